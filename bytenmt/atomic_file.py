@@ -61,7 +61,7 @@ def make_folder_of(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BytenmtError(
-            f"cannot write {path}: the folder {path.parent} cannot be made ({error.strerror})"
+            f"cannot write {path}: the folder {path.parent} cannot be created ({error.strerror})"
         ) from None
 
 

@@ -150,9 +150,14 @@ class KernelStore:
                 self._failed.append(f"{folder.path} ({error.strerror})")
             else:
                 if self._failed:
-                    self._tell(f"compiled code is kept in {folder.path}, not in", "to choose a folder")
+                    self._tell(
+                        f"compiled kernels are stored in {folder.path} instead of", "to choose a folder"
+                    )
                 return
-        self._tell("compiled code is not kept, each run compiles again: cannot use", "to a folder of yours")
+        self._tell(
+            "compiled kernels cannot be stored, so every run compiles them again: no access to",
+            "to a folder of yours",
+        )
 
     def _tell(self, what: str, why: str) -> None:
         if not self._told:

@@ -171,9 +171,9 @@ def _import(plugin: str) -> None:
     path = Path(plugin) if plugin.endswith(".py") else None
     name = plugin if path is None else path.stem
     if path is not None and not path.is_file():
-        raise BytenmtError(f"--plugin {plugin}: there is no such file")
+        raise BytenmtError(f"--plugin {plugin}: the file does not exist")
     if path is not None and getattr(sys.modules.get(name), "__file__", str(path)) != str(path):
-        raise BytenmtError(f"--plugin {plugin}: there is a module {name} already: rename the file")
+        raise BytenmtError(f"--plugin {plugin}: a module {name} is imported already: rename the file")
     before = [set(registry) for registry in REGISTRIES]
     outer, _importing = _importing, name
     try:
@@ -192,7 +192,7 @@ def _import(plugin: str) -> None:
                 registry.remove(added)
         if isinstance(error, ModuleNotFoundError) and error.name == name:
             raise BytenmtError(
-                f"--plugin {name}: there is no such module: give a file (*.py), or install the module"
+                f"--plugin {name}: no such module: give a file (*.py), or install the module"
             ) from None
         raise BytenmtError(f"--plugin {plugin}: {_in_one_line(error)}") from error
     finally:

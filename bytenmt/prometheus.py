@@ -26,7 +26,7 @@ def serve_metrics(port: int, registry: CollectorRegistry) -> Iterator[str]:
     try:
         server, thread = start_http_server(port, LOOPBACK, registry)
     except OSError as error:
-        raise BytenmtError(f"port {port} cannot be listened at ({error.strerror}): give another") from None
+        raise BytenmtError(f"cannot listen on port {port} ({error.strerror}): give another port") from None
     try:
         yield f"http://{LOOPBACK}:{server.server_address[1]}/metrics"
     finally:

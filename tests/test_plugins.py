@@ -195,7 +195,7 @@ def test_a_bad_plugin_is_one_line(files: list[str], tmp_path: Path, text: str, t
 
 def test_a_missing_plugin_is_one_line(files: list[str]) -> None:
     for name, told in (
-        ("nothing.py", "there is no such file"),
+        ("nothing.py", "the file does not exist"),
         ("no.such.module", "No module named 'no'"),
         ("nosuch", "no such module"),
     ):

@@ -21,7 +21,7 @@ def test_metrics_are_served_on_this_machine_until_the_context_closes() -> None:
         assert host == "127.0.0.1"
         with urlopen(address, timeout=30) as answer:
             assert b"answer 42.0" in answer.read().splitlines()
-        message = f"port {port} cannot be listened at"
+        message = f"cannot listen on port {port}"
         with pytest.raises(BytenmtError, match=message), serve_metrics(int(port), registry):
             pass
     with pytest.raises(OSError):

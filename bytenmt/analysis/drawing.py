@@ -27,7 +27,9 @@ DPI = 120
 def require_matplotlib() -> None:
     """Raise BytenmtError if matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise BytenmtError(f"a picture needs matplotlib, which is not here: pip install 'bytenmt[{EXTRA}]'")
+        raise BytenmtError(
+            f"drawing needs matplotlib, which is not installed: pip install 'bytenmt[{EXTRA}]'"
+        )
 
 
 def png(figure: Figure) -> bytes:

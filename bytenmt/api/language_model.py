@@ -59,7 +59,7 @@ class LanguageModel:
         """
         runtime = load_runs(runs, EngineSpec(engine, device, precision, threads, OFF), reporter)
         if runtime.has_source:
-            raise SettingError(f"{runs[0]} was trained with a source: use Translator")
+            raise SettingError(f"{runs[0]} is a translation model, not a language model: use Translator")
         return cls(runtime)
 
     def surprisal(self, text: str | bytes) -> Surprise:

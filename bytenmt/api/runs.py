@@ -136,7 +136,7 @@ class Run:
         """
         runtime = load_runs([self.path], EngineSpec(AUTO, device, "fp32", threads, OFF))
         if not runtime.has_source:
-            raise SettingError(f"{self.path} was trained without a source: language_model() has the same")
+            raise SettingError(f"{self.path} is a language model: use the method of language_model()")
         [read] = runtime.reader().texts(
             [encode_line(source, "the source")], [encode_line(target, "the target") + EOS]
         )
@@ -197,7 +197,7 @@ class Run:
         corpus = _corpus(sources, references)
         runtime = load_runs([self.path], EngineSpec(engine, device, precision, threads))
         if not runtime.has_source or corpus.src is None:
-            raise SettingError(f"{self.path} was trained without a source: language_model() evaluates it")
+            raise SettingError(f"{self.path} is a language model: use language_model() to evaluate it")
         translator = Translator.from_runtime(runtime, Settings.from_dict(settings))
         texts = [text.decode() for text in translator.translate(list(corpus.src))]
         truth = [line.decode() for line in corpus.tgt]

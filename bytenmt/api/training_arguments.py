@@ -69,7 +69,7 @@ def configuration(
     """
     given = {} if file is None else _read_toml(file)
     if run.exists() and not run.is_dir():
-        raise BytenmtError(f"{run} is a file: give the name of a folder to -o")
+        raise BytenmtError(f"{run} is a file: give a folder as -o")
     begun = has_checkpoint(run)
     if not resume:
         refuse_if_training(run)
@@ -82,7 +82,9 @@ def configuration(
             return _of_another(init_from, arch, preset, given)
         return resolve_config(arch, preset, given)
     if not resume:
-        raise BytenmtError(f"{run} already holds a run: go on with it by --resume, or give -o another folder")
+        raise BytenmtError(
+            f"{run} already holds a run: continue it with --resume, or give another folder as -o"
+        )
     tree = config_tree(read_config(run))
     own = _leaves(tree)
     if preset is not None:
@@ -128,8 +130,8 @@ def _of_another(init_from: Path, arch: str | None, preset: str | None, settings:
 
 def _contradicted(init_from: Path, key: str, value: object, own: object) -> ConfigError:
     return ConfigError(
-        f"configuration {key} is {value!r}, but --init-from {init_from} has {own!r}: the model comes"
-        " from there, leave it out"
+        f"configuration {key} is {value!r}, but --init-from {init_from} has {own!r}: leave it out, the new"
+        f" run takes the model of --init-from"
     )
 
 
@@ -155,7 +157,9 @@ def check_resume(run: Path, resume_from: int | None) -> str | None:
     if has_checkpoint(run):
         return None
     if resume_from is not None:
-        raise BytenmtError(f"--resume-from {resume_from}: {run} holds no checkpoint: leave it out, or see -o")
+        raise BytenmtError(
+            f"--resume-from {resume_from}: {run} has no checkpoints: leave it out, or check -o"
+        )
     return f"--resume: {run} holds no checkpoint to go on from: beginning anew"
 
 
@@ -219,20 +223,24 @@ def training_files(
     """
     if STREAM in tsv and (src or tgt or text or len(tsv) > 1):
         raise BytenmtError(
-            "--tsv - is a stream, and nothing would come after it: drop --src, --tgt, --text and other tables"
+            "--tsv - is an endless stream and cannot be combined with other training text: drop --src,"
+            " --tgt, --text and other tables"
         )
     if STREAM in tsv and weights:
-        raise BytenmtError("--weight would be ignored with --tsv -: a stream is learnt as it comes")
+        raise BytenmtError("--weight would be ignored with --tsv -: a stream has no epochs")
     if text and (src or tgt or tsv):
-        raise BytenmtError("--text is learnt without a source: give it alone, or --src and --tgt, or --tsv")
+        raise BytenmtError(
+            "--text trains a language model and cannot be combined with parallel text: give --text alone,"
+            " or --src and --tgt, or --tsv"
+        )
     if text and weights:
-        raise BytenmtError("--weight would be ignored: it is for pairs")
+        raise BytenmtError("--weight would be ignored: it applies to parallel text, not to --text")
     if text:
         return [PairFiles(tgt=path) for path in text]
     if not tgt and not tsv:
-        raise BytenmtError("no text to train on: give --src and --tgt, or --tsv; or --text, without a source")
+        raise BytenmtError("no training text: give --src and --tgt, or --tsv; or --text for a language model")
     if tgt and not src:
-        raise BytenmtError("--tgt without --src: give both, or --text to learn a text without a source")
+        raise BytenmtError("--tgt without --src: give both, or --text for a language model")
     if src and len(src) != len(tgt):
         raise BytenmtError(f"{len(src)} --src and {len(tgt)} --tgt: give one of each for every corpus")
     files = [PairFiles(*pair) for pair in zip(src, tgt, strict=True)]
@@ -258,14 +266,16 @@ def validation_files(
     """
     if not files[0].has_source:
         if text is None or src or tgt or tsv:
-            raise BytenmtError("no text to validate on: give --valid-text, and no other")
+            raise BytenmtError(
+                "no validation text: give --valid-text, and no other option of validation texts"
+            )
         return PairFiles(tgt=text)
     if text is not None:
         raise BytenmtError(
-            "--valid-text is for --text: give --valid-src and --valid-tgt, or --valid-tsv alone"
+            "--valid-text is for language models: give --valid-src and --valid-tgt, or --valid-tsv"
         )
     if (tgt is None) == (tsv is None):
-        raise BytenmtError("no text to validate on: give --valid-src and --valid-tgt, or --valid-tsv alone")
+        raise BytenmtError("no validation text: give --valid-src and --valid-tgt, or --valid-tsv")
     if tsv is not None and src is not None:
         raise BytenmtError("--valid-src would be ignored: --valid-tsv has a source")
     if src is None and tsv is None:

@@ -174,7 +174,10 @@ class CommandGroup(click.Group):
         except ModuleNotFoundError as error:
             say(f"bytenmt: {missing_package(error)}")
         except MemoryError:
-            say("bytenmt: out of memory: lower what is kept at once, or give the program more")
+            say(
+                "bytenmt: out of memory: use smaller batches (--max-tokens, --buffer-size), or a machine"
+                " with more memory"
+            )
         except OSError as error:
             _tell(error)
         ctx.exit(1)
@@ -220,7 +223,7 @@ def standard_input() -> BufferedReader:
     Python takes for a fatal error.
     """
     if sys.stdin is None:
-        raise BytenmtError("standard input is closed: give the text by -i FILE")
+        raise BytenmtError("standard input is closed: name an input file by -i FILE")
     return open(sys.stdin.fileno(), "rb", closefd=False)
 
 
@@ -271,7 +274,7 @@ def writer(path: Path | None) -> Iterator[BinaryIO]:
     """Open standard output, or a file that appears only when it is complete."""
     if path is None:
         if sys.stdout is None:
-            raise BytenmtError("standard output is closed: give a file by -o FILE")
+            raise BytenmtError("standard output is closed: name an output file by -o FILE")
         yield sys.stdout.buffer
         return
     path = path.resolve()  # a link stays one

@@ -80,7 +80,7 @@ def named_settings(decoding: Mapping[str, Any], answers: Answers | None = None) 
     if "prefix" in given:
         given["prefix"] = utf8(given["prefix"], "--prefix")
         if b"\n" in given["prefix"] or b"\r" in given["prefix"]:
-            raise BytenmtError("--prefix holds a line end: a translation is one line")
+            raise BytenmtError("--prefix contains a line break: give a single line")
     return given
 
 
@@ -113,14 +113,14 @@ def form(answers: Answers, settings: Settings, group: Group | None) -> OutputFor
         shape: OutputFormat = n_best_list if n_best > 1 else plain
         return shape if answers.flag_above is None else Flagged(shape, lambda told: say(f"bytenmt: {told}"))
     if answers.format != "text":
-        raise BytenmtError(f"--stream shows plain text: drop it, or --format {answers.format}")
+        raise BytenmtError(f"--stream prints plain text only: drop it, or --format {answers.format}")
     if answers.flag_above is not None or answers.html is not None:
         option = "--html" if answers.flag_above is None else "--flag-above"
-        raise BytenmtError(f"--stream shows a line before it is judged: drop it, or {option}")
+        raise BytenmtError(f"--stream prints a line before its confidence is known: drop it, or {option}")
     if settings.search.beam > 1:
-        raise BytenmtError("--stream shows what is sure to stay: drop it, or --beam-size")
+        raise BytenmtError("--stream needs greedy search: drop it, or --beam-size")
     if group is not None:
-        raise BytenmtError("--stream is for one process: drop it, or start it without torchrun")
+        raise BytenmtError("--stream runs in one process: drop it, or start without torchrun")
     return None
 
 
@@ -136,7 +136,7 @@ def with_alignment(
         return shape
     align = aligner(runtime)
     if alignment and align is None:
-        raise BytenmtError("--alignment: no run here has attention: drop it")
+        raise BytenmtError("--alignment needs a model with attention: drop it, or use another model")
     return shape if align is None else replace(shape, align=align)
 
 
@@ -236,7 +236,7 @@ def _sha256(file: Path) -> str:
         with open(file, "rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()
     except OSError as error:
-        raise BytenmtError(f"{file} has gone while it was read ({error.strerror}): start again") from None
+        raise BytenmtError(f"{file} disappeared while it was read ({error.strerror}): start again") from None
 
 
 def provenance(runtime: Runtime) -> list[str]:

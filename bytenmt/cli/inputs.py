@@ -39,15 +39,15 @@ def torch_device(name: str, threads: int | None) -> torch.device:
 def check_source(run: Path, has_source: bool, src: Path | None) -> None:
     """Raise BytenmtError if a source is missing or would be ignored. has_source: whether the run has one."""
     if has_source and src is None:
-        raise BytenmtError(f"{run} was trained with a source: give it by --src")
+        raise BytenmtError(f"{run} is a translation model: give the source text by --src")
     if src is not None and not has_source:
-        raise BytenmtError(f"{run} was trained without a source: leave out --src")
+        raise BytenmtError(f"{run} is a language model: leave out --src")
 
 
 def check_pairs(run: Path, has_source: bool, src: Path | None) -> None:
     """Raise BytenmtError if the run has no source, or the source is missing: scoring of pairs needs both."""
     if not has_source:
-        raise BytenmtError(f"{run} was trained without a source: bytenmt predict evaluates it")
+        raise BytenmtError(f"{run} is a language model: evaluate it with `bytenmt predict`")
     check_source(run, has_source, src)
 
 

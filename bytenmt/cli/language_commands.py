@@ -178,7 +178,7 @@ def _stream(
             bar.advance(len(found.data))
             empty = False
     if empty:
-        raise DataError(f"{file or STDIN} is empty: expected text to predict")
+        raise DataError(f"{file or STDIN} is empty: give a text to score")
 
 
 def _translations(
@@ -254,7 +254,7 @@ def generate(
     wanted = EngineSpec(engine, device, precision, threads, draft)
     choose(wanted)
     if read_run(run)[1].config.model.source:
-        raise BytenmtError(f"{run} was trained with a source: use `bytenmt translate`, or another run")
+        raise BytenmtError(f"{run} is a translation model: use `bytenmt translate`, or give a language model")
     began = time.monotonic()
     runtime = load_runs([run], wanted, Console(), at_once=True)
     for line in decoding_args.described(runtime, time.monotonic() - began):

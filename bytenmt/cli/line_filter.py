@@ -256,7 +256,7 @@ def warnings_of_chunks(
             n_chunks = len(translator.batch([line]).parts(0))
             yield (
                 f"{name}, line {number} has {len(line)} bytes, over the {limit} of"
-                f" --max-source-bytes: translated in {n_chunks} pieces"
+                f" --max-source-bytes: translated in {n_chunks} parts"
             )
 
 
@@ -265,8 +265,8 @@ def warnings_of_flags(results: Sequence[TranslationResult], first: int, name: st
     for number, result in enumerate(results, first + 1):
         if UNMET in (result.best.flags or ()):
             yield (
-                f"{name}, line {number}: its translation has not all that was asked for, or more:"
-                " the terms, spans and prefix of the line contradict each other"
+                f"{name}, line {number}: the translation does not meet all constraints: the terms, spans"
+                f" and prefix of the line contradict each other"
             )
 
 
@@ -277,7 +277,7 @@ def _read(input: BinaryIO, name: str, errors: str, waiting: LineQueue) -> None:
         while line := input.readline(LONGEST_LINE + 1):
             number += 1
             if len(line) > LONGEST_LINE:
-                raise DataError(f"{name}, line {number} has over {LONGEST_LINE:,} bytes: cut it into lines")
+                raise DataError(f"{name}, line {number} has over {LONGEST_LINE:,} bytes: split it into lines")
             waiting.put(Line(clean(line, name, number, errors), len(line), time.monotonic()))
         waiting.end()
     except (DataError, OSError) as error:

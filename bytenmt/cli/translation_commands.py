@@ -159,7 +159,9 @@ def translate(
         text = inputs.to_translate(input, errors) if input is not None and leads else None
         loaded = loaded_runs(runs, wanted, leads, at_once=True)
         if not loaded.has_source:
-            raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
+            raise BytenmtError(
+                f"{runs[0]} is a language model and cannot translate: give a translation model"
+            )
         translator = Translator.from_runtime(loaded, settings, group=group)
         if not leads:
             translator.follow()

@@ -72,7 +72,7 @@ class DataConfig(Section, frozen=True):
     def __post_init__(self) -> None:
         if self.upper_case + self.title_case + self.lower_case > 1:
             raise ValueError(
-                "upper_case, title_case and lower_case are shares of the pairs: at most 1 together"
+                "upper_case, title_case and lower_case are shares of the pairs: their sum must be at most 1"
             )
 
     @property
@@ -158,15 +158,18 @@ class TrainConfig(Section, frozen=True):
                 if getattr(self, name):
                     raise ValueError(f'{name} would be ignored with scheduled_sampling = "none": set both')
             if self.own_bytes != "best" and self.teacher_forcing == 1:
-                raise ValueError("own_bytes would be ignored with teacher_forcing = 1: none is read")
+                raise ValueError(
+                    "own_bytes would be ignored with teacher_forcing = 1: the decoder then reads only true"
+                    " bytes"
+                )
             return
         name = f'scheduled_sampling = "{kind}"'
         if self.teacher_forcing != 1:
             raise ValueError(f"teacher_forcing would be ignored with {name}: leave it at 1")
         if kind != "linear" and self.sampling_slope:
-            raise ValueError(f"sampling_slope would be ignored with {name}: it is of the linear decay")
+            raise ValueError(f"sampling_slope would be ignored with {name}: it belongs to the linear decay")
         if kind == "linear" and not self.sampling_slope:
-            raise ValueError(f"{name} needs sampling_slope above 0: what the share falls by at each update")
+            raise ValueError(f"{name} needs sampling_slope above 0, the decrease per update")
         if kind == "exponential" and not 0 < k < 1:
             raise ValueError(f"{name} needs sampling_k above 0 and below 1, got {k:g}")
         if kind == "inverse_sigmoid" and k < 1:

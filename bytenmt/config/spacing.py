@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bytenmt.config.bounds import MOST
 
 AUTO = "auto"
-EXPECTED = "expected updates, as 500, a time, as 90s, 2m or 1h, or auto"
+EXPECTED = "expected a number of updates such as 500, a time such as 90s, 2m or 1h, or auto"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh])")
 

@@ -84,10 +84,11 @@ def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:
     if not isinstance(arch, str) or arch not in PRESETS[preset]:
         known = ", ".join(PRESETS[preset])
         if isinstance(arch, str) and arch in PRESETS["small"]:
-            raise ConfigError(f"preset {preset} is of {known} alone, not of {arch}: give another of the two")
+            raise ConfigError(
+                f"preset {preset} is only for {known}, not for {arch}: choose another preset or architecture"
+            )
         raise ConfigError(
-            f"unknown architecture {arch!r}: expected one of {known}; one that a plugin registers is known"
-            " with --plugin"
+            f"unknown architecture {arch!r}: expected one of {known}, or load its plugin by --plugin"
         )
     tree: dict[str, Any] = {"model": {"arch": arch}}
     merge(tree, PRESETS[preset][arch])

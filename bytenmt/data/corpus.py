@@ -232,9 +232,8 @@ class ParallelCorpus:
             n_empty = sum(len(out.empty) for out in self.left_out)
             n_long = sum(len(out.too_long) for out in self.left_out)
             raise DataError(
-                f"{self.parts[-1].tgt.path}: of {n_empty + n_long} lines none is left "
-                f"({n_empty} empty, {n_long} too long): "
-                f"check the text, or raise max_source_bytes and max_target_bytes"
+                f"{self.parts[-1].tgt.path}: no pair is left of {n_empty + n_long} lines ({n_empty} empty,"
+                f" {n_long} too long): check the text, or raise max_source_bytes and max_target_bytes"
             )
 
 

@@ -117,7 +117,7 @@ def _write(listing: Path, rows: Iterable[str]) -> None:
             file.writelines(f"{row}\n" for row in chain(["file\tline\treason"], rows))
     except OSError as error:
         raise DataError(
-            f"{listing} cannot be written ({error.strerror}): make room or check rights"
+            f"{listing} cannot be written ({error.strerror}): free disk space or check its permissions"
         ) from error
 
 

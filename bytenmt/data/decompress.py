@@ -118,8 +118,8 @@ def unpack_into_cache(
                 file.write(piece)
     except OSError as error:
         raise DataError(
-            f"{path} cannot be unpacked into {cache} ({error.strerror}): make room there, "
-            f"or unpack it yourself and give that file"
+            f"{path} cannot be unpacked into {cache} ({error.strerror}): free disk space there, or unpack"
+            f" the file yourself"
         ) from error
     return whole
 
@@ -171,13 +171,17 @@ def _unpacked(path: Path, reporter: Reporter, stop: Event) -> Iterator[bytes]:
                 n_read = file.tell()
                 yield piece
     except EOFError as error:
-        raise DataError(f"{path} is cut off: the {path.suffix} ends too early; copy it again") from error
+        raise DataError(
+            f"{path} is truncated: its {path.suffix} data ends too early; copy it again"
+        ) from error
     except ImportError as error:
         raise DataError(f"{path} needs a package that is missing: pip install zstandard") from error
     except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}): check its rights") from error
+        raise DataError(f"{path} cannot be read ({error.strerror}): check its permissions") from error
     except damage as error:
-        raise DataError(f"{path} is no sound {path.suffix} file ({error}): copy or pack it again") from error
+        raise DataError(
+            f"{path} is damaged or not a {path.suffix} file ({error}): copy or pack it again"
+        ) from error
 
 
 def _zstd_errors() -> tuple[type[Exception], ...]:

@@ -135,7 +135,7 @@ class TextFile:
     def require_lines(self) -> None:
         """Raise DataError if there is no line at all."""
         if not len(self):
-            raise DataError(f"{self.path} is empty: expected a text file, one sentence a line")
+            raise DataError(f"{self.path} is empty: expected a text file with one sentence per line")
 
 
 def stored_path(path: Path) -> str:
@@ -162,7 +162,7 @@ def check_file(path: Path, pipe: bool = False) -> None:
         if not path.exists():
             raise DataError(f"{path} does not exist: check the name of the text file")
         if not path.is_file() and not (pipe and path.is_fifo()):
-            raise DataError(f"{path} is no regular file: write its text to a file and give that one")
+            raise DataError(f"{path} is not a regular file: write its text to a file and give that one")
     except OSError as error:
         raise _unreadable(path, error) from error
     if path.suffix in OTHER_PACKINGS:
@@ -218,13 +218,13 @@ def check_whole(path: Path, data: Bytes) -> None:
         size = data.base.obj.size()
         if size < len(data):
             raise DataError(
-                f"{path} has become shorter while it was read ({size:,} bytes of {len(data):,}): give it"
-                " whole and start again; the last checkpoint of a training stands, and --resume goes on"
+                f"{path} was truncated while it was read ({size:,} bytes of {len(data):,}): restore it and"
+                f" start again; a training continues from its last checkpoint with --resume"
             )
 
 
 def _unreadable(path: Path, error: OSError) -> DataError:
-    return DataError(f"{path} cannot be read ({error.strerror}): check its rights")
+    return DataError(f"{path} cannot be read ({error.strerror}): check its permissions")
 
 
 def _refuse_endless_lines(path: str | Path, starts: Indices, size: int) -> None:

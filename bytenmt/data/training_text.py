@@ -22,7 +22,7 @@ def training_text(texts: Sequence[TextFact]) -> list[Bytes]:
     Raises DataError if the run names none, or they have changed.
     """
     if not texts:
-        raise DataError("the run does not tell its training text")
+        raise DataError("the run does not record its training text")
     return [_as_it_was(restored_path(text.path), text.bytes, text.sha256) for text in texts]
 
 
@@ -30,5 +30,5 @@ def _as_it_was(path: Path, n_bytes: int, sha256: str) -> Bytes:
     """Return a file's bytes after checking size and digest."""
     data = read_bytes(path)
     if len(data) != n_bytes or hashlib.sha256(data.data).hexdigest() != sha256:
-        raise DataError(f"the training text {path} is not what it was")
+        raise DataError(f"the training text {path} has changed")
     return data

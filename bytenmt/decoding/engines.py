@@ -99,8 +99,8 @@ def load_numba(
         load_or_compile(packed, has_source, reporter)
         return models
     reporter.say(
-        "bytenmt: the decode kernels are compiled for this machine, once, beside this: it takes about a"
-        " minute, and NumPy decodes a few lines until then; many lines wait"
+        "bytenmt: compiling the decode kernels for this machine (once, about a minute); until then NumPy"
+        " decodes short inputs"
     )
     in_numpy = _load_packed(stored, pack_exactly, pack_exactly, 1, numpy_interpreter())
     return _with_fallback(in_numpy, models, compilation.ready)._replace(compilation=compilation)

@@ -113,8 +113,8 @@ def load_runs(
     for path, run in zip(paths, runs, strict=True):
         if run.config.model.source != has_source:
             raise BytenmtError(
-                f"{paths[0]} was trained {'with' if has_source else 'without'} a source and {path}"
-                f" {'without' if has_source else 'with'}: they cannot be asked together"
+                f"{paths[0]} is a {'translation' if has_source else 'language'} model and {path} is a"
+                f" {'language' if has_source else 'translation'} model: an ensemble needs models of one kind"
             )
     limit = max(LONGEST_CHARACTER, min(run.config.data.max_source_bytes for run in runs))
     chosen = _usable_engine(spec, runs, reporter)
@@ -144,7 +144,7 @@ def _usable_engine(spec: EngineSpec, runs: Sequence[LoadedRun], reporter: Report
     if spec.engine != AUTO:
         raise BytenmtError(f"--engine {spec.engine}: {why}: use --engine torch, or auto")
     instead = choose(replace(spec, engine="torch"))
-    reporter.say(f"bytenmt: decoding by --engine torch: {why}")
+    reporter.say(f"bytenmt: decoding with --engine torch: {why}")
     return instead
 
 
@@ -174,7 +174,7 @@ def _speculation(
                 damaged = True
     if most is not None and not damaged:
         raise BytenmtError(
-            f"--draft {most}: {folders[0]} has no {FILE}: make it by `bytenmt draft {folders[0]}`"
+            f"--draft {most}: {folders[0]} has no {FILE}: build it with `bytenmt draft {folders[0]}`"
         )
     return None
 
@@ -189,7 +189,7 @@ def _with_drafts(
             return make(options, speculation)
         if speculation.most is not None:
             option = f"--beam-size {options.beam}" if options.beam > 1 else "--no-repeat-ngram-size"
-            reporter.warn(f"--draft {speculation.most} has no effect: {option} takes one byte a step")
+            reporter.warn(f"--draft {speculation.most} has no effect: {option} decodes one byte per step")
         return make(options, None)
 
     return maker

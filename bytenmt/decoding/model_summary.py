@@ -92,7 +92,7 @@ def packed_of(name: str, option: str, precision: str | None) -> PackedModel:
     """
     path = Path(name)
     if not (path.is_dir() or is_weights_file(path)):
-        raise BytenmtError(f"{option} is of a run folder or a weights file: give one, and nothing else")
+        raise BytenmtError(f"{option} needs a run folder or a weights file: give one of them")
     contents = read_run(path)[1]
     model = contents.config.model
     if not has_program(model):

@@ -42,7 +42,7 @@ class Settings(LineSettings):
         if not isinstance(self.prefix, bytes) or first_invalid(self.prefix) >= 0:
             raise SettingError(f"the prefix {self.prefix!r} is not valid UTF-8")
         if b"\n" in self.prefix or b"\r" in self.prefix:
-            raise SettingError(f"the prefix {self.prefix!r} holds a line end: a translation is one line")
+            raise SettingError(f"the prefix {self.prefix!r} contains a line break: give a single line")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], shown: Callable[[str], str] = str) -> Settings:
@@ -109,9 +109,9 @@ def encode_line(line: str | bytes, name: str) -> bytes:
     try:
         data = line.encode() if isinstance(line, str) else line
     except UnicodeEncodeError:
-        raise DataError(f"{name} holds a half of a surrogate pair: expected text") from None
+        raise DataError(f"{name} contains an unpaired surrogate: give valid text") from None
     if first_invalid(data) >= 0:
         raise DataError(f"{name} is not valid UTF-8: convert it, or repair it by .decode('utf-8', 'replace')")
     if b"\n" in data:
-        raise DataError(f"{name} holds a line end: give each line alone")
+        raise DataError(f"{name} contains a line break: give each line as a separate text")
     return data

@@ -84,7 +84,9 @@ class Translator:
         """
         for run in runs:
             if not isinstance(run, str | PathLike):
-                raise SettingError(f"a run is {run!r}: give the names of folders or files, one by one")
+                raise SettingError(
+                    f"a run is {run!r}: give each folder or file name as an argument of its own"
+                )
         if not runs:
             raise SettingError("no run: give a run folder or a weights file")
         checked = Settings.from_dict(settings)
@@ -228,7 +230,7 @@ class Translator:
     def stream_bytes(self, line: bytes, number: int = 0) -> Iterator[bytes]:
         """Yield the translation of a line in parts. line, number: as for translate_lines."""
         if self.options.beam > 1:
-            raise SettingError(f"the beam is {self.options.beam}: only beam 1 knows its text byte by byte")
+            raise SettingError(f"the beam is {self.options.beam}: streaming needs beam 1")
         for chunk, request in self.batch([line], number).parts(0):
             if request is not None:
                 with self._engine(1) as engine:

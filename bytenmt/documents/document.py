@@ -260,7 +260,7 @@ def decode(data: bytes, declared: str | None) -> tuple[str, bytes, str]:
     except UnicodeError:
         exact = False
     if not exact:
-        raise BytenmtError(f"{encoding} cannot be given back byte for byte: convert the file to UTF-8")
+        raise BytenmtError(f"{encoding} cannot be written back byte for byte: convert the file to UTF-8")
     return text, lead, encoding
 
 
@@ -273,5 +273,6 @@ def encode(text: str, encoding: str, charref: bool) -> bytes:
     except UnicodeEncodeError as error:
         letter = text[error.start]
         raise BytenmtError(
-            f"the file is in {encoding}, which has no {letter!r} of a translation: convert it to UTF-8"
+            f"the file is in {encoding}, which cannot encode {letter!r} of a translation: convert the file"
+            f" to UTF-8"
         ) from None

@@ -112,9 +112,9 @@ def check_options(name: str, options: ReadOptions) -> None:
     """Raise BytenmtError for options that a format would ignore, and for one that is missing."""
     for option, written in OPTIONS.items():
         if getattr(options, option) is not None and option not in FORMATS[name].options:
-            raise BytenmtError(f"{written} would be ignored: --format {name} has no use for it")
+            raise BytenmtError(f"{written} would be ignored with --format {name}: drop it")
     if options.into is not None and options.column is None:
-        raise BytenmtError("--to-column without --column: say which column is translated")
+        raise BytenmtError("--to-column without --column: name the column to translate by --column")
 
 
 def read(data: bytes, name: str, path: Path, options: ReadOptions | None = None) -> Document:

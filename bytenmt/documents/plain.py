@@ -30,7 +30,7 @@ def read_table(text: str, column: str | None, into: str | None, tabs: bool) -> l
     a header, which is not translated. tabs: whether it is a TSV, which has no quotes. Raises MalformedError.
     """
     if column is None:
-        raise MalformedError("a table has columns: give --column NAME or --column NUMBER", 0)
+        raise MalformedError("no column to translate: give --column NAME or --column NUMBER", 0)
     delimiter = "\t" if tabs else _delimiter(text)
     rows = _rows(text, delimiter, quotes=not tabs)
     if not rows:
@@ -65,7 +65,7 @@ def _column(header: list[Cell], column: str, option: str) -> tuple[int, bool]:
     if column.isdigit() and int(column) > 0:
         return int(column) - 1, False
     known = ", ".join(name[:MAX_NAME] for name in names[:20])
-    raise MalformedError(f"{option} {column} is none of the columns {known}", 0)
+    raise MalformedError(f"{option} {column} is not one of the columns {known}", 0)
 
 
 def _delimiter(text: str) -> str:
@@ -93,7 +93,7 @@ def _rows(text: str, delimiter: str, quotes: bool) -> list[list[Cell]]:
         if quotes and text.startswith('"', at):
             match = QUOTED.match(text, at)
             if match is None:
-                raise MalformedError("a quote that is not closed", at)
+                raise MalformedError("a quotation mark that is not closed", at)
             value = match[1].replace('""', '"')
         else:
             match = bare.match(text, at)
@@ -106,7 +106,7 @@ def _rows(text: str, delimiter: str, quotes: bool) -> list[list[Cell]]:
             continue
         ended = LINE_END.match(text, at)
         if ended is None:
-            raise MalformedError("expected the end of a cell behind its quotes", at)
+            raise MalformedError("text after the closing quote of a cell", at)
         rows.append(row)
         row, at = [], ended.end()
     return rows

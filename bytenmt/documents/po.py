@@ -179,7 +179,7 @@ def _add(entry: _Entry, match: re.Match[str], word: str, start: int) -> str:
     whole = STRING.fullmatch(quoted)
     at = start + match.start("string")
     if whole is None:
-        raise MalformedError("a string that is not closed, or goes on behind its end", at)
+        raise MalformedError("a string that is not closed, or text after its closing quote", at)
     begin, end = at, at + len(quoted)
     value = ESCAPE.sub(_unescaped, whole[1])
     if match["word"]:

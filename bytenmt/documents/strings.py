@@ -38,7 +38,7 @@ def read_json(text: str) -> list[Unit]:
     except json.JSONDecodeError as error:
         raise MalformedError(f"not JSON: {error.msg}", error.pos) from None
     except RecursionError:
-        raise MalformedError("values within values without an end", 0) from None
+        raise MalformedError("values that are nested too deeply", 0) from None
     ascii_only = text.isascii()
     units = []
     for path, start, end in _json_values(text):
@@ -184,7 +184,9 @@ def unescape(raw: str, at: int, unicode: str = "u", letters: Mapping[str, str] =
         if match[1]:
             return chr(int(match[1], 16))
         if match[2] == unicode:
-            raise MalformedError(f"expected four digits behind \\{unicode}", at + match.start())
+            raise MalformedError(
+                f"expected four hexadecimal digits after \\{unicode}", at + match.start()
+            )
         return letters.get(match[2], match[2])
 
     plain = re.sub(rf"(?s)\\(?:{unicode}([0-9a-fA-F]{{4}})|(.))", letter, raw)

@@ -45,7 +45,9 @@ def read_srt(text: str) -> list[Unit]:
         lines = block if at is None else block[at + 1 :]  # no times: a blank line was in the text of a cue
         wrong = block[0] if at is None and number == 0 else _times_within(lines, SRT_ARROW)
         if wrong is not None:
-            raise MalformedError("expected a number and times as 00:00:01,000 --> 00:00:02,000", wrong.start)
+            raise MalformedError(
+                "expected a number and times such as 00:00:01,000 --> 00:00:02,000", wrong.start
+            )
         if at is None and len(block) == 1 and block[0].text.strip().isdigit():
             continue  # a number without a cue, as at the end of a file that was cut off
         units += _cues(text, lines, block[0].text.strip() if at == 1 else str(number + 1), entities=False)
@@ -63,7 +65,7 @@ def read_vtt(text: str) -> list[Unit]:
         at = _times(block, VTT_TIME)
         wrong = _times_within(block if at is None else block[at + 1 :], VTT_ARROW)
         if wrong is not None:
-            raise MalformedError("expected times as 00:01.000 --> 00:02.000", wrong.start)
+            raise MalformedError("expected times such as 00:01.000 --> 00:02.000", wrong.start)
         if at is not None:
             name = block[0].text.strip() if at else str(number)
             units += _cues(text, block[at + 1 :], name, entities=True)

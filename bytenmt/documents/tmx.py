@@ -23,7 +23,8 @@ def read(text: str, pair: tuple[str, str] | None) -> list[Unit]:
         raise MalformedError("no <tmx> element", 0)
     if pair is None:
         raise MalformedError(
-            "a translation memory has texts in several languages: give --pair, as en-de", root.start
+            "a translation memory may contain several languages: give --pair, such as --pair en-de",
+            root.start,
         )
     body = root.child("body")
     units = [] if body is None else body.children

@@ -252,7 +252,9 @@ def _mark_segment(
 
     def mark(review: bool) -> Sequence[Edit]:
         if file.target_language is None:
-            raise BytenmtError("the file does not tell its target language (trgLang): give --pair, as en-de")
+            raise BytenmtError(
+                "the file does not declare its target language (trgLang): give --pair, such as --pair en-de"
+            )
         tag = file.text[segment.start : segment.inside]
         marked = markup.attribute(tag, "state", "initial" if review else "translated")
         if review or from_memory or "subState" in segment.attributes:

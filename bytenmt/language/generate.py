@@ -28,7 +28,7 @@ def generate(
     has less than n_bytes only if the next character had no room. Raises SettingError before the first byte.
     """
     if runtime.has_source:
-        raise SettingError("the runs were trained with a source: expected language models")
+        raise SettingError("the models are translation models: give language models")
     bounds.check({"n_bytes": n_bytes}, {"n_bytes": bounds.N_BYTES})
     if first_invalid(prompt) >= 0:
         raise SettingError(f"the prompt {prompt!r} is not valid UTF-8")

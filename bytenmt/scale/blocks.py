@@ -40,7 +40,7 @@ def files_of(path: Path) -> list[Path]:
     """Return a file, or the files below a folder, sorted by name. Raises DataError."""
     if not path.is_dir():
         if not path.is_file():
-            raise DataError(f"{path} is not there: give a file or a folder")
+            raise DataError(f"{path} does not exist: give a file or a folder")
         return [path]
     found = [one for one in sorted(path.rglob("*")) if one.is_file()]
     shown = [one for one in found if not any(p.startswith(HIDDEN) for p in one.relative_to(path).parts)]
@@ -53,7 +53,7 @@ def format_of(files: list[Path], named: str | None) -> str:
     """Return the common format of the files, by their suffixes unless it is named. Raises DataError."""
     for file in files:
         if file.suffix in PACKED:
-            raise DataError(f"{file} is packed: unpack it, so that its parts can be read on their own")
+            raise DataError(f"{file} is packed: unpack it, so that its parts can be read independently")
     if named is not None:
         return named
     kinds = {file: _format_of(file) for file in files}

@@ -204,7 +204,7 @@ def _lines(file: BinaryIO, name: object) -> Iterator[bytes]:
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(line) > MAX_LINE_BYTES:
-            raise DataError(f"{name}, line {number} has over {MAX_LINE_BYTES:,} bytes: it is no row")
+            raise DataError(f"{name}, line {number} has over {MAX_LINE_BYTES:,} bytes: split it into rows")
         yield line
 
 

@@ -42,7 +42,7 @@ class BlockSteps(NamedTuple):
         texts = FORMATS[self.form].texts(data, self.translate.column, self.translate.errors)
         if len(texts) != block.rows:
             raise BytenmtError(
-                f"{block.path} has changed while it was read: {len(texts)} rows of {block.rows}"
+                f"{block.path} changed while it was read: {len(texts)} rows instead of {block.rows}"
             )
         n_bytes = sum(len(text) for text in texts if not isinstance(text, RowError))
         return msgspec.msgpack.encode((n_bytes, self.translate.rows(texts, block.first)))
@@ -101,7 +101,7 @@ def run(
                 bar.show((n_rows - n_left + done) / n_rows, _rates(done, n_bytes, time.monotonic() - begun))
     missing = [block.number for block in blocks if block.number not in manifest.finished]
     if missing:
-        raise BytenmtError(f"{len(missing)} of {len(blocks)} blocks have not come back: --resume does them")
+        raise BytenmtError(f"{len(missing)} of {len(blocks)} parts were not finished: continue with --resume")
     failed = sum(one.failed for one in manifest.finished.values())
     return JobResult(
         failed,
@@ -128,7 +128,7 @@ def job_description(
     for run in recipe.runs:
         file, contents = read_run(Path(run))
         if not contents.config.model.source:
-            raise BytenmtError(f"{run} was trained without a source: it cannot translate")
+            raise BytenmtError(f"{run} is a language model and cannot translate: give a translation model")
         models.append(hashlib.sha256(file.read_bytes()).hexdigest())
     spec = recipe.spec
     settings = {name.replace("_", "-"): str(value) for name, value in recipe.settings.items()}

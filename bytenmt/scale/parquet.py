@@ -72,7 +72,7 @@ def _file(path: Path) -> Any:
     try:
         return pq.ParquetFile(path)
     except pa.ArrowInvalid as error:
-        raise DataError(f"{path} is no parquet file: {error}") from None
+        raise DataError(f"{path} is not a Parquet file: {error}") from None
 
 
 def _table(data: bytes) -> Any:

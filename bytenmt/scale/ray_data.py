@@ -187,7 +187,7 @@ def runner(actors: int | None, block_bytes: int) -> Runner:
                     yield msgspec.msgpack.decode(done, type=FinishedBlock)
         except RayError as error:
             told = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-            raise BytenmtError(f"{told}; what is done is kept: --resume goes on") from None
+            raise BytenmtError(f"{told}; finished parts are kept: continue with --resume") from None
 
     return run
 

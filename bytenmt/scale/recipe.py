@@ -34,5 +34,7 @@ class TranslatorSpec:
         settings = Settings.from_dict(self.settings)
         runtime = load_runs(self.runs, self.spec, reporter)
         if not runtime.has_source:
-            raise BytenmtError(f"{self.runs[0]} was trained without a source: it cannot translate")
+            raise BytenmtError(
+                f"{self.runs[0]} is a language model and cannot translate: give a translation model"
+            )
         return Translator.from_runtime(runtime, settings)

@@ -194,7 +194,7 @@ def check_columns(names: Sequence[str], column: str, to: str, where: object) -> 
     for name in (to, to + ERROR):
         if name in names:
             raise SettingError(
-                f"{where}: there is a column {name} already: name another for the translations"
+                f"{where}: a column {name} exists already: give another name for the translations"
             )
 
 

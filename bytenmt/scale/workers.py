@@ -92,7 +92,7 @@ def threads_per_process(n: int, threads: int | None) -> int | None:
 
 
 def _lost() -> BytenmtError:
-    return BytenmtError("one of the --workers has died: give fewer, should the memory not be enough for all")
+    return BytenmtError("a process of --workers died: if memory ran out, give fewer --workers")
 
 
 def _begin(recipe: TranslatorSpec) -> None:

@@ -248,7 +248,7 @@ class DocumentPool:
             outcome = await self._run_in_child(msgspec.msgpack.encode(task))
         if isinstance(outcome, int):
             why = {-signal.SIGXCPU: "time", OUT_OF_MEMORY: "memory"}.get(outcome, "time or memory")
-            raise Refusal(413, f"the document takes too much {why} to read or write")
+            raise Refusal(413, f"the document takes too much {why} to parse or write")
         result = msgspec.msgpack.decode(outcome, type=DocumentResult)
         if result.refusal:
             raise Refusal(400, result.refusal)

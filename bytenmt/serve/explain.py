@@ -29,7 +29,7 @@ class Explainer:
     async def __call__(self, direction: Direction, source: str, text: str) -> dict[str, Any]:
         """Explain a translation, see `explain`. Raises Refusal (400) for lines that are too long."""
         if max(len(source.encode()), len(text.encode())) > MAX_BYTES:
-            raise Refusal(400, f"lines of at most {MAX_BYTES:,} bytes are explained")
+            raise Refusal(400, f"the line is too long: at most {MAX_BYTES:,} bytes")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, partial(self.explain, direction, source, text))
 

@@ -36,7 +36,7 @@ class Direction(NamedTuple):
         """Parse a pair such as en-de, or zh-Hans:en if a code has a hyphen. Raises BytenmtError."""
         parts = text.split(":" if ":" in text else "-")
         if len(parts) != 2 or not all(CODE.fullmatch(part) for part in parts) or parts[0] == parts[1]:
-            raise BytenmtError(f"{text!r} is no pair of languages: expected one as en-de, or zh-Hans:en")
+            raise BytenmtError(f"{text!r} is not a language pair: expected one such as en-de or zh-Hans:en")
         return Direction(*parts)
 
 

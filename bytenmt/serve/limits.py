@@ -108,10 +108,10 @@ class ApiKeys:
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError:
-            raise BytenmtError(f"{path} is not UTF-8: expected an API key a line") from None
+            raise BytenmtError(f"{path} is not UTF-8: expected one API key per line") from None
         keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
         if not keys:
-            raise BytenmtError(f"{path} holds no API key: give one a line, or leave --api-keys out")
+            raise BytenmtError(f"{path} contains no API key: give one per line, or leave out --api-keys")
         return cls(keys)
 
     def replace(self, others: ApiKeys) -> None:

@@ -223,9 +223,13 @@ class Service:
         assert source is not None and target is not None
         path = None if source == AUTO else self.languages.path(source, target)
         if source != AUTO and path is None:
-            raise Refusal(400, f"{source} is not translated into {target}: see /languages")
+            raise Refusal(400, f"no model translates {source} into {target}: see /languages")
         if params.terms and (path is None or len(path) != 1):
-            raise Refusal(400, "Invalid request: a glossary is for a named source that a model translates")
+            raise Refusal(
+                400,
+                "Invalid request: a glossary needs a source language other than auto and a direction with a"
+                " model of its own",
+            )
         keep = params.keep
         if keep is None:
             keep = tuple(sorted({*self.keep, *(KEPT_OF_DOCUMENTS if params.html else ())}))
@@ -270,7 +274,7 @@ class Service:
             path = self.languages.path(guess.language, target)
             if path or (path == [] and not place and guess.confidence):
                 return guess
-        raise Refusal(400, f"nothing is translated into {target}: see /languages")
+        raise Refusal(400, f"no model translates into {target}: see /languages")
 
     async def _group(
         self,

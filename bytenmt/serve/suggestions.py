@@ -25,7 +25,7 @@ class Suggestions:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BytenmtError(f"--suggestions: {folder} cannot be made: {error.strerror}") from None
+            raise BytenmtError(f"--suggestions: {folder} cannot be created: {error.strerror}") from None
         self._folder = folder
 
     def add(self, direction: Direction, source: str, target: str) -> None:
@@ -39,7 +39,7 @@ class Suggestions:
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         try:
             if os.fstat(file).st_size + len(line) > MAX_BYTES:
-                raise Refusal(403, "no more suggestions are taken")
+                raise Refusal(403, "the storage for suggestions is full")
             os.write(file, line)
         finally:
             os.close(file)

@@ -75,7 +75,7 @@ class SpanClass:
 def named_class(name: str) -> SpanClass:
     """Return one of CLASSES. Raises SettingError for another name."""
     if name not in _PATTERNS:
-        raise SettingError(f"{name!r} is no class to keep: expected {', '.join(CLASSES)}")
+        raise SettingError(f"{name!r} is not a class of spans: expected {', '.join(CLASSES)}")
     builds = [_build(pattern) for pattern in _PATTERNS[name]]
     return SpanClass(name, determinize(alternatives(builds)), tuple(map(determinize, builds)))
 

@@ -96,19 +96,19 @@ class _Parser:
             least = int(counted[1] or 0)
             most = least if not counted[2] else int(counted[3]) if counted[3] else None
             if not least <= (least if most is None else most) <= MAX_REPEATS:
-                raise SettingError(f"{counted[0]} is not among 0 to {MAX_REPEATS} repetitions")
+                raise SettingError(f"{counted[0]} repetitions: expected 0 to {MAX_REPEATS}")
             part = repetition(part, least, most)
         else:
             return part
         if self.peek() in ("*", "+", "?") and self.peek():
-            raise SettingError(f"{self.peek()} behind a repetition is not regular")
+            raise SettingError(f"{self.peek()} after a repetition is not supported")
         return part
 
     def atom(self, depth: int) -> Build:
         letter = self.take()
         if letter == "(":
             if self.peek() == "?" and self.peek(2) != "?:":
-                raise SettingError(f"({self.peek(2)} is not regular")
+                raise SettingError(f"({self.peek(2)} is not supported")
             self.take(2 if self.peek() == "?" else 0)
             build = self.alternatives(depth + 1)
             if self.peek() != ")":
@@ -124,7 +124,7 @@ class _Parser:
         if letter in "^$*+?":
             raise SettingError(f"{letter} has no meaning at its place")
         if letter == "\n":
-            raise SettingError("a line end stands in no line")
+            raise SettingError("a line break never matches: texts are single lines")
         return literal(letter.encode())
 
     def escape(self) -> Build:
@@ -142,7 +142,7 @@ class _Parser:
         if letter == "x" and re.fullmatch("[0-7][0-9a-fA-F]", self.peek(2)):
             return chr(int(self.take(2), 16))
         if letter.isalnum() or letter == "\n":
-            raise SettingError(f"\\{letter} is not regular, or not known")
+            raise SettingError(f"\\{letter} is not supported")
         return letter
 
     def set_(self) -> CharacterSet:
@@ -158,7 +158,7 @@ class _Parser:
                 self.take()
                 high = self.member(found)
                 if high is None or high < low:
-                    raise SettingError("a range in [ ] has no order")
+                    raise SettingError("a range in [ ] is in reverse order")
                 found.update(range(low, high + 1))
         self.take()
         found.discard(0x0A)

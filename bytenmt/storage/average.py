@@ -32,7 +32,9 @@ def average(paths: Sequence[Path], output: Path, last: int | None = None) -> lis
     for path in files:
         tensors, own, facts = read_weights(path)[1]
         if facts.update is None:
-            raise CheckpointError(f"{path} does not tell its update: average what training has saved")
+            raise CheckpointError(
+                f"{path} does not record its update: give checkpoints that training has saved"
+            )
         if config is not None:
             _check_same(path, own, files[0], config)
         for name, tensor in tensors.items():
@@ -54,7 +56,7 @@ def _files(paths: Sequence[Path], last: int | None) -> list[Path]:
     folders = [path for path in paths if not is_weights_file(path)]
     if not folders:
         if last is not None:
-            raise CheckpointError("--last would be ignored: it is for a run folder, not for weights files")
+            raise CheckpointError("--last would be ignored with weights files: it needs a run folder")
         return list(paths)
     if len(paths) > 1:
         raise CheckpointError(

@@ -240,8 +240,8 @@ def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Pa
     )
     if wrong:
         raise CheckpointError(
-            f"{path} does not fit the model: {len(wrong)} tensors differ, first {wrong[0]!r};"
-            " it belongs to another architecture or size"
+            f"{path} does not fit the model: {len(wrong)} tensors differ, first {wrong[0]!r}; it has"
+            f" another architecture or size"
         )
     with torch.no_grad():
         for name, parameter in own.items():

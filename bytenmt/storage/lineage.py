@@ -36,9 +36,7 @@ def read_start(path: Path, model: ModelConfig) -> Start:
         names = ("ngrams", "ngram_rows", "ngram_case")
         changes |= {name: getattr(model, name) for name in names}
     if msgspec.structs.replace(config.model, **changes) != model:
-        raise CheckpointError(
-            f"--init-from {path} holds another model than the run's: take its model section"
-        )
+        raise CheckpointError(f"--init-from {path} has another model than the run: use its model section")
     try:
         with open(file, "rb") as opened:
             digest = hashlib.file_digest(opened, "sha256").hexdigest()

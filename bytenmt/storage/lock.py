@@ -55,7 +55,9 @@ def _locked(file: int, path: Path, reporter: Reporter) -> bool:
     except OSError as error:
         if error.errno not in WITHOUT_LOCKS:
             raise
-        reporter.warn(f"{path.parent} lies on a file system without locks: let no other process write there")
+        reporter.warn(
+            f"{path.parent} is on a file system without locks: make sure that no other process writes there"
+        )
     return True
 
 

@@ -111,7 +111,7 @@ def read_pointer(run: Path) -> Pointer:
             f" give -m a weights file of {run / FOLDER}, or train again"
         ) from None
     if pointer.format != FORMAT:
-        raise CheckpointError(f"{path} is of another version: its format is {shown(pointer.format)}")
+        raise CheckpointError(f"{path} was written by another version: its format is {shown(pointer.format)}")
     return pointer
 
 

@@ -77,7 +77,7 @@ def round_arrays(arrays: Mapping[str, Array], precision: str) -> dict[str, Array
 def _rounded(name: str, array: Array, precision: str) -> dict[str, Array]:
     """Return the stored tensors of a matrix (n_output, ...) float32."""
     if not np.isfinite(array).all():
-        raise BytenmtError(f"{name} holds what is no number: the training has diverged")
+        raise BytenmtError(f"{name} contains NaN: the training has diverged")
     if precision == "bf16":
         return {name: round_to_bf16(array)}
     q, scales = quantise(array.reshape(len(array), -1))

@@ -39,7 +39,7 @@ from bytenmt.storage.lock import lock
 NOTE_FORMAT = "bytenmt part 1"
 MAX_NOTE_BYTES = 1 << 20
 SYNC_SECONDS = 1.0  # of work, besides the last block, that a kill may cost: a sync takes milliseconds
-FILE_ALTERNATIVE = "or leave out --resume to begin anew"
+FILE_ALTERNATIVE = "or leave out --resume to start again"
 FOLDER, JOB, FINISHED, LOCK = "_bytenmt", "job.json", "finished.jsonl", "lock"
 TRIES = ".tries"
 FOLDER_ALTERNATIVE = "or give another OUT"
@@ -61,7 +61,7 @@ def check_same_job(out: Path, begun: Mapping[str, Any], now: Mapping[str, Any], 
         if before != after:
             is_long = isinstance(before, list | dict)  # as the digests of models
             what = f"another {name.removesuffix('s')}" if is_long else f"{name} {before}, not {after}"
-            raise BytenmtError(f"--resume: {out} was begun with {what}: give the same again, {alternative}")
+            raise BytenmtError(f"--resume: {out} was started with {what}: give the same again, {alternative}")
 
 
 def _as_json_values(description: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,8 +116,8 @@ class ResumableFile:
         begun = self._begun
         if begun is not None and self._lines == begun.lines and self._digest.hexdigest() != begun.read:
             raise BytenmtError(
-                f"--resume: the first {self._lines:,} lines of the input are not those that {self.path} was"
-                f" begun with: give the same input, {FILE_ALTERNATIVE}"
+                f"--resume: the first {self._lines:,} lines of the input differ from those that {self.path}"
+                f" was started with: give the same input, {FILE_ALTERNATIVE}"
             )
 
     def add(self, lines: Sequence[bytes]) -> None:
@@ -147,8 +147,8 @@ class ResumableFile:
         """
         if self._lines < self.n_answered:
             raise BytenmtError(
-                f"--resume: the input has {self._lines:,} lines, and {self.path} was begun with more: give"
-                f" the same input, {FILE_ALTERNATIVE}"
+                f"--resume: the input has {self._lines:,} lines, fewer than when {self.path} was started:"
+                f" give the same input, {FILE_ALTERNATIVE}"
             )
         self.sync()
         self.file.flush()
@@ -164,8 +164,8 @@ class ResumableFile:
                 part_path(self.path).unlink()
         else:
             self._reporter.say(
-                f"bytenmt: {self._safe.lines:,} translated lines are kept beside {self.path}:"
-                " --resume goes on"
+                f"bytenmt: {self._safe.lines:,} translated lines are saved beside {self.path}: continue"
+                f" with --resume"
             )
 
     def _count(self, lines: Sequence[bytes]) -> None:
@@ -214,7 +214,7 @@ def open_resumable_file(
         if error.errno != errno.ELOOP:
             raise
         raise BytenmtError(
-            f"{part_path(path)} is a symbolic link, which could lead to any file: delete it"
+            f"{part_path(path)} is a symbolic link, which could point to any file: delete it"
         ) from None
     if descriptor is None:
         raise BytenmtError(f"another process is writing {path}: wait for it, or give another -o")
@@ -243,8 +243,8 @@ def _begin_anew(path: Path, size: int, reporter: Reporter) -> None:
         note = None
     if size and note is not None and note.lines:
         reporter.say(
-            f"bytenmt: beginning anew: the {note.lines:,} lines that a stopped translation left beside"
-            f" {path} are given up; --resume would have gone on"
+            f"bytenmt: starting again: the {note.lines:,} lines that an interrupted translation left beside"
+            f" {path} are discarded; --resume would have continued it"
         )
     note_path(path).unlink(missing_ok=True)
 
@@ -260,8 +260,8 @@ def _note_to_continue(path: Path, file: BinaryIO, size: int, made_with: Mapping[
         return None
     if size < note.bytes:
         raise BytenmtError(
-            f"--resume: {part_path(path)} has {size:,} bytes of {note.bytes:,}: it is damaged; leave out"
-            " --resume to begin anew"
+            f"--resume: {part_path(path)} has {size:,} bytes instead of {note.bytes:,} and is damaged:"
+            f" leave out --resume to start again"
         )
     check_same_job(path, note.made_with, made_with, FILE_ALTERNATIVE)
     if note.written:
@@ -269,8 +269,8 @@ def _note_to_continue(path: Path, file: BinaryIO, size: int, made_with: Mapping[
         _digest_file(digest, file, 0, note.bytes)
         if digest.hexdigest() != note.written:
             raise BytenmtError(
-                f"--resume: {part_path(path)} does not hold what was written (its digest differs): leave out"
-                " --resume to begin anew"
+                f"--resume: {part_path(path)} was changed since it was written (its digest differs): leave"
+                f" out --resume to start again"
             )
     return note
 
@@ -283,10 +283,12 @@ def _read_note(path: Path) -> Note | None:
         return None
     except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise BytenmtError(
-            f"--resume: {note_path(path)} cannot be read ({error}): leave out --resume to begin anew"
+            f"--resume: {note_path(path)} cannot be read ({error}): leave out --resume to start again"
         ) from None
     if note.format != NOTE_FORMAT:
-        raise BytenmtError(f"--resume: {note_path(path)} is of another version: leave out --resume")
+        raise BytenmtError(
+            f"--resume: {note_path(path)} was written by another version: leave out --resume to start again"
+        )
     return note
 
 
@@ -387,16 +389,14 @@ def _check_job(out: Path, job_description: Mapping[str, Any], resume: bool) -> N
         before = msgspec.json.decode(job.read_bytes(), type=dict[str, Any])
     except FileNotFoundError:
         if any(not one.name.startswith(("_", ".")) for one in out.iterdir()):
-            raise BytenmtError(
-                f"{out} has files of something else: give an empty folder, or a new one"
-            ) from None
+            raise BytenmtError(f"{out} contains other files: give an empty folder, or a new one") from None
         replace_synced(job, [msgspec.json.encode(job_description)])
         return
     except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise BytenmtError(f"{job} cannot be read ({error}): remove {out}, {FOLDER_ALTERNATIVE}") from None
     if not resume:
         raise BytenmtError(
-            f"{out} has been begun: --resume goes on with it; else remove it, {FOLDER_ALTERNATIVE}"
+            f"{out} holds an unfinished job: continue it with --resume, remove it, {FOLDER_ALTERNATIVE}"
         )
     check_same_job(out, before, job_description, FOLDER_ALTERNATIVE)
 

@@ -26,7 +26,7 @@ def read(run: Path) -> SearchDefaults | None:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise CheckpointError(
-            f"{path} is damaged ({printable(str(error))}): delete it, or make it anew"
+            f"{path} is damaged ({printable(str(error))}): delete it, or create it again"
         ) from None
 
 

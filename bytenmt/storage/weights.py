@@ -166,7 +166,7 @@ def check_output(output: Path, files: Sequence[Path]) -> None:
     if any(output.exists() and path.exists() and output.samefile(path) for path in files):
         raise CheckpointError(f"-o {output} is an input too: give another name")
     if output.resolve().parent.name == FOLDER and output.name.startswith("update-"):
-        raise CheckpointError(f"-o {output} is the name of a run's own checkpoint: give another name")
+        raise CheckpointError(f"-o {output} is the name of a checkpoint of a run: give another name")
     try:
         make_folder_of(output)
     except BytenmtError as error:

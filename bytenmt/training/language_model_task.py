@@ -104,7 +104,7 @@ class LanguageModelTask:
                     " (train.context + train.window): give more text, or lower them"
                 )
         if not len(valid.data):
-            raise DataError(f"{valid.path} is empty: expected text to validate on")
+            raise DataError(f"{valid.path} is empty: give a validation text")
         self._streams, self._valid = Streams([text.data for text in texts]), valid
         self._n_rows = train.max_tokens // width
         if self._memory:

@@ -52,8 +52,8 @@ def spacings(train: TrainConfig) -> tuple[Spacing, Spacing]:
     valid = spacing(train.valid_every, VALID_TIME if timed and not counted else BY_UPDATES)
     if counted and not valid.updates:
         raise ConfigError(
-            f"{counting} counts validations, which must then come by updates, but train.valid_every is"
-            f" {train.valid_every}: give --valid-every {BY_UPDATES.updates}, or leave it out"
+            f"{counting} counts validations, whose interval must then be in updates, but train.valid_every"
+            f" is {train.valid_every}: give --valid-every {BY_UPDATES.updates}, or leave it out"
         )
     return valid, spacing(train.save_every, SAVE_TIME if timed else BY_UPDATES)
 
@@ -198,8 +198,8 @@ class Loop:
         (nats,) = self._agree(float(torch.stack(self.meter.nats).double().sum()))
         if not math.isfinite(nats):
             raise BytenmtError(
-                "training has diverged (the loss is not a number): lower train.lr or raise"
-                " train.warmup_updates; the last checkpoint stands"
+                "training has diverged (the loss is NaN or infinite): lower train.lr or raise"
+                " train.warmup_updates; the last checkpoint is kept"
             )
         record = self.meter.read(nats)
         self._log(record)
@@ -310,8 +310,8 @@ class Loop:
         if seconds_left(training, alone) < 0 and not self.stretches and not self.told_of_time:
             self.told_of_time = True
             self.reporter.warn(
-                f"validation takes {alone / training:.0%} of the training, without any decoding:"
-                " raise train.valid_every, or give less text to validate on"
+                f"validation takes {alone / training:.0%} of the training time, even without decoding:"
+                f" raise train.valid_every, or give less validation text"
             )
 
     def _save(self, better: bool, before: tuple[float | None, int], end: bool) -> None:
@@ -322,7 +322,7 @@ class Loop:
             if end:
                 raise
             self.progress.best, self.progress.best_update = before
-            self.reporter.warn(f"{error}; training goes on, the checkpoints before stand")
+            self.reporter.warn(f"{error}; training continues, earlier checkpoints are kept")
 
 
 @contextmanager

@@ -191,7 +191,7 @@ class Log:
 def require_tensorboard() -> None:
     """Raise BytenmtError where TensorBoard's writer is not installed."""
     if importlib.util.find_spec("tensorboard") is None:
-        raise BytenmtError("--tensorboard needs a package that is not here: pip install tensorboard")
+        raise BytenmtError("--tensorboard needs a missing package: pip install tensorboard")
 
 
 def learning_curve(records: Sequence[Mapping[str, float]]) -> bytes:

@@ -98,7 +98,7 @@ def train(
             config = group.on_leader(lambda: _found_before(config, run))
         task = _open_task(run, config, files, valid, errors, device, group, aloud)
         if saved and init_embedding is not None:
-            raise BytenmtError(f"--init-embedding would be ignored: {run} goes on from its own weights")
+            raise BytenmtError(f"--init-embedding would be ignored: {run} continues with its own weights")
         config = group.on_leader(lambda: _settled(task.config, device, run if saved else None))
         trainer = Trainer(config, device, group, reporter)
         if init_embedding is not None:
@@ -112,13 +112,13 @@ def train(
             start = group.on_leader(lambda: read_start(init_from, config.model))
             trainer.begin_with(start.tensors, start.file)
             lineage = start.lineage
-            aloud.say(f"beginning with the weights of {start.file}")
+            aloud.say(f"starting from the weights of {start.file}")
         progress = trainer.progress
         if threads is not None or device.type == "cpu":
             progress.threads = threads or min(progress.threads, n_cores()) or idle_threads()
             torch.set_num_threads(progress.threads)
         if resume and not saved:
-            aloud.warn(f"--resume: there is no checkpoint in {run} to go on from: the run begins at update 0")
+            aloud.warn(f"--resume: {run} has no checkpoint to continue from: the run starts at update 0")
         log = None
         if group.is_leader:
             run.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ def train(
             aloud.say(_describe(trainer))
             number = loop.go()
             if number:
-                aloud.say(f"stopped at update {progress.update}, saved; --resume goes on")
+                aloud.say(f"stopped at update {progress.update}, saved; continue with --resume")
                 return Outcome(progress.update, number)
             stopped = "stopped by a callback" if loop.state.stop_requested else ""
             aloud.say(_ended(run, trainer, "the stream has ended" if loop.text_ended else stopped))
@@ -249,7 +249,7 @@ def _as_begun(run: Path, init_from: Path | None, lineage: tuple[Ancestor, ...]) 
     Raises BytenmtError where it did not begin with another's weights as the options have it.
     """
     if init_from is not None and not lineage:
-        raise BytenmtError(f"--init-from would be ignored: {run} goes on from its own weights")
+        raise BytenmtError(f"--init-from would be ignored: {run} continues with its own weights")
     return lineage
 
 
@@ -275,20 +275,20 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume
     if train.draft:
         check_supports_drafts(config.model, "train.draft")
         if any(one.stream is not None for one in files):
-            raise ConfigError("--draft counts a text that stays, and --tsv - is a stream: leave --draft off")
+            raise ConfigError("--draft counts a finite text, and --tsv - is a stream: leave out --draft")
     if train.compile and model.is_serial:
         raise ConfigError(f"train.compile would unroll the steps of {model.full_name}: leave it off")
     if config.model.source != files[0].has_source:
         raise ConfigError(
             f"model.source is {str(config.model.source).lower()}, but the text has"
-            f" {'a' if files[0].has_source else 'no'} source: give the other, or set it otherwise"
+            f" {'a' if files[0].has_source else 'no'} source: change the text or the key"
         )
     for key in () if files[0].has_source else config.data.augmentations:
         raise ConfigError(f"data.{key} would be ignored without a source: leave it at 0")
     if train.compile and config.model.source and train.round_to < WIDTHS_TO_COMPILE:
         raise ConfigError(
             f"train.compile compiles for every width of a batch: set train.round_to={4 * WIDTHS_TO_COMPILE}"
-            " or so, that they are few"
+            f" or so to have few widths"
         )
     spacings(train)
     limits = (train.max_updates, train.max_epochs, train.max_minutes, train.max_cpu_minutes)
@@ -298,7 +298,7 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume
             " --max-epochs or --max-updates, or set train.schedule=inverse_sqrt"
         )
     if train.max_epochs and any(one.stream is not None for one in files):
-        raise ConfigError("train.max_epochs: --tsv - is a stream, which has no epochs: give another limit")
+        raise ConfigError("train.max_epochs: --tsv - is a stream without epochs: give another limit")
     if train.metric != "bits_per_byte" and not (files[0].has_source and train.valid_lines):
         raise ConfigError(f"train.metric = {train.metric} needs a source, and train.valid_lines above 0")
     if tensorboard:

@@ -104,11 +104,12 @@ def corpus_fact(files: PairFiles) -> CorpusFact:
 def changed(run: Path, path: Path) -> BytenmtError:
     return BytenmtError(
         f"{path} is not the text that {run} was trained on, or has changed since: give the files that it"
-        " began with, in their order, or -o another folder"
+        f" was started with, in their order, or another folder as -o"
     )
 
 
 def other_text(run: Path, told: str) -> BytenmtError:
     return BytenmtError(
-        f"{run} was trained on other text: {told}; give the files that it began with, or -o another folder"
+        f"{run} was trained on other text: {told}; give the files that it was started with, or another"
+        f" folder as -o"
     )

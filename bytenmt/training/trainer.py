@@ -169,7 +169,7 @@ class Trainer:
         except (KeyError, ValueError, RuntimeError) as error:
             raise CheckpointError(
                 f"the checkpoint of update {saved.update} in {run} does not fit its training"
-                f" ({printable(str(error))}): go on from another by --resume-from"
+                f" ({printable(str(error))}): continue from another one by --resume-from"
             ) from None
         if best != self.progress.best_update:  # the one that was best then is not kept
             self.progress.best = None
@@ -197,15 +197,15 @@ class Trainer:
         """Twice as many parts from now on, said once. Raises BytenmtError where a part is one pair."""
         if self.n_splits >= max(map(self.objective.n_rows, batches)):
             raise BytenmtError(
-                "the GPU's memory does not hold the training of one pair: lower data.max_source_bytes"
-                " and data.max_target_bytes, or take a smaller preset"
+                "not enough GPU memory for a single training pair: lower data.max_source_bytes and"
+                " data.max_target_bytes, or use a smaller preset"
             )
         self.n_splits *= 2
         torch.cuda.empty_cache()
         if self.n_splits == 2:
             self.reporter.warn(
-                "out of GPU memory: batches are split and their gradients summed, so that the training is the"
-                " same; a lower train.max_tokens with --update-freq 2 would be faster"
+                "out of GPU memory: batches are split and their gradients summed, with the same result; a"
+                " lower train.max_tokens with --update-freq 2 would be faster"
             )
 
     def _all_reduce_gradients(self) -> None:

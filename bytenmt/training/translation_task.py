@@ -68,7 +68,7 @@ def open_pairs(
     config = _fit(config, corpus, reporter)
     task = TranslationTask(config, corpus, valid_corpus, files, device, group, stream, valid)
     if group.is_leader and stream is None:
-        reporter.say(f"{task.multi_sentence_share:.1%} of the training lines hold several sentences")
+        reporter.say(f"{task.multi_sentence_share:.1%} of the training lines contain several sentences")
     return task
 
 

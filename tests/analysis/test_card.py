@@ -113,9 +113,9 @@ def test_a_card_of_what_is_not_measured(made: Path, tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["run", "--src", "text|1"], "give both"),
-        (["alone", "--src", "text|1", "--ref", "text|1", "--engine", "torch"], "trained without a source"),
+        (["alone", "--src", "text|1", "--ref", "text|1", "--engine", "torch"], "is a language model"),
         (["nothing"], "not a run folder"),
-        (["run", "-o", "text|1/card.md"], "cannot be made"),
+        (["run", "-o", "text|1/card.md"], "cannot be created"),
     ],
 )
 def test_mistakes_are_one_line(

@@ -87,7 +87,7 @@ def test_a_training_in_another_thread_leaves_signals_alone(place: Path) -> None:
 def test_what_a_command_refuses_is_refused(place: Path) -> None:
     with pytest.raises(bytenmt.SettingError, match="without a source"):
         bytenmt.Run("runs/text").evaluate("src", "tgt")
-    with pytest.raises(bytenmt.DataError, match="line 2 of the sources holds a line end"):
+    with pytest.raises(bytenmt.DataError, match="line 2 of the sources contains a line break"):
         bytenmt.Run("runs/mine").evaluate(["a", "b\nc"], ["d", "e"])
     with pytest.raises(bytenmt.SettingError, match="with a source"):
         bytenmt.Run("runs/mine").language_model()

@@ -166,7 +166,7 @@ def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[s
 
     asked: dict[str, Any] = {"device": "cpu", "beam": 2, "max_len_b": 9}
     found = Translator.load(run, reporter=Told(), **asked).translate(LINES)
-    assert told == ["bytenmt: decoding by --engine torch: the numba engine has no program for echo"]
+    assert told == ["bytenmt: decoding with --engine torch: the numba engine has no program for echo"]
     assert found == Translator.load(run, engine="torch", reporter=Told(), **asked).translate(LINES)
     assert len(told) == 1
     for engine, precision, what in (("numba", "auto", "no program for echo"), ("auto", "int8", "torch has")):
@@ -221,7 +221,7 @@ def test_a_chunk_is_as_good_as_its_bytes(echo: ModuleType) -> None:
 
 def test_the_others_are_unchanged_by_it(echo: ModuleType) -> None:
     assert config("luong") == config("luong") and "echo" not in PRESETS["tiny"]
-    with pytest.raises(ConfigError, match="preset tiny is of .* alone, not of echo"):
+    with pytest.raises(ConfigError, match="preset tiny is only for .*, not for echo"):
         load_config("echo", "tiny", "", [])
 
 

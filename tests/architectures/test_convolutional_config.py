@@ -43,7 +43,7 @@ BYTENET = [
     ([*RECURRENT, "block=multiplicative"], 'block would be ignored with recurrent = "both"'),
     ([*RECURRENT, "encoder_dilations=[1]"], 'encoder_dilations would be ignored with recurrent = "both"'),
     (["recurrent=decoder", "dilations=[]"], "dilations is empty: give one or more"),
-    (["source=false", "recurrent=both"], 'recurrent = "both" has but a decoder without a source'),
+    (["source=false", "recurrent=both"], 'recurrent = "both" needs an encoder'),
     (
         ["source=false", "recurrent=decoder"],
         'dilations would be ignored with recurrent = "decoder" and without a source: set it to []',

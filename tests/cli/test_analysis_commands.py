@@ -195,7 +195,7 @@ BAD = [
     ("plot attention luong --line a --target b -b 2", "--beam-size would be ignored"),
     (f"plot attention luong --line {'a' * 301} --target b", "the line has 301 characters: expected 1 to 300"),
     ("plot attention none --line a", "none is not a run folder"),
-    ("plot embedding luong -o src/e.png", "the folder src cannot be made"),
+    ("plot embedding luong -o src/e.png", "the folder src cannot be created"),
     ("plot embedding luong -o e.svg", "give a name that ends in .png"),
     ("plot embedding luong --text none", "none does not exist"),
     ("compare luong bytenet", "nothing to compare: give --src and --ref, or --curves"),
@@ -203,7 +203,7 @@ BAD = [
     ("compare luong luong --curves c.png", "a run is given twice"),
     ("compare bytenet --curves c.png", "bytenet has no metrics.jsonl"),
     ("compare luong --curves c.png --by-length l.png", "give --src and --ref with it"),
-    ("compare luong alone --src src --ref ref", "alone was trained without a source"),
+    ("compare luong alone --src src --ref ref", "alone is a language model"),
 ]
 
 

@@ -146,14 +146,14 @@ BAD: list[tuple[str, str]] = [
     (f"{EVALUATE} --src empty --ref empty", "empty is empty"),
     (f"{SCORE} --src src --tgt run", "run is a directory"),
     (f"{SCORE} --src invalid --tgt tgt --errors strict", "invalid, line 2, byte offset 4: 0xFF"),
-    (f"{EVALUATE} --ref tgt", "trained with a source: give it by --src"),
-    ("score -m no_source --src src --tgt tgt", "trained without a source: bytenmt predict"),
-    ("evaluate -m no_source --ref tgt", "trained without a source: bytenmt predict"),
+    (f"{EVALUATE} --ref tgt", "is a translation model: give the source text by --src"),
+    ("score -m no_source --src src --tgt tgt", "is a language model: evaluate it with `bytenmt predict`"),
+    ("evaluate -m no_source --ref tgt", "is a language model: evaluate it with `bytenmt predict`"),
     (f"{EVALUATE} --src src --ref tgt --hyp-out tgt", "tgt is the input too"),
     (f"{EVALUATE} --src src --ref tgt --lenpen 0.6", "give --beam-size 2"),
     (f"{TRANSLATE} -i none", "none does not exist"),
     (f"{TRANSLATE} -i empty", "empty is empty"),
-    (f"{TRANSLATE} -i cut.gz", "cut.gz is cut off"),
+    (f"{TRANSLATE} -i cut.gz", "cut.gz is truncated"),
     (f"{TRANSLATE} -i nothing.gz", "nothing.gz is empty"),
     (f"{TRANSLATE} -i none.gz", "none.gz does not exist"),
     (f"{TRANSLATE} -i invalid.gz --errors strict -o out", "invalid.gz, line 2, byte offset 4: 0xFF"),
@@ -162,7 +162,7 @@ BAD: list[tuple[str, str]] = [
     (f"{TRANSLATE} -i src -o src", "src is the input too"),
     (f"{TRANSLATE} -i src -o ./run/../src", "src is the input too"),
     (f"{TRANSLATE} -i src -o run", "run is a directory"),
-    (f"{TRANSLATE} -i src -o src/out", "the folder src cannot be made (File exists)"),
+    (f"{TRANSLATE} -i src -o src/out", "the folder src cannot be created (File exists)"),
     (f"{TRANSLATE} -i src --length-penalty 0.5 -b 1", "give --beam-size 2"),
     (f"{TRANSLATE} -i src --n-best 2", "--n-best 2 of --beam-size 1: give --beam-size 2"),
     (f"{TRANSLATE} -i src --n-best 5 -b 4", "--n-best 5 of --beam-size 4: give --beam-size 5"),
@@ -175,12 +175,12 @@ BAD: list[tuple[str, str]] = [
     (f"{TRANSLATE} -i src --alignment", "--alignment would be ignored: give --format jsonl"),
     (f"{TRANSLATE} -i src --with-source", "--with-source would be ignored: give --format jsonl"),
     (f"{TRANSLATE} -i src --character-bits", "--character-bits would be ignored: give --format jsonl"),
-    (f"{TRANSLATE} -i src --stream --flag-above 1", "--stream shows a line before it is judged"),
+    (f"{TRANSLATE} -i src --stream --flag-above 1", "--stream prints a line before its confidence is known"),
     (f"{TRANSLATE} -i src --html src", "src is the input too"),
     (f"{TRANSLATE} -i src -o out --html page --resume", "--html with --resume would miss the lines"),
-    ("translate -m plain -i src --alignment --format jsonl", "no run here has attention"),
-    (f"{TRANSLATE} -i src --stream --format jsonl", "--stream shows plain text"),
-    (f"{TRANSLATE} -i src --stream -b 2", "--stream shows what is sure"),
+    ("translate -m plain -i src --alignment --format jsonl", "--alignment needs a model with attention"),
+    (f"{TRANSLATE} -i src --stream --format jsonl", "--stream prints plain text"),
+    (f"{TRANSLATE} -i src --stream -b 2", "--stream needs greedy search"),
     (f"{TRANSLATE} -i src --engine numba --device cuda", "--engine numba runs on the CPU"),
     (f"{TRANSLATE} -i src --engine cuda-graph --device cpu", "--engine cuda-graph runs on a GPU"),
     (
@@ -189,18 +189,18 @@ BAD: list[tuple[str, str]] = [
     ),
     (f"{TRANSLATE} -i src --engine torch --precision w8a8", "--precision w8a8 is for --engine numba"),
     (f"{EVALUATE} --src src --ref tgt --engine numba --device cuda", "--engine numba runs on the CPU"),
-    ("translate -m run -m no_source -i src", "run was trained with a source and no_source without"),
-    ("translate -m no_source run -i src", "no_source was trained without a source and run with"),
+    ("translate -m run -m no_source -i src", "run is a translation model and no_source is a language model"),
+    ("translate -m no_source run -i src", "no_source is a language model and run is a translation model"),
     ("translate -m run none -i src", "none is not a run folder"),
-    ("evaluate -m run no_source --src src --ref tgt", "they cannot be asked together"),
-    ("translate -m no_source -i src", "without a source: it cannot translate"),
+    ("evaluate -m run no_source --src src --ref tgt", "an ensemble needs models of one kind"),
+    ("translate -m no_source -i src", "is a language model and cannot translate"),
     ("translate -m none -i src", "none is not a run folder"),
     ("translate -m src -i src", "src is not a run folder"),
     (f"{TRAIN} --src src", "--valid-tgt without --valid-src"),
     (f"{TRAIN} --valid-src src", "--tgt without --src"),
-    (f"{TRAIN} --text tgt", "--text is learnt without a source"),
+    (f"{TRAIN} --text tgt", "--text trains a language model"),
     ("train -o new --arch luong --text tgt --valid-text tgt --weight 2", "--weight would be ignored"),
-    ("train -o new --arch luong --text tgt --valid-tgt tgt", "no text to validate on: give --valid-text"),
+    ("train -o new --arch luong --text tgt --valid-tgt tgt", "no validation text: give --valid-text"),
     (
         "train -o new --arch luong --text tgt --valid-text tgt --valid-src src",
         "give --valid-text, and no other",
@@ -209,21 +209,21 @@ BAD: list[tuple[str, str]] = [
     ("train -o new --arch luong --text . --valid-text tgt", ". is a directory"),
     (f"{TEXT} --set model.source=true", "model.source is true, but the text has no source"),
     (f"{TEXT} --set model.input_feeding=true", "without a source set it to false"),
-    (f"{TRAIN} --src src --valid-text tgt", "--valid-text is for --text"),
+    (f"{TRAIN} --src src --valid-text tgt", "--valid-text is for language models"),
     (f"{TRAIN} --src src --src src --valid-src src", "2 --src and 1 --tgt"),
     (f"{TRAIN} --tgt tgt --src src --src none --valid-src src", "none does not exist"),
     (f"{TRAIN} --tsv table --valid-src src", "--tgt without --src"),
     (f"{TRAIN} --src src --valid-src src --tsv table", "table, line 2 has no tab"),
     (f"{TRAIN} --src src --valid-src src --weight 1 --weight 2", "2 --weight for 1 corpus"),
     (f"{TRAIN} --src src --valid-src src --tsv table --weight 1", "1 --weight for 2 corpora"),
-    (f"{TRAIN} --src src --valid-src src --valid-tsv table", "no text to validate on"),
-    ("train -o new --arch luong --valid-tgt tgt", "no text to train on"),
-    (f"{TRAIN} --src src --valid-src src --tsv -", "--tsv - is a stream, and nothing would come after it"),
+    (f"{TRAIN} --src src --valid-src src --valid-tsv table", "no validation text"),
+    ("train -o new --arch luong --valid-tgt tgt", "no training text"),
+    (f"{TRAIN} --src src --valid-src src --tsv -", "--tsv - is an endless stream"),
     (
         "train -o new --arch luong --valid-tsv table --tsv - --weight 2",
         "--weight would be ignored with --tsv -",
     ),
-    ("train -o new --arch luong --tgt tgt --src src", "no text to validate on"),
+    ("train -o new --arch luong --tgt tgt --src src", "no validation text"),
     (
         "train -o new --arch luong --tsv table --valid-tsv table --valid-src src",
         "--valid-src would be ignored",
@@ -257,9 +257,12 @@ BAD: list[tuple[str, str]] = [
     ("average -o src src", "src is the input too"),
     ("convert none -o new.safetensors --precision bf16", "none is not a run folder"),
     ("convert run -o new --precision bf16", "give a name that ends in .safetensors"),
-    ("convert run -o src/new.safetensors --precision int8", "the folder src cannot be made"),
+    ("convert run -o src/new.safetensors --precision int8", "the folder src cannot be created"),
     (f"convert run/{WEIGHTS} -o run/{WEIGHTS} --precision int8", "is an input too"),
-    ("convert run -o run/checkpoints/update-00000001.safetensors --precision int8", "a run's own checkpoint"),
+    (
+        "convert run -o run/checkpoints/update-00000001.safetensors --precision int8",
+        "the name of a checkpoint",
+    ),
     ("convert run -o new.safetensors", "nothing to write: give --precision, one of fp32, bf16, int8"),
     (
         "translate folder -i src",
@@ -721,7 +724,7 @@ def test_the_older_form_of_draft(place: Path) -> None:
 def test_a_prefix_is_part_of_a_line(place: Path, prefix: str) -> None:
     result = CliRunner().invoke(main, [*TRANSLATE.split(), "--prefix", prefix])
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
-    assert "--prefix holds a line end" in result.stderr
+    assert "--prefix contains a line break" in result.stderr
 
 
 def test_several_runs_vote(place: Path) -> None:
@@ -813,4 +816,4 @@ def test_closed_standard_streams_are_told_of(place: Path) -> None:
     for command in (f"{program} <&-", f"{program} -i src >&-"):
         run = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=ENVIRONMENT)
         assert run.returncode == 1 and run.stderr.count("\n") == 1
-        assert "is closed: give" in run.stderr
+        assert "is closed: name" in run.stderr

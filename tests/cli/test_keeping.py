@@ -68,7 +68,8 @@ def test_what_cannot_be_is_told_once(place: Path) -> None:
     result = invoke("--glossary", "terms")
     assert result.exit_code == 0 and len(result.stdout.splitlines()) == len(LINES)
     assert (
-        len(result.stderr.splitlines()) == 1 and "src, line 4: its translation has not all" in result.stderr
+        len(result.stderr.splitlines()) == 1
+        and "src, line 4: the translation does not meet all constraints" in result.stderr
     )
     assert UNMET in told("--glossary", "terms")[3]["flags"]  # type: ignore[operator]
 
@@ -76,7 +77,7 @@ def test_what_cannot_be_is_told_once(place: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--keep", "dates"], "'dates' is no class to keep: expected placeholders, tags"),
+        (["--keep", "dates"], "'dates' is not a class of spans: expected placeholders, tags"),
         (["--keep-pattern", "a*"], "the pattern 'a*' cannot be kept: it matches the empty text"),
         (["--keep-pattern", "z" * 2000], "z…' cannot be kept: it is too large: give shorter repetitions"),
         (["--keep-pattern", "\udcff"], "--keep-pattern is not UTF-8"),
@@ -112,7 +113,7 @@ def test_a_translator_takes_them() -> None:
     one = made_up_translator(admitted=admitted, keep=["urls"], keep_pattern="q+", max_len_b=0)  # type: ignore[arg-type]
     one.translate(["http://a.b qq"])
     assert [item.text for item in admitted[0][0].constraint.items] == [b"http://a.b", b"qq"]  # type: ignore[attr-defined]
-    with pytest.raises(SettingError, match="no class to keep"):
+    with pytest.raises(SettingError, match="not a class of spans"):
         made_up_translator(keep="nothing")
     with pytest.raises(SettingError, match=r"expected .*glossary, glossary_match, keep, keep_pattern"):
         made_up_translator(kept="urls")

@@ -137,7 +137,7 @@ def test_a_file_system_without_locks_is_told_of(tmp_path: Path, monkeypatch: pyt
     with one_training(tmp_path / "run", heard):
         pass
     assert len(heard.lines) == 1
-    assert re.fullmatch(".*without locks: let no other process write there", heard.lines[0])
+    assert re.fullmatch(".*without locks: make sure that no other process writes there", heard.lines[0])
 
 
 def train_in_group(group: Group, run: Path, texts: dict[str, Any]) -> None:
@@ -229,7 +229,7 @@ def test_a_corpus_that_shrinks_is_one_line(tmp_path: Path) -> None:
     assemble(corpus, plan.batch(0))
     os.truncate(tmp_path / "tgt", 100)
     with pytest.raises(
-        DataError, match="tgt has become shorter while it was read .100 bytes of 30,000.*stands"
+        DataError, match="tgt was truncated while it was read .100 bytes of 30,000.*last checkpoint"
     ):
         assemble(corpus, plan.batch(1))
     data = read_bytes(tmp_path / "src")
@@ -405,7 +405,7 @@ def test_a_stream_goes_on(model: Path, place: Path) -> None:
     assert (place / "out").read_bytes() == whole
     translate(model, dies_after=4, stdin=given)
     short = translate(model, "--resume", stdin=given[:100])
-    assert short.exit_code == 1 and "was begun with more: give the same input" in short.stderr
+    assert short.exit_code == 1 and "was started: give the same input" in short.stderr
     assert translate(model, "--resume").exit_code == 0  # the same lines as a file
     assert (place / "out").read_bytes() == whole
 
@@ -432,18 +432,18 @@ def test_what_comes_together_is_told_by_the_lines_alone() -> None:
     ("more", "told"),
     [
         ("-b 2", "begun with beam 1, not 2"),
-        ("--prefix a", "begun with prefix"),
+        ("--prefix a", "started with prefix"),
         ("--max-len-b 8", "begun with max-len-b 9, not 8"),
         ("--format jsonl", "begun with .*alignment|begun with format"),
         ("--buffer-size 8", "begun with buffer-size 7, not 8"),
         ("--engine torch", "begun with engine numba, not torch"),
         ("--errors strict", "begun with errors replace"),
         ("-m other", "begun with another model"),
-        ("changed", "the first 14 lines of the input are not those"),
+        ("changed", "the first 14 lines of the input differ from those"),
         ("shorter", "the input has 10 lines"),
         ("note", "cannot be read"),
-        ("part", "it is damaged"),
-        ("altered", "does not hold what was written"),
+        ("part", "is damaged"),
+        ("altered", "was changed since it was written"),
     ],
 )
 def test_another_translation_is_refused(more: str, told: str, model: Path, place: Path) -> None:
@@ -468,7 +468,7 @@ def test_another_translation_is_refused(more: str, told: str, model: Path, place
         (place / names[1]).write_bytes(bytes([before[names[1]][0] ^ 1]) + before[names[1]][1:])
     done = translate(run, *options, "--resume")
     assert done.exit_code == 1 and re.search(told, done.stderr), done.output
-    said = [line for line in done.stderr.splitlines() if "are kept beside" not in line]
+    said = [line for line in done.stderr.splitlines() if "are saved beside" not in line]
     assert len(said) == 1 and said[0].startswith("bytenmt: --resume: ")
     for name in names:
         if more not in ("note", "part", "altered"):
@@ -519,9 +519,9 @@ def test_what_is_left_is_told(model: Path, place: Path, monkeypatch: pytest.Monk
     whole = (place / "out").read_bytes()
     given = b"\n".join([*LINES[:20], b"bad \xff", *LINES[20:]])
     failed = translate(model, "--errors", "strict", stdin=given)
-    assert failed.exit_code == 1 and "14 translated lines are kept beside" in failed.stderr
+    assert failed.exit_code == 1 and "14 translated lines are saved beside" in failed.stderr
     anew = translate(model)
-    assert anew.exit_code == 0 and "the 14 lines that a stopped translation left" in anew.stderr
+    assert anew.exit_code == 0 and "the 14 lines that an interrupted translation left" in anew.stderr
     assert (place / "out").read_bytes() == whole
     early = translate(model, "--errors", "strict", stdin=b"\xff")
     assert early.exit_code == 1 and early.stderr.count("\n") == 1

@@ -72,10 +72,10 @@ def test_the_format_is_told_or_named(tmp_path: Path) -> None:
     ("arguments", "told"),
     [
         ("a.po a.po", "a.po is the input too: give another file"),
-        ("a.po a.po/b.po", "cannot be made"),
+        ("a.po a.po/b.po", "cannot be created"),
         ("none.po b.po", "none.po does not exist"),
         ("a.po b.po --format json", "line 1, column 1: not JSON"),
-        ("a.po b.po --column x", "--column would be ignored: --format po"),
+        ("a.po b.po --column x", "--column would be ignored with --format po"),
         ("a.po b.po --format tmx --pair ende", "--pair ende: expected two languages"),
         ("a.po b.po --format html --encoding klingon", "unknown encoding klingon"),
         ("a.po b.po --prefix x", "No such option"),

@@ -31,7 +31,9 @@ def test_what_is_given(given: int | str, expected: Spacing) -> None:
 )
 def test_what_is_no_time(given: str) -> None:
     """One short line that says what is expected."""
-    with pytest.raises(ConfigError, match="save_every .* expected updates, as 500, a time") as told:
+    with pytest.raises(
+        ConfigError, match="save_every .* expected a number of updates such as 500, a time"
+    ) as told:
         load_config("luong", "tiny", "", [f"train.save_every='{given}'"])
     assert len(str(told.value)) < 200
 

@@ -204,7 +204,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     }
     refuse(tmp_path / "missing", "does not exist")
     refuse(tmp_path, "is a directory")
-    refuse(Path("/dev/null"), "no regular file")
+    refuse(Path("/dev/null"), "not a regular file")
     for name, (content, part) in files.items():
         (tmp_path / name).write_bytes(content)
         refuse(tmp_path / name, part)
@@ -473,7 +473,7 @@ def test_corpora_that_cannot_be_used(tmp_path: Path) -> None:
     assert str(caught.value).startswith(f"{paths[0]} is empty: ")
     with pytest.raises(BytenmtError, match="is empty: "):
         TextFile.open(paths[1]).require_lines()
-    with pytest.raises(BytenmtError, match="of 2 lines none is left .1 empty, 1 too long."):
+    with pytest.raises(BytenmtError, match="no pair is left of 2 lines .1 empty, 1 too long."):
         paths = pair_files(tmp_path, b"a\naaa\n", b"\na\n")
         ParallelCorpus.open(*paths, "replace", 2, 2).require_pairs()
     ParallelCorpus.open(*paths).require_pairs()

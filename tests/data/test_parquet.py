@@ -46,7 +46,7 @@ def test_what_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     struct = [{"en": "a"}]
     path = write(tmp_path / "a", n=[1], en=["a"], one=struct, other=struct, **{"de": ["b"]})
     for columns, told in (
-        (("en", "n"), "a: the columns en and n are not both of text"),
+        (("en", "n"), "a: the columns en and n must both contain text"),
         (("en", "fr"), "a: --columns fr is 0 of its columns, n, en, one.en, other.en, de"),
     ):
         with pytest.raises(DataError, match=told):

@@ -31,7 +31,7 @@ TEXTS = st.text(st.sampled_from("ab<>{}/ 5%s:.@h가é\"='"), max_size=30)
 
 
 def test_what_is_no_class_is_refused() -> None:
-    with pytest.raises(SettingError, match="'dates' is no class to keep"):
+    with pytest.raises(SettingError, match="'dates' is not a class of spans"):
         ConstraintSpec.from_settings("urls, dates")
     with pytest.raises(SettingError, match="give names"):
         ConstraintSpec.from_settings([3])

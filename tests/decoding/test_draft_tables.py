@@ -90,19 +90,22 @@ BAD = [
     ),
     ("convert run -o new.safetensors --draft", "leave out -o and --precision"),
     ("convert run --precision bf16 --draft", "leave out -o and --precision"),
-    ("draft run", "run does not tell its training text: give it by --src and --tgt"),
-    ("draft text", "the run does not tell its training text"),
-    ("draft run --src src", "no text to train on: give --src and --tgt"),
+    ("draft run", "run does not record its training text: give it by --src and --tgt"),
+    ("draft text", "the run does not record its training text"),
+    ("draft run --src src", "no training text: give --src and --tgt"),
     ("draft run --text tgt", "run was trained with a source"),
     ("draft text --src src --tgt tgt", "text was trained without a source"),
-    (f"draft serial {COUNT}", "serial: the steps of luong are serial; drafts are for bytenet, convs2s and"),
+    (f"draft serial {COUNT}", "serial: luong cannot verify drafts, only bytenet, convs2s and"),
     ("draft none", "none is not a run folder"),
-    (f"draft run/checkpoints/update-00000070.safetensors {COUNT}", "is a weights file; give the run"),
-    ("translate -m serial -i in --draft 4", "--draft 4: serial: the steps of luong are serial"),
-    ("translate -m run serial -i in --draft 4", "serial: the steps of luong are serial"),
-    ("translate -m bare -i in --draft 1", "bare has no draft.safetensors: make it by `bytenmt draft bare`"),
-    ("evaluate -m bare --src in --ref in --draft 1", "make it by `bytenmt draft bare`"),
-    (f"train -o new {TRAIN.replace('convs2s', 'luong')} --draft", "the steps of luong are serial"),
+    (f"draft run/checkpoints/update-00000070.safetensors {COUNT}", "is a weights file: give the run"),
+    ("translate -m serial -i in --draft 4", "--draft 4: serial: luong cannot verify drafts"),
+    ("translate -m run serial -i in --draft 4", "serial: luong cannot verify drafts"),
+    (
+        "translate -m bare -i in --draft 1",
+        "bare has no draft.safetensors: build it with `bytenmt draft bare`",
+    ),
+    ("evaluate -m bare --src in --ref in --draft 1", "build it with `bytenmt draft bare`"),
+    (f"train -o new {TRAIN.replace('convs2s', 'luong')} --draft", "luong cannot verify drafts"),
 ]
 
 
@@ -247,7 +250,7 @@ def test_training_counts_at_its_end(place: Path) -> None:
     assert "is finished" in invoke(again).stderr and (place / "two" / FILE).is_file()
     (place / "tgt").write_bytes((place / "tgt").read_bytes() + b"x\n")
     (place / "src").write_bytes((place / "src").read_bytes() + b"x\n")
-    assert "is not what it was: give it by --src and --tgt" in invoke("draft two").stderr
+    assert "has changed: give it by --src and --tgt" in invoke("draft two").stderr
     (place / "tgt").unlink()
     assert "tgt does not exist" in invoke("draft two").stderr
 
@@ -269,7 +272,7 @@ def test_a_text_is_counted_as_a_stream(place: Path) -> None:
     drafted = arrays["guess"][arrays["reach"][:, 0] > 0].view(np.uint8)
     assert set(drafted.tolist()) == set(b"abcdefgh"), "a stream has no EOS, and chains do not end"
     (place / "tgt").write_bytes(b"x" * (place / "tgt").stat().st_size)
-    assert "tgt is not what it was" in invoke("draft lm").stderr
+    assert "tgt has changed" in invoke("draft lm").stderr
 
 
 def test_pieces_of_a_line_add_their_passes() -> None:

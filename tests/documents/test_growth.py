@@ -111,7 +111,7 @@ def test_a_long_tag_takes_little_memory() -> None:
 def test_what_is_too_deep_or_too_much_is_one_line() -> None:
     forms = "".join(f'msgstr[{n}] ""\n' for n in range(1000))
     for name, text, told in (
-        ("json", "[" * 100_000 + "]" * 100_000, "values within values"),
+        ("json", "[" * 100_000 + "]" * 100_000, "values that are nested"),
         ("po", f'msgid "a"\nmsgid_plural "b"\n{forms}', "more plural forms than any language has"),
         ("xliff", f'<xliff version="1.2"><file><source>&#{"9" * 9000};</source></file></xliff>', "not XML"),
     ):

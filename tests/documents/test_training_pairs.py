@@ -122,7 +122,7 @@ def test_the_command_trains_on_documents(tmp_path: Path, outcome: dict[str, Any]
         ("--tmx a.tmx --pair fr:ko", "a.tmx has no translated pair of texts fr and ko"),
         ("--tmx none.tmx --pair en-de", "none.tmx does not exist"),
         ("--po a.tmx", "a.tmx, line 1, column 1: expected a comment"),
-        ("--po a.po --text valid.tsv", "--text is learnt without a source: give it alone"),
+        ("--po a.po --text valid.tsv", "--text trains a language model"),
     ],
 )
 def test_one_line_for_a_mistake(tmp_path: Path, outcome: dict[str, Any], arguments: str, told: str) -> None:

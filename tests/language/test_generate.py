@@ -120,7 +120,7 @@ def test_it_comes_as_it_is_drawn() -> None:
 
 def test_misuse() -> None:
     """A run with a source, a prompt that is no text."""
-    with pytest.raises(ValueError, match="expected language models"):
+    with pytest.raises(ValueError, match="give language models"):
         list(generate(runtime_from_models([], CPU, has_source=True)))
     with pytest.raises(ValueError, match="not valid UTF-8"):
         list(generate(fake(few_bytes(0, b"a")), b"\xff"))

@@ -125,7 +125,7 @@ def test_xz_and_the_n_gram_stand_beside_the_figure(place: Path) -> None:
 def test_without_its_training_text_a_run_has_no_n_gram(place: Path, fault: str) -> None:
     """One line says why; the figure and xz are there."""
     run = tells_its_text(Path("tells"))
-    why = {"changed": "is not what it was", "gone": "does not exist", "never told": "does not tell"}[fault]
+    why = {"changed": "has changed", "gone": "does not exist", "never told": "does not tell"}[fault]
     if fault == "changed":
         Path("learnt").write_bytes(LEARNT[::-1])
     elif fault == "gone":
@@ -167,7 +167,7 @@ def test_several_models_decide_by_the_mean_of_their_probabilities(place: Path) -
     assert np.abs(each[0] - each[1]).max() > 0.1
     np.testing.assert_allclose(bits("blind", "other"), -np.log2(np.exp2(-each).mean(axis=0)), atol=1e-5)
     told = invoke("predict", "-m", "blind", "-m", "run", "text")
-    assert told.exit_code == 1 and "cannot be asked together" in told.output
+    assert told.exit_code == 1 and "an ensemble needs models of one kind" in told.output
 
 
 def test_the_page_is_there_when_it_is_whole(place: Path) -> None:
@@ -194,14 +194,14 @@ def test_a_translation_model_is_told_the_source(place: Path, stdin: Any) -> None
 
 
 BAD = [
-    ("predict -m blind empty", "empty is empty: expected text to predict"),
+    ("predict -m blind empty", "empty is empty: give a text to score"),
     ("predict -m blind none", "none does not exist"),
     ("predict -m blind run", "run is a directory"),
-    ("predict -m blind cut.xz", "cut.xz is cut off"),
+    ("predict -m blind cut.xz", "cut.xz is truncated"),
     ("predict -m none text", "none is not a run folder"),
     ("predict -m text text", "text is not a run folder"),
-    ("predict -m blind text --src src", "blind was trained without a source: leave out --src"),
-    ("predict -m run tgt", "run was trained with a source: give it by --src"),
+    ("predict -m blind text --src src", "blind is a language model: leave out --src"),
+    ("predict -m run tgt", "run is a translation model: give the source text by --src"),
     ("predict -m run tgt --src three", "three has 2 lines and tgt has 3"),
     ("predict -m run empty --src src", "empty is empty"),
     ("predict -m run tgt --src run", "run is a directory"),
@@ -211,8 +211,8 @@ BAD = [
     ("predict -m blind text --errors strict", "--errors would be ignored: blind reads any bytes"),
     ("predict -m blind text --html text", "text is the input too"),
     ("predict -m blind text --html run", "run is a directory"),
-    ("predict -m blind text --html text/page", "the folder text cannot be made"),
-    ("generate -m run", "run was trained with a source: use `bytenmt translate`"),
+    ("predict -m blind text --html text/page", "the folder text cannot be created"),
+    ("generate -m run", "run is a translation model: use `bytenmt translate`"),
     ("generate -m none", "none is not a run folder"),
     ("generate -m blind --prompt \udcff", "--prompt is not UTF-8: its byte 0 is 0xFF"),
     ("generate -m blind --engine cuda-graph", "--engine cuda-graph runs on a GPU"),

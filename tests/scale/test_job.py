@@ -116,13 +116,13 @@ def test_a_killed_job_goes_on(tmp_path: Path) -> None:
 
 def test_another_job_is_refused(tmp_path: Path) -> None:
     go(tmp_path, "out", 2, resume=False)
-    with pytest.raises(BytenmtError, match="out has been begun: --resume goes on with it"):
+    with pytest.raises(BytenmtError, match="out holds an unfinished job: continue it with --resume"):
         go(tmp_path, "out", resume=False)
-    with pytest.raises(BytenmtError, match="was begun with model x, not y"):
+    with pytest.raises(BytenmtError, match="was started with model x, not y"):
         go(tmp_path, "out", model="y")
-    with pytest.raises(BytenmtError, match="was begun with another input"):
+    with pytest.raises(BytenmtError, match="was started with another input"):
         go(tmp_path, "out", input=[2])
-    with pytest.raises(BytenmtError, match="has files of something else"):
+    with pytest.raises(BytenmtError, match="contains other files"):
         go(tmp_path, ".")
     with (
         open_manifest(tmp_path / "new", "", {}, False),
@@ -138,7 +138,7 @@ def test_what_does_not_come_back_is_told(tmp_path: Path) -> None:
     steps, blocks = job_of(tmp_path)
     with (
         open_manifest(tmp_path / "out", ".jsonl", {}, False) as manifest,
-        pytest.raises(BytenmtError, match="9 of 10 blocks have not come back"),
+        pytest.raises(BytenmtError, match="9 of 10 parts were not finished"),
     ):
         job.run(steps, blocks, manifest, lambda steps, blocks: run_in_process(steps, blocks[:1]))
 
@@ -147,7 +147,7 @@ def test_a_changed_input_is_noticed(tmp_path: Path) -> None:
     steps, blocks = job_of(tmp_path)
     path = Path(blocks[0].path)
     path.write_bytes(path.read_bytes().replace(b"\n", b" ", 2))
-    with pytest.raises(BytenmtError, match="has changed while it was read: 2 rows of 4"):
+    with pytest.raises(BytenmtError, match="changed while it was read: 2 rows instead of 4"):
         [*run_in_process(steps, blocks)]
 
 
@@ -273,7 +273,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     again = call("--block-bytes", "12", "--resume")
     assert again.exit_code == 3 and "3 of 3 rows are done already" in again.stderr
     for more, told in (
-        (("--block-bytes", "12"), "has been begun: --resume goes on"),
+        (("--block-bytes", "12"), "holds an unfinished job: continue it with --resume"),
         (("--resume",), "begun with block-bytes 12, not"),
         (("--resume", "--block-bytes", "12", "-b", "2"), "begun with beam None, not 2"),
         (("--column", "other"), "no column other, expected one of n, text"),

@@ -94,7 +94,7 @@ def test_a_process_that_dies_is_one_line(pool: Workers, monkeypatch: pytest.Monk
         raise BrokenExecutor
 
     monkeypatch.setattr(module, "_translate", die)
-    with pytest.raises(BytenmtError, match="one of the --workers has died"):
+    with pytest.raises(BytenmtError, match="a process of --workers died"):
         Filter(made_up_translator(), io.BytesIO(), workers=pool).stream(io.BytesIO(b"x\n"))
 
 

@@ -153,10 +153,10 @@ def test_the_language_is_found_out() -> None:
         ({"json": {"source": "en", "target": "de"}}, 400, "missing q"),
         ({"json": {"q": "a", "source": "en"}}, 400, "missing target"),
         ({"json": {**HELLO, "target": "xx"}}, 400, "xx is not supported"),
-        ({"json": {**HELLO, "source": "de", "target": "ko"}}, 400, "de is not translated into ko"),
-        ({"json": {**HELLO, "format": "pdf"}}, 400, "format is text or html"),
-        ({"json": {**HELLO, "alternatives": -1}}, 400, "alternatives is a whole number"),
-        ({"json": {**HELLO, "alternatives": "many"}}, 400, "alternatives is a whole number"),
+        ({"json": {**HELLO, "source": "de", "target": "ko"}}, 400, "no model translates de into ko"),
+        ({"json": {**HELLO, "format": "pdf"}}, 400, "format must be text or html"),
+        ({"json": {**HELLO, "alternatives": -1}}, 400, "alternatives must be a whole number"),
+        ({"json": {**HELLO, "alternatives": "many"}}, 400, "alternatives must be a whole number"),
         ({"content": b"q=\xff\xfe&source=en&target=de"}, 400, "not UTF-8"),
         ({"content": b"--x", "headers": {"content-type": "multipart/form-data; boundary=y"}}, 400, ""),
         ({"content": b"--x", "headers": {"content-type": "multipart/form-data"}}, 400, "Invalid form"),
@@ -225,7 +225,7 @@ def test_suggestions_are_texts_to_train_on(tmp_path: Path) -> None:
     with client() as asked:
         assert asked.post("/suggest", data={**HELLO, "s": "hallo"}).status_code == 403
     Suggestions(tmp_path / "made" / "now").add(Direction("en", "de"), "a", "b")
-    with pytest.raises(BytenmtError, match="cannot be made: "):
+    with pytest.raises(BytenmtError, match="cannot be created: "):
         Suggestions(tmp_path / "en-de.tsv")
 
 
@@ -278,12 +278,12 @@ def test_terms_and_placeholders_are_kept() -> None:
             answer = asked.post("/translate", **sent)  # type: ignore[arg-type]
             assert "Hund" in answer.json()["translatedText"] and "{name}" in answer.json()["translatedText"]
         for wrong, told in (
-            ({"keep": "dogs"}, "keep has names of"),
-            ({"keep": 3}, "keep has names of"),
+            ({"keep": "dogs"}, "keep must contain only"),
+            ({"keep": 3}, "keep must contain only"),
             ({"glossary": "dog"}, "glossary, line 1: expected"),
-            ({"glossary": [1]}, "glossary has a target"),
+            ({"glossary": [1]}, "glossary must give a target"),
             ({"glossary": {"a": "b" * 400}}, "at most 200 terms"),
-            ({"glossary": []}, "glossary has a target"),
+            ({"glossary": []}, "glossary must give a target"),
             ({"glossary": {"a": None}}, "is a text"),
             ({"glossary": {"a": ["b", "c"]}}, "is a text"),
             ({"glossary": {"a": 7}}, "is a text"),
@@ -295,8 +295,8 @@ def test_terms_and_placeholders_are_kept() -> None:
             ({"glossary": {"a\tb": "c"}}, "a line break or tab"),
             ({"glossary": {"": "c"}}, "expected `term TAB target`"),
             ({"glossary": {"a": ""}}, "expected `term TAB target`"),
-            ({"glossary": {"a": "b"}, "source": "auto"}, "a glossary is for a named source"),
-            ({"glossary": {"a": "b"}, "source": "ko"}, "a glossary is for a named source"),
+            ({"glossary": {"a": "b"}, "source": "auto"}, "a glossary needs a source language"),
+            ({"glossary": {"a": "b"}, "source": "ko"}, "a glossary needs a source language"),
         ):
             refused = asked.post("/translate", json={**HELLO, **wrong})
             assert refused.status_code == 400 and told in refused.json()["error"]
@@ -368,8 +368,8 @@ def test_a_table_has_a_column_to_translate() -> None:
             assert asked.get(answer.json()["translatedFileUrl"]).content == expected
         for fields, told in (
             ({}, "a table needs a column"),
-            ({"column": "none"}, "none of the columns id, text, de"),
-            ({"name": "a.txt", "column": "1"}, "column and into are for tables"),
+            ({"column": "none"}, "not one of the columns id, text, de"),
+            ({"name": "a.txt", "column": "1"}, "column and into are for CSV"),
         ):
             refused = upload(asked, **fields)
             assert refused.status_code == 400 and told in refused.json()["error"]

@@ -261,10 +261,10 @@ def test_what_cannot_be_served_is_one_line(
     empty = tmp_path / "keys"
     empty.write_text("# none\n\n")
     pair = f"ko-en={run}"
-    assert "no pair of languages" in refused("-m", f"korean={run}")
+    assert "not a language pair" in refused("-m", f"korean={run}")
     assert "expected en-de=RUN" in refused("-m", run)
-    assert "holds no API key" in refused("-m", pair, "--api-keys", empty)
-    assert "cannot be made" in refused("-m", pair, "--suggestions", empty / "none")
+    assert "contains no API key" in refused("-m", pair, "--api-keys", empty)
+    assert "cannot be created" in refused("-m", pair, "--suggestions", empty / "none")
     assert "--keep dogs: expected some of placeholders" in refused("-m", pair, "--keep", "dogs")
     assert "no -m en-de=RUN" in refused("-m", pair, "--glossary", f"en-de={empty}")
     assert "--glossary terms: expected en-de=FILE" in refused("-m", pair, "--glossary", "terms")
@@ -278,7 +278,7 @@ def test_what_cannot_be_served_is_one_line(
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        assert "cannot listen at 127.0.0.1" in refused("-m", pair, "--port", str(taken.getsockname()[1]))
+        assert "cannot listen on 127.0.0.1" in refused("-m", pair, "--port", str(taken.getsockname()[1]))
     assert "Missing option" in refused()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "pip install 'bytenmt[serve]'" in refused("-m", pair)

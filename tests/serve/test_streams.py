@@ -63,7 +63,7 @@ def test_a_refused_stream_is_no_stream() -> None:
         assert asked.post("/translate", json={"q": "a", "target": "de"}, headers=SSE).status_code == 403
     with client() as asked:
         answer = asked.post("/translate", json={"q": "a", "source": "auto", "target": "ko"}, headers=SSE)
-        assert events(answer.text) == [("error", {"error": "nothing is translated into ko: see /languages"})]
+        assert events(answer.text) == [("error", {"error": "no model translates into ko: see /languages"})]
 
 
 def until_done(socket: Any) -> list[dict[str, Any]]:

@@ -143,9 +143,9 @@ def test_bad_requests(tmp_path: Path) -> None:
         ([tmp_path / "no.safetensors"], mean, None, "no.safetensors is missing"),
         ([trainer], mean, None, "holds trainer, expected weights"),
         ([run], tmp_path / "mean", None, "ends in .safetensors"),
-        ([run], Path(__file__) / "mean.safetensors", None, "cannot be made"),
+        ([run], Path(__file__) / "mean.safetensors", None, "cannot be created"),
         ([one], one, None, "is an input too"),
-        ([one], file(run, 99), None, "a run's own checkpoint"),
+        ([one], file(run, 99), None, "the name of a checkpoint"),
     ]
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     for paths, output, last, told in bad:

@@ -632,7 +632,7 @@ def test_a_damaged_pointer_is_refused_by_name(run: Path) -> None:
             assert str(caught.value).startswith(f"{path} is damaged") and "\n" not in str(caught.value)
         assert has_checkpoint(run) and path.read_bytes() == data
     path.write_bytes(whole.replace(b"bytenmt 2", b"bytenmt 3"))
-    with pytest.raises(CheckpointError, match="of another version"):
+    with pytest.raises(CheckpointError, match="by another version"):
         load_checkpoint(run)
     path.write_bytes(whole)
     assert is_saved(run, 2)

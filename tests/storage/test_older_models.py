@@ -67,5 +67,5 @@ def test_another_format_is_told_as_such(older: Path, tmp_path: Path) -> None:
     (run / "config.toml").write_text((older / VERSIONS[-1] / "run" / "config.toml").read_text())
     (run / "checkpoints.json").write_text(text.replace('"bytenmt 2"', '"bytenmt 9"'))
     done = CliRunner().invoke(main, ["translate", str(run), "-i", str(older / "source")])
-    assert done.exit_code == 1 and "of another version: its format is" in done.output
+    assert done.exit_code == 1 and "by another version: its format is" in done.output
     assert "bytenmt 9" in done.output and "Traceback" not in done.output

@@ -67,7 +67,7 @@ def test_a_run_knows_its_texts(place: Path, given: str) -> None:
 
 def test_without_a_checkpoint_the_texts_are_asked_for(place: Path) -> None:
     done = call(*SMALL, "--resume")
-    assert done.exit_code == 1 and "no text to train on" in done.stderr
+    assert done.exit_code == 1 and "no training text" in done.stderr
 
 
 def test_a_shared_file_does_not_tell_where_texts_lay(texts: dict[str, Any], tmp_path: Path) -> None:
@@ -122,11 +122,11 @@ def test_python_speaks_of_arguments(place: Path) -> None:
     more |= {"arch": "luong", "preset": "tiny", "settings": small, "threads": 1}
     run = bytenmt.train("run", **more, max_updates=1, max_minutes=None)
     assert run.config.train.max_minutes == 0
-    with pytest.raises(BytenmtError, match=r"go on with it by resume=True, or give run= another folder"):
+    with pytest.raises(BytenmtError, match=r"continue it with resume=True, or give another folder as run="):
         bytenmt.train("run", **more, max_updates=1)
     with pytest.raises(ConfigError, match=r"settings\['model.dropout'\] is None"):
         bytenmt.train("new", **more | {"settings": {"model.dropout": None}})
-    with pytest.raises(BytenmtError, match=r"no text to train on: give src= and tgt="):
+    with pytest.raises(BytenmtError, match=r"no training text: give src= and tgt="):
         bytenmt.train("new", arch="luong")
     assert bytenmt.train("run", resume=True, max_updates=2, threads=1).metrics()[-1]["update"] == 2
 

@@ -138,7 +138,7 @@ def test_a_finished_run_is_left_alone(texts: dict[str, Any], tmp_path: Path) -> 
     run, heard = tmp_path / "run", Heard()
     wanted = config("convs2s", "train.max_updates=3")
     assert train(run, wanted, **texts, device=CPU, resume=True, reporter=heard) == (3, 0)
-    assert sum("--resume: there is no checkpoint" in line for line in heard.lines) == 1
+    assert sum("has no checkpoint to continue from" in line for line in heard.lines) == 1
     before = contents(run)
     heard = Heard()
     assert train(run, wanted, **texts, device=CPU, resume=True, reporter=heard) == (3, 0)
@@ -317,7 +317,7 @@ def test_bad_input_leaves_no_folder(texts: dict[str, Any], tmp_path: Path) -> No
         train(run, config("luong"), **(texts | {"files": [PairFiles(short, texts["valid"].tgt)]}), device=CPU)
     with pytest.raises(ConfigError, match="needs an end"):
         train(run, config("luong", "train.max_updates=0"), **texts, device=CPU)
-    with pytest.raises(ConfigError, match="train.patience counts .* by updates, but train.valid_every is 2m"):
+    with pytest.raises(ConfigError, match="train.patience counts .* in updates, but train.valid_every is 2m"):
         train(run, config("luong", "train.patience=3", "train.valid_every=2m"), **texts, device=CPU)
     with pytest.raises(ConfigError, match="chrf needs"):
         train(run, config("luong", "train.metric=chrf", "train.valid_lines=0"), **texts, device=CPU)

@@ -66,8 +66,8 @@ def test_a_recurrent_language_model_carries_its_state(texts: dict[str, Any], tmp
 def test_recurrent_bytenets_draft_nothing(settings: list[str], texts: dict[str, Any], tmp_path: Path) -> None:
     """Their state cannot be taken back; nor is a loop over time compiled."""
     one = load_config("bytenet", "tiny", "", [f"model.{setting}" for setting in settings])
-    told = f'the steps of bytenet with recurrent = "{settings[0].partition("=")[2]}"'
-    with pytest.raises(BytenmtError, match=f"--draft 4: {told} are serial"):
+    told = f'bytenet with recurrent = "{settings[0].partition("=")[2]}"'
+    with pytest.raises(BytenmtError, match=f"--draft 4: {told} cannot verify drafts"):
         check_supports_drafts(one.model, "--draft 4")
     for setting in ("train.draft=true", "train.compile=true"):
         with pytest.raises(BytenmtError, match=told):

@@ -75,7 +75,7 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     def _check_recurrent(self) -> None:
         """Raise ValueError for options of convolutions where no net has some."""
         if self.recurrent == "both" and not self.source:
-            raise ValueError('recurrent = "both" has but a decoder without a source: set "decoder"')
+            raise ValueError('recurrent = "both" needs an encoder: without a source set "decoder"')
         if self.recurrent == "none" or self.recurrent == "decoder" and self.source:
             if not self.dilations:
                 raise ValueError("dilations is empty: give one or more")

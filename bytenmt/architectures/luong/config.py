@@ -33,11 +33,13 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.source and self.input_feeding:
-            raise ValueError("input_feeding is of the attention's outcome: without a source set it to false")
+            raise ValueError(
+                "input_feeding feeds back the attention vector: without a source set it to false"
+            )
         off, by_location = self.attention == "off", self.score == "location"
         if off and self.input_feeding:
             raise ValueError(
-                'input_feeding is of the attention\'s outcome: with attention = "off" set it to false'
+                'input_feeding feeds back the attention vector: with attention = "off" set it to false'
             )
         attention, score = f'attention = "{self.attention}"', f'score = "{self.score}"'
         given = {attention: self.attention != "global", score: by_location}
@@ -49,8 +51,8 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
         refuse_ignored(not self.local, given, f"is of local attention, not of {attention}")
         if by_location and not self.n_locations:
             raise ValueError(
-                'score = "location" has a weight for each place of a source: set n_locations to the bytes of'
-                " the longest, its end counted"
+                'score = "location" has a weight for each source position: set n_locations to the bytes of'
+                " the longest source, EOS included"
             )
 
     @property

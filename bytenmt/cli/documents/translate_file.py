@@ -122,7 +122,9 @@ def translate_file(
         document = formats.read(read_bytes(input).tobytes(), name, input, options) if leads else None
         runtime = loaded_runs(runs, spec, leads, at_once=True)
         if not runtime.has_source:
-            raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
+            raise BytenmtError(
+                f"{runs[0]} is a language model and cannot translate: give a translation model"
+            )
         translator = Translator.from_runtime(runtime, settings, group=group)
         if document is None:
             translator.follow()

@@ -339,7 +339,9 @@ def _check_access(origins: Sequence[str], proxies: Sequence[str]) -> None:
     for origin in origins:
         parts = urlsplit(origin)
         if origin != "*" and (not parts.scheme or not parts.netloc or origin.count("/") != 2):
-            raise BytenmtError(f"--allowed-origin {origin}: expected a site as https://example.org, or *")
+            raise BytenmtError(
+                f"--allowed-origin {origin}: expected a web site such as https://example.org, or *"
+            )
     for proxy in proxies:
         try:
             ip_network(proxy)
@@ -388,7 +390,10 @@ def _glossaries(values: Sequence[str], directions: Collection[Direction]) -> dic
     for name, path in _named(values, "--glossary", "en-de=FILE"):
         direction = Direction.parse(name)
         if direction not in directions:
-            raise BytenmtError(f"--glossary {name}: no -m {direction}=RUN, the terms would be ignored")
+            raise BytenmtError(
+                f"--glossary {name}: there is no model of this direction: add -m {direction}=RUN, or drop"
+                f" the glossary"
+            )
         found.setdefault(direction, []).extend(Glossary.from_file(path).terms())
     return {direction: Glossary.from_terms(terms) for direction, terms in found.items()}
 
@@ -420,7 +425,9 @@ def _workers(
             spec = EngineSpec(AUTO, "cpu", precision, threads)
             runtime = load_runs(paths, spec, Console(), at_once=True)
             if not runtime.has_source:
-                raise BytenmtError(f"{paths[0]} was trained without a source: it cannot translate")
+                raise BytenmtError(
+                    f"{paths[0]} is a language model and cannot translate: give a translation model"
+                )
             runtimes[direction] = runtime
             judge = Judge.from_runtime(runtime, default=FLAG_ABOVE)
             workers[direction] = Worker(_maker(runtime, given), str(direction), judge)
@@ -475,7 +482,7 @@ def _profiles(
         with open(path, "rb") as file:
             profile = LanguageProfile.from_lines(file)
         if profile is None:
-            raise BytenmtError(f"--detect-text {language}={path}: the file has no text")
+            raise BytenmtError(f"--detect-text {language}={path}: the file contains no text")
         found[language] = profile
     for direction, runtime in runtimes.items():
         for run in runtime.runs:

@@ -132,7 +132,10 @@ class Augmenter:
             other = batch.target[i, 1 : batch.target_len[i]].tobytes()
             own, other = change(own, other, random.Random(int(keys[i])))
             if first_invalid(own) >= 0 or first_invalid(other) >= 0 or b"\n" in own + other:
-                raise DataError(f"data.augment.{name} makes {printable(repr((own, other)))}: expected UTF-8")
+                raise DataError(
+                    f"data.augment.{name} returned {printable(repr((own, other)))}, which is not valid"
+                    f" UTF-8: correct the plugin"
+                )
             if len(own) <= config.max_source_bytes and len(other) <= config.max_target_bytes:
                 sources[i], targets[i] = own, other
         return self._replaced(batch, sources, targets)

@@ -36,7 +36,7 @@ def pairs(path: Path, columns: tuple[str, str]) -> Iterator[tuple[bytes, bytes]]
                     if source and target:
                         yield source, target
     except pyarrow.ArrowNotImplementedError:  # there is no such cast
-        raise DataError(f"{path}: the columns {' and '.join(columns)} are not both of text") from None
+        raise DataError(f"{path}: the columns {' and '.join(columns)} must both contain text") from None
     except (pyarrow.ArrowException, OSError) as error:
         told = str(error).partition("\n")[0][:200]
         raise DataError(f"{path} cannot be read as Parquet ({told})") from None
@@ -49,7 +49,10 @@ def _leaf(schema: Any, column: str, path: Path) -> str:
         leaf for leaf in leaves if leaf.rpartition(".")[2] == column
     ]
     if len(found) != 1:
-        raise DataError(f"{path}: --columns {column} is {len(found)} of its columns, {_listed(leaves)}")
+        raise DataError(
+            f"{path}: --columns {column} matches {len(found)} of its columns, {_listed(leaves)}: name one"
+            f" exactly"
+        )
     return found[0]
 
 

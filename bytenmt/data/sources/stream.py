@@ -84,8 +84,9 @@ class PairStream:
             if block.place != place:
                 n_lines = block.place.before + block.place.lines
                 raise DataError(
-                    f"the stream's first {n_lines:,} lines are not those that the run has learnt, of which"
-                    f" there were {place.before + place.lines:,}: give it again from its start"
+                    f"the first {n_lines:,} lines of the stream differ from the"
+                    f" {place.before + place.lines:,} lines that the run was trained on:"
+                    " give the same stream again from its start"
                 )
             return block
 

@@ -43,7 +43,7 @@ class ThreadTeam:
             WORKERS.reserve(max_threads - 1)
         except RuntimeError as error:
             raise BytenmtError(
-                f"{max_threads} threads are more than the system gives ({error}): lower --threads"
+                f"the system cannot start {max_threads} threads ({error}): lower --threads"
             ) from None
         self.size = self.max_threads = max_threads
         self._turn, self._period = 0, self.MIN_PERIOD

@@ -26,7 +26,7 @@ def build_draft_table(run: Path, files: Sequence[PairFiles], errors: str) -> lis
     BytenmtError.
     """
     if is_weights_file(run):
-        raise CheckpointError(f"{run} is a weights file; give the run folder, where drafts are kept")
+        raise CheckpointError(f"{run} is a weights file: give the run folder, which stores the draft table")
     config, facts = read_config(run), read_pointer(run).last_facts()
     check_supports_drafts(config.model, f"{run}")
     if files and files[0].has_source != config.model.source:
@@ -73,14 +73,14 @@ def _corpus(
     """Open the pairs to count. Raises DataError if the training text is unknown or has changed."""
     files = list(chosen) or [_pair_files(corpus) for corpus in facts.corpora]
     if not files:
-        raise DataError(f"{run} does not tell its training text: {HINT}")
+        raise DataError(f"{run} does not record its training text: {HINT}")
     limits = config.data.max_source_bytes, config.data.max_target_bytes
     corpus = ParallelCorpus.open_all(files, errors, *limits, cache=run / "cache")
     corpus.require_pairs()
     n_bytes = int(corpus.target_lengths.sum(dtype="int64"))
     if not chosen and (len(corpus), n_bytes) != (facts.pairs, facts.target_bytes):
         names = " and ".join(part.name for part in corpus.parts)
-        raise DataError(f"the training text {names} is not what it was: {HINT}")
+        raise DataError(f"the training text {names} has changed: {HINT}")
     return corpus
 
 

@@ -110,8 +110,8 @@ def check_supports_drafts(config: ModelConfig, what: str) -> None:
     """Raise BytenmtError for a model that cannot verify several bytes at once. what: begins the message."""
     if config.is_serial:
         raise BytenmtError(
-            f"{what}: the steps of {config.full_name} are serial; drafts are for"
-            f" {', '.join(PARALLEL[:-1])} and {PARALLEL[-1]}: drop it"
+            f"{what}: {config.full_name} cannot verify drafts, only {', '.join(PARALLEL[:-1])} and"
+            f" {PARALLEL[-1]} can: drop it"
         )
 
 
@@ -166,9 +166,9 @@ def read_table(run: Path, config: Config, facts: Facts) -> DraftTable:
     if metadata.get("sha256") != _digest(table):
         raise CheckpointError(f"{path} is damaged (its SHA-256 differs): {advice}")
     if any((part[:, 1:] > part[:, :-1]).any() for part in (table.reach, table.copy)):
-        raise CheckpointError(f"{path} holds chances that grow along a draft: {advice}")
+        raise CheckpointError(f"{path} is damaged (its acceptance rates grow along a draft): {advice}")
     if not ((table.accepted >= 0) & (table.accepted <= 1)).all():
-        raise CheckpointError(f"{path} tells shares of accepted bytes that are no shares: {advice}")
+        raise CheckpointError(f"{path} is damaged (its acceptance rates are not between 0 and 1): {advice}")
     return table
 
 

@@ -154,5 +154,5 @@ class SearchBatch:
         """Return the n_best hypotheses of a sentence that is done, best first."""
         ended = self._ended(slot)[: self._options.n_best]
         if not ended or math.isnan(ended[0].score):
-            raise BytenmtError("the model's probabilities are not numbers: its training has diverged")
+            raise BytenmtError("the model's probabilities are NaN: its training has diverged")
         return ended

@@ -183,7 +183,7 @@ class Server:
         """GET /download_file/TOKEN/NAME."""
         found = self.shelf.get(request.path_params["token"])
         if found is None:
-            raise Refusal(404, "no such file: it is kept for ten minutes")
+            raise Refusal(404, "no such file: translated files are deleted after ten minutes")
         name, data = found
         return Response(
             data,
@@ -202,7 +202,7 @@ class Server:
         """POST /suggest."""
         parsed, _ = await self._parse(request)
         if self.suggestions is None:
-            raise Refusal(403, "suggestions are not taken here")
+            raise Refusal(403, "this server does not accept suggestions")
         texts = parsed.text("q"), parsed.text("s")
         self.service.limits.check_texts(texts)
         params = self.service.check(parsed.translate_params(self.service.limits))
@@ -216,13 +216,15 @@ class Server:
         """POST /explain: bits and alignment of every character of a translation (s) of a line (q)."""
         parsed, client = await self._parse(request)
         if self.explain is None:
-            raise Refusal(404, "translations are not explained here")
+            raise Refusal(404, "this server does not explain translations")
         texts = parsed.text("q"), parsed.text("s")
         n_characters = self.service.limits.check_texts(texts)
         params = self.service.check(parsed.translate_params(self.service.limits))
         path = self.service.languages.path(params.source, params.target) if params.source != AUTO else None
         if path is None or len(path) != 1 or any(c in text for text in texts for c in "\r\n"):
-            raise Refusal(400, "Invalid request: expected a line, and a direction that has a model")
+            raise Refusal(
+                400, "Invalid request: expected one line, and a source and target with a model of their own"
+            )
         with self.service.admitted(n_characters, client):
             explaining = self.service.within_deadline(self.explain(path[0], *texts))
             return json_response(await while_connected(request, explaining))

@@ -31,7 +31,7 @@ def document_source(
     """
     suffix = PurePosixPath(name.replace("\\", "/")).suffix.lower()
     if suffix not in SUFFIXES:
-        raise Refusal(400, f"files of this kind are not translated: {', '.join(SUFFIXES)} are")
+        raise Refusal(400, f"unsupported file format: expected one of {', '.join(SUFFIXES)}")
     form = next(form for form, one in FORMATS.items() if suffix in one.suffixes)
     is_table = "column" in FORMATS[form].options
     if is_table and not column:
@@ -39,7 +39,9 @@ def document_source(
             400, "Invalid request: a table needs a column parameter, the name or number of a column"
         )
     if (column or into) and not is_table:
-        raise Refusal(400, f"Invalid request: column and into are for tables, and this is a {suffix} file")
+        raise Refusal(
+            400, f"Invalid request: column and into are for CSV and TSV files, and this is a {suffix} file"
+        )
     pair = None if source == AUTO else (source, target)
     return DocumentSource(
         data, form, f"the file{suffix}", pair, None, column if is_table else None, into or None

@@ -63,7 +63,7 @@ class ParsedRequest:
         if isinstance(value, str) and value.isdecimal() and len(value) < 10:
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-            raise Refusal(400, f"Invalid request: {name} is a whole number from 0 to {most}")
+            raise Refusal(400, f"Invalid request: {name} must be a whole number from 0 to {most}")
         return value
 
     def flag(self, name: str) -> bool:
@@ -88,7 +88,7 @@ class ParsedRequest:
         """Return the parameters of a translation. Raises Refusal (400)."""
         shape = self.text("format", "text").lower()
         if shape not in ("text", "html"):
-            raise Refusal(400, "Invalid request: format is text or html")
+            raise Refusal(400, "Invalid request: format must be text or html")
         alternatives = self.number("alternatives", limits.alternatives)
         return TranslateParams(
             self.text("source", "auto"),
@@ -109,7 +109,7 @@ class ParsedRequest:
         given = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
         names = tuple(sorted({name.strip() if isinstance(name, str) else "" for name in given} - {""}))
         if not set(names) <= set(KEPT) or (given and not names and value != ""):
-            raise Refusal(400, f"Invalid request: keep has names of {', '.join(KEPT)}")
+            raise Refusal(400, f"Invalid request: keep must contain only {', '.join(KEPT)}")
         return names
 
     def terms(self) -> tuple[Term, ...]:
@@ -121,7 +121,7 @@ class ParsedRequest:
         elif isinstance(value, str):
             lines = [line for line in value.splitlines() if line.strip()]
         else:
-            raise Refusal(400, "Invalid request: glossary has a target for each term")
+            raise Refusal(400, "Invalid request: glossary must give a target for each term")
         if len(lines) > MAX_TERMS or any(len(line) > MAX_TERM_CHARACTERS for line in lines):
             raise Refusal(
                 400, f"a glossary has at most {MAX_TERMS} terms of {MAX_TERM_CHARACTERS} characters"
@@ -146,7 +146,7 @@ async def parse_request(request: Request, limits: Limits) -> ParsedRequest:
     try:
         return ParsedRequest({**fields, **_pairs(body.decode())})
     except UnicodeDecodeError:
-        raise Refusal(400, "Invalid request: its body is not UTF-8") from None
+        raise Refusal(400, "Invalid request: the body is not UTF-8") from None
 
 
 def parse_json(body: bytes | str) -> dict[str, Any]:
@@ -177,7 +177,7 @@ async def _body(request: Request, limits: Limits) -> bytes:
                     break
     except TimeoutError:
         if size <= limits.body:
-            raise Refusal(408, f"the request has not come within {limits.patience:g} s") from None
+            raise Refusal(408, f"the request did not arrive within {limits.patience:g} s") from None
     if size > limits.body:
         raise Refusal(413, f"the request is too long: at most {limits.body:,} bytes")
     return b"".join(parts)
@@ -262,9 +262,11 @@ def _glossary_line(term: str, target: Any) -> str:
 
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str):
-        raise Refusal(400, f"Invalid request: {name} is a text{', or several' if name == 'q' else ''}")
+        raise Refusal(
+            400, f"Invalid request: {name} must be a string{' or a list of strings' if name == 'q' else ''}"
+        )
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise Refusal(400, f"Invalid request: {name} holds a half of a surrogate pair") from None
+        raise Refusal(400, f"Invalid request: {name} contains an unpaired surrogate") from None
     return value

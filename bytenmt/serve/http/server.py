@@ -201,7 +201,7 @@ def listening(host: str, port: int) -> socket.socket:
             found.close()
             raise
     except OSError as error:
-        raise BytenmtError(f"cannot listen at {host}, port {port}: {error.strerror or error}") from None
+        raise BytenmtError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
     return found
 
 

@@ -165,7 +165,9 @@ def message_id(value: object) -> str | int | None:
         return value
     if value is None:
         return None
-    raise Refusal(400, f"Invalid request: id is a text of at most {LONGEST_ID} characters, or a whole number")
+    raise Refusal(
+        400, f"Invalid request: id must be a string of at most {LONGEST_ID} characters or a whole number"
+    )
 
 
 def format_answer(translation: TranslateResponse, params: TranslateParams) -> dict[str, Any]:
