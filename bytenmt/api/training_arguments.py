@@ -152,7 +152,7 @@ def check_resume(run: Path, resume_from: int | None) -> str | None:
     Raises BytenmtError where resume_from names a checkpoint of such a run.
 
     >>> check_resume(Path("new"), None)
-    '--resume: new holds no checkpoint to go on from: beginning anew'
+    '--resume: new has no checkpoint to continue from: starting at update 0'
     """
     if has_checkpoint(run):
         return None
@@ -160,7 +160,7 @@ def check_resume(run: Path, resume_from: int | None) -> str | None:
         raise BytenmtError(
             f"--resume-from {resume_from}: {run} has no checkpoints: leave it out, or check -o"
         )
-    return f"--resume: {run} holds no checkpoint to go on from: beginning anew"
+    return f"--resume: {run} has no checkpoint to continue from: starting at update 0"
 
 
 def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:

@@ -251,7 +251,7 @@ BAD: list[tuple[str, str]] = [
     ("train -o run --arch luong --text tgt --valid-text tgt", "run already holds a run"),
     ("train -o src --arch luong --text tgt --valid-text tgt", "src is a file"),
     ("train -o new --resume --text tgt --valid-text tgt", "no architecture: give --arch"),
-    (f"{TEXT} --resume-from 5", "--resume-from 5: new holds no checkpoint"),
+    (f"{TEXT} --resume-from 5", "--resume-from 5: new has no checkpoints"),
     ("average -o out none", "none"),
     ("average -o out src", "src"),
     ("average -o src src", "src is the input too"),
@@ -572,7 +572,7 @@ def test_resume_where_no_run_is_begins_anew_aloud(call: Call, place: Path) -> No
     said = invoke(f"{TEXT} --resume")
     assert said.exit_code == 0 and call.rest["resume"] is True
     assert said.stderr == (
-        "bytenmt: warning: --resume: new holds no checkpoint to go on from: beginning anew\n"
+        "bytenmt: warning: --resume: new has no checkpoints to go on from: beginning anew\n"
     )
     assert invoke(f"{TEXT} --resume -q").stderr == invoke(TEXT).stderr == ""
 
