@@ -1,4 +1,4 @@
-"""What crosses between processes, and how they end together; a process alone has nothing to do with it."""
+"""Test communication between processes, and how they end together; a single process does not communicate."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_alone_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def end_without_a_word(group: Group, who: int) -> None:
-    """As a process that the kernel kills."""
+    """End like a process that the kernel kills."""
     if group.rank == who:
         os._exit(9)
     group.barrier()
@@ -191,7 +191,7 @@ def test_an_environment_that_makes_no_sense(
 
 
 def test_each_process_has_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its number on the machine; nothing else is touched."""
+    """The GPU is chosen by the local rank; no other GPU is used."""
     cuda = torch.device("cuda")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.delenv("LOCAL_RANK", raising=False)

@@ -55,7 +55,7 @@ def test_the_drawing_is_the_house() -> None:
     ],
 )
 def test_another_arrow_is_noticed(importer: str, imported: str) -> None:
-    """What the drawing does not have is not let in."""
+    """An import that is not in the table is reported."""
     assert real({**IMPORTS, importer: IMPORTS[importer] | {imported}}) != drawn()
 
 

@@ -1,5 +1,6 @@
-"""What is compiled and kept on disk: read only where it is whole, its own and of the present sources, and
-never needed."""
+"""Test the cache of compiled code: entries are read only if complete, our own and from the present sources,
+and never required.
+"""
 
 from __future__ import annotations
 
@@ -76,15 +77,15 @@ def out_of_reach(tmp_path: Path) -> CacheFolder:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the user is told."""
+def messages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the messages shown to the user."""
     lines: list[str] = []
 
-    class Told(Reporter):
+    class LineCollector(Reporter):
         def say(self, line: str) -> None:
             lines.append(line)
 
-    monkeypatch.setattr(kernel_cache, "_reporter", [Told()])
+    monkeypatch.setattr(kernel_cache, "_reporter", [LineCollector()])
     return lines
 
 
@@ -99,7 +100,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_nothing_is_compiled_where_that_is_not_wanted(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is on disk is read there, what is not is told; behind it all is as ever."""
+    """Entries on disk are read, missing ones are reported, and afterwards compilation works again."""
     with jit.cached_kernels_only():
         assert was_kept(another_process())
     use(monkeypatch, of_the_user(tmp_path / "empty"))
@@ -108,10 +109,10 @@ def test_nothing_is_compiled_where_that_is_not_wanted(
     assert not was_kept(another_process())
 
 
-def test_a_function_is_compiled_once(folder: Path, told: list[str]) -> None:
+def test_a_function_is_compiled_once(folder: Path, messages: list[str]) -> None:
     assert was_kept(another_process())
     assert len(entries(folder)) == len(list(folder.iterdir())) == 1
-    assert not told
+    assert not messages
 
 
 def test_what_python_alone_calls_is_kept_without_what_compiled_code_would_need(folder: Path) -> None:
@@ -184,7 +185,7 @@ def plant(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("how", ["folder of another", "folder open to others", "file open to others"])
 def test_what_others_can_write_is_not_read(
-    folder: Path, how: str, monkeypatch: pytest.MonkeyPatch, told: list[str]
+    folder: Path, how: str, monkeypatch: pytest.MonkeyPatch, messages: list[str]
 ) -> None:
     """Reading is unpickling, which runs what it says."""
     (entry,) = entries(folder)
@@ -201,7 +202,7 @@ def test_what_others_can_write_is_not_read(
     if how == "file open to others":  # which is replaced
         assert was_kept(another_process()) and not second.exists()
     else:
-        assert why in told[0]
+        assert why in messages[0]
         assert len(entries(second)) == 1
 
 
@@ -216,34 +217,34 @@ def test_a_planted_entry_would_run(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_the_first_place_there_is_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[str]
 ) -> None:
-    """Which is told in one line, once, and where something is written; reading it again says nothing."""
+    """Another folder is reported once, in one line, when something is written; reading reports nothing."""
     places = out_of_reach(tmp_path), of_the_user(tmp_path / "second")
     use(monkeypatch, *places)
     compiled = another_process()
     assert not was_kept(compiled)
     assert compiled(0.5) == 0.5 * FACTOR
-    (line,) = told
+    (line,) = messages
     assert f"kept in {tmp_path / 'second'}, not in {places[0].path}" in line and VARIABLE in line
     use(monkeypatch, *places)
     assert was_kept(another_process())
-    assert told == [line]
+    assert messages == [line]
 
 
 def test_without_any_place_each_run_compiles(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[str]
 ) -> None:
     use(monkeypatch, out_of_reach(tmp_path))
     for _ in range(2):
         assert not was_kept(another_process())
-    (line,) = told
+    (line,) = messages
     assert "not kept" in line and str(tmp_path) in line and VARIABLE in line
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
 def test_a_full_disk_stops_nothing(
-    folder: Path, code: int, monkeypatch: pytest.MonkeyPatch, told: list[str]
+    folder: Path, code: int, monkeypatch: pytest.MonkeyPatch, messages: list[str]
 ) -> None:
     class Full(io.FileIO):
         def write(self, data: Any) -> int:
@@ -255,12 +256,12 @@ def test_a_full_disk_stops_nothing(
     use(monkeypatch, of_the_user(folder))
     assert not was_kept(another_process())
     assert list(folder.iterdir()) == []
-    (line,) = told
+    (line,) = messages
     assert os.strerror(code) in line
 
 
 def test_a_line_that_cannot_be_told_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with 2> on the same full disk, or 2>&-; and in a library, where nobody has asked to be told."""
+    """A message that cannot be written, as on a full disk, with 2>&- or in a library, is dropped."""
 
     class Full(io.StringIO):
         def write(self, text: str) -> int:
@@ -354,7 +355,7 @@ HOLDS = [
 
 @pytest.mark.parametrize(("kernel", "other"), HOLDS)
 def test_an_edited_constant_is_compiled_in(kernel: str, other: str, edited: Callable[[str], None]) -> None:
-    """Of any file that the kernel's file imports, or that these import."""
+    """Constants of every file that the kernel's file imports, directly or not, are part of the key."""
     before = digest(PACKAGE / kernel)
     edited(other)
     assert digest(PACKAGE / kernel) != before
@@ -385,7 +386,9 @@ def test_what_is_not_compiled_in_costs_nothing(edited: Callable[[str], None]) ->
 
 
 def test_the_kernels_depend_on_few_files() -> None:
-    """What decodes knows kernels, the search and leaf modules: no configuration, file formats, or words."""
+    """The cache key covers kernels, the search and leaf modules, but no configuration, file formats or
+    messages.
+    """
     files = {
         path.relative_to(PACKAGE).as_posix()
         for path in kernel_cache.covered(PACKAGE / "decoding/cpu/interpreter.py")
@@ -444,7 +447,7 @@ def test_an_edited_source_is_another_entry(folder: Path, edited: Callable[[str],
 
 
 def test_imports_are_found() -> None:
-    """As Python's own parser finds those of the module itself, in every file that compiles."""
+    """The imports of every file that compiles are those that Python's parser finds."""
     compiling = {path for path in MODULES.values() if "njit" in path.read_text(encoding="utf-8")}
     for path in {PACKAGE / "decoding/cpu/interpreter.py"} | compiling - {PACKAGE / "jit.py"}:
         for file in kernel_cache.covered(path):
@@ -518,8 +521,9 @@ def without_python(x: int) -> int:
 
 
 def test_as_python_is_python_all_the_way_down() -> None:
-    """What a function calls is Python, too, and what stands for another function is called instead; the
-    compiled function is what it was."""
+    """Called functions run as Python, too, and replacements are used; the compiled function is not
+    changed.
+    """
     compiled = jit.njit(outer)
     plain = jit.as_python(compiled, {without_python: lambda x: 10 * x})
     before = len(inner.signatures)  # type: ignore[attr-defined]

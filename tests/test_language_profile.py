@@ -114,7 +114,9 @@ def runtimes(facts: Facts) -> Any:
 def test_a_server_opens_no_path_that_a_weights_file_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the names of training texts are FIFOs, nobody waits; what the file carries is enough."""
+    """If the named training texts are FIFOs the server does not wait for them; the profiles in the file
+    suffice.
+    """
     monkeypatch.chdir(tmp_path)
     for name in ("train.en", "train.de"):
         os.mkfifo(name)

@@ -57,13 +57,15 @@ def test_a_word_is_the_last_eight_bytes() -> None:
 
 @given(st.binary(min_size=8, max_size=8))
 def test_only_ascii_capitals_become_small_letters(text: bytes) -> None:
-    """As Python's bytes.lower, which knows ASCII alone."""
+    """Folding equals bytes.lower of Python, which changes ASCII only."""
     assert int(fold_case(np.uint64(word_of(text)))) == word_of(text.lower())
 
 
 @given(st.binary(min_size=1, max_size=12), st.binary(max_size=12), st.integers(3, 20), st.booleans())
 def test_tensors_find_the_rows_of_the_hash(read: bytes, before: bytes, bits: int, folded: bool) -> None:
-    """Of each order the highest bits, one table under the other, at any place of a text and from any cut."""
+    """Rows are the highest bits of the hash of each order, one table after the other, at any position and for
+    any split of the text.
+    """
     tables = NgramTables(1, (2, 3, 5, 8), 1 << bits, fold_case=folded)
     recent = torch.cat([first_bytes(1, 3, torch.device("cpu")), as_row(before)], dim=1)
     rows = tables.row_numbers(as_row(read), recent)

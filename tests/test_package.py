@@ -1,4 +1,4 @@
-"""What is installed is what stands in the folders: every package, the mark of its types, how it is built."""
+"""Test the built package: all sub-packages, the marker of types, and the build."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
 def test_every_folder_is_installed() -> None:
-    """As setuptools finds them: a folder without __init__.py would be left out without a word."""
+    """Every folder is a package that setuptools finds: one without __init__.py would be left out silently."""
     find_packages = pytest.importorskip("setuptools").find_packages
     folders = {path.parent for path in PACKAGE.rglob("*.py")}
     standing = {".".join(path.relative_to(ROOT).parts) for path in folders}

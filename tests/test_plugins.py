@@ -80,12 +80,12 @@ def test_a_loss_term_changes_the_weights_by_its_weight(
 
 
 def test_a_run_says_which_plugin_is_missing(files: list[str], tmp_path: Path, texts: dict[str, Any]) -> None:
-    """To train on it is needed, to translate it is not."""
+    """The plugin is needed for training but not for translating."""
     load_plugins(files)
     run = tmp_path / "run"
     train(run, config("luong", *USED, "train.max_updates=2"), **texts, device=CPU)
     script = "import sys; from bytenmt.cli.main import main; main(sys.argv[1:])"
-    for words, told in (
+    for words, message in (
         (["train", "-o", str(run), "--resume", "--max-updates", "3"], "--plugin schedules"),
         (["translate", str(run), "--engine", "torch", "--max-len-a", "0", "--max-len-b", "2"], ""),
     ):
@@ -96,12 +96,12 @@ def test_a_run_says_which_plugin_is_missing(files: list[str], tmp_path: Path, te
             text=True,
             env={**os.environ, plugins.ENVIRONMENT: ""},
         )
-        assert (done.returncode != 0) == bool(told) and told in done.stderr, done.stderr
-        assert not told or len(done.stderr.splitlines()) == 1
+        assert (done.returncode != 0) == bool(message) and message in done.stderr, done.stderr
+        assert not message or len(done.stderr.splitlines()) == 1
 
 
 def test_a_child_process_has_the_plugins(files: list[str]) -> None:
-    """It reads a configuration with their names."""
+    """The child process reads a configuration with their names."""
     load_plugins(files)
     code = (
         "from bytenmt.config.schema import load_config\n"
@@ -167,7 +167,7 @@ def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("raise RuntimeError('no\\nGPU')", r"RuntimeError: no GPU \(bad.py, line 1\)"),
         ("import sys; sys.exit(3)", "SystemExit: 3"),
@@ -180,12 +180,12 @@ def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
         ("from bytenmt.plugins import *\nregister_schedule('a.b', len)", "'a.b' is no name"),
     ],
 )
-def test_a_bad_plugin_is_one_line(files: list[str], tmp_path: Path, text: str, told: str) -> None:
+def test_a_bad_plugin_is_one_line(files: list[str], tmp_path: Path, text: str, message: str) -> None:
     """Before or after the command; what it registered first does not stay."""
     bad = tmp_path / "bad.py"
     before = "from bytenmt.plugins import register_metric; register_metric('half', max);"
     bad.write_text(f"{before}{text}" if text.startswith("raise") else text)
-    with pytest.raises(BytenmtError, match=told):
+    with pytest.raises(BytenmtError, match=message):
         load_plugins([str(bad)])
     for words in (["--plugin", str(bad), "info", "luong"], ["info", "luong", "--plugin", str(bad)]):
         result = CliRunner().invoke(main, words)
@@ -194,13 +194,13 @@ def test_a_bad_plugin_is_one_line(files: list[str], tmp_path: Path, text: str, t
 
 
 def test_a_missing_plugin_is_one_line(files: list[str]) -> None:
-    for name, told in (
+    for name, message in (
         ("nothing.py", "the file does not exist"),
         ("no.such.module", "No module named 'no'"),
         ("nosuch", "no such module"),
     ):
         result = CliRunner().invoke(main, ["info", "luong", "--plugin", name])
-        assert result.exit_code == 1 and told in result.stderr and len(result.stderr.splitlines()) == 1
+        assert result.exit_code == 1 and message in result.stderr and len(result.stderr.splitlines()) == 1
 
 
 def test_a_plugin_is_imported_once(files: list[str]) -> None:

@@ -42,7 +42,7 @@ def test_a_model_in_the_clone(name: str) -> None:
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_they_tell_their_languages_apart(name: str) -> None:
-    """By what is in the weights file alone, in either direction's."""
+    """The profiles in either direction's weights file suffice to detect the language."""
     facts = read_weights(MODELS / name)[1].facts
     texts = zip(name.split("-"), (facts.source_profile, facts.target_profile), strict=True)
     profiles = {language: LanguageProfile.from_text(text) for language, text in texts}

@@ -10,7 +10,7 @@ TESTS = Path(__file__).parent
 
 
 def test_test_modules_do_not_import_each_other() -> None:
-    """What several need stands in helpers/."""
+    """Shared code is in helpers/."""
     modules = {path.stem for path in TESTS.rglob("test_*.py")}
     for path in TESTS.rglob("*.py"):
         text = path.read_text(encoding="utf-8")

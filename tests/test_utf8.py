@@ -101,7 +101,7 @@ def test_control_symbols() -> None:
 
 @pytest.mark.parametrize("line_ends", [False, True])
 def test_control_characters_are_forbidden_and_nothing_else(line_ends: bool) -> None:
-    """By Python's own table of characters, each as its bytes."""
+    """The automaton agrees with Python's table of characters, each encoded in UTF-8."""
     cost = decoding_cost(line_ends)
     kept = "\t\n\r" if line_ends else "\t"
     for character in map(chr, [*range(0x1000), 0x2028, 0xFEFF, 0x10FFFF]):

@@ -11,7 +11,9 @@ from bytenmt.evaluation.scores import text_scores
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=200), st.integers(1, 9))
 def test_buckets_are_a_partition_into_about_equal_parts(lengths: list[int], n: int) -> None:
-    """In order, apart, with nothing left out; none holds more than its share and one length besides."""
+    """Buckets are ordered, disjoint and complete; none exceeds its share by more than the lines of one
+    length.
+    """
     found = borders(lengths, n)
     assert len(found) <= n
     assert all(a <= b for a, b in found)

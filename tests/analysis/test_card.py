@@ -27,7 +27,7 @@ LEARNING += ("train.valid_lines=0", "train.valid_every=40", "train.save_every=40
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that began with another's weights, a byte language model, and their text."""
     folder = tmp_path_factory.mktemp("made")
     pair = nine_lines(folder / "text|1")
@@ -53,12 +53,23 @@ def front_matter(card: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_measured_card(made: Path, tmp_path: Path) -> None:
+def test_a_measured_card(trained_run: Path, tmp_path: Path) -> None:
     """chrF without noise is evaluate's; with noise it is that of lines disturbed by the training's own."""
-    given = ["--engine", "torch", "--src", made / "text|1", "--ref", made / "text|1", "--language", "de"]
+    given = [
+        "--engine",
+        "torch",
+        "--src",
+        trained_run / "text|1",
+        "--ref",
+        trained_run / "text|1",
+        "--language",
+        "de",
+    ]
     given += ["--language", "no", "--license", "cc-by-4.0", "--data", "a: #\n'b\"", "--data-license", "mit"]
     path = tmp_path / "card.md"
-    done = call(made / "run", *given, "-o", path, "--limit", "It knows\nno verbs.", "--test-name", "colours")
+    done = call(
+        trained_run / "run", *given, "-o", path, "--limit", "It knows\nno verbs.", "--test-name", "colours"
+    )
     assert done.exit_code == 0, done.stderr
     card = path.read_text(encoding="utf-8")
     matter = front_matter(card)
@@ -68,8 +79,8 @@ def test_a_measured_card(made: Path, tmp_path: Path) -> None:
     assert matter["model-index"][0]["name"] == "run" and result["dataset"]["name"] == "colours"
     values = {metric["type"]: metric["value"] for metric in result["metrics"]}
 
-    lines = (made / "text|1").read_text(encoding="utf-8").splitlines()
-    translator = Translator.load(made / "run", engine="torch", threads=1)
+    lines = (trained_run / "text|1").read_text(encoding="utf-8").splitlines()
+    translator = Translator.load(trained_run / "run", engine="torch", threads=1)
     expected = []
     for share in SHARES:
         noisy = noisy_lines([line.encode() for line in lines], share, Letters.from_texts(lines), NOISE_SEED)
@@ -81,29 +92,29 @@ def test_a_measured_card(made: Path, tmp_path: Path) -> None:
     assert f"| {' | '.join(f'{scores.chrf:.2f}' for scores in expected)} |" in table
     assert expected[0].chrf > expected[-1].chrf and expected[0].chrf_signature in card
     assert re.search(r"^\| 32 \| [\d,]+ \|$", card, re.MULTILINE)
-    size = next((made / "run" / "checkpoints").glob("update-00000080.safetensors")).stat().st_size
+    size = next((trained_run / "run" / "checkpoints").glob("update-00000080.safetensors")).stat().st_size
     assert f"{size / 1e6:.1f} MB in fp32" in card
     toml = card.partition("```toml\n")[2].partition("```")[0]
     assert tomllib.loads(toml) == json.loads(json.dumps(config_tree(config("convs2s", *LEARNING))))
     assert "- first, update 80, SHA-256" in card and "- Licences: mit" in card
     assert "- It knows\\nno verbs." in card and "9 pairs" in card
-    assert str(made) not in card and str(tmp_path) not in card
+    assert str(trained_run) not in card and str(tmp_path) not in card
 
 
-def test_a_card_of_what_is_not_measured(made: Path, tmp_path: Path) -> None:
+def test_a_card_of_what_is_not_measured(trained_run: Path, tmp_path: Path) -> None:
     """Into the run folder, and again; a file that somebody else wrote there stays; a converted file is told
     where."""
-    readme = made / "alone" / "README.md"
+    readme = trained_run / "alone" / "README.md"
     for _ in range(2):
-        assert call(made / "alone", "--engine", "torch").exit_code == 0
+        assert call(trained_run / "alone", "--engine", "torch").exit_code == 0
     matter = front_matter(readme.read_text(encoding="utf-8"))
     assert matter["pipeline_tag"] == "text-generation" and "model-index" not in matter
     assert "language" not in matter and "Nothing was measured" in readme.read_text(encoding="utf-8")
     readme.write_text("mine")
-    refused = call(made / "alone", "--engine", "torch")
+    refused = call(trained_run / "alone", "--engine", "torch")
     assert refused.exit_code == 1 and readme.read_text() == "mine" and "no card" in refused.stderr
     readme.unlink()
-    convert(made / "run", tmp_path / "a.safetensors", "int8")
+    convert(trained_run / "run", tmp_path / "a.safetensors", "int8")
     assert call(tmp_path / "a.safetensors", "--engine", "torch").exit_code == 1
     assert call(tmp_path / "a.safetensors", "--engine", "torch", "-o", tmp_path / "a.md").exit_code == 0
     assert "in int8" in (tmp_path / "a.md").read_text(encoding="utf-8")
@@ -119,8 +130,8 @@ def test_a_card_of_what_is_not_measured(made: Path, tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_one_line(
-    made: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+    trained_run: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(made)
+    monkeypatch.chdir(trained_run)
     done = call(*words)
     assert done.exit_code == 1 and message in done.stderr and done.stderr.count("\n") == 1

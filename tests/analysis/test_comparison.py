@@ -49,7 +49,7 @@ def test_chance_is_told_from_skill() -> None:
 
 
 def test_seeds_have_a_mean_and_a_standard_deviation() -> None:
-    """Of runs with the same settings; a run alone has none."""
+    """Runs with the same settings but for the seed are summarised; a single run is not."""
     texts = {"a": REFERENCES, "b": REFERENCES[:60] + ["x"] * 60, "c": REFERENCES[:30] + ["x"] * 90}
     runs = [
         scored(name, lines)._replace(settings="same" if name != "c" else "") for name, lines in texts.items()

@@ -109,8 +109,9 @@ def test_windows_and_fields_are_of_their_models() -> None:
 
 @pytest.mark.parametrize("name", IN_WINDOWS)
 def test_outside_of_a_window_ways_are_longer(name: str) -> None:
-    """What has a weight is one attention away, and a layer of the encoder; of the rest all has a way, none
-    shorter, some longer, and none longer than both sentences."""
+    """Inside the window a path is one attention and an encoder layer long; outside it exists, is never
+    shorter, sometimes longer, and at most as long as both sentences.
+    """
     model: Any = build(VARIANTS[name])
     layers = model.config.encoder_depth
     s, t = max(13, model.config.n_locations + 5), 4
@@ -127,7 +128,9 @@ def test_outside_of_a_window_ways_are_longer(name: str) -> None:
 
 @pytest.mark.parametrize("name", IN_FIELDS)
 def test_outside_of_a_field_a_way_is_the_decoders(name: str) -> None:
-    """Where columns have seen all of the source it is c; then it grows with the target."""
+    """The path has length c while the columns have seen the whole source; beyond that it grows with the
+    target.
+    """
     model = build(VARIANTS[name])
     claimed = properties(model.config)  # type: ignore[arg-type]
     assert claimed is not None and claimed.path_s is not None

@@ -59,7 +59,7 @@ def test_every_public_name_has_an_example(module: ModuleType) -> None:
 
 
 def test_a_training_in_another_thread_leaves_signals_alone(place: Path) -> None:
-    """It cannot have them."""
+    """Signal handlers can only be set in the main thread."""
     found: list[object] = []
     Path("long").write_text("so many words " * 20)
 

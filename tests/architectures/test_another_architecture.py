@@ -160,14 +160,14 @@ def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[s
     """auto takes PyTorch in place of the CPU engine, and says so once; what insists on that engine fails."""
     run, told = trained(tmp_path / "run", texts), list[str]()
 
-    class Told(Reporter):
+    class LineCollector(Reporter):
         def say(self, line: str) -> None:
             told.append(line)
 
     asked: dict[str, Any] = {"device": "cpu", "beam": 2, "max_len_b": 9}
-    found = Translator.load(run, reporter=Told(), **asked).translate(LINES)
+    found = Translator.load(run, reporter=LineCollector(), **asked).translate(LINES)
     assert told == ["bytenmt: decoding with --engine torch: the numba engine has no program for echo"]
-    assert found == Translator.load(run, engine="torch", reporter=Told(), **asked).translate(LINES)
+    assert found == Translator.load(run, engine="torch", reporter=LineCollector(), **asked).translate(LINES)
     assert len(told) == 1
     for engine, precision, what in (("numba", "auto", "no program for echo"), ("auto", "int8", "torch has")):
         with pytest.raises(BytenmtError, match=what):

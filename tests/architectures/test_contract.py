@@ -31,7 +31,7 @@ def test_steps_equal_teacher_forcing(name: str) -> None:
 @every_model
 @given(pieces=pieces_of_text, gradients=st.booleans())
 def test_any_cut_equals_the_whole(name: str, pieces: list[int], gradients: bool) -> None:
-    """Where the sequence is cut does not matter, with and without gradients."""
+    """Splitting the sequence at any position does not change the result, with and without gradients."""
     invariants.check_cut(MODELS[name], pieces, gradients)
 
 
@@ -103,7 +103,7 @@ def test_reordered_beams_equal_teacher_forcing(name: str, seed: int) -> None:
 
 @every_model
 def test_reordered_beams_with_gradients(name: str) -> None:
-    """The same where every state is a fresh one."""
+    """Reordering gives the same result when every state is a new tensor."""
     invariants.check_reorder(MODELS[name], calls=8, gradients=True)
 
 
@@ -167,7 +167,9 @@ def test_without_a_source(name: str) -> None:
 
 @pytest.mark.parametrize("name", WITHOUT_SOURCE)
 def test_a_model_without_a_source_takes_none(name: str) -> None:
-    """It has no weights but its embedding's and its decoder's, all of which learn; a source is refused."""
+    """The model has only the weights of its embedding and decoder, all of which learn; a source is
+    refused.
+    """
     model = MODELS[name]
     assert all(key.startswith(("embedding.", "decoder.")) for key, _ in model.named_parameters())
     assert step_cost(model.config, 1000) == step_cost(model.config, 0)

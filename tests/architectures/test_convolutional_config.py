@@ -51,18 +51,18 @@ BYTENET = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "told"), BYTENET)
-def test_options_of_bytenet_that_do_not_go_together(settings: list[str], told: str) -> None:
+@pytest.mark.parametrize(("settings", "message"), BYTENET)
+def test_options_of_bytenet_that_do_not_go_together(settings: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as error:
         load_config("bytenet", "tiny", "", [f"model.{setting}" for setting in settings])
-    assert told in str(error.value) and "\n" not in str(error.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("settings", "told"), CONVS2S)
-def test_options_of_convs2s_that_do_not_go_together(settings: list[str], told: str) -> None:
+@pytest.mark.parametrize(("settings", "message"), CONVS2S)
+def test_options_of_convs2s_that_do_not_go_together(settings: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as error:
         load_config("convs2s", "tiny", "", [f"model.{setting}" for setting in settings])
-    assert told in str(error.value) and "\n" not in str(error.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_the_command_ends_with_one_line() -> None:

@@ -267,7 +267,7 @@ def test_a_mean_that_reads_padding_is_caught(monkeypatch: Patch) -> None:
 
 
 def test_a_dilation_that_is_left_out_is_caught(monkeypatch: Patch) -> None:
-    """Of ConvS2S' encoder, which no receptive field tells."""
+    """A missing dilation in ConvS2S' encoder, which does not change any receptive field, is detected."""
     centred = Convolution.centred
 
     def dense(self: Convolution, x: Tensor, mask: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What is particular to Luong's attention: locations, windows, Gaussians, all columns at once, and none."""
+"""Test the variants of Luong's attention: location, windows, Gaussians, all columns at once, and none."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_where_to_look_is_learnt(options: dict[str, Any], learnt: list[str]) -> 
 
 @pytest.mark.parametrize("name", ["luong", "luong-concat", "luong-inside", "luong-local-m"])
 def test_without_input_feeding_attention_is_one_product(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all bytes of the target at once; fed back, it is one a byte."""
+    """All target bytes attend in one product; with input feeding there is one product per byte."""
     calls: list[Tensor] = []
     attend = luong.attend
 
@@ -180,7 +180,7 @@ def test_without_input_feeding_attention_is_one_product(name: str, monkeypatch: 
 
 
 def test_additive_scores_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where all sums at once were too many: the same scores."""
+    """Computing the scores in parts, to limit memory, gives the same scores."""
     model = build(VARIANTS["luong-concat"])
     expected = invariants.whole(model, *inputs())
     monkeypatch.setattr("bytenmt.layers.attention.NUMBERS", 1)

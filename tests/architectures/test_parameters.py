@@ -38,7 +38,7 @@ def test_names_and_shapes_are_those_of_the_model(name: str) -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("source", ["true", "false"])
 def test_presets_too(preset: str, source: str) -> None:
-    """Of every size, with a source and without."""
+    """Parameters agree for every preset, with a source and without."""
     for arch in PRESETS[preset]:
         check_parameters(load_config(arch, preset, "", ["model.source=false"] if source == "false" else []))
 
@@ -102,7 +102,7 @@ def test_a_state_is_as_large_as_it_says(name: str) -> None:
 
 
 def test_tables_and_vectors_are_no_matrices() -> None:
-    """What stays float32 in a converted file."""
+    """Tables and vectors stay float32 in a converted file."""
     shapes = parameter_shapes(load_config("convs2s", "small", "", []).model)
     others = {name for name, shape in shapes.items() if not is_matrix(name, shape)}
     assert {"embedding.weight", "target_positions.weight", "encoder.positions.weight"} <= others

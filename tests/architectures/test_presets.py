@@ -68,7 +68,7 @@ def test_decoder_weights(preset: str) -> None:
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_fast_has_the_encoder_of_base(arch: str) -> None:
-    """As many weights, within 20 %, before a decoder of a third."""
+    """The encoder has as many weights as that of base, within 20 %, and the decoder a third."""
     fast, base = (
         sum(p.numel() for name, p in on_meta(arch, preset).named_parameters() if name.startswith("encoder"))
         for preset in ("fast", "base")
@@ -79,7 +79,9 @@ def test_fast_has_the_encoder_of_base(arch: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", NOMINAL)
 def test_decoder_weights_without_a_source(preset: str) -> None:
-    """The same number, within 20 % of the preset's size; base has at most 11 million in all."""
+    """The number of decoder weights is within 20 % of the preset's size; base has at most 11 million weights
+    in all.
+    """
     for arch in ARCHITECTURES:
         model = on_meta(arch, preset, "model.source=false")
         assert model.decoder_weights() == pytest.approx(NOMINAL[preset], rel=0.2), arch
@@ -88,7 +90,7 @@ def test_decoder_weights_without_a_source(preset: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arch", "setting", "told"),
+    ("arch", "setting", "message"),
     [
         ("seq2seq", "model.context=every_step", "every step"),
         ("luong", "model.input_feeding=true", "input_feeding"),
@@ -104,13 +106,13 @@ def test_decoder_weights_without_a_source(preset: str) -> None:
         ("bytenet", "model.encoder_scale=3", "encoder_scale would be ignored"),
     ],
 )
-def test_what_needs_a_source_is_refused_without_one(arch: str, setting: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_what_needs_a_source_is_refused_without_one(arch: str, setting: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         load_config(arch, "tiny", "", ["model.source=false", setting])
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ("score=location", ["location", "n_locations"]),
         ("n_locations=9", ["n_locations", 'score = "location"', '"general"']),
@@ -125,11 +127,11 @@ def test_what_needs_a_source_is_refused_without_one(arch: str, setting: str, tol
         ("attention=local-m attention_window=-1", ["attention_window"]),
     ],
 )
-def test_what_does_not_go_together_in_luong(settings: str, told: list[str]) -> None:
+def test_what_does_not_go_together_in_luong(settings: str, message: list[str]) -> None:
     """One line that names both options."""
     with pytest.raises(ConfigError) as error:
         load_config("luong", "tiny", "", [f"model.{setting}" for setting in settings.split()])
-    assert all(part in str(error.value) for part in told), str(error.value)
+    assert all(part in str(error.value) for part in message), str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -190,7 +192,7 @@ def test_recurrent_layers_of_each_side(arch: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         (["cell=lstm", "gru_reset=after"], 'gru_reset would be ignored with cell = "lstm"'),
         (["cell=lstm", "encoder_reset=before"], 'encoder_reset would be ignored with cell = "lstm"'),
@@ -209,15 +211,15 @@ def test_recurrent_layers_of_each_side(arch: str) -> None:
         (["cell=rnn"], "'rnn' is none of gru, lstm"),
     ],
 )
-def test_recurrent_options_that_do_not_go_together(settings: list[str], told: str) -> None:
+def test_recurrent_options_that_do_not_go_together(settings: list[str], message: str) -> None:
     """One line that names both."""
-    with pytest.raises(ConfigError, match=told) as error:
+    with pytest.raises(ConfigError, match=message) as error:
         load_config("seq2seq", "tiny", "", [f"model.{setting}" for setting in settings])
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         (["sampling_k=0.9"], 'sampling_k would be ignored with scheduled_sampling = "none"'),
         (["sampling_slope=0.1"], 'sampling_slope would be ignored with scheduled_sampling = "none"'),
@@ -239,9 +241,9 @@ def test_recurrent_options_that_do_not_go_together(settings: list[str], told: st
         (["own_bytes=worst"], "'worst' is none of best, drawn"),
     ],
 )
-def test_sampling_options_that_do_not_go_together(settings: list[str], told: str) -> None:
+def test_sampling_options_that_do_not_go_together(settings: list[str], message: str) -> None:
     """One line that names both."""
-    with pytest.raises(ConfigError, match=told) as error:
+    with pytest.raises(ConfigError, match=message) as error:
         load_config("seq2seq", "tiny", "", [f"train.{setting}" for setting in settings])
     assert "\n" not in str(error.value)
 
@@ -303,7 +305,9 @@ def test_toml_round_trip(arch: str, preset: str) -> None:
     [("bahdanau", "7da2caa6"), ("seq2seq", "d9f624e7"), ("convs2s", "93b3c750")],
 )
 def test_later_keys_leave_older_fingerprints(arch: str, known: str) -> None:
-    """What the version before data.placeholders and its neighbours told; another value is another run."""
+    """Fingerprints equal those of the version before data.placeholders and related keys; another value gives
+    another fingerprint.
+    """
     assert fingerprint(load_config(arch, "tiny", "", [])) == known
     for key in ("placeholders", "upper_case", "title_case", "lower_case", "empty_source"):
         assert fingerprint(load_config(arch, "tiny", "", [f"data.{key}=0.05"])) != known
@@ -373,7 +377,7 @@ def test_what_does_not_fit_is_named(setting: str, path: str) -> None:
     ],
 )
 def test_what_does_not_fit_in_bytenet(setting: str, path: str) -> None:
-    """The same of lists."""
+    """Lists of ByteNet that contradict each other are refused."""
     with pytest.raises(ConfigError, match=path.replace(".", r"\.")):
         load_config("bytenet", "tiny", "", [setting])
 
@@ -427,7 +431,7 @@ def test_the_architecture_may_stand_in_the_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arch", "preset", "toml", "told"),
+    ("arch", "preset", "toml", "message"),
     [
         ("perceptron", "tiny", "", "perceptron"),
         ("luong", "huge", "", "huge"),
@@ -437,9 +441,9 @@ def test_the_architecture_may_stand_in_the_file() -> None:
         (None, "tiny", "[model]\narch = 3\n", "3"),
     ],
 )
-def test_bad_names_and_files(arch: str | None, preset: str | None, toml: str, told: str) -> None:
+def test_bad_names_and_files(arch: str | None, preset: str | None, toml: str, message: str) -> None:
     """One line that says what was got."""
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         load_config(arch, preset, toml, [])
 
 

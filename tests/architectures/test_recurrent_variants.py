@@ -94,7 +94,9 @@ def test_all_biases_of_torchs_gru_have_a_place() -> None:
 
 
 def logits_of(options: Variant) -> Tensor:
-    """Of the same weights whatever the resets; no source is of one byte, which no reset touches."""
+    """Return the logits of a model whose weights do not depend on the resets; a source of one byte is not
+    affected by them.
+    """
     src, src_len = invariants.some_sources([5, 9, 2, 3])
     return invariants.whole(build(SEQ2SEQ | options), src, src_len, invariants.some_inputs(4, 8))
 

@@ -24,7 +24,7 @@ SHORT = ["--engine", "torch", "--max-len-a", "0.1", "--max-len-b", "5"]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of three architectures, one without a source, and texts."""
     folder = tmp_path_factory.mktemp("made")
     for arch in ("luong", "convs2s", "bytenet"):
@@ -39,8 +39,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+def place(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -61,10 +61,10 @@ def test_a_text_that_is_there_is_scored_as_a_runs_own(place: Path) -> None:
     shutil.rmtree(place / "luong")
     again = accepted("evaluate", "--hyp", "hyp", "--ref", "ref")
     assert again.splitlines()[:3] == own.splitlines()[:3] and "bits per byte" not in again
-    told = json.loads(accepted("evaluate", "--hyp", "hyp", "--ref", "ref", "--json"))
-    assert f"chrF {told['chrf']:.2f}  {told['chrf_signature']}" == own.splitlines()[0]
-    assert f"BLEU {told['bleu']:.2f}  {told['bleu_signature']}" == own.splitlines()[1]
-    assert told["lines"] == 48 and "bits_per_byte" not in told and "by_length" not in told
+    message = json.loads(accepted("evaluate", "--hyp", "hyp", "--ref", "ref", "--json"))
+    assert f"chrF {message['chrf']:.2f}  {message['chrf_signature']}" == own.splitlines()[0]
+    assert f"BLEU {message['bleu']:.2f}  {message['bleu_signature']}" == own.splitlines()[1]
+    assert message["lines"] == 48 and "bits_per_byte" not in message and "by_length" not in message
     assert json.loads(accepted("evaluate", "--hyp", "ref", "--ref", "ref", "--json"))["exact_match"] == 100
 
 
@@ -83,7 +83,9 @@ def test_scores_by_length_are_printed_and_drawn(place: Path) -> None:
 
 
 def test_attention_is_drawn_and_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a given text or of the translation, from an option or stdin; every layer of ConvS2S."""
+    """Attention is drawn for a given target or the translation, from an option or stdin, for every layer of
+    ConvS2S.
+    """
     pytest.importorskip("matplotlib")
     words = ["plot", "attention", "convs2s", "--line", "하나 둘", "--target", "ab 다"]
     assert accepted(*words, "-o", "a.png", "-o", "a.html") == "ab 다\n"
@@ -159,7 +161,9 @@ def test_folders_of_outputs_are_made(place: Path) -> None:
     ],
 )
 def test_texts_may_be_pipes(place: Path, words: str) -> None:
-    """As a shell's <(command): a command says of pipes what it says of files, and reads each once."""
+    """A text may be a pipe, such as a shell's <(command): messages are the same as for files, and each pipe
+    is read once.
+    """
     expected = accepted(*words.format(src="src", ref="ref").split())
     used, writers = [], []
     for number, word in enumerate(words.split()):
@@ -207,13 +211,13 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("command", "told"), BAD)
-def test_bad_input_is_one_line(place: Path, command: str, told: str) -> None:
+@pytest.mark.parametrize(("command", "message"), BAD)
+def test_bad_input_is_one_line(place: Path, command: str, message: str) -> None:
     """Exit code 1, nothing on stdout, nothing written."""
     before = {path for path in place.rglob("*") if path.is_file()}
     done = call(*command.split())
     assert done.exit_code == 1, (done.stderr, done.exception)
-    assert told in done.stderr.splitlines()[-1] and done.stdout == ""
+    assert message in done.stderr.splitlines()[-1] and done.stdout == ""
     assert {path for path in place.rglob("*") if path.is_file()} == before
 
 

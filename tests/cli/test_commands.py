@@ -70,7 +70,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run, one without a source, and texts good and bad."""
     tmp_path = tmp_path_factory.mktemp("made")
     make_run(tmp_path / "run")
@@ -99,9 +99,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of them to work in."""
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -277,10 +277,10 @@ BAD: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("command", "told"), BAD)
-def test_bad_input_is_one_line(place: Path, command: str, told: str) -> None:
+@pytest.mark.parametrize(("command", "message"), BAD)
+def test_bad_input_is_one_line(place: Path, command: str, message: str) -> None:
     """Exit code 1, nothing on stdout, nothing written."""
-    assert told in refused(command)
+    assert message in refused(command)
 
 
 @pytest.mark.parametrize("command", [f"{TRANSLATE} -i src", f"{SCORE} --src src --tgt tgt"])
@@ -360,7 +360,7 @@ def test_an_output_file_is_whole_or_not_there(tmp_path: Path) -> None:
 
 
 def test_evaluate_prints_its_scores(place: Path) -> None:
-    """In the form that scripts read; the translations are kept on request."""
+    """Scores are printed in the form that scripts read; translations are written on request."""
     command = f"{EVALUATE} --src src --ref tgt --hyp-out hyp --tokenize char {SHORT} --precision fp32"
     said = accepted(command).splitlines()
     patterns = [
@@ -548,7 +548,7 @@ def test_auto_is_the_precision_that_the_run_has(call: Call, place: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ("--arch seq2seq", "model.arch"),
         ("--preset base", "model.d_"),
@@ -557,9 +557,9 @@ def test_auto_is_the_precision_that_the_run_has(call: Call, place: Path) -> None
         ("--config unknown.toml", "learning_rate"),
     ],
 )
-def test_resume_refuses_what_differs(call: Call, options: str, told: str) -> None:
+def test_resume_refuses_what_differs(call: Call, options: str, message: str) -> None:
     """The error names the key."""
-    assert told in refused(f"{RESUME} {options}")
+    assert message in refused(f"{RESUME} {options}")
 
 
 def test_resume_with_or_without_a_source(place: Path) -> None:
@@ -578,7 +578,7 @@ def test_resume_where_no_run_is_begins_anew_aloud(call: Call, place: Path) -> No
 
 
 def test_a_run_that_saved_nothing_is_no_run(call: Call, place: Path) -> None:
-    """What was begun by mistake is in nobody's way; its configuration holds where it is resumed."""
+    """A run without a checkpoint can be started again with any options; --resume uses its configuration."""
     (place / "new").mkdir()
     (place / "new" / CONFIG).write_text(config_toml(load_config("luong", "base", "", ["model.source=false"])))
     accepted(f"{TEXT} --preset tiny")
@@ -592,7 +592,7 @@ def test_version() -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    """Of the program and of every command."""
+    """The help of the program and of every command imports no heavy module."""
     code = (
         "import sys; from bytenmt.cli.main import main\n"
         f"for command in ([], *([name] for name in {[*COMMANDS]})):\n"
@@ -674,8 +674,8 @@ def test_a_run_needs_no_option(place: Path) -> None:
         f"{EVALUATE} --src src --ref tgt {SHORT}"
     )
     for command in ("translate", "score --src src --tgt tgt", f"{SCORE} run --src src --tgt tgt"):
-        told = invoke(command)
-        assert told.exit_code == 2 and "run" in told.stderr.splitlines()[-1]
+        message = invoke(command)
+        assert message.exit_code == 2 and "run" in message.stderr.splitlines()[-1]
 
 
 def test_quiet_and_verbose(place: Path) -> None:
@@ -685,13 +685,13 @@ def test_quiet_and_verbose(place: Path) -> None:
     usual = invoke(pieces)
     assert "translated in" in usual.stderr
     for command in (f"{pieces} -q", f"-q {pieces}"):
-        told = invoke(command)
-        assert (told.stderr, told.stdout) == ("", usual.stdout)
+        message = invoke(command)
+        assert (message.stderr, message.stdout) == ("", usual.stdout)
     assert refused("translate none -i src -q") == refused("translate none -i src")
     for command in (f"{pieces} -v", f"--verbose {pieces} --threads 1"):
-        told = invoke(command)
-        assert told.stdout == usual.stdout
-        first, second, *rest = told.stderr.splitlines()
+        message = invoke(command)
+        assert message.stdout == usual.stdout
+        first, second, *rest = message.stderr.splitlines()
         assert first == f"bytenmt: run/{WEIGHTS}: luong, update 70, stored in fp32"
         form = r"bytenmt: engine \S+ on cpu, fp32, \d threads, drafts auto; loaded in \d+\.\d\d s"
         assert re.fullmatch(form, second) and "\n".join([*rest, ""]) == usual.stderr
@@ -702,12 +702,13 @@ def test_quiet_and_verbose(place: Path) -> None:
 
 
 def test_directions_that_differ_are_told(place: Path) -> None:
-    """Where one run learnt to write what the other one reads, by the files of their training."""
+    """A warning is printed if one run was trained to write the files that another one reads."""
     for name, (src, tgt) in {"there": ("ko", "en"), "back": ("en", "ko"), "again": ("ko", "en2")}.items():
         make_run(place / name, facts=Facts(corpora=(CorpusFact(f"/t/{src}", f"/t/{tgt}"),)))
-    told = invoke(f"translate there back -i src {SHORT}")
-    assert told.exit_code == 0 and re.fullmatch(
-        r"bytenmt: warning: there/\S+ and back/\S+ translate in different directions, [^\n]+\n", told.stderr
+    message = invoke(f"translate there back -i src {SHORT}")
+    assert message.exit_code == 0 and re.fullmatch(
+        r"bytenmt: warning: there/\S+ and back/\S+ translate in different directions, [^\n]+\n",
+        message.stderr,
     )
     assert not invoke(f"translate there again run -i src {SHORT}").stderr
 
@@ -715,9 +716,9 @@ def test_directions_that_differ_are_told(place: Path) -> None:
 def test_the_older_form_of_draft(place: Path) -> None:
     """Still counts, and tells its name of today."""
     make_run(place / "net", "bytenet")
-    told = invoke("convert net --draft --src src --tgt tgt").stderr.splitlines()
-    assert told[-1] == "`convert --draft` is deprecated: use `bytenmt draft net`" and len(told) == 2
-    assert invoke("draft net --src src --tgt tgt").stderr.splitlines() == told[:1]
+    message = invoke("convert net --draft --src src --tgt tgt").stderr.splitlines()
+    assert message[-1] == "`convert --draft` is deprecated: use `bytenmt draft net`" and len(message) == 2
+    assert invoke("draft net --src src --tgt tgt").stderr.splitlines() == message[:1]
 
 
 @pytest.mark.parametrize("prefix", ["a\nb", "a\r"])
@@ -799,7 +800,7 @@ def test_a_line_is_translated_without_pytorch(place: Path, command: str) -> None
     ],
 )
 def test_a_missing_package_is_one_line(place: Path, missing: str, command: str) -> None:
-    """That names what to install; without PyTorch, which an installation for translating has not."""
+    """The line names what to install, for example in an installation without PyTorch."""
     code = (
         f"import sys; sys.modules[{missing!r}] = None\n"
         f"from bytenmt.cli.main import main\nmain({command.split()!r})"

@@ -33,7 +33,7 @@ def invoke(*options: str) -> Result:
     return CliRunner().invoke(main, ["translate", "run", "-i", "src", *SHORT, *options])
 
 
-def told(*options: str) -> list[dict[str, object]]:
+def json_records(*options: str) -> list[dict[str, object]]:
     result = invoke("--format", "jsonl", "--no-alignment", *options)
     assert result.exit_code == 0, result.stderr
     return [json.loads(line) for line in result.stdout.splitlines()]
@@ -48,13 +48,13 @@ def test_all_is_kept_line_by_line(place: Path, more: list[str]) -> None:
     texts = result.stdout.split("\n")[:-1]
     assert len(texts) == len(LINES) and texts[1] == ""
     assert all(rules.is_met(line.encode(), text.encode()) for line, text in zip(LINES, texts, strict=True))
-    records = told("--keep", KEEP, "--glossary", "terms", *more)
+    records = json_records("--keep", KEEP, "--glossary", "terms", *more)
     assert [record["text"] for record in records] == texts
     assert records[1]["flags"] == [] and records[0]["flags"] in ([], [LIMIT], [PLACEMENT])
 
 
 def test_without_them_nothing_is_told(place: Path) -> None:
-    assert not any({LIMIT, UNMET} & {*record["flags"]} for record in told())  # type: ignore[misc]
+    assert not any({LIMIT, UNMET} & {*record["flags"]} for record in json_records())  # type: ignore[misc]
 
 
 def test_a_pattern_of_ones_own(place: Path) -> None:
@@ -71,7 +71,7 @@ def test_what_cannot_be_is_told_once(place: Path) -> None:
         len(result.stderr.splitlines()) == 1
         and "src, line 4: the translation does not meet all constraints" in result.stderr
     )
-    assert UNMET in told("--glossary", "terms")[3]["flags"]  # type: ignore[operator]
+    assert UNMET in json_records("--glossary", "terms")[3]["flags"]  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ KINDS = [
 
 
 def make(arch: str = "luong", **options: Any) -> Translator:
-    """Of a random model."""
+    """Make a translator of a random model."""
     short = {"max_len_a": 0.01, "max_len_b": 9}
     return Translator.from_runtime(runtime_from_models([small_model(arch)], CPU), **{**short, **options})
 
@@ -176,7 +176,7 @@ def test_the_warning_names_the_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_line_of_a_million_bytes(capsys: pytest.CaptureFixture[str]) -> None:
-    """In pieces, none of them lost."""
+    """A very long line is translated in parts, none of which is lost."""
     line = b"word " * 200_000
     (found,) = answers(made_up(), line + b"\n")
     assert found.replace(b"0", b"") == line.upper()
@@ -187,7 +187,7 @@ def test_a_line_of_a_million_bytes(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_waits_is_bounded() -> None:
-    """By lines and by bytes; a line over all bounds waits alone."""
+    """The queue is bounded by lines and by bytes; a line beyond all bounds waits alone."""
     waiting = LineQueue(most_lines=3, most_bytes=10)
     arrived: list[int] = []
 
@@ -369,7 +369,7 @@ def test_strict_ends_while_the_input_is_open(place: Path) -> None:
 
 @pytest.mark.slow
 def test_a_closed_pipe_is_quiet(place: Path) -> None:
-    """As under `| head -1`."""
+    """A reader that closes the pipe, like `| head -1`, causes no message."""
     with coprocess(place, "--stream") as process:
         ask(process, b"one")
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
@@ -384,7 +384,7 @@ def test_a_closed_pipe_is_quiet(place: Path) -> None:
 
 
 def shared(group: Group, arch: str) -> bytes:
-    """What the leading process writes."""
+    """Return the output of the leading process."""
     translator = make(arch, max_tokens=200, group=group)
     text = rubbish(32)
     output = io.BytesIO()

@@ -74,7 +74,9 @@ def settings(n_updates: int) -> Config:
 
 
 def test_a_second_training_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:
-    """In one line that names the first; nothing of the run is touched, and its lock goes with it."""
+    """The error is one line that names the first training; the run is not changed, and the lock is released
+    with it.
+    """
     run = tmp_path / "run"
     with one_training(run):
         who = f"process {os.getpid()} on "
@@ -93,11 +95,11 @@ def test_a_second_training_is_refused(texts: dict[str, Any], tmp_path: Path) -> 
 def test_the_lock_of_a_killed_training_is_free(tmp_path: Path) -> None:
     """The kernel lets it go, whatever the file that is left says."""
     run = tmp_path / "run"
-    ready, told = os.pipe()
+    ready, message = os.pipe()
     pid = os.fork()
     if not pid:
         with one_training(run):
-            os.write(told, b"x")
+            os.write(message, b"x")
             time.sleep(60)
         os._exit(0)
     os.read(ready, 1)
@@ -299,7 +301,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_input_is_not_replaced(
     how: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By whatever name the output is the same file as the input."""
+    """The output is refused if it is the same file as the input, whatever its name."""
     text = tmp_path / "f"
     text.write_bytes(b"one\ntwo\n")
     os.link(text, tmp_path / "hard")
@@ -321,7 +323,7 @@ def test_an_input_is_not_replaced(
 
 
 class DeathError(BaseException):
-    """What no command expects."""
+    """An exception that no command expects."""
 
 
 LINES = [f"줄 {number} {'x' * (number * 7 % 23)}".encode() for number in range(60)]
@@ -336,7 +338,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def translate(model: Path, *more: str, dies_after: int | None = None, stdin: bytes | None = None) -> Any:
-    """Of the file `in`, or of stdin, in blocks of 7 lines; ends before block `dies_after` is noted."""
+    """Translate the file `in`, or stdin, in batches of 7 lines; fail before batch `dies_after` is
+    recorded.
+    """
     command = ["translate", "-m", str(model), "-o", "out", "--buffer-size", "7", "--max-len-b", "9", *more]
     command += [] if stdin is not None else ["-i", "in"]
     with pytest.MonkeyPatch.context() as patch:
@@ -429,7 +433,7 @@ def test_what_comes_together_is_told_by_the_lines_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ("-b 2", "begun with beam 1, not 2"),
         ("--prefix a", "started with prefix"),
@@ -446,7 +450,7 @@ def test_what_comes_together_is_told_by_the_lines_alone() -> None:
         ("altered", "was changed since it was written"),
     ],
 )
-def test_another_translation_is_refused(more: str, told: str, model: Path, place: Path) -> None:
+def test_another_translation_is_refused(more: str, message: str, model: Path, place: Path) -> None:
     """One line; what was kept still is, and the first command goes on."""
     translate(model)
     whole = (place / "out").read_bytes()
@@ -467,7 +471,7 @@ def test_another_translation_is_refused(more: str, told: str, model: Path, place
     elif more == "altered":
         (place / names[1]).write_bytes(bytes([before[names[1]][0] ^ 1]) + before[names[1]][1:])
     done = translate(run, *options, "--resume")
-    assert done.exit_code == 1 and re.search(told, done.stderr), done.output
+    assert done.exit_code == 1 and re.search(message, done.stderr), done.output
     said = [line for line in done.stderr.splitlines() if "are saved beside" not in line]
     assert len(said) == 1 and said[0].startswith("bytenmt: --resume: ")
     for name in names:
@@ -479,14 +483,14 @@ def test_another_translation_is_refused(more: str, told: str, model: Path, place
 
 
 def test_a_note_of_an_older_version_goes_on(model: Path, place: Path) -> None:
-    """It has no digest of what was written."""
+    """Notes of older versions, which have no digest of the output, can be resumed."""
     translate(model)
     whole = (place / "out").read_bytes()
     translate(model, dies_after=2)
     note = place / ".out.part.json"
-    told = json.loads(note.read_bytes())
-    assert told.pop("written")
-    note.write_text(json.dumps(told))
+    message = json.loads(note.read_bytes())
+    assert message.pop("written")
+    note.write_text(json.dumps(message))
     assert translate(model, "--resume").exit_code == 0
     assert (place / "out").read_bytes() == whole
 
@@ -512,7 +516,9 @@ def test_a_planted_link_is_not_followed(model: Path, place: Path) -> None:
 
 
 def test_what_is_left_is_told(model: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By an error, which keeps it, and by a translation that begins anew; and one writes at a time."""
+    """An error message and a new start both mention the lines that an interrupted translation left; only one
+    process writes at a time.
+    """
     refused = CliRunner().invoke(main, ["translate", "-m", str(model), "--resume"], input="a\n")
     assert refused.exit_code == 1 and "needs an output file: add -o FILE" in refused.stderr
     translate(model)
@@ -541,13 +547,13 @@ def test_kill_9(model: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", eager, "translate", "-m", str(model), "-i", "in", "--buffer-size", "50"]
     command += ["--max-len-a", "1", "--max-len-b", "5", "-o"]
     subprocess.run([*command, "whole"], cwd=tmp_path, env=ENVIRONMENT, check=True)
-    note, told = tmp_path / ".out.part.json", b""
+    note, message = tmp_path / ".out.part.json", b""
     for _ in range(2):
         child = subprocess.Popen([*command, "out", "--resume"], cwd=tmp_path, env=ENVIRONMENT)
-        while child.poll() is None and (not note.exists() or note.read_bytes() == told):
+        while child.poll() is None and (not note.exists() or note.read_bytes() == message):
             time.sleep(0.001)
         child.kill()
         assert child.wait() == -signal.SIGKILL
-        told = note.read_bytes()
+        message = note.read_bytes()
     subprocess.run([*command, "out", "--resume"], cwd=tmp_path, env=ENVIRONMENT, check=True)
     assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()

@@ -1,4 +1,4 @@
-"""How answers are written: every field of a JSON line, and n-best lists."""
+"""Test the output formats: every field of a JSON line, and n-best lists."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def lines_of(text: str) -> list[str]:
 
 
 def test_the_command_writes_what_the_translator_finds(tmp_path: Path) -> None:
-    """As JSON lines with and without n-best, and as n-best lists, which Moses made known."""
+    """The command prints the translator's results as JSON lines, with and without n-best, and as n-best lists
+    of Moses.
+    """
     make_run(tmp_path / "run")
     (tmp_path / "src").write_text("\n".join(LINES) + "\n")
     expected = Translator.load(tmp_path / "run", beam=3, n_best=2, **SHORT).n_best(LINES)

@@ -1,4 +1,4 @@
-"""What reaches a terminal: foreign names and texts as they can be seen, and one line for what went wrong."""
+"""Test what is printed on a terminal: foreign names and texts are escaped, and an error is one line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_printable() -> None:
 
 
 def test_an_error_is_one_line_however_it_is_told() -> None:
-    """Of any kind, within another one's words too."""
+    """Errors of every kind are one line, also if one quotes another."""
     error = DataError(f"{HOSTILE} does not exist")
     assert str(error) == f"{error}" == f"{SHOWN} does not exist"
     assert str(BytenmtError(f"no: {error}")) == f"no: {SHOWN} does not exist"
@@ -80,7 +80,7 @@ def test_usage_is_still_told() -> None:
 
 
 def test_warnings_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Those of lines in pieces, and the report on a corpus."""
+    """Warnings about lines that are translated in parts and the report on a corpus are printable."""
     Console().warn(HOSTILE)
     assert capsys.readouterr().err == f"bytenmt: warning: {SHOWN}\n"
     path = tmp_path / A_FILE

@@ -1,4 +1,4 @@
-"""What a training tells programs: records of JSON, and Prometheus."""
+"""Test the logs of a training for programs: JSON records, and Prometheus."""
 
 from __future__ import annotations
 

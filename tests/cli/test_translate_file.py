@@ -38,7 +38,9 @@ def run(*arguments: str | Path) -> Result:
 
 
 def test_a_document_in_and_out(tmp_path: Path) -> None:
-    """What is told; with -v the places to look at. The engine loses placeholders in the middle."""
+    """A summary is printed; -v lists the units to review. The engine of this test loses placeholders in the
+    middle.
+    """
     (tmp_path / "a.po").write_text(PO.replace("%d file", "so %d file"))
     result = run(tmp_path / "a.po", tmp_path / "b.po", "-v", "--flag-above", "100")
     assert result.exit_code == 0, result.output
@@ -69,7 +71,7 @@ def test_the_format_is_told_or_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ("a.po a.po", "a.po is the input too: give another file"),
         ("a.po a.po/b.po", "cannot be created"),
@@ -83,12 +85,12 @@ def test_the_format_is_told_or_named(tmp_path: Path) -> None:
         ("a.po b.po --lenpen 2 -b 1", "--length-penalty would be ignored by greedy search"),
     ],
 )
-def test_one_line_for_a_mistake(tmp_path: Path, arguments: str, told: str) -> None:
+def test_one_line_for_a_mistake(tmp_path: Path, arguments: str, message: str) -> None:
     """And nothing is written."""
     (tmp_path / "a.po").write_text(PO)
     words = [str(tmp_path / word) if "." in word else word for word in arguments.split()]
     result = run(*words)
-    assert result.exit_code in (1, 2) and told in result.stderr
+    assert result.exit_code in (1, 2) and message in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.po"]
     assert (tmp_path / "a.po").read_text() == PO
 
@@ -113,7 +115,7 @@ def test_bytes_that_are_not_utf_8(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "pair", "told"),
+    ("declared", "pair", "message"),
     [
         ("de", [], []),
         ("de-AT", [], []),
@@ -123,7 +125,7 @@ def test_bytes_that_are_not_utf_8(tmp_path: Path) -> None:
     ],
 )
 def test_other_languages_than_the_models(
-    tmp_path: Path, declared: str, pair: list[str], told: list[str]
+    tmp_path: Path, declared: str, pair: list[str], message: list[str]
 ) -> None:
     """Are told of; --pair sets the one of the file."""
     text = SAMPLES["xliff 1.2"].data.replace(
@@ -132,7 +134,7 @@ def test_other_languages_than_the_models(
     (tmp_path / "a.xlf").write_bytes(text)
     result = run(tmp_path / "a.xlf", tmp_path / "b.xlf", *pair)
     assert result.exit_code == 0, result.output
-    expected = [f"bytenmt: warning: {line}".replace("{in}", str(tmp_path / "a.xlf")) for line in told]
+    expected = [f"bytenmt: warning: {line}".replace("{in}", str(tmp_path / "a.xlf")) for line in message]
     assert [line for line in result.stderr.splitlines() if "declares" in line] == expected
     wanted = b'target-language="%s"' % (b"de" if pair else declared.encode())
     assert wanted in (tmp_path / "b.xlf").read_bytes()

@@ -108,7 +108,7 @@ def test_every_numeric_option_is_known() -> None:
 
 @pytest.mark.parametrize("name", TRAINING)
 def test_the_configuration_holds_the_bounds(name: str) -> None:
-    """Of what is an option too."""
+    """Configuration keys that are also options have the bounds of the options."""
     bounds = TRAINING[name]
     tree = config_tree(
         load_config(

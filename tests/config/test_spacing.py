@@ -11,7 +11,7 @@ from bytenmt.training.loop import BY_UPDATES, SAVE_TIME, VALID_TIME, spacings
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("text", "expected"),
     [
         (7, Spacing(updates=7)),
         ("90s", Spacing(seconds=90)),
@@ -20,21 +20,21 @@ from bytenmt.training.loop import BY_UPDATES, SAVE_TIME, VALID_TIME, spacings
         ("auto", Spacing(updates=3)),
     ],
 )
-def test_what_is_given(given: int | str, expected: Spacing) -> None:
-    assert spacing(given, Spacing(updates=3)) == expected
-    config = load_config("luong", "tiny", "", [f"train.valid_every={given}", f"train.save_every={given}"])
-    assert (config.train.valid_every, config.train.save_every) == (given, given)
+def test_what_is_given(text: int | str, expected: Spacing) -> None:
+    assert spacing(text, Spacing(updates=3)) == expected
+    config = load_config("luong", "tiny", "", [f"train.valid_every={text}", f"train.save_every={text}"])
+    assert (config.train.valid_every, config.train.save_every) == (text, text)
 
 
 @pytest.mark.parametrize(
-    "given", ["2", "m", "0s", "0.0h", "-1m", "1e3s", "2 m", "99999999h", "x" * 9999, "2m\x1b"]
+    "text", ["2", "m", "0s", "0.0h", "-1m", "1e3s", "2 m", "99999999h", "x" * 9999, "2m\x1b"]
 )
-def test_what_is_no_time(given: str) -> None:
+def test_what_is_no_time(text: str) -> None:
     """One short line that says what is expected."""
     with pytest.raises(
         ConfigError, match="save_every .* expected a number of updates such as 500, a time"
     ) as told:
-        load_config("luong", "tiny", "", [f"train.save_every='{given}'"])
+        load_config("luong", "tiny", "", [f"train.save_every='{text}'"])
     assert len(str(told.value)) < 200
 
 

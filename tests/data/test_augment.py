@@ -78,7 +78,7 @@ def cased(letter: str) -> str:
 
 
 def naive_noise(text: str, share: float, limit: int, key: int) -> str:
-    """The same in plain Python, over characters."""
+    """Add noise in plain Python, character by character."""
     draw = splitmix(splitmix(key)())
     out, k = "", 0
     while k < len(text):
@@ -216,7 +216,7 @@ def test_a_copied_text_is_still_copied(text: str, key: int) -> None:
 
 @given(st.lists(st.sampled_from([*"ab1. %s{}()<>/$@[]:&;#-!A", "www.", "http://"]), max_size=20).map("".join))
 def test_a_text_without_markers_has_no_spans(text: str) -> None:
-    """By which most texts are passed over; numbers alone are marked by digits."""
+    """Most texts are skipped by this quick check; numbers alone are marked by digits."""
     if span_extractor(CLASSES).spans_of_text(text):
         assert SPAN_MARKERS.search(text)
     if span_extractor(tuple(name for name in CLASSES if name != "numbers")).spans_of_text(text):
@@ -386,7 +386,9 @@ def test_placeholders_of_all_forms_are_made_up_and_known() -> None:
 
 
 def test_noise_leaves_placeholders_alone() -> None:
-    """Where placeholders are asked for: what is to be copied could not be guessed."""
+    """Noise does not change placeholders if data.placeholders is set: text to be copied could not be
+    guessed.
+    """
     line = "Öffne {name} bei https://a.example/xyz und %(count)s jetzt".encode()
     text = TextFile.from_bytes(b"\n".join([line] * 200), "s")
     corpus = ParallelCorpus.from_texts(text, text, 200, 200)

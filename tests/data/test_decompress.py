@@ -211,7 +211,7 @@ def test_an_error_stops_the_others(tmp_path: Path) -> None:
 
 
 def test_progress_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a large file only, in packed bytes; it ends at the file's size."""
+    """A progress bar in packed bytes is shown only for a large file; it ends at the file's size."""
     bars: list[tuple[float, str, str]] = []
     advanced: list[float] = []
 
@@ -219,15 +219,15 @@ def test_progress_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def advance(self, n: float) -> None:
             advanced.append(n)
 
-    class Kept(Reporter):
+    class BarCollector(Reporter):
         @contextmanager
         def bar(self, total: float, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
             bars.append((total, unit, what))
             yield Counting()
 
     path = write(tmp_path / "t.gz", gzip.compress(TEXT))
-    decompress.unpack_into_memory(path, Kept())
+    decompress.unpack_into_memory(path, BarCollector())
     assert not bars and not advanced
     monkeypatch.setattr(decompress, "LARGE", 1)
-    decompress.unpack_into_memory(path, Kept())
+    decompress.unpack_into_memory(path, BarCollector())
     assert bars == [(path.stat().st_size, "B", "unpacking t.gz")] and sum(advanced) == bars[0][0]

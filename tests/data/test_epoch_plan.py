@@ -154,7 +154,7 @@ class PlainRandom:
 def plain_plan(
     source: np.ndarray, target: np.ndarray, max_tokens: int, seed: int, epoch: int, shuffle: bool, unit: int
 ) -> list[list[int]]:
-    """What epoch_plan does with lengths below 512, by Python's sort and lists."""
+    """Compute epoch_plan for lengths below 512 by Python's sort and lists."""
     draw = PlainRandom(PlainRandom(PlainRandom(seed).next() + epoch).next())
     end = 1 if source.any() else 0
     s = [-(-(int(n) + end) // unit) for n in source]
@@ -280,7 +280,7 @@ def test_plan_is_drawn_from_seed_and_epoch() -> None:
 
 
 def test_pairs_of_one_length_meet_anew() -> None:
-    """Of 600 equal pairs in batches of ten, two that were together are so again one time in 67."""
+    """Among 600 equal pairs in batches of ten, two pairs share a batch again in one of 67 epochs."""
     equal = lengths([9] * 600)
     together = []
     for epoch in (0, 1):
@@ -374,7 +374,7 @@ def test_weights_repeat_pairs(parts: list[tuple[int, float]], epoch: int, has_so
 
 
 def test_a_fraction_is_drawn_anew_and_fairly() -> None:
-    """Of three pairs with weight 0.5 each comes in half of the epochs, one and a half of them in the mean."""
+    """Three pairs with weight 0.5 each occur in half of the epochs, 1.5 of them per epoch on average."""
     three = lengths([5, 6, 7])
     times: Counter[int] = Counter()
     totals = []

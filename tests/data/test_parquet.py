@@ -45,11 +45,11 @@ def test_columns_and_the_fields_of_a_struct(tmp_path: Path) -> None:
 def test_what_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     struct = [{"en": "a"}]
     path = write(tmp_path / "a", n=[1], en=["a"], one=struct, other=struct, **{"de": ["b"]})
-    for columns, told in (
+    for columns, message in (
         (("en", "n"), "a: the columns en and n must both contain text"),
         (("en", "fr"), "a: --columns fr is 0 of its columns, n, en, one.en, other.en, de"),
     ):
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(DataError, match=message):
             list(pairs(path, columns))
     with pytest.raises(DataError, match=r"--columns en is 2 of its columns, one.en, other.en"):
         list(pairs(write(tmp_path / "b", one=struct, other=struct), ("en", "en")))
@@ -68,25 +68,25 @@ def command(folder: Path, *words: str) -> Result:
 
 
 def test_the_command_trains_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: dict[str, Any] = {}
-    monkeypatch.setattr(training, "train", lambda *_, **more: told.update(more) or Outcome(0))
+    message: dict[str, Any] = {}
+    monkeypatch.setattr(training, "train", lambda *_, **more: message.update(more) or Outcome(0))
     files = [str(write(tmp_path / name, en=EN, de=DE)) for name in "ab"]
     result = command(tmp_path, "--parquet", files[0], "--parquet", files[1], "--columns", "en,de")
     assert result.exit_code == 0, result.output
     assert f"{files[0]}: 2 pairs" in result.stderr
-    tables = [pair.tsv for pair in told["files"]]
+    tables = [pair.tsv for pair in message["files"]]
     assert len(set(tables)) == 2
     assert {table.read_bytes() for table in tables} == {b"".join(b"%b\t%b\n" % pair for pair in PAIRS)}
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ("--parquet a", "--parquet needs --columns SRC,TGT"),
         ("--columns en,de", "--columns would be ignored without --parquet"),
         ("--parquet a --columns en", "--columns en: expected two column names, such as en,de"),
     ],
 )
-def test_one_line_for_a_mistake(tmp_path: Path, words: str, told: str) -> None:
+def test_one_line_for_a_mistake(tmp_path: Path, words: str, message: str) -> None:
     result = command(tmp_path, *words.split())
-    assert result.exit_code == 1 and told in result.stderr and result.stderr.count("\n") == 1
+    assert result.exit_code == 1 and message in result.stderr and result.stderr.count("\n") == 1

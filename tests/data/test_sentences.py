@@ -40,7 +40,7 @@ def test_lines(line: str, several: bool) -> None:
 
 
 def test_the_share_counts_parts_by_their_weight(tmp_path: Path) -> None:
-    """Of the source, or of the target where there is no source."""
+    """The share is that of the source lines, or of the target lines without a source."""
     (tmp_path / "a").write_text("One. Two.\nOne.\n", encoding="utf-8")
     (tmp_path / "b").write_text("One.\n" * 2, encoding="utf-8")
     a, b = tmp_path / "a", tmp_path / "b"
@@ -50,7 +50,7 @@ def test_the_share_counts_parts_by_their_weight(tmp_path: Path) -> None:
 
 
 def test_a_run_tells_it(texts: dict[str, Any], tmp_path: Path) -> None:
-    """In its manifest, in the metadata of its weights, and to whoever asks for what it holds."""
+    """The share is in the run's manifest, in the metadata of its weights and in the output of `info`."""
     files = texts["files"]
     assert files[0].src is not None
     lines = files[0].src.read_text(encoding="utf-8").splitlines()

@@ -91,7 +91,9 @@ def test_a_window_of_no_pair_ends_it() -> None:
 
 
 def test_a_text_that_is_repeated_is_learnt_as_from_files(texts: dict[str, Any], tmp_path: Path) -> None:
-    """In windows of its length: over several epochs, to the last bit of weights and optimiser."""
+    """Windows of the text's length over several epochs give the same weights and optimiser state to the
+    bit.
+    """
     settings = ["train.max_updates=22", f"data.stream_window={N_LINES}", "data.noise=0.2"]
     train(tmp_path / "files", config("luong", "train.schedule='constant'", *settings), **texts, device=CPU)
     learn(tmp_path / "stream", endless(table(texts)), texts, *settings)
@@ -165,7 +167,7 @@ class Cut:
 
 
 def epochs(run: Path) -> list[int]:
-    """Of each update."""
+    """Return the epoch of each update."""
     if not (run / METRICS).is_file():
         return []
     records = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]

@@ -163,7 +163,7 @@ def test_resume_is_bit_identical(arch: str, precision: str, texts: dict[str, Any
 
 
 def train_as_one(group: Group, arch: str, run: Path, texts: dict[str, Any], settings: list[str]) -> None:
-    """In float64, resumed where there is something."""
+    """Train in float64, resuming if there is a checkpoint."""
     torch.set_default_dtype(torch.float64)
     try:
         wanted = config(arch, "model.dropout=0.0", "train.schedule='constant'", *settings)
@@ -240,7 +240,7 @@ def test_what_is_context_only_costs_nothing() -> None:
 
 
 def test_a_split_window_is_the_whole(texts: dict[str, Any], tmp_path: Path) -> None:
-    """Where memory is short, rows go through the model in parts, their states too: the same run."""
+    """If memory is short, rows and their states go through the model in parts, with the same result."""
     found = []
     for n_splits in (1, 3):
         trainer = Trainer(config("luong", "model.dropout=0.0"), CPU)
@@ -280,7 +280,7 @@ def test_other_text_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_bad_input_leaves_no_folder(texts: dict[str, Any], tmp_path: Path) -> None:
-    """What cannot be trained on is refused before the run folder is made."""
+    """Unusable training text is refused before the run folder is created."""
     run, short, empty = tmp_path / "run", tmp_path / "short", tmp_path / "empty"
     short.write_bytes(b"19 bytes of a text.")
     empty.write_bytes(b"")

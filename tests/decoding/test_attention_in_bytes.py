@@ -1,4 +1,4 @@
-"""What w8a8 keeps of a source in bytes, and attention over it, beside NumPy's."""
+"""Compare w8a8's source representation in bytes, and the attention over it, with NumPy."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def search(
 
 
 def mean_of(models: Models, sentence: int) -> Distribution:
-    """What models that vote give a sentence."""
+    """Return the distribution of an ensemble for a sentence."""
     voices = [model[sentence] for model in models]
     return lambda prefix: (
         np.logaddexp.reduce([log_p(prefix) for log_p in voices], axis=0) - np.log(len(voices))
@@ -148,7 +148,9 @@ def test_no_beam_is_below_greedy_on_a_confident_model(make: Make, beam: int, how
 @each_form
 @given(seed=st.integers(0, 10_000), limit=st.integers(0, 12), end=st.sampled_from([-3.0, 5.0, 8.0]))
 def test_beam_1_is_greedy_search(make: Make, seed: int, limit: int, end: float) -> None:
-    """It takes the likeliest byte and ends where that is the end, whatever else would score better."""
+    """Beam 1 takes the most likely byte and stops when that is EOS, even if another text has a higher
+    score.
+    """
     log_p = float32(random_distribution(seed, peak=1.0, end=end))
     (found,) = search(make, [[log_p]], [limit], Options())[0]
     text, total = naive_greedy(log_p, limit)

@@ -1,4 +1,6 @@
-"""What each byte of a hypothesis cost: the model's own log-probability of it, in every engine and search."""
+"""Test the score of each byte of a hypothesis: the model's own log-probability, in every engine and
+search.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ def test_a_byte_costs_what_the_model_says(search: str, which: str) -> None:
 
 
 def rehearsed(step: Callable[[], None]) -> Callable[[], None]:
-    """In place of a captured graph: the step itself, which is tried a few times first."""
+    """Replace a captured graph by the step itself, which is run a few times first."""
     for _ in range(3):
         step()
     return step

@@ -1,4 +1,4 @@
-"""What is told of a translation that nobody has read yet."""
+"""Test confidence measures and flags of translations without a reference."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from bytenmt.decoding.confidence import (
 from bytenmt.decoding.interface import Hypothesis
 
 
-def made(text: str, bits: float = 0.1) -> Hypothesis:
+def hypothesis(text: str, bits: float = 0.1) -> Hypothesis:
     """A text each of whose bytes, and whose end, cost so many bits."""
     scores = (-bits * math.log(2),) * (len(text.encode()) + 1)
     return Hypothesis(text.encode(), sum(scores), 0.0, 0, scores)
 
 
 def test_a_character_costs_what_its_bytes_do() -> None:
-    found = bits_of_characters(made("a한", 0.5))
+    found = bits_of_characters(hypothesis("a한", 0.5))
     assert [character for character, _ in found] == ["a", "한", ""]
     assert [bits for _, bits in found] == pytest.approx([0.5, 1.5, 0.5])
-    assert made("a한", 0.5).bits_per_byte == pytest.approx(2.5 / 4)
-    assert made("").bits_per_byte is None
+    assert hypothesis("a한", 0.5).bits_per_byte == pytest.approx(2.5 / 4)
+    assert hypothesis("").bits_per_byte is None
     with pytest.raises(ValueError, match="kept no scores"):
         bits_of_characters(Hypothesis(b"a", -1.0, -1.0))
 

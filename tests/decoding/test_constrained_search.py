@@ -71,33 +71,33 @@ def some_sources(n: int, seed: int = 0) -> list[bytes]:
 def some_requests(
     n: int, rules: ConstraintSpec = RULES, prefixes: bool = False, seed: int = 0
 ) -> list[Request]:
-    """Of short, middling and long limits; some have the beginning of a text."""
+    """Return requests with short, medium and long limits; some have a prefix."""
     draw = random.Random(seed)
-    made = []
+    models = []
     for number, source in enumerate(some_sources(n, seed)):
         prefix = draw.choice([b"", "가".encode(), b"x {", b"{name} "]) if prefixes else b""
         limit = max(draw.choice([0, 20, 60]), len(prefix))
-        made.append(rules.add_constraint(Request(source, limit, prefix, number)))
-    return made
+        models.append(rules.add_constraint(Request(source, limit, prefix, number)))
+    return models
 
 
 def numbered(requests: list[Request]) -> list[Request]:
-    """The same for engines whose sentences follow the distribution that is their source."""
+    """Return numbered requests for engines whose source selects the distribution of a sentence."""
     return [request._replace(source=b"%d" % i) for i, request in enumerate(requests)]
 
 
-def compiled(made: list[Distribution], how: Options, capacity: int) -> TorchEngine:
+def compiled(models: list[Distribution], how: Options, capacity: int) -> TorchEngine:
     """An engine whose search is compiled; without that it is Python."""
-    return TorchEngine([FakeDecoder(made)], how, capacity, CPU, search=compiled_search_step())
+    return TorchEngine([FakeDecoder(models)], how, capacity, CPU, search=compiled_search_step())
 
 
 def run(engine: Any, requests: list[Request]) -> list[list[Hypothesis]]:
-    found = dict(decode(engine, requests))
-    return [found[i] for i in range(len(requests))]
+    results = dict(decode(engine, requests))
+    return [results[i] for i in range(len(requests))]
 
 
-def check_kept(requests: list[Request], found: list[list[Hypothesis]], rules: ConstraintSpec = RULES) -> None:
-    for request, hypotheses in zip(requests, found, strict=True):
+def check_kept(requests: list[Request], results: list[list[Hypothesis]], rules: ConstraintSpec = RULES) -> None:
+    for request, hypotheses in zip(requests, results, strict=True):
         for one in hypotheses:
             one.text.decode()
             assert len(one.text) <= request.limit
@@ -108,18 +108,18 @@ def check_kept(requests: list[Request], found: list[list[Hypothesis]], rules: Co
 
 
 def distributions(n: int) -> list[Distribution]:
-    """That end soon, late, or never of themselves."""
+    """Return distributions that end early, late, or never by themselves."""
     return [random_distribution(i, end=(0.0, 6.0, -50.0)[i % 3]) for i in range(n)]
 
 
 @pytest.mark.parametrize("search", SEARCHES)
 def test_whatever_the_model_thinks_all_is_kept_and_the_searches_agree(search: str) -> None:
     """Spans once, tags in order, terms present, what is forbidden not: in both engines' searches."""
-    requests, made = some_requests(36), distributions(36)
-    found = run(TorchEngine([FakeDecoder(made)], options(search), 100, CPU), numbered(requests))
-    check_kept(requests, found)
-    other = run(compiled(made, options(search), 100), numbered(requests))
-    assert [[one.text for one in of] for of in other] == [[one.text for one in of] for of in found]
+    requests, models = some_requests(36), distributions(36)
+    results = run(TorchEngine([FakeDecoder(models)], options(search), 100, CPU), numbered(requests))
+    check_kept(requests, results)
+    other = run(compiled(models, options(search), 100), numbered(requests))
+    assert [[one.text for one in of] for of in other] == [[one.text for one in of] for of in results]
 
 
 @pytest.mark.parametrize("search", ["greedy", "beam"])
@@ -129,12 +129,12 @@ def test_hostile_lines_lose_nothing_in_silence(search: str) -> None:
     draw, rules = random.Random(8), ConstraintSpec(CLASSES)
     lines = [mixture(draw) for _ in range(12)]
     requests = [rules.add_constraint(Request(line.encode(), len(line.encode()) + 60)) for line in lines]
-    made = [few_bytes(i, b'<>{}%$@/:.5a s="', end=-1.0, floor=-9.0) for i in range(len(lines))]
-    found = run(TorchEngine([FakeDecoder(made)], options(search, rules.tracker), 24, CPU), numbered(requests))
-    other = run(compiled(made, options(search, rules.tracker), 24), numbered(requests))
-    assert [[one.text for one in of] for of in other] == [[one.text for one in of] for of in found]
+    models = [few_bytes(i, b'<>{}%$@/:.5a s="', end=-1.0, floor=-9.0) for i in range(len(lines))]
+    results = run(TorchEngine([FakeDecoder(models)], options(search, rules.tracker), 24, CPU), numbered(requests))
+    other = run(compiled(models, options(search, rules.tracker), 24), numbered(requests))
+    assert [[one.text for one in of] for of in other] == [[one.text for one in of] for of in results]
     n_unmet = 0
-    for line, request, hypotheses in zip(lines, requests, found, strict=True):
+    for line, request, hypotheses in zip(lines, requests, results, strict=True):
         for one in hypotheses:
             unmet = UNMET in rules.flags(request, one.text)
             n_unmet += unmet
@@ -147,13 +147,13 @@ def test_hostile_lines_lose_nothing_in_silence(search: str) -> None:
 
 
 def test_fed_in_turns_and_by_a_graph_it_is_the_same() -> None:
-    requests, made = some_requests(24, prefixes=True, seed=3), distributions(24)
+    requests, models = some_requests(24, prefixes=True, seed=3), distributions(24)
     for search in ("greedy", "beam"):
-        expected = run(TorchEngine([FakeDecoder(made)], options(search), 24, CPU), numbered(requests))
+        expected = run(TorchEngine([FakeDecoder(models)], options(search), 24, CPU), numbered(requests))
         for engine in (
-            TorchEngine([FakeDecoder(made)], options(search), 3, CPU),
-            CudaGraphEngine([FakeDecoder(made)], options(search), 3, CPU, capture=lambda step: step),
-            compiled(made, options(search), 5),
+            TorchEngine([FakeDecoder(models)], options(search), 3, CPU),
+            CudaGraphEngine([FakeDecoder(models)], options(search), 3, CPU, capture=lambda step: step),
+            compiled(models, options(search), 5),
         ):
             assert [[one.text for one in of] for of in run(engine, numbered(requests))] == [
                 [one.text for one in of] for of in expected
@@ -174,19 +174,19 @@ def nested(text: bytes) -> bool:
 
 
 def test_tags_nest_and_close_in_order() -> None:
-    """Where they do in the source, in any order of elements side by side."""
+    """Tags nest as in the source; elements side by side may come in any order."""
     rules = ConstraintSpec(("tags",))
     sources = [b"<b>x<i>y</i>z</b> <u>q</u> <b>s<br></b>", b"<i></i><b><b><u></u></b></b>"]
     orders = set()
     for seed in range(12):
         requests = [rules.add_constraint(Request(source, 90)) for source in sources]
-        made = [few_bytes(2 * seed + i, b"<>/biur ", end=-1.0) for i in range(2)]
+        models = [few_bytes(2 * seed + i, b"<>/biur ", end=-1.0) for i in range(2)]
         for search in ("greedy", "beam", "sample"):
-            engine = TorchEngine([FakeDecoder(made)], options(search, rules.tracker), 9, CPU)
-            found = run(engine, numbered(requests))
-            check_kept(requests, found, rules)
-            assert all(nested(one.text) for of in found for one in of)
-            orders |= {rules.kept_spans(one.text)[0] for one in found[0]}
+            engine = TorchEngine([FakeDecoder(models)], options(search, rules.tracker), 9, CPU)
+            results = run(engine, numbered(requests))
+            check_kept(requests, results, rules)
+            assert all(nested(one.text) for of in results for one in of)
+            orders |= {rules.kept_spans(one.text)[0] for one in results[0]}
     assert len(orders) > 1, "always in the order of the source: nothing has been tried"
 
 
@@ -206,10 +206,10 @@ def test_the_best_of_all_texts_that_keep_is_found(seed: int) -> None:
     roomy = [p for text, p in keeping.items() if len(text) <= limit - len(spans(source))]
     searched = Options(beam=900, length_penalty=0.0, tracker=rules.tracker)
     request = rules.add_constraint(Request(source, limit))
-    (found,) = run(TorchEngine([FakeDecoder([log_p])], searched, 1, CPU), numbered([request]))
-    assert found[0].text in keeping
-    assert keeping[found[0].text] == pytest.approx(found[0].log_probability)
-    assert max(roomy) - 1e-9 <= found[0].log_probability <= max(keeping.values()) + 1e-9
+    (results,) = run(TorchEngine([FakeDecoder([log_p])], searched, 1, CPU), numbered([request]))
+    assert results[0].text in keeping
+    assert keeping[results[0].text] == pytest.approx(results[0].log_probability)
+    assert max(roomy) - 1e-9 <= results[0].log_probability <= max(keeping.values()) + 1e-9
 
 
 def sure_of(text: bytes, p: float = 0.9) -> Distribution:
@@ -251,10 +251,10 @@ def test_what_begins_like_a_span_to_keep_and_is_a_span_itself_is_written_on(sear
     sources = [b"a 3.1", b"3.1 3.2", b"1,000.5", b"term", b"3 3.1"]
     for seed in range(4):
         requests = [rules.add_constraint(Request(source, 40)) for source in sources]
-        made = [few_bytes(9 * seed + i, b"356.1, bc0", end=-2.0, floor=-9.0) for i in range(len(sources))]
+        models = [few_bytes(9 * seed + i, b"356.1, bc0", end=-2.0, floor=-9.0) for i in range(len(sources))]
         asked, how = numbered(requests), options(search, rules.tracker)
-        check_kept(requests, run(TorchEngine([FakeDecoder(made)], how, 9, CPU), asked), rules)
-        check_kept(requests, run(compiled(made, how, 9), asked), rules)
+        check_kept(requests, run(TorchEngine([FakeDecoder(models)], how, 9, CPU), asked), rules)
+        check_kept(requests, run(compiled(models, how, 9), asked), rules)
 
 
 def test_the_rest_is_written_out_in_order_and_the_limit_yields() -> None:
@@ -276,11 +276,13 @@ def test_kept_bytes_outrank_control_characters() -> None:
 
 
 def test_no_letter_stands_behind_a_conversion() -> None:
-    """Which would make it another one; a letter of two bytes is refused at its first."""
+    """A letter after a conversion would make it another one; a letter of two bytes is refused at its first
+    byte.
+    """
     rules = ConstraintSpec(("placeholders",))
     for text in ("%st3", "Ge%selbst2", "%süß"):
-        found = greedily(rules, b"%s x", sure_of(text.encode()))
-        assert rules.kept_spans(found) == [b"%s"] and not rules.is_met(b"%s x", text.encode())
+        results = greedily(rules, b"%s x", sure_of(text.encode()))
+        assert rules.kept_spans(results) == [b"%s"] and not rules.is_met(b"%s x", text.encode())
 
 
 def test_what_begins_like_a_span_and_is_none_leaves_the_others() -> None:
@@ -291,8 +293,8 @@ def test_what_begins_like_a_span_and_is_none_leaves_the_others() -> None:
         "COVID-19, 555-1234",
         "20 %5 b",
     ):
-        found = greedily(ConstraintSpec(CLASSES), line.encode(), sure_of(line.encode()), 90)
-        assert found == line.encode()
+        results = greedily(ConstraintSpec(CLASSES), line.encode(), sure_of(line.encode()), 90)
+        assert results == line.encode()
 
 
 def test_terms_stand_and_forbidden_ones_do_not() -> None:
@@ -314,15 +316,15 @@ def test_terms_stand_and_forbidden_ones_do_not() -> None:
 
 @pytest.mark.parametrize("prefix", ['<a href="', "http://", "<b> {", "<a href='x' ", "5", "a@"])
 def test_a_prefix_may_leave_a_span_open(prefix: str) -> None:
-    """What is owed comes behind it, under a limit that leaves no more room than that."""
+    """The required rest follows the prefix, under a limit that leaves just enough room."""
     requests = [RULES.add_constraint(Request(b"<b>{x} http://a.b</b> 5", 0, prefix.encode()))] * 3
     requests = [r._replace(limit=r.limit - (i == 2)) for i, r in enumerate(requests)]
-    made = distributions(3)
+    models = distributions(3)
     for search in ("greedy", "beam"):
-        found = run(TorchEngine([FakeDecoder(made)], options(search), 9, CPU), numbered(requests))
-        other = run(compiled(made, options(search), 9), numbered(requests))
-        assert [[one.text for one in of] for of in other] == [[one.text for one in of] for of in found]
-        for hypotheses in found[:2]:
+        results = run(TorchEngine([FakeDecoder(models)], options(search), 9, CPU), numbered(requests))
+        other = run(compiled(models, options(search), 9), numbered(requests))
+        assert [[one.text for one in of] for of in other] == [[one.text for one in of] for of in results]
+        for hypotheses in results[:2]:
             assert all(part in hypotheses[0].text for part in (b"<b>", b"{x}", b"http://a.b", b"</b>", b"5"))
 
 
@@ -348,12 +350,12 @@ def test_the_width_is_shared_among_the_banks(candidates: list[tuple[int, int]]) 
     ranking, number = np.zeros(4), np.zeros(4, np.int64)
     share = as_python(share_width)
     n_found = share(best[:, :4], index[:, :4], np.minimum([*map(len, by_bank)], 4), ranking, number, 0)
-    found = number[:n_found].tolist()
+    results = number[:n_found].tolist()
     ranks = {}
     for i, (bank, score) in enumerate(candidates):
         before = [(s, j) for j, (b, s) in enumerate(candidates) if b == bank and (s, j) < (score, i)]
         ranks[i] = (len(before), score, i)
-    assert found == sorted(range(len(candidates)), key=ranks.__getitem__)[:4]
+    assert results == sorted(range(len(candidates)), key=ranks.__getitem__)[:4]
 
 
 # ---- random models
@@ -361,25 +363,27 @@ def test_the_width_is_shared_among_the_banks(candidates: list[tuple[int, int]]) 
 
 @pytest.mark.parametrize(("name", "search"), rotated(["bytenet", "convs2s", "luong"], list(SEARCHES)))
 def test_random_models_keep_all_in_the_compiled_engine(name: str, search: str) -> None:
-    """As the PyTorch engine, whose rounding differs; alone and side by side the same bits."""
+    """Results equal those of the PyTorch engine up to rounding; alone and in a batch they are equal to the
+    bit.
+    """
     requests = some_requests(24, seed=5)
     engine = NumbaEngine([packed(model(name))], options(search), 7)
-    found = run(engine, requests)
-    check_kept(requests, found)
+    results = run(engine, requests)
+    check_kept(requests, results)
     other = run(TorchEngine([model(name)], options(search), 30, CPU), requests)
     check_kept(requests, other)
-    same = sum(a[0].text == b[0].text for a, b in zip(found, other, strict=True))
+    same = sum(a[0].text == b[0].text for a, b in zip(results, other, strict=True))
     assert same >= 22
-    assert run(NumbaEngine([packed(model(name))], options(search), 24), requests) == found
+    assert run(NumbaEngine([packed(model(name))], options(search), 24), requests) == results
 
 
 @pytest.mark.parametrize("search", SEARCHES)
 def test_the_search_as_python_keeps_the_same(search: str) -> None:
     """Above kernels in NumPy; prefixes, and limits that leave no room, among the requests."""
     requests, of = some_requests(12, prefixes=True), packed(model("bahdanau"))
-    found = run(NumbaEngine([of], options(search), 5, run=numpy_interpreter()), requests)
+    results = run(NumbaEngine([of], options(search), 5, run=numpy_interpreter()), requests)
     expected = run(NumbaEngine([of], options(search), 5), requests)
-    assert [[h.text for h in of] for of in found] == [[h.text for h in of] for of in expected]
+    assert [[h.text for h in of] for of in results] == [[h.text for h in of] for of in expected]
 
 
 @pytest.mark.parametrize("search", ["greedy", "sample"])
@@ -401,11 +405,11 @@ def test_drafts_change_no_byte(name: str, search: str) -> None:
 
 def test_without_constraints_a_tracker_of_nothing_changes_nothing() -> None:
     """An extractor that finds nothing forbids nothing."""
-    requests, made = [Request(b"%d" % i, 25, number=i) for i in range(12)], distributions(12)
+    requests, models = [Request(b"%d" % i, 25, number=i) for i in range(12)], distributions(12)
     nothing = ConstraintSpec((), ("\x01\x02\x03",)).tracker
     for search in SEARCHES:
-        expected = run(TorchEngine([FakeDecoder(made)], Options(**SEARCHES[search]), 9, CPU), requests)  # type: ignore[arg-type]
-        assert run(TorchEngine([FakeDecoder(made)], options(search, nothing), 9, CPU), requests) == expected
+        expected = run(TorchEngine([FakeDecoder(models)], Options(**SEARCHES[search]), 9, CPU), requests)  # type: ignore[arg-type]
+        assert run(TorchEngine([FakeDecoder(models)], options(search, nothing), 9, CPU), requests) == expected
 
 
 def test_a_constraint_is_a_value() -> None:
@@ -415,7 +419,7 @@ def test_a_constraint_is_a_value() -> None:
 
 
 def test_all_alternatives_of_a_term_can_be_written() -> None:
-    """Which one comes is the model's choice."""
+    """The model chooses among the alternatives."""
     rules = ConstraintSpec(glossary=Glossary.from_terms([Term("a", ("bx", "cx"), ())]))
     seen = set()
     for seed, end in product(range(8), (0.0, 3.0)):
@@ -451,11 +455,11 @@ def test_what_is_owed_at_the_end_stands_behind_a_blank(search: str, text: str, w
     )
     source = b"<b>bucket</b> {x}" if "<" in text else b"bucket {x}"
     request = rules.add_constraint(Request(source, 60))
-    how, made = options(search, rules.tracker), [sure_of(text.encode(), 0.999)]
+    how, models = options(search, rules.tracker), [sure_of(text.encode(), 0.999)]
     asked = numbered([request, rules.add_constraint(Request(b"<br>", 60))])
-    both = [*made, *made]
-    found, tagged = run(TorchEngine([FakeDecoder(both)], how, 2, CPU), asked)
-    assert found[0].text.decode() == whole
+    both = [*models, *models]
+    results, tagged = run(TorchEngine([FakeDecoder(both)], how, 2, CPU), asked)
+    assert results[0].text.decode() == whole
     assert "<b>" in text or tagged[0].text.decode() == f"{text}<br>"
 
 
@@ -502,8 +506,8 @@ def test_a_span_begins_where_the_attention_lies_on_it(is_compiled: bool) -> None
         (FakeDecoder([log_p]), b"ab cd ef<b></b>", (PLACEMENT,)),
     ):
         request = rules.add_constraint(Request(source, 60))._replace(source=b"0".ljust(len(source)))
-        (found,) = run(TorchEngine([decoder], how, 1, CPU, search=form), [request])
-        best, told = found[0], request._replace(source=source)
+        (results,) = run(TorchEngine([decoder], how, 1, CPU, search=form), [request])
+        best, told = results[0], request._replace(source=source)
         assert best.text == expected and rules.flags(told, best.text, best.is_past_end) == flags
     last = rules.add_constraint(Request(b"x <b>y</b>", 60))
     assert rules.flags(last, b"ab cd ef<b></b>", is_past_end=True) == (PLACEMENT,)
@@ -527,21 +531,21 @@ def test_a_term_that_is_begun_too_early_does_not_win() -> None:
 
     request = rules.add_constraint(Request(b"x", 40))
     searched = Options(beam=4, n_best=4, tracker=rules.tracker)
-    (found,) = run(TorchEngine([FakeDecoder([log_p])], searched, 1, CPU), numbered([request]))
-    assert found[0].text == text and all(b"Dok" in one.text for one in found)
-    assert found[0].score == found[0].log_probability / (len(text) + 1)
+    (results,) = run(TorchEngine([FakeDecoder([log_p])], searched, 1, CPU), numbered([request]))
+    assert results[0].text == text and all(b"Dok" in one.text for one in results)
+    assert results[0].score == results[0].log_probability / (len(text) + 1)
 
 
 def test_beams_do_not_go_on_to_put_off_what_is_owed() -> None:
-    """What is owed costs many nats, whenever it comes; a text that has said all is not made longer by it."""
+    """Required text costs many nats at any position; a complete text is not prolonged by it."""
     rules = ConstraintSpec(("placeholders", "urls"))
     request = rules.add_constraint(Request(b"{x} http://a.b", 99))
     searched = Options(beam=4, n_best=4, tracker=rules.tracker)
     engine = TorchEngine([FakeDecoder([sure_of(b"well", 0.99)])], searched, 1, CPU)
-    (found,) = run(engine, numbered([request]))
-    check_kept([request], [found], rules)
-    assert found[0].text.startswith(b"well") and len(found[0].text) < 24
-    assert found[0].score > found[0].log_probability / (len(found[0].text) + 1)
+    (results,) = run(engine, numbered([request]))
+    check_kept([request], [results], rules)
+    assert results[0].text.startswith(b"well") and len(results[0].text) < 24
+    assert results[0].score > results[0].log_probability / (len(results[0].text) + 1)
 
 
 @pytest.mark.parametrize("is_compiled", [False, True])
@@ -582,12 +586,12 @@ def test_it_is_the_constrained_search_in_plain_lists(
     how = Options(beam=beam, length_penalty=length_penalty, tracker=rules.tracker)
     form = compiled_search_step() if is_compiled else None
     decoder = FakeAttentiveDecoder([log_p], attention) if attends else FakeDecoder([log_p])
-    (found,) = run(TorchEngine([decoder], how, 1, CPU, search=form), [request])
+    (results,) = run(TorchEngine([decoder], how, 1, CPU, search=form), [request])
     if beam == 1:
         text, total = naive_constraints.naive_greedy(log_p, source, request.limit)
     else:
         text, total, score = naive_constraints.naive_beam(
             log_p, source, request.limit, beam, length_penalty, attention if attends else None
         )[0]
-        assert found[0].score == pytest.approx(score, abs=1e-5)
-    assert found[0].text == text and found[0].log_probability == pytest.approx(total, abs=1e-5)
+        assert results[0].score == pytest.approx(score, abs=1e-5)
+    assert results[0].text == text and results[0].log_probability == pytest.approx(total, abs=1e-5)

@@ -1,4 +1,4 @@
-"""What is read from a line to be kept: spans, tags, terms; and what is told of a translation."""
+"""Test what must be kept of a line (spans, tags, terms) and the flags of a translation."""
 
 from __future__ import annotations
 
@@ -79,31 +79,31 @@ def glossary(*lines: str) -> Glossary:
     return Glossary.from_terms(terms)
 
 
-def found(text: str, *lines: str) -> list[str]:
+def glossary_matches(text: str, *lines: str) -> list[str]:
     data = text.encode()
     return [data[begin:end].decode() for begin, end, _ in glossary(*lines).find(data)]
 
 
 def test_terms_are_words_in_any_case_and_the_longest_wins() -> None:
-    one = found("The Web server, a webserver; servers", "server=x", "web server=y")
+    one = glossary_matches("The Web server, a webserver; servers", "server=x", "web server=y")
     assert one == ["Web server", "servers"]
-    assert found("an API and apis", "API=x") == ["API"]
-    assert found("an api", "API=x") == []
-    assert found("Straße, straßen", "straße=x") == ["Straße"]
-    assert found("웹서버를 서버가", "서버=x") == ["서버", "서버"]
-    assert found("serverl", "server=x", "serverless=y") == []
-    assert found("İserver server", "server=x") == ["server"]
+    assert glossary_matches("an API and apis", "API=x") == ["API"]
+    assert glossary_matches("an api", "API=x") == []
+    assert glossary_matches("Straße, straßen", "straße=x") == ["Straße"]
+    assert glossary_matches("웹서버를 서버가", "서버=x") == ["서버", "서버"]
+    assert glossary_matches("serverl", "server=x", "serverless=y") == []
+    assert glossary_matches("İserver server", "server=x") == ["server"]
 
 
 def test_inflected_forms_of_terms_match() -> None:
     """Plurals of words of four letters, in any case where the term is in small letters; not other words."""
     terms = ("server=x", "category=y", "web page=z", "bus=q", "Katze=r", "box=s")
-    assert found("Servers and SERVERS serve", *terms) == ["Servers", "SERVERS"]
-    assert found("categories, category's, categorical", *terms) == ["categories", "category"]
-    assert found("web pages, web paging, webpages", *terms) == ["web pages"]
-    assert found("busses, buses, boxes; serverless, servered", *terms) == []
-    assert found("Katzen, katzen, Katzentür", *terms) == ["Katzen"]
-    assert found("server servers", "server=x", "servers=y") == ["server", "servers"]
+    assert glossary_matches("Servers and SERVERS serve", *terms) == ["Servers", "SERVERS"]
+    assert glossary_matches("categories, category's, categorical", *terms) == ["categories", "category"]
+    assert glossary_matches("web pages, web paging, webpages", *terms) == ["web pages"]
+    assert glossary_matches("busses, buses, boxes; serverless, servered", *terms) == []
+    assert glossary_matches("Katzen, katzen, Katzentür", *terms) == ["Katzen"]
+    assert glossary_matches("server servers", "server=x", "servers=y") == ["server", "servers"]
     exact = Glossary.from_terms([Term("server", ("x",), ())], inflected=False)
     assert not exact.find(b"servers") and exact.find(b"Server")
 

@@ -32,7 +32,7 @@ SEARCHES = {
 
 
 def controls(text: bytes) -> set[str]:
-    """Those of a valid text."""
+    """Return the control characters of a valid text."""
     return {c for c in text.decode() if unicodedata.category(c) == "Cc"}
 
 
@@ -42,7 +42,7 @@ def decoded(engine: Engine, requests: list[Request]) -> list[list[Hypothesis]]:
 
 
 def loves_controls(alphabet: bytes) -> Distribution:
-    """These bytes are likely, all others hardly."""
+    """Return a model under which these bytes are likely and all others unlikely."""
     return few_bytes(1, alphabet, end=-2.0, floor=-12.0)
 
 
@@ -67,7 +67,9 @@ def test_an_endless_text_has_line_ends_too() -> None:
 
 @pytest.mark.parametrize("search", SEARCHES)
 def test_what_a_prefix_forces_comes_whatever_it_is(search: str) -> None:
-    """In both engines alike, and the search goes on behind it; also where the limit leaves no room."""
+    """Both engines write a forced control character and continue after it, also if the limit leaves no
+    room.
+    """
     of, options = small_model("luong").float(), SEARCHES[search]
     prefixes = [HOSTILE, b"\x00", "\x80".encode(), b"a\x7f", b"\t"]
     requests = [

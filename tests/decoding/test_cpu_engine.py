@@ -23,9 +23,9 @@ from bytenmt.utf8 import BOS, EOS
 pytestmark = pytest.mark.compiles_kernels
 
 
-def agree(found: list[list[Hypothesis]], expected: list[list[Hypothesis]], tolerance: float = 1e-4) -> None:
-    assert [[h.text for h in of] for of in found] == [[h.text for h in of] for of in expected]
-    for one, other in zip(found, expected, strict=True):
+def agree(actual: list[list[Hypothesis]], expected: list[list[Hypothesis]], tolerance: float = 1e-4) -> None:
+    assert [[h.text for h in of] for of in actual] == [[h.text for h in of] for of in expected]
+    for one, other in zip(actual, expected, strict=True):
         for a, b in zip(one, other, strict=True):
             assert abs(a.log_probability - b.log_probability) < tolerance
             assert abs(a.score - b.score) < tolerance
@@ -63,11 +63,13 @@ def test_texts_and_scores_are_those_of_plain_pytorch(name: str, search: str) -> 
 
 @pytest.mark.parametrize(("name", "search"), rotated(list(ALL), list(SEARCHES), 1))
 def test_kernels_in_numpy_yield_the_same(name: str, search: str) -> None:
-    """Which share no line with the compiled ones; the interpreter and the search above them as Python."""
+    """NumPy kernels, which share no code with the compiled ones, give the same results under the uncompiled
+    interpreter and search.
+    """
     of, options = packed(model(name)), SEARCHES[search]
     requests = some_requests(9, name not in WITHOUT_SOURCE)
-    found = run(NumbaEngine([of], options, 4, run=numpy_interpreter()), requests)
-    agree(found, run(NumbaEngine([of], options, 4), requests))
+    actual = run(NumbaEngine([of], options, 4, run=numpy_interpreter()), requests)
+    agree(actual, run(NumbaEngine([of], options, 4), requests))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -88,45 +90,45 @@ def test_no_beam_is_below_greedy_on_a_confident_model(beam: int) -> None:
         of.decoder.output.weight[EOS], of.decoder.output.bias[EOS] = 0, 5
     requests = [request._replace(limit=25) for request in some_requests(12)]
     greedy = ours(of, requests, Options())
-    for found, (best,) in zip(ours(of, requests, Options(beam=beam)), greedy, strict=True):
-        assert found[0].score >= best.score - 1e-4
+    for actual, (best,) in zip(ours(of, requests, Options(beam=beam)), greedy, strict=True):
+        assert actual[0].score >= best.score - 1e-4
 
 
 def test_a_window_that_holds_every_source_changes_no_bit() -> None:
     """local-m has global attention's weights; a narrow window yields something else."""
     options, requests = Options(beam=2, n_best=2), some_requests(8)
-    found = []
+    actual = []
     for more in (
         {},
         {"attention": "local-m", "attention_window": 60},
         {"attention": "local-m", "attention_window": 1},
     ):
         of = build(VARIANTS["luong"] | more).float()
-        found.append(ours(of, requests, options))
-    assert found[0] == found[1] != found[2]
+        actual.append(ours(of, requests, options))
+    assert actual[0] == actual[1] != actual[2]
 
 
 def test_a_forced_prefix_and_an_empty_limit() -> None:
     requests = [Request("각".encode(), 12, "é🙂".encode()), Request(b"", 0), Request(b"abc", 3, b"xyz")]
     for options in (Options(), Options(beam=3, n_best=3), Options(sample=True)):
         of = model("bahdanau")
-        found = ours(of, requests, options)
-        agree(found, theirs(of, requests, options))
-        assert found[0][0].text.startswith("é🙂".encode()) and found[2][0].text == b"xyz"
+        actual = ours(of, requests, options)
+        agree(actual, theirs(of, requests, options))
+        assert actual[0][0].text.startswith("é🙂".encode()) and actual[2][0].text == b"xyz"
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_models_of_different_architectures_vote(beam: int) -> None:
     models = [model("luong"), model("bytenet"), model("seq2seq-every-step", seed=2)]
     options, requests = Options(beam=beam, n_best=beam), some_requests(6)
-    found = run(NumbaEngine([packed(of) for of in models], options, 3), requests)
-    agree(found, run(TorchEngine(models, options, 3, torch.device("cpu")), requests))
+    actual = run(NumbaEngine([packed(of) for of in models], options, 3), requests)
+    agree(actual, run(TorchEngine(models, options, 3, torch.device("cpu")), requests))
     in_numpy = NumbaEngine([packed(of) for of in models], options, 3, run=numpy_interpreter())
-    agree(run(in_numpy, requests), found)
+    agree(run(in_numpy, requests), actual)
 
 
 def test_numbers_that_are_none_stay_none_in_numpy() -> None:
-    """As in compiled code: a diverged model is told from one that is sure."""
+    """NaN stays NaN as in compiled code, so a diverged model is recognised."""
     x, y = np.array([1, np.nan, 3], np.float32), np.zeros(3, np.float32)
     for function in (elementwise.relu, elementwise.tanh, elementwise.sigmoid):
         STAND_INS[function](y.ctypes.data, x.ctypes.data, 3)
@@ -156,11 +158,11 @@ def test_sentences_may_come_later_and_longer() -> None:
     (early,) = engine.admit([first])
     engine.advance(3)
     (late,) = engine.admit([later])
-    found: dict[int, list[Hypothesis]] = {}
-    while len(found) < 2:
+    actual: dict[int, list[Hypothesis]] = {}
+    while len(actual) < 2:
         engine.advance(1)
-        found.update(engine.finished())
-    assert [found[early], found[late]] == expected
+        actual.update(engine.finished())
+    assert [actual[early], actual[late]] == expected
 
 
 def test_a_ring_stays_where_it_is_when_beams_reorder() -> None:
@@ -195,8 +197,8 @@ def test_logits(name: str) -> None:
         for _ in range(12):
             expected, state = of(torch.tensor([[last]], dtype=torch.uint8), memory, state)
             engine.advance(1)
-            found = engine._batch.state.logits[0, 0]
-            assert np.abs(found - expected.numpy()[0, 0]).max() < 1e-5
+            actual = engine._batch.state.logits[0, 0]
+            assert np.abs(actual - expected.numpy()[0, 0]).max() < 1e-5
             if engine._batch.state.state[0] != RUNNING:
                 break
             last = engine.so_far(handle)[-1]
@@ -260,7 +262,7 @@ def test_every_output_is_utf_8_within_its_limit() -> None:
 
 
 def test_what_is_sure_of_a_running_sentence() -> None:
-    """It only grows, and the outcome begins with it."""
+    """The committed part of a running sentence only grows and is a prefix of the result."""
     for options in (Options(), Options(beam=3)):
         engine = NumbaEngine([packed(make("convs2s").float())], options, 1)
         (handle,) = engine.admit([Request(b"abcdef", 30)])
@@ -284,7 +286,9 @@ def test_places() -> None:
 
 
 def test_who_is_dropped_gives_its_place_back() -> None:
-    """In the middle of its text, which is never told; its mates' texts and who comes after are as ever."""
+    """A cancelled sentence gives no result; the other sentences of the batch and later ones are not
+    affected.
+    """
     of, requests = model("convs2s"), [Request(text, 20) for text in (b"ab c", b"c a", b"bb", b"a")]
     expected = run(NumbaEngine([packed(of)], Options(), 1), requests)
     engine = NumbaEngine([packed(of)], Options(), 3)
@@ -294,19 +298,19 @@ def test_who_is_dropped_gives_its_place_back() -> None:
     assert engine.room() == 1
     (four,) = engine.admit(requests[3:])
     engine.advance(21)
-    found = dict(engine.finished())
-    assert found.keys() == {one, three, four} and engine.room() == 3
-    assert [found[one], found[three], found[four]] == [expected[0], *expected[2:]]
+    actual = dict(engine.finished())
+    assert actual.keys() == {one, three, four} and engine.room() == 3
+    assert [actual[one], actual[three], actual[four]] == [expected[0], *expected[2:]]
 
 
 def test_every_instruction_is_used() -> None:
     """The architectures together; an instruction that none needs would not be tested."""
-    found: set[int] = set()
+    actual: set[int] = set()
     for name in ALL:
         of = packed(model(name))
         for program in (of.encode, of.step):
-            found |= set(program.instructions[:, Column.OP].tolist())
-    assert found == {int(op) for op in Op}
+            actual |= set(program.instructions[:, Column.OP].tolist())
+    assert actual == {int(op) for op in Op}
 
 
 def test_sources_that_take_several_calls_of_the_encoder(monkeypatch: pytest.MonkeyPatch) -> None:

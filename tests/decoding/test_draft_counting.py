@@ -47,14 +47,15 @@ def sentences(n: int, seed: int) -> list[bytes]:
 
 
 def translated(lines: list[bytes], seed: int) -> list[bytes]:
-    """Of the same words in another order, so that there is something to copy."""
+    """Return a translation of the same words in another order, so that there is something to copy."""
     draw = Random(seed)
     return [b" ".join(draw.sample(line.split(), len(line.split()))) for line in lines]
 
 
 class Known(NamedTuple):
-    """What a context says. counts: of its positions, and of those that go on like the chain; worth: see
-    counting_kernels.compete."""
+    """Counts of a context. counts: its positions, and those that continue like the chain; worth: see
+    counting_kernels.compete.
+    """
 
     chain: bytes
     counts: list[int]
@@ -263,8 +264,9 @@ def test_copies_are_as_sure_as_they_were() -> None:
 
 
 def test_what_is_copied() -> None:
-    """What follows the longest match, the last of equal ones, with a byte behind it; the table's chain wins
-    where it is as likely."""
+    """The text after the longest match is copied, that of the last of equal ones with a byte after it; the
+    table's chain wins if it is as likely.
+    """
     table = empty_table()
     table.copy[1:] = np.arange(8, 0, -1) * 10
     table.copy[1] = [9, 0, 0, 0, 0, 0, 0, 0]
@@ -397,7 +399,7 @@ def test_damage_is_told_by_name(tmp_path: Path, table: DraftTable) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "arrays", "message"),
+    ("excerpt", "arrays", "message"),
     [
         ({"format": "bytenmt draft 9"}, {}, "expected a draft table of this version"),
         ({"holds": "weights"}, {}, "holds 'weights'"),
@@ -410,7 +412,7 @@ def test_damage_is_told_by_name(tmp_path: Path, table: DraftTable) -> None:
     ],
 )
 def test_what_is_no_table_is_refused(
-    tmp_path: Path, table: DraftTable, told: dict[str, Any], arrays: dict[str, Any], message: str
+    tmp_path: Path, table: DraftTable, excerpt: dict[str, Any], arrays: dict[str, Any], message: str
 ) -> None:
     """A safetensors file that is whole, but not this."""
     from safetensors.numpy import load_file
@@ -419,7 +421,7 @@ def test_what_is_no_table_is_refused(
 
     path = write_table(tmp_path, table, a_config(), FACTS)
     own = {name: part for name, part in (load_file(path) | arrays).items() if part is not None}
-    metadata = {key: value for key, value in (read_arrays(path)[1] | told).items() if value is not None}
+    metadata = {key: value for key, value in (read_arrays(path)[1] | excerpt).items() if value is not None}
     path.write_bytes(b"".join(map(bytes, serialise({name: entry(a) for name, a in own.items()}, metadata))))
     with pytest.raises(CheckpointError, match=message):
         read_table(tmp_path, a_config(), FACTS)

@@ -34,7 +34,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Random runs: two with a draft table, one of them without a source; two without; and texts."""
     place = tmp_path_factory.mktemp("made")
     for name in ("ko", "en"):
@@ -54,9 +54,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of them to work in."""
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -65,11 +65,11 @@ def invoke(command: str) -> Result:
     return CliRunner().invoke(main, command.split())
 
 
-def accepted(command: str, told: str = "") -> str:
+def accepted(command: str, message: str = "") -> str:
     """stdout; stderr is one line that holds `told`, or nothing."""
     result = invoke(command)
     assert result.exit_code == 0, result.stderr
-    assert result.stderr.count("\n") == bool(told) and told in result.stderr, result.stderr
+    assert result.stderr.count("\n") == bool(message) and message in result.stderr, result.stderr
     return result.stdout
 
 
@@ -109,15 +109,17 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("command", "told"), BAD)
-def test_bad_input_is_one_line(made: Path, command: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("command", "message"), BAD)
+def test_bad_input_is_one_line(
+    template: Path, command: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Exit code 1; nothing on stdout, nothing written, so that no copy is needed."""
-    monkeypatch.chdir(made)
-    before = sorted(made.rglob("*"))
+    monkeypatch.chdir(template)
+    before = sorted(template.rglob("*"))
     result = invoke(command)
     assert (result.exit_code, result.stdout) == (1, ""), result.output
-    assert re.fullmatch(r"bytenmt: [^\n]+\n", result.stderr) and told in result.stderr, result.stderr
-    assert sorted(made.rglob("*")) == before
+    assert re.fullmatch(r"bytenmt: [^\n]+\n", result.stderr) and message in result.stderr, result.stderr
+    assert sorted(template.rglob("*")) == before
 
 
 @pytest.mark.parametrize("value", ["0", "9", "-1", "yes", "2.5", ""])
@@ -132,7 +134,7 @@ def test_what_a_draft_may_be(place: Path, value: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["numba", "torch"])
 def test_drafts_change_nothing_but_the_passes(place: Path, engine: str) -> None:
-    """The same texts whatever is drafted; jsonl tells bytes a pass where some were, between 1 and N + 1."""
+    """Drafts do not change texts; jsonl reports between 1 and N + 1 bytes per pass if bytes were drafted."""
     on = f"--engine {engine} --device cpu"
     plain = accepted(f"{TRANSLATE} {on} --draft off")
     for draft in ("auto", "1", "8"):
@@ -142,8 +144,8 @@ def test_drafts_change_nothing_but_the_passes(place: Path, engine: str) -> None:
         said = accepted(f"{TRANSLATE} {on} --draft {draft} --format jsonl --no-alignment")
         records = [json.loads(line) for line in said.splitlines()]
         assert [record["text"] for record in records] == plain.splitlines()
-        told = [record.get("bytes_per_pass", 0) for record in records]
-        assert all(1 <= each <= most if most else not each for each in told), told
+        message = [record.get("bytes_per_pass", 0) for record in records]
+        assert all(1 <= each <= most if most else not each for each in message), message
     assert accepted(f"{TRANSLATE} {on} --sample --seed 4 --draft 5") == accepted(
         f"{TRANSLATE} {on} --sample --seed 4 --draft off"
     )
@@ -157,9 +159,9 @@ def test_generate_drafts_too(place: Path, engine: str) -> None:
     assert "text has no draft.safetensors" in invoke(f"{GENERATE} {on} --draft 4").stderr
 
 
-def drafts(command: str, told: str = "") -> bool:
-    """Whether bytes were drafted."""
-    said = accepted(f"{command} --format jsonl --no-alignment", told)
+def drafts(command: str, message: str = "") -> bool:
+    """Return whether bytes were drafted."""
+    said = accepted(f"{command} --format jsonl --no-alignment", message)
     found = {"bytes_per_pass" in json.loads(line) for line in said.splitlines()}
     assert len(found) == 1
     return found.pop()
@@ -167,7 +169,7 @@ def drafts(command: str, told: str = "") -> bool:
 
 @pytest.mark.slow
 def test_whose_table_is_taken(place: Path) -> None:
-    """Of several runs that of the first which has one; of a weights file that of its run folder."""
+    """An ensemble uses the table of the first run that has one; a weights file that of its run folder."""
     weights = "checkpoints/update-00000070.safetensors"
     for models, there in [
         ("run", True),
@@ -185,16 +187,16 @@ def test_whose_table_is_taken(place: Path) -> None:
 @pytest.mark.parametrize("option", ["-b 3", "--no-repeat-ngram-size 2"])
 def test_beams_and_guards_go_the_ordinary_way(place: Path, option: str) -> None:
     """They say so once where drafts are insisted on."""
-    told = f"--draft 4 has no effect: {option.replace('-b', '--beam-size').partition(' 2')[0]}"
+    message = f"--draft 4 has no effect: {option.replace('-b', '--beam-size').partition(' 2')[0]}"
     plain = accepted(f"{TRANSLATE} {option} --draft off")
     assert accepted(f"{TRANSLATE} {option}") == plain
-    assert accepted(f"{TRANSLATE} {option} --draft 4", told) == plain
-    assert not drafts(f"{TRANSLATE} {option} --draft 4", told)
+    assert accepted(f"{TRANSLATE} {option} --draft 4", message) == plain
+    assert not drafts(f"{TRANSLATE} {option} --draft 4", message)
 
 
 @pytest.mark.parametrize("fault", ["cut", "flipped", "foreign", "empty"])
 def test_a_table_that_is_no_good_is_told_of_once(place: Path, fault: str) -> None:
-    """By name, in one line, and decoding goes on without it."""
+    """One line names the table, and decoding continues without it."""
     plain = accepted(f"{TRANSLATE} --draft off")
     path = place / "run" / FILE
     whole = path.read_bytes()
@@ -202,11 +204,11 @@ def test_a_table_that_is_no_good_is_told_of_once(place: Path, fault: str) -> Non
     other[len(whole) // 2] ^= 1
     faults = {"cut": whole[:-9], "flipped": bytes(other), "empty": b""}
     path.write_bytes(faults.get(fault) or (place / "text" / FILE).read_bytes() if fault != "empty" else b"")
-    told = f"bytenmt: warning: decoding without drafts: run/{FILE} is "
-    told += "the draft table of another run" if fault == "foreign" else "damaged"
+    message = f"bytenmt: warning: decoding without drafts: run/{FILE} is "
+    message += "the draft table of another run" if fault == "foreign" else "damaged"
     for option in ("", "--draft 4", "--draft off"):
-        assert accepted(f"{TRANSLATE} {option}", "" if "off" in option else told) == plain
-    assert not drafts(f"{TRANSLATE} --draft 4", told)
+        assert accepted(f"{TRANSLATE} {option}", "" if "off" in option else message) == plain
+    assert not drafts(f"{TRANSLATE} --draft 4", message)
     assert invoke("info run").stdout.startswith(f"# run/{FILE} is ")
     accepted(f"draft run {COUNT}", "held out")
     assert path.read_bytes() == whole and drafts(f"{TRANSLATE} --draft 4")
@@ -216,12 +218,12 @@ def test_a_run_without_a_table_is_as_ever(place: Path) -> None:
     """Its engines are made without drafts, and nothing is said of them."""
     runtime = load_runs(["bare"], EngineSpec("numba", "cpu"))
     drafting = load_runs(["run"], EngineSpec("numba", "cpu", draft=6))
-    made = (
+    template = (
         (runtime, Options(), False, 0),
         (drafting, Options(), True, 6),
         (drafting, Options(beam=2), False, 0),
     )
-    for loaded, options, speculates, most in made:
+    for loaded, options, speculates, most in template:
         engine: Any = loaded.engine_maker(options)(1)
         assert (engine._batch._has_drafts, engine._batch.drafts.most) == (speculates, most)
     accepted(f"translate -m bare -i in {SHORT}")
@@ -256,7 +258,7 @@ def test_training_counts_at_its_end(place: Path) -> None:
 
 
 def test_a_text_is_counted_as_a_stream(place: Path) -> None:
-    """Of a run without a source the training text is known by its hash."""
+    """The training text of a language model is recognised by its hash."""
     small = f"{SMALL.replace('model.encoder_layers=[[8,3]]', 'model.dropout=0')} --set train.window=64"
     train = f"train -o lm --arch convs2s --preset tiny --text tgt --valid-text tgt --max-updates 1 {small}"
     assert invoke(f"{train} --draft").exit_code == 0

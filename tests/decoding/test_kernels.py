@@ -228,8 +228,8 @@ def span(function: Any, *sources: Any, factors: tuple[float, ...] = (), in_place
     if in_place:
         y[:] = sources[0]
         sources = (y, *sources[1:])
-    given = [f32(x) for x in factors]
-    compiled(function)(y.ctypes.data, *(x.ctypes.data for x in sources), n, *given)
+    arrays = [f32(x) for x in factors]
+    compiled(function)(y.ctypes.data, *(x.ctypes.data for x in sources), n, *arrays)
     assert (guarded[:20] == 3.25).all() and (guarded[20 + n :] == 3.25).all()
     return y
 
@@ -315,10 +315,10 @@ def test_sums_are_those_of_float64_and_keep_what_is_no_number(n: int) -> None:
     ]
     for function, given_sources, factors, want in cases:
         sources = [x.copy() for x in given_sources]
-        given = [f32(x) for x in factors]
+        arrays = [f32(x) for x in factors]
 
-        def run(function: Any = function, sources: Any = sources, given: Any = given) -> Any:
-            return compiled(function)(*(x.ctypes.data for x in sources), n, *given)
+        def run(function: Any = function, sources: Any = sources, arrays: Any = arrays) -> Any:
+            return compiled(function)(*(x.ctypes.data for x in sources), n, *arrays)
 
         assert abs(run() - want) < 1e-6 * n
         sources[0][n // 2] = np.nan
@@ -334,11 +334,11 @@ def test_columns_get_their_scores(width: int, n: int, half: bool) -> None:
     x = numbers(n * (width + 3), seed=3).reshape(n, width + 3)
     near = 1e-2 if half else 1e-6  # what columns in bfloat16 meet is rounded too
 
-    def check(function: Any, given: list[Any], columns: Any, want: Any) -> None:
+    def check(function: Any, arrays: list[Any], columns: Any, want: Any) -> None:
         stored = in_bf16(columns) if half else columns.copy()
         scores, alone = np.full(n + 1, 7, f32), np.empty(n, f32)
         at, size = stored.ctypes.data, stored.itemsize * (width + 3)
-        places = [y.ctypes.data for y in given]
+        places = [y.ctypes.data for y in arrays]
         compiled(function)(scores.ctypes.data, *places, at, size, n, width)
         exact = (of_bf16(stored) if half else stored.astype(float))[:, :width]
         np.testing.assert_allclose(scores[:n], want(exact), rtol=0, atol=near * max(1, width**0.5))
@@ -364,7 +364,9 @@ def test_columns_get_their_scores(width: int, n: int, half: bool) -> None:
 @pytest.mark.parametrize("n", [0, 1, 3, 4, 9])
 @pytest.mark.parametrize("half", [False, True])
 def test_columns_are_added_up(width: int, n: int, half: bool) -> None:
-    """To what stands there, in their order, whatever lies between them; to the bit as one by one."""
+    """Columns are added to the existing values in order, whatever their stride; bits are those of one column
+    after another.
+    """
     weights, start = numbers(n, seed=1), numbers(width, seed=2)
     x = numbers(n * (width + 3), seed=3).reshape(n, width + 3)
     stored = in_bf16(x) if half else x
@@ -381,7 +383,7 @@ def test_columns_are_added_up(width: int, n: int, half: bool) -> None:
 
 @pytest.mark.parametrize("n", [1, 16, 45])
 def test_bf16_comes_and_goes(n: int) -> None:
-    """To the nearest, what is no number stays none, and nothing behind it is touched."""
+    """Values round to nearest, NaN stays NaN, and memory beyond the end is not touched."""
     x = numbers(n)
     expected = of_bf16(in_bf16(x))
     x[n // 2] = expected[n // 2] = np.nan
@@ -393,7 +395,7 @@ def test_bf16_comes_and_goes(n: int) -> None:
 
 
 @numba.njit(nogil=True)
-def meet(counters: int, n_threads: int, me: int, rounds: Any, n_rounds: int) -> int:
+def barrier_rounds(counters: int, n_threads: int, me: int, rounds: Any, n_rounds: int) -> int:
     """Each thread notes its round and looks whether all others have come to it; the sum of who had not."""
     late = 0
     for round_ in range(1, n_rounds + 1):
@@ -409,10 +411,10 @@ def meet(counters: int, n_threads: int, me: int, rounds: Any, n_rounds: int) -> 
 def test_nobody_passes_a_barrier_before_all_have_come(n_threads: int) -> None:
     counters, rounds = np.zeros(COUNTERS, np.int64), np.zeros(8 * n_threads, np.int64)
     late = [-1] * n_threads
-    meet(counters.ctypes.data, 1, 0, rounds, 0)
+    barrier_rounds(counters.ctypes.data, 1, 0, rounds, 0)
 
     def work(me: int) -> None:
-        late[me] = meet(counters.ctypes.data, n_threads, me, rounds, 300)
+        late[me] = barrier_rounds(counters.ctypes.data, n_threads, me, rounds, 300)
 
     threads = [threading.Thread(target=work, args=(me,)) for me in range(n_threads)]
     for thread in threads:

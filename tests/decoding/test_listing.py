@@ -20,7 +20,7 @@ from bytenmt.program.instructions import Column, Op
 
 @pytest.mark.parametrize(("name", "precision"), list(zip(ALL, cycle(PRECISIONS), strict=False)))
 def test_every_instruction_has_its_line(name: str, precision: str) -> None:
-    """In order, with its registers; and every parameter is read somewhere."""
+    """Lines are in program order, with registers; every parameter is read by one of them."""
     one = packed(model(name), precision)
     text = listing(one)
     lines = re.findall(r"^ *\d+ ([A-Z_]+) +(.*)$", text, re.MULTILINE)
@@ -83,6 +83,6 @@ def test_a_profile_is_asked_for_by_its_options() -> None:
 
 
 def test_it_is_printed(tmp_path: Path) -> None:
-    """Of a run or a file; an architecture has no weights to name."""
+    """The program of a run or file is printed; an architecture has no weights to name."""
     result = CliRunner().invoke(main, ["info", "luong", "--program"])
     assert result.exit_code == 1 and "--program needs a run folder" in result.stderr

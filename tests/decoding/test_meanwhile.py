@@ -1,4 +1,4 @@
-"""What answers while the CPU engine's kernels are not compiled yet, and how it hands over."""
+"""Test decoding with NumPy until the CPU engine's kernels are compiled, and the switch to them."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_it_hands_over_between_sentences(after: int) -> None:
     requests = [Request(b"x" * (1 + 7 * i % 23), 40, number=i) for i in range(20)]
     first: list[list[Request]] = []
     second: list[list[Request]] = []
-    asked = [0]
+    calls = [0]
     now = MadeUpEngine(3, Options(), first)
 
     def ready() -> bool:
-        asked[0] += 1
-        return asked[0] > after
+        calls[0] += 1
+        return calls[0] > after
 
     def later() -> MadeUpEngine:
         assert not now.running
@@ -88,8 +88,7 @@ class Child:
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether kernels are on the disk, as whoever looks there is told; a process compiles them until then.
-    Who compiles them itself, in this process, adds an entry."""
+    """Replace the look-up of kernels on disk; a child process compiles them until an entry is added."""
     there = [False]
     call = compilation.call_all
 
@@ -113,8 +112,8 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return there
 
 
-class Told(Reporter):
-    """What was said."""
+class LineCollector(Reporter):
+    """A reporter that collects lines."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -124,8 +123,10 @@ class Told(Reporter):
 
 
 def test_numpy_answers_until_the_kernels_are_there(kernels: list[bool], tmp_path: Path) -> None:
-    """The same texts, and a line says so; then the compiled engine goes on, and nothing is said."""
-    run, told = make_run(tmp_path / "run"), Told()
+    """Texts are the same, and one line announces NumPy; then the compiled engine takes over without a
+    message.
+    """
+    run, told = make_run(tmp_path / "run"), LineCollector()
     lines = [b"one", b"and another", "셋".encode()]
     runtime = loading.load_runs([run], EngineSpec(device="cpu"), told, at_once=True)
     translator = Translator.from_runtime(runtime, max_len_a=0.0, max_len_b=12)
@@ -148,8 +149,8 @@ class Counter:
     """A reader, a stream and what attends in one: of which kind it is, and how much it was given at a time.
     A byte of a text costs as many nats as the reader has read before it."""
 
-    def __init__(self, name: str, asked: list[tuple[str, int]]) -> None:
-        self.name, self.asked, self.behind = name, asked, 0
+    def __init__(self, name: str, calls: list[tuple[str, int]]) -> None:
+        self.name, self.asked, self.behind = name, calls, 0
 
     def stream(self) -> Counter:
         return Counter(self.name, self.asked)
@@ -171,49 +172,48 @@ class Counter:
 
 
 def from_the(nth: int) -> Callable[[], bool]:
-    """Whether it is asked for the nth time or later, from 1."""
+    """Return a function that is true from its nth call on, counted from 1."""
     times = count(1)
     return lambda: next(times) >= nth
 
 
 def test_texts_are_read_few_at_a_time_until_the_kernels_are_there() -> None:
     texts = [bytes([k]) * (k % 5 + 1) for k in range(100)]
-    asked: list[tuple[str, int]] = []
+    calls: list[tuple[str, int]] = []
     for sources in (None, texts):
-        asked.clear()
-        one = FallbackReader(Counter("now", asked), lambda: Counter("later", asked), from_the(3))
+        calls.clear()
+        one = FallbackReader(Counter("now", calls), lambda: Counter("later", calls), from_the(3))
         found = one.texts(sources, texts)
         assert [len(reading.rank) for reading in found] == [k % 5 + 1 for k in range(100)]
-        assert asked == [("now", FEW), ("now", FEW), ("later", 100 - 2 * FEW)]
+        assert calls == [("now", FEW), ("now", FEW), ("later", 100 - 2 * FEW)]
         assert one.texts(sources, texts[:3])[2].rank.tolist() == [0, 1, 2]
-        assert asked[-1] == ("later", 3) and one.texts(sources and [], []) == []
+        assert calls[-1] == ("later", 3) and one.texts(sources and [], []) == []
 
 
 def test_attention_is_told_few_at_a_time_until_the_kernels_are_there() -> None:
-    asked: list[tuple[str, int]] = []
-    one = FallbackAttention(Counter("now", asked), lambda: Counter("later", asked), from_the(2))
+    calls: list[tuple[str, int]] = []
+    one = FallbackAttention(Counter("now", calls), lambda: Counter("later", calls), from_the(2))
     pairs = [(b"", bytes([k])) for k in range(40)]
     assert [layers[1] for layers in one.layers(pairs)] == [text for _, text in pairs]
-    assert asked == [("now", FEW), ("later", 40 - FEW)]
+    assert calls == [("now", FEW), ("later", 40 - FEW)]
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 1000])
 def test_a_stream_goes_on_where_it_was(nth: int) -> None:
-    """What has been read is read once more by the one that goes on with it; every byte costs what it costs
-    in one piece."""
-    asked: list[tuple[str, int]] = []
-    stream = FallbackReader(Counter("now", asked), lambda: Counter("later", asked), from_the(nth)).stream()
+    """The second reader reads the previous text again; every byte has the same score as in one piece."""
+    calls: list[tuple[str, int]] = []
+    stream = FallbackReader(Counter("now", calls), lambda: Counter("later", calls), from_the(nth)).stream()
     parts = [stream.read(b"x" * n) for n in (1, 2 * CHUNK_BYTES + 5, 3)]
     cost = np.concatenate([part.rank for part in parts])
     assert cost.tolist() == list(range(2 * CHUNK_BYTES + 9))
     assert all(np.array_equal(-part.log_p, part.rank) for part in parts)
-    read = {name: sum(n for whose, n in asked if whose == name) for name in ("now", "later")}
+    read = {name: sum(n for whose, n in calls if whose == name) for name in ("now", "later")}
     assert read["later"] == (0 if nth == 1000 else 2 * CHUNK_BYTES + 9)
     assert read["now"] == {1: 0, 2: 1, 3: 1 + CHUNK_BYTES, 1000: 2 * CHUNK_BYTES + 9}[nth]
 
 
 def test_readers_hand_over_too(kernels: list[bool], tmp_path: Path) -> None:
-    """Of a run as they are loaded: what a text costs, and where a model attends."""
+    """Scores of texts and attention of a loaded run are the same before and after the switch."""
     run = make_run(tmp_path / "run")
     runtime = loading.load_runs([run], EngineSpec(device="cpu"), at_once=True)
     reader, attention = runtime.reader(), runtime.attention()
@@ -227,8 +227,8 @@ def test_readers_hand_over_too(kernels: list[bool], tmp_path: Path) -> None:
             assert np.allclose(weights, other[0][number], atol=1e-5)
 
 
-def waiting(wanted: EngineSpec, at_once: bool) -> Callable[[Path], Any]:
-    return lambda run: loading.load_runs([run], wanted, at_once=at_once)
+def waiting(spec: EngineSpec, at_once: bool) -> Callable[[Path], Any]:
+    return lambda run: loading.load_runs([run], spec, at_once=at_once)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,9 @@ def waiting(wanted: EngineSpec, at_once: bool) -> Callable[[Path], Any]:
     ids=["asked for", "in bytes", "in halves", "in a library"],
 )
 def test_others_wait(load: Callable[[Path], Any], kernels: list[bool], tmp_path: Path) -> None:
-    """Who asks for this engine, for a precision that is its own, or for the same engine in every call."""
+    """Calls that name this engine or a precision of their own, or use one engine for everything, wait for the
+    kernels.
+    """
     load(make_run(tmp_path / "run"))
     assert kernels[1:] == [True] and not Child.begun
 
@@ -262,7 +264,7 @@ def test_where_nothing_is_kept_the_engine_is_compiled_in_place(
 
 
 def test_a_server_begins_at_once(kernels: list[bool], tmp_path: Path) -> None:
-    """It has translated a line when it begins, and waits for a precision that NumPy has not."""
+    """The server has translated a line when it starts, and waits if NumPy does not have the precision."""
     runs = {Direction("ko", "en"): [make_run(tmp_path / "run")]}
     workers, _ = serve_command._workers(runs, AUTO, 1, {}, ())
     for worker in workers.values():
@@ -305,7 +307,7 @@ def test_many_sentences_wait_for_the_kernels(
     n_lines: int, kernels: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """NumPy would take longer over them; who waits is told so now and then."""
-    told, waited = Told(), list[float]()
+    told, waited = LineCollector(), list[float]()
 
     def sleep(seconds: float) -> None:
         waited.append(seconds)
@@ -385,8 +387,9 @@ sys.stdin.readline()
 
 @pytest.mark.parametrize("ending", ["normal", "SIGTERM", "SIGKILL"])
 def test_a_signal_ends_the_compiler_and_a_normal_end_does_not(ending: str, tmp_path: Path) -> None:
-    """What a short command has begun is finished for the next one; a service that is stopped leaves nothing
-    behind."""
+    """A compilation started by a short command continues for the next one; a stopped server leaves no process
+    behind.
+    """
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", ENDS], cwd=tmp_path, stdin=pipe, stdout=pipe) as parent:
         assert parent.stdin is not None and parent.stdout is not None
@@ -409,7 +412,7 @@ def until(there: Callable[[], bool]) -> None:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process that is nobody's child here has ended, a zombie included."""
+    """Return whether a process that is not our child has ended; a zombie counts as ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:

@@ -48,8 +48,9 @@ def speculation(most: int | None = 3) -> Speculation:
 
 
 def traced(step: Callable[[], None]) -> Callable[[], None]:
-    """What a CUDA graph does, on the CPU: some steps that count for nothing, then one whose operations are
-    recorded with the tensors that they touch, and repeated as they are. Python does not run again."""
+    """Emulate a CUDA graph on the CPU: a few warm-up steps, then one whose operations and tensors are
+    recorded and replayed without running Python again.
+    """
     for _ in range(3):
         step()
 
@@ -66,13 +67,13 @@ def peaky(name: str) -> AnyModel:
 
 
 def results(engine: Engine, requests: list[Request]) -> list[list[Hypothesis]]:
-    found = dict(decode(engine, requests))
-    return [found[i] for i in range(len(requests))]
+    actual = dict(decode(engine, requests))
+    return [actual[i] for i in range(len(requests))]
 
 
-def assert_equal(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
-    assert [[h.text for h in one] for one in found] == [[h.text for h in one] for one in expected]
-    for one, other in zip(found, expected, strict=True):
+def assert_equal(actual: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
+    assert [[h.text for h in one] for one in actual] == [[h.text for h in one] for one in expected]
+    for one, other in zip(actual, expected, strict=True):
         assert [h.log_probability for h in one] == pytest.approx([h.log_probability for h in other], abs=1e-9)
 
 
@@ -87,7 +88,7 @@ def requests_for(lengths: list[int], limits: list[int]) -> list[Request]:
 
 
 def rehearsed(step: Callable[[], None]) -> Callable[[], None]:
-    """The same without recording, which takes long."""
+    """Emulate a CUDA graph without the slow recording."""
     for _ in range(3):
         step()
     return step
@@ -111,7 +112,7 @@ def test_the_captured_step_equals_plain_pytorch(name: str, options: Options) -> 
 
 @pytest.mark.slow
 def test_the_captured_pass_equals_plain_steps() -> None:
-    """The same with drafts against an engine without them."""
+    """The captured pass with drafts gives the results of an engine without drafts."""
     check_captured("convs2s", DRAFTED[1][1], traced, speculation())
 
 
@@ -148,9 +149,9 @@ def test_a_longer_source_comes_while_others_run(name: str, options: Options) -> 
         engine.advance(1)
     assert not engine.finished(), "the test means nothing unless they still run"
     engine.advance(30)
-    found = dict(engine.finished())
+    actual = dict(engine.finished())
     assert_equal(
-        [found[handle] for handle in handles], results(TorchEngine([model], options, 4, CPU), requests)
+        [actual[handle] for handle in handles], results(TorchEngine([model], options, 4, CPU), requests)
     )
 
 
@@ -351,7 +352,9 @@ def test_room_and_handles(make_engine: Callable[..., Engine]) -> None:
 
 @pytest.mark.parametrize("make_engine", BOTH)
 def test_who_is_dropped_gives_its_place_back(make_engine: Callable[..., Engine]) -> None:
-    """In the middle of its text, which is never told; its mates' texts and who comes after are as ever."""
+    """A cancelled sentence gives no result; the other sentences of the batch and later ones are not
+    affected.
+    """
     requests = invariants.some_requests([7, 3, 5, 6], [14, 9, 11, 12])
     expected = results(TorchEngine([peaky("luong")], Options(), 4, CPU), requests)
     engine = make_engine([peaky("luong")], Options(), 3, CPU)
@@ -361,9 +364,9 @@ def test_who_is_dropped_gives_its_place_back(make_engine: Callable[..., Engine])
     assert engine.room() == 1
     (four,) = engine.admit(requests[3:])
     engine.advance(20)
-    found = dict(engine.finished())
-    assert found.keys() == {one, three, four} and engine.room() == 3
-    assert_equal([found[one], found[three], found[four]], [expected[0], *expected[2:]])
+    actual = dict(engine.finished())
+    assert actual.keys() == {one, three, four} and engine.room() == 3
+    assert_equal([actual[one], actual[three], actual[four]], [expected[0], *expected[2:]])
 
 
 @pytest.mark.parametrize("make_engine", BOTH)
@@ -411,11 +414,11 @@ def test_low_precision_searches_too(name: str, kind: torch.dtype) -> None:
     for i, hypotheses in decode(
         TorchEngine([model], Options(beam=2, n_best=2), 2, CPU), invariants.some_requests(lengths, [10, 10])
     ):
-        for found in hypotheses:
-            found.text.decode()
-            expected = invariants.log_probability(exact, src[i : i + 1, : lengths[i]], found.text)
+        for actual in hypotheses:
+            actual.text.decode()
+            expected = invariants.log_probability(exact, src[i : i + 1, : lengths[i]], actual.text)
             rough = 0.05 if kind == torch.bfloat16 else 1e-5
-            assert found.log_probability == pytest.approx(expected, rel=rough, abs=rough)
+            assert actual.log_probability == pytest.approx(expected, rel=rough, abs=rough)
 
 
 # ---- trees
@@ -452,8 +455,8 @@ def test_output_is_utf8_at_every_limit(name: str, options: Options) -> None:
     requests = [Request(b"source", limit, number=limit) for limit in range(1, 41)]
     longest = 0
     for i, hypotheses in decode(TorchEngine([model], options, 16, CPU), requests):
-        for found in hypotheses:
-            found.text.decode()
-            assert len(found.text) <= requests[i].limit and not set(found.text) & set(b"\r\n")
-            longest = max(longest, len(found.text))
+        for actual in hypotheses:
+            actual.text.decode()
+            assert len(actual.text) <= requests[i].limit and not set(actual.text) & set(b"\r\n")
+            longest = max(longest, len(actual.text))
     assert longest > 30

@@ -45,26 +45,26 @@ def both(name: str, n_models: int = 1) -> tuple[list[AnyModel], list[PackedModel
     return models, packed
 
 
-def check_equal(found: Sequence[Reading], expected: Sequence[Reading]) -> None:
+def check_equal(actual: Sequence[Reading], expected: Sequence[Reading]) -> None:
     """Each byte to rounding, which goes with the largest logits, and its place in the order but for ties."""
     largest = max(1.0, *(float(-one.log_p.min()) for one in expected))
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(actual, expected, strict=True):
         assert np.allclose(one.log_p, other.log_p, rtol=0, atol=2e-6 * largest)
         assert one.rank.shape == other.rank.shape and np.mean(one.rank != other.rank) < 0.02
 
 
 @pytest.mark.parametrize("name", WITH_SOURCE)
 def test_translations_cost_what_they_cost_in_pytorch(name: str) -> None:
-    """Of any length, side by side with others, an empty source and an empty text among them."""
+    """Scores agree for any length, in any batch, also for an empty source or text."""
     models, packed = both(name)
     expected = TorchReader(models, CPU).texts(SOURCES, ENDED)
-    found = CpuReader(packed).texts(SOURCES, ENDED)
-    check_equal(found, expected)
+    actual = CpuReader(packed).texts(SOURCES, ENDED)
+    check_equal(actual, expected)
     n_bytes, largest = sum(map(len, ENDED)), max(float(-one.log_p.min()) for one in expected)
-    sums = [sum(float(one.log_p.sum()) for one in readings) for readings in (found, expected)]
+    sums = [sum(float(one.log_p.sum()) for one in readings) for readings in (actual, expected)]
     assert sums[0] / n_bytes == pytest.approx(sums[1] / n_bytes, abs=1e-6 * max(1.0, largest / 20))
     (alone,) = CpuReader(packed, threads=2).texts(SOURCES[4:5], ENDED[4:5])
-    assert np.array_equal(alone.log_p, found[4].log_p) and np.array_equal(alone.rank, found[4].rank)
+    assert np.array_equal(alone.log_p, actual[4].log_p) and np.array_equal(alone.rank, actual[4].rank)
 
 
 @pytest.mark.parametrize("name", ["luong", "convs2s"])
@@ -89,14 +89,14 @@ def test_a_stream_costs_what_it_costs_in_pytorch(name: str) -> None:
     for size in (1, 100, 1024):
         stream = CpuReader(packed).stream()
         parts = [stream.read(STREAM[at : at + size]) for at in range(0, len(STREAM), size)]
-        found = Reading(np.concatenate([p.log_p for p in parts]), np.concatenate([p.rank for p in parts]))
-        check_equal([found], [whole])
+        actual = Reading(np.concatenate([p.log_p for p in parts]), np.concatenate([p.rank for p in parts]))
+        check_equal([actual], [whole])
     check_equal(CpuReader(packed).texts(None, ENDED), TorchReader(models, CPU).texts(None, ENDED))
 
 
 @pytest.mark.parametrize("names", [("bahdanau", "convs2s"), ("bytenet", "convs2s")])
 def test_several_models_decide_together(names: tuple[str, str]) -> None:
-    """By the mean of their probabilities, also where one of them cannot read ahead."""
+    """The scores are those of the mean probabilities, also if one model cannot read ahead."""
     pairs = [both(name) for name in names]
     models, packed = [pair[0][0] for pair in pairs], [pair[1][0] for pair in pairs]
     together = TorchReader(models, CPU).texts(SOURCES, ENDED)
@@ -112,12 +112,12 @@ ATTENTIVE = [name for name in ATTENTIVE if VARIANTS[name].get("attention") != "o
 
 @pytest.mark.parametrize("name", ATTENTIVE)
 def test_attention_goes_where_it_goes_in_pytorch(name: str) -> None:
-    """Of every layer, over the source in its own order and its end."""
+    """Attention agrees for every layer, over the source in its own order and EOS."""
     models, packed = both(name)
     pairs = [(source, text) for source, text in zip(SOURCES[:6], TEXTS, strict=False) if text]
     expected = TorchAttention(models[0], CPU).layers(pairs)  # type: ignore[arg-type]
-    found = CpuAttention(packed[0]).layers(pairs)
-    for (source, text), one, other in zip(pairs, found, expected, strict=True):
+    actual = CpuAttention(packed[0]).layers(pairs)
+    for (source, text), one, other in zip(pairs, actual, expected, strict=True):
         assert one.keys() == other.keys()
         for number, weights in one.items():
             assert weights.shape == (len(text), len(source) + 1)
@@ -148,7 +148,7 @@ def test_a_search_sees_the_attention_of_its_steps(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*WITH_SOURCE, *ALONE])
 def test_kernels_in_numpy_read_the_same(name: str) -> None:
-    """Which share no line with the compiled ones."""
+    """NumPy kernels, which share no code with the compiled ones, give the same scores."""
     _, packed = both(name)
     sources = SOURCES[:6] if name in WITH_SOURCE else None
     reader, plain = CpuReader(packed), CpuReader(packed, run=numpy_interpreter())
@@ -158,8 +158,8 @@ def test_kernels_in_numpy_read_the_same(name: str) -> None:
     if name in ATTENTIVE:
         pairs = [(source, text) for source, text in zip(SOURCES[:6], TEXTS, strict=False) if text]
         expected = CpuAttention(packed[0]).layers(pairs)
-        found = CpuAttention(packed[0], run=numpy_interpreter()).layers(pairs)
-        for layers, others in zip(found, expected, strict=True):
+        actual = CpuAttention(packed[0], run=numpy_interpreter()).layers(pairs)
+        for layers, others in zip(actual, expected, strict=True):
             assert layers.keys() == others.keys()
             assert all(np.allclose(layers[number], others[number], atol=1e-4) for number in layers)
 

@@ -89,7 +89,7 @@ SHAPES = [
 
 
 def probabilities(log_p: np.ndarray, options: Options) -> np.ndarray:
-    """What each byte should be drawn with: by sorting, cutting and renormalising."""
+    """Return the probability of each byte by sorting, truncating and renormalising."""
     p = np.exp(log_p / options.temperature - np.max(log_p / options.temperature))
     order = sorted(range(256), key=lambda byte: (-p[byte], byte))
     if options.top_k:
@@ -141,7 +141,7 @@ def test_the_ends_of_the_range_draw_what_may_come(u: float, drawn: int) -> None:
 
 
 def test_equal_bytes_are_kept_in_their_order() -> None:
-    """Of equal probabilities the lower byte is kept, and top_p keeps as few as reach it."""
+    """Among equal probabilities the lower byte is kept; top_p keeps as few bytes as reach it."""
     flat, allowed = np.zeros(256), np.ones(256, np.bool_)
     for (top_k, top_p, n), draw in product([(5, 1.0, 5), (0, 0.5, 128), (10, 0.21, 3)], DRAWS):
         params = SearchParams.from_options(Options(sample=True, top_k=top_k, top_p=top_p))

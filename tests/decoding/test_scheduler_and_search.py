@@ -56,7 +56,7 @@ def in_order(engine: TorchEngine, requests: list[Request]) -> list[list[Hypothes
 
 
 def check_output(results: list[list[Hypothesis]], limits: list[int], beam: int) -> None:
-    """What holds of any search's results."""
+    """Check the invariants of any search's results."""
     for hypotheses, limit in zip(results, limits, strict=True):
         assert 1 <= len(hypotheses) <= beam
         assert len({found.text for found in hypotheses}) == len(hypotheses), "not distinct"
@@ -130,7 +130,7 @@ def test_model_greedy_is_the_naive_loop(name: str) -> None:
 
 
 def test_a_float32_model_searches_too() -> None:
-    """In float32 the scores agree to float32's precision."""
+    """Scores agree within the precision of float32."""
     model = make("convs2s").float()
     src, src_len = invariants.some_sources([7, 3])
     engine = TorchEngine([model], some_options(3), 2, CPU)

@@ -103,7 +103,7 @@ def test_a_long_sentence_is_cut_as_well() -> None:
 
 
 def test_n_best_are_those_with_the_highest_sums() -> None:
-    """As the best of all combinations; drawn texts are joined one by one."""
+    """The n-best are the best of all combinations; sampled texts are joined one by one."""
     draw = random.Random(3)
     chunks = [Chunk(b"x", b" "), Chunk(b"x", b" "), Chunk(b"x", b"")]
     hypotheses = [
@@ -144,11 +144,17 @@ def test_auto_follows_the_training_text(facts: dict[str, Any], is_split: bool) -
 
 
 def test_the_language_is_that_of_the_training_files() -> None:
-    def of(*names: str) -> tuple[str, ...]:
+    def languages_of(*names: str) -> tuple[str, ...]:
         return source_languages(Facts(corpora=tuple(CorpusFact(src=name) for name in names)))
 
-    assert of("a/train.ko", "b.ko.gz") == ("ko",)
-    assert of("train.en", "train.de") == of("train.src") == of("train.gz") == of() == ("en", "de")
+    assert languages_of("a/train.ko", "b.ko.gz") == ("ko",)
+    assert (
+        languages_of("train.en", "train.de")
+        == languages_of("train.src")
+        == languages_of("train.gz")
+        == languages_of()
+        == ("en", "de")
+    )
 
 
 def test_a_wrong_choice_is_told() -> None:

@@ -90,7 +90,7 @@ for wrong in (10, -1, "x", 1.5):
 
 
 def test_adding_a_setting_is_one_line(tmp_path: Path) -> None:
-    """In a copy of the package with one more line the commands, the API and the server have the setting."""
+    """Adding one line to a copy of the package adds the setting to the commands, the API and the server."""
     shutil.copytree(PACKAGE, tmp_path / "bytenmt", ignore=shutil.ignore_patterns("__pycache__"))
     table = tmp_path / "bytenmt/decoding/setting_table.py"
     text = table.read_text(encoding="utf-8")

@@ -61,18 +61,18 @@ def some_requests(name: str) -> list[Request]:
 
 
 def results(engine: Engine, requests: list[Request]) -> list[list[Hypothesis]]:
-    found = dict(decode(engine, requests))
-    return [found[i] for i in range(len(requests))]
+    actual = dict(decode(engine, requests))
+    return [actual[i] for i in range(len(requests))]
 
 
 def one_each(engine: Engine, requests: list[Request]) -> list[Hypothesis]:
     return [hypotheses[0] for hypotheses in results(engine, requests)]
 
 
-def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+def assert_same(actual: list[Hypothesis], expected: list[Hypothesis]) -> None:
     """Bytes to the last one, scores to rounding."""
-    assert [h.text for h in found] == [h.text for h in expected]
-    for one, other in zip(found, expected, strict=True):
+    assert [h.text for h in actual] == [h.text for h in expected]
+    for one, other in zip(actual, expected, strict=True):
         assert one[1:3] == pytest.approx(other[1:3], abs=1e-9)
 
 
@@ -128,10 +128,10 @@ def test_drafts_change_nothing(name: str, options: Options) -> None:
     n_saved = 0
     for most, capacity in ((3, 6), (8, 2)):
         speculation = Speculation(table, most)
-        found = one_each(TorchEngine([model], options, capacity, CPU, speculation), requests)
-        assert_same(found, expected)
-        assert all(1 <= h.passes <= len(h.text) + 1 for h in found)
-        n_saved += sum(len(h.text) + 1 - h.passes for h in found)
+        actual = one_each(TorchEngine([model], options, capacity, CPU, speculation), requests)
+        assert_same(actual, expected)
+        assert all(1 <= h.passes <= len(h.text) + 1 for h in actual)
+        n_saved += sum(len(h.text) + 1 - h.passes for h in actual)
     assert n_saved > 10, "the test means nothing unless some drafts are right"
 
 
@@ -167,7 +167,7 @@ def test_drafts_change_nothing_at_fixed_places(name: str, options: Options) -> N
 
 @pytest.mark.parametrize("fixed", [False, True])
 def test_a_sentence_has_its_own_source(fixed: bool) -> None:
-    """What drafts copy from comes to a place with its sentence, and moves with it."""
+    """The source to copy from moves with its sentence when slots change."""
     drafts = Speculation(draft.empty_table(), 2)
     engine: Any = (
         CudaGraphEngine([peaky("convs2s")], GREEDY, 3, CPU, rehearsed, drafts)
@@ -230,13 +230,13 @@ def test_no_draft_can_harm(harm: str, name: str, monkeypatch: pytest.MonkeyPatch
     oracle = Oracle([h.text for h in expected], HARM[harm])
     monkeypatch.setattr(HostSearch, "draft_bytes", lambda self: oracle(self))
     for m in (2, 8):
-        found = one_each(TorchEngine([model], GREEDY, 4, CPU, Speculation(draft.empty_table(), m)), requests)
-        assert_same(found, expected)
+        actual = one_each(TorchEngine([model], GREEDY, 4, CPU, Speculation(draft.empty_table(), m)), requests)
+        assert_same(actual, expected)
         n_choices = [len(h.text) + 1 for h in expected]
         if harm == "right":
-            assert [h.passes for h in found] == [-(-n // (m + 1)) for n in n_choices]
+            assert [h.passes for h in actual] == [-(-n // (m + 1)) for n in n_choices]
         if harm == "wrong":
-            assert [h.passes for h in found] == n_choices
+            assert [h.passes for h in actual] == n_choices
 
 
 @pytest.mark.parametrize("limit", range(7))
@@ -249,9 +249,11 @@ def test_drafts_near_the_limit(limit: int, monkeypatch: pytest.MonkeyPatch) -> N
     for spoil in (lambda coming, step: coming[:-1] + "한국어".encode(), HARM["right"], HARM["ends"]):
         oracle = Oracle([h.text for h in expected], spoil)
         monkeypatch.setattr(HostSearch, "draft_bytes", lambda self, oracle=oracle: oracle(self))
-        found = one_each(TorchEngine([model], options, 6, CPU, Speculation(draft.empty_table(), 8)), requests)
-        assert_same(found, expected)
-        assert all(len(h.text) <= limit for h in found)
+        actual = one_each(
+            TorchEngine([model], options, 6, CPU, Speculation(draft.empty_table(), 8)), requests
+        )
+        assert_same(actual, expected)
+        assert all(len(h.text) <= limit for h in actual)
 
 
 def test_a_forced_beginning_is_its_own_draft() -> None:
@@ -260,12 +262,12 @@ def test_a_forced_beginning_is_its_own_draft() -> None:
     model, request = peaky("bytenet"), Request(b"abc", 40, prefix)
     (expected,) = one_each(TorchEngine([model], GREEDY, 1, CPU), [request])
     for m in (1, 4, 8):
-        (found,) = one_each(
+        (actual,) = one_each(
             TorchEngine([model], GREEDY, 1, CPU, Speculation(draft.empty_table(), m)), [request]
         )
-        assert found.text == expected.text and found.text.startswith(prefix)
+        assert actual.text == expected.text and actual.text.startswith(prefix)
         whole = len(prefix) // (m + 1)  # passes of nothing but the prefix
-        assert found.passes <= whole + 1 + len(found.text) + 1 - len(prefix)
+        assert actual.passes <= whole + 1 + len(actual.text) + 1 - len(prefix)
 
 
 # ---- how many
@@ -309,7 +311,7 @@ def test_the_width_that_pays_between_disturbances() -> None:
 
 
 def test_a_pass_between_two_ticks_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a process' CPU time is limited: a price of 0 has no yield."""
+    """A measured price of 0, where the CPU clock is coarse, has no yield."""
     monkeypatch.setattr("bytenmt.decoding.pytorch.draft_width.process_time", lambda: 7.0)
     accepted = np.array([0.9] * 8, np.float32)
     assert best_width(accepted, lambda m: seconds(lambda: None, CPU)) == 8
@@ -327,7 +329,7 @@ ENGINES: list[Callable[..., Engine]] = [
 def test_a_price_is_measured_once(
     make_engine: Callable[..., Engine], steep: float, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What runs afterwards has the width that paid, and knows nothing of the trial."""
+    """Later decoding uses the width that paid and does not depend on the measurement."""
     n_measured = 0
 
     def noted(accepted: Any, price: Callable[[int], float]) -> int:
@@ -346,12 +348,12 @@ def test_a_price_is_measured_once(
     table = random_table([h.text for h in expected], seed=4)
     table.accepted[:] = [0.9, 0.5, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1]
     engine: Any = make_engine([model], GREEDY, 3, CPU, Speculation(table))
-    found = one_each(engine, requests)
-    assert_same(found, expected)
+    actual = one_each(engine, requests)
+    assert_same(actual, expected)
     asked = n_measured
     assert_same(one_each(engine, requests), expected)
     assert n_measured == asked and engine._width == width
-    assert all((h.passes > 0) == (width > 0) for h in found)
+    assert all((h.passes > 0) == (width > 0) for h in actual)
 
 
 def test_a_price_is_measured_in_earnest() -> None:
@@ -381,10 +383,10 @@ def test_passes_end_with_the_last_sentence() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(model), "forward", counted)
         engine.advance(100)
-        ((_, (found,)),) = engine.finished()
-        assert n_read == found.passes < len(found.text) + 1
+        ((_, (actual,)),) = engine.finished()
+        assert n_read == actual.passes < len(actual.text) + 1
         engine.advance(100)
-    assert n_read == found.passes
+    assert n_read == actual.passes
 
 
 def test_a_pass_counts_for_the_bytes_that_it_promises() -> None:
@@ -436,11 +438,11 @@ def p_value(texts: list[bytes], cells: dict[bytes, float]) -> float:
     for text in texts:
         counts[next(text[:k] for k in range(1, 5) if text[:k] in cells)] += 1
     usual = [cell for cell, p in cells.items() if len(texts) * p >= 5]
-    found = [counts[cell] for cell in usual]
+    actual = [counts[cell] for cell in usual]
     expected = [len(texts) * cells[cell] for cell in usual]
-    found.append(len(texts) - sum(found))
+    actual.append(len(texts) - sum(actual))
     expected.append(len(texts) - sum(expected))
-    squared = sum((c - e) ** 2 / e for c, e in zip(found, expected, strict=True))
+    squared = sum((c - e) ** 2 / e for c, e in zip(actual, expected, strict=True))
     half = torch.tensor([len(usual) / 2, squared / 2], dtype=torch.float64)
     return float(torch.special.gammaincc(half[0], half[1]))
 
@@ -448,9 +450,9 @@ def p_value(texts: list[bytes], cells: dict[bytes, float]) -> float:
 def drawn(model: AnyModel, options: Options, n: int, n_bytes: int, speculation: Speculation) -> list[bytes]:
     """The texts of n requests, EOS appended where they end before n_bytes."""
     engine = TorchEngine([model], options, min(n, 4096), CPU, speculation)
-    found = one_each(engine, [Request(None, n_bytes, number=i) for i in range(n)])
-    assert len(set(h.passes for h in found)) > 1
-    return [h.text if len(h.text) == n_bytes else h.text + bytes([EOS]) for h in found]
+    actual = one_each(engine, [Request(None, n_bytes, number=i) for i in range(n)])
+    assert len(set(h.passes for h in actual)) > 1
+    return [h.text if len(h.text) == n_bytes else h.text + bytes([EOS]) for h in actual]
 
 
 def likely_drafts(cells: dict[bytes, float]) -> DraftTable:

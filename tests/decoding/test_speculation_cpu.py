@@ -68,8 +68,8 @@ def drafting(texts: list[bytes], what: str) -> DraftTable:
     return table
 
 
-def plainly(found: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
-    return [[hypothesis._replace(passes=0) for hypothesis in of] for of in found]
+def plainly(results: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
+    return [[hypothesis._replace(passes=0) for hypothesis in of] for of in results]
 
 
 @pytest.mark.slow
@@ -87,9 +87,9 @@ def test_texts_and_scores_are_to_the_last_bit_those_without_drafts(name: str, se
     for what, (most, capacity) in rotated(DRAFTS, WIDTHS, 3):
         speculation = Speculation(drafting(texts, what), most)
         threads = 2 if most == CHAIN else 1
-        found = run(NumbaEngine([one], options, capacity, threads, speculation), requests)
-        assert plainly(found) == expected, (what, most, capacity)
-        passes = sum(hypotheses[0].passes for hypotheses in found)
+        results = run(NumbaEngine([one], options, capacity, threads, speculation), requests)
+        assert plainly(results) == expected, (what, most, capacity)
+        passes = sum(hypotheses[0].passes for hypotheses in results)
         assert passes <= n_bytes
         if what == "right" and most == CHAIN:
             assert 2 * passes < n_bytes
@@ -102,11 +102,11 @@ def test_a_forced_prefix_takes_a_pass_for_nine_bytes() -> None:
     for name in ("bytenet", "convs2s"):
         one = packed(model(name))
         expected = run(NumbaEngine([one], Options(), 1), [request])
-        found = run(
+        results = run(
             NumbaEngine([one], Options(), 1, speculation=Speculation(empty_table(), CHAIN)), [request]
         )
-        assert plainly(found) == expected
-        assert found[0][0].passes == 3
+        assert plainly(results) == expected
+        assert results[0][0].passes == 3
 
 
 def test_models_that_vote_check_the_same_drafts() -> None:
@@ -115,8 +115,8 @@ def test_models_that_vote_check_the_same_drafts() -> None:
     expected = run(NumbaEngine(models, Options(), 3), requests)
     for what in DRAFTS:
         table = drafting([hypotheses[0].text for hypotheses in expected], what)
-        found = run(NumbaEngine(models, Options(), 3, speculation=Speculation(table, 4)), requests)
-        assert plainly(found) == expected
+        results = run(NumbaEngine(models, Options(), 3, speculation=Speculation(table, 4)), requests)
+        assert plainly(results) == expected
 
 
 @pytest.mark.slow

@@ -62,7 +62,9 @@ def test_an_error_on_any_thread_reaches_the_caller(failing: int, error: Any) -> 
 
 @pytest.mark.parametrize("method", ["_buffers", "_thread_context"])
 def test_an_engine_raises_what_its_other_thread_raises(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It used to wait for ever. The next engine, on the same threads, decodes as ever."""
+    """An error in another thread is raised instead of waiting forever; the next engine on the same threads
+    works.
+    """
     of, requests, here = packed(model("bytenet")), some_requests(5), threading.get_ident()
     expected = run(NumbaEngine([of], Options(), 3), requests)
     own = getattr(ModelSession, method)
@@ -109,7 +111,9 @@ def test_threads_are_shared_by_all_teams_and_callers() -> None:
 
 
 def test_a_worker_that_nobody_holds_ends_and_is_replaced() -> None:
-    """As where Ctrl-C comes after a caller has borrowed it and before it was given anything to do."""
+    """This happens when Ctrl-C comes after a caller has borrowed the worker and before it has given it
+    work.
+    """
     pool = thread_team._WorkerPool()
     pool.reserve(2)
     before = n_workers()

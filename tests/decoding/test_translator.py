@@ -36,7 +36,7 @@ SHORT: dict[str, Any] = {"max_len_a": 0.01, "max_len_b": 9}
 
 
 def make(arch: str = "luong", **options: Any) -> Translator:
-    """Of a random model."""
+    """Make a translator of a random model."""
     runtime = runtime_from_models([small_model(arch)], CPU, options.pop("source", True))
     return Translator.from_runtime(runtime, **{**SHORT, **options})
 
@@ -210,7 +210,7 @@ def test_equal_lines_are_translated_once() -> None:
 
 
 def test_draws_follow_the_number_of_the_line() -> None:
-    """In sampling equal lines are drawn each for itself, and however they come, the same is drawn."""
+    """Equal lines get different samples, and samples do not depend on how lines are batched."""
     lines = [b"same"] * 4 + [b"other"]
     whole = [result.best.text for result in made_up(sample=True).translate_lines(lines)]
     assert whole == [b"SAME0", b"SAME1", b"SAME2", b"SAME3", b"OTHER4"]
@@ -287,20 +287,20 @@ def test_one_line_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         (b"\xff", "line 2 is not valid UTF-8"),
         ("a\nb", "line 2 contains a line break"),
         ("\ud800", "line 2 contains an unpaired surrogate"),
     ],
 )
-def test_lines_that_are_none(line: Any, told: str) -> None:
-    with pytest.raises(DataError, match=told):
+def test_lines_that_are_none(line: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
         made_up().n_best([type(line)(), line])
 
 
 def test_a_line_comes_in_whole_characters() -> None:
-    """As soon as they are sure, and together what translate gives."""
+    """Parts come as soon as they are committed and together equal the translation."""
     line = "한글 \U0001f600 é"
     parts = list(made_up(max_source_bytes=8).stream(line))
     assert parts == list("한글0 \U0001f600 é0")
@@ -314,7 +314,9 @@ def test_a_line_comes_in_whole_characters() -> None:
 
 
 def test_runs_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the folder or the file; several of any architecture vote; settings have the defaults of the run."""
+    """A run is loaded by its folder or file; several form an ensemble of any architectures; settings use the
+    run's defaults.
+    """
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "luong")
     make_run(tmp_path / "bytenet", "bytenet", 1, ("data.max_source_bytes=30",))
@@ -349,7 +351,7 @@ def test_runs_that_cannot_be_joined(tmp_path: Path) -> None:
 
 
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of the class, with a run of that name."""
+    """The example in the class's docstring runs with a run of that name."""
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "runs" / "mine")
     finder = doctest.DocTestFinder(recurse=False)
@@ -382,7 +384,7 @@ def test_a_former_name_warns() -> None:
 
 
 def test_misuse_is_told(tmp_path: Path) -> None:
-    """By an error that the package exports, which is Python's ValueError too; before a run is looked for."""
+    """The error is exported by the package, is also a ValueError, and is raised before a run is loaded."""
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"max_source_bytes": 3}, "max_source_bytes is 3, expected a whole number from 4"),
         ({"max_tokens": 0}, "expected a whole number from"),
@@ -398,9 +400,9 @@ def test_misuse_is_told(tmp_path: Path) -> None:
         ({"top_k": 4}, "top_k would be ignored: give sample"),
         ({"sample": "yes"}, "sample is 'yes', expected True or False"),
     ]
-    for settings, told in wrong:
+    for settings, message in wrong:
         for refused in (lambda given: make(**given), lambda given: Translator.load("none", **given)):
-            with pytest.raises(bytenmt.BytenmtError, match=told):
+            with pytest.raises(bytenmt.BytenmtError, match=message):
                 refused(settings)
     engines: list[tuple[dict[str, Any], str]] = [
         ({"engine": "cuda"}, "'cuda' is none of auto, torch"),
@@ -409,8 +411,8 @@ def test_misuse_is_told(tmp_path: Path) -> None:
         ({"threads": 0}, "threads is 0"),
         ({"draft": "on"}, "draft is 'on'"),
     ]
-    for options, told in engines:
-        with pytest.raises(SettingError, match=told) as refusal:
+    for options, message in engines:
+        with pytest.raises(SettingError, match=message) as refusal:
             Translator.load("none", **options)
         assert isinstance(refusal.value, ConfigError) and isinstance(refusal.value, ValueError)
     with pytest.raises(ValueError, match="training mode"):
@@ -425,7 +427,7 @@ def test_misuse_is_told(tmp_path: Path) -> None:
 
 
 def shared(group: Group, arch: str) -> dict[str, Any]:
-    """What is found, and what this process was asked for."""
+    """Return the results and the requests of this process."""
     draw = random.Random(7)
     lines = [bytes(draw.choices(b"abcdef gh", k=draw.randrange(40))) for _ in range(30)]
     admitted: list[list[Request]] = []

@@ -1,4 +1,4 @@
-"""What was translated is accepted by the tools of each format, and says there what it should."""
+"""Test that the tools of each format accept translated documents and read the right texts from them."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def targets(data: bytes) -> list[str]:
 
 
 def test_segments_of_trados() -> None:
-    """What is translated, a draft and what is locked stays; the rest fills the segments and their states."""
+    """Translated, draft and locked segments stay; the others get a translation and a state."""
     data, asked = translated("xliff, Trados")
     assert asked == ['<g id="5">Press</g> the key.', "Stop.", "No target.", "At all."]
     expected = ["Datei \u00f6ffnen.", "PRESS THE KEY.", "STOP.", "NO TARGET.", "AT ALL.", "Ein Entwurf.", ""]

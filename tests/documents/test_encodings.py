@@ -1,4 +1,4 @@
-"""In which encoding a file is, and what no file is in."""
+"""Test the detection of encodings, and the refusal of those that cannot be written back."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_what_no_file_is_in(name: str, encoding: str) -> None:
 @pytest.mark.parametrize("encoding", ["utf-16", "UTF-32", "utf-16le"])
 @pytest.mark.parametrize("name", ["html", "po", "xliff"])
 def test_a_declaration_that_can_be_read_is_not_in_utf_16(name: str, encoding: str) -> None:
-    """As browsers have it: it says so in ASCII, so the file is in UTF-8."""
+    """A declaration of UTF-16 that is readable as ASCII means UTF-8, as in browsers."""
     data = SAMPLES["xliff 1.2" if name == "xliff" else name].data
     for declared in (b"UTF-8", b"utf-8"):
         data = data.replace(declared, encoding.encode())

@@ -47,7 +47,7 @@ SOURCE = 'a <g id="1">b <g id="2">c</g></g> <x id="3"/> &brand; d &amp; e'
 
 @given(st.lists(st.sampled_from([*MARKUP, "x", "<", "&", "</g", "g>", "]]>"]), max_size=12))
 def test_whatever_comes_out_is_well_formed(pieces: list[str]) -> None:
-    """By lxml; with each code of the source once and none besides."""
+    """Outputs are well-formed by lxml and contain each code of the source once and no others."""
     source = content(SOURCE)
     parts, whole = restore_tags(source, "".join(pieces))
     written = escaped(parts)
@@ -78,7 +78,7 @@ def test_none_is_lost_whatever_a_translator_does(pieces: list[str]) -> None:
 
 
 def test_many_codes_are_put_back_in_linear_time() -> None:
-    """In the order of the source and against it."""
+    """Restoring takes linear time in the order of the source and in reverse."""
     seconds = []
     for n in (2000, 8000):
         names = [f"{{a{number}}}" for number in range(n)]

@@ -92,6 +92,6 @@ def test_nothing_is_declared_where_nothing_is_translated(name: str) -> None:
 
 
 def test_a_language_is_escaped_in_a_memory() -> None:
-    """As the name of a language is the user's, TMX must stay XML whatever stands in it."""
+    """A language name from the user is escaped, so that TMX stays well-formed XML."""
     sample = SAMPLES["tmx"]._replace(options=ReadOptions(pair=("en", 'a"b<c>&')))
     assert 'a"b<c>&' in {tuv.get(XML_LANG) for tuv in ElementTree.fromstring(written(sample)).iter("tuv")}

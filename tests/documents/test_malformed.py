@@ -15,7 +15,7 @@ XML = '<xliff version="1.2">\n <file><body>\n'
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "told"),
+    ("name", "data", "message"),
     [
         ("xliff", XML + "  <trans-unit></body>", "line 3, column 17: not XML: mismatched tag"),
         ("xliff", XML + "  <trans-unit>\ud7ff", "line 3, column 16: not XML: no element found"),
@@ -69,16 +69,16 @@ XML = '<xliff version="1.2">\n <file><body>\n'
         ("csv", "a,b,c\n1,2,3\n1\n", "line 3, column 1: 1 columns, expected 2 or more"),
     ],
 )
-def test_the_place_is_told(name: str, data: str, told: str) -> None:
+def test_the_place_is_told(name: str, data: str, message: str) -> None:
     options = ReadOptions(column="b") if name == "csv" else ReadOptions()
     with pytest.raises(DataError) as error:
         read(data.encode("utf-8", "surrogatepass"), name, Path("a.file"), options)
-    assert str(error.value).startswith(f"a.file, {told}") and str(error.value).isprintable()
+    assert str(error.value).startswith(f"a.file, {message}") and str(error.value).isprintable()
     assert len(str(error.value)) < 200
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "options", "told"),
+    ("name", "data", "options", "message"),
     [
         ("text", b"\xff\xfe\0", ReadOptions(), "a.file: byte 2 is not utf-16-le (truncated data)"),
         ("po", PO.replace("UTF-8", "KLINGON").encode(), ReadOptions(), "a.file: unknown encoding KLINGON"),
@@ -106,20 +106,20 @@ def test_the_place_is_told(name: str, data: str, told: str) -> None:
         ("csv", b"a,b\n", ReadOptions(), "give --column"),
     ],
 )
-def test_what_cannot_be_read_is_told(name: str, data: bytes, options: ReadOptions, told: str) -> None:
+def test_what_cannot_be_read_is_told(name: str, data: bytes, options: ReadOptions, message: str) -> None:
     with pytest.raises(DataError) as error:
         read(data, name, Path("a.file"), options)
-    assert told in str(error.value) and "\n" not in str(error.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_options_that_would_be_ignored() -> None:
-    for name, options, told in [
+    for name, options, message in [
         ("po", ReadOptions(column="x"), "--column would be ignored with --format po"),
         ("srt", ReadOptions(pair=("a", "b")), "--pair would be ignored"),
         ("tmx", ReadOptions(into="x"), "--to-column would be ignored"),
         ("csv", ReadOptions(into="x"), "--to-column without --column"),
     ]:
-        with pytest.raises(BytenmtError, match=told):
+        with pytest.raises(BytenmtError, match=message):
             check_options(name, options)
     with pytest.raises(BytenmtError, match="no format has the suffix '.doc': give --format"):
         format_of(Path("a.doc"))

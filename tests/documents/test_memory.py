@@ -83,7 +83,7 @@ def test_a_memory_without_pairs_is_refused(tmp_path: Path) -> None:
         TranslationMemory.from_file(path)
 
 
-def made(data: str, name: str, entries: TranslationMemory) -> tuple[str, Any]:
+def translated_with_memory(data: str, name: str, entries: TranslationMemory) -> tuple[str, Any]:
     """Return a document translated with a memory and with a model that answers in capitals."""
     document = read(data.encode(), format_of(Path(name)), Path(name), ReadOptions(PAIR))
     output, report = translate(
@@ -96,7 +96,9 @@ def made(data: str, name: str, entries: TranslationMemory) -> tuple[str, Any]:
 
 
 def test_a_catalogue_takes_what_the_memory_has() -> None:
-    text, report = made(PO, "a.po", memory(("%d file", "%d Datei"), ("%d files", "%d Dateien")))
+    text, report = translated_with_memory(
+        PO, "a.po", memory(("%d file", "%d Datei"), ("%d files", "%d Dateien"))
+    )
     assert 'msgstr[0] "%d Datei"\nmsgstr[1] "%d Dateien"\n' in text
     assert (report.n_matched, report.n_exact) == (2, 2)
     assert 0 < report.n_matched < report.n_translated and not report.review
@@ -105,13 +107,13 @@ def test_a_catalogue_takes_what_the_memory_has() -> None:
 def test_xliff_tells_that_a_translation_comes_from_a_memory() -> None:
     unit = '<trans-unit id="1"><source>a %d</source><target/></trans-unit>'
     one = f'<xliff version="1.2"><file><body>{unit}</body></file></xliff>'
-    text, _ = made(one, "a.xlf", memory(("a %s", "ein %s")))
+    text, _ = translated_with_memory(one, "a.xlf", memory(("a %s", "ein %s")))
     assert '<target state="translated" state-qualifier="leveraged-tm">ein %d</target>' in text
     two = (
         '<xliff version="2.0" srcLang="en" trgLang="de"><file id="f"><unit id="u"><segment>'
         "<source>a</source><target/></segment></unit></file></xliff>"
     )
-    text, _ = made(two, "a.xlf", memory(("a", "ein")))
+    text, _ = translated_with_memory(two, "a.xlf", memory(("a", "ein")))
     assert '<segment state="translated" subState="bytenmt:translation-memory">' in text
     again = read(text.encode(), "xliff", Path("a"), ReadOptions(PAIR)).units[0]
     assert again.done and not again.doubted and joined_text(again.target or ()) == "ein"

@@ -22,7 +22,7 @@ def wrong(sample: Sample) -> list[str]:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_unit_as_it_was_gives_the_same_bytes(name: str) -> None:
-    """As it was read; written anew, with all else the same; and another text in it is read as that."""
+    """Writing every unit unchanged gives the same bytes; writing another text changes that text only."""
     assert wrong(SAMPLES[name]) == []
 
 

@@ -1,4 +1,4 @@
-"""What of a unit is translated, and what is copied or set again around a translation."""
+"""Test which part of a unit is translated, and what is copied or restored around the translation."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def codes(parts: Parts) -> list[str]:
 
 
 def inline(text: str) -> list[Token]:
-    """What CommonMark's own reader finds in the only paragraph, which must be one."""
+    """Parse the only paragraph with a CommonMark parser and return its inline nodes."""
     tokens = COMMON_MARK.parse(text)
     assert [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"], text
     return tokens[1].children or []
@@ -106,7 +106,9 @@ def test_a_sign_before_a_placeholder(name: str, text: str) -> None:
 
 @given(st.lists(st.sampled_from(["%", "%s", "{", "{n}", "}", "%%", "$", " ", "x", "<b>", "<"]), max_size=8))
 def test_strings_are_read_again(pieces: list[str]) -> None:
-    """As often as in the source, wherever a text may begin a code without ending it."""
+    """Every string is read as often as in the source, also where a text may begin a code without ending
+    it.
+    """
     source = parse_string("%s of {n}")
     parts, _ = restore_tags(source, "".join(pieces))
     text = document("json", '{"k": "%s of {n}"}').with_units([(parts, False)]).decode()
@@ -135,7 +137,7 @@ def test_an_arrow_in_subtitles() -> None:
 
 @pytest.mark.parametrize(("name", "head"), [("srt", ""), ("vtt", "WEBVTT\n\n")])
 def test_a_time_in_a_text_begins_no_line(name: str, head: str) -> None:
-    """It would be read as a malformed line of times."""
+    """A time at the beginning of a line would be read as a malformed timing line."""
     text = f"{head}1\n00:00:01.000 --> 00:00:02.000\nThe first\nat <b>x</b>\n"
     read = document(name, text)
     written = read.with_units([(parse_string("It starts 00:00:01.000"), False)])

@@ -20,17 +20,17 @@ from bytenmt.training.run import Outcome
 from tools.verify.sample_documents import PO, SAMPLES, TMX, XLIFF_1
 
 
-def found(data: bytes, name: str, size: int = 1 << 16) -> list[tuple[str, str]]:
+def read_pairs(data: bytes, name: str, size: int = 1 << 16) -> list[tuple[str, str]]:
     pieces = (data[at : at + size] for at in range(0, len(data), size))
     return list(pairs(pieces, name, Path("a.file"), ("en", "de"), strict=False))
 
 
 def test_what_is_translated_and_not_doubted() -> None:
-    assert found(TMX.encode(), "tmx") == [("one", "eins")]
-    assert found(XLIFF_1.encode(), "xliff") == [("done", 'fertig "so"')]
-    assert found(PO.encode(), "po") == [("done", "fertig")]
+    assert read_pairs(TMX.encode(), "tmx") == [("one", "eins")]
+    assert read_pairs(XLIFF_1.encode(), "xliff") == [("done", 'fertig "so"')]
+    assert read_pairs(PO.encode(), "po") == [("done", "fertig")]
     doubted = XLIFF_1.replace('state="final"', 'state="needs-review-translation"')
-    assert found(doubted.encode(), "xliff") == []
+    assert read_pairs(doubted.encode(), "xliff") == []
 
 
 MEMORY = TMX.replace("eins</seg>", "\u00fcbersetzt: <ph>x</ph> &#x41;\n  &amp; {n}</seg>").replace(
@@ -74,20 +74,20 @@ def test_the_place_of_a_mistake_in_a_long_memory(size: int) -> None:
     broken = TMX.replace("</tuv></tu>", "</tu>").encode()
     line = broken[: broken.index(b"</seg></tu>")].count(b"\n") + 1
     with pytest.raises(DataError, match=rf"^a.file, line {line}, column \d+: not XML: mismatched tag$"):
-        found(broken, "tmx", size)
+        read_pairs(broken, "tmx", size)
 
 
 @pytest.fixture
 def outcome(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the command would have trained on."""
-    told: dict[str, Any] = {}
+    """Return the training pairs of a command."""
+    message: dict[str, Any] = {}
 
     def train(run: Path, config: object, **more: Any) -> Outcome:
-        told.update(more)
+        message.update(more)
         return Outcome(0)
 
     monkeypatch.setattr(training, "train", train)
-    return told
+    return message
 
 
 def train(tmp_path: Path, *arguments: str) -> Result:
@@ -113,7 +113,7 @@ def test_the_command_trains_on_documents(tmp_path: Path, outcome: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ("--tmx a.tmx", "--tmx needs the languages to read: give --pair"),
         ("--po a.po --pair en-de", "--pair would be ignored without --tmx"),
@@ -125,8 +125,10 @@ def test_the_command_trains_on_documents(tmp_path: Path, outcome: dict[str, Any]
         ("--po a.po --text valid.tsv", "--text trains a language model"),
     ],
 )
-def test_one_line_for_a_mistake(tmp_path: Path, outcome: dict[str, Any], arguments: str, told: str) -> None:
+def test_one_line_for_a_mistake(
+    tmp_path: Path, outcome: dict[str, Any], arguments: str, message: str
+) -> None:
     words = [str(tmp_path / word) if "." in word else word for word in arguments.split()]
     result = train(tmp_path, *words)
-    assert result.exit_code == 1 and told in result.stderr and result.stderr.count("\n") == 1
+    assert result.exit_code == 1 and message in result.stderr and result.stderr.count("\n") == 1
     assert not outcome and not (tmp_path / "run").exists()

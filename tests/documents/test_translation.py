@@ -36,7 +36,7 @@ from tools.verify.sample_documents import (
 )
 
 
-def made(
+def translated_document(
     sample: Sample, flags: tuple[str, ...] = (), overwrite: bool = False, how: object = upper_cased
 ) -> str:
     ask, _ = recording_translator(how, flags)
@@ -66,42 +66,42 @@ PO_DONE = with_changes(
 def test_a_catalogue() -> None:
     """Plural forms, several lines; what is translated stays, what is fuzzy is translated anew, and fuzzy is
     what is doubted."""
-    assert made(SAMPLES["po"]) == PO_DONE
+    assert translated_document(SAMPLES["po"]) == PO_DONE
     doubted = with_changes(
         PO_DONE,
         ('#, c-format\nmsgid "%d', '#, fuzzy, c-format\nmsgid "%d'),
         ("#. for translators\nmsgctxt", "#. for translators\n#, fuzzy\nmsgctxt"),
         ('#, c-format\nmsgid "Hello', '#, fuzzy, c-format\nmsgid "Hello'),
     )
-    assert made(SAMPLES["po"], flags=(UNSURE,)) == doubted
+    assert translated_document(SAMPLES["po"], flags=(UNSURE,)) == doubted
     anew = with_changes(PO_DONE, ('"fertig"', '"DONE"'))
-    assert made(SAMPLES["po"], overwrite=True) == anew
-    assert '#, fuzzy\nmsgid "done"\nmsgstr "DONE"' in made(SAMPLES["po"], (UNSURE,), overwrite=True)
+    assert translated_document(SAMPLES["po"], overwrite=True) == anew
+    assert '#, fuzzy\nmsgid "done"\nmsgstr "DONE"' in translated_document(SAMPLES["po"], (UNSURE,), overwrite=True)
 
 
 def test_a_language_with_one_form_takes_the_plural() -> None:
     one = PO.replace("nplurals=2; plural=(n != 1)", "nplurals=1; plural=0").replace('msgstr[1] ""\n', "")
-    assert 'msgstr[0] "%d FILES"\n' in made(Sample("po", one.encode()))
+    assert 'msgstr[0] "%d FILES"\n' in translated_document(Sample("po", one.encode()))
     other = PO.replace("plural=(n != 1)", "plural=(n == 1 ? 1 : 0)")
-    assert 'msgstr[0] "%d FILES"\nmsgstr[1] "%d FILE"\n' in made(Sample("po", other.encode()))
+    assert 'msgstr[0] "%d FILES"\nmsgstr[1] "%d FILE"\n' in translated_document(Sample("po", other.encode()))
 
 
 def test_a_form_of_many_numbers_names_the_number() -> None:
-    """As msgfmt --check wants it: in Russian 21 has the form of 1."""
+    """msgfmt --check accepts the plural forms: in Russian 21 has the form of 1."""
     russian = "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 ? 1 : 2)"
     text = PO.replace("nplurals=2; plural=(n != 1)", russian)
-    assert 'msgstr[0] "%d FILE"' in made(Sample("po", text.encode()))
+    assert 'msgstr[0] "%d FILE"' in translated_document(Sample("po", text.encode()))
     text = text.replace('msgid "%d file"', 'msgid "one file"')
-    assert 'msgstr[0] "%d FILES"' in made(Sample("po", text.encode()))
+    assert 'msgstr[0] "%d FILES"' in translated_document(Sample("po", text.encode()))
     one = text.replace('msgstr[1] ""\n', "")
     forms = 'msgstr[0] "%d FILES"\nmsgstr[1] "%d FILES"\nmsgstr[2] "%d FILES"\n\n'
-    assert forms in made(Sample("po", one.encode()))  # those that the entry has not yet are made
+    assert forms in translated_document(Sample("po", one.encode()))  # those that the entry has not yet are made
     french = PO.replace("plural=(n != 1)", "plural=(n > 1)").replace('msgid "%d file"', 'msgid "one file"')
-    assert 'msgstr[0] "ONE FILE"' in made(Sample("po", french.encode()))
+    assert 'msgstr[0] "ONE FILE"' in translated_document(Sample("po", french.encode()))
 
 
 def test_targets_of_xliff_1() -> None:
-    text = made(SAMPLES["xliff 1.2"])
+    text = translated_document(SAMPLES["xliff 1.2"])
     assert text == with_changes(
         XLIFF_1,
         (
@@ -125,13 +125,13 @@ def test_targets_of_xliff_1() -> None:
         ),
         ("<source>42</source>", '<source>42</source><target state="translated">42</target>'),
     )
-    doubted = made(SAMPLES["xliff 1.2"], flags=(UNSURE,))
+    doubted = translated_document(SAMPLES["xliff 1.2"], flags=(UNSURE,))
     assert doubted.count('state="needs-review-translation"') == 5 and doubted.count('"translated"') == 1
-    assert '<target  state="translated">DONE</target>' in made(SAMPLES["xliff 1.2"], overwrite=True)
+    assert '<target  state="translated">DONE</target>' in translated_document(SAMPLES["xliff 1.2"], overwrite=True)
 
 
 def test_targets_of_xliff_2() -> None:
-    assert made(SAMPLES["xliff 2"]) == with_changes(
+    assert translated_document(SAMPLES["xliff 2"]) == with_changes(
         XLIFF_2,
         ('srcLang="en"', 'srcLang="en" trgLang="de"'),
         ('<segment id="s1">', '<segment id="s1" state="translated">'),
@@ -142,12 +142,12 @@ def test_targets_of_xliff_2() -> None:
         ('state="initial" subState="x:y"', 'state="translated" subState="bytenmt:translated"'),
         ("<target>einmal</target>", "<target>ONCE MORE</target>"),
     )
-    doubted = made(SAMPLES["xliff 2"], flags=(UNSURE,))
+    doubted = translated_document(SAMPLES["xliff 2"], flags=(UNSURE,))
     assert '<segment id="s1" state="initial" subState="bytenmt:needs-review">' in doubted
 
 
 def test_a_variant_is_made_behind_the_source() -> None:
-    assert made(SAMPLES["tmx"]) == with_changes(
+    assert translated_document(SAMPLES["tmx"]) == with_changes(
         TMX,
         (
             "&amp; %d</seg></tuv>",
@@ -156,12 +156,12 @@ def test_a_variant_is_made_behind_the_source() -> None:
         ),
         ("<seg/>", "<seg>TWO</seg>"),
     )
-    doubted = made(SAMPLES["tmx"], flags=(UNSURE,))
+    doubted = translated_document(SAMPLES["tmx"], flags=(UNSURE,))
     assert doubted.count('<prop type="x-state">needs-review-translation</prop><seg>') == 2
 
 
 def test_a_cue_has_as_many_lines_as_before() -> None:
-    assert made(SAMPLES["srt"]) == with_changes(
+    assert translated_document(SAMPLES["srt"]) == with_changes(
         SRT,
         ("First line\nof a sentence", "FIRST LINE OF\nA SENTENCE"),
         ("- You?\n- Me & you.", "- YOU?\n- ME & YOU."),
@@ -181,7 +181,7 @@ def test_a_cue_has_as_many_lines_as_before() -> None:
 )
 def test_what_stands_where_it_is_not_expected(name: str, before: str, after: str) -> None:
     """Cues without a blank line between them, values that begin like what stands before one."""
-    text = made(Sample(name, before.encode()))
+    text = translated_document(Sample(name, before.encode()))
     parts = [joined_text(unit.source) for unit in Sample(name, text.encode()).document().units]
     assert " ".join(parts) == after
     assert text.lower().replace("&lt;", "&lt") == before.lower()
@@ -237,9 +237,9 @@ CODES = [
 def test_codes_that_a_search_cannot_keep_are_shown_as_tags(name: str, text: str, shown: str) -> None:
     """And are themselves again in the document."""
     ask, noted = recording_translator(lambda segment: segment.text + b" indeed")
-    made, told = translate(Sample(name, text.encode()).document(), ask, limit=1000, overwrite=True)
+    translated_document, told = translate(Sample(name, text.encode()).document(), ask, limit=1000, overwrite=True)
     assert [segment.text.decode() for segment in noted] == [shown] and not told.review
-    assert made.decode().replace(" indeed", "") == text != made.decode()
+    assert translated_document.decode().replace(" indeed", "") == text != translated_document.decode()
 
 
 SENTENCE = "Ein kurzer Satz mit <a href='x. y. z'>einer Adresse. Und</a> mehr, z. B. %s. "
@@ -360,7 +360,7 @@ def test_a_translator_is_asked_in_the_order_of_the_file() -> None:
 
 
 def test_one_doubtful_form_makes_an_entry_fuzzy() -> None:
-    """In whichever order they come."""
+    """The order of the forms does not matter."""
     for doubtful in (b"%d file", b"%d files"):
         core = doubtful.removeprefix(b"%d ")
 
@@ -379,7 +379,7 @@ def test_a_tag_and_text_that_looks_like_it_are_told_apart(name: str) -> None:
     before = "<p>a &lt;b> c <b>d</b> e</p>"
     if name == "xliff":
         before = f'<xliff version="1.2"><trans-unit><source>{before[3:-4]}</source></trans-unit></xliff>'
-    text = made(Sample(name, before.encode()))
+    text = translated_document(Sample(name, before.encode()))
     assert "A &lt;b&gt; C <b>D</b> E" in text
 
 

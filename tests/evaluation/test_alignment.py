@@ -69,7 +69,7 @@ def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarra
         attention = torch.nn.functional.scaled_dot_product_attention
 
         def noting_heads(q: Any, k: Any, v: Any, attn_mask: Any) -> Any:
-            """Of the Transformer: what it makes of the identity as values are its weights."""
+            """Record the attention weights of the Transformer by passing the identity as values."""
             if (q.shape[2], k.shape[2]) == (len(text), len(source) + 1):  # not a block of self-attention
                 values = torch.eye(k.shape[2], dtype=v.dtype).expand(*k.shape[:3], -1)
                 found.append(attention(q, k, values, attn_mask=attn_mask)[0].mean(dim=0).numpy())
@@ -86,8 +86,9 @@ def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarra
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_weights_are_those_of_the_prediction(name: str) -> None:
-    """In a batch, padded, and in the order of the source; probabilities, unless they fade; of two models the
-    mean."""
+    """Weights agree in a padded batch, in the order of the source; they are probabilities unless attention
+    fades, and the mean for two models.
+    """
     models = [build(CASES[name], seed, scale=2.0) for seed in (0, 1)]
     for chosen in (models[:1], models):
         found = aligner(*chosen).weights(PAIRS)
@@ -170,8 +171,9 @@ def test_a_trained_eye_sees_where_it_looks() -> None:
 
 @pytest.mark.parametrize("options", ["", "--engine torch --device cpu -b 2 --n-best 2 --max-source-bytes 7"])
 def test_the_command_tells_alignments(tmp_path: Path, options: str) -> None:
-    """Of every character of the text but the joints of pieces, for a run with attention; not for one without,
-    nor where not wanted."""
+    """Every character but the separators of parts is aligned for a run with attention, and none without
+    attention or with --no-alignment.
+    """
     run, plain = make_run(tmp_path / "run"), make_run(tmp_path / "plain", "bytenet", 1)
     near = make_run(tmp_path / "near", "luong", 2, ("model.attention=local-p", "model.attention_window=5"))
     off = make_run(tmp_path / "off", "luong", 2, ("model.attention=off", "model.input_feeding=false"))

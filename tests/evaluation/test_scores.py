@@ -26,7 +26,9 @@ CPU = torch.device("cpu")
 def test_log_probabilities_one_sentence_at_a_time(
     arch: str, cells: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In batches, and in the corpus' order: what each pair has alone, summed byte by byte, EOS included."""
+    """Batched scores, in the order of the corpus, equal those of single pairs summed byte by byte, EOS
+    included.
+    """
     torch.manual_seed(5)
     model = build_model(load_config(arch, "tiny", "", []).model).double().eval()
     pairs = [("가나", "ab"), ("x", "다라마 ccc"), ("", "empty source"), ("two words", "b"), ("yy", "")]
@@ -52,7 +54,7 @@ def test_log_probabilities_one_sentence_at_a_time(
 
 
 def shared(group: Group, folders: list[Path]) -> list[list[float]]:
-    """In 32-bit numbers: other batch mates would change the last bits."""
+    """Return scores in float32: another batch would change the last bits."""
     torch.manual_seed(5)
     model = build_model(load_config("convs2s", "tiny", "", []).model).eval()
     corpora = [ParallelCorpus.open(folder / "src", folder / "tgt") for folder in folders]

@@ -1,4 +1,4 @@
-"""Whether bits find wrong lines: the area is the share of pairs that are in order, counted one by one."""
+"""Test how well bits per byte detect wrong lines: the area under the curve equals a count over all pairs."""
 
 from __future__ import annotations
 

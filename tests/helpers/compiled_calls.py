@@ -1,4 +1,4 @@
-"""What compiled code alone can call, for a test: it has no way in from Python, which would crash there."""
+"""Call functions that only compiled code can call, since calling them from Python would crash."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ import numba
 
 
 def from_python(function: Any) -> Any:
-    """The same function with a way in."""
+    """Return the function with a wrapper that Python can call."""
     return numba.njit(lambda *arguments: function(*arguments))

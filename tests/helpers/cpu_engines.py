@@ -57,7 +57,7 @@ ALL = {name: one for name, one in {**VARIANTS, **MORE}.items() if one["arch"] !=
 
 
 def model(name: str, seed: int = 0) -> AnyModel:
-    """In float32, so that both engines have the same weights."""
+    """Return a float32 model, so that both engines have the same weights."""
     scale = 0.4 if name in VARIANTS else 0.1
     return build(ALL[name], seed, scale).float()
 

@@ -22,10 +22,10 @@ class Heard(Reporter):
 
     @contextmanager
     def bar(self, total: float, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
-        yield _Kept(self.shown, self.words)
+        yield _BarLog(self.shown, self.words)
 
 
-class _Kept(Bar):
+class _BarLog(Bar):
     def __init__(self, shown: list[float], words: list[str]) -> None:
         self._shown, self._words = shown, words
 

@@ -1,7 +1,6 @@
-"""What must hold of every model, as plain functions that raise AssertionError where it does not.
-
-test_contract.py and test_scheduler_and_search.py run them over all models; test_faults.py plants faults and
-expects them to fail. Everything is float64 with all parameters random: no zero hides a mistake.
+"""Invariants of every model, as functions that raise AssertionError. test_contract.py and
+test_scheduler_and_search.py run them over all models; test_faults.py plants faults and expects them to fail.
+Everything is float64 with random parameters, so that no zero hides a mistake.
 """
 
 from __future__ import annotations
@@ -273,7 +272,7 @@ def whole(model: AnyModel, src: Tensor, src_len: Tensor, tgt: Tensor) -> Tensor:
 
 
 def in_pieces(model: AnyModel, src: Tensor, src_len: Tensor, tgt: Tensor, pieces: list[int]) -> Tensor:
-    """The same, `pieces` columns a call, with gradients if they are on."""
+    """Compute the logits `pieces` columns per call, with gradients if they are enabled."""
     memory = encode(model, src, src_len)
     state = model.start(memory, len(tgt) // len(src))
     logits = []

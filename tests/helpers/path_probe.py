@@ -1,9 +1,8 @@
-"""How far apart an input byte and a prediction stand in a model, and what depends on what, by gradients.
-
-Every layer, recurrent step and attention passes its value on as it is and its gradient times a small number
-e. A way through L of them then has e^L in its gradient, and the shortest way decides: between two e the
-gradient grows by (e_1 / e_2)^L. Knows where the models' layers hand on what they have made, and nothing of
-what is claimed of them.
+"""Measure by gradients how long the paths from input bytes to a prediction are, and which inputs it depends
+on. Every layer, recurrent step and attention passes its value on unchanged and its gradient times a small
+number e. A path through L of them then contributes e^L to the gradient, and the shortest path dominates:
+between two values of e the gradient grows by (e_1 / e_2)^L. The probe uses where layers pass on their
+outputs, but none of the claims about path lengths.
 """
 
 from __future__ import annotations
@@ -43,18 +42,18 @@ def damping(by: float) -> Iterator[None]:
     """Every layer, step and attention damps. The ring that a causal convolution hands on is its input's
     past, not another layer."""
 
-    def all_of(made: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *given, **more: damped(made(*given, **more), by)
+    def all_of(outputs: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *inputs, **more: damped(outputs(*inputs, **more), by)
 
-    def first_of(made: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any) -> Any:
-            x, ring = made(*given)
+    def first_of(outputs: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*inputs: Any) -> Any:
+            x, ring = outputs(*inputs)
             return damped(x, by), ring
 
         return call
 
-    def steps_of(made: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda cell: all_of(made(cell))
+    def steps_of(outputs: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda cell: all_of(outputs(cell))
 
     places: list[tuple[Any, str, Callable[..., Any]]] = [
         (module, "attend", all_of) for module in (bahdanau, luong, convs2s)
@@ -74,16 +73,16 @@ def damping(by: float) -> Iterator[None]:
             one.stop()
 
 
-def gradients(model: AnyModel, s: int, t: int, of: Callable[[Any, Tensor], Tensor]) -> list[Tensor]:
+def gradients(model: AnyModel, s: int, t: int, gradient_of: Callable[[Any, Tensor], Tensor]) -> list[Tensor]:
     """The largest gradient by each embedded source byte (s,) and target byte (t,) of what `of` makes of the
     memory and the logits (1, t, 256); float64. A model may read the source in another order: its bytes are
     known by what they are."""
     looked_up: list[Tensor] = []
     read: list[Tensor] = []
 
-    def look_up(module: Any, given: tuple[Tensor], made: Tensor) -> None:
-        read.append(given[0])
-        looked_up.append(made)
+    def look_up(module: Any, inputs: tuple[Tensor], outputs: Tensor) -> None:
+        read.append(inputs[0])
+        looked_up.append(outputs)
 
     hook = model.embedding.register_forward_hook(look_up)
     source = torch.tensor([[*(range(65, 65 + s - 1)), EOS]], dtype=torch.uint8)
@@ -93,7 +92,7 @@ def gradients(model: AnyModel, s: int, t: int, of: Callable[[Any, Tensor], Tenso
         logits, _ = model(target, memory, model.start(memory))
     finally:
         hook.remove()
-    found = torch.autograd.grad(of(memory, logits), looked_up, allow_unused=True)
+    found = torch.autograd.grad(gradient_of(memory, logits), looked_up, allow_unused=True)
     sizes = [
         torch.zeros(x.shape[1]) if g is None else g[0].abs().amax(dim=-1)
         for g, x in zip(found, looked_up, strict=True)
@@ -104,8 +103,9 @@ def gradients(model: AnyModel, s: int, t: int, of: Callable[[Any, Tensor], Tenso
 
 
 def path_lengths(model: AnyModel, s: int, t: int) -> list[list[Tensor]]:
-    """Of each of t predictions what the shortest way to it passes from each source byte (s,) and from each
-    target byte (t,); 0 where it does not depend on that one."""
+    """Return the length of the shortest path to each of t predictions from each source byte (s,) and each
+    target byte (t,); 0 if there is none.
+    """
     lengths = []
     for at in range(t):
         found = []
@@ -145,13 +145,13 @@ def seen_by_column(model: AnyModel, s: int, column: int) -> list[int]:
     top = stack[-1] if isinstance(stack, ModuleList) else stack
     hook = top.register_forward_hook(lambda *called: tops.extend(tensors(called[-1:])))
 
-    def of(memory: Any, logits: Tensor) -> Tensor:
+    def gradient_of(memory: Any, logits: Tensor) -> Tensor:
         kept = [part for part in tensors(memory) if part.dim() == 3 and part.requires_grad]
         columns = [part for part in kept if part.shape[1] >= s] or tops
         return sum(_weighed(part[0, column]) for part in columns)  # type: ignore[return-value]
 
     try:
-        return gradients(model, s, 1, of)[0].nonzero().flatten().tolist()
+        return gradients(model, s, 1, gradient_of)[0].nonzero().flatten().tolist()
     finally:
         hook.remove()
 

@@ -34,7 +34,9 @@ FORKSERVER.set_forkserver_preload(
 
 
 class Outcome(NamedTuple):
-    """How a process ended: what its function gave; what it raised, a SystemExit included; or neither."""
+    """The result of a process: the value its function returned, the exception it raised (including
+    SystemExit), or neither.
+    """
 
     value: Any = None
     error: BaseException | None = None
@@ -44,7 +46,7 @@ class Outcome(NamedTuple):
 def results(
     function: Callable[..., Any], *arguments: Any, size: int = 2, timeout: float = SECONDS
 ) -> list[Any]:
-    """What the function gives in each process of a job in which nothing goes wrong."""
+    """Return the results of each process of a job without failures."""
     outcomes = job(function, *arguments, size=size, timeout=timeout)
     wrong = [outcome for outcome in outcomes if outcome.error is not None or outcome.exit_code]
     assert not wrong, wrong

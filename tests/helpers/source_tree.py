@@ -25,7 +25,7 @@ def imports(path: Path) -> set[str]:
 
 
 def module_imports(path: Path) -> set[str]:
-    """Those of `imports` that bind names of the module itself: not in functions, nor for type checkers."""
+    """Return those of `imports` that are executed on import: not in functions, nor for type checkers."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in tree.body:
         inside = [
@@ -40,7 +40,7 @@ def module_imports(path: Path) -> set[str]:
 
 
 def _names(node: ast.AST) -> list[str]:
-    """What an import binds of this package, by full names."""
+    """Return the full names of this package that an import binds."""
     names = []
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]

@@ -31,7 +31,7 @@ LEARNT = b"The cat sat. The mat sat on the cat.\n" * 30
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with a source, one without, and texts."""
     tmp_path = tmp_path_factory.mktemp("made")
     make_run(tmp_path / "run")
@@ -51,9 +51,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of them to work in."""
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -89,11 +89,11 @@ def accepted(*words: str, input: bytes | None = None) -> str:
 def stdin(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Sets what standard input holds; click's own has no file number."""
 
-    def given(path: str) -> None:
+    def feed(path: str) -> None:
         monkeypatch.setattr(language_commands, "standard_input", lambda: BytesIO(Path(path).read_bytes()))
         monkeypatch.setattr(language_commands, "standard_input_size", lambda: None)  # as of a pipe
 
-    return given
+    return feed
 
 
 def test_a_file_stdin_and_a_packed_file_give_the_same(place: Path, stdin: Any) -> None:
@@ -111,7 +111,7 @@ def test_a_file_stdin_and_a_packed_file_give_the_same(place: Path, stdin: Any) -
 
 
 def test_xz_and_the_n_gram_stand_beside_the_figure(place: Path) -> None:
-    """Of the text that the run tells; with the figures that these have alone."""
+    """The reference figures are those of xz and n-grams of the training text that the run records."""
     told = accepted("predict", "-m", str(tells_its_text(Path("tells"))), "text")
     text, learnt = (np.frombuffer(data, np.uint8) for data in (TEXT, LEARNT))
     for smoothing, name in (("witten-bell", "Witten-Bell"), ("kneser-ney", "modified Kneser-Ney")):
@@ -240,7 +240,7 @@ def test_nothing_on_stdin(place: Path, stdin: Any) -> None:
 
 
 def test_text_is_drawn(place: Path) -> None:
-    """It begins with the prompt, is as long as it shall be, and the same again."""
+    """The text begins with the prompt, has the requested length, and is the same again."""
     words = ("generate", "-m", "blind", "--engine", "torch", "--prompt", "고양이\n", "--bytes", "50")
     text = accepted(*words)
     assert text.startswith("고양이\n") and len(text.encode()) == 10 + 50

@@ -77,7 +77,7 @@ def test_the_probabilities_of_all_bytes_sum_to_one(text: bytes, smoothing: str) 
 
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 def test_any_cut_of_a_stream_gives_the_same(smoothing: str) -> None:
-    """What stands before a piece is all that a piece needs."""
+    """A part of a stream depends only on the bytes before it."""
     model = NGram.from_texts([array(TEXT)], smoothing=smoothing)
     whole = model.bits(array(TEXT))
     for cut in (1, 3, 5, 60):

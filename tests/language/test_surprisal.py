@@ -66,7 +66,7 @@ def check_any_cut(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VARIANTS)
 def test_stream_equals_whole(name: str) -> None:
-    """In float64 and in float32."""
+    """A stream equals the whole text in float64 and in float32."""
     model, text = make(name), some_text(600)
     check_any_cut(model, text, 1e-9)
     check_any_cut(model.float(), text[:100], 1e-4, CUTS[1:2])
@@ -122,7 +122,7 @@ def test_recut_keeps_every_byte(sizes: list[int]) -> None:
 
 
 def test_the_numbers_do_not_depend_on_the_pieces() -> None:
-    """To the last bit: as stdin comes in other pieces than a file."""
+    """Results are equal to the bit, since stdin arrives in other parts than a file."""
     model, text = make("convs2s"), some_text(200)
     pieces = [text[:3], text[3:150], b"", text[150:]]
     assert np.array_equal(
@@ -196,7 +196,9 @@ class Peeking(torch.nn.Module):
 
 
 def bits_of_random_bytes(model: AnyModel | Peeking) -> float:
-    """What fresh random bytes cost after training on random bytes, which rewards any look at the truth."""
+    """Return the bits per byte of random bytes after training on random bytes, which reveals any look at the
+    targets.
+    """
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     ids, lengths = torch.zeros(16, 0, dtype=torch.uint8), torch.zeros(16, dtype=torch.int64)
     for seed in range(30):
@@ -255,7 +257,7 @@ def test_random_bytes_cost_eight_bits(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["seq2seq", "bytenet"])
 def test_a_leak_is_noticed(name: str) -> None:
-    """The same model that reads one byte too far."""
+    """The check fails for a model that reads one byte too far."""
     assert bits_of_random_bytes(Peeking(trainable(name))) < LEAK_BITS
 
 
@@ -300,7 +302,7 @@ def test_every_byte_is_counted_once_however_the_stream_is_cut() -> None:
 
 
 def test_scripts_and_positions() -> None:
-    """By Unicode's own names; a figure is of all bytes of the characters."""
+    """Scripts have Unicode's names; a figure covers all bytes of the characters."""
     assert [script(ord(c)) for c in "aß가二カя1²,€ \n<"] == [
         *("Latin", "Latin", "Hangul", "Han", "Kana", "Cyrillic", "digits", "digits", "punctuation"),
         *("symbols and others", "spaces and line ends", "spaces and line ends", "markup"),
@@ -321,7 +323,7 @@ def test_scripts_and_positions() -> None:
 
 
 def test_the_end_of_a_line_costs_bits_but_is_no_byte() -> None:
-    """As bits per byte is defined for translations; in a stream 0xFF is a byte."""
+    """Line ends count as in the definition of bits per byte of translations; in a stream 0xFF is a byte."""
     costs = made_up(b"ab\xffc\xff")
     lines, bytes_ = counted(costs, [], line_ends=True), counted(costs, [])
     assert lines.whole.n_bytes == 3 and bytes_.whole.n_bytes == 5
@@ -331,7 +333,7 @@ def test_the_end_of_a_line_costs_bits_but_is_no_byte() -> None:
 
 @pytest.mark.parametrize("text", [MIXED, "🙂é가a".encode(), b"\xed\xa0\x80\xf4\x90\x80\x80", b"\xf0\x9f\x99"])
 def test_characters_are_pythons(text: bytes) -> None:
-    """Of every cut: the same code points, and their bytes add up."""
+    """Any split of the text gives the same code points, and the bits of their bytes add up."""
     expected = [ord(c) for c in text.decode("utf-8", "surrogateescape")]
     for cut in range(len(text) + 1):
         splitter = Splitter()

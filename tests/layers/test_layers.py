@@ -24,9 +24,9 @@ def gradients(run: Callable[[], Tensor], of: list[Tensor]) -> list[Tensor]:
     return [y.detach(), *torch.autograd.grad(y, of, weighting.to(y.dtype))]
 
 
-def assert_close(found: list[Tensor], expected: list[Tensor], tolerance: float) -> None:
+def assert_close(actual: list[Tensor], expected: list[Tensor], tolerance: float) -> None:
     """Largest difference below `tolerance` of the expected tensor's largest element."""
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(actual, expected, strict=True):
         assert one.shape == other.shape and one.dtype == other.dtype
         error = float((one - other).abs().max()) if one.numel() else 0.0
         assert error <= tolerance * max(1.0, float(other.abs().max())), error
@@ -48,14 +48,14 @@ def test_deferred_products_equal_plain_ones(
     x = torch.randn(steps, *batch, rows, d_input, dtype=kind, requires_grad=True)
 
     def run(product_of: Callable[[Tensor], Callable[[Tensor], Tensor]]) -> Tensor:
-        product, y, found = product_of(matrix), torch.zeros((), dtype=kind), []
+        product, y, actual = product_of(matrix), torch.zeros((), dtype=kind), []
         for x_t in x:
             y = torch.tanh(product(x_t + y.sum(dim=-1, keepdim=True) if y.dim() else x_t))
-            found.append(y)
-        return torch.stack(found)
+            actual.append(y)
+        return torch.stack(actual)
 
-    found, expected = (gradients(lambda f=f: run(f), [matrix, x]) for f in (deferred, plain))
-    assert_close(found, expected, 1e-12 if kind == torch.float64 else 1e-5)
+    actual, expected = (gradients(lambda f=f: run(f), [matrix, x]) for f in (deferred, plain))
+    assert_close(actual, expected, 1e-12 if kind == torch.float64 else 1e-5)
 
 
 def test_a_step_whose_output_is_not_used_gives_no_gradient() -> None:
@@ -67,8 +67,8 @@ def test_a_step_whose_output_is_not_used_gives_no_gradient() -> None:
     used = [product(x_t) for x_t in x][1].square().sum()
     (expected,) = torch.autograd.grad((x[1] @ matrix.mT).square().sum(), matrix)
     for _ in range(2):
-        (found,) = torch.autograd.grad(used, matrix, retain_graph=True)
-        torch.testing.assert_close(found, expected)
+        (actual,) = torch.autograd.grad(used, matrix, retain_graph=True)
+        torch.testing.assert_close(actual, expected)
 
 
 def test_deferred_products_follow_autocast() -> None:
@@ -77,12 +77,12 @@ def test_deferred_products_follow_autocast() -> None:
     for kind in (torch.float32, torch.float64):
         matrix, x = torch.randn(3, 4, dtype=kind, requires_grad=True), torch.randn(2, 4, dtype=kind)
         with torch.autocast("cpu", torch.bfloat16):
-            found = gradients(lambda m=matrix, x=x: deferred(m)(x), [matrix])
+            actual = gradients(lambda m=matrix, x=x: deferred(m)(x), [matrix])
             expected = gradients(lambda m=matrix, x=x: plain(m)(x), [matrix])
             y = deferred(matrix)(x)
         y.sum().backward()  # outside of autocast, as training does it
         assert matrix.grad is not None and matrix.grad.dtype == kind
-        assert_close(found, expected, 1e-2)
+        assert_close(actual, expected, 1e-2)
 
 
 # ---- additive scores
@@ -121,21 +121,21 @@ def test_fused_additive_scores_equal_plain_ones(
     monkeypatch.setattr(
         fused_additive.FusedScore, "forward", lambda self, q: calls.append(1) or forward(self, q)
     )
-    found = scores(score, keys, queries)
+    actual = scores(score, keys, queries)
     assert len(calls) == len(queries)
     inputs = [tensor.detach().double().requires_grad_() for tensor in (keys, queries)]
     expected = [tensor.float() for tensor in scores(score.double(), *inputs)]
-    assert_close(found, expected, 1e-5)
+    assert_close(actual, expected, 1e-5)
 
 
 @pytest.mark.parametrize("scale", [8.0, 30.0, 200.0])
 def test_large_additive_scores_take_the_plain_form(scale: float) -> None:
     """Near the limit the fused form is exact still, beyond it tanh is computed as such."""
     score, keys, queries = additive_inputs(2, 1, 3, 6, scale=scale)
-    found = scores(score, keys, queries)
+    actual = scores(score, keys, queries)
     inputs = [tensor.detach().double().requires_grad_() for tensor in (keys, queries)]
     expected = [tensor.float() for tensor in scores(score.double(), *inputs)]
-    assert_close(found, expected, 1e-4)
+    assert_close(actual, expected, 1e-4)
 
 
 @pytest.mark.parametrize(("of_keys", "of_queries"), [(60.0, 0.1), (0.1, 60.0)])
@@ -182,7 +182,7 @@ def test_dropout_zeroes_its_share_and_scales_the_rest(
 
 
 def test_dropout_is_drawn_from_torchs_generator(threads: int) -> None:
-    """The same under one seed whatever the threads, different at the next call."""
+    """Dropout is the same for one seed with any number of threads, and different at the next call."""
     torch.manual_seed(5)
     x = torch.ones(300, 1001)
     first, second = drop(x, 0.2, True), drop(x, 0.2, True)

@@ -1,4 +1,4 @@
-"""What training on a CPU computes by kernels of our own equals PyTorch's plain form, values and gradients."""
+"""Test that the kernels for training on a CPU equal PyTorch's plain form, values and gradients."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def allotted(n: int) -> Array:
     return np.empty(n, np.float32)
 
 
-def with_one_behind(n: int, m: int, kept: list[Array]) -> tuple[Array, Array]:
+def with_one_behind(n: int, m: int, buffers: list[Array]) -> tuple[Array, Array]:
     """n float32, and m more that begin less than four vectors behind their end; the others that were tried
     are kept: memory given back would be given out before what the caller gives back."""
     for _ in range(10_000):
         before, behind = allotted(n), allotted(m)
-        kept += [before, behind]
+        buffers += [before, behind]
         if 0 <= behind.ctypes.data - before.ctypes.data - before.nbytes < 192:
-            kept.pop()
+            buffers.pop()
             return before, behind
     raise AssertionError("the memory is never given out in order")
 
@@ -75,15 +75,15 @@ def test_a_kernels_result_is_the_same_wherever_its_memory_lies(name: str, seed: 
     values = [draw.normal(size=math.prod(shape)).astype(np.float32) for shape in shapes]
     found = set()
     for near, is_first in combinations(range(len(shapes)), (True, False)):
-        kept: list[Array] = []
-        pairs = [with_one_behind(len(value), D, kept) for value in values]
+        buffers: list[Array] = []
+        pairs = [with_one_behind(len(value), D, buffers) for value in values]
         arrays = [before.reshape(shape) for (before, _), shape in zip(pairs, shapes, strict=True)]
         for array, value in zip(arrays, values, strict=True):
             array.reshape(-1)[:] = value
         left = iter(arrays)
         arguments = [next(left) if isinstance(x, tuple) else x for x in given]
         own = [pairs[near][1], allotted(D)][:: 1 if is_first else -1]
-        kept += [behind for i, (_, behind) in enumerate(pairs) if i != near]
+        buffers += [behind for i, (_, behind) in enumerate(pairs) if i != near]
         del pairs
         while own:  # what is given back last is given out first
             own.pop()
@@ -217,8 +217,9 @@ def unrolled(
 def test_fused_cells_equal_plain_ones(
     name: str, rows: int, t: int, d: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In float32 against float64, which is never fused: to rounding. In bf16 no farther from it than what
-    autocast makes of the plain form."""
+    """Float32 agrees with float64, which is never fused, up to rounding; bf16 is as close as autocast of the
+    plain form.
+    """
     torch.manual_seed(d)
     cell, exact = CELLS[name](6, d), CELLS[name](6, d).double()
     exact.load_state_dict(cell.state_dict())

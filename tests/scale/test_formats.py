@@ -78,7 +78,7 @@ def test_rows_are_the_same_however_they_are_cut(name: str, block_bytes: int, tmp
 
 
 def read(name: str, part: bytes) -> list[dict[str, Any]]:
-    """By Python's own readers."""
+    """Read a file with Python's own readers."""
     text = part.decode("utf-8", "surrogateescape")
     if name == "csv":
         return [*csv.DictReader(io.StringIO(text, newline=""))]

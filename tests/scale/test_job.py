@@ -29,7 +29,7 @@ ROWS = [f"row {number}" for number in range(40)]
 
 
 class DeathError(Exception):
-    """In place of SIGKILL."""
+    """An exception that stands for SIGKILL."""
 
 
 @pytest.fixture(autouse=True)
@@ -164,7 +164,7 @@ def test_a_row_that_fails_is_a_null_with_the_reason() -> None:
 
 
 def test_batches_go_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of text: a long row is translated alone, and nothing stands elsewhere for it."""
+    """Batches are limited by bytes of text: a long row is translated alone, and all rows are in place."""
     asked: list[list[bytes]] = []
     translator = made_up_translator()
     real = translator.translate_lines
@@ -201,7 +201,7 @@ def test_rows_that_kill_their_process_are_given_up(tmp_path: Path) -> None:
 
 
 def test_what_goes_wrong_travels_in_the_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an actor that cannot begin, and of a file that has gone: no exception of Ray's."""
+    """Failures of an actor's start and of a missing file are results, not exceptions of Ray."""
 
     def refused(self: Translate) -> None:
         raise BytenmtError("no such run")

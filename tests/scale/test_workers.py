@@ -24,7 +24,7 @@ from bytenmt.scale.workers import Workers, threads_per_process, worker_processes
 
 
 class Threads(ThreadPoolExecutor):
-    """In place of processes; each part takes another time."""
+    """Threads instead of processes; each part takes a different time."""
 
     def __init__(self, n: int, context: object, begin: object, arguments: Sequence[Any]) -> None:
         super().__init__(n)
@@ -49,13 +49,15 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Workers:
 
 
 def test_order_is_kept(pool: Workers, tmp_path: Path) -> None:
-    """Of a file and of a stream, and a kept output hears of lines when they are written."""
+    """Lines of a file and of a stream stay in order, and a resumable output records lines when they are
+    written.
+    """
     lines = b"".join(b"line %d\n" % number for number in range(100))
     (tmp_path / "in").write_bytes(lines)
     expected = b"".join(b"LINE %d0\n" % number for number in range(100))
     translator = made_up_translator()
 
-    class Kept:
+    class RecordedOutput:
         n_answered = 7
 
         def __init__(self) -> None:
@@ -69,7 +71,7 @@ def test_order_is_kept(pool: Workers, tmp_path: Path) -> None:
             assert output.getvalue().count(b"\n") == len(self.added)
 
     for read in ("file", "stream"):
-        for kept in (None, Kept()):
+        for kept in (None, RecordedOutput()):
             output = io.BytesIO()
             lines_filter = Filter(translator, output, buffer_size=5, resumable=kept, workers=pool)
             if read == "file":

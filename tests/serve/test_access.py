@@ -1,5 +1,4 @@
-"""Which sites may use a server: checks of the Host and Origin headers, CORS, and whose address a proxy
-tells."""
+"""Test the access policy: Host and Origin headers, CORS, and client addresses behind a proxy."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def test_shorter_tasks_come_first() -> None:
 
 
 def test_what_waits_to_be_read_is_limited(hostile: None, tmp_path: Path) -> None:
-    """In all, and of a client; small pages do not count."""
+    """The limit holds in all and per client; small pages do not count."""
     pool = DocumentPool(Limits(body=SMALL_BYTES), 2)
     text = held_up(tmp_path / "never")
     large = text + " " * (SMALL_BYTES + 1 - len(text))

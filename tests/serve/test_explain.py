@@ -1,4 +1,4 @@
-"""What the server tells of a translation from inside."""
+"""Test /explain: bits and alignment of the characters of a translation."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def bits_byte_by_byte(run: Path, source: bytes, text: bytes) -> list[float]:
 
 
 def explainer(*runs: tuple[Direction, Path]) -> Explainer:
-    """Of runs, by the engine that the server has."""
+    """Make an explainer of runs, with the server's engine."""
     spec = EngineSpec("numba", "cpu", "int8", 1)
     return Explainer({direction: load_runs([run], spec) for direction, run in runs})
 
 
 def test_a_character_costs_what_its_bytes_cost(tmp_path: Path) -> None:
-    """In the precision that was asked for, which gives a hundredth of it away."""
+    """Bits agree with the requested precision, up to rounding to hundredths."""
     run = make_run(tmp_path / "run", "bahdanau")
     source, text = "오후 3시", "aé뷁"
     told = explainer((KO_EN, run)).explain(KO_EN, source, text)

@@ -86,7 +86,7 @@ def n_cut_off(server: Server) -> int:
 
 @pytest.mark.parametrize("kind", ["http", "events", "websocket"])
 def test_who_does_not_read_is_cut_off(kind: str) -> None:
-    """It holds no place while it is sent its answer, and its connection ends."""
+    """A client that does not read holds no slot while its response is sent, and its connection is closed."""
     with serving(Gate(), PATIENT) as (server, address), asks_for_a_long_answer(address, kind) as asked:
         until = time.monotonic() + SECONDS
         while not n_cut_off(server):

@@ -1,4 +1,4 @@
-"""What one client can take of a server: places by address and by key, and deadlines."""
+"""Test the limits per client: requests by address and by key, and time limits."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ def test_one_address_does_not_shut_out_others() -> None:
     found: list[int] = []
     with TestClient(app, client=("1.1.1.1", 1)) as alice, TestClient(app, client=("2.2.2.2", 1)) as bob:
 
-        def ask(asked: TestClient, text: str) -> threading.Thread:
+        def ask(http: TestClient, text: str) -> threading.Thread:
             def run() -> None:
-                found.append(asked.post("/translate", json={**HELLO, "q": text}).status_code)
+                found.append(http.post("/translate", json={**HELLO, "q": text}).status_code)
 
             thread = threading.Thread(target=run)
             thread.start()
@@ -110,20 +110,20 @@ def test_one_address_does_not_shut_out_others() -> None:
 def test_ready_and_alive() -> None:
     """/health tells that the process lives; /ready whether requests should be sent to it."""
     server, _ = made_up_server("en-de", limits=Limits(queue=1))
-    with TestClient(server.app()) as asked:
-        assert asked.get("/ready").json() == {"status": "ok"}
+    with TestClient(server.app()) as http:
+        assert http.get("/ready").json() == {"status": "ok"}
 
         def not_ready(why: str) -> None:
-            answer = asked.get("/ready")
+            answer = http.get("/ready")
             assert answer.status_code == 503 and why in answer.json()["error"]
-            assert asked.get("/health").json() == {"status": "ok"}
+            assert http.get("/health").json() == {"status": "ok"}
 
         with server.service.admitted(1):
             not_ready("too many requests")
         server.service.draining = True
         not_ready("about to end")
         server.service.draining = False
-        assert asked.get("/ready").status_code == 200
+        assert http.get("/ready").status_code == 200
         for worker in server.service.workers.values():
             worker.stop()
         not_ready("en-de is not loaded")
@@ -138,12 +138,12 @@ def closed(**limits: Any) -> tuple[TestClient, Service, Gate]:
 
 @pytest.mark.parametrize("limits", [{"compute_seconds": 0.2}, {"request_seconds": 0.2}])
 def test_a_translation_that_takes_too_long_is_given_up(limits: dict[str, float]) -> None:
-    asked, service, gate = closed(**limits)
+    http, service, gate = closed(**limits)
     why = "was not translated within 0.2 s" if "compute_seconds" in limits else "not answered within 0.2 s"
-    with asked:
-        answer = asked.post("/translate", json=HELLO)
+    with http:
+        answer = http.post("/translate", json=HELLO)
         assert answer.status_code == 503 and why in answer.json()["error"]
-        with asked.websocket_connect("/ws") as socket:
+        with http.websocket_connect("/ws") as socket:
             for number in range(2):  # the connection goes on
                 socket.send_text(json.dumps({"id": number, "q": "hello"}))
                 told = socket.receive_json()
@@ -151,17 +151,17 @@ def test_a_translation_that_takes_too_long_is_given_up(limits: dict[str, float])
         wait_for_nothing(service)
         assert service.n_lines == 0
         gate.open.set()
-        assert asked.post("/translate", json=HELLO).status_code == 200
+        assert http.post("/translate", json=HELLO).status_code == 200
         what = "compute" if "compute_seconds" in limits else "request"
-        assert f'bytenmt_deadlines_total{{what="{what}"}} 3.0' in asked.get("/metrics").text.splitlines()
+        assert f'bytenmt_deadlines_total{{what="{what}"}} 3.0' in http.get("/metrics").text.splitlines()
     (worker,) = service.workers.values()
     assert not worker._jobs
 
 
 def test_an_event_stream_has_a_deadline() -> None:
-    asked, service, gate = closed(compute_seconds=0.2)
-    with asked:
-        answer = asked.post("/translate", json=HELLO, headers=SSE)
+    http, service, gate = closed(compute_seconds=0.2)
+    with http:
+        answer = http.post("/translate", json=HELLO, headers=SSE)
         assert "event: error" in answer.text and "not translated within" in answer.text
         wait_for_nothing(service)
         gate.open.set()
@@ -169,14 +169,14 @@ def test_an_event_stream_has_a_deadline() -> None:
 
 @pytest.mark.parametrize("value", ["a" * 64, "é" * 64, 0, -7, 2**53 - 1, None])
 def test_ids_come_back(value: object) -> None:
-    with client("en-de") as asked, asked.websocket_connect("/ws") as socket:
+    with client("en-de") as http, http.websocket_connect("/ws") as socket:
         socket.send_text(json.dumps({"id": value, "q": ""}))
         assert socket.receive_json()["id"] == value
 
 
 @pytest.mark.parametrize("value", ["a" * 65, 2**53, -(2**53), 1.5, True, [1], {"a": 1}, "\ud800"])
 def test_what_is_no_id(value: object) -> None:
-    with client("en-de") as asked, asked.websocket_connect("/ws") as socket:
+    with client("en-de") as http, http.websocket_connect("/ws") as socket:
         socket.send_text(json.dumps({"id": value, "q": "x"}))
         told = socket.receive_json()
         assert list(told) == ["error"]
@@ -185,15 +185,15 @@ def test_what_is_no_id(value: object) -> None:
 
 
 def test_metrics_need_a_key_where_keys_are_on() -> None:
-    with client(keys=["secret"]) as asked:
-        assert asked.get("/metrics").status_code == 403
-        assert asked.get("/metrics", headers={"authorization": "Bearer secret"}).status_code == 200
-        assert asked.get("/metrics", params={"api_key": "secret"}).status_code == 200
+    with client(keys=["secret"]) as http:
+        assert http.get("/metrics").status_code == 403
+        assert http.get("/metrics", headers={"authorization": "Bearer secret"}).status_code == 200
+        assert http.get("/metrics", params={"api_key": "secret"}).status_code == 200
 
 
 def test_streams_and_files_are_in_the_histogram() -> None:
-    with client() as asked:
-        asked.post("/translate", json=HELLO, headers=SSE)
+    with client() as http:
+        http.post("/translate", json=HELLO, headers=SSE)
         sent = {"data": {"source": "en", "target": "de"}, "files": {"file": ("a.txt", b"one")}}
-        assert asked.post("/translate_file", **sent).status_code == 200  # type: ignore[arg-type]
-        assert "bytenmt_request_seconds_count 2.0" in asked.get("/metrics").text.splitlines()
+        assert http.post("/translate_file", **sent).status_code == 200  # type: ignore[arg-type]
+        assert "bytenmt_request_seconds_count 2.0" in http.get("/metrics").text.splitlines()

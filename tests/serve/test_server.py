@@ -128,7 +128,7 @@ def server_is_busy(server: Served, n: int) -> bool:
 
 
 def raw(server: Served, data: bytes, wait: float = SECONDS) -> bytes:
-    """What comes back for bytes, until the server closes or an answer is whole."""
+    """Send bytes and return the response, until the server closes or the response is complete."""
     with socket.create_connection(server.address, timeout=wait) as asked:
         asked.sendall(data)
         found = b""
@@ -207,7 +207,7 @@ def wait_for_event(server: Served, event: str, n: int) -> None:
 
 
 def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is given by variables is what is given by options, and options come first."""
+    """Environment variables have the effect of options, and options take precedence."""
     command = main.get_command(None, "serve")  # type: ignore[arg-type]
     assert isinstance(command, Command)
     values: dict[str, str] = {}
@@ -285,7 +285,7 @@ def test_what_cannot_be_served_is_one_line(
 
 
 def test_suggestions_can_be_trained_on(run: Path, tmp_path: Path) -> None:
-    """What the server has written is read as a training text."""
+    """The file that the server writes can be read as training text."""
     from bytenmt.data.corpus import PairFiles, ParallelCorpus
 
     folder = tmp_path / "suggestions"

@@ -91,7 +91,7 @@ def test_a_line_in_parts_out() -> None:
 
 
 def test_one_direction_need_not_be_named() -> None:
-    """As marian-server's clients talk: lines in, lines out."""
+    """The websocket accepts lines and answers lines, as clients of marian-server expect."""
     with client("ko-en") as asked:
         with asked.websocket_connect("/translate") as socket:
             socket.send_text("하나\n둘")

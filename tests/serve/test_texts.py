@@ -71,16 +71,20 @@ def test_the_fewest_steps() -> None:
 
 
 def test_detection() -> None:
-    """By script, then by n-grams; what has no letters is of any language."""
+    """Detection uses scripts, then n-grams; text without letters may be in any language."""
     detector = Detector(["ko", "en", "de", "ja", "zh", "ru"], PROFILES)
 
-    def first(text: str) -> tuple[str, float]:
+    def best_guess(text: str) -> tuple[str, float]:
         return detector.guesses(text)[0]
 
-    assert first("안녕 hello 하세요") == ("ko", 50.0)
-    assert first("the dog sat")[0] == "en" and first("die Katze")[0] == "de"
-    assert first("これは本")[0] == "ja" and first("这是书")[0] == "zh" and first("привет") == ("ru", 100.0)
-    assert first("123")[1] < 50 and first("")[0] == "ko"
+    assert best_guess("안녕 hello 하세요") == ("ko", 50.0)
+    assert best_guess("the dog sat")[0] == "en" and best_guess("die Katze")[0] == "de"
+    assert (
+        best_guess("これは本")[0] == "ja"
+        and best_guess("这是书")[0] == "zh"
+        and best_guess("привет") == ("ru", 100.0)
+    )
+    assert best_guess("123")[1] < 50 and best_guess("")[0] == "ko"
     assert Detector(["ja", "en"]).guesses("大学")[0] == ("ja", 100.0)
     assert [guess.confidence for guess in Detector(["en", "de"]).guesses("hello")] == [50.0, 50.0]
     assert Detector(["ko"]).guesses("hello") == [("ko", 0.0)]

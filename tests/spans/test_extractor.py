@@ -18,7 +18,7 @@ from bytenmt.spans.tags import ALONE, CLOSE, OPEN, parse_tag, partners
 from tools.verify.spans import HALVES, SPANS, check_lines, mixture
 
 
-def kept(line: str, *classes: str) -> list[str]:
+def span_texts(line: str, *classes: str) -> list[str]:
     return [span.decode() for span in span_extractor(classes or CLASSES).texts(line.encode())]
 
 
@@ -46,12 +46,18 @@ def kept(line: str, *classes: str) -> list[str]:
 )
 def test_spans_of_each_class(line: str, spans: list[str] | None) -> None:
     expected = ["http://a.b/c?d=%s", "www.x.org/a", "https://x.y/z_(q"] if spans is None else spans
-    assert kept(line) == expected
+    assert span_texts(line) == expected
 
 
 def test_a_class_alone_leaves_the_others() -> None:
     line = "{a} <b> http://x.y c@d.ef 5"
-    assert [kept(line, name) for name in CLASSES] == [["{a}"], ["<b>"], ["http://x.y"], ["c@d.ef"], ["5"]]
+    assert [span_texts(line, name) for name in CLASSES] == [
+        ["{a}"],
+        ["<b>"],
+        ["http://x.y"],
+        ["c@d.ef"],
+        ["5"],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -65,26 +71,29 @@ def test_a_class_alone_leaves_the_others() -> None:
     ],
 )
 def test_a_class_that_is_added_loses_no_span(line: str, classes: tuple[str, ...], spans: list[str]) -> None:
-    """What begins like a span of one class and is none leaves the spans of the others alone."""
-    assert kept(line, *classes) == spans
+    """Text that begins like a span of one class but is none does not affect spans of other classes."""
+    assert span_texts(line, *classes) == spans
 
 
 def test_letters_behind_a_conversion_make_it_another() -> None:
-    assert kept("%st3 %s t3") == [
+    assert span_texts("%st3 %s t3") == [
         "%st3",
         "%s",
     ]
-    assert kept("Ge%selbst2") == ["%selbst2"]
-    assert kept("%süß %s는") == ["%süß", "%s"]
+    assert span_texts("Ge%selbst2") == ["%selbst2"]
+    assert span_texts("%süß %s는") == ["%süß", "%s"]
 
 
 def test_of_overlapping_spans_the_longer_wins_and_the_rest_is_searched_again() -> None:
     # The tag wins over the placeholder; }} is left of it alone, so all is one span.
-    assert kept('<b c="{{d">e}}', "tags") == ['<b c="{{d">']
-    assert kept('<b c="{{d">e}}', "tags", "placeholders") == ['<b c="{{d">e}}']
+    assert span_texts('<b c="{{d">e}}', "tags") == ['<b c="{{d">']
+    assert span_texts('<b c="{{d">e}}', "tags", "placeholders") == ['<b c="{{d">e}}']
     # The URL loses its last byte to the placeholder and is found again without it.
-    assert kept("http://a.b/${a long name}", "urls") == ["http://a.b/$"]
-    assert kept("http://a.b/${a long name}", "urls", "placeholders") == ["http://a.b/", "${a long name}"]
+    assert span_texts("http://a.b/${a long name}", "urls") == ["http://a.b/$"]
+    assert span_texts("http://a.b/${a long name}", "urls", "placeholders") == [
+        "http://a.b/",
+        "${a long name}",
+    ]
 
 
 def test_the_extractor_is_the_naive_one() -> None:

@@ -35,7 +35,7 @@ DEEP, LONG = "[" * 5000 + "]" * 5000, "9" * 5000
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def template(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Run folders of small models, to be copied."""
     place = tmp_path_factory.mktemp("made")
     return {arch: make_run(place / arch, arch) for arch in ("seq2seq", "bytenet", "convs2s")}
@@ -45,15 +45,15 @@ def weights_of(run: Path) -> tuple[Arrays, Told]:
     return read_arrays(run / "checkpoints" / "update-00000070.safetensors")
 
 
-def written(path: Path, arrays: Arrays, told: Told) -> Path:
+def written(path: Path, arrays: Arrays, error: Told) -> Path:
     path.write_bytes(
-        b"".join(map(bytes, serialise({name: entry(part) for name, part in arrays.items()}, told)))
+        b"".join(map(bytes, serialise({name: entry(part) for name, part in arrays.items()}, error)))
     )
     return path
 
 
 def refused(path: Path) -> str:
-    """What is said of a weights file, in one line that names it."""
+    """Return the one-line error for a weights file; it names the file."""
     with pytest.raises(CheckpointError) as caught:
         read_weights(path)
     said = str(caught.value)
@@ -95,54 +95,54 @@ TENSORS: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
 
 
 @pytest.mark.parametrize("what", TENSORS)
-def test_tensors_that_do_not_fit(what: str, made: dict[str, Path], tmp_path: Path) -> None:
+def test_tensors_that_do_not_fit(what: str, template: dict[str, Path], tmp_path: Path) -> None:
     """Once the CPU engine read past their ends, or translated with them."""
     change, message = TENSORS[what]
-    arrays, told = weights_of(made["seq2seq"])
-    assert message in refused(written(tmp_path / "w.safetensors", change(arrays), told))
+    arrays, error = weights_of(template["seq2seq"])
+    assert message in refused(written(tmp_path / "w.safetensors", change(arrays), error))
 
 
-def test_a_width_that_the_file_does_not_have(made: dict[str, Path], tmp_path: Path) -> None:
+def test_a_width_that_the_file_does_not_have(template: dict[str, Path], tmp_path: Path) -> None:
     """A table of one row for an embedding that is said to be wide: a segmentation fault once."""
-    arrays, told = weights_of(made["seq2seq"])
-    config = json.loads(told["config"])
+    arrays, error = weights_of(template["seq2seq"])
+    config = json.loads(error["config"])
     config["model"]["d_embedding"] = 60_000
     arrays[TABLE] = np.zeros((1, 60_000), np.float32)
-    wide = written(tmp_path / "w.safetensors", arrays, told | {"config": json.dumps(config)})
+    wide = written(tmp_path / "w.safetensors", arrays, error | {"config": json.dumps(config)})
     assert "tensors differ" in refused(wide)
 
 
-def test_doubles_are_read(made: dict[str, Path], tmp_path: Path) -> None:
-    """As a training in float64 leaves them."""
-    arrays, told = weights_of(made["seq2seq"])
+def test_doubles_are_read(template: dict[str, Path], tmp_path: Path) -> None:
+    """Float64 tensors, as a training in float64 writes them, can be read."""
+    arrays, error = weights_of(template["seq2seq"])
     doubles = {name: part.astype(np.float64) for name, part in arrays.items()}
-    contents = read_weights(written(tmp_path / "w.safetensors", doubles, told))[1]
+    contents = read_weights(written(tmp_path / "w.safetensors", doubles, error))[1]
     assert contents.arrays[GATES].dtype == np.float64
     assert np.array_equal(restored(contents.arrays)[GATES], arrays[GATES])
     assert restored(contents.arrays)[GATES].dtype == np.float32
 
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
-def test_converted_weights_are_checked_too(precision: str, made: dict[str, Path], tmp_path: Path) -> None:
+def test_converted_weights_are_checked_too(precision: str, template: dict[str, Path], tmp_path: Path) -> None:
     """Types, and scales by shape, type and number; and the file as it was is read."""
-    arrays, told = weights_of(made["seq2seq"])
-    stored, told = round_arrays(arrays, precision), told | {"precision": precision}
+    arrays, error = weights_of(template["seq2seq"])
+    stored, error = round_arrays(arrays, precision), error | {"precision": precision}
     path = tmp_path / "w.safetensors"
-    assert read_weights(written(path, stored, told))[1].precision == precision
-    assert "tensors differ" in refused(written(path, stored, told | {"precision": "fp32"}))
+    assert read_weights(written(path, stored, error))[1].precision == precision
+    assert "tensors differ" in refused(written(path, stored, error | {"precision": "fp32"}))
     assert "is in the precision 'fp7': expected fp32" in refused(
-        written(path, stored, told | {"precision": "fp7"})
+        written(path, stored, error | {"precision": "fp7"})
     )
     if precision == "bf16":
         bad = stored[GATES].copy()
         bad[3, 4] = 0xFF80
-        assert "no number" in refused(written(path, stored | {GATES: bad}, told))
+        assert "no number" in refused(written(path, stored | {GATES: bad}, error))
         return
     scale = f"{GATES}:scale"
     for wrong in (stored[scale][:5], stored[scale][:, None], stored[scale].astype(np.float64)):
-        assert f"first '{scale}'" in refused(written(path, stored | {scale: wrong}, told))
-    assert f"'{scale}' holds" in refused(written(path, stored | {scale: with_nan(stored[scale])}, told))
-    assert f"first '{GATES}'" in refused(written(path, stored | {GATES: arrays[GATES]}, told))
+        assert f"first '{scale}'" in refused(written(path, stored | {scale: wrong}, error))
+    assert f"'{scale}' holds" in refused(written(path, stored | {scale: with_nan(stored[scale])}, error))
+    assert f"first '{GATES}'" in refused(written(path, stored | {GATES: arrays[GATES]}, error))
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.uint16])
@@ -158,10 +158,10 @@ def test_every_number_is_looked_at(kind: Any, n: int) -> None:
             assert not is_finite(other)
 
 
-def with_model(told: Told, **values: Any) -> Told:
-    config = json.loads(told["config"])
+def with_model(error: Told, **values: Any) -> Told:
+    config = json.loads(error["config"])
     config["model"].update(values)
-    return told | {"config": json.dumps(config)}
+    return error | {"config": json.dumps(config)}
 
 
 METADATA: dict[str, tuple[Callable[[Told], Told], str]] = {
@@ -192,21 +192,21 @@ METADATA: dict[str, tuple[Callable[[Told], Told], str]] = {
 
 
 @pytest.mark.parametrize("what", METADATA)
-def test_metadata_from_strangers(what: str, made: dict[str, Path], tmp_path: Path) -> None:
+def test_metadata_from_strangers(what: str, template: dict[str, Path], tmp_path: Path) -> None:
     """Damaged or hostile: one line."""
     change, message = METADATA[what]
-    arrays, told = weights_of(made["seq2seq"])
-    assert message in refused(written(tmp_path / "w.safetensors", arrays, change(told)))
+    arrays, error = weights_of(template["seq2seq"])
+    assert message in refused(written(tmp_path / "w.safetensors", arrays, change(error)))
 
 
-def test_headers_from_strangers(made: dict[str, Path], tmp_path: Path) -> None:
-    """What cannot be read in one way only, or not at all."""
+def test_headers_from_strangers(template: dict[str, Path], tmp_path: Path) -> None:
+    """Headers that are ambiguous or unreadable are refused."""
     path = tmp_path / "w.safetensors"
-    whole = (made["seq2seq"] / "checkpoints" / "update-00000070.safetensors").read_bytes()
+    whole = (template["seq2seq"] / "checkpoints" / "update-00000070.safetensors").read_bytes()
     n = int.from_bytes(whole[:8], "little")
     header, data = whole[8 : 8 + n].rstrip(), whole[8 + n :]
-    told = json.loads(header)
-    again = json.dumps({BIAS: told[BIAS]})[1:].encode()
+    error = json.loads(header)
+    again = json.dumps({BIAS: error[BIAS]})[1:].encode()
 
     def with_header(text: bytes, length: int | None = None) -> str:
         path.write_bytes((len(text) if length is None else length).to_bytes(8, "little") + text + data)
@@ -214,10 +214,10 @@ def test_headers_from_strangers(made: dict[str, Path], tmp_path: Path) -> None:
 
     assert f"it has '{BIAS}' twice" in with_header(header[:-1] + b", " + again)
     for kind in ("F8_E4M3", "F8_E5M2", "U16", "I16", "C64", "X"):
-        other = dict(told[BIAS], dtype=kind)
-        assert "damaged or cut off" in with_header(json.dumps(told | {BIAS: other}).encode())
-    f8 = dict(told[BIAS], dtype="F8_E4M3", shape=[1024])  # as many bytes
-    assert "is of the type 'F8_E4M3': expected F64" in with_header(json.dumps(told | {BIAS: f8}).encode())
+        other = dict(error[BIAS], dtype=kind)
+        assert "damaged or cut off" in with_header(json.dumps(error | {BIAS: other}).encode())
+    f8 = dict(error[BIAS], dtype="F8_E4M3", shape=[1024])  # as many bytes
+    assert "is of the type 'F8_E4M3': expected F64" in with_header(json.dumps(error | {BIAS: f8}).encode())
     for text in (DEEP.encode(), b"", b"{}", b"[]", b"\xff" * 9, b'{"a": 1}', LONG.encode()):
         assert "damaged or cut off" in with_header(text)
     for length in (2**64 - 1, 2**63, 2**40, 100_000_001, len(header) - 1, len(header) + 1, 0):
@@ -248,11 +248,11 @@ TOO_LARGE = [
 
 @pytest.mark.parametrize(("arch", "key", "value", "message"), TOO_LARGE)
 def test_sizes_without_bounds(
-    arch: str, key: str, value: Any, message: str, made: dict[str, Path], tmp_path: Path
+    arch: str, key: str, value: Any, message: str, template: dict[str, Path], tmp_path: Path
 ) -> None:
-    """In a file, in a run folder, and by --set: refused before anything is counted or built."""
-    arrays, told = weights_of(made[arch])
-    assert message in refused(written(tmp_path / "w.safetensors", arrays, with_model(told, **{key: value})))
+    """Excessive sizes in a file, in a run folder and by --set are refused before anything is allocated."""
+    arrays, error = weights_of(template[arch])
+    assert message in refused(written(tmp_path / "w.safetensors", arrays, with_model(error, **{key: value})))
     with pytest.raises(ConfigError) as caught:
         load_config(arch, "tiny", "", [f"model.{key}={json.dumps(value)}"])
     assert message in str(caught.value)
@@ -271,8 +271,8 @@ def test_an_empty_read_out() -> None:
         parse_config({"model": {"arch": "seq2seq", "d_embedding": 2, "d_hidden": 1, "context": "every_step"}})
 
 
-def folder(made: dict[str, Path], place: Path, arch: str = "seq2seq") -> Path:
-    return Path(shutil.copytree(made[arch], place / "run"))
+def folder(template: dict[str, Path], place: Path, arch: str = "seq2seq") -> Path:
+    return Path(shutil.copytree(template[arch], place / "run"))
 
 
 @pytest.mark.parametrize(
@@ -286,10 +286,10 @@ def folder(made: dict[str, Path], place: Path, arch: str = "seq2seq") -> Path:
     ],
 )
 def test_configurations_from_strangers(
-    data: bytes, message: str, made: dict[str, Path], tmp_path: Path
+    data: bytes, message: str, template: dict[str, Path], tmp_path: Path
 ) -> None:
-    """Of a run folder, and of --config."""
-    run = folder(made, tmp_path)
+    """Hostile configurations of a run folder and of --config are refused."""
+    run = folder(template, tmp_path)
     (run / "config.toml").write_bytes(data)
     with pytest.raises(CheckpointError) as caught:
         read_config(run)
@@ -312,9 +312,9 @@ def test_configurations_from_strangers(
         (b'"last": 70', b'"last": ' + LONG.encode()),
     ],
 )
-def test_pointers_from_strangers(old: bytes, new: bytes, made: dict[str, Path], tmp_path: Path) -> None:
+def test_pointers_from_strangers(old: bytes, new: bytes, template: dict[str, Path], tmp_path: Path) -> None:
     """checkpoints.json: bytes that are not UTF-8, depth, digits and types."""
-    run = folder(made, tmp_path)
+    run = folder(template, tmp_path)
     path = run / "checkpoints.json"
     data = path.read_bytes()
     assert old in data
@@ -324,9 +324,9 @@ def test_pointers_from_strangers(old: bytes, new: bytes, made: dict[str, Path], 
     assert str(caught.value).startswith(f"{path} is damaged") and "\n" not in str(caught.value)
 
 
-def test_draft_tables_from_strangers(made: dict[str, Path], tmp_path: Path) -> None:
+def test_draft_tables_from_strangers(template: dict[str, Path], tmp_path: Path) -> None:
     """Signed anew, with numbers that no table has."""
-    run = folder(made, tmp_path, "bytenet")
+    run = folder(template, tmp_path, "bytenet")
     config, facts = read_config(run), Facts(update=70)
     table = empty_table(4)
     write_table(run, table, config, facts)
@@ -347,10 +347,10 @@ def test_draft_tables_from_strangers(made: dict[str, Path], tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", [CONFIG, POINTER, "search.json"])
-def test_a_text_of_gigabytes_is_not_read(made: dict[str, Path], tmp_path: Path, name: str) -> None:
+def test_a_text_of_gigabytes_is_not_read(template: dict[str, Path], tmp_path: Path, name: str) -> None:
     """A sparse file of 3 GB in a run folder is refused in one line, and in no more memory than its limit."""
     run = tmp_path / "run"
-    shutil.copytree(made["seq2seq"], run)
+    shutil.copytree(template["seq2seq"], run)
     with open(run / name, "wb") as file:
         file.truncate(3 << 30)
     tracemalloc.start()
@@ -363,10 +363,10 @@ def test_a_text_of_gigabytes_is_not_read(made: dict[str, Path], tmp_path: Path, 
 
 
 @pytest.mark.slow
-def test_every_command_asks(made: dict[str, Path], tmp_path: Path) -> None:
+def test_every_command_asks(template: dict[str, Path], tmp_path: Path) -> None:
     """A file whose bias is too short is refused by each command that reads weights."""
-    arrays, told = weights_of(made["seq2seq"])
-    bad = str(written(tmp_path / "bad.safetensors", arrays | {BIAS: arrays[BIAS][:1]}, told))
+    arrays, error = weights_of(template["seq2seq"])
+    bad = str(written(tmp_path / "bad.safetensors", arrays | {BIAS: arrays[BIAS][:1]}, error))
     text = tmp_path / "text"
     text.write_text("a\n" * 30)
     pair, valid = (
@@ -406,13 +406,13 @@ def test_every_command_asks(made: dict[str, Path], tmp_path: Path) -> None:
 # Memory.
 
 
-def test_what_is_not_there_is_not_taken(monkeypatch: pytest.MonkeyPatch, made: dict[str, Path]) -> None:
+def test_what_is_not_there_is_not_taken(monkeypatch: pytest.MonkeyPatch, template: dict[str, Path]) -> None:
     """Counted before, and told with both sizes: weights, a file, hypotheses side by side, training."""
     with pytest.raises(BytenmtError, match="it needs 73.0 GB of memory, this machine has .* GB: buy some"):
         monkeypatch.setattr(needs, "machine_bytes", lambda: 24 * 10**9)
         require(73 * 10**9, "it", "buy some")
     monkeypatch.setattr(needs, "machine_bytes", lambda: 10_000)
-    file = made["seq2seq"] / "checkpoints" / "update-00000070.safetensors"
+    file = template["seq2seq"] / "checkpoints" / "update-00000070.safetensors"
     with pytest.raises(BytenmtError, match="needs .* of memory, this machine has 0 MB: use a smaller model"):
         read_file(file, "weights", None, "")
 
@@ -429,12 +429,12 @@ def test_training_what_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_many_hypotheses_are_counted(made: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_hypotheses_are_counted(template: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Rings of a convolutional model, a row each: of 8 channels the last 11 and 21 inputs, float32."""
     from bytenmt.decoding.interface import EngineSpec, Options
     from bytenmt.decoding.loading import load_runs
 
-    runtime = load_runs([made["bytenet"]], EngineSpec("auto", "cpu"))
+    runtime = load_runs([template["bytenet"]], EngineSpec("auto", "cpu"))
     monkeypatch.setattr(needs, "machine_bytes", lambda: 100_000)
     with pytest.raises(BytenmtError, match="decoding 4,096 hypotheses side by side needs 4 MB of memory"):
         runtime.engine_maker(Options(beam=4))(1024)

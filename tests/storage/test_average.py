@@ -58,12 +58,12 @@ def assert_mean(output: Path, files: list[Path]) -> None:
 
 
 def test_the_mean_of_files(tmp_path: Path) -> None:
-    """Of any runs of one model, whatever their training; facts and configuration of the latest."""
+    """Files of any runs of one model are averaged; facts and configuration are those of the latest."""
     first = make_run(tmp_path / "first")
     second = make_run(tmp_path / "second", "train.lr=0.5", updates=(25, 40), best=40)
     files = [file(first, 10), file(second, 40), file(second, 25)]
-    told = average(files, tmp_path / "mean.safetensors", None)
-    assert told == [f"{tmp_path}/mean.safetensors: the mean of 3 checkpoints, of updates 10, 25, 40"]
+    message = average(files, tmp_path / "mean.safetensors", None)
+    assert message == [f"{tmp_path}/mean.safetensors: the mean of 3 checkpoints, of updates 10, 25, 40"]
     assert_mean(tmp_path / "mean.safetensors", files)
     loaded = load_run(tmp_path / "mean.safetensors", CPU)
     assert loaded.facts == Facts(pairs=1, update=40, averaged=(10, 25, 40))
@@ -74,7 +74,7 @@ def test_the_mean_of_files(tmp_path: Path) -> None:
     ("last", "updates"), [(1, [30]), (2, [20, 30]), (3, [10, 20, 30]), (None, [10, 20, 30])]
 )
 def test_the_last_of_a_run(tmp_path: Path, last: int | None, updates: list[int]) -> None:
-    """By update; one alone is a copy."""
+    """The last checkpoints are selected by update; a single one is copied."""
     run = make_run(tmp_path / "run")
     average([run], tmp_path / "mean.safetensors", last)
     assert_mean(tmp_path / "mean.safetensors", [file(run, update) for update in updates])
@@ -100,25 +100,25 @@ def test_it_translates_as_a_model_of_these_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arch", "setting", "told"),
+    ("arch", "setting", "message"),
     [
         ("luong", "train.lr=1", r"other.safetensors holds another architecture \(luong\).*bytenet"),
         ("bytenet", "model.d_channels=12", "other.safetensors holds another model.*d_channels is 12, not 8"),
         ("bytenet", "model.source=false", "model.source is False"),
     ],
 )
-def test_other_models_are_refused(tmp_path: Path, arch: str, setting: str, told: str) -> None:
-    """By name, and nothing is written."""
+def test_other_models_are_refused(tmp_path: Path, arch: str, setting: str, message: str) -> None:
+    """The error names the difference, and nothing is written."""
     run = make_run(tmp_path / "run")
     other = config(setting, arch=arch)
     write_weights(tmp_path / "other.safetensors", weights(build_model(other.model)), other, Facts(update=1))
-    with pytest.raises(CheckpointError, match=told):
+    with pytest.raises(CheckpointError, match=message):
         average([file(run, 30), tmp_path / "other.safetensors"], tmp_path / "mean.safetensors", None)
     assert not (tmp_path / "mean.safetensors").exists()
 
 
 def test_tensors_that_are_not_what_they_say(tmp_path: Path) -> None:
-    """The same configuration, another shape or name."""
+    """Tensors of another shape or name are refused despite an equal configuration."""
     run = make_run(tmp_path / "run")
     tensors = load_checkpoint(run).weights
     name = next(iter(tensors))
@@ -148,8 +148,8 @@ def test_bad_requests(tmp_path: Path) -> None:
         ([one], file(run, 99), None, "the name of a checkpoint"),
     ]
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    for paths, output, last, told in bad:
-        with pytest.raises(CheckpointError, match=told) as caught:
+    for paths, output, last, message in bad:
+        with pytest.raises(CheckpointError, match=message) as caught:
             average(paths, output, last)
         assert "\n" not in str(caught.value)
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

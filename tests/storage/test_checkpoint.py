@@ -109,8 +109,9 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("tie", ["false", "true"])
 def test_a_run_comes_back(tmp_path: Path, tie: str) -> None:
-    """The same weights, tied ones still tied, in evaluation mode, with its configuration and facts; from
-    the folder, from the file in it and from a copy."""
+    """Loading gives the same weights, tied and in evaluation mode, with configuration and facts, from the
+    folder, the file in it and a copy.
+    """
     config = make_run(tmp_path / "run", "bytenet", f"model.tie_embedding={tie}")
     saved = load_checkpoint(tmp_path / "run").weights
     file = tmp_path / "run" / "checkpoints" / "update-00000003.safetensors"
@@ -186,7 +187,7 @@ def test_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_older_run_is_refused(run: Path) -> None:
-    """Where there is no pointer but its files: one line, and no resume from the start."""
+    """A folder with checkpoints but no pointer is refused in one line, instead of resuming from the start."""
     assert not has_checkpoint(run)
     with pytest.raises(CheckpointError, match="has no checkpoint yet"):
         load_run(run, CPU)
@@ -260,7 +261,7 @@ def test_going_on_from_an_older_one_drops_the_newer(run: Path) -> None:
 
 
 def test_the_same_update_again(run: Path) -> None:
-    """The same contents keep their files and their rank; others replace them."""
+    """Equal contents keep their files and rank; other contents replace them."""
     save(run, 1)
     save(run, 2, best=True)
     save(run, 2)
@@ -313,8 +314,9 @@ def contents_of(folder: Path) -> dict[str, bytes]:
 
 
 def moments(folder: Path, action: Callable[[], None]) -> list[dict[str, bytes]]:
-    """What stands on the disk before every line of the package that an action comes to, and at its end:
-    all that kill -9 can leave (what a process has not flushed is not seen). One of a kind."""
+    """Yield the files on disk before every line of the package that an action executes, and at its end: all
+    states that kill -9 can leave, without unflushed data. Equal states are yielded once.
+    """
     seen: list[dict[str, bytes]] = []
 
     def look() -> None:

@@ -44,7 +44,7 @@ def test_a_run_of_an_earlier_version_scores_as_it_did(older: Path, version: str)
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_converted_weights_of_an_earlier_version_are_read(older: Path, version: str) -> None:
-    """To eight bits a weight, the scores are nearly those of the run."""
+    """Scores with eight bits per weight are close to those of the run."""
     then = [float(line.split("\t")[0]) for line in (older / version / "scores").read_text().splitlines()]
     assert scores(older, older / version / "int8.safetensors") == pytest.approx(then, rel=0.02)
 

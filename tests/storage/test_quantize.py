@@ -27,7 +27,7 @@ TABLES = {"embedding.weight", "target_positions.weight", "encoder.positions.weig
 
 
 def convert(run: Path, precision: str) -> Path:
-    """By the command."""
+    """Convert a run with the command."""
     output = run.with_name(f"{run.name}.{precision}.safetensors")
     result = CliRunner().invoke(main, ["convert", str(run), "-o", str(output), "--precision", precision])
     assert (result.exit_code, result.stdout) == (0, ""), result.output

@@ -72,7 +72,7 @@ def test_a_tool_tells_its_usage_from_elsewhere(
 
 
 def test_a_tool_runs_as_a_file_and_as_a_module(tmp_path: Path) -> None:
-    """In a process of its own, one that imports little."""
+    """Tools run in a process of their own that imports little."""
     for command, folder in (
         ([str(ROOT / "tools/sample/make.py")], tmp_path),
         (["-m", "tools.sample.make"], ROOT),

@@ -16,7 +16,7 @@ TORCH = ["--", "--engine", "torch", "--max-len-b", "6", "--max-len-a", "0", "--b
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from bytenmt.data.corpus import PairFiles
 
     folder = tmp_path_factory.mktemp("made")
@@ -30,13 +30,22 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_teachers_and_their_pairs(made: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """What both say together, one pair a line; the command for a student."""
+def test_teachers_and_their_pairs(template: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The teachers' pairs are written one per line, with the command that trains the student."""
     output = tmp_path / "pairs.tsv"
-    given = [str(made / "a"), str(made / "b"), "--src", str(made / "src"), "-o", str(output), "-b", "3"]
+    given = [
+        str(template / "a"),
+        str(template / "b"),
+        "--src",
+        str(template / "src"),
+        "-o",
+        str(output),
+        "-b",
+        "3",
+    ]
     assert distil.main([*given, *TORCH]) == 0
     translator = Translator.load(
-        made / "a", made / "b", engine="torch", beam=3, max_len_a=0.0, max_len_b=6, threads=1
+        template / "a", template / "b", engine="torch", beam=3, max_len_a=0.0, max_len_b=6, threads=1
     )
     lines = ["one", "두 번째", "five"]
     expected = [f"{line}\t{text}" for line, text in zip(lines, translator.translate(lines), strict=True)]
@@ -46,8 +55,8 @@ def test_teachers_and_their_pairs(made: Path, tmp_path: Path, capfd: pytest.Capt
     assert list(tmp_path.iterdir()) == [output]
 
 
-def test_it_goes_on(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was translated before is not translated again: neither all of it nor a part."""
+def test_it_goes_on(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finished translations are not repeated, whether all or only a part is finished."""
     commands: list[list[str]] = []
 
     class Done:
@@ -59,7 +68,7 @@ def test_it_goes_on(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         return Done()
 
     monkeypatch.setattr(distil.subprocess, "run", run)
-    given = ["teacher", "--src", str(made / "src"), "-o", str(tmp_path / "pairs.tsv")]
+    given = ["teacher", "--src", str(template / "src"), "-o", str(tmp_path / "pairs.tsv")]
     (tmp_path / ".pairs.tsv.translations.part").write_text("a\n")
     assert distil.main(given) == 0
     assert commands[0][-1] == "--resume"

@@ -50,7 +50,7 @@ def source(folder: Path) -> Path:
 
 
 def test_rounds_take_turns_sentence_by_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In small groups, the first of both now this one, now that one; nothing but decoding is timed."""
+    """Both variants alternate in small groups and in changing order; only decoding is timed."""
     off, on = (MadeUpEngine(1, Options(), []) for _ in range(2))
     asked = [Request(line, 100) for line in LINES if line] * 4
     order: list[tuple[str, int]] = []

@@ -72,8 +72,9 @@ def test_of_equal_ones_the_nearest_to_1() -> None:
 
 
 def test_it_is_carried_on(run: Path, tmp_path: Path) -> None:
-    """By convert and average, of the folder and of one of its files; the first of several runs that has one
-    decides; another folder's file has none."""
+    """Convert and average keep it for a folder and its files; the first of several runs that has one decides;
+    the file of another folder has none.
+    """
     search_defaults.write(run, SearchDefaults(length_penalty=0.25, beam=4))
     checkpoint = run / "checkpoints" / "update-00000025.safetensors"
     convert(run, tmp_path / "a.safetensors", "int8")

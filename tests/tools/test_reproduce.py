@@ -67,14 +67,14 @@ def recipe(tmp_path: Path) -> Recipe:
     return Recipe.read(tmp_path / "tiny.toml")
 
 
-def given(folder: Path, *rows: str) -> argparse.Namespace:
+def parsed(folder: Path, *rows: str) -> argparse.Namespace:
     return argparse.Namespace(output=folder / "out", corpora=folder, row=list(rows), minutes=math.inf)
 
 
 @pytest.mark.slow
 def test_rows_are_trained_scored_and_told(recipe: Recipe, tmp_path: Path) -> None:
     """An ensemble's members are done before it, and nothing is done twice."""
-    assert not reproduce.make(recipe, given(tmp_path, "both"))
+    assert not reproduce.make(recipe, parsed(tmp_path, "both"))
     folder = tmp_path / "out" / "tiny"
     found = {row: json.loads((folder / row / "row.json").read_text()) for row in ("short", "other", "both")}
     assert found["short"]["updates"] == 3 and found["short"]["cpu_seconds"] > 0
@@ -86,21 +86,21 @@ def test_rows_are_trained_scored_and_told(recipe: Recipe, tmp_path: Path) -> Non
         assert set(one["measured"]["text_bytes_per_second_by_batch"]) == {"1", "32"}
     sizes = [found[row]["measured"]["megabytes"] for row in ("short", "other", "both")]
     assert sizes[2] == pytest.approx(sizes[0] + sizes[1])
-    told = (folder / "table.md").read_text(encoding="utf-8")
-    assert f"{found['both']['scores']['chrf']['score']:.2f}" in told
-    assert "| long | not run" in told and "--max-updates 30000" in told and "too long" in told
-    assert f"--init-from {folder / 'short' / 'run'}" in told and f"--tsv {folder}" in told
+    excerpt = (folder / "table.md").read_text(encoding="utf-8")
+    assert f"{found['both']['scores']['chrf']['score']:.2f}" in excerpt
+    assert "| long | not run" in excerpt and "--max-updates 30000" in excerpt and "too long" in excerpt
+    assert f"--init-from {folder / 'short' / 'run'}" in excerpt and f"--tsv {folder}" in excerpt
     for picture in ("curves.png", "speed.png", "noise.png"):
         assert (folder / picture).stat().st_size > 1000
     before = (folder / "short" / "row.json").stat().st_mtime_ns
-    reproduce.make(recipe, given(tmp_path, "both"))
+    reproduce.make(recipe, parsed(tmp_path, "both"))
     assert (folder / "short" / "row.json").stat().st_mtime_ns == before
 
 
 def test_missing_texts_are_one_line(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And so is a training that fails."""
     with pytest.raises(BytenmtError, match="a.src does not exist"):
-        reproduce.make(recipe, argparse.Namespace(**{**vars(given(tmp_path)), "corpora": tmp_path / "no"}))
+        reproduce.make(recipe, argparse.Namespace(**{**vars(parsed(tmp_path)), "corpora": tmp_path / "no"}))
     command = ["reproduce.py", "tatoeba-en-de", "--corpora", "/nope", "-o", str(tmp_path / "out")]
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit, match="/nope/.* does not exist: fetch it by tools/get_data.py tatoeba"):
@@ -139,17 +139,17 @@ def test_a_run_of_the_repository_teaches_all_seeds_by_the_same_text(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "excerpt"),
     [
         ('ensemble = ["short"', 'ensemble = ["long"', "row both needs long, which does not stand above it"),
         ('title = "A tiny table"', "titel = 1", "titel"),
         ("[[row]]", "[[row", "tiny.toml"),
     ],
 )
-def test_a_wrong_recipe_is_one_line(tmp_path: Path, old: str, new: str, told: str) -> None:
+def test_a_wrong_recipe_is_one_line(tmp_path: Path, old: str, new: str, excerpt: str) -> None:
     assert old in RECIPE
     (tmp_path / "tiny.toml").write_text(RECIPE.replace(old, new), encoding="utf-8")
-    with pytest.raises(BytenmtError, match=told):
+    with pytest.raises(BytenmtError, match=excerpt):
         Recipe.read(tmp_path / "tiny.toml")
 
 
@@ -170,8 +170,8 @@ options = ["--set", "b=1"]
 
     def one(bits: float, exact: float) -> dict[str, Any]:
         names = ("bleu", "bleu_lowercased", "chrf", "exact_match")
-        told = {"parameters": "1,000", "updates": 1500, "cpu_seconds": 60.0}
-        return {"scores": {name: {"score": exact} for name in names}, "valid_bits_per_byte": bits, **told}
+        excerpt = {"parameters": "1,000", "updates": 1500, "cpu_seconds": 60.0}
+        return {"scores": {name: {"score": exact} for name in names}, "valid_bits_per_byte": bits, **excerpt}
 
     found = {"a@1": one(1.0, 50.0), "a@2": one(1.1, 52.0), "a@5": one(1.5, 57.0), "b@2": one(2.0, 3.0)}
     lines = table(Recipe.read(tmp_path / "seeds.toml"), found, tmp_path).splitlines()
@@ -206,7 +206,9 @@ except KeyboardInterrupt:
 def test_time_that_is_used_stops_a_training_which_goes_on(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In place of the program one that saves where it is interrupted; its time is used once it has begun."""
+    """The trainer is replaced by a program that saves when it is interrupted; its time is over once it has
+    started.
+    """
     run = tmp_path / "long" / "run"
     run.parent.mkdir()
     (tmp_path / "program.py").write_text(TOLD, encoding="utf-8")
@@ -240,8 +242,8 @@ def test_seeds_of_a_language_model_are_told_by_stream_and_window(recipe: Recipe,
             "  Latin         9          7.0000",
             f"bits per byte, in windows of 256 read anew: {windows} (1.5 nats a byte)",
         ]
-        told = {"parameters": "9", "updates": 5, "cpu_seconds": 60.0, "valid_bits_per_byte": None}
-        return {"scores": {"predict": lines}, **told}
+        excerpt = {"parameters": "9", "updates": 5, "cpu_seconds": 60.0, "valid_bits_per_byte": None}
+        return {"scores": {"predict": lines}, **excerpt}
 
     found = {"a@1": one(2.0, 3.0), "a@2": one(2.5, 3.25)}
     lines = table(Recipe.read(tmp_path / "books.toml"), found, tmp_path).splitlines()
@@ -285,7 +287,7 @@ options = ["--noise", "0.1"]
 
 
 def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
-    """Of files and of what teachers make of each; seeds share the translations of their own teacher."""
+    """Files and the translations of teachers are mixed; seeds share the translations of their own teacher."""
     (tmp_path / "mixed.toml").write_text(MIXED, encoding="utf-8")
     recipe = Recipe.read(tmp_path / "mixed.toml")
     words = recipe.training("teacher@1", Path("c"), Path("r"))
@@ -319,7 +321,7 @@ def test_minutes_become_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (run / "metrics.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     monkeypatch.setattr(reproduce, "_wait", run)
-    monkeypatch.setattr(reproduce, "_check_texts", lambda *given: None)  # no text is read
+    monkeypatch.setattr(reproduce, "_check_texts", lambda *parsed: None)  # no text is read
     args = argparse.Namespace(output=tmp_path / "out", corpora=tmp_path, row=[], time=5.0)
     reproduce.time_rows(recipe, args)
     (words,) = commands
@@ -349,10 +351,10 @@ def test_every_recipe_can_be_read() -> None:
             if row.program == "bytenmt" and not row.ensemble:
                 words = recipe.training(row.name, Path("corpora"), Path("results"))
                 pairs = list(zip(words, words[1:], strict=False))
-                given = dict(pairs)
+                parsed = dict(pairs)
                 settings = [value for key, value in pairs if key == "--set"]
                 settings += ["model.source=false"] if recipe.language else []
-                config = load_config(given["--arch"], given["--preset"], "", settings)
+                config = load_config(parsed["--arch"], parsed["--preset"], "", settings)
                 others = [w for key, w in pairs if key not in ("--set", "-o") and not w.startswith("--set")]
-                told = f"{config} {sorted(set(others) - set(settings))}"
-                assert trainings.setdefault(told, row.name) == row.name
+                excerpt = f"{config} {sorted(set(others) - set(settings))}"
+                assert trainings.setdefault(excerpt, row.name) == row.name

@@ -103,17 +103,17 @@ def test_every_weight_has_its_place_in_ctranslate2(trained: Path, tmp_path: Path
 
 
 def test_a_check_tells_lines_apart(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the export writes matters to the check: a bias elsewhere and lines differ."""
+    """The check depends on what the export writes: a changed bias gives different lines."""
     with torch.no_grad():
         model = load_model(trained)
         model.decoder.norm.bias.add_(torch.linspace(-2, 2, 32))
     monkeypatch.setattr(export, "load_model", lambda _: model)
-    found = export.check(trained, "fp32", lines(20, 7), 20)
-    assert found and all(one.ours != one.theirs and one.margin > 0 for one in found)
+    checked = export.check(trained, "fp32", lines(20, 7), 20)
+    assert checked and all(one.ours != one.theirs and one.margin > 0 for one in checked)
 
 
 def test_a_resumed_run_ends_as_one_that_was_not_stopped(tmp_path: Path) -> None:
-    """To the last bit where updates are counted: what is random, and the order of pairs, go on too."""
+    """Resuming counted updates is exact to the bit, including random numbers and the order of pairs."""
     ends = []
     for run, parts in (("whole", [[]]), ("parts", [["stopped"], ["--resume"]])):
         for part in parts:
@@ -168,12 +168,12 @@ def stopping_at(update: int, factor):
     """A schedule during whose call for an update the program gets a signal."""
     import signal
 
-    def found(settings, progress):
+    def checked(settings, progress):
         if progress.update == update - 1:
             signal.raise_signal(signal.SIGTERM)
         return factor(settings, progress)
 
-    return found
+    return checked
 
 
 def test_what_stands_in_a_folder_is_not_overwritten(trained: Path, tmp_path: Path) -> None:
@@ -197,8 +197,8 @@ def test_bits_per_byte_against_a_loop() -> None:
             out = model.decode(torch.tensor([[BOS, *t]]), model.encode(source, none), none)
             table = model.logits(out)[0].double().log_softmax(dim=1)
             nats -= sum(float(table[i, k]) for i, k in enumerate([*t, EOS]))
-    found = train.bits_per_byte(model, Pairs(sources, targets, np.array([4, 5, 2], np.int32)))
-    assert found == pytest.approx(nats / np.log(2) / 11, rel=1e-5)
+    checked = train.bits_per_byte(model, Pairs(sources, targets, np.array([4, 5, 2], np.int32)))
+    assert checked == pytest.approx(nats / np.log(2) / 11, rel=1e-5)
 
 
 def test_a_target_does_not_see_what_comes_later() -> None:
@@ -216,11 +216,11 @@ def test_a_target_does_not_see_what_comes_later() -> None:
 
 def test_positions() -> None:
     """CTranslate2's: from 1 on, sines before cosines, the lowest frequency 1/10,000."""
-    found = sinusoids(3, 6).double().numpy()
+    checked = sinusoids(3, 6).double().numpy()
     for i in range(3):
         for k, frequency in enumerate((1, 0.01, 0.0001)):
-            assert found[i, k] == pytest.approx(np.sin((i + 1) * frequency), abs=1e-6)
-            assert found[i, 3 + k] == pytest.approx(np.cos((i + 1) * frequency), abs=1e-6)
+            assert checked[i, k] == pytest.approx(np.sin((i + 1) * frequency), abs=1e-6)
+            assert checked[i, 3 + k] == pytest.approx(np.cos((i + 1) * frequency), abs=1e-6)
 
 
 def test_text_comes_back_from_its_pieces() -> None:
@@ -241,10 +241,10 @@ def test_scores_of_a_run(trained: Path, tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "text").write_text("\n".join(lines(20, 8)) + "\n", encoding="utf-8")
     text = str(tmp_path / "text")
     score.main([str(trained), "--src", text, "--ref", text, "--noise", "0", "--speed-lines", "4"])
-    found = json.loads(capsys.readouterr().out)
-    assert found["updates"] == 180 and found["cpu_minutes"] > 0
-    assert found["chrf_by_noise"] == {"0": found["chrf"]} and found["chrf"] > 90
-    assert set(found["text_bytes_per_second_by_batch"]) == {"1", "32"} and found["megabytes"] > 0
+    checked = json.loads(capsys.readouterr().out)
+    assert checked["updates"] == 180 and checked["cpu_minutes"] > 0
+    assert checked["chrf_by_noise"] == {"0": checked["chrf"]} and checked["chrf"] > 90
+    assert set(checked["text_bytes_per_second_by_batch"]) == {"1", "32"} and checked["megabytes"] > 0
 
 
 def test_a_filter(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:

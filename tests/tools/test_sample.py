@@ -70,7 +70,7 @@ def values_in_digits(line: str) -> set[tuple[str, ...]]:
 
 @pytest.mark.slow
 def test_no_held_out_date_or_time_is_written_in_training():
-    """The same split, read back from the text itself rather than from the recorded values."""
+    """The split is verified on the text itself instead of the recorded values."""
     kinds = {"year", "day", "time"}
     found = {side: set().union(*map(values_in_digits, read(f"{side}.ko"))) for side in SIDES}
     assert all({value[0] for value in values} == kinds for values in found.values())

@@ -169,7 +169,7 @@ def test_torchrun_restarts_a_job_of_which_a_process_has_died(tmp_path: Path) -> 
 
 
 def die_once(folder: Path) -> None:
-    """As a process of torchrun's: train, but the second process dies in update 7 of the first attempt."""
+    """Train as a process of torchrun; the second process dies in update 7 of the first attempt."""
     from bytenmt.distributed import process_group
 
     draw_nothing()

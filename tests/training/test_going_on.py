@@ -1,4 +1,4 @@
-"""What --resume needs and says: its own texts, what to raise, and a learning rate that jumps."""
+"""Test --resume: the run's own texts, the limits to raise, and a jump of the learning rate."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def last_update(run: Path) -> int:
     return int(json.loads((run / METRICS).read_text(encoding="utf-8").splitlines()[-1])["update"])
 
 
-@pytest.mark.parametrize("given", ["pairs", "weighted", "text"])
-def test_a_run_knows_its_texts(place: Path, given: str) -> None:
+@pytest.mark.parametrize("option", ["pairs", "weighted", "text"])
+def test_a_run_knows_its_texts(place: Path, option: str) -> None:
     """--resume needs none of them, also from another folder; others are refused as ever."""
     texts = {
         "pairs": ["--src", "src", "--tgt", "tgt", "--valid-src", "src", "--valid-tgt", "valid"],
         "weighted": ["--src", "src", "--tgt", "tgt", "--src", "tgt", "--tgt", "src", "--weight", "2"]
         + ["--weight", "0.5", "--valid-src", "src", "--valid-tgt", "valid"],
         "text": ["--text", "src", "--valid-text", "valid", "--set", "train.window=4"],
-    }[given]
+    }[option]
     assert (done := call(*SMALL, *texts, "--max-updates", "1")).exit_code == 0, done.stderr
     files, valid = texts_of_run(place / "run")
     assert valid is not None and valid.tgt == place / "valid"
-    assert [one.weight for one in files] == {"weighted": [2.0, 0.5]}.get(given, [1.0])
+    assert [one.weight for one in files] == {"weighted": [2.0, 0.5]}.get(option, [1.0])
     (place / "elsewhere").mkdir()
     done = CliRunner().invoke(main, ["train", "-o", "run", "--resume", "--max-updates", "2"])
     assert done.exit_code == 0, done.stderr
@@ -77,7 +77,7 @@ def test_a_shared_file_does_not_tell_where_texts_lay(texts: dict[str, Any], tmp_
 
 
 @pytest.mark.parametrize(
-    ("limits", "told"),
+    ("limits", "message"),
     [
         (["train.max_updates=2"], "train.max_updates above 2$"),
         (
@@ -91,13 +91,13 @@ def test_a_shared_file_does_not_tell_where_texts_lay(texts: dict[str, Any], tmp_
     ],
 )
 def test_a_finished_run_says_what_to_raise(
-    texts: dict[str, Any], tmp_path: Path, limits: list[str], told: str
+    texts: dict[str, Any], tmp_path: Path, limits: list[str], message: str
 ) -> None:
     train(tmp_path / "run", config("luong", *limits), **texts, device=CPU)
     heard = Heard()
     train(tmp_path / "run", config("luong", *limits), **texts, device=CPU, resume=True, reporter=heard)
     (line,) = (line for line in heard.lines if "is finished at update" in line)
-    assert re.search(f"to go on, set {told}", line), line
+    assert re.search(f"to go on, set {message}", line), line
 
 
 @pytest.mark.parametrize(("schedule", "jumps"), [("cosine", True), ("inverse_sqrt", False)])

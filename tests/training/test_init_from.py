@@ -55,20 +55,21 @@ def module_texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def first(module_texts: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def first_run(module_texts: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return begun(module_texts, tmp_path_factory.mktemp("runs") / "first")
 
 
 @pytest.mark.parametrize("ema", [(), ("train.ema=0.9999",)])
 def test_it_begins_with_the_weights(
-    first: Path, texts: dict[str, Any], tmp_path: Path, ema: tuple[str, ...]
+    first_run: Path, texts: dict[str, Any], tmp_path: Path, ema: tuple[str, ...]
 ) -> None:
-    """Of the best checkpoint, the average too; other dropout and a fresh optimiser; its own text and lineage,
-    in which no folder stands."""
-    run = begun(texts, tmp_path / "next", *STILL, "model.dropout=0.1", *ema, init_from=first)
-    assert_same(best(first), best(run))
+    """The new run has the weights of the best checkpoint or average, another dropout, a fresh optimiser, its
+    own text, and a lineage without folder names.
+    """
+    run = begun(texts, tmp_path / "next", *STILL, "model.dropout=0.1", *ema, init_from=first_run)
+    assert_same(best(first_run), best(run))
     facts = read_pointer(run).last_facts()
-    file = first / "checkpoints" / "update-00000002.safetensors"
+    file = first_run / "checkpoints" / "update-00000002.safetensors"
     (ancestor,) = facts.lineage
     assert (ancestor.name, ancestor.update, ancestor.pairs) == ("first", 2, 18)
     assert ancestor.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
@@ -82,10 +83,10 @@ def test_it_begins_with_the_weights(
     )
 
 
-def test_what_is_handed_on_tells_the_lineage(first: Path, texts: dict[str, Any], tmp_path: Path) -> None:
+def test_what_is_handed_on_tells_the_lineage(first_run: Path, texts: dict[str, Any], tmp_path: Path) -> None:
     """Converted and averaged files do; a run that begins with one of those names them all, the nearest
     first, also where weights are rounded."""
-    run = begun(texts, tmp_path / "second", *STILL, init_from=first)
+    run = begun(texts, tmp_path / "second", *STILL, init_from=first_run)
     average([run], tmp_path / "mean.safetensors")
     convert(tmp_path / "mean.safetensors", tmp_path / "small.safetensors", "bf16")
     facts = read_weights(tmp_path / "small.safetensors")[1][2]
@@ -98,7 +99,7 @@ def test_what_is_handed_on_tells_the_lineage(first: Path, texts: dict[str, Any],
     assert [one.name for one in read_pointer(fourth).last_facts().lineage] == ["second", "first"]
 
 
-def test_resume_does_not_begin_again(first: Path, texts: dict[str, Any], tmp_path: Path) -> None:
+def test_resume_does_not_begin_again(first_run: Path, texts: dict[str, Any], tmp_path: Path) -> None:
     """Stopped and resumed by the same options, it ends with the weights of one that was not, even where the
     first run has gone since; a run with weights of its own refuses the option."""
     constant = "train.schedule='constant'"
@@ -115,54 +116,56 @@ def test_resume_does_not_begin_again(first: Path, texts: dict[str, Any], tmp_pat
     assert read_pointer(parts).last_facts().lineage == read_pointer(whole).last_facts().lineage != ()
     own = begun(texts, tmp_path / "own", constant)
     with pytest.raises(BytenmtError, match="--init-from would be ignored"):
-        begun(texts, own, constant, "train.max_updates=3", init_from=first, resume=True)
+        begun(texts, own, constant, "train.max_updates=3", init_from=first_run, resume=True)
 
 
-def _as_one(group: Group, folder: Path, texts: dict[str, Any], first: Path) -> None:
+def _as_one(group: Group, folder: Path, texts: dict[str, Any], first_run: Path) -> None:
     # What they read differs, as on machines whose disks do: the leading process reads for all.
-    start = first if group.is_leader else folder / "not there"
+    start = first_run if group.is_leader else folder / "not there"
     begun(texts, folder / "run", *STILL, init_from=start, group=group)
 
 
 @pytest.mark.slow
-def test_processes_begin_with_the_same(first: Path, texts: dict[str, Any], tmp_path: Path) -> None:
-    results(_as_one, tmp_path, texts, first)
-    assert_same(best(first), best(tmp_path / "run"))
+def test_processes_begin_with_the_same(first_run: Path, texts: dict[str, Any], tmp_path: Path) -> None:
+    results(_as_one, tmp_path, texts, first_run)
+    assert_same(best(first_run), best(tmp_path / "run"))
 
 
-def test_another_model_is_refused(first: Path, texts: dict[str, Any], tmp_path: Path) -> None:
+def test_another_model_is_refused(first_run: Path, texts: dict[str, Any], tmp_path: Path) -> None:
     """Before anything is written."""
     with pytest.raises(CheckpointError, match="another model"):
-        begun(texts, tmp_path / "wide", "model.d_hidden=16", init_from=first)
+        begun(texts, tmp_path / "wide", "model.d_hidden=16", init_from=first_run)
     with pytest.raises(BytenmtError, match="--init-embedding would be ignored"):
-        begun(texts, tmp_path / "both", init_from=first, init_embedding=first)
+        begun(texts, tmp_path / "both", init_from=first_run, init_embedding=first_run)
     assert not list(tmp_path.glob("wide")) + list(tmp_path.glob("both"))
 
 
-def options(first: Path, *settings: str, arch: str | None = None, preset: str | None = None) -> Config:
+def options(first_run: Path, *settings: str, arch: str | None = None, preset: str | None = None) -> Config:
     return configuration(
-        first.parent / "new", False, arch, preset, None, settings_tree(settings, {}), True, first
+        first_run.parent / "new", False, arch, preset, None, settings_tree(settings, {}), True, first_run
     )
 
 
-def test_its_model_comes_from_there(first: Path, texts: dict[str, Any], tmp_path: Path) -> None:
-    """What contradicts it is one line; dropout may be told, the rest is that of any run."""
+def test_its_model_comes_from_there(first_run: Path, texts: dict[str, Any], tmp_path: Path) -> None:
+    """Contradicting options are one error line; dropout may be changed, and the other keys are those of any
+    run.
+    """
     own = config("luong")
-    assert options(first).model == own.model
-    assert options(first, arch="luong").train == load_config("luong", "small", "", []).train
-    told = options(first, "model.dropout=0.5", "train.lr=0.5")
+    assert options(first_run).model == own.model
+    assert options(first_run, arch="luong").train == load_config("luong", "small", "", []).train
+    told = options(first_run, "model.dropout=0.5", "train.lr=0.5")
     assert told.model == msgspec.structs.replace(own.model, dropout=0.5) and told.train.lr == 0.5
     for given, key in (
         ({"arch": "bytenet"}, "model.arch"),
         ({"preset": "base"}, "model.d_embedding"),
     ):
         with pytest.raises(ConfigError, match=f"configuration {key} is .*--init-from .* has"):
-            options(first, **given)
+            options(first_run, **given)
     for setting in ("model.d_hidden=13", "model.source=false", "model.arch=bytenet"):
         with pytest.raises(ConfigError, match="leave it out"):
-            options(first, setting)
+            options(first_run, setting)
     with pytest.raises(ConfigError, match="unknown key model.wrong"):
-        options(first, "model.wrong=1")
+        options(first_run, "model.wrong=1")
 
 
 def test_a_preset_is_known_by_its_sizes(texts: dict[str, Any], tmp_path: Path) -> None:
@@ -178,7 +181,9 @@ def test_a_preset_is_known_by_its_sizes(texts: dict[str, Any], tmp_path: Path) -
 
 
 def test_a_lineage_has_an_end() -> None:
-    """Of ancestors, of the files of each, and of their names; a file that tells more is refused."""
+    """Ancestors, files per ancestor and lengths of names are limited; a weights file that exceeds them is
+    refused.
+    """
     facts = Facts(corpora=tuple(CorpusFact(tsv=f"/text/{'x' * 300}{number}") for number in range(40)))
     for _ in range(40):
         facts = Facts(lineage=facts.passed_on("run" * 200, "0" * 64))

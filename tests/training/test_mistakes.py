@@ -41,26 +41,26 @@ def pairs(tmp_path: Path) -> dict[str, Path]:
     return found
 
 
-def told(pairs: dict[str, Path], training: str, valid: str) -> list[str]:
+def warnings_of(pairs: dict[str, Path], training: str, valid: str) -> list[str]:
     opened = [ParallelCorpus.open(*(pairs[name] for name in names.split())) for names in (training, valid)]
     return of_pairs(*opened)
 
 
 def test_pairs_that_look_wrong(pairs: dict[str, Path], tmp_path: Path) -> None:
     """Each mistake has its one line, and what is right has none."""
-    assert told(pairs, "src tgt", "vs vt") == []
-    (swapped,) = told(pairs, "src tgt", "vt vs")
+    assert warnings_of(pairs, "src tgt", "vs vt") == []
+    (swapped,) = warnings_of(pairs, "src tgt", "vt vs")
     assert "validation sides look swapped" in swapped and str(pairs["vt"]) in swapped
-    (same,) = told(pairs, "src src", "vs vt")[:1]
+    (same,) = warnings_of(pairs, "src src", "vs vt")[:1]
     assert "source and target are the same text" in same
-    (seen,) = told(pairs, "src tgt", "src tgt")
+    (seen,) = warnings_of(pairs, "src tgt", "src tgt")
     assert seen.startswith("12 of 12 validation pairs")
     for side in ("src", "tgt"):  # among many others
         lines = pairs[side].read_text(encoding="utf-8").splitlines()
         valid = pairs["vs" if side == "src" else "vt"].read_text(encoding="utf-8").splitlines()
         pairs[f"more_{side}"] = tmp_path / f"more_{side}"
         pairs[f"more_{side}"].write_text("\n".join(lines * 9 + valid[2:3]) + "\n", encoding="utf-8")
-    (seen,) = told(pairs, "more_src more_tgt", "vs vt")
+    (seen,) = warnings_of(pairs, "more_src more_tgt", "vs vt")
     assert seen.startswith("1 of 6 validation pairs")
 
 
@@ -89,8 +89,9 @@ def test_a_run_tells_of_them(pairs: dict[str, Path], tmp_path: Path) -> None:
 
 
 def test_a_folder_begun_by_mistake_is_used(pairs: dict[str, Path], tmp_path: Path) -> None:
-    """It has a configuration and records, and no checkpoint: a start with another configuration takes it, a
-    resume goes on with its own; a run that has saved is refused."""
+    """A folder with configuration and records but no checkpoint may be started again with another
+    configuration or resumed with its own; a run with a checkpoint is refused.
+    """
     run = tmp_path / "run"
     run.mkdir()
     wanted = config("luong", "train.max_updates=1")

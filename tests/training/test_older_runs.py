@@ -60,7 +60,9 @@ def test_it_translates(older: Path) -> None:
 
 @pytest.mark.parametrize("name", ["luong", "seq2seq"])
 def test_it_goes_on(older: Path, name: str) -> None:
-    """As a run in one go would have, by its text's digests wherever that lies now; other text is refused."""
+    """Resuming equals an uninterrupted run; the text is recognised by its digests wherever it is, and other
+    text is refused.
+    """
     run, source = older / name, name == "luong"
     config = longer(read_config(run))
     with pytest.raises(BytenmtError, match="not the text that"):
@@ -88,11 +90,13 @@ def test_what_it_tells_of_its_text(older: Path) -> None:
     assert isinstance(text, TextFact) and text.bytes == (older / "text").stat().st_size
 
 
-@pytest.mark.parametrize(("name", "told"), [("luong", "7044fb70c7b8e42d"), ("seq2seq", "c502e693292972c8")])
-def test_its_draft_table_stays_its_own(older: Path, name: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "message"), [("luong", "7044fb70c7b8e42d"), ("seq2seq", "c502e693292972c8")]
+)
+def test_its_draft_table_stays_its_own(older: Path, name: str, message: str) -> None:
     """The identity is what the version that made the run wrote into a table."""
     _, contents = read_run(older / name)
-    assert run_identity(contents.config, contents.facts) == told
+    assert run_identity(contents.config, contents.facts) == message
 
 
 def test_an_older_draft_table_is_read(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def descend(train: TrainConfig, n_steps: int, resume_at: int | None = None) -> n
 
 
 def by_hand(name: str, n_steps: int, lr: float) -> np.ndarray[Any, Any]:
-    """The same in NumPy, without weight decay, from the papers' equations."""
+    """Compute the update in NumPy, without weight decay, from the papers' equations."""
     x = np.concatenate([np.linspace(-1, 1, 6), [0.5, 0.5]])
     velocity, squares, deltas = np.zeros(8), np.zeros(8), np.zeros(8)
     first, second, momentum = np.zeros(8), np.zeros(8), np.zeros((2, 3))
@@ -99,7 +99,7 @@ def test_weight_decay_leaves_vectors_alone(name: Any) -> None:
 
 @pytest.mark.parametrize("arch", PRESETS["tiny"])
 def test_muon_takes_each_map_by_itself(arch: str) -> None:
-    """Of stacked gates each is made orthogonal, kernels are flattened; the rest is AdamW's."""
+    """Each of the stacked gates is made orthogonal, kernels are flattened; the other parameters use AdamW."""
     sizes = ["model.d_embedding=12", "train.optimizer=muon", "train.adam_lr=1e-6", "train.weight_decay=0"]
     config = load_config(arch, "tiny", "", sizes)
     model = build_model(config.model)
@@ -183,7 +183,9 @@ def test_moving_average() -> None:
 
 @pytest.mark.parametrize("name", ["adamw", "muon", "nag", "adadelta", "sgd"])
 def test_a_state_that_does_not_fit_is_refused(name: Any) -> None:
-    """Of another shape, type, parameter or optimiser: the compiled steps believe what they are given."""
+    """States of another shape, type, parameter or optimiser are refused, since the compiled steps do not
+    check them.
+    """
     train = TrainConfig(optimizer=name)
     parameters = nn.ParameterList([torch.ones(2, 3), torch.ones(2)])
     optimizer = build_optimizer(parameters, train)

@@ -26,14 +26,14 @@ TABLES = "embedding.ngrams.weight"
 
 
 def some_gradients(seed: int, n_rows: int = 24, dropped: bool = False) -> list[RowGradients]:
-    """Of two look-ups in two tables of n_rows / 2 rows of three numbers."""
+    """Return gradients of two look-ups in two tables of n_rows / 2 rows of three numbers."""
     generator = torch.Generator().manual_seed(seed)
-    made = []
+    make_tables = []
     for t in (5, 4):
         rows = torch.randint(n_rows // 2, (t, 2), generator=generator) + torch.tensor([0, n_rows // 2])
         factors = (torch.rand(t, 2, generator=generator) > 0.5) * 2.0 if dropped else None
-        made.append(RowGradients(rows, factors, torch.randn(t, 3, generator=generator)))
-    return made
+        make_tables.append(RowGradients(rows, factors, torch.randn(t, 3, generator=generator)))
+    return make_tables
 
 
 def dense(gradients: list[RowGradients], n_rows: int = 24) -> Tensor:
@@ -88,17 +88,17 @@ def test_each_row_is_updated_as_by_adam(dropped: bool, device: str, monkeypatch:
 def test_several_processes_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their rows are summed in the order of the ranks."""
     one, other = some_gradients(1), some_gradients(2)
-    whole, ours = (RowAdam(made(), (0.9, 0.98)) for _ in range(2))
+    whole, ours = (RowAdam(make_tables(), (0.9, 0.98)) for _ in range(2))
     whole.tables.gradients += one + other
     whole.step(0.1)
     ours.tables.gradients += other
-    theirs = RowAdam(made(), (0.9, 0.98))._coalesce(one)
+    theirs = RowAdam(make_tables(), (0.9, 0.98))._coalesce(one)
     monkeypatch.setattr(Group, "gather_all", lambda group, value: [theirs, value])
     ours.step(0.1, Group(1, 2))
     torch.testing.assert_close(ours.tables.weight, whole.tables.weight)
 
 
-def made() -> NgramTables:
+def make_tables() -> NgramTables:
     tables = NgramTables(3, (2, 3), 16)
     tables.weight = torch.nn.Parameter(torch.zeros(24, 3))
     return tables
@@ -106,7 +106,7 @@ def made() -> NgramTables:
 
 def test_padding_moves_no_row() -> None:
     """A row that is read with a gradient of zeros keeps its momentum for later."""
-    ours = RowAdam(made(), (0.9, 0.98))
+    ours = RowAdam(make_tables(), (0.9, 0.98))
     ours.tables.gradients += some_gradients(1)
     ours.step(0.1)
     before = ours.tables.weight.detach().clone()
@@ -118,7 +118,7 @@ def test_padding_moves_no_row() -> None:
 
 @pytest.mark.parametrize("change", ["rows", "shape", "type", "missing"])
 def test_a_state_that_does_not_fit_is_refused(change: str) -> None:
-    ours = RowAdam(made(), (0.9, 0.98))
+    ours = RowAdam(make_tables(), (0.9, 0.98))
     ours.tables.gradients += some_gradients(1)
     ours.step(0.1)
     state = ours.state_dict()
@@ -135,8 +135,8 @@ def test_a_state_that_does_not_fit_is_refused(change: str) -> None:
 
 
 def run_for(run: Path, texts: dict[str, Any], arch: str, updates: int, *settings: str, **more: Any) -> Path:
-    made = config(arch, *NGRAMS, f"train.max_updates={updates}", "train.schedule=constant", *settings)
-    train(run, made, files=texts["files"], valid=texts["valid"], device=CPU, **more)
+    make_tables = config(arch, *NGRAMS, f"train.max_updates={updates}", "train.schedule=constant", *settings)
+    train(run, make_tables, files=texts["files"], valid=texts["valid"], device=CPU, **more)
     return run
 
 
@@ -163,7 +163,9 @@ def test_off_there_is_nothing_more(texts: dict[str, Any], tmp_path: Path) -> Non
 
 
 def test_only_rows_that_were_read_are_stored(tmp_path: Path, texts: dict[str, Any]) -> None:
-    """In a run's files and in converted ones, with a scale a row in int8; the rest is zero."""
+    """This holds for a run's files and for converted ones, with a scale per row in int8; other rows are
+    zero.
+    """
     run = run_for(tmp_path / "run", texts, "convs2s", 5, "model.ngram_rows=4096")
     stored, (tensors, _, _) = read_stored(run)[1].arrays, read_weights(run)[1]
     table, there = tensors[TABLES], tensors[TABLES].any(dim=1)
@@ -183,8 +185,8 @@ def test_only_rows_that_were_read_are_stored(tmp_path: Path, texts: dict[str, An
 def test_a_run_without_tables_begins_one_with(tmp_path: Path, texts: dict[str, Any]) -> None:
     """--init-from: its weights, and tables of zeros; the other way round is refused."""
     plain = tmp_path / "plain"
-    made = config("luong", "train.max_updates=3")
-    train(plain, made, files=texts["files"], valid=texts["valid"], device=CPU)
+    make_tables = config("luong", "train.max_updates=3")
+    train(plain, make_tables, files=texts["files"], valid=texts["valid"], device=CPU)
     trainer = Trainer(config("luong", *NGRAMS), CPU)
     tensors = read_weights(plain)[1][0]
     trainer.begin_with(tensors, plain)
@@ -194,7 +196,7 @@ def test_a_run_without_tables_begins_one_with(tmp_path: Path, texts: dict[str, A
     with pytest.raises(CheckpointError, match="another model"):
         train(
             tmp_path / "no",
-            made,
+            make_tables,
             files=texts["files"],
             valid=texts["valid"],
             device=CPU,

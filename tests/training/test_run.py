@@ -101,13 +101,13 @@ def test_validation_and_checkpoints_by_time(
         clock[0] += 200
         return score(self, *arguments)
 
-    def kept(self: Trainer, run: Path, best: bool, facts: Any) -> None:
+    def save_and_record(self: Trainer, run: Path, best: bool, facts: Any) -> None:
         saved.extend([] if best else [self.progress.update])
         save(self, run, best, facts)
 
     monkeypatch.setattr(Trainer, "update", slow)
     monkeypatch.setattr(TranslationTask, "score", slower)
-    monkeypatch.setattr(Trainer, "save", kept)
+    monkeypatch.setattr(Trainer, "save", save_and_record)
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     common = [
         "train.schedule='constant'",
@@ -182,7 +182,7 @@ def test_bf16(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
 def test_bf16_is_resumed_to_the_bit(
     arch: str, texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By auto, on a CPU that has it, and then on one that has not: the run keeps its precision."""
+    """A run with precision auto on a CPU with bf16 keeps bf16 when it is resumed on one without."""
     has_bf16: dict[str, Any] = {"avx512bf16": True}
     monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", lambda: has_bf16)
     monkeypatch.setattr("bytenmt.training.objective.WIDE", 1)
@@ -309,7 +309,7 @@ def test_divergence_is_one_error_and_the_checkpoint_stands(texts: dict[str, Any]
 
 
 def test_bad_input_leaves_no_folder(texts: dict[str, Any], tmp_path: Path) -> None:
-    """What cannot be trained on is refused before the run folder is made."""
+    """Unusable training text is refused before the run folder is created."""
     run = tmp_path / "run"
     short = tmp_path / "short"
     short.write_text("one line\n")

@@ -24,7 +24,7 @@ DECAY = ["train.scheduled_sampling=linear", "train.sampling_slope=0.125", "train
 DECAY += ["train.own_bytes=drawn", "train.schedule='constant'"]
 
 
-def of(kind: Any, **options: Any) -> list[float]:
+def shares_of(kind: Any, **options: Any) -> list[float]:
     """The share before each of 2,001 updates."""
     return [true_share(TrainConfig(scheduled_sampling=kind, **options), i) for i in range(2001)]
 
@@ -33,7 +33,7 @@ def of(kind: Any, **options: Any) -> list[float]:
 def test_linear_decay(k: float, slope: float, floor: float) -> None:
     """max(floor, k - slope i), in exact fractions; k above 1 holds it at 1 for a while, and 0 is 1."""
     share = Fraction(k or 1.0)
-    for found in of("linear", sampling_k=k, sampling_slope=slope, sampling_floor=floor):
+    for found in shares_of("linear", sampling_k=k, sampling_slope=slope, sampling_floor=floor):
         expected = float(max(Fraction(floor), min(Fraction(1), share)))
         assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
         share -= Fraction(slope)
@@ -43,7 +43,7 @@ def test_linear_decay(k: float, slope: float, floor: float) -> None:
 def test_exponential_decay(k: float, floor: float) -> None:
     """k^i as a running product, in 28 digits."""
     share = Decimal(1)
-    for found in of("exponential", sampling_k=k, sampling_floor=floor):
+    for found in shares_of("exponential", sampling_k=k, sampling_floor=floor):
         assert found == pytest.approx(max(floor, float(share)), rel=1e-9)
         share *= Decimal(k)
 
@@ -52,7 +52,7 @@ def test_exponential_decay(k: float, floor: float) -> None:
 def test_inverse_sigmoid_decay(k: float, floor: float) -> None:
     """k / (k + e^(i / k)), in 28 digits, where e^(1 / k) is multiplied up; half where i = k ln k."""
     grown, step = Decimal(1), (1 / Decimal(k)).exp()
-    for found in of("inverse_sigmoid", sampling_k=k, sampling_floor=floor):
+    for found in shares_of("inverse_sigmoid", sampling_k=k, sampling_floor=floor):
         expected = Decimal(k) / (Decimal(k) + grown)
         assert found == pytest.approx(max(floor, float(expected)), rel=1e-9, abs=1e-300)
         grown *= step
@@ -109,7 +109,7 @@ def test_bytes_are_drawn_as_the_model_predicts_them() -> None:
 
 
 def heard_shares(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What draw_inputs is asked for from now on."""
+    """Return the list of shares with which draw_inputs is called from now on."""
     asked: list[float] = []
 
     def draw(model: Any, memory: Any, target_in: Tensor, ratio: float, kind: str) -> Tensor:

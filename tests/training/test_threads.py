@@ -1,4 +1,4 @@
-"""How many CPU threads a training uses: as many as are idle, and the same after --resume."""
+"""Test the number of CPU threads of a training: the idle ones, and the same after --resume."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ def test_what_the_machine_allows_is_not_exceeded(
 def test_resume_keeps_the_threads(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of the first start, idle ones or given ones, unless others are given; PyTorch's own number is
-    restored afterwards."""
+    """A resumed run uses the threads of its first start unless --threads is given; PyTorch's own number is
+    restored afterwards.
+    """
     used, run = list[int](), tmp_path / "run"
     monkeypatch.setattr(training, "n_cores", lambda: 4)
     before = torch.get_num_threads()

@@ -39,7 +39,7 @@ def batch(texts: dict[str, Any]) -> Batch:
 
 
 def gradients(trainer: Trainer, *batches: Batch) -> list[torch.Tensor]:
-    """Of one update with these batches."""
+    """Return the gradients of one update with these batches."""
     total = sum(int(part.target_len.sum()) for part in batches)
     trainer.update(batches, total)
     return [p.grad for p in trainer.parameters if p.grad is not None]
@@ -64,8 +64,9 @@ def test_summed_batches_are_one(batch: Batch) -> None:
 
 
 def test_a_full_gpu_splits_the_batch(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where only two rows fit, nine go in parts of two, what a part of five had given is
-    forgotten; the gradient stays, one warning comes."""
+    """If only two rows fit, nine rows go in parts of two after a failed part of five is discarded; the
+    gradient is the same, with one warning.
+    """
     whole = gradients(still(), batch)
     trainer, heard = still(), Heard()
     trainer.reporter, objective = heard, trainer.objective
@@ -121,7 +122,7 @@ def test_hidden_bytes(kind: str) -> None:
 
 
 def test_the_models_own_bytes_are_drawn_without_dropout(batch: Batch) -> None:
-    """What it would write in use; and dropout is on again behind it."""
+    """The decoder's own bytes are those it would write in use; dropout is on again afterwards."""
     trainer = Trainer(config("luong", "model.dropout=0.8", "train.teacher_forcing=0.5"), CPU)
     on, model = to_device(batch, CPU), trainer.model.train()
     torch.manual_seed(3)

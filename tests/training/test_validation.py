@@ -1,4 +1,4 @@
-"""What a validation decodes: with which weights and engine, and in how much time."""
+"""Test the translations of a validation: weights, engine and time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LINES = [b"one", b"two", b"three", b"four", "다섯".encode(), b"six"] * 4
 
 
 def a_decoder(arch: str = "luong") -> LiveDecoder:
-    """Of a model with larger weights than it begins with, so that its texts differ."""
+    """Make a decoder of a model with larger weights than the initial ones, so that its texts differ."""
     torch.manual_seed(1)
     settings = config(arch)
     model = build_model(settings.model).eval()
@@ -70,7 +70,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[int]:
 
 @pytest.mark.parametrize("arch", ["luong", "bytenet"])
 def test_the_live_weights_are_decoded(arch: str) -> None:
-    """By the CPU engine what plain PyTorch finds, before and after the weights change."""
+    """The CPU engine gives the texts of plain PyTorch, before and after the weights change."""
     compile_all(niceness=0)  # a training waits for no kernels: without them it decodes by PyTorch
     decoder = a_decoder(arch)
     texts = []
@@ -151,7 +151,7 @@ def test_without_kernels_pytorch_decodes(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_is_compiled_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the child is told to do calls all that a model needs."""
+    """The kernels that the child compiles are all that a model needs."""
     called = list[Any]()
     monkeypatch.setattr(compilation, "call_all", lambda packed, source: called.append((packed, source)))
     monkeypatch.setattr("os.nice", lambda more: called.append(more))
@@ -175,8 +175,9 @@ def records(run: Path) -> list[dict[str, Any]]:
 def test_a_run_never_spends_more(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where two validations have used up the seconds, later ones decode nothing and say so, until there is
-    time again, except the last; chrF, where the best checkpoint depends on it, is of all lines always."""
+    """Once two validations have used the time budget, later ones decode nothing and say so until there is
+    time again, except the last; chrF that selects the best checkpoint always covers all lines.
+    """
     seen = list[float]()
     translate = LiveDecoder.translate
 
@@ -293,8 +294,7 @@ def test_it_is_said_that_scoring_alone_takes_too_long(
 
 
 def test_translations_to_read(tmp_path: Path) -> None:
-    """The same three lines at every validation, once however often the run was resumed, and nothing in them
-    that a terminal obeys."""
+    """Every validation shows the same three lines once, also after resumptions, without terminal commands."""
     lines = ["one\x1b[2J", "둘", "x" * 400, "four", "five", "six", "seven"]
     file, run = tmp_path / "text", tmp_path / "run"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")

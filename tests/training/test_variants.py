@@ -30,7 +30,7 @@ ALONE = ("model.source=false", "model.recurrent=decoder", "model.dilations=[]", 
 STREAM = ("train.context=0", "train.window=16")
 
 
-def made(arch: str, settings: list[str], more: tuple[str, ...], n_updates: int) -> Config:
+def make_config(arch: str, settings: list[str], more: tuple[str, ...], n_updates: int) -> Config:
     return config(
         arch, "train.schedule=constant", *(f"model.{one}" for one in settings), *more,
         f"train.max_updates={n_updates}",
@@ -42,24 +42,32 @@ def test_resumed_to_the_bit(
     arch: str, settings: list[str], more: tuple[str, ...], texts: dict[str, Any], tmp_path: Path
 ) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train(whole, made(arch, settings, (*more, "train.valid_lines=2"), 6), **texts, device=CPU)
-    train(parts, made(arch, settings, (*more, "train.valid_lines=2"), 3), **texts, device=CPU)
-    train(parts, made(arch, settings, (*more, "train.valid_lines=2"), 6), **texts, device=CPU, resume=True)
+    train(whole, make_config(arch, settings, (*more, "train.valid_lines=2"), 6), **texts, device=CPU)
+    train(parts, make_config(arch, settings, (*more, "train.valid_lines=2"), 3), **texts, device=CPU)
+    train(
+        parts,
+        make_config(arch, settings, (*more, "train.valid_lines=2"), 6),
+        **texts,
+        device=CPU,
+        resume=True,
+    )
     assert_same(weights(whole), weights(parts))
 
 
 def test_a_recurrent_language_model_carries_its_state(texts: dict[str, Any], tmp_path: Path) -> None:
-    """As the recurrent architectures do: resumed, the state is there too."""
+    """The state is carried from window to window and survives a resumption, as in the recurrent
+    architectures.
+    """
     text = PairFiles(tgt=texts["files"][0].tgt)
     streams: dict[str, Any] = {"files": [text], "valid": text, "device": CPU}
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train(whole, made("bytenet", [], (*ALONE, *STREAM), 6), **streams)
-    train(parts, made("bytenet", [], (*ALONE, *STREAM), 3), **streams)
-    train(parts, made("bytenet", [], (*ALONE, *STREAM), 6), **streams, resume=True)
+    train(whole, make_config("bytenet", [], (*ALONE, *STREAM), 6), **streams)
+    train(parts, make_config("bytenet", [], (*ALONE, *STREAM), 3), **streams)
+    train(parts, make_config("bytenet", [], (*ALONE, *STREAM), 6), **streams, resume=True)
     assert_same(weights(whole), weights(parts))
     assert any(name.startswith("trainer.state.") for name in weights(parts))
     with pytest.raises(BytenmtError, match='bytenet with recurrent = "decoder" carries its state'):
-        train(tmp_path / "no", made("bytenet", [], (*ALONE, "train.context=9"), 3), **streams)
+        train(tmp_path / "no", make_config("bytenet", [], (*ALONE, "train.context=9"), 3), **streams)
 
 
 @pytest.mark.parametrize("settings", RECURRENT.values())
@@ -71,4 +79,4 @@ def test_recurrent_bytenets_draft_nothing(settings: list[str], texts: dict[str, 
         check_supports_drafts(one.model, "--draft 4")
     for setting in ("train.draft=true", "train.compile=true"):
         with pytest.raises(BytenmtError, match=told):
-            train(tmp_path / "run", made("bytenet", settings, (setting,), 3), **texts, device=CPU)
+            train(tmp_path / "run", make_config("bytenet", settings, (setting,), 3), **texts, device=CPU)

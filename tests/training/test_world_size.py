@@ -55,7 +55,7 @@ def test_the_rows_of_all_processes_are_those_of_one(kind: str, texts: dict[str, 
 
 
 def rows(batch: Any) -> list[bytes]:
-    """Of its targets, or of what is to be predicted."""
+    """Return the rows of a batch's targets."""
     if isinstance(batch, Window):
         return list(map(bytes, batch.truth))
     return [bytes(row).rstrip(bytes([PAD])) for row in batch.target]

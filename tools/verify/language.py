@@ -38,7 +38,7 @@ CLEAN = (
     "bytenmt/serve",
     "bytenmt/spans",
     "bytenmt/storage",
-    "tests/docs",
+    "tests",
     "tools",
 )
 NOT_YET = ("tools/verify/oracles.py",)

@@ -14,63 +14,83 @@ STRING: Schema = {"type": "string"}
 NUMBER: Schema = {"type": "number"}
 FIELDS: dict[str, Schema] = {
     "q": {
-        "description": "The text, or a list of texts.",
+        "description": "Text to translate, or a list of texts.",
         "oneOf": [STRING, {"type": "array", "items": STRING}],
     },
-    "s": {**STRING, "description": "The translation of q."},
-    "source": {**STRING, "default": "auto", "description": "A language code of /languages, or auto."},
-    "target": {**STRING, "description": "A language code of /languages."},
-    "format": {**STRING, "enum": ["text", "html"], "default": "text"},
+    "s": {**STRING, "description": "Translation of q."},
+    "source": {
+        **STRING,
+        "default": "auto",
+        "description": "Source language: a code of /languages, or auto to detect it.",
+    },
+    "target": {**STRING, "description": "Target language: a code of /languages."},
+    "format": {
+        **STRING,
+        "enum": ["text", "html"],
+        "default": "text",
+        "description": "Format of q: text, or html, of which only the text is translated.",
+    },
     "alternatives": {
         "type": "integer",
         "minimum": 0,
         "default": 0,
-        "description": "How many further translations of each text; /frontend/settings has the maximum.",
+        "description": "Number of alternative translations of each text; the maximum is in"
+        " /frontend/settings.",
     },
     "keep": {
-        "description": "Spans that a translation has exactly as its source; an empty text for none. The"
-        " default is the server's, and for HTML and files all but numbers.",
+        "description": "Classes of spans that are copied unchanged from the source to the translation; an"
+        " empty"
+        " string for none. Default: the server's setting; for HTML and files all classes but numbers.",
         "oneOf": [
-            {**STRING, "description": "Names, separated by commas."},
+            {**STRING, "description": "Names of classes, separated by commas."},
             {"type": "array", "items": {**STRING, "enum": list(KEPT)}},
         ],
     },
     "glossary": {
-        "description": "A target for each term of the source: an object, or lines `term TAB target`.",
+        "description": "Required translations of source terms: an object {term: target}, or lines `term TAB"
+        " target`.",
         "oneOf": [{"type": "object", "additionalProperties": STRING}, STRING],
     },
     "details": {
         "type": "boolean",
         "default": False,
-        "description": "Whether to return every line with its verdict (sure, check or wrong), the reasons in"
-        " words and as flags, and its bits per byte.",
+        "description": "Also return each line with its verdict (sure, check or wrong), the reasons in words and"
+        " as flags, and its bits per byte.",
     },
     "api_key": {
         **STRING,
-        "description": "Where the server asks for one; also taken from Authorization: Bearer.",
+        "description": "API key, if the server requires one; may be sent as `Authorization: Bearer KEY`"
+        " instead.",
     },
-    "file": {**STRING, "format": "binary", "description": "Its suffix tells its format."},
+    "file": {
+        **STRING,
+        "format": "binary",
+        "description": "Document to translate; its format is given by the suffix of its name.",
+    },
     "column": {
         **STRING,
-        "description": "Of a CSV or TSV file, the name or number of the column to translate.",
+        "description": "Column of a CSV or TSV file to translate: its name, or its number from 1.",
     },
-    "into": {**STRING, "description": "The column that takes the translations; by default, the same one."},
+    "into": {
+        **STRING,
+        "description": "Column of a CSV or TSV file for the translations; default: the same column.",
+    },
 }
 GUESS: Schema = {
     "type": "object",
-    "properties": {"language": STRING, "confidence": {**NUMBER, "description": "Of 100."}},
+    "properties": {"language": STRING, "confidence": {**NUMBER, "description": "Confidence from 0 to 100."}},
 }
 ERROR: Schema = {"type": "object", "properties": {"error": STRING}, "required": ["error"]}
 REFUSALS = {
     "400": "The request is not valid.",
-    "403": "The API key is missing or wrong, or a page of another site asks.",
+    "403": "The API key is missing or wrong, or the request comes from a web page of another site.",
     "408": "The request did not arrive in time.",
-    "413": "The request is too long, or a document takes too much time or memory to read.",
+    "413": "The request is too long, or parsing a document takes too much time or memory.",
     "421": "The Host header is not a name of this server.",
-    "429": "Too many requests are waiting, of all clients or of this one; Retry-After has the seconds"
-    " to wait.",
-    "500": "The server has a fault.",
-    "503": "A deadline has passed.",
+    "429": "Too many requests are waiting, of this client or of all clients; Retry-After gives the seconds to"
+    " wait.",
+    "500": "Internal error.",
+    "503": "The request took longer than a time limit of the server.",
 }
 LANGUAGES = ("source", "target")
 TRANSLATED: Schema = {
@@ -93,8 +113,8 @@ def _answer(description: str, schema: Schema | None, kind: str = "application/js
 def _post(
     summary: str, fields: Sequence[str], required: Sequence[str], answer: dict[str, Any]
 ) -> dict[str, Any]:
-    """An operation whose fields may come as JSON, as a form, or in the query string; with a file, as a form
-    in several parts."""
+    """Return a POST operation whose fields are sent as JSON, as a form or in the query string, or as
+    multipart/form-data if there is a file."""
     schema: Schema = {
         "type": "object",
         "properties": {name: FIELDS[name] for name in (*fields, "api_key")},
@@ -134,29 +154,32 @@ def description() -> dict[str, Any]:
             ("file", *LANGUAGES, "keep", "glossary", "column", "into"),
             ("file", "target"),
             _answer(
-                "Where to fetch the translated file, for ten minutes.",
+                "URL of the translated file, which is kept for ten minutes.",
                 {"type": "object", "properties": {"translatedFileUrl": {**STRING, "format": "uri"}}},
             ),
         ),
         "/detect": _post(
-            "Tell the language of a text",
+            "Detect the language of a text",
             ("q",),
             ("q",),
-            _answer("Languages, the likeliest first.", {"type": "array", "items": GUESS}),
+            _answer("Possible languages, the most likely first.", {"type": "array", "items": GUESS}),
         ),
         "/suggest": _post(
-            "Send a better translation",
+            "Suggest a better translation",
             ("q", "s", *LANGUAGES),
             ("q", "s", "target"),
-            _answer("It is kept.", {"type": "object", "properties": {"success": {"type": "boolean"}}}),
+            _answer(
+                "The suggestion is stored.",
+                {"type": "object", "properties": {"success": {"type": "boolean"}}},
+            ),
         ),
         "/explain": _post(
-            "Align a line with its translation",
+            "Explain a translation: alignment and confidence of its characters",
             ("q", "s", *LANGUAGES),
             ("q", "s", *LANGUAGES),
             _answer(
-                "For each character of the translation: how surprising it was, in bits, and the range of"
-                " source characters that it is aligned with, null without attention.",
+                "For each character of the translation: its negative log-probability in bits, and the range"
+                " of source characters it is aligned with (null for models without attention).",
                 {
                     "type": "object",
                     "properties": {
@@ -181,24 +204,26 @@ def description() -> dict[str, Any]:
         },
     }
     read = {
-        "/": _get("The page", _answer("HTML.", STRING, "text/html")),
+        "/": _get("Web page for translating", _answer("HTML.", STRING, "text/html")),
         "/docs": _get("This description as a page", _answer("HTML.", STRING, "text/html")),
         "/spec": _get("This description", _answer("OpenAPI 3.", None)),
-        "/languages": _get("List the languages", _answer("All.", {"type": "array", "items": language})),
-        "/frontend/settings": _get("What the page needs to know", _answer("Limits and features.", None)),
-        "/health": _get("Tell whether the server runs", _answer("It does.", None)),
+        "/languages": _get(
+            "List the languages",
+            _answer("All languages with their targets.", {"type": "array", "items": language}),
+        ),
+        "/frontend/settings": _get("Settings of the web page", _answer("Limits and features.", None)),
+        "/health": _get("Liveness check", _answer("The server is running.", None)),
         "/ready": _get(
-            "Tell whether requests should be sent here; 503 where the queue is full, a model is not loaded or"
-            " the server is about to end",
-            _answer("They should.", None),
+            "Readiness check; 503 if the queue is full, a model is not loaded or the server is shutting down",
+            _answer("The server is ready for requests.", None),
         ),
         "/metrics": _get(
-            "Figures for Prometheus, with a key where keys are required",
-            _answer("Text format 0.0.4.", STRING, "text/plain"),
+            "Metrics for Prometheus; needs an API key if the server requires keys",
+            _answer("Prometheus text format 0.0.4.", STRING, "text/plain"),
         ),
         "/download_file/{token}/{name}": _get(
-            "Fetch a translated file",
-            _answer("Its bytes.", {**STRING, "format": "binary"}, "application/octet-stream"),
+            "Download a translated file",
+            _answer("Content of the file.", {**STRING, "format": "binary"}, "application/octet-stream"),
             parameters=_path_parameters("token", "name"),
         ),
     }
@@ -207,8 +232,9 @@ def description() -> dict[str, Any]:
         "info": {
             "title": "bytenmt",
             "version": __version__,
-            "description": "Translation, compatible with LibreTranslate's API. Fields of a POST are also"
-            " taken from the query string. Websockets at /ws translate texts as they are sent.",
+            "description": "Machine translation, compatible with LibreTranslate's API. The fields of a POST"
+            " request"
+            " may also be sent in the query string. The websocket /ws translates texts as they are sent.",
         },
         "paths": {path: {"post": one} for path, one in posted.items()}
         | {path: {"get": one} for path, one in read.items()},
@@ -234,8 +260,8 @@ def page() -> str:
                 parts.append(f"<p>{', '.join(kinds)}</p><dl>")
                 for name, field in schema["properties"].items():
                     needed = " (required)" if name in schema["required"] else ""
-                    told = field.get("description") or " or ".join(field.get("enum", ()))
-                    parts.append(f"<dt><code>{name}</code>{needed}</dt><dd>{html.escape(told)}</dd>")
+                    meaning = field.get("description") or " or ".join(field.get("enum", ()))
+                    parts.append(f"<dt><code>{name}</code>{needed}</dt><dd>{html.escape(meaning)}</dd>")
                 parts.append("</dl>")
             answers = (f"{status}: {answer['description']}" for status, answer in one["responses"].items())
             parts.append(f"<ul>{''.join(f'<li>{html.escape(answer)}</li>' for answer in answers)}</ul>")
