@@ -572,7 +572,7 @@ def test_resume_where_no_run_is_begins_anew_aloud(call: Call, place: Path) -> No
     said = invoke(f"{TEXT} --resume")
     assert said.exit_code == 0 and call.rest["resume"] is True
     assert said.stderr == (
-        "bytenmt: warning: --resume: new has no checkpoints to go on from: beginning anew\n"
+        "bytenmt: warning: --resume: new has no checkpoint to continue from: starting at update 0\n"
     )
     assert invoke(f"{TEXT} --resume -q").stderr == invoke(TEXT).stderr == ""
 

@@ -94,7 +94,7 @@ def test_a_separator_lets_items_come() -> None:
         ("^a", "^ has no meaning"),
         ("a+?", "? after a repetition"),
         ("[가]", "not ASCII"),
-        ("[b-a]", "no order"),
+        ("[b-a]", "reverse order"),
         ("[ab", "ends too early"),
         ("a{1,900}", "repetitions"),
         ("(((a{99}){99}){99})", "too large"),

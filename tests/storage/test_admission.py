@@ -332,10 +332,10 @@ def test_draft_tables_from_strangers(template: dict[str, Path], tmp_path: Path) 
     write_table(run, table, config, facts)
     assert len(read_table(run, config, facts).tag) == 4
     for name, part, message in (
-        ("reach", np.tile(np.arange(8, dtype=np.uint8), (4, 1)), "grow along a draft"),
-        ("copy", np.tile(np.arange(8, dtype=np.uint8), (9, 1)), "grow along a draft"),
-        ("accepted", np.full(8, np.nan, np.float32), "no shares"),
-        ("accepted", np.full(8, 3, np.float32), "no shares"),
+        ("reach", np.tile(np.arange(8, dtype=np.uint8), (4, 1)), "rates grow along a draft"),
+        ("copy", np.tile(np.arange(8, dtype=np.uint8), (9, 1)), "rates grow along a draft"),
+        ("accepted", np.full(8, np.nan, np.float32), "not between 0 and 1"),
+        ("accepted", np.full(8, 3, np.float32), "not between 0 and 1"),
         ("tag", np.uint32(4), "does not hold the arrays"),
         ("tag", np.zeros((2, 2), np.uint32), "does not hold the arrays"),
         ("tag", np.zeros(0, np.uint32), "does not hold the arrays"),
