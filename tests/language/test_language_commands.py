@@ -125,7 +125,7 @@ def test_xz_and_the_n_gram_stand_beside_the_figure(place: Path) -> None:
 def test_without_its_training_text_a_run_has_no_n_gram(place: Path, fault: str) -> None:
     """One line says why; the figure and xz are there."""
     run = tells_its_text(Path("tells"))
-    why = {"changed": "has changed", "gone": "does not exist", "never told": "does not tell"}[fault]
+    why = {"changed": "has changed", "gone": "does not exist", "never told": "does not record"}[fault]
     if fault == "changed":
         Path("learnt").write_bytes(LEARNT[::-1])
     elif fault == "gone":
@@ -208,7 +208,7 @@ BAD = [
     ("predict -m run invalid --src src --errors strict", "invalid, line 2, byte offset 0: 0xFF"),
     ("predict -m run tgt --src src --chunk 5", "--chunk would be ignored"),
     ("predict -m run tgt --src src --window 5", "--window would be ignored"),
-    ("predict -m blind text --errors strict", "--errors would be ignored: blind reads any bytes"),
+    ("predict -m blind text --errors strict", "--errors would be ignored: the language model blind reads any bytes"),
     ("predict -m blind text --html text", "text is the input too"),
     ("predict -m blind text --html run", "run is a directory"),
     ("predict -m blind text --html text/page", "the folder text cannot be created"),

@@ -274,7 +274,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert again.exit_code == 3 and "3 of 3 rows are done already" in again.stderr
     for more, told in (
         (("--block-bytes", "12"), "holds an unfinished job: continue it with --resume"),
-        (("--resume",), "begun with block-bytes 12, not"),
+        (("--resume",), "started with block-bytes 12, not"),
         (("--resume", "--block-bytes", "12", "-b", "2"), "begun with beam None, not 2"),
         (("--column", "other"), "no column other, expected one of n, text"),
         (("-m", "nothing"), "nothing"),
