@@ -76,7 +76,9 @@ def test_a_catalogue() -> None:
     assert translated_document(SAMPLES["po"], flags=(UNSURE,)) == doubted
     anew = with_changes(PO_DONE, ('"fertig"', '"DONE"'))
     assert translated_document(SAMPLES["po"], overwrite=True) == anew
-    assert '#, fuzzy\nmsgid "done"\nmsgstr "DONE"' in translated_document(SAMPLES["po"], (UNSURE,), overwrite=True)
+    assert '#, fuzzy\nmsgid "done"\nmsgstr "DONE"' in translated_document(
+        SAMPLES["po"], (UNSURE,), overwrite=True
+    )
 
 
 def test_a_language_with_one_form_takes_the_plural() -> None:
@@ -95,7 +97,9 @@ def test_a_form_of_many_numbers_names_the_number() -> None:
     assert 'msgstr[0] "%d FILES"' in translated_document(Sample("po", text.encode()))
     one = text.replace('msgstr[1] ""\n', "")
     forms = 'msgstr[0] "%d FILES"\nmsgstr[1] "%d FILES"\nmsgstr[2] "%d FILES"\n\n'
-    assert forms in translated_document(Sample("po", one.encode()))  # those that the entry has not yet are made
+    assert forms in translated_document(
+        Sample("po", one.encode())
+    )  # those that the entry has not yet are made
     french = PO.replace("plural=(n != 1)", "plural=(n > 1)").replace('msgid "%d file"', 'msgid "one file"')
     assert 'msgstr[0] "ONE FILE"' in translated_document(Sample("po", french.encode()))
 
@@ -127,7 +131,9 @@ def test_targets_of_xliff_1() -> None:
     )
     doubted = translated_document(SAMPLES["xliff 1.2"], flags=(UNSURE,))
     assert doubted.count('state="needs-review-translation"') == 5 and doubted.count('"translated"') == 1
-    assert '<target  state="translated">DONE</target>' in translated_document(SAMPLES["xliff 1.2"], overwrite=True)
+    assert '<target  state="translated">DONE</target>' in translated_document(
+        SAMPLES["xliff 1.2"], overwrite=True
+    )
 
 
 def test_targets_of_xliff_2() -> None:
@@ -237,7 +243,9 @@ CODES = [
 def test_codes_that_a_search_cannot_keep_are_shown_as_tags(name: str, text: str, shown: str) -> None:
     """And are themselves again in the document."""
     ask, noted = recording_translator(lambda segment: segment.text + b" indeed")
-    translated_document, told = translate(Sample(name, text.encode()).document(), ask, limit=1000, overwrite=True)
+    translated_document, told = translate(
+        Sample(name, text.encode()).document(), ask, limit=1000, overwrite=True
+    )
     assert [segment.text.decode() for segment in noted] == [shown] and not told.review
     assert translated_document.decode().replace(" indeed", "") == text != translated_document.decode()
 

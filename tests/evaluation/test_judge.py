@@ -1,4 +1,4 @@
-"""Which translations are flagged, and the thresholds for it from a validation text."""
+"""Test flags of translations, and the calibration of their thresholds on a validation text."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_copies_and_texts_in_the_source_language() -> None:
 
 
 def test_costs_are_those_of_each_text() -> None:
-    """In their order, however they are grouped; an empty text has its end to pay for."""
+    """Results are in order, however texts are batched; an empty text has the score of EOS."""
     texts = [bytes(97 + k % 26 for k in range(n)) for n in (5, 0, 150, 3) * 60]
     assert costs(FakeReader(), None, texts) == pytest.approx([len(text) + 1 for text in texts])
     half = costs(FakeReader(), texts, texts)

@@ -208,7 +208,10 @@ BAD = [
     ("predict -m run invalid --src src --errors strict", "invalid, line 2, byte offset 0: 0xFF"),
     ("predict -m run tgt --src src --chunk 5", "--chunk would be ignored"),
     ("predict -m run tgt --src src --window 5", "--window would be ignored"),
-    ("predict -m blind text --errors strict", "--errors would be ignored: the language model blind reads any bytes"),
+    (
+        "predict -m blind text --errors strict",
+        "--errors would be ignored: the language model blind reads any bytes",
+    ),
     ("predict -m blind text --html text", "text is the input too"),
     ("predict -m blind text --html run", "run is a directory"),
     ("predict -m blind text --html text/page", "the folder text cannot be created"),

@@ -54,7 +54,8 @@ FIELDS: dict[str, Schema] = {
     "details": {
         "type": "boolean",
         "default": False,
-        "description": "Also return each line with its verdict (sure, check or wrong), the reasons in words and"
+        "description": "Also return each line with its verdict (sure, check or wrong), the reasons in words"
+        " and"
         " as flags, and its bits per byte.",
     },
     "api_key": {
