@@ -419,7 +419,7 @@ def test_misuse_is_told(tmp_path: Path) -> None:
         runtime_from_models([small_model("luong").train()], CPU)
     with pytest.raises(SettingError, match="no run"):
         Translator.load()
-    with pytest.raises(SettingError, match="one by one"):
+    with pytest.raises(SettingError, match="as an argument of its own"):
         Translator.load(["one", "two"])  # type: ignore[arg-type]
 
 
