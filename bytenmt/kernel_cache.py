@@ -156,7 +156,7 @@ class KernelStore:
                 return
         self._tell(
             "compiled kernels cannot be stored, so every run compiles them again: no access to",
-            "to a folder of yours",
+            "to a writable folder",
         )
 
     def _tell(self, what: str, why: str) -> None:

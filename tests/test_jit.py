@@ -226,7 +226,7 @@ def test_without_the_first_place_there_is_another(
     assert not was_kept(compiled)
     assert compiled(0.5) == 0.5 * FACTOR
     (line,) = messages
-    assert f"kept in {tmp_path / 'second'}, not in {places[0].path}" in line and VARIABLE in line
+    assert f"stored in {tmp_path / 'second'} instead of {places[0].path}" in line and VARIABLE in line
     use(monkeypatch, *places)
     assert was_kept(another_process())
     assert messages == [line]
@@ -239,7 +239,7 @@ def test_without_any_place_each_run_compiles(
     for _ in range(2):
         assert not was_kept(another_process())
     (line,) = messages
-    assert "not kept" in line and str(tmp_path) in line and VARIABLE in line
+    assert "cannot be stored" in line and str(tmp_path) in line and VARIABLE in line
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])

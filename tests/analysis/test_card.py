@@ -112,7 +112,11 @@ def test_a_card_of_what_is_not_measured(trained_run: Path, tmp_path: Path) -> No
     assert "language" not in matter and "Nothing was measured" in readme.read_text(encoding="utf-8")
     readme.write_text("mine")
     refused = call(trained_run / "alone", "--engine", "torch")
-    assert refused.exit_code == 1 and readme.read_text() == "mine" and "no card" in refused.stderr
+    assert (
+        refused.exit_code == 1
+        and readme.read_text() == "mine"
+        and "was not written by bytenmt" in refused.stderr
+    )
     readme.unlink()
     convert(trained_run / "run", tmp_path / "a.safetensors", "int8")
     assert call(tmp_path / "a.safetensors", "--engine", "torch").exit_code == 1

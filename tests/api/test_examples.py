@@ -85,7 +85,7 @@ def test_a_training_in_another_thread_leaves_signals_alone(place: Path) -> None:
 
 
 def test_what_a_command_refuses_is_refused(place: Path) -> None:
-    with pytest.raises(bytenmt.SettingError, match="without a source"):
+    with pytest.raises(bytenmt.SettingError, match="is a language model"):
         bytenmt.Run("runs/text").evaluate("src", "tgt")
     with pytest.raises(bytenmt.DataError, match="line 2 of the sources contains a line break"):
         bytenmt.Run("runs/mine").evaluate(["a", "b\nc"], ["d", "e"])

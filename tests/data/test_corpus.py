@@ -197,9 +197,9 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     packed = gzip.compress(random.Random(0).randbytes(5000))
     files = {
         "cut.gz": (packed[:-3000], "truncated"),
-        "no.gz": (b"plain text", "no sound .gz"),
-        "bad.gz": (packed[:-8] + b"\0" * 8, "no sound .gz"),
-        "bad2.gz": (packed[:10] + b"\xff" * 50 + packed[60:], "no sound .gz"),
+        "no.gz": (b"plain text", "damaged or not a .gz"),
+        "bad.gz": (packed[:-8] + b"\0" * 8, "damaged or not a .gz"),
+        "bad2.gz": (packed[:10] + b"\xff" * 50 + packed[60:], "damaged or not a .gz"),
         "text.bz2": (b"", "unpack it"),
     }
     refuse(tmp_path / "missing", "does not exist")

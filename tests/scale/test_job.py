@@ -275,7 +275,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for more, told in (
         (("--block-bytes", "12"), "holds an unfinished job: continue it with --resume"),
         (("--resume",), "started with block-bytes 12, not"),
-        (("--resume", "--block-bytes", "12", "-b", "2"), "begun with beam None, not 2"),
+        (("--resume", "--block-bytes", "12", "-b", "2"), "started with beam None, not 2"),
         (("--column", "other"), "no column other, expected one of n, text"),
         (("-m", "nothing"), "nothing"),
         (("--n-best", "2"), "No such option"),

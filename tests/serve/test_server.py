@@ -266,7 +266,7 @@ def test_what_cannot_be_served_is_one_line(
     assert "contains no API key" in refused("-m", pair, "--api-keys", empty)
     assert "cannot be created" in refused("-m", pair, "--suggestions", empty / "none")
     assert "--keep dogs: expected some of placeholders" in refused("-m", pair, "--keep", "dogs")
-    assert "no -m en-de=RUN" in refused("-m", pair, "--glossary", f"en-de={empty}")
+    assert "add -m en-de=RUN" in refused("-m", pair, "--glossary", f"en-de={empty}")
     assert "--glossary terms: expected en-de=FILE" in refused("-m", pair, "--glossary", "terms")
     assert "cannot be read" in refused("-m", pair, "--glossary", f"ko-en={tmp_path / 'none'}")
     assert "--allowed-origin example.org: expected" in refused("-m", pair, "--allowed-origin", "example.org")

@@ -19,10 +19,10 @@ def test_the_example_runs() -> None:
 @pytest.mark.parametrize(
     ("begun", "now", "message"),
     [
-        ({"beam": 1}, {}, "begun with beam 1, not None"),
-        ({}, {"seed": 3}, "begun with seed None, not 3"),
-        ({"models": ["a", "b"]}, {"models": ["a"]}, "begun with another model:"),
-        ({"b": 1, "a": 1}, {"b": 2, "a": 2}, "begun with a 1, not 2"),
+        ({"beam": 1}, {}, "started with beam 1, not None"),
+        ({}, {"seed": 3}, "started with seed None, not 3"),
+        ({"models": ["a", "b"]}, {"models": ["a"]}, "started with another model:"),
+        ({"b": 1, "a": 1}, {"b": 2, "a": 2}, "started with a 1, not 2"),
     ],
 )
 def test_a_difference_is_named(begun: dict[str, object], now: dict[str, object], message: str) -> None:
