@@ -301,7 +301,8 @@ ANSWERS = headed(  # how `translate` writes its results
         "--flag-above",
         type=RealNumber(0.0, 64.0),
         metavar="BITS",
-        help="Threshold of an unsure line in bits per byte (default: the model's own). Unsure and wrong lines are"
+        help="Threshold of an unsure line in bits per byte (default: the model's own). Unsure and wrong"
+        " lines are"
         " reported on stderr, or in jsonl by the field `verdict`.",
     ),
     click.option("--stream", is_flag=True, help="Print the bytes of a line while it is decoded."),

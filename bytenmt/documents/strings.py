@@ -184,9 +184,7 @@ def unescape(raw: str, at: int, unicode: str = "u", letters: Mapping[str, str] =
         if match[1]:
             return chr(int(match[1], 16))
         if match[2] == unicode:
-            raise MalformedError(
-                f"expected four hexadecimal digits after \\{unicode}", at + match.start()
-            )
+            raise MalformedError(f"expected four hexadecimal digits after \\{unicode}", at + match.start())
         return letters.get(match[2], match[2])
 
     plain = re.sub(rf"(?s)\\(?:{unicode}([0-9a-fA-F]{{4}})|(.))", letter, raw)

@@ -153,7 +153,7 @@ def test_strings_of_apple(how: object) -> None:
 
 @pytest.mark.parametrize("how", [upper_cased, shuffled])
 def test_strings_of_android(how: object, tmp_path: Path) -> None:
-    """As XML; and as aapt, where it is installed, compiles resources."""
+    """The file is well-formed XML, and aapt compiles it where it is installed."""
     for name in names_of("android"):
         before, after = (
             etree.fromstring(data, etree.XMLParser(resolve_entities=False, strip_cdata=False))

@@ -31,7 +31,7 @@ PARAGRAPH = '<p>See <img alt="an icon" src=a> and <a title=\'my "page"\' href=b>
 
 
 def test_attributes_in_a_sentence_are_units_of_their_own() -> None:
-    """What stands in a tag within a sentence changes there, whether the sentence is translated or not."""
+    """A text within a tag is replaced there, whether the sentence around it is translated or not."""
     document = read(PARAGRAPH.encode(), "html", Path("page"))
     tag, link = '<img alt="an icon" src=a>', "<a title='my \"page\"' href=b>"
     assert [joined_text(unit.source) for unit in document.units] == [PARAGRAPH[3:], "an icon", 'my "page"']
@@ -45,7 +45,7 @@ def test_attributes_in_a_sentence_are_units_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "found"),
+    ("page", "expected"),
     [
         ("<input placeholder=Name>", ["Name"]),
         ("<textarea placeholder='Your text'>\nas it is</textarea>", ["Your text"]),
@@ -62,8 +62,8 @@ def test_attributes_in_a_sentence_are_units_of_their_own() -> None:
         ('<code title="a tip">x = 1</code> is code', ["a tip", "is code"]),
     ],
 )
-def test_attributes_that_people_read(page: str, found: list[str]) -> None:
-    assert texts("html", page) == found
+def test_attributes_that_people_read(page: str, expected: list[str]) -> None:
+    assert texts("html", page) == expected
 
 
 def test_quotes_in_attributes() -> None:
