@@ -34,8 +34,8 @@ def explained(said: str, sections: Sections) -> str:
 def unknown_architecture(arch: str, known: Sequence[str]) -> str:
     """One line for the name of an architecture that is none of those that are known here."""
     return (
-        f"configuration model.arch: {shown(arch)} is none of {', '.join(known)}; one that a plugin"
-        " registers is known with --plugin"
+        f"configuration model.arch: {shown(arch)} is not one of {', '.join(known)}: choose one of"
+        " them, or load its plugin by --plugin"
     )
 
 

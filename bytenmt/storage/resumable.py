@@ -54,7 +54,7 @@ def check_same_job(out: Path, begun: Mapping[str, Any], now: Mapping[str, Any], 
 
     >>> check_same_job(Path("out"), {"beam": 1}, {"beam": 2}, "or anew")
     Traceback (most recent call last):
-    bytenmt.errors.BytenmtError: --resume: out was begun with beam 1, not 2: give the same again, or anew
+    bytenmt.errors.BytenmtError: --resume: out was started with beam 1, not 2: give the same again, or anew
     """
     for name in sorted(begun.keys() | now.keys()):
         before, after = begun.get(name), now.get(name)

@@ -89,7 +89,7 @@ def test_what_a_command_refuses_is_refused(place: Path) -> None:
         bytenmt.Run("runs/text").evaluate("src", "tgt")
     with pytest.raises(bytenmt.DataError, match="line 2 of the sources contains a line break"):
         bytenmt.Run("runs/mine").evaluate(["a", "b\nc"], ["d", "e"])
-    with pytest.raises(bytenmt.SettingError, match="with a source"):
+    with pytest.raises(bytenmt.SettingError, match="is a translation model"):
         bytenmt.Run("runs/mine").language_model()
     with pytest.raises(bytenmt.BytenmtError, match="already holds a run"):
         bytenmt.train("runs/mine", arch="luong", src="src", tgt="tgt", valid_src="src", valid_tgt="tgt")

@@ -47,11 +47,11 @@ def test_what_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     path = write(tmp_path / "a", n=[1], en=["a"], one=struct, other=struct, **{"de": ["b"]})
     for columns, message in (
         (("en", "n"), "a: the columns en and n must both contain text"),
-        (("en", "fr"), "a: --columns fr is 0 of its columns, n, en, one.en, other.en, de"),
+        (("en", "fr"), "a: --columns fr matches 0 of its columns, n, en, one.en, other.en, de"),
     ):
         with pytest.raises(DataError, match=message):
             list(pairs(path, columns))
-    with pytest.raises(DataError, match=r"--columns en is 2 of its columns, one.en, other.en"):
+    with pytest.raises(DataError, match=r"--columns en matches 2 of its columns, one.en, other.en"):
         list(pairs(write(tmp_path / "b", one=struct, other=struct), ("en", "en")))
     (tmp_path / "text").write_text("no table")
     with pytest.raises(DataError, match="text cannot be read as Parquet"):

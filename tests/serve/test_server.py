@@ -274,7 +274,7 @@ def test_what_cannot_be_served_is_one_line(
     assert "--length-penalty" in refused("-m", pair, "--length-penalty", "2")
     assert "none" in refused("-m", f"ko-en={tmp_path / 'none'}", "--port", "0")
     text = make_run(tmp_path / "text", settings=("model.source=false",))
-    assert "without a source" in refused("-m", f"ko-en={text}", "--port", "0")
+    assert "is a language model" in refused("-m", f"ko-en={text}", "--port", "0")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
