@@ -88,7 +88,7 @@ def test_text_is_replaced_and_its_formats_and_codes_stay() -> None:
 
 
 def test_other_members_are_the_same_compressed_bytes() -> None:
-    """In the same order; and nothing changes where nothing is translated."""
+    """Units are in the same order, and a file without translations does not change."""
     document = read(DATA, "docx", Path("a.docx"))
     assert document.with_units([None] * len(document.units)) == DATA
     assert document.with_units([(unit.source, False) for unit in document.units]) == DATA
@@ -116,7 +116,7 @@ def part(inside: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         (b"", "a.docx: not a .docx file, or a damaged one"),
         (DATA[:200], "a.docx: not a .docx file, or a damaged one"),
@@ -132,10 +132,10 @@ def part(inside: str) -> bytes:
         ),
     ],
 )
-def test_what_is_no_word_document_is_one_line(data: bytes, told: str) -> None:
+def test_what_is_no_word_document_is_one_line(data: bytes, message: str) -> None:
     with pytest.raises(DataError) as error:
         read(data, "docx", Path("a.docx"))
-    assert str(error.value).startswith(told) and "\n" not in str(error.value)
+    assert str(error.value).startswith(message) and "\n" not in str(error.value)
 
 
 def test_an_archive_does_not_unpack_to_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
