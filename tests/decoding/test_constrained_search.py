@@ -96,7 +96,9 @@ def run(engine: Any, requests: list[Request]) -> list[list[Hypothesis]]:
     return [results[i] for i in range(len(requests))]
 
 
-def check_kept(requests: list[Request], results: list[list[Hypothesis]], rules: ConstraintSpec = RULES) -> None:
+def check_kept(
+    requests: list[Request], results: list[list[Hypothesis]], rules: ConstraintSpec = RULES
+) -> None:
     for request, hypotheses in zip(requests, results, strict=True):
         for one in hypotheses:
             one.text.decode()
@@ -130,7 +132,9 @@ def test_hostile_lines_lose_nothing_in_silence(search: str) -> None:
     lines = [mixture(draw) for _ in range(12)]
     requests = [rules.add_constraint(Request(line.encode(), len(line.encode()) + 60)) for line in lines]
     models = [few_bytes(i, b'<>{}%$@/:.5a s="', end=-1.0, floor=-9.0) for i in range(len(lines))]
-    results = run(TorchEngine([FakeDecoder(models)], options(search, rules.tracker), 24, CPU), numbered(requests))
+    results = run(
+        TorchEngine([FakeDecoder(models)], options(search, rules.tracker), 24, CPU), numbered(requests)
+    )
     other = run(compiled(models, options(search, rules.tracker), 24), numbered(requests))
     assert [[one.text for one in of] for of in other] == [[one.text for one in of] for of in results]
     n_unmet = 0

@@ -32,7 +32,7 @@ class Beam(NamedTuple):
     """text: so far; pending: runs that are still to be written, in the order of the source; begun: bytes of a
     run that have just been written; candidates: the pending runs that begin so; held: "no", "run" where the
     run is written to its end, "end" where nothing but what is pending comes any more; total: log-probability;
-    bonus: what the text is ranked higher by; kept: what of it the text keeps; attended: whether the run began
+    bonus: what the text is ranked higher by; kept_bonus: what of it the text keeps; attended: whether the run began
     where the attention lay on it."""
 
     text: bytes
@@ -42,7 +42,7 @@ class Beam(NamedTuple):
     held: str = "no"
     total: float = 0.0
     bonus: float = 0.0
-    kept: float = 0.0
+    kept_bonus: float = 0.0
     attended: bool = False
 
 
@@ -52,7 +52,7 @@ def runs_of(source: bytes) -> tuple[Run, ...]:
 
 
 def lies_on(runs: tuple[Run, ...], weights: np.ndarray) -> bool:
-    """Whether half of the attention lies on one of the runs."""
+    """Return whether half of the attention lies on one of the runs."""
     shares = [weights[run.begin : run.begin + len(run.text)].sum() for run in runs]
     return any(share >= weights.sum() / 2 > 0 for share in shares)
 
@@ -101,7 +101,7 @@ def taken(beam: Beam, byte: int, how: str, total: float, bonus: float, attended:
     longer = tuple(run for run in beam.candidates if len(run.text) > beam.begun)
     if byte == ord("y") and longer:
         held = max(held, beam.held, key=order.index)
-        kept = beam.kept, beam.attended
+        kept = beam.kept_bonus, beam.attended
         return Beam(text, beam.pending, beam.begun + 1, longer, held, total, bonus, *kept)
     held = "end" if beam.held == "end" else held
     rest = after_end(beam)
@@ -113,7 +113,7 @@ def taken(beam: Beam, byte: int, how: str, total: float, bonus: float, attended:
 def kept_bonus(beam: Beam) -> float:
     """The bonus that a text keeps unless it goes on with its run."""
     is_whole = any(len(run.text) == beam.begun for run in beam.candidates)
-    return beam.bonus if is_whole and beam.attended else beam.kept
+    return beam.bonus if is_whole and beam.attended else beam.kept_bonus
 
 
 def how_chosen(row: np.ndarray, may: set[int], byte: int, instead: int, cost: float) -> str:

@@ -63,7 +63,7 @@ class Unit(NamedTuple):
     reference: str
 
 
-class Place(NamedTuple):
+class SpanPosition(NamedTuple):
     """A span: its text, the neighbours on both sides, and the share of letters and digits before it."""
 
     span: str
@@ -82,7 +82,7 @@ def plain(text: str) -> str:
     return "".join(filter(str.isalnum, SPAN.sub(" ", text)))
 
 
-def places(text: str) -> list[Place]:
+def places(text: str) -> list[SpanPosition]:
     matches = list(SPAN.finditer(text))
     n_letters, n_before = len(plain(text)), 0
     sequence, at = [BEGIN], 0
@@ -95,7 +95,7 @@ def places(text: str) -> list[Place]:
         at = match.end()
     sequence += [TEXT] * bool(plain(text[at:])) + [END]
     return [
-        Place(sequence[i], sequence[i - 1], sequence[i + 1], position, TEXT not in sequence[i:])
+        SpanPosition(sequence[i], sequence[i - 1], sequence[i + 1], position, TEXT not in sequence[i:])
         for i, position in positions
     ]
 
@@ -142,9 +142,9 @@ def read_units(catalogs: Sequence[Path], excluded: set[str], n_units: int, seed:
     return draw.sample(tagged, n_tagged) + draw.sample(others, min(n_units - n_tagged, len(others)))
 
 
-def match_places(text: str, reference: str) -> list[tuple[Place | None, Place]]:
+def match_places(text: str, reference: str) -> list[tuple[SpanPosition | None, SpanPosition]]:
     """Pair the places of the reference with those of equal spans in the text, in their order."""
-    waiting: dict[str, list[Place]] = {}
+    waiting: dict[str, list[SpanPosition]] = {}
     for place in places(text):
         waiting.setdefault(place.span, []).append(place)
     return [
