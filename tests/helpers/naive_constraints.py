@@ -32,8 +32,8 @@ class Beam(NamedTuple):
     """text: so far; pending: runs that are still to be written, in the order of the source; begun: bytes of a
     run that have just been written; candidates: the pending runs that begin so; held: "no", "run" where the
     run is written to its end, "end" where nothing but what is pending comes any more; total: log-probability;
-    bonus: what the text is ranked higher by; kept_bonus: what of it the text keeps; attended: whether the run began
-    where the attention lay on it."""
+    bonus: what the text is ranked higher by; kept_bonus: what of it the text keeps; attended: whether the run
+    began where the attention lay on it."""
 
     text: bytes
     pending: tuple[Run, ...]
