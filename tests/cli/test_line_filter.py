@@ -172,7 +172,7 @@ def test_the_warning_names_the_line(capsys: pytest.CaptureFixture[str]) -> None:
     answers(made_up(max_source_bytes=50), text, buffer_size=2)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
-    assert "standard input, line 7 has 200 bytes" in lines[0] and "4 pieces" in lines[0]
+    assert "standard input, line 7 has 200 bytes" in lines[0] and "4 parts" in lines[0]
 
 
 def test_a_line_of_a_million_bytes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -274,7 +274,7 @@ def test_a_bar_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stderr", Terminal())
         assert len(answers(made_up(max_source_bytes=50), text, size=size)) == 3
         said = sys.stderr.getvalue()
-        assert ("100%" in said) == shown and "translated in 2 pieces\n" in said
+        assert ("100%" in said) == shown and "translated in 2 parts\n" in said
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert len(answers(made_up(), text, size=len(text))) == 3
     assert sys.stderr.getvalue() == ""

@@ -26,7 +26,7 @@ NOT_OF_FILES = (
 
 
 @pytest.mark.parametrize("encoding", WIDE)
-@pytest.mark.parametrize("name", [name for name in SAMPLES if "," not in name])
+@pytest.mark.parametrize("name", [name for name in SAMPLES if "," not in name and name != "docx"])
 def test_two_or_four_bytes_a_character_without_a_mark(name: str, encoding: str) -> None:
     """The translation is that of the same text in UTF-8."""
     text = SAMPLES[name].data.decode().replace(' encoding="UTF-8"', "")

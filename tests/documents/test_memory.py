@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from bytenmt.decoding.interface import Hypothesis
 from bytenmt.documents.document import joined_text
 from bytenmt.documents.formats import ReadOptions, format_of, read
 from bytenmt.documents.memory import TranslationMemory
@@ -88,7 +88,7 @@ def translated_with_memory(data: str, name: str, entries: TranslationMemory) -> 
     document = read(data.encode(), format_of(Path(name)), Path(name), ReadOptions(PAIR))
     output, report = translate(
         document,
-        lambda segments: [SimpleNamespace(text=one.text.upper(), bits_per_byte=0.0) for one in segments],  # type: ignore[misc]
+        lambda segments: [Hypothesis(one.text.upper(), 0.0, 0.0) for one in segments],
         limit=1000,
         memory=entries,
     )

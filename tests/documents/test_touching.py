@@ -121,7 +121,7 @@ def test_strings_are_read_again(pieces: list[str]) -> None:
     ("translation", "expected"),
     [
         ("a<x1/>3 <x1/> <x1/>x", "a_ 3 _ _x"),
-        ("%sc<x2/>, %s.<x2/>", "%sc %y, %s.%y"),
+        ("%PATH<x2/>, %s.<x2/>", "%PATH %y, %s.%y"),
         ("See <g3>https://a.b</g3>", "See **https://a.b**"),
     ],
 )

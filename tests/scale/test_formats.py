@@ -146,7 +146,7 @@ def test_a_folder_is_of_one_format(tmp_path: Path) -> None:
         format_of(files_of(tmp_path), None)
     with pytest.raises(BytenmtError, match="is packed"):
         format_of([tmp_path / "a.jsonl.gz"], None)
-    with pytest.raises(BytenmtError, match="not there"):
+    with pytest.raises(BytenmtError, match="does not exist"):
         files_of(tmp_path / "nothing")
 
 

@@ -125,7 +125,7 @@ def test_what_cannot_be_made_wider_is_told_in_a_line(
     ("run", "output", "line"),
     [
         ("run", "wide", "give a name that ends in .safetensors"),
-        ("run", "run/checkpoints.json/wide.safetensors", "cannot be made"),
+        ("run", "run/checkpoints.json/wide.safetensors", "cannot be created"),
         ("nothing", "wide.safetensors", "nothing is not a run folder"),
     ],
 )

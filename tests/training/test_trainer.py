@@ -87,7 +87,7 @@ def test_a_full_gpu_splits_the_batch(batch: Batch, monkeypatch: pytest.MonkeyPat
     assert sizes[9:] == [2, 2, 2, 2, 1]
     assert ["out of GPU memory" in line for line in heard.lines] == [True]
     monkeypatch.setattr(objective, "loss", lambda *_: full(torch.zeros(9)))
-    with pytest.raises(BytenmtError, match="one pair"):
+    with pytest.raises(BytenmtError, match="a single training pair"):
         gradients(trainer, batch)
 
 
