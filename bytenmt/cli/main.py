@@ -15,6 +15,7 @@ from bytenmt.kernel_cache import report_to
 
 COMMANDS = {  # and the modules below bytenmt.cli that define them
     "train": "train_command",
+    "adapt": "documents.adapt_command",
     "translate": "translation_commands",
     "translate-file": "documents.translate_file",
     "translate-dataset": "workbench.dataset_command",

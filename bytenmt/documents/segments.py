@@ -163,6 +163,20 @@ def split_unit(source: Parts, limit: int) -> list[str | Segment]:
     return [one for one in made if one]
 
 
+def aligned_lines(source: Parts, target: Parts, limit: int) -> list[tuple[str, str]]:
+    """Return the lines of a unit and of its translation as a translator sees them, for training.
+
+    limit: bytes of a line. Empty where the two have not the same number of lines, or where other codes stand
+    behind the tags of their lines.
+    """
+    sides = [
+        [one for one in split_unit(parts, limit) if isinstance(one, Segment)] for parts in (source, target)
+    ]
+    if len(sides[0]) != len(sides[1]) or any(a.replaced != b.replaced for a, b in zip(*sides, strict=True)):
+        return []
+    return [(a.text.decode(), b.text.decode()) for a, b in zip(*sides, strict=True)]
+
+
 def _tags(piece: Sequence[UnitPart]) -> dict[int, str]:
     """Map the index of every code that a search cannot keep as it is to the tag that replaces it."""
     extractor = span_extractor(KEPT_OF_DOCUMENTS)

@@ -14,7 +14,8 @@ import numpy as np
 
 from bytenmt.architectures.parameters import TABLES
 from bytenmt.atomic_file import replace_synced
-from bytenmt.config.facts import FlagThresholds
+from bytenmt.config.facts import Facts, FlagThresholds
+from bytenmt.config.schema import Config
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.storage.admission import SCALE
 from bytenmt.storage.rounding import quantise, round_to_bf16
@@ -40,19 +41,26 @@ def convert(
     file, contents = read_run(run)
     if output.exists() and output.samefile(file):
         raise CheckpointError(f"-o {output} is an input too: give another name")
-    arrays = round_arrays(restored(contents.arrays), precision)
     facts = contents.facts.without_folders()
     if profiles is not None:
         facts = msgspec.structs.replace(facts, source_profile=profiles[0], target_profile=profiles[1])
     if flags is not None:
         facts = msgspec.structs.replace(facts, flags=flags)
-    header = metadata(contents.config, facts, "weights", precision)
-    try:
-        replace_synced(output, serialise({name: entry(array) for name, array in arrays.items()}, header))
-    except OSError as error:
-        raise CheckpointError(f"cannot write {output}: {error.strerror}") from None
+    write_rounded(output, restored(contents.arrays), contents.config, facts, precision)
     before, after = file.stat().st_size, output.stat().st_size
     return [f"{output}: {after:,} bytes in {precision}, of {before:,} in {contents.precision}"]
+
+
+def write_rounded(
+    output: Path, arrays: Mapping[str, Array], config: Config, facts: Facts, precision: str
+) -> None:
+    """Write a model's float32 weights as a weights file in a precision. Raises CheckpointError."""
+    header = metadata(config, facts, "weights", precision)
+    rounded = round_arrays(arrays, precision)
+    try:
+        replace_synced(output, serialise({name: entry(array) for name, array in rounded.items()}, header))
+    except OSError as error:
+        raise CheckpointError(f"cannot write {output}: {error.strerror}") from None
 
 
 def round_arrays(arrays: Mapping[str, Array], precision: str) -> dict[str, Array]:

@@ -137,6 +137,29 @@ def test_a_table_is_read(tmp_path: Path) -> None:
     assert read.exact == {"API": Term("API", (), ("에이피아이",))}
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("omegat.txt", "# glossary\nfile, open\tDatei\ta comment\nquit\tBeenden\t\n"),
+        ("deepl.csv", '"file, open",Datei,en,de\nquit,Beenden,en,de\n'),
+        ("plain.CSV", '"file, open",Datei\r\nquit,"Beenden"\r\n'),
+    ],
+)
+def test_tables_of_other_programs_are_read(tmp_path: Path, name: str, text: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(text.encode())
+    terms = {one.source: one.forms for one in Glossary.from_file(file).terms()}
+    assert terms == {"file, open": ("Datei",), "quit": ("Beenden",)}
+
+
+def test_a_line_that_is_no_csv_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "terms.csv"
+    for line, problem in (("a", "expected `term,target`"), ('"a,b', "not CSV")):
+        file.write_text(f"x,y\n{line}\n")
+        with pytest.raises(DataError, match=rf"terms\.csv, line 2: {problem}"):
+            Glossary.from_file(file)
+
+
 LONG = b"x" * (LONGEST_TEXT + 1)
 
 
@@ -154,7 +177,6 @@ def test_the_longest_term_and_target_are_read(tmp_path: Path) -> None:
         b"a\t",
         b"a\tb|",
         b"a\t!",
-        b"a\tb\tc",
         b"a\t\xff",
         LONG + b"\tb",
         b"a\tb|" + LONG,

@@ -1,11 +1,13 @@
 """Read glossaries, and find their terms in a line.
 
-A glossary is a table with lines `term TAB target`. A target may list several forms, separated by `|`, of
-which the translation must contain one; a form `!X` is a text that it must not contain.
+A glossary is a table with lines `term TAB target`, or a CSV. Further columns are not read: OmegaT has a
+comment in the third one, DeepL the languages. A target may list several forms, separated by `|`, of which the
+translation must contain one; a form `!X` is a text that it must not contain.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -160,16 +162,22 @@ def inflected_forms(text: str) -> list[str]:
 
 
 def parse_term(line: bytes, path: Path, number: int) -> Term:
-    """Parse a line of a table. Raises DataError."""
+    """Parse a line of a table, which is a CSV if its suffix says so. Raises DataError."""
     if len(line) > LONGEST_LINE:
         raise DataError(f"{path}, line {number}: {len(line):,} bytes, at most {LONGEST_LINE:,}")
     if first_invalid(line) >= 0:
         raise DataError(describe_mistake(path, number, line))
-    source, *rest = line.decode().split("\t")
+    is_csv = path.suffix.lower() == ".csv"
+    try:
+        text = line.decode()
+        source, *rest = next(csv.reader([text], strict=True)) if is_csv else text.split("\t")
+    except csv.Error as error:
+        raise DataError(f"{path}, line {number}: not CSV: {error}") from None
     targets = [target.strip() for part in rest[:1] for target in part.split("|")]
     source = source.strip()
-    if not source or len(rest) != 1 or not all(target.removeprefix("!") for target in targets):
-        raise DataError(f"{path}, line {number}: expected `term TAB target`, or several targets by |")
+    if not source or not rest or not all(target.removeprefix("!") for target in targets):
+        expected = "term,target" if is_csv else "term TAB target"
+        raise DataError(f"{path}, line {number}: expected `{expected}`, or several targets by |")
     longest = max(len(text.encode()) for text in (source, *targets))
     if longest > LONGEST_TEXT:
         problem = f"a term or target of {longest:,} bytes, at most {LONGEST_TEXT:,}"

@@ -1,0 +1,100 @@
+"""The command `adapt`.
+
+Heavy modules are imported inside the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bytenmt.cli.console import Command, say
+from bytenmt.cli.documents.languages import (
+    language_mismatches,
+    language_pair,
+    model_languages,
+    pair_of_memory,
+)
+from bytenmt.cli.options import FILE, within
+from bytenmt.cli.progress import Console
+from bytenmt.config.bounds import TRAINING
+from bytenmt.errors import BytenmtError, DataError
+
+if TYPE_CHECKING:
+    from bytenmt.training.adaptation import Measurement
+
+
+@click.command("adapt", cls=Command)
+@click.argument("memories", metavar="MEMORY...", type=FILE, nargs=-1, required=True)
+@click.option("-m", "--model", type=FILE, required=True, help="A run folder or weights file to begin with.")
+@click.option("-o", "--output", type=FILE, required=True, help="The folder of the new model.")
+@click.option("--pair", metavar="SRC-TGT", help="The languages, as en-de; the model's where it tells them.")
+@click.option("--seed", type=within(TRAINING["seed"]), default=1, show_default=True, help="Of all draws.")
+def adapt(memories: tuple[Path, ...], model: Path, output: Path, pair: str | None, seed: int) -> None:
+    """Adapt a model to the translations of a project.
+
+    MEMORY is a TMX, XLIFF or PO file, or a table source TAB translation, such as `serve --suggestions`
+    writes; 20 translations are enough to begin. A part of them is held out, by which the training is stopped
+    and the result is measured. What the model could do before is kept: of the weights between the old and the
+    new ones, those are taken that are best on the held-out part and lose next to nothing on other text. It
+    takes about a minute. OUTPUT/model.safetensors has the precision of the old weights and can be given to
+    every command.
+    """
+    from bytenmt.storage.weights import PUBLISHED, read_run
+    from bytenmt.training.adaptation import adapt as adapt_model
+    from bytenmt.training.adaptation import read_probe
+
+    if (output / PUBLISHED).exists() or (output.exists() and not output.is_dir()):
+        raise BytenmtError(f"{output} exists already: give -o another folder")
+    contents = read_run(model)[1]
+    trained_on = model_languages(contents.facts.corpora)
+    given = (None, None) if pair is None else language_pair(pair)
+    for side, language, other in language_mismatches(given, trained_on):
+        raise BytenmtError(
+            f"--pair has {language} as the {side} language, and {model} was trained on {other}"
+        )
+    languages = pair_of_memory(given, trained_on)
+    limit = min(contents.config.data.max_source_bytes, contents.config.data.max_target_bytes)
+    pairs: list[tuple[str, str]] = []
+    for path in memories:
+        some = list(_lines(path, languages, limit))
+        if not some:
+            raise DataError(f"{path} has no pair of texts that are translated")
+        say(f"{path}: {len(some):,} pairs")
+        pairs += some
+    probe = read_probe(*languages) if languages else []
+    if not probe:
+        Console().warn("there is no probe text in these languages: what the model forgets is not measured")
+    report = adapt_model(
+        model, pairs, output, name=memories[-1].name, probe=probe, seed=seed, reporter=Console()
+    )
+    say(
+        f"{report.n_pairs:,} different pairs, {report.n_held_out:,} held out; {report.n_updates} updates,"
+        f" weights {report.factor:.0%} of the way"
+    )
+    say(_described(f"new text ({report.n_held_out:,} held-out pairs)", *report.new))
+    if report.old is not None:
+        say(_described(f"old text ({len(probe)} sentences)", *report.old))
+    say(f"{output / PUBLISHED}: written")
+
+
+def _lines(path: Path, pair: tuple[str, str] | None, limit: int) -> Iterator[tuple[str, str]]:
+    """Yield the translated lines of a file, as a model sees them. limit: bytes of a line, not exceeded."""
+    from bytenmt.data.text_file import pieces_of
+    from bytenmt.documents import formats
+    from bytenmt.documents.segments import aligned_lines
+
+    for unit in formats.unit_pairs(pieces_of(path), formats.format_of(path), path, pair, strict=False):
+        for source, target in aligned_lines(*unit, limit):
+            if source and target and len(target.encode()) <= limit:
+                yield source, target
+
+
+def _described(name: str, before: Measurement, after: Measurement) -> str:
+    return (
+        f"{name}: chrF {before.chrf:.1f} -> {after.chrf:.1f},"
+        f" bits per byte {before.bits:.3f} -> {after.bits:.3f}"
+    )

@@ -1,0 +1,288 @@
+"""Adapt a model to the pairs of a translation memory, without its former training text.
+
+1. Some of the pairs are held out. The model is trained on the others until it gets no better on these.
+2. Of the weights between the old and the new ones, old + factor * (new - old), those are taken that are best
+   on the held-out pairs and lose next to nothing on the probe text: sentences of another kind, which come
+   with this package. Wortsman et al. 2022, "Robust fine-tuning of zero-shot models", mix weights in this way.
+3. Of a small memory the held-out pairs are learned too: the model is trained on all pairs for as many
+   updates, and takes the same factor.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor
+
+from bytenmt.architectures.registry import build_model
+from bytenmt.atomic_file import make_folder_of
+from bytenmt.config.facts import Ancestor, CorpusFact, Facts
+from bytenmt.config.schema import Config
+from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.text_file import TextFile
+from bytenmt.decoding.interface import AUTO, OFF, EngineSpec
+from bytenmt.decoding.loading import load_runs
+from bytenmt.decoding.pytorch.reader import TorchReader
+from bytenmt.decoding.settings import Settings
+from bytenmt.decoding.translator import Translator
+from bytenmt.errors import BytenmtError, DataError
+from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
+from bytenmt.evaluation.scores import text_scores
+from bytenmt.language_profile import LanguageProfile
+from bytenmt.reporter import SILENT, Reporter
+from bytenmt.storage.checkpoint import load_weights, read_weights
+from bytenmt.storage.lineage import read_start
+from bytenmt.storage.quantize import write_rounded
+from bytenmt.storage.weights import PUBLISHED, read_run
+from bytenmt.training.run import train
+
+FEWEST_PAIRS = 20
+HELD_OUT_SHARE, MOST_HELD_OUT = 0.2, 200  # of the pairs; pairs
+SMALL_MEMORY = 1000  # pairs; of a larger memory the held-out pairs are not missed
+PASSES, PATIENCE = 14, 4  # over the pairs at most; validations without a better one
+LEARNING_RATE, NGRAM_LEARNING_RATE = 5e-4, 5e-3  # of AdamW, and of the rows of n-gram tables
+BATCHES, FEWEST_BYTES = 4, 1000  # of a pass, at least, as long as a batch has so many bytes
+MOST_CPU_MINUTES = 0.5  # of each of the two trainings
+FACTORS = (0.25, 0.5, 0.75, 1.0)
+MOST_FORGOTTEN = 0.012  # bits per byte of the probe text
+Pair = tuple[str, str]
+
+
+class Measurement(NamedTuple):
+    """How well a model translates some pairs: bits per byte of the references, and chrF."""
+
+    bits: float
+    chrf: float
+
+
+class AdaptationReport(NamedTuple):
+    """The result of an adaptation.
+
+    n_pairs: without repetitions; n_held_out: those that the model was tested on; n_updates: of the training;
+    factor: the share of the new weights. new: of the held-out pairs, old: of the probe text, before and
+    after; None without a probe text.
+    """
+
+    n_pairs: int
+    n_held_out: int
+    n_updates: int
+    factor: float
+    new: tuple[Measurement, Measurement]
+    old: tuple[Measurement, Measurement] | None
+
+
+def adapt(
+    model: Path,
+    pairs: Sequence[Pair],
+    output: Path,
+    *,
+    name: str,
+    probe: Sequence[Pair] = (),
+    seed: int = 1,
+    reporter: Reporter = SILENT,
+) -> AdaptationReport:
+    """Adapt a model to pairs of texts; write it as output/model.safetensors, in its own precision.
+
+    model: a run folder or a weights file; name: of the memory, for the model card; probe: pairs of other
+    text, see read_probe. Raises BytenmtError, and writes nothing, where the pairs are too few or do not help.
+    """
+    stored = read_run(model)[1]
+    config = stored.config
+    if not config.model.source:
+        raise BytenmtError(f"{model} was trained without a source: it cannot be adapted to translations")
+    unique = list(dict(pairs).items())  # the later translation of a source
+    _check_pairs(unique, stored.facts)
+    random.Random(seed).shuffle(unique)
+    n_held_out = min(MOST_HELD_OUT, math.ceil(HELD_OUT_SHARE * len(unique)))
+    held_out, learned = unique[:n_held_out], unique[n_held_out:]
+    target = output / PUBLISHED
+    make_folder_of(target)
+    start = read_start(model, config.model)
+    with tempfile.TemporaryDirectory(dir=output) as folder:
+        work = Path(folder)
+        new, n_updates = _train(work / "1", config, model, learned, held_out, seed)
+        factor = _best_factor(config, start.tensors, new, held_out, probe)
+        if not factor:
+            raise BytenmtError(
+                f"the {len(held_out)} held-out pairs of {len(unique)} get no better: nothing was written;"
+                " give more pairs, or pairs that are more like each other"
+            )
+        facts = _facts(stored.facts, start.lineage, unique, name, n_updates)
+        tested = work / PUBLISHED
+        write_rounded(tested, _mixed(start.tensors, new, factor), config, facts, stored.precision)
+        report = AdaptationReport(
+            len(unique),
+            n_held_out,
+            n_updates,
+            factor,
+            (_measure(model, held_out, reporter), _measure(tested, held_out)),
+            (_measure(model, probe), _measure(tested, probe)) if probe else None,
+        )
+        if len(unique) < SMALL_MEMORY:
+            new, _ = _train(work / "2", config, model, unique, held_out, seed, n_updates)
+        write_rounded(target, _mixed(start.tensors, new, factor), config, facts, stored.precision)
+    return report
+
+
+def read_probe(source: str | None, target: str | None) -> list[Pair]:
+    """Return the probe text in two languages, empty where it does not exist in one of them."""
+    lines = (files("bytenmt") / "training" / "probe.tsv").read_text(encoding="utf-8").splitlines()
+    rows = [line.split("\t") for line in lines]
+    if source not in rows[0] or target not in rows[0]:
+        return []
+    columns = rows[0].index(source), rows[0].index(target)
+    return [(row[columns[0]], row[columns[1]]) for row in rows[1:]]
+
+
+def _check_pairs(pairs: Sequence[Pair], facts: Facts) -> None:
+    """Raise DataError for too few pairs, and for those of the opposite direction."""
+    if len(pairs) < FEWEST_PAIRS:
+        raise DataError(f"{len(pairs)} different pairs: a model is adapted to {FEWEST_PAIRS} or more")
+    if not facts.source_profile or not facts.target_profile:
+        return
+    languages = [LanguageProfile.from_text(text) for text in (facts.source_profile, facts.target_profile)]
+    sides = [[pair[side].encode() for pair in pairs] for side in (0, 1)]
+    fits = [[language.coverage(lines) for language in languages] for lines in sides]
+    if fits[0][0] < fits[0][1] and fits[1][1] < fits[1][0]:
+        raise DataError(
+            "the sources look like the model's target language and the translations like its source language:"
+            " give the pairs of the other direction, or the model of it"
+        )
+
+
+def _train(
+    run: Path,
+    config: Config,
+    model: Path,
+    pairs: Sequence[Pair],
+    held_out: Sequence[Pair],
+    seed: int,
+    n_updates: int = 0,
+) -> tuple[dict[str, Tensor], int]:
+    """Train into a new run folder; return the weights that are best on the held-out pairs, and their update.
+
+    n_updates: make so many updates instead, and return the last weights.
+    """
+    n_bytes = sum(len(text.encode()) for pair in pairs for text in pair)
+    max_tokens = max(
+        min(FEWEST_BYTES, config.train.max_tokens), min(config.train.max_tokens, n_bytes // BATCHES)
+    )
+    settings = msgspec.structs.replace(
+        config.train,
+        seed=seed,
+        optimizer="adamw",
+        lr=LEARNING_RATE,
+        ngram_lr=NGRAM_LEARNING_RATE,
+        schedule="constant",
+        warmup_updates=0,
+        weight_decay=0.0,
+        ema=0.0,
+        precision="fp32",
+        max_tokens=max_tokens,
+        update_freq=1,
+        max_updates=n_updates,
+        max_epochs=0.0 if n_updates else float(PASSES),
+        max_minutes=0.0,
+        max_cpu_minutes=0.0 if n_updates else MOST_CPU_MINUTES,
+        patience=0 if n_updates else PATIENCE,
+        metric="bits_per_byte",
+        valid_every=n_updates or min(25, 2 * math.ceil(n_bytes / max_tokens)),
+        save_every=10**6,
+        valid_lines=0,
+        keep_last=1,
+        draft=False,
+    )
+    run.mkdir()
+    tables = [run / "pairs.tsv", run / "held_out.tsv"]
+    for table, some in zip(tables, (pairs, held_out), strict=True):
+        table.write_text("".join(f"{source}\t{target}\n" for source, target in some), encoding="utf-8")
+    outcome = train(
+        run / "run",
+        msgspec.structs.replace(config, train=settings),
+        files=[PairFiles(tsv=tables[0])],
+        valid=PairFiles(tsv=tables[1]),
+        device=torch.device("cpu"),
+        init_from=model,
+    )
+    if outcome.signal:
+        raise KeyboardInterrupt
+    _, (tensors, _, facts) = read_weights(run / "run", "last" if n_updates else "best")
+    return tensors, facts.update or 0
+
+
+def _mixed(old: Mapping[str, Tensor], new: Mapping[str, Tensor], factor: float) -> dict[str, np.ndarray]:
+    """Return the weights between two models as float32 arrays: old + factor * (new - old)."""
+    return {name: torch.lerp(old[name].float(), new[name].float(), factor).numpy() for name in old}
+
+
+def _best_factor(
+    config: Config,
+    old: Mapping[str, Tensor],
+    new: Mapping[str, Tensor],
+    held_out: Sequence[Pair],
+    probe: Sequence[Pair],
+) -> float:
+    """Return the factor that is best on the held-out pairs and forgets little; 0 if none is better than 0."""
+    module = build_model(config.model).eval()
+    reader = TorchReader([module], torch.device("cpu"))
+    best, forgotten, least = 0.0, math.inf, math.inf
+    for factor in (0.0, *FACTORS):
+        mixed = {name: torch.from_numpy(array) for name, array in _mixed(old, new, factor).items()}
+        load_weights(module, mixed, Path("the adapted model"))
+        bits = _bits(reader, held_out)
+        if probe:
+            of_probe = _bits(reader, probe)
+            forgotten = min(forgotten, of_probe + MOST_FORGOTTEN) if not factor else forgotten
+            if of_probe > forgotten:
+                continue
+        if bits < least:
+            best, least = factor, bits
+    return best
+
+
+def _bits(reader: TorchReader, pairs: Sequence[Pair]) -> float:
+    corpus = _corpus(pairs)
+    return bits_per_byte(log_probabilities(reader, corpus), corpus.target_lengths)
+
+
+def _corpus(pairs: Sequence[Pair]) -> ParallelCorpus:
+    sources, targets = ("".join(f"{pair[side]}\n" for pair in pairs).encode() for side in (0, 1))
+    return ParallelCorpus.from_texts(
+        TextFile.from_bytes(sources, "sources"), TextFile.from_bytes(targets, "translations")
+    )
+
+
+def _measure(model: Path, pairs: Sequence[Pair], reporter: Reporter = SILENT) -> Measurement:
+    """Measure a model as it is used: its weights file, by the engine that translates."""
+    runtime = load_runs([model], EngineSpec(AUTO, "cpu", AUTO, 1, OFF), reporter)
+    translator = Translator.from_runtime(runtime, Settings.from_dict({}))
+    texts = [text.decode() for text in translator.translate([source.encode() for source, _ in pairs])]
+    corpus = _corpus(pairs)
+    bits = bits_per_byte(log_probabilities(runtime.reader(), corpus), corpus.target_lengths)
+    return Measurement(bits, text_scores(texts, [target for _, target in pairs]).chrf)
+
+
+def _facts(
+    old: Facts, lineage: tuple[Ancestor, ...], pairs: Sequence[Pair], name: str, n_updates: int
+) -> Facts:
+    """Return the facts of the adapted model: it has learned the former text and the pairs."""
+    n_bytes = [sum(len(pair[side].encode()) for pair in pairs) for side in (0, 1)]
+    return msgspec.structs.replace(
+        old.of_the_text(),
+        update=n_updates,
+        pairs=(old.pairs or 0) + len(pairs),
+        source_bytes=(old.source_bytes or 0) + n_bytes[0],
+        target_bytes=(old.target_bytes or 0) + n_bytes[1],
+        corpora=(*old.without_folders().corpora, CorpusFact(tsv=name)),
+        digests=None,
+        lineage=lineage,
+    )

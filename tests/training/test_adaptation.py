@@ -1,0 +1,114 @@
+"""Adaptation to a memory: what is written, what is refused, and that forgetting is limited."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+from made_up_engine import make_run
+
+from bytenmt.cli.main import main
+from bytenmt.config.facts import CorpusFact
+from bytenmt.decoding.translator import Translator
+from bytenmt.errors import BytenmtError, DataError
+from bytenmt.language_profile import LanguageProfile
+from bytenmt.storage.quantize import convert, write_rounded
+from bytenmt.storage.weights import read_run, restored
+from bytenmt.training import adaptation
+from bytenmt.training.adaptation import FACTORS, FEWEST_PAIRS, adapt, read_probe
+
+WORDS = ("open", "close", "save", "print", "delete", "rename")
+PAIRS = [(f"{word} file {n}", f"{word.upper()} {n}") for word in WORDS for n in range(5)]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A weights file in int8 that declares its languages."""
+    path = tmp_path / "old.safetensors"
+    convert(make_run(tmp_path / "run"), path, "int8")
+    contents = read_run(path)[1]
+    profiles = [
+        LanguageProfile.from_lines(lines) for lines in ([b"open close save"], [b"oeffnen schliessen"])
+    ]
+    texts = [profile.to_text() for profile in profiles if profile is not None]
+    facts = msgspec.structs.replace(
+        contents.facts,
+        corpora=(CorpusFact("train.en", "train.de"),),
+        pairs=7,
+        source_profile=texts[0],
+        target_profile=texts[1],
+    )
+    write_rounded(path, restored(contents.arrays), contents.config, facts, "int8")
+    return path
+
+
+def test_the_adapted_model_is_one_like_the_old_that_knows_the_pairs_better(
+    tmp_path: Path, model: Path
+) -> None:
+    new = tmp_path / "new"
+    report = adapt(model, [*PAIRS, PAIRS[0]], new, name="memory.tsv")
+    assert (report.n_pairs, report.n_held_out) == (30, 6)
+    assert report.factor in FACTORS and report.n_updates > 0 and report.old is None
+    assert report.new[1].bits < report.new[0].bits
+    old, written = read_run(model)[1], read_run(new)[1]
+    assert written.config == old.config and written.precision == old.precision
+    assert written.facts.source_profile == old.facts.source_profile
+    assert (written.facts.pairs, written.facts.lineage[0].name) == (37, "old.safetensors")
+    assert [one.tsv for one in written.facts.corpora] == [None, "memory.tsv"]
+    assert isinstance(Translator.load(new, max_len_b=4).translate("open file 9"), str)
+    assert [path.name for path in new.iterdir()] == ["model.safetensors"]
+
+
+def test_weights_that_forget_too_much_are_not_taken(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = [("a", "b")]
+    monkeypatch.setattr(adaptation, "MOST_FORGOTTEN", -100.0)
+    with pytest.raises(BytenmtError, match="get no better: nothing was written"):
+        adapt(model, PAIRS, tmp_path / "new", name="memory", probe=probe)
+    assert not list((tmp_path / "new").iterdir())
+
+
+def test_the_probe_text_has_whole_rows() -> None:
+    pairs = read_probe("en", "de")
+    assert len(pairs) == len(read_probe("ko", "en")) > 50 and all(all(pair) for pair in pairs)
+    assert read_probe("en", "fr") == [] == read_probe(None, "de")
+
+
+def test_too_few_pairs_and_the_opposite_direction_are_refused(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(DataError, match=f"19 different pairs.*{FEWEST_PAIRS}"):
+        adapt(model, PAIRS[:19] * 2, tmp_path / "new", name="memory")
+    reversed_pairs = [(f"schliessen {n}", f"save {n}") for n in range(30)]
+    with pytest.raises(DataError, match="the other direction"):
+        adapt(model, reversed_pairs, tmp_path / "new", name="memory")
+    assert not (tmp_path / "new").exists()
+
+
+def command(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["adapt", *map(str, arguments)])
+
+
+def test_the_command_refuses_in_one_line(tmp_path: Path, model: Path) -> None:
+    empty, other = tmp_path / "empty.po", tmp_path / "new"
+    empty.write_text('msgid "a"\nmsgstr ""\n')
+    for words, arguments in (
+        ("no pair of texts", [empty, "-m", model, "-o", other]),
+        ("trained on en", [empty, "-m", model, "-o", other, "--pair", "fr-de"]),
+        ("exists already", [empty, "-m", model, "-o", model]),
+    ):
+        result = command(*arguments)
+        assert result.exit_code == 1, result.output
+        assert words in result.output and result.output.count("\n") == 1
+
+
+def test_the_command_tells_before_and_after(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adaptation, "MOST_FORGOTTEN", 100.0)  # random weights have nothing to lose
+    memory = tmp_path / "memory.tsv"
+    memory.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS))
+    result = command(memory, "-m", model, "-o", tmp_path / "new")
+    assert result.exit_code == 0, result.output
+    assert "new text (6 held-out pairs): chrF" in result.output and "old text (60 sen" in result.output
