@@ -40,7 +40,7 @@ from typing import NamedTuple
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout, before what is installed
 
-import polib  # type: ignore[import-untyped]
+import polib
 
 from bytenmt.decoding.setting_table import KEPT_OF_DOCUMENTS
 from bytenmt.decoding.translator import Translator

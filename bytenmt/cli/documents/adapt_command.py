@@ -29,19 +29,29 @@ if TYPE_CHECKING:
 
 @click.command("adapt", cls=Command)
 @click.argument("memories", metavar="MEMORY...", type=FILE, nargs=-1, required=True)
-@click.option("-m", "--model", type=FILE, required=True, help="A run folder or weights file to begin with.")
-@click.option("-o", "--output", type=FILE, required=True, help="The folder of the new model.")
-@click.option("--pair", metavar="SRC-TGT", help="The languages, as en-de; the model's where it tells them.")
-@click.option("--seed", type=within(TRAINING["seed"]), default=1, show_default=True, help="Of all draws.")
+@click.option("-m", "--model", type=FILE, required=True, help="Run folder or weights file to adapt.")
+@click.option(
+    "-o",
+    "--output",
+    type=FILE,
+    required=True,
+    help="Folder of the adapted model; it must not hold a model yet.",
+)
+@click.option("--pair", metavar="SRC-TGT", help="Language pair such as en-de (default: the model's).")
+@click.option(
+    "--seed",
+    type=within(TRAINING["seed"]),
+    default=1,
+    show_default=True,
+    help="Random seed of the held-out part and of the training.",
+)
 def adapt(memories: tuple[Path, ...], model: Path, output: Path, pair: str | None, seed: int) -> None:
     """Adapt a model to the translations of a project.
 
-    MEMORY is a TMX, XLIFF or PO file, or a table source TAB translation, such as `serve --suggestions`
-    writes; 20 translations are enough to begin. A part of them is held out, by which the training is stopped
-    and the result is measured. What the model could do before is kept: of the weights between the old and the
-    new ones, those are taken that are best on the held-out part and lose next to nothing on other text. It
-    takes about a minute. OUTPUT/model.safetensors has the precision of the old weights and can be given to
-    every command.
+    MEMORY is a TMX, XLIFF or PO file, or a table of lines `source TAB translation` such as the server writes
+    with --suggestions. It needs 20 or more translations. A fifth of them is held out to stop the training and
+    to measure the result. The new weights are mixed with the old ones, so that the model gets better on the
+    held-out translations and loses next to nothing on a built-in text. It takes one to two minutes.
     """
     from bytenmt.storage.weights import PUBLISHED, read_run
     from bytenmt.training.adaptation import adapt as adapt_model
