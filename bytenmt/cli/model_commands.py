@@ -18,11 +18,12 @@ from bytenmt.cli.options import (
     COUNT,
     ENGINE,
     FILE,
+    beam_option,
     corpora,
     errors_option,
     within,
 )
-from bytenmt.config.bounds import BEAM, THREADS
+from bytenmt.config.bounds import THREADS
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
@@ -215,14 +216,7 @@ def _count_drafts(
 @click.option("--src", type=FILE, help="Source side of a test set on which the model is measured.")
 @click.option("--ref", "--tgt", "ref", type=FILE, help="Reference translation of --src.")
 @click.option("--test-name", help="Name of the test set (default: the file name of --ref).")
-@click.option(
-    "-b",
-    "--beam-size",
-    "--beam",
-    "beam",
-    type=within(BEAM),
-    help="Beam size of the measurement; 1 is greedy search (default: 1).",
-)
+@beam_option("measurement")
 @click.option(
     "--threads",
     type=within(THREADS),

@@ -11,7 +11,7 @@ import click
 
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.cli.console import all_runs, any_runs, completing, one_run, under_heading
-from bytenmt.config.bounds import MOST, MOST_DRAFTED, N_BYTES, THREADS, WEIGHT, Bounds
+from bytenmt.config.bounds import BEAM, MOST, MOST_DRAFTED, N_BYTES, THREADS, WEIGHT, Bounds
 from bytenmt.decoding.setting_table import (
     AUTO,
     DEVICES,
@@ -165,6 +165,12 @@ MACHINE = headed(
 )
 
 
+def beam_option(of: str) -> Callable[[Command], Command]:
+    """Return the option --beam-size. of: what is decoded with it, for the help text."""
+    help = f"Beam size of the {of}; 1 is greedy search (default: 1)."
+    return click.option("-b", "--beam-size", "--beam", "beam", type=within(BEAM), help=help)
+
+
 def errors_option(hidden: bool = False) -> Callable[[Command], Command]:
     """Return the option --errors. hidden: leave it out of --help."""
     return click.option(
@@ -185,8 +191,7 @@ def corpora(hidden: bool = False) -> Callable[[Command], Command]:
         "--src": "Source text of the training pairs, one sentence per line; may be repeated.",
         "--tgt": "Target text of the training pairs, parallel to --src line by line; may be repeated.",
         "--tsv": "Training pairs as lines `source TAB target`; may be repeated. In `train`, - reads an"
-        " endless"
-        " stream from stdin.",
+        " endless stream from stdin.",
         "--text": "Monolingual training text of a language model, any bytes; may be repeated.",
     }
     return options(
@@ -203,8 +208,7 @@ TEXTS = headed(
         type=within(WEIGHT),
         multiple=True,
         help="How often the pairs of a corpus occur per epoch (default: 1). Give one weight per corpus, in"
-        " the"
-        " order --tgt, --tsv, --tmx, --xliff, --po, --parquet.",
+        " the order --tgt, --tsv, --tmx, --xliff, --po, --parquet.",
     ),
     click.option("--valid-src", type=FILE, help="Source text for validation."),
     click.option("--valid-tgt", type=FILE, help="Target text for validation, parallel to --valid-src."),
@@ -302,8 +306,7 @@ ANSWERS = headed(  # how `translate` writes its results
         type=RealNumber(0.0, 64.0),
         metavar="BITS",
         help="Threshold of an unsure line in bits per byte (default: the model's own). Unsure and wrong"
-        " lines are"
-        " reported on stderr, or in jsonl by the field `verdict`.",
+        " lines are reported on stderr, or in jsonl by the field `verdict`.",
     ),
     click.option("--stream", is_flag=True, help="Print the bytes of a line while it is decoded."),
 )
@@ -313,23 +316,20 @@ CONSTRAINTS = headed(
         "--keep",
         metavar=",".join(KEPT),
         help="Classes of spans that are copied unchanged from the source to the translation, separated by"
-        " commas;"
-        " tags stay properly nested. '' is none.",
+        " commas; tags stay properly nested. '' is none.",
     ),
     click.option(
         "--keep-pattern",
         multiple=True,
         metavar="REGEX",
         help="Copy every match of this regular expression unchanged to the translation; may be repeated."
-        " Python's"
-        " syntax without look-around and back-references, [ ] with ASCII characters only.",
+        " Python's syntax without look-around and back-references, [ ] with ASCII characters only.",
     ),
     click.option(
         "--glossary",
         type=FILE,
         help="Glossary file of lines `term TAB target`: if the source has the term, the translation has the"
-        " target"
-        " (alternatives are separated by |) or, with `!X` as target, does not have X.",
+        " target (alternatives are separated by |) or, with `!X` as target, does not have X.",
     ),
     click.option(
         "--glossary-match",

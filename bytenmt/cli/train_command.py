@@ -95,15 +95,13 @@ TRAINING = headed(
         "--valid-every",
         type=Every(),
         help="Interval between validations in updates (500) or time (90s, 2m). Default: 500 updates; 2m if"
-        " the"
-        " run has a time limit and neither --patience nor the plateau schedule.",
+        " the run has a time limit and neither --patience nor the plateau schedule.",
     ),
     click.option(
         "--save-every",
         type=Every(),
         help="Interval between checkpoints in updates (500) or time (90s, 5m). Default: 500 updates; 5m if"
-        " the"
-        " run has a time limit.",
+        " the run has a time limit.",
     ),
     click.option("--seed", type=within(LEARNT["seed"]), help="Random seed of the training (default: 1)."),
     click.option(

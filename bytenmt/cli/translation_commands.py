@@ -99,8 +99,7 @@ if TYPE_CHECKING:
         type=COUNT,
         default=1,
         help="Number of processes that share the lines, each with --threads threads; the output does not"
-        " change"
-        " (default: 1).",
+        " change (default: 1).",
     ),
 )
 @RUNTIME

@@ -22,8 +22,7 @@ from bytenmt.errors import BytenmtError
     metavar="KEY=VALUE",
     multiple=True,
     help="Set a configuration key of the architecture ARCH; model.source=false describes a language model."
-    " May be"
-    " repeated.",
+    " May be repeated.",
 )
 @click.option("--program", is_flag=True, help="Print the instructions of the CPU engine for RUN or FILE.")
 @click.option(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from bytenmt.cli.console import SubGroup, check_output, say, standard_input, writer
-from bytenmt.cli.options import FILE, RUN, RUNTIME, within
-from bytenmt.config.bounds import BEAM, Bounds
+from bytenmt.cli.options import FILE, RUN, RUNTIME, beam_option, within
+from bytenmt.config.bounds import Bounds
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
@@ -45,14 +45,7 @@ def line_option(name: str, help: str) -> Callable[[Callable[..., None]], Callabl
     multiple=True,
     help="File to write, FILE.png or FILE.html; may be given twice (default: attention.png).",
 )
-@click.option(
-    "-b",
-    "--beam-size",
-    "--beam",
-    "beam",
-    type=within(BEAM),
-    help="Beam size of the translation; 1 is greedy search (default: 1).",
-)
+@beam_option("translation")
 @RUNTIME
 def attention(
     run: Path,

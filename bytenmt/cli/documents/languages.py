@@ -18,8 +18,7 @@ PAIR = click.option(
     "--pair",
     metavar="SRC-TGT",
     help="Source and target language, such as en-de or en-US:pt-BR. Required for TMX; XLIFF, PO and HTML"
-    " files"
-    " then declare the target language.",
+    " files then declare the target language.",
 )
 
 

@@ -53,8 +53,7 @@ MOST_BITS = 1e6
     "memory_file",
     type=FILE,
     help="Translation memory (TMX, XLIFF, PO, CSV or TSV). Units that it contains, apart from placeholders"
-    " and"
-    " numbers, are taken from it instead of the model.",
+    " and numbers, are taken from it instead of the model.",
 )
 @click.option(
     "--column", help="Source column of a CSV or TSV file: its name in the first row, or its number from 1."

@@ -116,8 +116,7 @@ ACCESS = headed(
         metavar="NAME",
         multiple=True,
         help="Host name under which the server may be reached, compared with the Host header; * is any; may"
-        " be"
-        " repeated (default: loopback names if --host is a loopback address, otherwise any).",
+        " be repeated (default: loopback names if --host is a loopback address, otherwise any).",
     ),
     click.option(
         "--allowed-origin",
@@ -133,8 +132,7 @@ ACCESS = headed(
         metavar="ADDRESS",
         multiple=True,
         help="Address or network of a proxy whose X-Forwarded-For header is trusted for the client's"
-        " address; may"
-        " be repeated (default: none).",
+        " address; may be repeated (default: none).",
     ),
 )
 SEARCH = options(
@@ -165,8 +163,7 @@ SEARCH = options(
     multiple=True,
     required=True,
     help="Translation direction and its model, such as en-de=RUN; repeat it for more directions. Several"
-    " models"
-    " of one direction decode as an ensemble.",
+    " models of one direction decode as an ensemble.",
 )
 @click.option("--host", default=LOOPBACK, show_default=True, help="Address to listen on.")
 @click.option(
@@ -202,8 +199,7 @@ SEARCH = options(
     metavar="PAIR=FILE",
     multiple=True,
     help="Glossary file of a direction, such as en-de=FILE, in the format of `translate --glossary`; the"
-    " terms of"
-    " a request take precedence.",
+    " terms of a request take precedence.",
 )
 @click.option(
     "--log-format",

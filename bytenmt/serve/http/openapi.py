@@ -39,8 +39,7 @@ FIELDS: dict[str, Schema] = {
     },
     "keep": {
         "description": "Classes of spans that are copied unchanged from the source to the translation; an"
-        " empty"
-        " string for none. Default: the server's setting; for HTML and files all classes but numbers.",
+        " empty string for none. Default: the server's setting; for HTML and files all classes but numbers.",
         "oneOf": [
             {**STRING, "description": "Names of classes, separated by commas."},
             {"type": "array", "items": {**STRING, "enum": list(KEPT)}},
@@ -55,8 +54,7 @@ FIELDS: dict[str, Schema] = {
         "type": "boolean",
         "default": False,
         "description": "Also return each line with its verdict (sure, check or wrong), the reasons in words"
-        " and"
-        " as flags, and its bits per byte.",
+        " and as flags, and its bits per byte.",
     },
     "api_key": {
         **STRING,
