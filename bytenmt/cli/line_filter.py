@@ -24,7 +24,7 @@ from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, first_invalid, repai
 
 if TYPE_CHECKING:
     from bytenmt.data.text_file import TextFile
-    from bytenmt.scale.workers import Workers
+    from bytenmt.datasets.workers import Workers
 
 BUFFER_SIZE = 1000  # lines that are translated together
 BUFFER_BYTES = 1 << 24  # of lines that wait

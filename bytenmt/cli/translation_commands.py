@@ -130,11 +130,11 @@ def translate(
     """
     from bytenmt.cli import decoding_args, inputs
     from bytenmt.cli.line_filter import Filter
+    from bytenmt.datasets.recipe import TranslatorSpec
+    from bytenmt.datasets.workers import threads_per_process, worker_processes
     from bytenmt.decoding.engine_selection import choose, processes
     from bytenmt.decoding.translator import Translator
     from bytenmt.evaluation.judge import Judge
-    from bytenmt.scale.recipe import TranslatorSpec
-    from bytenmt.scale.workers import threads_per_process, worker_processes
 
     shown = character_bits, flag_above, html
     answers = decoding_args.Answers(form, alignment, with_source, *shown, stream)

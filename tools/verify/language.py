@@ -34,7 +34,7 @@ CLEAN = (
     "bytenmt/language",
     "bytenmt/layers",
     "bytenmt/program",
-    "bytenmt/scale",
+    "bytenmt/datasets",
     "bytenmt/serve",
     "bytenmt/spans",
     "bytenmt/storage",

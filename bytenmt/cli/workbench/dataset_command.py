@@ -75,7 +75,7 @@ def translate_dataset(
     IN, OUT and the models under the same paths. With --device cuda each actor takes a GPU.
     """
     from bytenmt.cli import decoding_args
-    from bytenmt.scale import Translate, blocks, formats, job, ray_data
+    from bytenmt.datasets import Translate, blocks, formats, job, ray_data
     from bytenmt.storage import resumable
 
     if decoding["glossary"] is not None:

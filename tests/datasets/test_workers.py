@@ -17,10 +17,10 @@ from made_up_engine import made_up_translator, make_run
 from bytenmt.cli.line_filter import Filter
 from bytenmt.cli.main import main
 from bytenmt.data.text_file import TextFile
+from bytenmt.datasets import workers as module
+from bytenmt.datasets.recipe import TranslatorSpec
+from bytenmt.datasets.workers import Workers, threads_per_process, worker_processes
 from bytenmt.errors import BytenmtError, DataError
-from bytenmt.scale import workers as module
-from bytenmt.scale.recipe import TranslatorSpec
-from bytenmt.scale.workers import Workers, threads_per_process, worker_processes
 
 
 class Threads(ThreadPoolExecutor):

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO, Protocol
 
 import msgspec
 
+from bytenmt.datasets.parquet import Parquet
+from bytenmt.datasets.translate import ERROR, RowError, readable, text_and_error
 from bytenmt.errors import DataError
-from bytenmt.scale.parquet import Parquet
-from bytenmt.scale.translate import ERROR, RowError, readable, text_and_error
 from bytenmt.utf8 import BYTE_ORDER_MARK, repair
 
 MAX_LINE_BYTES = 1 << 26  # bytes

@@ -17,12 +17,12 @@ from click.testing import CliRunner
 from made_up_engine import made_up_translator, make_run
 
 from bytenmt.cli.main import main
+from bytenmt.datasets import Translate, job, ray_data
+from bytenmt.datasets.blocks import RowBlock, blocks_of
+from bytenmt.datasets.formats import FORMATS
+from bytenmt.datasets.job import BlockSteps, run_in_process
+from bytenmt.datasets.translate import RowError
 from bytenmt.errors import BytenmtError
-from bytenmt.scale import Translate, job, ray_data
-from bytenmt.scale.blocks import RowBlock, blocks_of
-from bytenmt.scale.formats import FORMATS
-from bytenmt.scale.job import BlockSteps, run_in_process
-from bytenmt.scale.translate import RowError
 from bytenmt.storage.resumable import FINISHED, FOLDER, FinishedBlock, count_try, open_manifest
 
 ROWS = [f"row {number}" for number in range(40)]
@@ -176,7 +176,7 @@ def test_batches_go_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
     object.__setattr__(translator, "translate_lines", translate_lines)
     monkeypatch.setattr(Translate, "load", lambda self: translator)
-    monkeypatch.setattr("bytenmt.scale.translate.BATCH_BYTES", 10)
+    monkeypatch.setattr("bytenmt.datasets.translate.BATCH_BYTES", 10)
     found = Translate("run").rows([b"abcd", b"ab\nc", b"a", b"x" * 30, b"b"])
     assert asked == [[b"abcd", b"ab", b"c", b"a"], [b"x" * 30], [b"b"]]
     assert found == ["ABCD0", "AB0\nC0", "A0", "X" * 30 + "0", "B0"]

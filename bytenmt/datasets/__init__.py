@@ -1,3 +1,3 @@
 """Translate much text: data sets on Ray or Spark, and lines with all cores of one machine."""
 
-from bytenmt.scale.translate import Translate as Translate
+from bytenmt.datasets.translate import Translate as Translate

@@ -12,8 +12,8 @@ import pytest
 from made_up_engine import make_run
 
 import bytenmt
+from bytenmt.datasets import ray_data
 from bytenmt.decoding.translator import Translator
-from bytenmt.scale import ray_data
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ for resume in ([], ["--resume"]):
         assert ended.code == 3, ended.code
 
 import ray
-from bytenmt.scale import Translate
+from bytenmt.datasets import Translate
 
 rows = ray.data.from_items([{"id": 0, "text": "eins"}, {"id": 1, "text": None}]).map_batches(
     Translate,

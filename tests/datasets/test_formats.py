@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from bytenmt.datasets.blocks import blocks_of, files_of, format_of
+from bytenmt.datasets.formats import FORMATS
+from bytenmt.datasets.translate import RowError
 from bytenmt.errors import BytenmtError
-from bytenmt.scale.blocks import blocks_of, files_of, format_of
-from bytenmt.scale.formats import FORMATS
-from bytenmt.scale.translate import RowError
 
 # What is in a file, and its rows' texts; a str is why there is none.
 FILES: dict[str, tuple[bytes, list[bytes | str]]] = {

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bytenmt.datasets.recipe import TranslatorSpec
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, SettingError, printable
-from bytenmt.scale.recipe import TranslatorSpec
 from bytenmt.utf8 import first_invalid, repair
 
 BATCH_BYTES = 1 << 18  # of text that is translated together
@@ -43,7 +43,7 @@ class Translate:
     for what reads and writes:
 
         import ray
-        from bytenmt.scale import Translate
+        from bytenmt.datasets import Translate
 
         rows = ray.data.read_parquet("in").map_batches(
             Translate,
@@ -57,7 +57,7 @@ class Translate:
 
     On Spark it goes to the executors as it is and loads its engine there, once a Python process:
 
-        from bytenmt.scale import Translate
+        from bytenmt.datasets import Translate
 
         rows = spark.read.parquet("in")
         schema = rows.schema.add("translation", "string").add("translation_error", "string")

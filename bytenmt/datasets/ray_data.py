@@ -22,9 +22,9 @@ from typing import Any
 
 import msgspec
 
+from bytenmt.datasets.blocks import RowBlock
+from bytenmt.datasets.job import BlockSteps, Runner
 from bytenmt.errors import BytenmtError
-from bytenmt.scale.blocks import RowBlock
-from bytenmt.scale.job import BlockSteps, Runner
 from bytenmt.storage.resumable import FinishedBlock, count_try
 
 PER_THREAD = 0.75  # CPUs that an actor asks for: the rest is for what reads and writes

@@ -12,12 +12,12 @@ from multiprocessing import get_context, parent_process
 from threading import Thread
 from types import TracebackType
 
+from bytenmt.datasets.recipe import TranslatorSpec
 from bytenmt.decoding.engine_selection import n_cores
 from bytenmt.decoding.engines import MAX_THREADS
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
-from bytenmt.scale.recipe import TranslatorSpec
 
 PARTS_PER_PROCESS = 2  # that are submitted: one waits while the other is translated
 POLL_SECONDS = 0.02  # between two looks for finished parts

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bytenmt.datasets.translate import ERROR, RowError, check_type, text_and_error, texts_of
 from bytenmt.errors import DataError
-from bytenmt.scale.translate import ERROR, RowError, check_type, text_and_error, texts_of
 
 MIN_ROW_BYTES = 16  # that a row counts for: a dictionary may store one text for many rows
 

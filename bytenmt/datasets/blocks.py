@@ -10,9 +10,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from bytenmt.datasets.formats import FORMATS, DatasetFormat
+from bytenmt.datasets.translate import check_columns
 from bytenmt.errors import BytenmtError, DataError
-from bytenmt.scale.formats import FORMATS, DatasetFormat
-from bytenmt.scale.translate import check_columns
 
 BLOCK_BYTES = 1 << 20  # of the input
 PACKED = (".gz", ".xz", ".zst", ".bz2")
