@@ -26,7 +26,6 @@ if __name__ == "__main__":
 
 import numpy as np
 
-from bytenmt.analysis.measurements import NOISE_SEED, SHARES
 from bytenmt.data.augment.copying import keyed_draws
 from bytenmt.data.augment.letter_case import Case, with_case
 from bytenmt.data.augment.noise import Letters, noisy_lines
@@ -36,6 +35,7 @@ from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import load_runs
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, DataError
+from bytenmt.evaluation.measurements import NOISE_SEED, SHARES
 from bytenmt.evaluation.scores import text_scores
 
 WORDS = Path(__file__).with_name("interface_words.toml")

@@ -168,7 +168,7 @@ def with_page(
     if answers.html is None or shape is None:
         yield shape
         return
-    from bytenmt.analysis.review_page import ReviewPage
+    from bytenmt.evaluation.review_page import ReviewPage
 
     with writer(answers.html) as file:
         page = ReviewPage(file, f"bytenmt: {answers.html.stem}")

@@ -27,9 +27,9 @@ from bytenmt.config.bounds import THREADS
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
-    from bytenmt.analysis.measurements import Measured
     from bytenmt.config.facts import FlagThresholds
     from bytenmt.decoding.loading import Runtime
+    from bytenmt.evaluation.measurements import Measured
 
 
 MOST_CARD = 1 << 24  # bytes of a README.md
@@ -246,11 +246,11 @@ def card(
     It describes training text, configuration, lineage and size; with --src and --ref also scores, scores on
     noisy sources, and speed. RUN is a run folder or a weights file.
     """
-    from bytenmt.analysis import card as cards
     from bytenmt.architectures.parameters import n_parameters
     from bytenmt.cli.decoding_args import provenance
     from bytenmt.decoding.interface import AUTO, EngineSpec
     from bytenmt.decoding.loading import load_runs
+    from bytenmt.evaluation import card as cards
     from bytenmt.storage.manifest import read_pointer
     from bytenmt.storage.weights import is_weights_file, resolve_path
 
@@ -288,9 +288,9 @@ def card(
 
 def _measured(run: Path, runtime: Runtime, src: Path, ref: Path, errors: str, beam: int | None) -> Measured:
     """Measure a model on a test text; see the command `card`."""
-    from bytenmt.analysis.measurements import measure
     from bytenmt.cli.inputs import all_pairs, check_pairs
     from bytenmt.decoding.settings import Settings
+    from bytenmt.evaluation.measurements import measure
 
     check_pairs(run, runtime.has_source, src)
     corpus = all_pairs(src, ref, errors)

@@ -13,10 +13,10 @@ from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import TranslationResult
 
 if TYPE_CHECKING:  # they import PyTorch
-    from bytenmt.analysis.review_page import ReviewPage
     from bytenmt.cli.line_filter import OutputFormat
     from bytenmt.evaluation.alignment import Link
     from bytenmt.evaluation.judge import Judge
+    from bytenmt.evaluation.review_page import ReviewPage
 
 BestChunks = Sequence[tuple[bytes, bytes, bytes]]  # of a line, see TranslationResult.best_chunks
 Align = Callable[[Sequence[BestChunks]], "Sequence[Sequence[Link]]"]

@@ -1,1 +1,1 @@
-"""Scores of translations, likelihood and character alignment."""
+"""Scores and flags of translations, likelihood of texts; comparisons, figures and model cards."""

@@ -20,7 +20,6 @@ from small_runs import CPU, config
 from source_tree import PACKAGE
 
 from bytenmt import architectures
-from bytenmt.analysis.properties import properties
 from bytenmt.architectures.costs import decoder_weights, receptive_field, state_bytes
 from bytenmt.architectures.parameters import parameter_shapes
 from bytenmt.architectures.presets import PRESETS
@@ -35,6 +34,7 @@ from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
+from bytenmt.evaluation.properties import properties
 from bytenmt.reporter import Reporter
 from bytenmt.storage.average import average
 from bytenmt.storage.quantize import convert

@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 from made_up_engine import make_run
 
-from bytenmt.analysis import drawing
 from bytenmt.cli.analysis import plot as plotting
 from bytenmt.cli.main import main
+from bytenmt.evaluation import drawing
 
 PNG = b"\x89PNG\r\n\x1a\n"
 LINES = ["하나 둘", "one", "", "three 3", "넷", "12"] * 8

@@ -77,11 +77,11 @@ def text_scores(hypotheses: Path, reference: Path, tokenize: str) -> dict[str, d
 
 def _measured(recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path) -> Any:
     """Measure runs of bytenmt by its own engine."""
-    from bytenmt.analysis.measurements import measure
     from bytenmt.data.text_file import TextFile
     from bytenmt.decoding.interface import AUTO, EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.decoding.settings import Settings
+    from bytenmt.evaluation.measurements import measure
 
     files = [folder / f"{run.parent.name}.{PRECISION}.safetensors" for run in runs]
     for run, file in zip(runs, files, strict=True):

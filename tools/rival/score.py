@@ -20,9 +20,9 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
 
-from bytenmt.analysis.measurements import NOISE_SEED
 from bytenmt.data.augment.noise import Letters, noisy_lines
 from bytenmt.errors import BytenmtError, DataError
+from bytenmt.evaluation.measurements import NOISE_SEED
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.storage.manifest import METRICS
 from tools.rival.recipe import Stored

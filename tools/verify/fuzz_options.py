@@ -46,7 +46,7 @@ LAZY_MODULES = [
     *("storage.average", "storage.quantize", "decoding.drafts.build"),
     *("language.summary", "language.generate", "language.html_report", "language.surprisal"),
     *("language.baselines", "decoding.model_summary", "documents.translation"),
-    *("analysis.comparison", "analysis.heat_map", "analysis.embedding_map"),
+    *("evaluation.comparison", "evaluation.heat_map", "evaluation.embedding_map"),
     *("cli.decoding_args", "cli.inputs", "cli.line_filter"),
 ]
 for name in LAZY_MODULES:

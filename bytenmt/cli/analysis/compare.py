@@ -17,8 +17,8 @@ from bytenmt.cli.options import DECODING, FILE, RUNTIME, SEPARATE_RUNS, TOKENIZE
 from bytenmt.errors import BytenmtError, printable
 
 if TYPE_CHECKING:
-    from bytenmt.analysis.comparison import Scored
     from bytenmt.data.corpus import ParallelCorpus
+    from bytenmt.evaluation.comparison import Scored
 
 
 @click.command(cls=Command)
@@ -60,7 +60,7 @@ def compare(
         _draw_curves(names, curves)
     if src is None or ref is None:
         return
-    from bytenmt.analysis import comparison
+    from bytenmt.evaluation import comparison
 
     corpus = inputs.all_pairs(src, ref, errors)
     assert corpus.src is not None
@@ -76,8 +76,8 @@ def compare(
     else:
         click.echo("\n".join(comparison.table(found, len(references))))
     if by_length is not None:
-        from bytenmt.analysis import by_length as lengths
-        from bytenmt.analysis.drawing import png
+        from bytenmt.evaluation import by_length as lengths
+        from bytenmt.evaluation.drawing import png
 
         sizes = [len(line) for line in corpus.src]
         buckets = [lengths.by_length(sizes, lines, references, tokenize) for lines in texts]
@@ -101,7 +101,7 @@ def _check(
     for output in (curves, by_length):
         check_output(output, src, ref)
         if output is not None:
-            from bytenmt.analysis.drawing import require_matplotlib
+            from bytenmt.evaluation.drawing import require_matplotlib
 
             require_matplotlib()
 
@@ -115,8 +115,8 @@ def _names(runs: tuple[Path, ...]) -> dict[str, Path]:
 
 
 def _draw_curves(runs: dict[str, Path], output: Path) -> None:
-    from bytenmt.analysis import comparison
-    from bytenmt.analysis.drawing import png
+    from bytenmt.evaluation import comparison
+    from bytenmt.evaluation.drawing import png
 
     written = {name: comparison.records(run) for name, run in runs.items()}
     there = {name: records for name, records in written.items() if records}
@@ -140,13 +140,13 @@ def _scored(
     decoding: dict[str, Any],
 ) -> tuple[Scored, list[str]]:
     """Translate the test text with one run and return its row of the table and its translations."""
-    from bytenmt.analysis.comparison import Scored
     from bytenmt.architectures.parameters import n_parameters
     from bytenmt.cli import decoding_args, inputs
     from bytenmt.cli.translation_commands import loaded_runs
     from bytenmt.config.fingerprint import fingerprint
     from bytenmt.config.schema import architecture
     from bytenmt.decoding.translator import Translator
+    from bytenmt.evaluation.comparison import Scored
     from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
     from bytenmt.evaluation.scores import text_scores
 

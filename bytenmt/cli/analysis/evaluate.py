@@ -19,8 +19,8 @@ from bytenmt.cli.options import ANY_RUNS, CONSTRAINTS, DECODING, FILE, RUNTIME, 
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
-    from bytenmt.analysis.by_length import Bucket
     from bytenmt.data.corpus import ParallelCorpus
+    from bytenmt.evaluation.by_length import Bucket
     from bytenmt.evaluation.confidence import ConfidenceStats
     from bytenmt.evaluation.scores import TextScores
 
@@ -76,7 +76,7 @@ def evaluate(
     lines.
     """
     if plot is not None:
-        from bytenmt.analysis.drawing import require_matplotlib
+        from bytenmt.evaluation.drawing import require_matplotlib
 
         if not by_length:
             raise BytenmtError("--plot draws scores by length: give --by-length with it")
@@ -112,8 +112,8 @@ def evaluate(
     else:
         _print_scores(found, scores, buckets, trust)
     if plot is not None and buckets is not None:
-        from bytenmt.analysis.by_length import figure
-        from bytenmt.analysis.drawing import png
+        from bytenmt.evaluation.by_length import figure
+        from bytenmt.evaluation.drawing import png
 
         with writer(plot) as out:
             out.write(png(figure({"": buckets})))
@@ -177,7 +177,7 @@ def _score_runs(
 def _buckets(
     corpus: ParallelCorpus, texts: Sequence[str], references: Sequence[str], tokenize: str
 ) -> list[Bucket]:
-    from bytenmt.analysis.by_length import by_length
+    from bytenmt.evaluation.by_length import by_length
 
     assert corpus.src is not None
     return by_length([len(line) for line in corpus.src], texts, references, tokenize)
@@ -203,7 +203,7 @@ def _print_scores(
         )
     click.echo(", ".join([f"bytenmt {__version__}", *scored.made_with, *commit()]))
     if buckets is not None:
-        from bytenmt.analysis.by_length import table
+        from bytenmt.evaluation.by_length import table
 
         click.echo("\n".join(["", *table(buckets)]))
 

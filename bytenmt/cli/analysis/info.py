@@ -71,7 +71,7 @@ def info(
         option = "--batch-size" if precision is None else "--precision"
         raise BytenmtError(f"{option} would be ignored without --profile: drop it")
     if properties:
-        from bytenmt.analysis.properties import table
+        from bytenmt.evaluation.properties import table
 
         models = [(what, config_of(what, preset, settings).model) for what in named or ARCHITECTURES]
         click.echo(table(models))

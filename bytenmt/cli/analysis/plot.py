@@ -17,7 +17,7 @@ from bytenmt.config.bounds import Bounds
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
-    from bytenmt.analysis.heat_map import HeatMaps
+    from bytenmt.evaluation.heat_map import HeatMaps
 
 LONGEST = 300  # characters of either text: no label of more could be read
 SUFFIXES = (".png", ".html")
@@ -84,7 +84,7 @@ def _check(outputs: tuple[Path, ...]) -> None:
             raise BytenmtError(f"{output}: give a name that ends in {' or '.join(SUFFIXES)}")
         check_output(output)
     if any(output.suffix == ".png" for output in outputs):
-        from bytenmt.analysis.drawing import require_matplotlib
+        from bytenmt.evaluation.drawing import require_matplotlib
 
         require_matplotlib()
 
@@ -106,13 +106,13 @@ def _line(argument: str | None, errors: str) -> bytes:
 def _attention(
     run: Path, source: bytes, target: str | None, beam: int | None, device: str, threads: int | None
 ) -> HeatMaps:
-    from bytenmt.analysis.heat_map import HeatMaps
     from bytenmt.cli.decoding_args import utf8
     from bytenmt.config.schema import architecture
     from bytenmt.decoding.interface import AUTO, OFF, EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.decoding.settings import Settings
     from bytenmt.decoding.translator import Translator
+    from bytenmt.evaluation.heat_map import HeatMaps
 
     runtime = load_runs([run], EngineSpec(AUTO, device, "fp32", threads, OFF))
     (loaded,) = runtime.runs
@@ -140,8 +140,8 @@ def _attention(
 
 
 def _drawn(maps: HeatMaps, suffix: str, run: str) -> bytes:
-    from bytenmt.analysis import drawing, heat_map
     from bytenmt.errors import printable
+    from bytenmt.evaluation import drawing, heat_map
 
     if suffix == ".html":
         return heat_map.page(maps, f"attention of {printable(run)}")
@@ -186,11 +186,11 @@ def embedding(run: Path, output: Path, texts: tuple[Path, ...], neighbours: int)
     """
     if output.suffix != ".png":
         raise BytenmtError(f"{output}: give a name that ends in .png")
-    from bytenmt.analysis.drawing import png, require_matplotlib
+    from bytenmt.evaluation.drawing import png, require_matplotlib
 
     require_matplotlib()
     check_output(output, *texts)
-    from bytenmt.analysis import embedding_map
+    from bytenmt.evaluation import embedding_map
     from bytenmt.storage.weights import read_run, restored
 
     table = restored(read_run(run)[1].arrays)["embedding.weight"].astype("float64")

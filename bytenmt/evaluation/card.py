@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bytenmt.analysis.measurements import NOISE_SEED, Measured
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, architecture, config_toml
 from bytenmt.errors import printable
+from bytenmt.evaluation.measurements import NOISE_SEED, Measured
 
 LIBRARY = "bytenmt"
 MARK = f'library_name: "{LIBRARY}"'  # a card of this program has this line

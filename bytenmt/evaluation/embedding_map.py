@@ -69,7 +69,7 @@ def figure(table: Table, chosen: Sequence[int]) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    from bytenmt.analysis.drawing import MONO
+    from bytenmt.evaluation.drawing import MONO
 
     places, shares = principal(table, chosen)
     kinds = list(dict.fromkeys(KIND.get(byte, "not in a text") for byte in chosen))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.analysis.drawing import Labels, shown
 from bytenmt.evaluation.alignment import by_character
+from bytenmt.evaluation.drawing import Labels, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
-from bytenmt.analysis.comparison import (
+from bytenmt.evaluation.comparison import (
     N_SAMPLES,
     Scored,
     curves,

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 from small_runs import CPU, config, nine_lines
 
-from bytenmt.analysis.measurements import NOISE_SEED, SHARES
 from bytenmt.cli.main import main
 from bytenmt.config.schema import config_tree
 from bytenmt.data.augment.noise import Letters, noisy_lines
 from bytenmt.data.corpus import PairFiles
 from bytenmt.decoding.translator import Translator
+from bytenmt.evaluation.measurements import NOISE_SEED, SHARES
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.storage.quantize import convert
 from bytenmt.training.run import train

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytenmt.analysis.by_length import borders, by_length, table
+from bytenmt.evaluation.by_length import borders, by_length, table
 from bytenmt.evaluation.scores import text_scores
 
 

@@ -74,7 +74,7 @@ def figure(models: Mapping[str, Sequence[Bucket]]) -> Figure:
     """
     from matplotlib.figure import Figure
 
-    from bytenmt.analysis.drawing import Labels
+    from bytenmt.evaluation.drawing import Labels
 
     labels = Labels.from_texts(models)
     names = list(next(iter(models.values()))[0].values())

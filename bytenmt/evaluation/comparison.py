@@ -211,7 +211,7 @@ def curves(runs: Mapping[str, Records]) -> Figure:
     """
     from matplotlib.figure import Figure
 
-    from bytenmt.analysis.drawing import Labels
+    from bytenmt.evaluation.drawing import Labels
 
     labels = Labels.from_texts(runs)
     panels = [panel for panel in PANELS if any(panel[1] in one for made in runs.values() for one in made)]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytenmt.analysis import drawing, embedding_map, heat_map
-from bytenmt.analysis.heat_map import HeatMaps
 from bytenmt.errors import BytenmtError
+from bytenmt.evaluation import drawing, embedding_map, heat_map
+from bytenmt.evaluation.heat_map import HeatMaps
 
 PNG = b"\x89PNG\r\n\x1a\n"
 SOURCE, TEXT = "가 <b>", "x&é"

@@ -1,1 +1,0 @@
-"""Measure, compare and draw trained models, and write their cards."""
