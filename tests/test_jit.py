@@ -371,7 +371,7 @@ def test_what_is_not_compiled_in_costs_nothing(edited: Callable[[str], None]) ->
         "decoding/engine_selection.py",
         "decoding/constraints/constraint.py",
         "decoding/drafts/table.py",
-        "storage/rounding.py",
+        "checkpoints/rounding.py",
         "spans/patterns.py",
         "kernel_cache.py",
         "reporter.py",

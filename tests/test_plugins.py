@@ -17,11 +17,11 @@ from click.testing import CliRunner
 from small_runs import CPU, config
 
 from bytenmt import plugins
+from bytenmt.checkpoints.weights import read_config
 from bytenmt.cli.main import main
 from bytenmt.config.schema import load_config, parse_config
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.plugins import load_plugins
-from bytenmt.storage.weights import read_config
 from bytenmt.training.callbacks import Callback, TrainingState
 from bytenmt.training.run import train
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from bytenmt import Translator
+from bytenmt.checkpoints.weights import read_weights
 from bytenmt.language_profile import LanguageProfile
 from bytenmt.serve.detect import Detector
-from bytenmt.storage.weights import read_weights
 
 SENTENCES = {
     "en": ["Where is the station?", "My brother has a new car.", "it is cold", "Good morning!"],

@@ -19,9 +19,9 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])  # the checkout: tools import each other
 
 from bytenmt.atomic_file import replacing
+from bytenmt.checkpoints.resumable import part_path
 from bytenmt.data.text_file import TextFile
 from bytenmt.errors import BytenmtError
-from bytenmt.storage.resumable import part_path
 
 ROOT = Path(__file__).resolve().parents[1]
 TAB = b"\t"

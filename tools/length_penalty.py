@@ -14,6 +14,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])  # the checkout: tools import each other
 
+from bytenmt.checkpoints import search_defaults
 from bytenmt.config.facts import SearchDefaults
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, ENGINES, EngineSpec
@@ -21,7 +22,6 @@ from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.scores import text_scores
-from bytenmt.storage import search_defaults
 
 PENALTIES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 2.0)
 

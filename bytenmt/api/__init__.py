@@ -23,7 +23,7 @@ Fine-tune on text of one's own, from those weights:
 Ship: a file of a quarter of the bytes, which needs neither PyTorch nor the run:
 
 >>> import pathlib
->>> from bytenmt.storage.quantize import convert
+>>> from bytenmt.checkpoints.quantize import convert
 >>> _ = [*convert(own.path, pathlib.Path("own.safetensors"), "int8")]
 >>> translator = bytenmt.Translator.load("own.safetensors", threads=1)
 >>> type(translator.translate("one line"))

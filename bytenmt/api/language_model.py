@@ -86,8 +86,8 @@ class LanguageModel:
         >>> LanguageModel.load("runs/text").model().config.source
         False
         """
-        from bytenmt.storage.checkpoint import build
-        from bytenmt.storage.weights import read_run
+        from bytenmt.checkpoints.checkpoint import build
+        from bytenmt.checkpoints.weights import read_run
 
         file, stored = read_run(self.runtime.runs[0].file)
         return build(stored, file).to(device).eval()

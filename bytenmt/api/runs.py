@@ -14,6 +14,8 @@ import numpy.typing as npt
 from bytenmt.api.language_model import LanguageModel
 from bytenmt.api.python_names import python_names
 from bytenmt.api.training_arguments import configuration, files_to_train_on
+from bytenmt.checkpoints.manifest import METRICS
+from bytenmt.checkpoints.weights import read_config, read_run
 from bytenmt.config.schema import Config
 from bytenmt.config.tree import assign_value
 from bytenmt.data.corpus import ParallelCorpus
@@ -26,8 +28,6 @@ from bytenmt.errors import ConfigError, SettingError
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import TextScores, text_scores
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.storage.manifest import METRICS
-from bytenmt.storage.weights import read_config, read_run
 from bytenmt.utf8 import EOS as EOS_ID
 
 if TYPE_CHECKING:  # they import PyTorch
@@ -168,7 +168,7 @@ class Run:
         >>> sum(p.numel() for p in model.parameters()) > 1000
         True
         """
-        from bytenmt.storage.checkpoint import build
+        from bytenmt.checkpoints.checkpoint import build
 
         file, stored = read_run(self.path)
         return build(stored, file).to(device).eval()

@@ -10,6 +10,9 @@ import msgspec
 
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.atomic_file import read_limited
+from bytenmt.checkpoints.lock import refuse_if_training
+from bytenmt.checkpoints.manifest import CONFIG, MOST_CONFIG, has_checkpoint, read_pointer
+from bytenmt.checkpoints.weights import read_config, read_run
 from bytenmt.config.facts import CorpusFact
 from bytenmt.config.schema import (
     Config,
@@ -29,9 +32,6 @@ from bytenmt.config.untrusted import parse_toml
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.text_file import restored_path
 from bytenmt.errors import BytenmtError, ConfigError
-from bytenmt.storage.lock import refuse_if_training
-from bytenmt.storage.manifest import CONFIG, MOST_CONFIG, has_checkpoint, read_pointer
-from bytenmt.storage.weights import read_config, read_run
 
 # What a training finds where it is told so; a run that goes on has found it already.
 FOUND = (("train.precision", "auto"), ("model.unfolding", "fit"))

@@ -243,12 +243,12 @@ def generate(
 
     Prints valid UTF-8 while it is sampled. The same --seed gives the same text.
     """
+    from bytenmt.checkpoints.weights import read_run
     from bytenmt.cli import decoding_args
     from bytenmt.decoding.engine_selection import choose
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.language.generate import generate as drawn
-    from bytenmt.storage.weights import read_run
 
     begins = decoding_args.utf8(prompt, "--prompt")
     wanted = EngineSpec(engine, device, precision, threads, draft)

@@ -52,7 +52,7 @@ class OutputFormat(Protocol):
 
 
 class ResumableOutput(Protocol):
-    """An output that a later command can continue; see storage.resumable.ResumableFile."""
+    """An output that a later command can continue; see checkpoints.resumable.ResumableFile."""
 
     n_answered: int
 

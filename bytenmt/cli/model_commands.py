@@ -47,7 +47,7 @@ def average(paths: tuple[Path, ...], output: Path, last: int | None) -> None:
     Give one run folder, or several checkpoint files of the same configuration. Every command accepts the file
     that is written as RUN.
     """
-    from bytenmt.storage.average import average as write_average
+    from bytenmt.checkpoints.average import average as write_average
 
     check_output(output, *paths)
     for line in write_average(paths, output, last):
@@ -104,7 +104,7 @@ def convert(
         missing = [] if output is not None else ["-o FILE.safetensors"]
         missing += [] if precision is not None else [f"--precision, one of {', '.join(PRECISIONS)}"]
         raise BytenmtError(f"nothing to write: give {' and '.join(missing)}")
-    from bytenmt.storage.quantize import convert as write_converted
+    from bytenmt.checkpoints.quantize import convert as write_converted
 
     if (valid_src is None) != (valid_tgt is None):
         raise BytenmtError("--valid-src and --valid-tgt: give both, or neither")
@@ -121,9 +121,9 @@ def convert(
 
 def _own_validation_text(run: Path) -> tuple[Path, Path] | tuple[None, None]:
     """Return the files of pairs that a run was validated on, if they are there and have enough lines."""
+    from bytenmt.checkpoints.weights import is_weights_file, read_run, resolve_path
     from bytenmt.data.text_file import TextFile, restored_path
     from bytenmt.evaluation.judge import FEWEST_LINES
-    from bytenmt.storage.weights import is_weights_file, read_run, resolve_path
 
     # A weights file may come from elsewhere: the files that it names are not read.
     valid = None if is_weights_file(resolve_path(run)) else read_run(run)[1].facts.valid
@@ -247,12 +247,12 @@ def card(
     noisy sources, and speed. RUN is a run folder or a weights file.
     """
     from bytenmt.architectures.parameters import n_parameters
+    from bytenmt.checkpoints.manifest import read_pointer
+    from bytenmt.checkpoints.weights import is_weights_file, resolve_path
     from bytenmt.cli.decoding_args import provenance
     from bytenmt.decoding.interface import AUTO, EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.evaluation import card as cards
-    from bytenmt.storage.manifest import read_pointer
-    from bytenmt.storage.weights import is_weights_file, resolve_path
 
     if (src is None) != (ref is None):
         raise BytenmtError("--src and --ref: give both, or neither")

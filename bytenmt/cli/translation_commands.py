@@ -45,9 +45,9 @@ from bytenmt.decoding.setting_table import SPEED
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
+    from bytenmt.checkpoints.resumable import ResumableFile
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import Runtime
-    from bytenmt.storage.resumable import ResumableFile
 
 
 @click.command(cls=Command)
@@ -228,7 +228,7 @@ def _output(
     output: Path | None, made_with: Callable[[], Mapping[str, Any]], resume: bool
 ) -> Iterator[tuple[BinaryIO, ResumableFile | None]]:
     """Open the output; yield the file and, for a regular file, the object that records its progress."""
-    from bytenmt.storage.resumable import open_resumable_file
+    from bytenmt.checkpoints.resumable import open_resumable_file
 
     if output is None or not _is_file(output):
         with writer(output) as file:

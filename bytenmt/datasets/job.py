@@ -17,13 +17,13 @@ import msgspec
 
 from bytenmt import __version__
 from bytenmt.atomic_file import replacing
+from bytenmt.checkpoints.resumable import FinishedBlock, Manifest, block_path
+from bytenmt.checkpoints.weights import read_run
 from bytenmt.datasets.blocks import RowBlock
 from bytenmt.datasets.formats import FORMATS
 from bytenmt.datasets.translate import RowError, Translate
 from bytenmt.errors import BytenmtError
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.storage.resumable import FinishedBlock, Manifest, block_path
-from bytenmt.storage.weights import read_run
 
 
 class BlockSteps(NamedTuple):

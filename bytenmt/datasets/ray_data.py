@@ -22,10 +22,10 @@ from typing import Any
 
 import msgspec
 
+from bytenmt.checkpoints.resumable import FinishedBlock, count_try
 from bytenmt.datasets.blocks import RowBlock
 from bytenmt.datasets.job import BlockSteps, Runner
 from bytenmt.errors import BytenmtError
-from bytenmt.storage.resumable import FinishedBlock, count_try
 
 PER_THREAD = 0.75  # CPUs that an actor asks for: the rest is for what reads and writes
 PER_FILE = 0.1  # CPUs of what reads or writes

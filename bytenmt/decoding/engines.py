@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.architectures.costs import state_bytes
+from bytenmt.checkpoints.needs import require
+from bytenmt.checkpoints.weights import StoredWeights, restored
 from bytenmt.decoding.drafts.table import Speculation
 from bytenmt.decoding.engine_selection import n_cores, precision_of
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Options
 from bytenmt.decoding.reading import Attention, Reader
 from bytenmt.reporter import Reporter
-from bytenmt.storage.needs import require
-from bytenmt.storage.weights import StoredWeights, restored
 
 if TYPE_CHECKING:
     from bytenmt.architectures.base import Model
@@ -199,9 +199,9 @@ def load_pytorch(
     """
     import torch
 
+    from bytenmt.checkpoints.checkpoint import build
     from bytenmt.decoding.pytorch.reader import TorchAttention, TorchReader
     from bytenmt.distributed import local_device
-    from bytenmt.storage.checkpoint import build
 
     if spec.threads is not None:
         torch.set_num_threads(spec.threads)

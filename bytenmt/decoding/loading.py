@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bytenmt.checkpoints.weights import is_weights_file, read_run
 from bytenmt.config.facts import Facts, SearchDefaults
 from bytenmt.config.schema import Config, architecture
 from bytenmt.decoding.drafts.table import FILE, Speculation, check_supports_drafts
@@ -23,7 +24,6 @@ from bytenmt.decoding.sentences import UNKNOWN_LANGUAGE, is_trained_on_sentences
 from bytenmt.decoding.setting_table import ALWAYS
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.storage.weights import is_weights_file, read_run
 from bytenmt.utf8 import LONGEST_CHARACTER
 
 if TYPE_CHECKING:

@@ -11,16 +11,9 @@ from bytenmt.architectures.costs import decoder_weights, receptive_field, state_
 from bytenmt.architectures.parameters import n_parameters
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import has_program
-from bytenmt.config.facts import Facts
-from bytenmt.config.schema import Config, architecture, config_toml, load_config
-from bytenmt.decoding.cpu.listing import listing
-from bytenmt.decoding.cpu.packing import PackedModel, pack_model
-from bytenmt.decoding.drafts.build import describe_table
-from bytenmt.decoding.drafts.table import FILE, read_table
-from bytenmt.errors import BytenmtError, CheckpointError, printable
-from bytenmt.storage import search_defaults
-from bytenmt.storage.manifest import has_checkpoint, read_pointer
-from bytenmt.storage.weights import (
+from bytenmt.checkpoints import search_defaults
+from bytenmt.checkpoints.manifest import has_checkpoint, read_pointer
+from bytenmt.checkpoints.weights import (
     is_weights_file,
     read_config,
     read_run,
@@ -28,6 +21,13 @@ from bytenmt.storage.weights import (
     resolve_path,
     restored,
 )
+from bytenmt.config.facts import Facts
+from bytenmt.config.schema import Config, architecture, config_toml, load_config
+from bytenmt.decoding.cpu.listing import listing
+from bytenmt.decoding.cpu.packing import PackedModel, pack_model
+from bytenmt.decoding.drafts.build import describe_table
+from bytenmt.decoding.drafts.table import FILE, read_table
+from bytenmt.errors import BytenmtError, CheckpointError, printable
 
 SOURCE_BYTES = 100  # of the source for which the cost of a step is given
 

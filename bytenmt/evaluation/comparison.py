@@ -15,9 +15,9 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from bytenmt.atomic_file import read_limited
+from bytenmt.checkpoints.manifest import METRICS
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.scores import TextScores
-from bytenmt.storage.manifest import METRICS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -25,6 +25,10 @@ from torch import Tensor
 
 from bytenmt.architectures.registry import build_model
 from bytenmt.atomic_file import make_folder_of
+from bytenmt.checkpoints.checkpoint import load_weights, read_weights
+from bytenmt.checkpoints.lineage import read_start
+from bytenmt.checkpoints.quantize import write_rounded
+from bytenmt.checkpoints.weights import PUBLISHED, read_run
 from bytenmt.config.facts import Ancestor, CorpusFact, Facts
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
@@ -39,10 +43,6 @@ from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.language_profile import LanguageProfile
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.storage.checkpoint import load_weights, read_weights
-from bytenmt.storage.lineage import read_start
-from bytenmt.storage.quantize import write_rounded
-from bytenmt.storage.weights import PUBLISHED, read_run
 from bytenmt.training.run import train
 
 FEWEST_PAIRS = 20

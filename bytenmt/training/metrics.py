@@ -18,12 +18,12 @@ import msgspec
 import torch
 from torch import Tensor
 
+from bytenmt.checkpoints.manifest import METRICS
+from bytenmt.checkpoints.tensor_file import write_atomically
 from bytenmt.config.untrusted import printable
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.prometheus import NAMESPACE
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.storage.manifest import METRICS
-from bytenmt.storage.tensor_file import write_atomically
 from bytenmt.training.task import Sample
 
 if TYPE_CHECKING:

@@ -15,6 +15,12 @@ from typing import NamedTuple
 import torch
 from msgspec.structs import replace
 
+from bytenmt.checkpoints.checkpoint import has_checkpoint, write_atomically
+from bytenmt.checkpoints.lineage import read_start
+from bytenmt.checkpoints.lock import one_training
+from bytenmt.checkpoints.manifest import CONFIG
+from bytenmt.checkpoints.needs import require, training_bytes
+from bytenmt.checkpoints.weights import read_config
 from bytenmt.config.facts import Ancestor, Progress
 from bytenmt.config.fingerprint import fingerprint
 from bytenmt.config.schema import (
@@ -31,12 +37,6 @@ from bytenmt.decoding.engine_selection import n_cores
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.storage.checkpoint import has_checkpoint, write_atomically
-from bytenmt.storage.lineage import read_start
-from bytenmt.storage.lock import one_training
-from bytenmt.storage.manifest import CONFIG
-from bytenmt.storage.needs import require, training_bytes
-from bytenmt.storage.weights import read_config
 from bytenmt.training.callbacks import Callback
 from bytenmt.training.language_model_task import open_texts
 from bytenmt.training.loop import Loop, spacings

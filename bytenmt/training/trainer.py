@@ -20,14 +20,20 @@ from torch import Tensor
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.parameters import NGRAM_TABLES
 from bytenmt.architectures.registry import build_model
+from bytenmt.checkpoints.checkpoint import (
+    load_checkpoint,
+    load_embedding,
+    load_weights,
+    save_checkpoint,
+    weights,
+)
+from bytenmt.checkpoints.manifest import read_pointer
 from bytenmt.config.facts import Facts, Progress
 from bytenmt.config.schema import Config
 from bytenmt.config.untrusted import printable
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.storage.checkpoint import load_checkpoint, load_embedding, load_weights, save_checkpoint, weights
-from bytenmt.storage.manifest import read_pointer
 from bytenmt.training.language_model_objective import LanguageModelObjective
 from bytenmt.training.objective import Objective
 from bytenmt.training.optim import (

@@ -24,6 +24,8 @@ import bytenmt
 from bytenmt import __version__
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
+from bytenmt.checkpoints.checkpoint import save_checkpoint, weights
+from bytenmt.checkpoints.manifest import CONFIG
 from bytenmt.cli.console import writer
 from bytenmt.cli.main import main
 from bytenmt.cli.progress import Console
@@ -31,8 +33,6 @@ from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.config.schema import PARALLEL, Config, config_toml, load_config, parse_config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS
-from bytenmt.storage.checkpoint import save_checkpoint, weights
-from bytenmt.storage.manifest import CONFIG
 from bytenmt.training import run as training
 from bytenmt.training.run import Outcome
 

@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner, Result
 from small_runs import CPU, config
 
+from bytenmt.checkpoints.weights import read_weights
 from bytenmt.cli.main import main
 from bytenmt.config.facts import FlagThresholds
 from bytenmt.data.corpus import PairFiles
-from bytenmt.storage.weights import read_weights
 from bytenmt.training.run import train
 
 pytestmark = pytest.mark.slow

@@ -28,6 +28,11 @@ from small_runs import config
 
 import bytenmt
 from bytenmt.atomic_file import replacing
+from bytenmt.checkpoints import lock as lock_module
+from bytenmt.checkpoints import resumable as resumable_module
+from bytenmt.checkpoints.checkpoint import load_checkpoint
+from bytenmt.checkpoints.lock import LOCK, one_training
+from bytenmt.checkpoints.manifest import CONFIG
 from bytenmt.cli import translation_commands as cli_module
 from bytenmt.cli.line_filter import Line, LineQueue
 from bytenmt.cli.main import main
@@ -38,11 +43,6 @@ from bytenmt.data.line_scan import CHUNK, KEY, MIX, PIECE, scan_lines
 from bytenmt.data.text_file import check_whole, read_bytes
 from bytenmt.distributed import Group
 from bytenmt.errors import BytenmtError, DataError
-from bytenmt.storage import lock as lock_module
-from bytenmt.storage import resumable as resumable_module
-from bytenmt.storage.checkpoint import load_checkpoint
-from bytenmt.storage.lock import LOCK, one_training
-from bytenmt.storage.manifest import CONFIG
 from bytenmt.training.run import train
 
 pytestmark = pytest.mark.slow
@@ -542,7 +542,7 @@ def test_what_is_left_is_told(model: Path, place: Path, monkeypatch: pytest.Monk
 def test_kill_9(model: Path, tmp_path: Path) -> None:
     """Real deaths, after the first blocks: the output is that of a command that lived."""
     (tmp_path / "in").write_bytes(b"\n".join(LINES * 50) + b"\n")
-    eager = "from bytenmt.storage import resumable\nresumable.SYNC_SECONDS = 0.0\n"
+    eager = "from bytenmt.checkpoints import resumable\nresumable.SYNC_SECONDS = 0.0\n"
     eager += "from bytenmt.cli.main import main\nmain()"
     command = [sys.executable, "-c", eager, "translate", "-m", str(model), "-i", "in", "--buffer-size", "50"]
     command += ["--max-len-a", "1", "--max-len-b", "5", "-o"]

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from small_runs import SMALL
 
+from bytenmt.checkpoints.manifest import METRICS
 from bytenmt.cli.main import main
-from bytenmt.storage.manifest import METRICS
 from bytenmt.training.trainer import Trainer
 
 

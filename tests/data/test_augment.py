@@ -16,6 +16,7 @@ from processes import results
 from small_runs import CPU, assert_same, config, weights
 
 from bytenmt.architectures.presets import PRESETS
+from bytenmt.checkpoints.manifest import METRICS
 from bytenmt.config.schema import AUGMENTATIONS, DataConfig
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.augment.copying import SPAN_MARKERS, find_items, keyed_draws, other_items
@@ -34,7 +35,6 @@ from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import ConfigError
 from bytenmt.spans.extractor import span_extractor
 from bytenmt.spans.grammar import CLASSES
-from bytenmt.storage.manifest import METRICS
 from bytenmt.training.run import train
 from bytenmt.utf8 import BOS, EOS, PAD
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from small_runs import CPU, config
 
+from bytenmt.checkpoints.manifest import read_pointer
+from bytenmt.checkpoints.weights import read_run
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.corpus_report import has_several_sentences, multi_sentence_share
 from bytenmt.decoding.model_summary import model_description
-from bytenmt.storage.manifest import read_pointer
-from bytenmt.storage.weights import read_run
 from bytenmt.training.run import train
 
 

@@ -19,12 +19,12 @@ from heard import Heard
 from processes import results
 from small_runs import CPU, assert_same, config, weights
 
+from bytenmt.checkpoints.checkpoint import load_checkpoint
+from bytenmt.checkpoints.manifest import METRICS
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.sources.stream import PairStream
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, ConfigError, DataError
-from bytenmt.storage.checkpoint import load_checkpoint
-from bytenmt.storage.manifest import METRICS
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 

@@ -17,6 +17,7 @@ from rotation import rotated
 from small_runs import SMALL, assert_same, weights
 
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
+from bytenmt.checkpoints.checkpoint import load_run
 from bytenmt.config.schema import PARALLEL, Config, load_config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.windows import Streams, Window, contiguous, windows
@@ -24,7 +25,6 @@ from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, ConfigError, DataError
 from bytenmt.language.surprisal import stream
-from bytenmt.storage.checkpoint import load_run
 from bytenmt.training.language_model_objective import LanguageModelObjective, text_bits
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from made_up_engine import made_up_translator, make_run
 
+from bytenmt.checkpoints.resumable import FINISHED, FOLDER, FinishedBlock, count_try, open_manifest
 from bytenmt.cli.main import main
 from bytenmt.datasets import Translate, job, ray_data
 from bytenmt.datasets.blocks import RowBlock, blocks_of
@@ -23,7 +24,6 @@ from bytenmt.datasets.formats import FORMATS
 from bytenmt.datasets.job import BlockSteps, run_in_process
 from bytenmt.datasets.translate import RowError
 from bytenmt.errors import BytenmtError
-from bytenmt.storage.resumable import FINISHED, FOLDER, FinishedBlock, count_try, open_manifest
 
 ROWS = [f"row {number}" for number in range(40)]
 

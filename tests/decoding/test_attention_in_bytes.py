@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from compiled_calls import from_python
 
+from bytenmt.checkpoints.rounding import quantise
 from bytenmt.decoding.cpu.kernels.attention import attend_dot
 from bytenmt.decoding.cpu.kernels.decoder_memory import FLAT, KEYS, VALUES, store_column
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels, linear_row, scratch_bytes
@@ -16,7 +17,6 @@ from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, ThreadContex
 from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
 from bytenmt.decoding.cpu.kernels.panels import INT8, PANEL, W8A8, pack
 from bytenmt.decoding.cpu.session import memory_column_floats, round_up_to_lines
-from bytenmt.storage.rounding import quantise
 
 f32 = np.float32
 pytestmark = pytest.mark.skipif(not NATIVE_INT8, reason="this machine does not multiply bytes")

@@ -9,6 +9,7 @@ from cpu_engines import ALL, model, ours, packed, run, some_requests, theirs
 from invariants import VARIANTS, WITHOUT_SOURCE, build, make
 from rotation import rotated
 
+from bytenmt.checkpoints.rounding import quantise
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.kernels import elementwise
 from bytenmt.decoding.cpu.numpy_kernels import STAND_INS, numpy_interpreter
@@ -17,7 +18,6 @@ from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.search.state import RUNNING
 from bytenmt.errors import BytenmtError
 from bytenmt.program.instructions import Column, Op
-from bytenmt.storage.rounding import quantise
 from bytenmt.utf8 import BOS, EOS
 
 pytestmark = pytest.mark.compiles_kernels

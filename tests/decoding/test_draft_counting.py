@@ -16,6 +16,7 @@ import reference_drafts
 from msgspec.structs import replace
 from reference_drafts import draft_from_table
 
+from bytenmt.checkpoints.tensor_file import entry, read_arrays, serialise
 from bytenmt.config.facts import Facts, TextFact
 from bytenmt.config.schema import Config, load_config
 from bytenmt.decoding.drafts import counting
@@ -33,7 +34,6 @@ from bytenmt.decoding.drafts.table import (
 )
 from bytenmt.errors import CheckpointError
 from bytenmt.ngram_hash import append_byte, hash_ngram, word_of
-from bytenmt.storage.tensor_file import entry, read_arrays, serialise
 from bytenmt.utf8 import BOS, EOS
 
 WIDE, NARROW = 1 << 14, 1 << 6  # slots: no two contexts share one, and nearly all do
@@ -417,7 +417,7 @@ def test_what_is_no_table_is_refused(
     """A safetensors file that is whole, but not this."""
     from safetensors.numpy import load_file
 
-    from bytenmt.storage.tensor_file import read_arrays
+    from bytenmt.checkpoints.tensor_file import read_arrays
 
     path = write_table(tmp_path, table, a_config(), FACTS)
     own = {name: part for name, part in (load_file(path) | arrays).items() if part is not None}

@@ -14,13 +14,13 @@ import pytest
 from click.testing import CliRunner, Result
 from made_up_engine import MadeUpEngine, make_run, warm_up
 
+from bytenmt.checkpoints.tensor_file import read_arrays
 from bytenmt.cli.main import main
 from bytenmt.decoding.drafts.table import FILE
 from bytenmt.decoding.interface import EngineSpec, Hypothesis, Options
 from bytenmt.decoding.loading import load_runs
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
-from bytenmt.storage.tensor_file import read_arrays
 
 DATA = Path(__file__).parents[2] / "data"
 SHORT = "--max-len-b 12 --max-len-a 0.5"

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from compiled_calls import from_python
 
+from bytenmt.checkpoints.rounding import quantise, round_to_bf16
 from bytenmt.decoding.cpu.kernels import columns, elementwise, gemm, instructions, microkernels, panels, simd
 from bytenmt.decoding.cpu.kernels.barrier import COUNTERS, barrier
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels, scratch_bytes
 from bytenmt.decoding.cpu.kernels.panels import PANEL, pack, unpack
 from bytenmt.decoding.interface import PRECISIONS
-from bytenmt.storage.rounding import quantise, round_to_bf16
 
 f32 = np.float32
 # Of a product, relative to the square root of the inputs: numbers and weights are about one.

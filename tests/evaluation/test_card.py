@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from small_runs import CPU, config, nine_lines
 
+from bytenmt.checkpoints.quantize import convert
 from bytenmt.cli.main import main
 from bytenmt.config.schema import config_tree
 from bytenmt.data.augment.noise import Letters, noisy_lines
@@ -19,7 +20,6 @@ from bytenmt.data.corpus import PairFiles
 from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.measurements import NOISE_SEED, SHARES
 from bytenmt.evaluation.scores import text_scores
-from bytenmt.storage.quantize import convert
 from bytenmt.training.run import train
 
 LEARNING = ("model.dropout=0.0", "train.max_updates=80", "train.lr=0.03", "train.warmup_updates=5")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 # Imported before the first fork; what is missing here is imported again by every command that needs it.
 WARM = (
-    *("torch", "numba", "sacrebleu", "msgspec", "bytenmt.cli.line_filter", "bytenmt.storage.resumable"),
+    *("torch", "numba", "sacrebleu", "msgspec", "bytenmt.cli.line_filter", "bytenmt.checkpoints.resumable"),
     *("bytenmt.training.run", "bytenmt.evaluation.scores", "bytenmt.decoding.cpu.engine", "bytenmt.api.runs"),
 )
 CLIENT = """#!{python} -SE

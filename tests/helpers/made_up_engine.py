@@ -9,14 +9,14 @@ import torch
 
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.registry import build_model
+from bytenmt.checkpoints.checkpoint import save_checkpoint, weights
+from bytenmt.checkpoints.manifest import CONFIG
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.distributed import Group
-from bytenmt.storage.checkpoint import save_checkpoint, weights
-from bytenmt.storage.manifest import CONFIG
 
 
 def made_up_text(request: Request, which: int = 0) -> bytes:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
+from bytenmt.checkpoints.checkpoint import load_checkpoint
 from bytenmt.config.schema import Config, load_config
 from bytenmt.data.corpus import PairFiles
-from bytenmt.storage.checkpoint import load_checkpoint
 from bytenmt.training import metrics
 
 CPU = torch.device("cpu")

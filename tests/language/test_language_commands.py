@@ -17,13 +17,13 @@ import pytest
 from click.testing import CliRunner, Result
 from made_up_engine import make_run, small_config, small_model
 
+from bytenmt.checkpoints.checkpoint import save_checkpoint, weights
+from bytenmt.checkpoints.manifest import CONFIG
 from bytenmt.cli import language_commands
 from bytenmt.cli.main import main
 from bytenmt.config.facts import Facts, TextFact
 from bytenmt.config.schema import config_toml
 from bytenmt.language.ngram import NGram
-from bytenmt.storage.checkpoint import save_checkpoint, weights
-from bytenmt.storage.manifest import CONFIG
 
 BLIND = ("model.source=false", "model.input_feeding=false")
 TEXT = "The cat sat on 3 mats.\n고양이 <b>셋</b>\r\n".encode() * 20 + bytes(range(256))

@@ -10,12 +10,12 @@ import pytest
 import torch
 from made_up_engine import make_run
 
+from bytenmt.checkpoints.checkpoint import load_run
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.loading import load_runs
 from bytenmt.serve.explain import MAX_BYTES, Explainer
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.limits import Refusal
-from bytenmt.storage.checkpoint import load_run
 from bytenmt.utf8 import BOS, EOS
 
 KO_EN, EN_DE = Direction("ko", "en"), Direction("en", "de")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from made_up_engine import MadeUpEngine, make_run
 
+from bytenmt.checkpoints.weights import read_run
 from bytenmt.decoding.drafts.table import CHAIN, FILE, DraftTable, Speculation, empty_table, write_table
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.errors import BytenmtError
-from bytenmt.storage.weights import read_run
 from tools.bench import decode as bench_decode  # noqa: E402
 from tools.bench import (
     draft_plot,  # noqa: E402

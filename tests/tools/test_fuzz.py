@@ -20,7 +20,7 @@ PROGRAM = """
 import json, os, sys, tempfile, time
 from pathlib import Path
 from tools.verify import fuzz, fuzz_children
-from bytenmt.storage import weights
+from bytenmt.checkpoints import weights
 
 def kinds(numbers, kind="files"):
     fuzzer = fuzz.Fuzzer(cases, place, 7, engine, [kind])

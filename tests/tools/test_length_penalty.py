@@ -10,16 +10,16 @@ import pytest
 from click.testing import CliRunner
 from small_runs import CPU, config, nine_lines
 
+from bytenmt.checkpoints import search_defaults
+from bytenmt.checkpoints.average import average
+from bytenmt.checkpoints.checkpoint import read_weights
+from bytenmt.checkpoints.quantize import convert
 from bytenmt.cli.main import main
 from bytenmt.config.facts import SearchDefaults
 from bytenmt.decoding.model_summary import model_description
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import CheckpointError
 from bytenmt.evaluation.scores import text_scores
-from bytenmt.storage import search_defaults
-from bytenmt.storage.average import average
-from bytenmt.storage.checkpoint import read_weights
-from bytenmt.storage.quantize import convert
 from bytenmt.training.run import train
 from tools import length_penalty
 

@@ -11,6 +11,7 @@ import torch
 from made_up_engine import make_run, small_config, small_model
 
 from bytenmt.architectures.base import Model
+from bytenmt.checkpoints.checkpoint import load_run, weights, write_weights
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import (
     parse_config,
@@ -18,7 +19,6 @@ from bytenmt.config.schema import (
 from bytenmt.config.tree import (
     preset_tree,
 )
-from bytenmt.storage.checkpoint import load_run, weights, write_weights
 from bytenmt.utf8 import BOS, EOS
 from tools.bench import widen  # noqa: E402
 

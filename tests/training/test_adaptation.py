@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner, Result
 from made_up_engine import make_run
 
+from bytenmt.checkpoints.quantize import convert, write_rounded
+from bytenmt.checkpoints.weights import read_run, restored
 from bytenmt.cli.main import main
 from bytenmt.config.facts import CorpusFact
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.language_profile import LanguageProfile
-from bytenmt.storage.quantize import convert, write_rounded
-from bytenmt.storage.weights import read_run, restored
 from bytenmt.training import adaptation
 from bytenmt.training.adaptation import FACTORS, FEWEST_PAIRS, adapt, read_probe
 

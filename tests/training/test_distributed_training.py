@@ -16,13 +16,13 @@ import torch
 from processes import results
 from small_runs import config, draw_nothing
 
+from bytenmt.checkpoints.checkpoint import load_checkpoint
+from bytenmt.checkpoints.manifest import METRICS
+from bytenmt.checkpoints.weights import read_config
 from bytenmt.cli.progress import Console
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.plugins import load_plugins
-from bytenmt.storage.checkpoint import load_checkpoint
-from bytenmt.storage.manifest import METRICS
-from bytenmt.storage.weights import read_config
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 

@@ -15,9 +15,9 @@ from small_runs import CPU, config
 import bytenmt
 from bytenmt.api.python_names import in_python_names
 from bytenmt.api.training_arguments import texts_of_run
+from bytenmt.checkpoints.manifest import METRICS, read_pointer
 from bytenmt.cli.main import main
 from bytenmt.errors import BytenmtError, ConfigError
-from bytenmt.storage.manifest import METRICS, read_pointer
 from bytenmt.training.run import train
 
 SMALL = ["--arch", "luong", "--preset", "tiny", "--threads", "1"]

@@ -13,6 +13,10 @@ from processes import results
 from small_runs import CPU, assert_same, config, weights
 
 from bytenmt.api.training_arguments import configuration, settings_tree
+from bytenmt.checkpoints.average import average
+from bytenmt.checkpoints.checkpoint import read_weights
+from bytenmt.checkpoints.manifest import read_pointer
+from bytenmt.checkpoints.quantize import convert
 from bytenmt.config.facts import (
     MOST_ANCESTORS,
     MOST_FILES,
@@ -25,10 +29,6 @@ from bytenmt.config.schema import Config, load_config
 from bytenmt.decoding.model_summary import model_description
 from bytenmt.distributed import Group
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
-from bytenmt.storage.average import average
-from bytenmt.storage.checkpoint import read_weights
-from bytenmt.storage.manifest import read_pointer
-from bytenmt.storage.quantize import convert
 from bytenmt.training.run import train
 
 STILL = ("train.lr=1e-30", "train.weight_decay=0.0", "train.valid_lines=0")  # weights as they were
@@ -171,8 +171,8 @@ def test_its_model_comes_from_there(first_run: Path, texts: dict[str, Any], tmp_
 def test_a_preset_is_known_by_its_sizes(texts: dict[str, Any], tmp_path: Path) -> None:
     """A run of the tiny preset, whatever its dropout, goes on at the tiny preset's rate."""
     from bytenmt.architectures.registry import build_model
-    from bytenmt.storage.checkpoint import save_checkpoint
-    from bytenmt.storage.checkpoint import weights as of
+    from bytenmt.checkpoints.checkpoint import save_checkpoint
+    from bytenmt.checkpoints.checkpoint import weights as of
 
     tiny = load_config("convs2s", "tiny", "", ["model.dropout=0.3", "train.lr=7"])
     save_checkpoint(tmp_path, 1, of(build_model(tiny.model)), {}, tiny, Facts(), keep=1, best=True)

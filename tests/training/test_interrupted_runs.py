@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 import bytenmt
-from bytenmt.storage.weights import read_run
+from bytenmt.checkpoints.weights import read_run
 
 ARCHIVE = Path(__file__).parents[1] / "files" / "interrupted_runs.tar.xz"
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from processes import FORKSERVER, SECONDS
 
-from bytenmt.storage.checkpoint import load_checkpoint
+from bytenmt.checkpoints.checkpoint import load_checkpoint
 
 pytestmark = pytest.mark.slow
 

@@ -11,11 +11,11 @@ from heard import Heard
 from small_runs import CPU, config
 
 from bytenmt.api.training_arguments import configuration
+from bytenmt.checkpoints.manifest import CONFIG, METRICS
 from bytenmt.config.schema import config_toml
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.suspicions import of_pairs, of_texts
 from bytenmt.errors import BytenmtError
-from bytenmt.storage.manifest import CONFIG, METRICS
 from bytenmt.training.run import train
 
 ENGLISH = [

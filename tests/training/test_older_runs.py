@@ -12,6 +12,9 @@ import torch
 from msgspec.structs import replace
 from small_runs import CPU, weights
 
+from bytenmt.checkpoints.checkpoint import load_run
+from bytenmt.checkpoints.manifest import read_pointer
+from bytenmt.checkpoints.weights import read_config, read_run
 from bytenmt.config.facts import TextFact
 from bytenmt.config.schema import Config, config_tree, parse_config
 from bytenmt.data.corpus import PairFiles
@@ -20,9 +23,6 @@ from bytenmt.decoding.drafts.table import run_identity
 from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
-from bytenmt.storage.checkpoint import load_run
-from bytenmt.storage.manifest import read_pointer
-from bytenmt.storage.weights import read_config, read_run
 from bytenmt.training.run import train
 
 pytestmark = pytest.mark.slow

@@ -11,12 +11,12 @@ import torch
 from small_runs import CPU, assert_same, config, weights
 from torch import Tensor
 
+from bytenmt.checkpoints.checkpoint import load_run, read_weights
+from bytenmt.checkpoints.quantize import convert
+from bytenmt.checkpoints.weights import read_weights as read_stored
 from bytenmt.distributed import Group
 from bytenmt.errors import CheckpointError
 from bytenmt.layers.ngram_tables import NgramTables, RowGradients
-from bytenmt.storage.checkpoint import load_run, read_weights
-from bytenmt.storage.quantize import convert
-from bytenmt.storage.weights import read_weights as read_stored
 from bytenmt.training.row_adam import RowAdam
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer

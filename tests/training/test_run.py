@@ -13,12 +13,12 @@ from heard import Heard
 from small_runs import CPU, assert_same, config, contents, weights
 
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
+from bytenmt.checkpoints.checkpoint import load_checkpoint, load_run
+from bytenmt.checkpoints.manifest import METRICS
+from bytenmt.checkpoints.weights import read_config
 from bytenmt.config.schema import load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError, DataError
-from bytenmt.storage.checkpoint import load_checkpoint, load_run
-from bytenmt.storage.manifest import METRICS
-from bytenmt.storage.weights import read_config
 from bytenmt.training.losses import byte_loss, draw_inputs
 from bytenmt.training.objective import precision_of
 from bytenmt.training.run import train

@@ -14,8 +14,8 @@ import torch
 from small_runs import CPU, assert_same, config, weights
 from torch import Tensor
 
+from bytenmt.checkpoints.manifest import METRICS
 from bytenmt.config.schema import TrainConfig
-from bytenmt.storage.manifest import METRICS
 from bytenmt.training import losses, translation_objective
 from bytenmt.training.losses import draw_inputs, true_share
 from bytenmt.training.run import train

@@ -11,7 +11,7 @@ import torch
 from heard import Heard
 from small_runs import CPU, config
 
-from bytenmt.storage.manifest import read_pointer
+from bytenmt.checkpoints.manifest import read_pointer
 from bytenmt.training import run as training
 from bytenmt.training.run import idle_threads, train
 

@@ -15,12 +15,12 @@ import torch
 from heard import Heard
 from small_runs import CPU, config, contents, weights
 
+from bytenmt.checkpoints.checkpoint import load_checkpoint, load_run
+from bytenmt.checkpoints.manifest import METRICS
 from bytenmt.data.batches import Batch, assemble
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.device import to_device
 from bytenmt.errors import BytenmtError, CheckpointError
-from bytenmt.storage.checkpoint import load_checkpoint, load_run
-from bytenmt.storage.manifest import METRICS
 from bytenmt.training import metrics
 from bytenmt.training.losses import draw_inputs, drop_bytes
 from bytenmt.training.metrics import CURVE, TENSORBOARD, curve_figure

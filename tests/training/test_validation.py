@@ -16,6 +16,7 @@ from heard import Heard
 from small_runs import CPU, config
 
 from bytenmt.architectures.registry import build_model
+from bytenmt.checkpoints.manifest import METRICS
 from bytenmt.data.corpus import PairFiles
 from bytenmt.decoding.cpu import compilation
 from bytenmt.decoding.cpu.compilation import compile_all
@@ -24,7 +25,6 @@ from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.translator import Translator
 from bytenmt.jit import KernelNotCached
-from bytenmt.storage.manifest import METRICS
 from bytenmt.training import validation
 from bytenmt.training.metrics import SAMPLES
 from bytenmt.training.run import train

@@ -17,6 +17,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bytenmt.checkpoints.checkpoint import build
+from bytenmt.checkpoints.weights import StoredWeights, is_weights_file, read_run, restored
 from bytenmt.config.schema import PARALLEL, architecture
 from bytenmt.data.device import pick_device
 from bytenmt.data.text_file import read_bytes
@@ -28,8 +30,6 @@ from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import BytenmtError, DataError
-from bytenmt.storage.checkpoint import build
-from bytenmt.storage.weights import StoredWeights, is_weights_file, read_run, restored
 from tools.bench.records import Record
 from tools.bench.steps import BENCH, DTYPES, neighbours
 from tools.bench.widen import size, widened

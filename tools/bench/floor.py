@@ -24,6 +24,7 @@ import numpy.typing as npt
 from llvmlite import ir
 from numba import njit, types
 
+from bytenmt.checkpoints.rounding import quantise
 from bytenmt.decoding.cpu.kernels.barrier import COUNTERS, barrier
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels, scratch_bytes
 from bytenmt.decoding.cpu.kernels.panels import PANEL, pack, panel_bytes
@@ -41,7 +42,6 @@ from bytenmt.decoding.cpu.kernels.simd import (
     splat,
 )
 from bytenmt.decoding.interface import PRECISIONS
-from bytenmt.storage.rounding import quantise
 from tools.bench.records import Record, show, write_json
 
 BENCH = "bench/floor"

@@ -24,13 +24,13 @@ import torch
 
 from bytenmt.architectures.parameters import n_parameters
 from bytenmt.architectures.presets import PRESETS
+from bytenmt.checkpoints.manifest import METRICS
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.loading import load_runs
 from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
-from bytenmt.storage.manifest import METRICS
 
 DATA = Path(__file__).parents[2] / "data"
 COLUMNS = (

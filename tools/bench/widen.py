@@ -29,14 +29,14 @@ from bytenmt.architectures.convs2s.config import ConvS2SConfig
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.atomic_file import replace_synced
+from bytenmt.checkpoints.checkpoint import build
+from bytenmt.checkpoints.tensor_file import Array, entry, serialise
+from bytenmt.checkpoints.weights import StoredWeights, check_output, metadata, read_run, restored
 from bytenmt.config.schema import PARALLEL, ModelConfig, architecture, parse_config
 from bytenmt.config.tree import (
     preset_tree,
 )
 from bytenmt.errors import BytenmtError, ConfigError
-from bytenmt.storage.checkpoint import build
-from bytenmt.storage.tensor_file import Array, entry, serialise
-from bytenmt.storage.weights import StoredWeights, check_output, metadata, read_run, restored
 from bytenmt.utf8 import BOS, EOS
 
 Floats = npt.NDArray[np.float32]

@@ -20,11 +20,11 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
 
+from bytenmt.checkpoints.manifest import METRICS
 from bytenmt.data.augment.noise import Letters, noisy_lines
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.evaluation.measurements import NOISE_SEED
 from bytenmt.evaluation.scores import text_scores
-from bytenmt.storage.manifest import METRICS
 from tools.rival.recipe import Stored
 from tools.rival.text import read_lines
 from tools.rival.translate import Translator, add_options

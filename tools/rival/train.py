@@ -35,12 +35,12 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from bytenmt.checkpoints.tensor_file import write_atomically
 from bytenmt.config.facts import Progress
 from bytenmt.config.schema import TrainConfig
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.errors import BytenmtError, CheckpointError
-from bytenmt.storage.tensor_file import write_atomically
 from bytenmt.training.metrics import append_metrics, cut_metrics
 from bytenmt.training.muon import Muon
 from bytenmt.training.optim import MovingAverage, build_optimizer, fraction_done, lr_factor, set_rate

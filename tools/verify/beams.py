@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from bytenmt.checkpoints.weights import StoredWeights, read_run, restored
 from bytenmt.data.device import pick_device
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import pack_model
@@ -22,7 +23,6 @@ from bytenmt.decoding.loading import load_runs
 from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.search.state import DONE
 from bytenmt.evaluation.scores import text_scores
-from bytenmt.storage.weights import StoredWeights, read_run, restored
 from tools.bench.records import Record
 
 BENCH = "verify/beams"

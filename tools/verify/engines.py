@@ -40,6 +40,7 @@ import torch
 from torch import Tensor
 
 from bytenmt.architectures.base import Model
+from bytenmt.checkpoints.checkpoint import load_run
 from bytenmt.data.device import pick_device
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.drafts.table import CHAIN, Speculation
@@ -49,7 +50,6 @@ from bytenmt.decoding.pytorch.forward import source_tensors
 from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.scores import text_scores
-from bytenmt.storage.checkpoint import load_run
 from bytenmt.utf8 import BOS, EOS
 from tools.bench.drafts import How, bytes_per_pass, make_engine, read_lines, subject, take
 from tools.bench.drafts import requests_of as requests_of_run

@@ -49,6 +49,8 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # threads do not l
 
 import torch  # noqa: E402
 
+from bytenmt.checkpoints.quantize import convert  # noqa: E402
+from bytenmt.checkpoints.weights import read_config  # noqa: E402
 from bytenmt.cli.main import main as program  # noqa: E402
 from bytenmt.config.facts import Facts  # noqa: E402
 from bytenmt.config.schema import load_config  # noqa: E402
@@ -59,8 +61,6 @@ from bytenmt.decoding.loading import load_runs  # noqa: E402
 from bytenmt.decoding.translator import Translator  # noqa: E402
 from bytenmt.documents.formats import FORMATS  # noqa: E402
 from bytenmt.errors import BytenmtError  # noqa: E402
-from bytenmt.storage.quantize import convert  # noqa: E402
-from bytenmt.storage.weights import read_config  # noqa: E402
 from bytenmt.training.trainer import Trainer  # noqa: E402
 from tools.verify.fuzz_children import (  # noqa: E402
     BATCH,

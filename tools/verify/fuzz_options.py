@@ -43,7 +43,7 @@ NOT_TRIED = {
 # Modules that commands import when they are called: imported here, once for all forked children.
 LAZY_MODULES = [
     *("evaluation.alignment", "evaluation.likelihood", "evaluation.scores"),
-    *("storage.average", "storage.quantize", "decoding.drafts.build"),
+    *("checkpoints.average", "checkpoints.quantize", "decoding.drafts.build"),
     *("language.summary", "language.generate", "language.html_report", "language.surprisal"),
     *("language.baselines", "decoding.model_summary", "documents.translation"),
     *("evaluation.comparison", "evaluation.heat_map", "evaluation.embedding_map"),

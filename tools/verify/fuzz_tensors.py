@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from bytenmt.architectures.parameters import n_parameters, parameter_shapes
+from bytenmt.checkpoints.tensor_file import NAMES, TYPES, Array
 from bytenmt.config.schema import parse_config
 from bytenmt.errors import ConfigError
-from bytenmt.storage.tensor_file import NAMES, TYPES, Array
 
 DEEP = 5_000  # levels of nesting
 LETTERS = ["", "x", "\0", "\x1b[2J", "a\nb", "é" * 100, "\ud800", "\u202e", "y" * 5_000]

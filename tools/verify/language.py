@@ -36,7 +36,7 @@ CLEAN = (
     "bytenmt/datasets",
     "bytenmt/serve",
     "bytenmt/spans",
-    "bytenmt/storage",
+    "bytenmt/checkpoints",
     "tests",
     "tools",
 )

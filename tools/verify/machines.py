@@ -97,7 +97,7 @@ def learnt(folder: Path, name: str) -> Counter[bytes]:
 
 def updates(run: Path) -> int:
     """Return the updates of a run."""
-    from bytenmt.storage.manifest import read_pointer
+    from bytenmt.checkpoints.manifest import read_pointer
 
     return read_pointer(run).last
 

@@ -26,9 +26,9 @@ if __name__ == "__main__":
 import torch
 
 from bytenmt.architectures.base import Model
+from bytenmt.checkpoints.checkpoint import load_run
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.language.surprisal import stream
-from bytenmt.storage.checkpoint import load_run
 from tools.bench.records import Record, show, write_json
 
 BENCH = "verify/predict"

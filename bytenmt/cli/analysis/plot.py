@@ -190,8 +190,8 @@ def embedding(run: Path, output: Path, texts: tuple[Path, ...], neighbours: int)
 
     require_matplotlib()
     check_output(output, *texts)
+    from bytenmt.checkpoints.weights import read_run, restored
     from bytenmt.evaluation import embedding_map
-    from bytenmt.storage.weights import read_run, restored
 
     table = restored(read_run(run)[1].arrays)["embedding.weight"].astype("float64")
     chosen = _bytes_of(texts) if texts else embedding_map.IN_TEXT

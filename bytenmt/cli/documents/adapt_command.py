@@ -53,7 +53,7 @@ def adapt(memories: tuple[Path, ...], model: Path, output: Path, pair: str | Non
     to measure the result. The new weights are mixed with the old ones, so that the model gets better on the
     held-out translations and loses next to nothing on a built-in text. It takes one to two minutes.
     """
-    from bytenmt.storage.weights import PUBLISHED, read_run
+    from bytenmt.checkpoints.weights import PUBLISHED, read_run
     from bytenmt.training.adaptation import adapt as adapt_model
     from bytenmt.training.adaptation import read_probe
 

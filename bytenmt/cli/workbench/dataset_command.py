@@ -74,9 +74,9 @@ def translate_dataset(
     the Ray cluster of RAY_ADDRESS or `ray start`, otherwise this machine; all machines of a cluster must see
     IN, OUT and the models under the same paths. With --device cuda each actor takes a GPU.
     """
+    from bytenmt.checkpoints import resumable
     from bytenmt.cli import decoding_args
     from bytenmt.datasets import Translate, blocks, formats, job, ray_data
-    from bytenmt.storage import resumable
 
     if decoding["glossary"] is not None:
         decoding["glossary"] = decoding["glossary"].resolve()  # actors have folders of their own

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from bytenmt.architectures.model_program import ModelWriter, Ring, Source
 from bytenmt.architectures.registry import of_config
 from bytenmt.architectures.section import ModelSection
+from bytenmt.checkpoints.rounding import quantise
 from bytenmt.decoding.cpu.kernels.panels import INTEGERS, pack
 from bytenmt.kernel_constants import PRECISIONS
 from bytenmt.program.instructions import ALIGNMENT, Column, Matrix, Op, Program, Register, padded
 from bytenmt.program.writer import Array, Values
-from bytenmt.storage.rounding import quantise
 
 Bytes = npt.NDArray[np.uint8]
 ATTENDS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)

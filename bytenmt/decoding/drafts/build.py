@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from bytenmt.checkpoints.manifest import read_pointer
+from bytenmt.checkpoints.weights import is_weights_file, read_config
 from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
@@ -13,8 +15,6 @@ from bytenmt.data.training_text import Bytes, training_text
 from bytenmt.decoding.drafts.counting import MOST_BYTES, count_drafts, split_stream
 from bytenmt.decoding.drafts.table import DraftTable, check_supports_drafts, write_table
 from bytenmt.errors import BytenmtError, CheckpointError, DataError
-from bytenmt.storage.manifest import read_pointer
-from bytenmt.storage.weights import is_weights_file, read_config
 
 HINT = "give it by --src and --tgt, or --tsv"
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.atomic_file import replace_synced
+from bytenmt.checkpoints.tensor_file import entry, read_arrays, serialise
 from bytenmt.config.facts import TEXT_COUNTS, Facts
 from bytenmt.config.fingerprint import distinguishing_values
 from bytenmt.config.schema import PARALLEL, Config, ModelConfig
@@ -26,7 +27,6 @@ from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.kernel_constants import LONGEST_MATCH as LONGEST_MATCH
 from bytenmt.kernel_constants import MOST_DRAFTED
 from bytenmt.kernel_constants import ORDERS as ORDERS
-from bytenmt.storage.tensor_file import entry, read_arrays, serialise
 
 CHAIN = MOST_DRAFTED  # bytes of a chain
 FILE, FORMAT = "draft.safetensors", f"bytenmt draft 1, orders {ORDERS}"  # in the run folder

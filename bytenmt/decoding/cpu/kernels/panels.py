@@ -45,7 +45,7 @@ def pack(matrix: Array, precision: str) -> Bytes:
     Layouts: fp32 [panel][input][64]; bf16 [panel][input / 2][64][2]; int8 [panel][input / 4][64][4], where
     128 is added to the integers of `quantise`. The scales are not part of the panels.
     """
-    from bytenmt.storage.rounding import (
+    from bytenmt.checkpoints.rounding import (
         quantise,
         round_to_bf16,
     )  # imported here to keep it out of the kernels' cache key

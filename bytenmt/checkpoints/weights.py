@@ -17,13 +17,9 @@ import numpy as np
 
 from bytenmt.architectures.parameters import NGRAM_TABLES
 from bytenmt.atomic_file import make_folder_of, read_limited
-from bytenmt.config.facts import Facts, facts_tree, parse_facts
-from bytenmt.config.schema import Config, architecture, config_tree, parse_config
-from bytenmt.config.untrusted import parse_json, parse_toml, printable, shown
-from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
-from bytenmt.storage import search_defaults
-from bytenmt.storage.admission import ROWS, SCALE, STORED, describe_misfit
-from bytenmt.storage.manifest import (
+from bytenmt.checkpoints import search_defaults
+from bytenmt.checkpoints.admission import ROWS, SCALE, STORED, describe_misfit
+from bytenmt.checkpoints.manifest import (
     CONFIG,
     FOLDER,
     FORMAT,
@@ -33,8 +29,12 @@ from bytenmt.storage.manifest import (
     nearest_update,
     read_pointer,
 )
-from bytenmt.storage.needs import require, weight_bytes
-from bytenmt.storage.tensor_file import Array, Stored, describe_damage, read_arrays
+from bytenmt.checkpoints.needs import require, weight_bytes
+from bytenmt.checkpoints.tensor_file import Array, Stored, describe_damage, read_arrays
+from bytenmt.config.facts import Facts, facts_tree, parse_facts
+from bytenmt.config.schema import Config, architecture, config_tree, parse_config
+from bytenmt.config.untrusted import parse_json, parse_toml, printable, shown
+from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 
 PUBLISHED = "model.safetensors"
 LESS = "use a smaller model, or a machine with more memory"

@@ -7,13 +7,8 @@ import pytest
 import torch
 
 from bytenmt.architectures.registry import build_model
-from bytenmt.config.facts import Facts
-from bytenmt.config.schema import Config, config_toml, load_config
-from bytenmt.decoding.loading import runtime_from_models
-from bytenmt.decoding.translator import Translator
-from bytenmt.errors import CheckpointError
-from bytenmt.storage.average import average
-from bytenmt.storage.checkpoint import (
+from bytenmt.checkpoints.average import average
+from bytenmt.checkpoints.checkpoint import (
     load_checkpoint,
     load_run,
     read_weights,
@@ -21,6 +16,11 @@ from bytenmt.storage.checkpoint import (
     weights,
     write_weights,
 )
+from bytenmt.config.facts import Facts
+from bytenmt.config.schema import Config, config_toml, load_config
+from bytenmt.decoding.loading import runtime_from_models
+from bytenmt.decoding.translator import Translator
+from bytenmt.errors import CheckpointError
 
 CPU = torch.device("cpu")
 SMALL = ["model.d_embedding=8", "model.d_channels=8", "model.n_sets=1", "model.dilations=[1,2]"]

@@ -12,15 +12,15 @@ from click.testing import CliRunner
 from made_up_engine import make_run
 
 from bytenmt.architectures.registry import ARCHITECTURES
+from bytenmt.checkpoints.average import average
+from bytenmt.checkpoints.checkpoint import load_run, save_checkpoint, weights
+from bytenmt.checkpoints.quantize import round_arrays
+from bytenmt.checkpoints.weights import SCALE, read_weights, restored
 from bytenmt.cli.main import main
 from bytenmt.config.facts import CorpusFact, Facts, TextFact
 from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
-from bytenmt.storage.average import average
-from bytenmt.storage.checkpoint import load_run, save_checkpoint, weights
-from bytenmt.storage.quantize import round_arrays
-from bytenmt.storage.weights import SCALE, read_weights, restored
 
 CPU = torch.device("cpu")
 TABLES = {"embedding.weight", "target_positions.weight", "encoder.positions.weight"}

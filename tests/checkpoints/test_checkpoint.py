@@ -20,12 +20,9 @@ from torch import Tensor
 
 from bytenmt.architectures.parameters import parameter_shapes
 from bytenmt.architectures.registry import build_model
-from bytenmt.config.facts import Facts
-from bytenmt.config.schema import Config, config_toml, load_config
-from bytenmt.errors import CheckpointError
-from bytenmt.storage import checkpoint, manifest, tensor_file
-from bytenmt.storage import weights as weights_module
-from bytenmt.storage.checkpoint import (
+from bytenmt.checkpoints import checkpoint, manifest, tensor_file
+from bytenmt.checkpoints import weights as weights_module
+from bytenmt.checkpoints.checkpoint import (
     has_checkpoint,
     load_checkpoint,
     load_run,
@@ -35,6 +32,9 @@ from bytenmt.storage.checkpoint import (
     write_atomically,
     write_weights,
 )
+from bytenmt.config.facts import Facts
+from bytenmt.config.schema import Config, config_toml, load_config
+from bytenmt.errors import CheckpointError
 from bytenmt.training.metrics import append_metrics, cut_metrics
 
 CPU = torch.device("cpu")

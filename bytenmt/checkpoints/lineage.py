@@ -9,12 +9,12 @@ from typing import NamedTuple
 import msgspec
 from torch import Tensor
 
+from bytenmt.checkpoints.checkpoint import read_weights
+from bytenmt.checkpoints.manifest import FOLDER
+from bytenmt.checkpoints.weights import is_weights_file
 from bytenmt.config.facts import Ancestor
 from bytenmt.config.schema import ModelConfig
 from bytenmt.errors import CheckpointError, printable
-from bytenmt.storage.checkpoint import read_weights
-from bytenmt.storage.manifest import FOLDER
-from bytenmt.storage.weights import is_weights_file
 
 
 class Start(NamedTuple):

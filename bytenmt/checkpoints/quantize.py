@@ -14,13 +14,13 @@ import numpy as np
 
 from bytenmt.architectures.parameters import TABLES
 from bytenmt.atomic_file import replace_synced
+from bytenmt.checkpoints.admission import SCALE
+from bytenmt.checkpoints.rounding import quantise, round_to_bf16
+from bytenmt.checkpoints.tensor_file import Array, entry, serialise
+from bytenmt.checkpoints.weights import check_output, metadata, read_run, restored, without_zero_rows
 from bytenmt.config.facts import Facts, FlagThresholds
 from bytenmt.config.schema import Config
 from bytenmt.errors import BytenmtError, CheckpointError
-from bytenmt.storage.admission import SCALE
-from bytenmt.storage.rounding import quantise, round_to_bf16
-from bytenmt.storage.tensor_file import Array, entry, serialise
-from bytenmt.storage.weights import check_output, metadata, read_run, restored, without_zero_rows
 
 V, G = ".v", ".g"  # suffixes of direction and length of a matrix with weight normalisation
 

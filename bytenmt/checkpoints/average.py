@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 from torch import Tensor
 
+from bytenmt.checkpoints.checkpoint import is_weights_file, read_weights, write_weights
+from bytenmt.checkpoints.manifest import FOLDER, read_pointer
+from bytenmt.checkpoints.weights import check_output
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, architecture, config_tree
 from bytenmt.errors import CheckpointError
-from bytenmt.storage.checkpoint import is_weights_file, read_weights, write_weights
-from bytenmt.storage.manifest import FOLDER, read_pointer
-from bytenmt.storage.weights import check_output
 
 
 def average(paths: Sequence[Path], output: Path, last: int | None = None) -> list[str]:

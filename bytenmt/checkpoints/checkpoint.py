@@ -26,10 +26,7 @@ from bytenmt.architectures.base import Model
 from bytenmt.architectures.parameters import NGRAM_TABLES
 from bytenmt.architectures.registry import build_model
 from bytenmt.atomic_file import replace_synced, sync_folder, temporary
-from bytenmt.config.facts import Facts
-from bytenmt.config.schema import Config
-from bytenmt.errors import CheckpointError
-from bytenmt.storage.manifest import (
+from bytenmt.checkpoints.manifest import (
     FOLDER,
     SavedCheckpoint,
     choose_slot,
@@ -40,15 +37,15 @@ from bytenmt.storage.manifest import (
     rotate,
     write_pointer,
 )
-from bytenmt.storage.manifest import has_checkpoint as has_checkpoint
-from bytenmt.storage.tensor_file import (
+from bytenmt.checkpoints.manifest import has_checkpoint as has_checkpoint
+from bytenmt.checkpoints.tensor_file import (
     Array,
     Entry,
     serialise,
     write_synced,
 )
-from bytenmt.storage.tensor_file import write_atomically as write_atomically
-from bytenmt.storage.weights import (
+from bytenmt.checkpoints.tensor_file import write_atomically as write_atomically
+from bytenmt.checkpoints.weights import (
     StoredWeights,
     Which,
     metadata,
@@ -58,9 +55,12 @@ from bytenmt.storage.weights import (
     with_all_rows,
     without_zero_rows,
 )
-from bytenmt.storage.weights import is_weights_file as is_weights_file
-from bytenmt.storage.weights import read_config as read_config
-from bytenmt.storage.weights import read_weights as read_contents
+from bytenmt.checkpoints.weights import is_weights_file as is_weights_file
+from bytenmt.checkpoints.weights import read_config as read_config
+from bytenmt.checkpoints.weights import read_weights as read_contents
+from bytenmt.config.facts import Facts
+from bytenmt.config.schema import Config
+from bytenmt.errors import CheckpointError
 
 Weights = tuple[dict[str, Tensor], Config, Facts]  # of a weights file
 NAMES = {

@@ -15,19 +15,19 @@ import pytest
 from click.testing import CliRunner
 from made_up_engine import make_run
 
+from bytenmt.checkpoints import needs, search_defaults
+from bytenmt.checkpoints.admission import CHUNK, is_finite
+from bytenmt.checkpoints.manifest import CONFIG, POINTER, read_pointer
+from bytenmt.checkpoints.needs import machine_bytes, require
+from bytenmt.checkpoints.quantize import round_arrays
+from bytenmt.checkpoints.tensor_file import Array, entry, read_arrays, serialise
+from bytenmt.checkpoints.weights import read_config, read_file, read_weights, restored
 from bytenmt.cli.main import main
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import load_config, parse_config
 from bytenmt.decoding.drafts.table import FILE, empty_table, read_table, run_identity
 from bytenmt.decoding.drafts.table import write_table as write_table
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
-from bytenmt.storage import needs, search_defaults
-from bytenmt.storage.admission import CHUNK, is_finite
-from bytenmt.storage.manifest import CONFIG, POINTER, read_pointer
-from bytenmt.storage.needs import machine_bytes, require
-from bytenmt.storage.quantize import round_arrays
-from bytenmt.storage.tensor_file import Array, entry, read_arrays, serialise
-from bytenmt.storage.weights import read_config, read_file, read_weights, restored
 
 Arrays = dict[str, Array]
 Told = dict[str, str]

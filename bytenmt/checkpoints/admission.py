@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from bytenmt.architectures.parameters import NGRAM_TABLES, TABLE, is_matrix, parameter_shapes
+from bytenmt.checkpoints.tensor_file import NAMES, Array
 from bytenmt.config.schema import ModelConfig
 from bytenmt.config.untrusted import shown
-from bytenmt.storage.tensor_file import NAMES, Array
 
 STORED: dict[str, str] = {
     "fp32": "F32",

@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from bytenmt.atomic_file import read_limited, replace_synced
+from bytenmt.checkpoints.tensor_file import Stored
 from bytenmt.config.facts import Facts
 from bytenmt.config.untrusted import printable, shown
 from bytenmt.errors import CheckpointError
-from bytenmt.storage.tensor_file import Stored
 
 FORMAT = "bytenmt 2"
 CONFIG, METRICS = "config.toml", "metrics.jsonl"

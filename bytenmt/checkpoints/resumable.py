@@ -32,9 +32,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from bytenmt.atomic_file import SUFFIX, read_limited, replace_synced
+from bytenmt.checkpoints.lock import lock
 from bytenmt.errors import BytenmtError
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.storage.lock import lock
 
 NOTE_FORMAT = "bytenmt part 1"
 MAX_NOTE_BYTES = 1 << 20

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from bytenmt.checkpoints import resumable
+from bytenmt.checkpoints.resumable import check_same_job
 from bytenmt.errors import BytenmtError
-from bytenmt.storage import resumable
-from bytenmt.storage.resumable import check_same_job
 
 
 def test_the_example_runs() -> None:
