@@ -153,6 +153,14 @@ class Program(NamedTuple):
     instructions: Table
     row_floats: int
 
+    def select(self, *ops: Op) -> Table:
+        """Return the instructions with one of these operations: (n, len(Column)) int64.
+
+        They are compared as integers. Compared with an enum member, NumPy looks for attributes of the enum by
+        calling Python code, and a KeyboardInterrupt that arrives there is lost.
+        """
+        return self.instructions[np.isin(self.instructions[:, Column.OP], [int(op) for op in ops])]
+
 
 def padded(width: int) -> int:
     """Round a number of floats up to whole panels."""

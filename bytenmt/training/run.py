@@ -41,7 +41,7 @@ from bytenmt.training.callbacks import Callback
 from bytenmt.training.language_model_task import open_texts
 from bytenmt.training.loop import Loop, spacings
 from bytenmt.training.metrics import Log, Record, require_tensorboard
-from bytenmt.training.objective import precision_of
+from bytenmt.training.objective import has_fast_bf16, in_bf16, precision_of
 from bytenmt.training.optim import lr_factor, stopped_early
 from bytenmt.training.task import Task
 from bytenmt.training.trainer import Trainer
@@ -133,6 +133,11 @@ def train(
                 if warning := _rate_jump(before, config.train, progress):
                     aloud.warn(warning)
             aloud.say(_describe(trainer))
+            if device.type == "cpu" and in_bf16(config.train, device) and not has_fast_bf16():
+                aloud.warn(
+                    "bf16: this processor has no instructions for it, which makes the training many times slower: "
+                    "--set train.precision=fp32"
+                )
             number = loop.go()
             if number:
                 aloud.say(f"stopped at update {progress.update}, saved; continue with --resume")

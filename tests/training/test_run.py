@@ -178,6 +178,21 @@ def test_bf16(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
     assert bits["bf16"] == pytest.approx(bits["fp32"], rel=0.05)
 
 
+@pytest.mark.parametrize(("features", "warned"), [({}, True), ({"avx512bf16": True}, False)])
+def test_bf16_on_a_processor_without_it_has_a_warning(
+    features: dict[str, Any],
+    warned: bool,
+    texts: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", lambda: features)
+    settings = ["train.precision=bf16", "train.max_updates=1", "train.valid_lines=0"]
+    heard = Heard()
+    train(tmp_path / "run", config("luong", *settings), **texts, device=CPU, reporter=heard)
+    assert any("no instructions for it" in line for line in heard.lines) == warned
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_bf16_is_resumed_to_the_bit(
     arch: str, texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -7,8 +7,8 @@ One process loads a translator with two threads and then
   - lets eight Python threads translate at once, again and again (a burst);
   - interrupts translations at random moments, as Ctrl-C does, and translates again.
 Every translation must be the same as the first one of its text. Prints the number of threads and the resident
-memory after a tenth of each part and at its end; ends with 1 where one of them grew, or where anything took
-longer than --patience seconds.
+memory after a tenth of each part and at its end; ends with 1 where one of them grew, where an interrupt was lost,
+or where anything took longer than --patience seconds.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import random
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,8 +113,10 @@ class Check:
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         try:
             signal.setitimer(signal.ITIMER_REAL, self.random.uniform(0.0005, 0.03))
-            while True:
+            end = time.monotonic() + self.patience / 4
+            while time.monotonic() < end:
                 self.translate(self.random.randrange(8))
+            self.fault("an interrupt was lost")
         except KeyboardInterrupt:
             pass
         self.translate(0)

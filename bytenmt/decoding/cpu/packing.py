@@ -46,13 +46,14 @@ class PackedModel(NamedTuple):
     @property
     def n_attentions(self) -> int:
         """The number of attention instructions of a decode step."""
-        return int(np.isin(self.step.instructions[:, Column.OP], ATTENDS).sum())
+        return len(self.step.select(*ATTENDS))
 
     @property
     def is_reversed(self) -> bool:
         """True if the columns of the memory are in the opposite order of the source."""
-        keep_ops = self.encode.instructions[self.encode.instructions[:, Column.OP] == Op.KEEP]
-        return self.source.reverse and not keep_ops[:, Column.M].any()  # else the encoder turns them
+        return (
+            self.source.reverse and not self.encode.select(Op.KEEP)[:, Column.M].any()
+        )  # else the encoder turns them
 
 
 def pack_model(tensors: Tensors, config: ModelSection, precision: str) -> PackedModel:

@@ -73,12 +73,9 @@ class ModelSession:
             _table(_offsets(room), packed.items, kinds),
             _table(_offsets(packed.fixed), packed.fixed),
         )
-        scans = np.isin(packed.encode.instructions[:, Column.OP], (Op.GRU_SCAN, Op.LSTM_SCAN)).any()
+        scans = len(packed.encode.select(Op.GRU_SCAN, Op.LSTM_SCAN)) > 0
         self._together = SCANNED_TOGETHER if scans else ENCODED_TOGETHER
-        input_widths = [
-            program.instructions[program.instructions[:, Column.OP] == Op.LINEAR, Column.M]
-            for program in (packed.encode, packed.step)
-        ]
+        input_widths = [program.select(Op.LINEAR)[:, Column.M] for program in (packed.encode, packed.step)]
         widest = max([int(widths.max(initial=1)) for widths in input_widths] + list(packed.states))
         self._product_bytes = scratch_bytes(widest)
         self._memory_offset = np.zeros(n_slots, np.int64)
@@ -92,7 +89,8 @@ class ModelSession:
         self._step_space = aligned_zeros(packed.step.row_floats * pass_rows)
         self._encode_space, self._encode_rows = aligned_zeros(0), 0
         self._logits = np.array([packed.logits.start, packed.logits.stride, packed.logits.column], np.int64)
-        self._reads_words = bool((packed.step.instructions[:, Column.OP] == Op.NGRAMS).any())
+        self._reads_words = len(packed.step.select(Op.NGRAMS)) > 0
+        self._is_reversed = packed.is_reversed
         self._step_rows = _rows(self._step_space, pass_rows, self._reads_words)
 
     def run_steps(
@@ -162,7 +160,7 @@ class ModelSession:
             self._columns,
             self._source_len,
             self._ancestors,
-            self.packed.is_reversed,
+            self._is_reversed,
         )
 
     def _encoder_bytes(self, source: bytes) -> bytes:
