@@ -7,8 +7,8 @@ One process loads a translator with two threads and then
   - lets eight Python threads translate at once, again and again (a burst);
   - interrupts translations at random moments, as Ctrl-C does, and translates again.
 Every translation must be the same as the first one of its text. Prints the number of threads and the resident
-memory after a tenth of each part and at its end; ends with 1 where one of them grew, where an interrupt was lost,
-or where anything took longer than --patience seconds.
+memory after a tenth of each part and at its end; ends with 1 where one of them grew, where an interrupt was
+lost, or where anything took longer than --patience seconds.
 """
 
 from __future__ import annotations
