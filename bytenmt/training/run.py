@@ -135,8 +135,8 @@ def train(
             aloud.say(_describe(trainer))
             if device.type == "cpu" and in_bf16(config.train, device) and not has_fast_bf16():
                 aloud.warn(
-                    "bf16: this processor has no instructions for it, which makes the training many times slower: "
-                    "--set train.precision=fp32"
+                    "bf16: this processor has no instructions for it, which makes the training many times"
+                    " slower: --set train.precision=fp32"
                 )
             number = loop.go()
             if number:
