@@ -93,18 +93,21 @@ def compiled(function: Function) -> Function:
 
 
 def allocating(function: Function) -> Function:
-    """compiled, for a function that makes arrays, or is given some by one that does."""
+    """Compile like `compiled`, but with reference counting, for a function that allocates arrays or receives
+    arrays that compiled code has allocated."""
     return cast(Function, numba.njit(**INNER, **COUNTING)(function))
 
 
 def inlined(function: Function) -> Function:
-    """compiled, but written out where it is called: a call hands over the arrays of whole records number by
-    number, which for a row would take longer than what it does."""
+    """Compile like `compiled`, and inline the function into its callers.
+
+    A call passes every field of every record argument; for work on one row that takes longer than the work.
+    """
     return cast(Function, numba.njit(forceinline=True, **INNER, **BORROWING)(function))
 
 
 def inlined_allocating(function: Function) -> Function:
-    """inlined, for a function that makes arrays."""
+    """Compile like `inlined`, but with reference counting, for a function that allocates arrays."""
     return cast(Function, numba.njit(forceinline=True, **INNER, **COUNTING)(function))
 
 

@@ -182,13 +182,16 @@ def tell(line: str) -> None:
 
 @cache
 def store() -> KernelStore:
-    """Return the kernel store of this process."""
+    """Return the store on disk where machine code of compiled functions is kept between runs."""
     return KernelStore(folders())
 
 
 def folders() -> list[CacheFolder]:
-    """Where entries may be, the best place first: the folder that the environment names, else the package's
-    own; the user's cache folder; the user's own one among the temporary files."""
+    """Return the folders that may hold cache entries, best first.
+
+    They are the folder that the environment names, else the package's own; the user's cache folder; and a
+    folder of the user's among the temporary files.
+    """
     user = os.geteuid() if os.name == "posix" else 0
     trusted = frozenset({user, 0, PACKAGE.stat().st_uid})
     named = os.environ.get(VARIABLE)

@@ -41,7 +41,7 @@ class LanguageProfile(NamedTuple):
 
     @staticmethod
     def from_lines(lines: Iterable[bytes]) -> LanguageProfile | None:
-        """Count the lines of a text until SAMPLED_BYTES are read; None if they have no letters."""
+        """Count the byte trigrams of the first SAMPLED_BYTES of a text; return None if it has no letters."""
         parts, size = [], 0
         for line in lines:
             parts.append(normalise(line[:LONGEST_LINE].decode("utf-8", "ignore")))

@@ -27,7 +27,10 @@ def word_of(text: bytes) -> int:
 
 
 def append_byte(word: int, byte: int) -> int:
-    """Return the word of the text with one more byte."""
+    """Return the last eight bytes of a text as one integer, the newest lowest, after one more byte.
+
+    word: the same integer before that byte.
+    """
     return (word << 8 | byte) & WORD
 
 

@@ -38,8 +38,8 @@ class Reporter:
     def bar(self, total: float, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
         """Show the progress of an operation while the context is open.
 
-        total: in units, of which `begun` are done already. unit: "B", " lines", or "" for a share of 1.
-        what: the name of the operation.
+        total: the amount of work in units. begun: the amount that is done already. unit: "B", " lines", or ""
+        for a share of 1. what: the name of the operation.
         """
         yield Bar()
 

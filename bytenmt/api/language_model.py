@@ -81,7 +81,7 @@ class LanguageModel:
         return np.asarray(-math.log(2) * self.surprisal(text).bits)
 
     def model(self, device: str = "cpu") -> Model[Any, Any]:
-        """Return the PyTorch module of the first run with its weights, in evaluation mode.
+        """Return the PyTorch module, weights loaded, in evaluation mode; of an ensemble its first model.
 
         >>> LanguageModel.load("runs/text").model().config.source
         False

@@ -93,10 +93,11 @@ def utf8(text: str, option: str) -> bytes:
     return data
 
 
-def form(answers: Answers, settings: Settings, group: Group | None) -> OutputFormat | None:
-    """Return the output format that the options of a command ask for, or None with --stream.
+def output_format(answers: Answers, settings: Settings, group: Group | None) -> OutputFormat | None:
+    """Return how translations are written, by the options of the command line; None with --stream.
 
-    Raises BytenmtError for options that contradict each other.
+    answers: the options on output. settings: of the translation. group: processes that translate together,
+    or None. Raises BytenmtError for options that contradict each other.
     """
     if answers.format != "jsonl":
         for option, given in (

@@ -142,7 +142,7 @@ def translate(
     wanted = decoding_args.engine_spec(decoding, device, threads_per_process(workers, threads))
     with processes(choose(wanted).device) as group:
         leads = group is None or group.is_leader
-        shape = decoding_args.form(answers, settings, group)
+        shape = decoding_args.output_format(answers, settings, group)
         if workers > 1 and (group is not None or stream):
             other = "--stream" if stream else "torchrun"
             raise BytenmtError(f"--workers {workers} cannot be combined with {other}: drop one of the two")

@@ -40,7 +40,10 @@ def unknown_architecture(arch: str, known: Sequence[str]) -> str:
 
 
 def missing_plugin(what: str, plugins: Iterable[object]) -> str:
-    """Return `what`, a line on an unknown name, with the plugins of the run that are not loaded here."""
+    """Return an error message, with a hint which plugins of the run to load if some are missing.
+
+    what: the message, about an unknown name. plugins: module names that the run has recorded.
+    """
     absent = [name for name in plugins if isinstance(name, str) and name not in sys.modules]
     given = " ".join(f"--plugin {printable(name, 64)}" for name in absent)
     return f"{what}; the run has plugins: give {given}" if absent else what

@@ -53,7 +53,7 @@ class Part(NamedTuple):
 
     @property
     def files(self) -> list[TextFile]:
-        """Return a text for each file: the two columns of a table are one file."""
+        """Return one text per file: both sides, or the source alone if both are columns of one table."""
         return self.texts[:1] if self.texts[0].data is self.tgt.data else self.texts
 
     @property

@@ -26,7 +26,10 @@ _loaded: dict[bytes, Translator] = {}  # of this process, by their recipes: a Sp
 
 
 class RowError(NamedTuple):
-    """A row without a text, or without a translation. message: the reason, for the user."""
+    """The reason why a row has no translation: it holds no text, or its translation failed.
+
+    message: the reason, for the user.
+    """
 
     message: str
 

@@ -88,7 +88,10 @@ class TranslationMemory:
         return memory
 
     def match(self, source: Parts) -> MemoryMatch | None:
-        """Return the translation of a source that is in the memory, or differs in its spans alone.
+        """Return the stored translation of a source, or None if the memory has none.
+
+        Sources match that are equal, or equal but for placeholders, tags and numbers; those of the given
+        source then replace the stored ones in the translation.
 
         A span is exchanged only where source and translation of the entry have the same ones, and a number
         not where one of the two is 1, which other words may go with.

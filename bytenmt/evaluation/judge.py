@@ -74,7 +74,7 @@ class Judge:
         return Judge(thresholds, flag_above, profiles, lambda: runtime.reader())
 
     def describe(self) -> str:
-        """Describe in one line what the flags go by."""
+        """Return one line that names the thresholds by which translations are flagged."""
         if self.thresholds is None:
             above = "" if self.flag_above is None else f", unsure above {self.flag_above:g} bits per byte"
             return f"flags: the model has no thresholds of its own{above}"

@@ -22,8 +22,11 @@ ALIGNMENT = 64  # bytes: a cache line, and a vector
 
 @unique
 class Op(IntEnum):
-    """The operation of an instruction, applied to every row: d is its destination, a and b its sources, n
-    their width. "Columns" are those of the row's sentence in the encoder's memory."""
+    """The operation of an instruction, which is applied to every row (hypothesis or source byte).
+
+    d is its destination, a and b its sources, n their width. "Columns" are those of the row's sentence in the
+    encoder's memory.
+    """
 
     EMBED = 0  # d = the look-up table's row of the byte read
     POSITION = 1  # d += the table's row of the position, the last one of m from there on

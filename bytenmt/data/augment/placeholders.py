@@ -47,13 +47,13 @@ PairTexts = tuple[str, str]
 
 
 class Tags(NamedTuple):
-    """An opening tag and its closing tag."""
+    """A made-up opening tag and its closing tag, for training text."""
 
     opening: str
     closing: str
 
     def around(self, text: str) -> str:
-        """Return the text between the tags."""
+        """Return the text with the opening tag before it and the closing tag after it."""
         return f"{self.opening}{text}{self.closing}"
 
 

@@ -25,7 +25,7 @@ Task = Callable[[int, int, Barrier], None]  # of a thread's number, the number o
 
 
 class ThreadTeam:
-    """Up to `max_threads` threads for one call after another.
+    """A team of up to `max_threads` threads that execute compiled calls together, one call at a time.
 
     Threads that wait for each other at hundreds of barriers per step are slow if one of them does not get its
     core. So from time to time one of several similar calls runs on the other number of threads (one instead
