@@ -1,4 +1,4 @@
-"""A headless Chromium, driven by its own protocol over a websocket: opened, typed into, photographed."""
+"""Control a headless Chromium through the Chrome DevTools Protocol: open pages, type, take screenshots."""
 
 from __future__ import annotations
 
@@ -19,78 +19,88 @@ from websockets.sync.client import ClientConnection, connect
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
 )
-SECONDS = 60.0  # until what is waited for must be there
+SECONDS = 60.0  # timeout of every wait
 
 
 class Page:
-    """A tab."""
+    """A browser tab.
+
+    errors: the texts of console errors and uncaught exceptions so far.
+    """
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket, self._n = socket, 0
-        self.logged: list[str] = []  # errors that the browser has told of
+        self.errors: list[str] = []
         for domain in ("Page", "Runtime", "Log"):
-            self.call(f"{domain}.enable")
+            self.send_command(f"{domain}.enable")
 
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """One command and what it gives."""
+    def send_command(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Send a DevTools command and return its result."""
         self._n += 1
         self._socket.send(json.dumps({"id": self._n, "method": method, "params": parameters}))
         while True:
             message = json.loads(self._socket.recv(timeout=SECONDS))
             if message.get("method") == "Log.entryAdded" and message["params"]["entry"]["level"] == "error":
-                self.logged.append(message["params"]["entry"]["text"])
+                self.errors.append(message["params"]["entry"]["text"])
             if message.get("method") == "Runtime.exceptionThrown":
-                self.logged.append(json.dumps(message["params"]["exceptionDetails"]))
+                self.errors.append(json.dumps(message["params"]["exceptionDetails"]))
             if message.get("id") == self._n:
                 assert "error" not in message, message
                 found: dict[str, Any] = message["result"]
                 return found
 
-    def js(self, expression: str) -> Any:
-        """The value of an expression, a promise's too."""
-        result = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+    def evaluate(self, expression: str) -> Any:
+        """Return the value of a JavaScript expression; a promise is awaited."""
+        result = self.send_command(
+            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
+        )
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
-    def until(self, expression: str) -> Any:
-        """The value of an expression once it is true."""
+    def wait_until(self, expression: str) -> Any:
+        """Wait until a JavaScript expression is truthy and return its value."""
         until = time.monotonic() + SECONDS
-        while not (value := self.js(expression)):
+        while not (value := self.evaluate(expression)):
             assert time.monotonic() < until, f"{expression} was never true"
             time.sleep(0.05)
         return value
 
     def open(self, url: str, width: int = 1200, height: int = 800, phone: bool = False) -> None:
-        """A page, when it has loaded."""
-        self.call(
+        """Load a page and wait until it is complete."""
+        self.send_command(
             "Emulation.setDeviceMetricsOverride",
             width=width,
             height=height,
             deviceScaleFactor=2 if phone else 1,
             mobile=phone,
         )
-        self.call("Page.navigate", url=url)
-        self.until("document.readyState === 'complete'")
+        self.send_command("Page.navigate", url=url)
+        self.wait_until("document.readyState === 'complete'")
 
-    def type(self, text: str) -> None:
-        """Into what has the focus, a character after another."""
+    def type_text(self, text: str) -> None:
+        """Type into the focused element, one character at a time."""
         for character in text:
-            self.call("Input.insertText", text=character)
+            self.send_command("Input.insertText", text=character)
 
-    def key(self, key: str, modifiers: int = 0) -> None:
-        """A key that is no character. modifiers: 1 is Alt, 8 Shift."""
+    def press_key(self, key: str, modifiers: int = 0) -> None:
+        """Press and release a key that types no character. modifiers: 1 is Alt, 8 is Shift."""
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, modifiers=modifiers)
+            self.send_command("Input.dispatchKeyEvent", type=kind, key=key, code=key, modifiers=modifiers)
 
-    def picture(self, path: Path) -> None:
-        """Save a screenshot of the page."""
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+    def save_screenshot(self, path: Path) -> None:
+        """Write a screenshot of the page as PNG."""
+        path.write_bytes(base64.b64decode(self.send_command("Page.captureScreenshot", format="png")["data"]))
 
 
 @contextmanager
-def browser(*more: str) -> Iterator[Page]:
-    """A browser with a tab of its own. more: options of its command."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # its children still write
+def open_browser(*more: str) -> Iterator[Page]:
+    """Run a browser with one tab inside a `with` block.
+
+    more: further command-line options of the browser.
+    """
+    with tempfile.TemporaryDirectory(
+        ignore_cleanup_errors=True
+    ) as folder:  # child processes may still write into it
         options = (
             "--headless=new",
             "--no-sandbox",

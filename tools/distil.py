@@ -1,10 +1,10 @@
-"""Sequence-level distillation (Kim and Rush 2016): what a beam of large models makes of a text, as pairs that
-a small one learns.
+"""Sequence-level knowledge distillation (Kim and Rush 2016): write sources with the teachers' translations.
 
     python tools/distil.py RUN... --src train.ko -o distilled.tsv -- --threads 1 --precision int8
 
-What stands behind -- goes to `bytenmt translate`. Stopped at any moment, the same command goes on. A pair
-whose source holds a tab or whose translation is empty is left out. The command that trains a student is told.
+Arguments after -- are passed to `bytenmt translate`. After an interruption, the same command resumes. Pairs
+whose source contains a tab or whose translation is empty are left out. At the end the command that trains a
+student is printed.
 """
 
 import argparse
@@ -28,20 +28,24 @@ TAB = b"\t"
 
 
 def translate(runs: Sequence[Path], source: Path, output: Path, beam: int, more: Sequence[str]) -> None:
-    """Have the runs translate a file together, from where an earlier call was stopped. Raises BytenmtError
-    where the command has failed, which has told why."""
+    """Translate a file with an ensemble of runs, resuming where an earlier call was stopped.
+
+    Raises BytenmtError where the command fails; it has printed the cause.
+    """
     command = [sys.executable, "-m", "bytenmt", "translate", *map(str, runs), "-i", str(source)]
     command += ["-o", str(output), "-b", str(beam), *more]
     command += ["--resume"] if part_path(output).exists() else []
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
     if done.returncode:
-        raise BytenmtError(f"bytenmt translate ended with {done.returncode}: mend that and start again")
+        raise BytenmtError(f"bytenmt translate ended with {done.returncode}: fix the error and start again")
 
 
 def write_pairs(source: Path, translations: Path, output: Path) -> tuple[int, int]:
-    """Lines `source TAB translation`. Returns how many were written, and how many left out. Raises
-    BytenmtError where the files do not go together."""
+    """Write lines `source TAB translation`; return the numbers of lines written and left out.
+
+    Raises BytenmtError where the files differ in their number of lines.
+    """
     sources, targets = TextFile.open(source), TextFile.open(translations)
     if len(sources) != len(targets):
         raise BytenmtError(
@@ -57,14 +61,16 @@ def write_pairs(source: Path, translations: Path, output: Path) -> tuple[int, in
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
-        description="Pairs for a student: sources, and what teachers make of them."
+        description="Write training pairs for a student model: sources with the teachers' translations."
     )
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="the teachers, which vote")
-    parser.add_argument("--src", type=Path, required=True, help="the sources, usually those of the training")
-    parser.add_argument("-o", "--output", type=Path, required=True, help="the pairs, source TAB target")
-    parser.add_argument("-b", "--beam", type=int, default=5, help="of the search, 5 by default")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="the teachers, used as an ensemble")
+    parser.add_argument("--src", type=Path, required=True, help="source text, usually that of the training")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, help="file of the pairs, source TAB target"
+    )
+    parser.add_argument("-b", "--beam", type=int, default=5, help="beam size, 5 by default")
     given = list(sys.argv[1:] if arguments is None else arguments)
     cut = given.index("--") if "--" in given else len(given)
     options = parser.parse_args(given[:cut])

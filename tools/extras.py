@@ -1,4 +1,4 @@
-"""Packages that only some tools need."""
+"""Import of packages that only some tools need."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from bytenmt.errors import BytenmtError
 
 
-def package(name: str, extra: str) -> Any:
-    """The package, which `pip install 'bytenmt[extra]'` brings. Raises BytenmtError where it is missing."""
+def import_package(name: str, extra: str) -> Any:
+    """Import a package that `pip install 'bytenmt[extra]'` installs. Raises BytenmtError if it is missing."""
     try:
         return import_module(name)
     except ImportError:

@@ -1,11 +1,13 @@
-"""Fetches the corpora of the results, each file at a fixed commit and checked by its SHA-256.
+"""Fetch the corpora of the results, each file at a fixed commit and checked by its SHA-256.
 
     python tools/get_data.py multi30k tinyshakespeare war-and-peace -o corpora
     python tools/get_data.py tatoeba-eng-deu --from FOLDER -o corpora
 
-What tools/corpora.toml has no address for is taken --from a folder, which holds the corpus' own folder or its
-files, packed by gzip or not. Files that are there already are checked and left alone. tinyshakespeare is cut
-as nanoGPT cuts it: the first 90 % of its bytes are train.txt, the last 10 % valid.txt.
+Corpora without an address in tools/corpora.toml are copied --from a folder, which holds the corpus' own
+folder or
+its files, gzipped or not. Existing files are checked and kept. tinyshakespeare is split as in nanoGPT: the
+first
+90 % of its bytes are train.txt, the last 10 % valid.txt.
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ GZIP = b"\x1f\x8b"
 
 
 def fetch(name: str, corpus: Mapping[str, Any], output: Path, source: Path | None) -> Path:
-    """A corpus as a folder of plain text files below output; its path. Raises OSError where a file cannot be
-    had, ValueError where it is not the one that it should be."""
+    """Write a corpus as a folder of plain text files below output, and return its path.
+
+    Raises OSError where a file cannot be fetched, ValueError where its digest is wrong.
+    """
     folder = output / name
     folder.mkdir(parents=True, exist_ok=True)
     for file, about in corpus["files"].items():
@@ -51,7 +55,7 @@ def digest(data: bytes) -> str:
 def _read(
     name: str, corpus: Mapping[str, Any], file: str, about: Mapping[str, Any], source: Path | None
 ) -> bytes:
-    """The bytes of a file as they lie there."""
+    """Return the bytes of a file as stored, possibly gzipped."""
     if source is not None:
         for path in (source / name / file, source / file):
             for there in (path, path.with_name(path.name + ".gz")):
@@ -74,7 +78,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="+", choices=list(corpora), metavar="NAME", help=", ".join(corpora))
-    parser.add_argument("-o", "--output", type=Path, required=True, help="folder to put them in")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="folder of all corpora")
     parser.add_argument("--from", dest="source", type=Path, help="take the files from a folder")
     args = parser.parse_args()
     for name in args.names:

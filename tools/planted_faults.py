@@ -1,19 +1,21 @@
-"""Count the planted faults that a model's flags find, and the false alarms on intact references.
+"""Count the planted faults that a model's quality flags detect, and the false alarms on intact references.
 
     python tools/planted_faults.py data/models/en-de --direction en-de --corpora corpora
 
-corpora: as tools/get_data.py writes them. Each fault is put into reference translations of test texts, which
-are scored by forced decoding and judged as if the model had written them:
+corpora: as tools/get_data.py writes them. Each fault is planted into the reference translations of test
+texts,
+which are then scored by forced decoding and judged as if the model had written them:
 
 - another line: the reference of another line of the same text
-- loop: one to three words in a row stand three to eight times more
-- number: digits that stand on both sides are deleted
+- loop: one to three consecutive words are repeated three to eight more times
+- number: a number that occurs on both sides is deleted from the translation
 - copy: the source itself, where it is not the reference
-- nothing to translate: the source is empty, or signs alone
+- nothing to translate: the source is empty or has only punctuation
 - foreign source: the source is a French line of Multi30k
 
-"wrong" counts the lines that are flagged as wrong. What is only unsure does not count: references cost more
-than the model's own translations, by which that threshold is calibrated.
+"wrong" counts the lines that are flagged as wrong. Lines flagged only as unsure do not count: references have
+a
+higher cost than the model's own translations, on which that threshold is calibrated.
 """
 
 from __future__ import annotations
@@ -51,14 +53,14 @@ LN2 = 0.6931471805599453
 
 
 class Pair(NamedTuple):
-    """A source and what is judged as its translation."""
+    """A source and the text that is judged as its translation."""
 
     source: str
     text: str
 
 
 class Count(NamedTuple):
-    """Counts of n pairs: those flagged as wrong, those flagged at all, and each flag."""
+    """Counts over n pairs: flagged as wrong, flagged at all, and by flag."""
 
     n: int
     n_wrong: int
@@ -67,7 +69,7 @@ class Count(NamedTuple):
 
 
 def plant(pairs: Sequence[Pair], foreign: Sequence[str], seed: int) -> dict[str, list[Pair]]:
-    """Return intact pairs and those with each fault."""
+    """Return the intact pairs, and for each fault the pairs with that fault, by name."""
     chance = random.Random(seed)
     faults: dict[str, list[Pair]] = {INTACT: list(pairs)}
     others = [*pairs[1:], *pairs[:1]]
@@ -87,7 +89,7 @@ def plant(pairs: Sequence[Pair], foreign: Sequence[str], seed: int) -> dict[str,
 
 
 def _with_loop(text: str, chance: random.Random) -> str:
-    """Return a text in which a few words in a row are repeated."""
+    """Return the text with a few consecutive words repeated."""
     words = text.split(" ")
     size = chance.randint(1, min(3, len(words)))
     first = chance.randrange(len(words) - size + 1)
@@ -96,7 +98,7 @@ def _with_loop(text: str, chance: random.Random) -> str:
 
 
 def _without_numbers(pair: Pair, chance: random.Random) -> Iterator[Pair]:
-    """Yield a pair without one of the numbers that stand on both sides, if there is one."""
+    """Yield the pair without one of the numbers that occur on both sides, if there is any."""
     in_source = Counter(re.findall(r"\d+", pair.source))
     places = [match for match in re.finditer(r"\d+", pair.text) if in_source[match[0]]]
     if places:
@@ -104,8 +106,8 @@ def _without_numbers(pair: Pair, chance: random.Random) -> Iterator[Pair]:
         yield Pair(pair.source, pair.text[: match.start()] + pair.text[match.end() :])
 
 
-def judged(judge: Judge, pairs: Sequence[Pair]) -> Count:
-    """Judge pairs as if the model had written the texts."""
+def judge_pairs(judge: Judge, pairs: Sequence[Pair]) -> Count:
+    """Judge pairs as if the model had written the texts, and count the flags."""
     sources = [pair.source.encode() for pair in pairs]
     texts = [pair.text.encode() for pair in pairs]
     bits = costs(judge.reader, sources, texts)
@@ -117,14 +119,14 @@ def judged(judge: Judge, pairs: Sequence[Pair]) -> Count:
 
 
 def read_pairs(corpora: Path, name: str, direction: str, n_lines: int | None) -> list[Pair]:
-    """Return the pairs of a test text whose lines are not blank. Raises DataError."""
+    """Return the pairs of a test text without blank lines. Raises DataError."""
     own, other = (TextFile.open(corpora / f"{TEXTS[name]}.{side}") for side in direction.split("-"))
     lines = zip(own, other, strict=True)
     return [Pair(a.decode(), b.decode()) for a, b in islice(lines, n_lines) if a.strip() and b.strip()]
 
 
 def table(counts_of_texts: dict[str, dict[str, Count]]) -> list[str]:
-    """Return the shares of lines flagged as wrong, a column for each text."""
+    """Return a Markdown table of the shares of lines flagged as wrong, one column for each text."""
     lines = [f"| | {' | '.join(counts_of_texts)} | all |", f"|---|{'---:|' * (len(counts_of_texts) + 1)}"]
     for fault in next(iter(counts_of_texts.values())):
         counts = [text[fault] for text in counts_of_texts.values()]
@@ -141,7 +143,7 @@ def main() -> None:
     parser.add_argument("run", type=Path, nargs="+")
     parser.add_argument("--direction", choices=("en-de", "de-en"), required=True)
     parser.add_argument("--corpora", type=Path, required=True)
-    parser.add_argument("--lines", type=int, help="of each text; all without")
+    parser.add_argument("--lines", type=int, help="first lines of each text; all by default")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -152,7 +154,7 @@ def main() -> None:
         for name in TEXTS:
             pairs = read_pairs(args.corpora, name, args.direction, args.lines)
             faults = plant(pairs, foreign, args.seed)
-            found[name] = {fault: judged(judge, some) for fault, some in faults.items()}
+            found[name] = {fault: judge_pairs(judge, some) for fault, some in faults.items()}
     except BytenmtError as error:
         sys.exit(str(error))
     print(judge.describe())

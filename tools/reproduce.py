@@ -1,21 +1,24 @@
-"""Makes a table of results again: trains, decodes and scores each of its rows.
+"""Reproduce a table of results: train, decode and score each of its rows.
 
     python tools/get_data.py multi30k -o corpora
     python tools/reproduce.py multi30k-en-de --corpora corpora -o results [--row bahdanau] [--minutes 120]
 
-A row may have a budget in minutes, which becomes one in updates once its training was timed alone on a quiet
-machine, and may then be trained beside other work:
+The budget of a row may be given in minutes. It is converted to updates by timing the training once, alone on
+an idle machine; after that the training may share the machine with other work:
 
     python tools/reproduce.py tatoeba-equal-minutes --corpora corpora -o results --time 5
 
-A table is a file of tools/recipes: the corpus, what is scored, and for each row the options of its
-training, whose limits and schedule are in updates or CPU minutes, so that it may be stopped at any moment:
-by Ctrl-C, or after --minutes, which ends what is running as Ctrl-C does; the same command goes on. Rows
-that are done are not done again; rows that another one needs (members of an ensemble, teachers, the run
-that it begins with) are done before it. In -o, below the table's name: a folder of each row with its run,
-its translations and row.json (scores with signatures, parameters, updates, CPU seconds, bytes seen,
-hardware, commit); table.md, with the command of each row that was not run; curves.png, and where rows are
-measured speed.png and noise.png.
+A table is a file of tools/recipes: the corpus, the test text, and the training options of each row. Limits
+and
+schedules are in updates or CPU minutes, so that a training may be interrupted at any moment, by Ctrl-C or
+after
+--minutes, and the same command resumes it. Finished rows are not repeated; rows that another one depends on
+(ensemble members, teachers, the run that it is initialised from) are run before it. The output goes to a
+folder
+of -o with the table's name: for each row a folder with its run, its translations and row.json (scores with
+signatures, parameters, updates, CPU seconds, bytes seen, hardware, commit); table.md, with the command of
+each
+row that was not run; curves.png, and speed.png and noise.png where rows are measured.
 """
 
 from __future__ import annotations
@@ -38,64 +41,70 @@ if __name__ == "__main__":
 
 from bytenmt.errors import BytenmtError
 from tools.results.recipe import FOLDER, RIVAL, Recipe
-from tools.results.scoring import PROGRAM, scored
+from tools.results.scoring import PROGRAM, score_row
 from tools.results.tables import draw, table
 
 TOOLS = Path(__file__).resolve().parent
-PATIENCE = 120  # seconds that a training may take to save after it was told to stop
+PATIENCE = 120  # seconds that an interrupted training may take to save its checkpoint
 
 
-class Stopped(Exception):
-    """The time that was given is used; what was running goes on by the same command."""
+class TrainingStopped(Exception):
+    """The time limit was reached or Ctrl-C was pressed; the same command resumes the training."""
 
 
 def train(recipe: Recipe, row: str, corpora: Path, folder: Path, until: float) -> None:
-    """Begin a row's training or go on with it, to its end. until: of time.monotonic(). Raises Stopped, and
-    RuntimeError where training fails."""
+    """Start or resume a row's training and run it to its end.
+
+    until: deadline on the clock of time.monotonic(). Raises TrainingStopped at the deadline and RuntimeError
+    where training fails.
+    """
     one, run = recipe.rows[row], folder / row / "run"
-    if one.minutes and recipe.timing(row, folder) is None:
+    if one.minutes and recipe.timed_rate(row, folder) is None:
         raise BytenmtError(f"row {row} has a budget of {one.minutes:g} minutes: time it first, by --time 5")
     if one.distil:
-        _teach(recipe, row, corpora, folder, until)
+        _distil(recipe, row, corpora, folder, until)
     begun = any((run / name).is_file() for name in ("checkpoints.json", "checkpoint.pt"))
     more = ["--resume"] if begun else []
-    words = [*_program(one.program), *recipe.training(row, corpora, folder), *more]
-    _wait(words, f"the training of {row}", until)
+    words = [*_program(one.program), *recipe.training_arguments(row, corpora, folder), *more]
+    _run_program(words, f"the training of {row}", until)
 
 
-def _teach(recipe: Recipe, row: str, corpora: Path, folder: Path, until: float) -> None:
-    """Have a row's teachers translate its source texts, where that is not done. Raises as train does."""
-    for source, pairs in zip(recipe.sources(row), recipe.distilled(row, folder), strict=True):
+def _distil(recipe: Recipe, row: str, corpora: Path, folder: Path, until: float) -> None:
+    """Translate a row's source texts with its teachers, unless that is done. Raises as train does."""
+    for source, pairs in zip(recipe.sources(row), recipe.distilled_files(row, folder), strict=True):
         if not pairs.is_file():
             teachers = map(str, recipe.teachers(row, folder))
             beam = str(max(2, recipe.beam))
             words = [*teachers, "--src", str(corpora / source), "-o", str(pairs), "-b", beam]
             words += ["--", "--threads", "1", "--precision", "int8"]
-            _wait([sys.executable, str(TOOLS / "distil.py"), *words], f"the translations for {row}", until)
+            _run_program(
+                [sys.executable, str(TOOLS / "distil.py"), *words], f"the translations for {row}", until
+            )
 
 
 def time_row(recipe: Recipe, row: str, corpora: Path, folder: Path, minutes: float) -> float:
-    """Train a row for so many CPU minutes and write down how many updates it makes in one.
+    """Train a row for a number of CPU minutes; store and return its updates per CPU minute.
 
-    Reading text, compiling and validation are not counted. The machine should do nothing else meanwhile.
-    Raises as train does, and BytenmtError where the minutes are too few for two records of metrics.
+    Reading text, compilation and validation are not counted. The machine should be otherwise idle. Raises as
+    train does, and BytenmtError where the minutes are too few for two records of metrics.
     """
-    run = recipe.timing_run(row, folder)
-    words = [*_program(recipe.rows[row].program), *recipe.timed_training(row, corpora, folder, minutes)]
+    run = recipe.timing_folder(row, folder)
+    words = [*_program(recipe.rows[row].program), *recipe.timing_arguments(row, corpora, folder, minutes)]
     shutil.rmtree(run, ignore_errors=True)
     run.parent.mkdir(parents=True, exist_ok=True)
-    _wait(words, f"the timing of {row}", math.inf)
+    _run_program(words, f"the timing of {row}", math.inf)
     rate = updates_per_minute(_log(run))
-    told = {"updates_per_minute": rate, "minutes": minutes, "hardware": _processor(), "commit": _commit()}
-    run.with_suffix(".json").write_text(json.dumps(told, indent=1) + "\n", "utf-8")
+    timing = {"updates_per_minute": rate, "minutes": minutes, "hardware": _processor(), "commit": _commit()}
+    run.with_suffix(".json").write_text(json.dumps(timing, indent=1) + "\n", "utf-8")
     shutil.rmtree(run)
     return rate
 
 
 def updates_per_minute(records: Sequence[dict[str, Any]]) -> float:
-    """Return the updates of a CPU minute between records of training that follow one another.
+    """Return the updates per CPU minute between consecutive training records.
 
-    Raises BytenmtError where there are none. A record of a validation ends what was timed before it.
+    A validation record ends the interval before it, so that validation is not timed. Raises BytenmtError
+    where no two training records are consecutive.
     """
     updates, seconds = 0, 0.0
     for one, other in zip(records, records[1:], strict=False):
@@ -108,25 +117,25 @@ def updates_per_minute(records: Sequence[dict[str, Any]]) -> float:
 
 
 def _program(name: str) -> list[str]:
-    """The command that trains with a program of a row."""
+    """Return the command that trains a row with this program."""
     return [sys.executable, str(TOOLS / "rival/train.py")] if name == RIVAL else [*PROGRAM, "train"]
 
 
-def _wait(words: Sequence[str], what: str, until: float) -> None:
-    """Run a program, which is told to stop when the time is used. Raises as train does."""
+def _run_program(words: Sequence[str], what: str, until: float) -> None:
+    """Run a program and interrupt it at the deadline. Raises as train does. what: name in error messages."""
     child = subprocess.Popen(words)
     try:
         child.wait(None if math.isinf(until) else max(0.0, until - time.monotonic()))
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
         child.send_signal(signal.SIGINT)
         child.wait(PATIENCE)
-        raise Stopped from None
+        raise TrainingStopped from None
     if child.returncode:
         raise RuntimeError(f"{what} ended with {child.returncode}")
 
 
 def record(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, Any]:
-    """All that is told of a row that is trained."""
+    """Return the contents of row.json for a trained row."""
     one = recipe.rows[row]
     logs = [_log(run) for run in recipe.runs(row, folder)]
     curve = [(at["cpu_seconds"], at["valid_bits_per_byte"]) for at in logs[0] if "valid_bits_per_byte" in at]
@@ -135,9 +144,9 @@ def record(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, A
         "row": row,
         "options": [*recipe.options, *one.options],
         "minutes": one.minutes,
-        "updates_per_minute": recipe.timing(row, folder),
+        "updates_per_minute": recipe.timed_rate(row, folder),
         "decode": ["-b", str(recipe.beam), *recipe.decode],
-        **scored(recipe, row, corpora, folder),
+        **score_row(recipe, row, corpora, folder),
         "valid_bits_per_byte": None if one.ensemble else min(bits for _, bits in curve),
         "updates": sum(log[-1]["update"] for log in logs),
         "seconds": sum(log[-1]["seconds"] for log in logs),
@@ -155,7 +164,7 @@ def _log(run: Path) -> list[dict[str, Any]]:
 
 
 def _bytes_seen(log: Sequence[dict[str, Any]]) -> float:
-    """Return the source and target bytes of a training that logs its rate; 0 if it does not."""
+    """Return the number of source and target bytes of a training that logs its rate; 0 if it does not."""
     trained = [one for one in log if "bytes_per_second" in one]
     before = [0.0, *(one["seconds"] for one in trained)]
     rates = zip(trained, before, strict=False)
@@ -166,8 +175,8 @@ def _parameters(program: str, run: Path) -> int:
     if program == RIVAL:
         return int(json.loads((run / "config.json").read_text(encoding="utf-8"))["parameters"])
     words = [*PROGRAM, "info", str(run)]
-    told = subprocess.run(words, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
-    return int(told.split("parameters:")[1].split()[0].replace(",", ""))
+    output = subprocess.run(words, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
+    return int(output.split("parameters:")[1].split()[0].replace(",", ""))
 
 
 def _processor() -> str:
@@ -191,7 +200,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("table", choices=sorted(path.stem for path in FOLDER.glob("*.toml")))
-    parser.add_argument("--corpora", type=Path, required=True, help="what tools/get_data.py has fetched")
+    parser.add_argument("--corpora", type=Path, required=True, help="folder written by tools/get_data.py")
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument(
         "--row",
@@ -199,12 +208,14 @@ def main() -> None:
         default=[],
         help="only this row, with all its seeds; may be given several times",
     )
-    parser.add_argument("--minutes", type=float, default=math.inf, help="of wall clock, then stop")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="stop after so many minutes of wall-clock time"
+    )
     parser.add_argument(
         "--time",
         type=float,
         metavar="MINUTES",
-        help="only time the rows whose budget is in minutes, each alone for so many CPU minutes",
+        help="only time the rows whose budget is in minutes, each for so many CPU minutes",
     )
     args = parser.parse_args()
     try:
@@ -218,10 +229,10 @@ def main() -> None:
 
 
 def time_rows(recipe: Recipe, args: argparse.Namespace) -> None:
-    """Time the rows that have a budget in minutes, one for all seeds, and print what that is in updates."""
+    """Time the rows with a budget in minutes, one seed of each, and print the budgets in updates."""
     folder = args.output / recipe.name
     timed = {}
-    for row in recipe.selected(args.row):
+    for row in recipe.select_rows(args.row):
         base, minutes = row.partition("@")[0], recipe.rows[row].minutes
         if minutes and base not in timed:
             _check_texts(recipe, row, args.corpora)
@@ -231,7 +242,7 @@ def time_rows(recipe: Recipe, args: argparse.Namespace) -> None:
 
 
 def _check_texts(recipe: Recipe, row: str, corpora: Path) -> None:
-    """Raise BytenmtError where a text that a row learns or is tested on is missing."""
+    """Raise BytenmtError where a training or test text of a row is missing."""
     named = [*(recipe.texts | recipe.rows[row].texts).values(), *recipe.test.values()]
     for name in (name for names in named for name in ([names] if isinstance(names, str) else names)):
         if not (corpora / name).is_file():
@@ -241,12 +252,12 @@ def _check_texts(recipe: Recipe, row: str, corpora: Path) -> None:
 
 
 def make(recipe: Recipe, args: argparse.Namespace) -> bool:
-    """Rows, their files and the table. Returns whether the time was used before the end."""
+    """Run the selected rows and write the table. Return whether the time limit stopped it before the end."""
     folder = args.output / recipe.name
     folder.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + 60 * args.minutes
     stopped = False
-    for row in recipe.needed(recipe.selected(args.row)):
+    for row in recipe.with_dependencies(recipe.select_rows(args.row)):
         done = folder / row / "row.json"
         if done.is_file():
             continue
@@ -254,7 +265,7 @@ def make(recipe: Recipe, args: argparse.Namespace) -> bool:
         try:
             if not recipe.rows[row].ensemble:
                 train(recipe, row, args.corpora, folder, until)
-        except Stopped:
+        except TrainingStopped:
             stopped = True
             break
         done.parent.mkdir(exist_ok=True)

@@ -1,12 +1,16 @@
-"""Score a translation model between English and German on what its users type.
+"""Score an English-German translation model on text like that of its users.
 
     python tools/score_model.py data/models/en-de --direction en-de --corpora corpora --json en-de.json
 
-Tatoeba's test text as it is, in capitals, in title case and without capitals, and with 5, 10 and 20 % of the
-source's characters disturbed; test strings of user interfaces; test sentences with made-up placeholders, tags
-and addresses ("kept": the share of lines that keep all of them); and single words of interfaces
-(tools/interface_words.toml). "chrf_case_ignored" compares case-folded texts ("ß" is "ss"), so that it does
-not depend on the case of the output. Several models decide together.
+Test sets: Tatoeba's test text as it is, in upper case, title case and lower case, and with 5, 10 and 20 % of
+the
+source characters disturbed; strings of user interfaces; sentences with inserted placeholders, tags and
+addresses
+("kept": the share of lines that keep all of them); and single words of interfaces
+(tools/interface_words.toml).
+"chrf_case_ignored" compares case-folded texts ("ß" is "ss"), so that it does not depend on the case of the
+output.
+Several models are used as an ensemble.
 """
 
 from __future__ import annotations
@@ -47,7 +51,7 @@ Translate = Callable[[Sequence[str]], list[str]]
 
 
 def scores(translate: Translate, direction: str, corpora: Path, n_lines: int | None) -> dict[str, Any]:
-    """Return all figures of a model. n_lines: of each test text, the first ones; None: all.
+    """Return all scores of a model. n_lines: number of first lines of each test text; None: all.
 
     Raises BytenmtError where a test text is missing.
     """
@@ -72,13 +76,13 @@ def scores(translate: Translate, direction: str, corpora: Path, n_lines: int | N
 
 
 def read_test(corpora: Path, name: str, side: str, n_lines: int | None) -> list[str]:
-    """Return the lines of a corpus' test text. Raises DataError."""
+    """Return the lines of one side of a corpus' test text. Raises DataError."""
     text = TextFile.open(corpora / name / f"test.{side}")
     return [line.decode() for line in islice(iter(text), n_lines)]
 
 
 def _scored(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-    """chrF and exact matches as they are, chrF with case folded, BLEU."""
+    """Return chrF, chrF of case-folded texts, BLEU and exact matches."""
     found = text_scores(hypotheses, references)
     folded = text_scores([text.casefold() for text in hypotheses], [text.casefold() for text in references])
     return {
@@ -90,19 +94,19 @@ def _scored(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, f
 
 
 def literals(text: str) -> Counter[str]:
-    """Return the placeholders, tags, addresses and escapes of a text, and how often each is in it."""
+    """Count the placeholders, tags, addresses and escapes of a text."""
     return Counter(text[begin:end] for begin, end in literal_spans(text))
 
 
 def kept_share(sources: Sequence[str], hypotheses: Sequence[str]) -> float:
-    """Return the share of the sources with placeholders, tags or the like whose translation has the same."""
+    """Return the share of translations that keep all literals of the source, of the sources that have any."""
     pairs = [(literals(own), literals(other)) for own, other in zip(sources, hypotheses, strict=True)]
     with_any = [own == other for own, other in pairs if own]
     return sum(with_any) / len(with_any) if with_any else 1.0
 
 
 def _placeholders(translate: Translate, sources: list[str], references: list[str]) -> dict[str, float]:
-    """Score sentences that got a made-up item on both sides; the same ones in every run."""
+    """Score sentences with a literal inserted on both sides; insertions are the same in every run."""
     changed = [
         insert_placeholders(own, other, keyed_draws(np.uint64(PLACEHOLDER_SEED + k)))
         for k, (own, other) in enumerate(zip(sources, references, strict=True))
@@ -113,7 +117,7 @@ def _placeholders(translate: Translate, sources: list[str], references: list[str
 
 
 def interface_words(translate: Translate, direction: str) -> dict[str, Any]:
-    """Return how many single words are translated as one of the accepted ways, and those that are not."""
+    """Return how many single words have an accepted translation, and the translations that are not accepted."""
     accepted: dict[str, list[str]] = tomllib.loads(WORDS.read_text(encoding="utf-8"))[direction]
     translated = dict(zip(accepted, translate(list(accepted)), strict=True))
     wrong = {
@@ -125,17 +129,17 @@ def interface_words(translate: Translate, direction: str) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="run folders or weights files")
     parser.add_argument("--direction", choices=("en-de", "de-en"), required=True)
-    parser.add_argument("--corpora", type=Path, required=True, help="what tools/get_data.py has fetched")
-    parser.add_argument("--lines", type=int, help="of each test text only the first ones")
-    parser.add_argument("-b", "--beam", type=int, default=5, help="(%(default)s)")
-    parser.add_argument("--precision", default=AUTO, help="of the weights, as translate has it")
-    parser.add_argument("--threads", type=int, default=1, help="(%(default)s)")
+    parser.add_argument("--corpora", type=Path, required=True, help="folder written by tools/get_data.py")
+    parser.add_argument("--lines", type=int, help="use only the first lines of each test text")
+    parser.add_argument("-b", "--beam", type=int, default=5, help="beam size (%(default)s)")
+    parser.add_argument("--precision", default=AUTO, help="of the weights, as in bytenmt translate")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     args = parser.parse_args(arguments)
     try:

@@ -1,4 +1,4 @@
-"""Run a server in a process of its own, as a user starts it."""
+"""Start `bytenmt serve` in a process of its own, as a user does, and talk to it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.request import Request, urlopen
 
-SECONDS = 120.0  # until a server must have answered; kernels may have to be compiled first
+SECONDS = 120.0  # timeout of a response; kernels may have to be compiled first
 
 
-class Served:
-    """url: with a slash at its end. Its log is a file, so that no pipe fills."""
+class ServerProcess:
+    """A running server.
+
+    url: its base address, ending in a slash. Its log goes to a file, so that no pipe can fill up.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path, url: str) -> None:
         self.process, self.url, self._log = process, url, log
@@ -29,37 +32,42 @@ class Served:
         host, port = self.url.removeprefix("http://").rstrip("/").rsplit(":", 1)
         return host, int(port)
 
-    def lines(self) -> list[str]:
-        """Return the lines of its log so far."""
+    def log_lines(self) -> list[str]:
+        """Return the lines that the server has logged so far."""
         return self._log.read_text(encoding="utf-8", errors="replace").splitlines()
 
-    def text(self, path: str) -> str:
-        """Return the answer to a GET."""
+    def get(self, path: str) -> str:
+        """Return the body of the response to a GET request."""
         with urlopen(self.url + path, timeout=SECONDS) as answer:
             found: bytes = answer.read()
             return found.decode()
 
-    def ask(self, path: str, **fields: Any) -> Any:
-        """Return the answer to a POST, JSON to JSON."""
+    def post(self, path: str, **fields: Any) -> Any:
+        """Send fields as JSON in a POST request and return the parsed JSON response."""
         request = Request(self.url + path, json.dumps(fields).encode(), {"content-type": "application/json"})
         with urlopen(request, timeout=SECONDS) as answer:
             return json.load(answer)
 
     def resident_bytes(self) -> int:
-        """Return its resident memory; Linux."""
+        """Return the server's resident memory in bytes (Linux only)."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii").split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
-    def end(self) -> int:
-        """Its exit code after a SIGTERM."""
+    def terminate(self) -> int:
+        """Send SIGTERM, wait for the server to end and return its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(SECONDS)
 
 
 @contextmanager
-def served(folder: Path, *arguments: object, program: str = "", core: int | None = None) -> Iterator[Served]:
-    """Inside, the server of these arguments runs. folder: for its log; program: Python in place of the
-    command, which is told them; core: of the CPU, that it is to stay on."""
+def run_server(
+    folder: Path, *arguments: object, program: str = "", core: int | None = None
+) -> Iterator[ServerProcess]:
+    """Run a server inside a `with` block.
+
+    folder: where its log is written. arguments: of `bytenmt serve`. program: Python source to run instead of
+    that command; it gets the same arguments. core: the CPU core to pin the server to.
+    """
     command = ["-c", program] if program else ["-m", "bytenmt", "serve"]
     log = folder / "serve.log"
     own = ["taskset", "-c", str(core)] if core is not None else []
@@ -69,22 +77,22 @@ def served(folder: Path, *arguments: object, program: str = "", core: int | None
         )
     try:
         with open(log, encoding="utf-8", errors="replace") as read:
-            yield Served(process, log, _url(process, read))
+            yield ServerProcess(process, log, _url(process, read))
     finally:
         process.kill()
         process.wait()
 
 
 def _url(process: subprocess.Popen[bytes], log: IO[str]) -> str:
-    """Return the address that the server prints. Raises RuntimeError if it ends first."""
-    told = ""
+    """Return the address that the server prints. Raises RuntimeError if it ends before that."""
+    output = ""
     while True:
         ended = process.poll() is not None
-        told += log.read()
-        if found := re.search(r"url\W+(http://[\d.:]+/)", told):
+        output += log.read()
+        if found := re.search(r"url\W+(http://[\d.:]+/)", output):
             return found[1]
         if ended:
-            raise RuntimeError(f"the server has not started: {told}")
+            raise RuntimeError(f"the server has not started: {output}")
         try:
             process.wait(0.05)
         except subprocess.TimeoutExpired:

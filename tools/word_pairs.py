@@ -1,13 +1,13 @@
-"""Write single words and their translations, found in parallel text, as a corpus of its own.
+"""Write a corpus of single words and their translations, extracted from parallel text.
 
     python tools/word_pairs.py --src corpora/tatoeba-eng-deu/train.en corpora/uistrings-eng-deu/train.en \
         --tgt corpora/tatoeba-eng-deu/train.de corpora/uistrings-eng-deu/train.de \
         -o corpora/words-eng-deu/train.en corpora/words-eng-deu/train.de
 
-Models that have learned from sentences alone translate a single word badly. Word translation probabilities
-come from IBM Model 1 (Brown et al. 1993) in both directions. A pair is written where each word is the other's
-most probable translation, both probabilities reach --threshold, and the words occur together often enough. A
-sentence's first word is lower-cased where it is mostly written so inside of sentences.
+Models trained on sentences alone translate single words badly. Word translation probabilities come from IBM
+Model 1 (Brown et al. 1993) in both directions. A pair of words is written where each word is the most
+probable translation of the other, both probabilities reach --threshold, and the two occur together often
+enough. The first word of a sentence is lower-cased where it is mostly lower-case inside sentences.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from bytenmt.errors import BytenmtError
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 SHORTEST_WORD = 2  # letters
 N_ITERATIONS = 5
-MOST_WORDS = 40  # of a line: longer ones say little of what translates what
+MOST_WORDS = 40  # longer lines are skipped: they say little about which word translates which
 
 Ids = npt.NDArray[np.int32]
 Values = npt.NDArray[np.float64]
 
 
 class Links(NamedTuple):
-    """The words that occur together in a pair of lines, each combination of words once a pair.
+    """Pairs of words that occur together in a pair of lines, each combination once per pair of lines.
 
-    source, target (n,) int32: word ids; pair (n,) int32: the line's number; combination (n,) int64: both ids
-    as one number.
+    source, target (n,) int32: word ids; pair (n,) int32: number of the pair of lines; combination (n,) int64:
+    both word ids as one number.
     """
 
     source: Ids
@@ -51,8 +51,8 @@ class Links(NamedTuple):
     combination: npt.NDArray[np.int64]
 
 
-def words_of(lines: Sequence[str]) -> list[list[str]]:
-    """Return the words of each line, the first one lower-cased where it is mostly so inside of lines."""
+def split_words(lines: Sequence[str]) -> list[list[str]]:
+    """Return the words of each line; a first word is lower-cased where it mostly is inside lines."""
     found = [_WORD.findall(line) for line in lines]
     inside = Counter(word for words in found for word in words[1:])
     for words in found:
@@ -64,11 +64,12 @@ def words_of(lines: Sequence[str]) -> list[list[str]]:
 def word_pairs(
     sources: Sequence[str], targets: Sequence[str], threshold: float = 0.3, least: int = 4
 ) -> list[tuple[str, str]]:
-    """Return words that are each other's most probable translation, by falling probability.
+    """Return words that are each other's most probable translation, by descending probability.
 
-    threshold: of the translation probabilities of both directions; least: pairs of lines with both words.
+    threshold: least translation probability, in both directions; least: least number of pairs of lines with
+    both words.
     """
-    sides = words_of(sources), words_of(targets)
+    sides = split_words(sources), split_words(targets)
     vocabularies = [sorted({word for words in side for word in words}) for side in sides]
     ids = [{word: i for i, word in enumerate(vocabulary)} for vocabulary in vocabularies]
     n_words = len(vocabularies[0]), len(vocabularies[1])
@@ -91,11 +92,12 @@ def word_pairs(
 
 
 def _line_ids(lines: list[list[str]], ids: dict[str, int]) -> list[list[int]]:
-    """The different words of each line."""
+    """Return the sorted distinct word ids of each line."""
     return [sorted({ids[word] for word in words}) for words in lines]
 
 
 def _links(source_lines: list[list[int]], target_lines: list[list[int]], n_targets: int) -> Links:
+    """Return the links of all lines that are not too long. Raises BytenmtError where there are none."""
     sources, targets, pairs = [], [], []
     for number, (own, other) in enumerate(zip(source_lines, target_lines, strict=True)):
         if 0 < len(own) <= MOST_WORDS and 0 < len(other) <= MOST_WORDS:
@@ -116,12 +118,12 @@ def _model_1(
     n_source: int,
     n: int,
 ) -> Values:
-    """Probability of each combination's word of one side, given its word of the other side.
+    """Return the translation probability of each combination, by IBM Model 1.
 
-    combination (n_links,): of each link; pair, other (n_links,): its line and its word on the predicted side;
-    source (n,): the given word of each combination.
+    combination (n_links,): index of each link's combination; pair, other (n_links,): number of its pair of
+    lines, and its word on the predicted side; source (n,): the conditioning word of each combination.
     """
-    # Each predicted word of a line shares one count among the line's given words.
+    # E-step: the count 1 of each predicted word is shared among the words on the other side of its line.
     place = np.unique(pair.astype(np.int64) * (int(other.max()) + 1) + other, return_inverse=True)[1]
     probability = np.ones(n)
     for _ in range(N_ITERATIONS):
@@ -133,15 +135,19 @@ def _model_1(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--src", type=Path, nargs="+", required=True, metavar="FILE")
     parser.add_argument("--tgt", type=Path, nargs="+", required=True, metavar="FILE")
     parser.add_argument("-o", "--output", type=Path, nargs=2, required=True, metavar=("SOURCE", "TARGET"))
-    parser.add_argument("--threshold", type=float, default=0.3, help="of both probabilities (%(default)s)")
-    parser.add_argument("--least", type=int, default=4, help="pairs of lines with both words (%(default)s)")
+    parser.add_argument(
+        "--threshold", type=float, default=0.3, help="least probability in both directions (%(default)s)"
+    )
+    parser.add_argument(
+        "--least", type=int, default=4, help="least number of pairs of lines with both words (%(default)s)"
+    )
     args = parser.parse_args(arguments)
     if len(args.src) != len(args.tgt):
         parser.error(f"{len(args.src)} source and {len(args.tgt)} target files: give as many")

@@ -25,7 +25,7 @@ from websockets.sync.client import connect
 from bytenmt.cli.console import Command
 from bytenmt.cli.main import main
 from bytenmt.serve.http.server import MAX_HEAD_BYTES, listening
-from tools.served import SECONDS, Served, served
+from tools.served import SECONDS, ServerProcess, run_server
 from tools.verify import uploads
 from tools.verify.hostile import AT_ONCE, LIMITS, hostile
 from tools.verify.never_reading import KINDS, measure, until_ready
@@ -48,14 +48,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("served") / "run", "convs2s")
 
 
-def answers_of(server: Served, n: int) -> tuple[list[threading.Thread], list[Any]]:
+def answers_of(server: ServerProcess, n: int) -> tuple[list[threading.Thread], list[Any]]:
     """Threads that ask, and what they are answered."""
     found: list[Any] = []
 
     def ask(number: int) -> None:
         try:
             texts = [f"{number}.{line} 하나 둘 셋 넷 다섯" for line in range(4)]
-            found.append(server.ask("translate", q=texts, source="ko", target="de")["translatedText"])
+            found.append(server.post("translate", q=texts, source="ko", target="de")["translatedText"])
         except Exception as error:
             found.append(error)
 
@@ -96,9 +96,9 @@ def test_it_ends_when_it_has_answered_and_needs_no_pytorch(run: Path, tmp_path: 
         "--log-format",
         "json",
     )
-    with served(tmp_path, *arguments, program=WATCHED) as server:
+    with run_server(tmp_path, *arguments, program=WATCHED) as server:
         assert re.match(r"http://127\.0\.0\.1:\d+/$", server.url)
-        assert [one["code"] for one in json.loads(server.text("languages"))] == ["ko", "en", "de"]
+        assert [one["code"] for one in json.loads(server.get("languages"))] == ["ko", "en", "de"]
         threads, found = answers_of(server, 12)
         address = server.url.replace("http", "ws") + "ws?source=ko&target=de"
         with connect(address, max_queue=None) as line:  # which reads all that comes
@@ -107,27 +107,27 @@ def test_it_ends_when_it_has_answered_and_needs_no_pytorch(run: Path, tmp_path: 
             until = threading.Event()
             while not server_is_busy(server, 12 + 1):
                 assert not until.wait(0.01) and not found, "too quick to be asked in the middle"
-            code = server.end()
+            code = server.terminate()
             done = []
             with suppress(ConnectionClosed):  # 1012: the service restarts
                 for message in line:
                     done += [message] if "translatedText" in message else []
         for thread in threads:
             thread.join(SECONDS)
-    assert code == 0 and server.lines()[-1] == "modules False"
+    assert code == 0 and server.log_lines()[-1] == "modules False"
     assert len(done) == 2 and len(found) == 12
     assert all(isinstance(texts, list) and len(texts) == 4 for texts in found), found
-    events = [json.loads(text)["event"] for text in server.lines() if text.startswith("{")]
+    events = [json.loads(text)["event"] for text in server.log_lines() if text.startswith("{")]
     assert events[0] == "serving" and "ending" in events and events[-1] == "ended"
 
 
-def server_is_busy(server: Served, n: int) -> bool:
+def server_is_busy(server: ServerProcess, n: int) -> bool:
     """Return whether so many requests are in flight."""
-    found = re.search(r"requests_in_flight (\d+)", server.text("metrics"))
+    found = re.search(r"requests_in_flight (\d+)", server.get("metrics"))
     return found is not None and int(found[1]) >= n
 
 
-def raw(server: Served, data: bytes, wait: float = SECONDS) -> bytes:
+def raw(server: ServerProcess, data: bytes, wait: float = SECONDS) -> bytes:
     """Send bytes and return the response, until the server closes or the response is complete."""
     with socket.create_connection(server.address, timeout=wait) as asked:
         asked.sendall(data)
@@ -139,7 +139,7 @@ def raw(server: Served, data: bytes, wait: float = SECONDS) -> bytes:
 
 def test_slow_and_broken_clients_are_left(run: Path, tmp_path: Path) -> None:
     """A head or a body that does not come, and one that never ends."""
-    with served(tmp_path, "-m", f"ko-en={run}", "--patience", "1", "--max-body", "1000") as server:
+    with run_server(tmp_path, "-m", f"ko-en={run}", "--patience", "1", "--max-body", "1000") as server:
         assert raw(server, b"") == b"" and raw(server, b"POST /translate HTT") == b""
         head = b"POST /translate HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n"
         assert raw(server, head + b"q=").startswith(b"HTTP/1.1 408 ")
@@ -149,9 +149,9 @@ def test_slow_and_broken_clients_are_left(run: Path, tmp_path: Path) -> None:
         assert raw(server, b"\x16\x03\x01\x02\x00\x01").startswith(b"HTTP/1.1 400 ")
         chunked = b"POST /translate HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
         assert raw(server, chunked + b"7d0\r\n" + b"a" * 2000 + b"\r\n0\r\n\r\n").startswith(b"HTTP/1.1 413 ")
-        assert json.loads(server.text("health")) == {"status": "ok"}
-        assert server.end() == 0
-    assert not any("Traceback" in line for line in server.lines())
+        assert json.loads(server.get("health")) == {"status": "ok"}
+        assert server.terminate() == 0
+    assert not any("Traceback" in line for line in server.log_lines())
 
 
 def test_it_reads_models_and_keys_again_under_load(tmp_path: Path) -> None:
@@ -160,16 +160,16 @@ def test_it_reads_models_and_keys_again_under_load(tmp_path: Path) -> None:
     run, keys = make_run(tmp_path / "run", "convs2s"), tmp_path / "keys"
     keys.write_text("old\nboth\n")
     arguments = ("-m", f"ko-en={run}", "--api-keys", keys, "--max-len-b", "20", "--log-format", "json")
-    with served(tmp_path, *arguments) as server:
+    with run_server(tmp_path, *arguments) as server:
         asked = {"q": "하나 둘", "source": "ko", "target": "en", "api_key": "both"}
-        before = server.ask("translate", **asked)
+        before = server.post("translate", **asked)
         found: list[Any] = []
         enough = threading.Event()
 
         def load() -> None:
             while not enough.is_set():
                 try:
-                    found.append(server.ask("translate", **asked))
+                    found.append(server.post("translate", **asked))
                 except Exception as error:
                     found.append(error)
 
@@ -189,20 +189,20 @@ def test_it_reads_models_and_keys_again_under_load(tmp_path: Path) -> None:
         enough.set()
         for thread in threads:
             thread.join(SECONDS)
-        after = server.ask("translate", **asked)
-        assert server.ask("translate", **asked | {"api_key": "new"}) == after
+        after = server.post("translate", **asked)
+        assert server.post("translate", **asked | {"api_key": "new"}) == after
         with pytest.raises(HTTPError, match="403"):
-            server.ask("translate", **asked | {"api_key": "old"})
-        assert server.end() == 0
+            server.post("translate", **asked | {"api_key": "old"})
+        assert server.terminate() == 0
     assert before != after and found[-1] == after
     assert all(one in (before, after) for one in found), found
 
 
-def wait_for_event(server: Served, event: str, n: int) -> None:
+def wait_for_event(server: ServerProcess, event: str, n: int) -> None:
     """Until the log has an event n times."""
     until = time.monotonic() + SECONDS
-    while sum(f'"event": "{event}"' in line for line in server.lines()) < n:
-        assert time.monotonic() < until, server.lines()
+    while sum(f'"event": "{event}"' in line for line in server.log_lines()) < n:
+        assert time.monotonic() < until, server.log_lines()
         time.sleep(0.05)
 
 
@@ -240,11 +240,11 @@ def test_clients_that_never_read(run: Path, tmp_path: Path) -> None:
     """A little of tools/verify/never_reading.py: honest clients are answered, and all is let go afterwards.
     How long they take is measured there, on a machine that has nothing else to do."""
     arguments = ("-m", f"ko-en={run}", "--send-timeout", "1", "--max-len-b", "20", "--no-log-requests")
-    with served(tmp_path, *arguments) as server:
+    with run_server(tmp_path, *arguments) as server:
         lines, text = [f"{number} 하나 둘" for number in range(9)], "하나 둘 셋 넷\n" * 30
         alone, attacked, counts = measure(server, lines, ("ko", "en"), 4, 1.0, 24, 1.0, text)
         assert until_ready(server) < SECONDS
-        assert server.end() == 0
+        assert server.terminate() == 0
     assert alone.wrong == attacked.wrong == 0 and len(attacked.seconds) >= 4
     assert {f"{kind}: requests sent" for kind in KINDS} <= counts.keys()
 
@@ -290,10 +290,10 @@ def test_suggestions_can_be_trained_on(run: Path, tmp_path: Path) -> None:
 
     folder = tmp_path / "suggestions"
     folder.mkdir()
-    with served(tmp_path, "-m", f"ko-en={run}", "--suggestions", folder) as server:
+    with run_server(tmp_path, "-m", f"ko-en={run}", "--suggestions", folder) as server:
         for number in range(3):
-            server.ask("suggest", q=f"하나\t{number}", s=f'"one" {number}\n', source="ko", target="en")
-        server.end()
+            server.post("suggest", q=f"하나\t{number}", s=f'"one" {number}\n', source="ko", target="en")
+        server.terminate()
     file = folder / "ko-en.tsv"
     pairs = ParallelCorpus.open_all([PairFiles(tsv=file)])
     found = [(pairs.source(k), pairs.target(k)) for k in range(len(pairs))]
@@ -302,15 +302,15 @@ def test_suggestions_can_be_trained_on(run: Path, tmp_path: Path) -> None:
 
 def test_what_nobody_should_send(run: Path, tmp_path: Path) -> None:
     """A few of the requests of tools/verify/hostile.py, of every kind."""
-    with served(tmp_path, "-m", f"ko-en={run}", *LIMITS) as server:
+    with run_server(tmp_path, "-m", f"ko-en={run}", *LIMITS) as server:
         counts, wrongs = hostile(server, 10 * AT_ONCE, seed=1)
-        assert server.end() == 0
+        assert server.terminate() == 0
     assert wrongs == [] and len({kind for kind, _ in counts}) > 15
 
 
 def test_hostile_uploads_hold_up_nobody(run: Path, tmp_path: Path) -> None:
     """For a few seconds; tools/verify/uploads.py does the same for a minute and compares the times."""
-    with served(tmp_path, "-m", f"en-de={run}", "--max-len-b", "20", "--no-log-requests") as server:
+    with run_server(tmp_path, "-m", f"en-de={run}", "--max-len-b", "20", "--no-log-requests") as server:
         told, wrongs, _ = uploads.compare(server, "en-de", 4.0, n_clients=4, n_attackers=8)
         assert not wrongs, (wrongs, told)
-        assert server.end() == 0
+        assert server.terminate() == 0

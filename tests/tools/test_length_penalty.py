@@ -68,7 +68,7 @@ def test_it_is_found_and_taken(run: Path, tmp_path: Path, capsys: pytest.Capture
 
 
 def test_of_equal_ones_the_nearest_to_1() -> None:
-    assert length_penalty.best([0.0, 0.6, 1.2, 2.0], [3.0, 5.0, 5.0, 5.0]) == 1.2
+    assert length_penalty.best_penalty([0.0, 0.6, 1.2, 2.0], [3.0, 5.0, 5.0, 5.0]) == 1.2
 
 
 def test_it_is_carried_on(run: Path, tmp_path: Path) -> None:

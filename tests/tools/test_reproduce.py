@@ -16,7 +16,7 @@ import pytest
 from bytenmt.config.schema import load_config
 from bytenmt.errors import BytenmtError
 from tools import reproduce
-from tools.reproduce import Stopped, updates_per_minute
+from tools.reproduce import TrainingStopped, updates_per_minute
 from tools.results.recipe import FOLDER, REPOSITORY, Recipe
 from tools.results.tables import table
 
@@ -134,7 +134,7 @@ def test_a_run_of_the_repository_teaches_all_seeds_by_the_same_text(tmp_path: Pa
     assert (REPOSITORY / "data/models/en-de/model.safetensors").is_file()
     pairs = tmp_path / "distilled-en-de.tsv"
     for name in ("a@1", "a@2"):
-        words = taught.training(name, tmp_path, tmp_path)
+        words = taught.training_arguments(name, tmp_path, tmp_path)
         assert words[words.index("--tsv") + 1] == str(pairs) and "--src" not in words
 
 
@@ -183,7 +183,7 @@ options = ["--set", "b=1"]
 
 
 def test_a_rival_is_trained_by_its_own_program(recipe: Recipe, tmp_path: Path) -> None:
-    words = recipe.training("rival", tmp_path, tmp_path)
+    words = recipe.training_arguments("rival", tmp_path, tmp_path)
     assert "--arch" not in words and words[-2:] == ["--max-updates", "4"]
     assert "python tools/rival/train.py" in table(recipe, {}, tmp_path)
 
@@ -224,7 +224,7 @@ def test_time_that_is_used_stops_a_training_which_goes_on(
                 raise subprocess.TimeoutExpired("program", 0)
             return real(child, timeout)
 
-        with monkeypatch.context() as patched, pytest.raises(Stopped):
+        with monkeypatch.context() as patched, pytest.raises(TrainingStopped):
             patched.setattr(subprocess.Popen, "wait", wait)
             reproduce.train(recipe, "long", tmp_path, tmp_path, until=float("inf"))
         assert (run / "checkpoints.json").is_file()
@@ -256,10 +256,10 @@ def test_a_row_is_selected_with_all_its_seeds(tmp_path: Path) -> None:
     rows = '[[row]]\nname = "a"\n[[row]]\nname = "a-large"\nnot-run = "no time"\n'
     (tmp_path / "books.toml").write_text(head + rows, encoding="utf-8")
     recipe = Recipe.read(tmp_path / "books.toml")
-    assert recipe.selected([]) == recipe.selected(["a"]) == ["a@1", "a@2"]
-    assert recipe.selected(["a-large@2", "a@1"]) == ["a-large@2", "a@1"]
+    assert recipe.select_rows([]) == recipe.select_rows(["a"]) == ["a@1", "a@2"]
+    assert recipe.select_rows(["a-large@2", "a@1"]) == ["a-large@2", "a@1"]
     with pytest.raises(BytenmtError, match="--row b: expected one of a, a-large, or one seed as NAME@1"):
-        recipe.selected(["b"])
+        recipe.select_rows(["b"])
 
 
 MIXED = """
@@ -290,14 +290,14 @@ def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
     """Files and the translations of teachers are mixed; seeds share the translations of their own teacher."""
     (tmp_path / "mixed.toml").write_text(MIXED, encoding="utf-8")
     recipe = Recipe.read(tmp_path / "mixed.toml")
-    words = recipe.training("teacher@1", Path("c"), Path("r"))
+    words = recipe.training_arguments("teacher@1", Path("c"), Path("r"))
     sides = ["--src", "c/a.src", "--src", "c/b.src", "--tgt", "c/a.tgt", "--tgt", "c/b.tgt"]
     assert words[2:] == [
         *sides,
         *("--valid-src", "c/a.src", "--valid-tgt", "c/a.tgt", "--weight", "1", "--weight", "2.5"),
         *("--arch", "luong", "--seed", "1"),
     ]
-    words = recipe.training("student@2", Path("c"), Path("r"))
+    words = recipe.training_arguments("student@2", Path("c"), Path("r"))
     pairs = ["r/distilled-teacher@2-1.tsv", "r/distilled-teacher@2-2.tsv"]
     assert [other for one, other in zip(words, words[1:], strict=False) if one == "--tsv"] == pairs
     assert "--src" not in words and words.count("--weight") == 2
@@ -307,7 +307,7 @@ def test_minutes_become_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """A row is timed once for all its seeds; without a timing it is not trained."""
     (tmp_path / "mixed.toml").write_text(MIXED, encoding="utf-8")
     recipe, folder = Recipe.read(tmp_path / "mixed.toml"), tmp_path / "out" / "mixed"
-    assert recipe.training("timed@1", tmp_path, folder)[-2:] == ["--max-updates", "UPDATES"]
+    assert recipe.training_arguments("timed@1", tmp_path, folder)[-2:] == ["--max-updates", "UPDATES"]
     with pytest.raises(BytenmtError, match="--time"):
         reproduce.train(recipe, "timed@2", tmp_path, folder, math.inf)
     commands: list[list[str]] = []
@@ -326,9 +326,9 @@ def test_minutes_become_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     reproduce.time_rows(recipe, args)
     (words,) = commands
     assert words[-4:] == ["--max-updates", "0", "--max-cpu-minutes", "5"]
-    assert recipe.timing("timed@2", folder) == 150.0  # of 100 updates in 40 seconds
+    assert recipe.timed_rate("timed@2", folder) == 150.0  # of 100 updates in 40 seconds
     for row in ("timed@1", "timed@2"):
-        assert recipe.training(row, tmp_path, folder)[-2:] == ["--max-updates", "5400"]
+        assert recipe.training_arguments(row, tmp_path, folder)[-2:] == ["--max-updates", "5400"]
 
 
 def test_updates_between_validations_are_timed() -> None:
@@ -349,11 +349,11 @@ def test_every_recipe_can_be_read() -> None:
         trainings: dict[str, str] = {}
         for row in recipe.row:
             if row.program == "bytenmt" and not row.ensemble:
-                words = recipe.training(row.name, Path("corpora"), Path("results"))
+                words = recipe.training_arguments(row.name, Path("corpora"), Path("results"))
                 pairs = list(zip(words, words[1:], strict=False))
                 parsed = dict(pairs)
                 settings = [value for key, value in pairs if key == "--set"]
-                settings += ["model.source=false"] if recipe.language else []
+                settings += ["model.source=false"] if recipe.is_language_model else []
                 config = load_config(parsed["--arch"], parsed["--preset"], "", settings)
                 others = [w for key, w in pairs if key not in ("--set", "-o") and not w.startswith("--set")]
                 excerpt = f"{config} {sorted(set(others) - set(settings))}"

@@ -69,15 +69,15 @@ def test_trials_of_ones_own_come_after_the_preset(tmp_path: Path) -> None:
     seen: list[dict[str, str]] = []
 
     class FakeTraining(tune.Training):
-        def run(self, settings: Mapping[str, str], minutes: float) -> tune.Rung:
+        def run(self, settings: Mapping[str, str], minutes: float) -> tune.RungResult:
             seen.append(dict(settings))
-            return tune.Rung(1.0, 1, 60.0)
+            return tune.RungResult(1.0, 1, 60.0)
 
-    first = [tune.chosen("lr=5e-3,size=2", ranges), tune.chosen("size=1", ranges)]
+    first = [tune.parse_settings("lr=5e-3,size=2", ranges), tune.parse_settings("size=1", ranges)]
     training = FakeTraining(tmp_path, tune.PROGRAMS["bytenmt"], [], 1)
     tune.tune(tmp_path, training, ranges, [1.0], 4.0, 1, first)
     assert seen[:2] == [{}, {"lr": "0.005", "size": "2"}] and seen[2]["size"] == "1"
     assert 1e-3 <= float(seen[2]["lr"]) <= 1e-2 and len(seen) == 4
     for wrong in ("size=3", "depth=1"):
         with pytest.raises(ValueError, match="--try"):
-            tune.chosen(wrong, ranges)
+            tune.parse_settings(wrong, ranges)

@@ -25,7 +25,7 @@ from bytenmt.decoding.interface import Engine
 from bytenmt.decoding.scheduler import decode
 from tools.bench.records import Record
 from tools.bench.steps import BENCH, SOURCE_BYTES, Case, Steps, contest, endless, make_engine, requests
-from tools.extras import package
+from tools.extras import import_package
 
 TIMES = 2  # rounds here for one elsewhere: a measurement is a single try
 BYTES_PER_SUBWORD = 4.2
@@ -68,7 +68,7 @@ class Peer:
     """A Transformer of CTranslate2 on one worker of so many threads."""
 
     def __init__(self, folder: Path, precision: str, threads: int) -> None:
-        self._translator = package("ctranslate2", "bench").Translator(
+        self._translator = import_package("ctranslate2", "bench").Translator(
             str(folder), device="cpu", compute_type=PEER_TYPES[precision], intra_threads=threads
         )
 
@@ -90,7 +90,7 @@ class Peer:
 
 def build(shape: Shape, folder: Path) -> None:
     """Write a Transformer with random weights."""
-    spec = package("ctranslate2", "bench").specs.TransformerSpec.from_config(
+    spec = import_package("ctranslate2", "bench").specs.TransformerSpec.from_config(
         (shape.encoder_layers, shape.decoder_layers), shape.n_heads
     )
     draw = np.random.default_rng(1)
@@ -136,7 +136,7 @@ def sources(shape: Shape, n: int, length: int) -> list[list[str]]:
 
 def precisions() -> list[str]:
     """Return the precisions that CTranslate2 supports on this processor."""
-    supported = package("ctranslate2", "bench").get_supported_compute_types("cpu")
+    supported = import_package("ctranslate2", "bench").get_supported_compute_types("cpu")
     return [name for name, theirs in PEER_TYPES.items() if theirs in supported]
 
 

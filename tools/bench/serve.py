@@ -27,7 +27,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from tools.bench.records import Record, show, write_json
-from tools.served import Served, served
+from tools.served import ServerProcess, run_server
 
 BULK = """
 import sys, time
@@ -58,7 +58,9 @@ class Load(NamedTuple):
         return 1000 * sorted(self.seconds)[min(int(share * len(self.seconds)), len(self.seconds) - 1)]
 
 
-def load(server: Served, lines: Sequence[str], pair: tuple[str, str], n_clients: int, seconds: float) -> Load:
+def load(
+    server: ServerProcess, lines: Sequence[str], pair: tuple[str, str], n_clients: int, seconds: float
+) -> Load:
     """So many clients that ask one line after another."""
     return asyncio.run(_load(server.address, lines, pair, n_clients, seconds))
 
@@ -130,12 +132,12 @@ def main() -> None:
         os.sched_setaffinity(0, os.sched_getaffinity(0) - {0})
     whole = bulk(run, precision, src, seconds / 4)
     arguments = ("-m", f"{pair}={run}", "--threads", 1, "--precision", precision, "--no-log-requests")
-    with tempfile.TemporaryDirectory() as folder, served(Path(folder), *arguments, core=0) as server:
+    with tempfile.TemporaryDirectory() as folder, run_server(Path(folder), *arguments, core=0) as server:
         alone = load(server, lines, (source, target), 1, seconds / 4)
         before = server.resident_bytes()
         many = load(server, lines, (source, target), connections, seconds)
         after = server.resident_bytes()
-        code = server.end()
+        code = server.terminate()
     records = []
     for name, of in (("1 client", alone), (f"{connections} clients", many)):
         rate = of.n_bytes / of.lasted

@@ -41,7 +41,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     not_run: str = ""
 
     @property
-    def after(self) -> tuple[str, ...]:
+    def dependencies(self) -> tuple[str, ...]:
         """The rows that must be there before it."""
         teachers = (name for name in self.distil if "/" not in name)
         return (*self.ensemble, *teachers, *([self.init_from] if self.init_from else []))
@@ -83,7 +83,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             )
         known: set[str] = set()
         for row in found.row:
-            if missing := [name for name in row.after if name not in known]:
+            if missing := [name for name in row.dependencies if name not in known]:
                 raise BytenmtError(
                     f"{path}: row {row.name} needs {missing[0]}, which does not stand above it"
                 )
@@ -95,7 +95,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """Return the rows by name, in the table's order."""
         return {row.name: row for row in self.row}
 
-    def selected(self, names: Sequence[str]) -> list[str]:
+    def select_rows(self, names: Sequence[str]) -> list[str]:
         """Return the rows of some names, or all rows that are to be run; NAME means NAME@SEED of every seed.
 
         Raises BytenmtError for an unknown name.
@@ -112,24 +112,24 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return rows
 
     @property
-    def language(self) -> bool:
+    def is_language_model(self) -> bool:
         """Return whether the table is of byte language models."""
         return "text" in self.test
 
-    def training(self, row: str, corpora: Path, folder: Path) -> list[str]:
+    def training_arguments(self, row: str, corpora: Path, folder: Path) -> list[str]:
         """Return the arguments of the command that trains a row. folder: of the table's rows."""
         one = self.rows[row]
         words = [*self._training(row, corpora, folder, folder / row / "run")]
         if one.minutes:
-            found = self.timing(row, folder)
+            found = self.timed_rate(row, folder)
             words += ["--max-updates", "UPDATES" if found is None else str(round(one.minutes * found))]
         return words
 
-    def timed_training(self, row: str, corpora: Path, folder: Path, minutes: float) -> list[str]:
+    def timing_arguments(self, row: str, corpora: Path, folder: Path, minutes: float) -> list[str]:
         """Return the arguments of a training of so many CPU minutes that shows how many updates a row
         makes.
         """
-        words = self._training(row, corpora, folder, self.timing_run(row, folder))
+        words = self._training(row, corpora, folder, self.timing_folder(row, folder))
         quick = ["--set", "train.valid_lines=0"] if self.rows[row].program == TRANSLATOR else []
         return [*words, *quick, "--max-updates", "0", "--max-cpu-minutes", f"{minutes:g}"]
 
@@ -142,18 +142,18 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         for key, files in texts.items():
             words += [part for file in _each(files) for part in (f"--{key}", str(corpora / file))]
         if one.distil:
-            words += [part for file in self.distilled(row, folder) for part in ("--tsv", str(file))]
+            words += [part for file in self.distilled_files(row, folder) for part in ("--tsv", str(file))]
         words += [part for weight in self.weights for part in ("--weight", f"{weight:g}")]
         words += ["--init-from", str(folder / one.init_from / "run")] if one.init_from else []
         return [*words, *(self.options if one.program == TRANSLATOR else ()), *one.options]
 
-    def timing_run(self, row: str, folder: Path) -> Path:
+    def timing_folder(self, row: str, folder: Path) -> Path:
         """The folder of the run that times a row; one for all its seeds."""
         return folder / "timing" / row.partition("@")[0]
 
-    def timing(self, row: str, folder: Path) -> float | None:
+    def timed_rate(self, row: str, folder: Path) -> float | None:
         """Updates in a CPU minute of a row, or None where it was not timed."""
-        file = self.timing_run(row, folder).with_suffix(".json")
+        file = self.timing_folder(row, folder).with_suffix(".json")
         return float(json.loads(file.read_text("utf-8"))["updates_per_minute"]) if file.is_file() else None
 
     def runs(self, row: str, folder: Path) -> list[Path]:
@@ -169,7 +169,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The source files of a row's training text."""
         return _each((self.texts | self.rows[row].texts)["src"])
 
-    def distilled(self, row: str, folder: Path) -> list[Path]:
+    def distilled_files(self, row: str, folder: Path) -> list[Path]:
         """Return the files of pairs that a row and others learn from the same teachers: one for each
         source file.
         """
@@ -177,11 +177,11 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         n = len(self.sources(row))
         return [folder / (f"{name}.tsv" if n == 1 else f"{name}-{i + 1}.tsv") for i in range(n)]
 
-    def needed(self, rows: Sequence[str]) -> Iterator[str]:
+    def with_dependencies(self, rows: Sequence[str]) -> Iterator[str]:
         """Return these rows and those they depend on, in the table's order."""
         wanted = set(rows)
         for row in reversed(self.row):
-            wanted.update(row.after if row.name in wanted else ())
+            wanted.update(row.dependencies if row.name in wanted else ())
         return (row.name for row in self.row if row.name in wanted)
 
 

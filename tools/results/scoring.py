@@ -18,10 +18,10 @@ PROGRAM = [sys.executable, "-m", "bytenmt"]
 PRECISION = "int8"  # of what is shipped, in which speed, size and noise are measured
 
 
-def scored(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, Any]:
+def score_row(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, Any]:
     """All figures of a row that need its test text. Raises CalledProcessError, BytenmtError."""
     runs = recipe.runs(row, folder)
-    if recipe.language:
+    if recipe.is_language_model:
         text = str(corpora / recipe.test["text"])
         models = [word for run in runs for word in ("-m", str(run))]
         told = _output("predict", *models, "--window", "256", "--no-reference", text)
@@ -48,7 +48,7 @@ def scored(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, A
         "decode_bytes": hypotheses.stat().st_size,
     }
     if recipe.noise:
-        measure = _rival_measured if recipe.rows[row].program == RIVAL else _measured
+        measure = _measure_rival if recipe.rows[row].program == RIVAL else _measure_bytenmt
         found["measured"] = measure(recipe, runs, source, reference, folder / row)
     return found
 
@@ -75,7 +75,7 @@ def text_scores(hypotheses: Path, reference: Path, tokenize: str) -> dict[str, d
     return found | {"exact_match": {"score": 100 * n_equal / max(1, len(references)), "signature": "%"}}
 
 
-def _measured(recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path) -> Any:
+def _measure_bytenmt(recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path) -> Any:
     """Measure runs of bytenmt by its own engine."""
     from bytenmt.data.text_file import TextFile
     from bytenmt.decoding.interface import AUTO, EngineSpec
@@ -99,7 +99,7 @@ def _measured(recipe: Recipe, runs: list[Path], source: Path, reference: Path, f
     }
 
 
-def _rival_measured(recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path) -> Any:
+def _measure_rival(recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path) -> Any:
     """Measure the rival by CTranslate2."""
     written = folder / "rival.json"
     words = (str(runs[0]), "--precision", PRECISION, "--beam", str(recipe.beam), "--json", str(written))

@@ -20,7 +20,7 @@ def table(recipe: Recipe, results: Results, folder: Path) -> str:
     and how far from it the farthest is."""
     heads = (
         ["bits/byte, stream", "bits/byte, windows"]
-        if recipe.language
+        if recipe.is_language_model
         else ["BLEU", "BLEU, lower-cased", "chrF", "exact, %"]
     )
     columns = ["", *heads, "valid bits/byte", "parameters", "updates", "CPU minutes"]
@@ -36,7 +36,7 @@ def table(recipe: Recipe, results: Results, folder: Path) -> str:
     for row in recipe.row:
         if row.name not in results and not row.ensemble:
             why = f" ({row.not_run})" if row.not_run else ""
-            words = recipe.training(row.name, Path("corpora"), folder)
+            words = recipe.training_arguments(row.name, Path("corpora"), folder)
             lines += ["", f"{row.name}, not run{why}:", "", f"    {command(row.program, words)}"]
     return "\n".join(lines) + "\n"
 
@@ -110,7 +110,7 @@ def _cells(recipe: Recipe, seeds: Sequence[Mapping[str, Any]]) -> list[str]:
         return format(mean, form) + (f" ± {format(spread, form)}" if len(values) > 1 else "")
 
     one = seeds[0]
-    if recipe.language:
+    if recipe.is_language_model:
         cells = [mean_and_spread(".4f", partial(_bits, which)) for which in (0, -1)]
     else:
         cells = [mean_and_spread(".2f", partial(_score, key)) for key in SCORES]

@@ -26,7 +26,7 @@ import torch
 from torch import nn
 
 from bytenmt.errors import BytenmtError
-from tools.extras import package
+from tools.extras import import_package
 from tools.rival.model import EOS, Transformer, greedy
 from tools.rival.recipe import load_model
 from tools.rival.text import Pieces, padded, read_lines
@@ -38,7 +38,7 @@ CLOSE = 1e-3  # nats: what another order of additions may move
 def specification(model: Transformer, vocabulary: Sequence[str], heads: int) -> Any:
     """CTranslate2's form of a model: the same numbers under other names."""
     stacks = len(model.encoder.layers), len(model.decoder.layers)
-    spec = package("ctranslate2", "rival").specs.TransformerSpec.from_config(stacks, heads)
+    spec = import_package("ctranslate2", "rival").specs.TransformerSpec.from_config(stacks, heads)
     table = model.embedding.weight.detach().numpy()
     spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = table
     spec.decoder.projection.weight = table

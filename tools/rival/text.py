@@ -23,7 +23,7 @@ from bytenmt.data.batches import batches
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.errors import BytenmtError, DataError
-from tools.extras import package
+from tools.extras import import_package
 from tools.rival.model import BOS, EOS
 
 Ids = npt.NDArray[np.int32]
@@ -47,7 +47,7 @@ def train_pieces(lines: Iterable[str], size: int, kind: str) -> bytes:
     """
     written = io.BytesIO()
     try:
-        package("sentencepiece", "rival").SentencePieceTrainer.train(
+        import_package("sentencepiece", "rival").SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
             model_writer=written,
             vocab_size=size,
@@ -102,7 +102,7 @@ class Pieces:
     """The subwords of a model: between text, ids and their names."""
 
     def __init__(self, model: bytes) -> None:
-        self._processor = package("sentencepiece", "rival").SentencePieceProcessor(model_proto=model)
+        self._processor = import_package("sentencepiece", "rival").SentencePieceProcessor(model_proto=model)
 
     @classmethod
     def load(cls, folder: Path) -> Pieces:

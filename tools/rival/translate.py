@@ -14,7 +14,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
 
 from bytenmt.errors import BytenmtError, CheckpointError
-from tools.extras import package
+from tools.extras import import_package
 from tools.rival.text import PIECES, Pieces
 
 PRECISIONS = {"int8": "int8", "fp32": "float32"}  # their names there
@@ -50,7 +50,7 @@ class Translator:
                 f"{folder} is not there: tools/rival/export.py {run} --precision {precision}"
             )
         self._pieces = Pieces.load(run)
-        self._engine = package("ctranslate2", "rival").Translator(
+        self._engine = import_package("ctranslate2", "rival").Translator(
             str(folder), device="cpu", compute_type=PRECISIONS[precision], intra_threads=threads
         )
         self._options = {

@@ -28,8 +28,8 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tools.browser import CHROMIUM, Page, browser
-from tools.served import Served, served
+from tools.browser import CHROMIUM, Page, open_browser
+from tools.served import ServerProcess, run_server
 
 EVIL = "evil.example"
 RESOLVER = f"--host-resolver-rules=MAP {EVIL} 127.0.0.1"
@@ -123,7 +123,7 @@ def attempts(page: Page, url: str, pair: tuple[str, str]) -> dict[str, str | Non
     found = {}
     for number, (name, function) in enumerate(ATTEMPTS.items()):
         fields = {"q": f"hello {number}", "s": name, "source": pair[0], "target": pair[1]}
-        found[name] = page.js(
+        found[name] = page.evaluate(
             f"Promise.race([Promise.resolve(({function})({json.dumps(url)}, {json.dumps(fields)}))"
             f".catch(() => null), new Promise(done => setTimeout(() => done(null), {SECONDS}))])"
         )
@@ -136,16 +136,16 @@ def suggestions(folder: Path) -> str:
     return "".join(file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.tsv")))
 
 
-def check(server: Served, folder: Path, site: str, pair: tuple[str, str], allowed: bool) -> list[str]:
+def check(server: ServerProcess, folder: Path, site: str, pair: tuple[str, str], allowed: bool) -> list[str]:
     """Return what should be otherwise. allowed: whether the server allows the other site."""
     wrongs = []
 
     def readable(texts: dict[str, str | None]) -> list[str]:
         return [name for name, text in texts.items() if text is not None]
 
-    with browser(RESOLVER) as page:
+    with open_browser(RESOLVER) as page:
         page.open(site)
-        assert page.js("location.origin") + "/" == site
+        assert page.evaluate("location.origin") + "/" == site
         from_site = attempts(page, server.url, pair)
         written = suggestions(folder)
         print(f"another site{', allowed' if allowed else ''}: read {readable(from_site) or 'nothing'},")
@@ -195,7 +195,7 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as name:
                 folder = Path(name)
                 arguments = ("-m", f"{options.pair}={options.run}", "--suggestions", folder, *more)
-                with served(folder, *arguments) as server:
+                with run_server(folder, *arguments) as server:
                     wrongs += check(server, folder, site, (source, target), bool(more))
     for line in wrongs:
         print(f"wrong: {line}")

@@ -25,7 +25,7 @@ from urllib.parse import quote_plus
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tools.served import Served, served
+from tools.served import ServerProcess, run_server
 
 MOST_BODY, PATIENCE, AT_ONCE = 50_000, 2, 16
 SECONDS = 60.0  # until a server that says nothing hangs
@@ -203,7 +203,7 @@ KINDS: tuple[tuple[int, Callable[[random.Random], Sent]], ...] = (
 )
 
 
-def status_of(server: Served, sent: Sent) -> int:
+def status_of(server: ServerProcess, sent: Sent) -> int:
     """Return the status of the answer; CLOSED if none came."""
     with socket.create_connection(server.address, timeout=SECONDS) as asked:
         try:
@@ -228,14 +228,14 @@ def due(sent: Sent, status: int) -> bool:
     return {True: status == 200, False: refused, None: status == 200 or refused}[sent.valid]
 
 
-def hostile(server: Served, n_requests: int, seed: int) -> tuple[Counter[tuple[str, int]], list[str]]:
+def hostile(server: ServerProcess, n_requests: int, seed: int) -> tuple[Counter[tuple[str, int]], list[str]]:
     """Return how often each kind of request got which status, and the answers that were wrong."""
     chance = random.Random(seed)
     weights = [weight for weight, _ in KINDS]
     makers = [make for _, make in KINDS]
     requests = [make(chance) for make in chance.choices(makers, weights, k=n_requests)]
     text = {"q": ["안녕 3시", "둘"], "source": "ko", "target": "en"}
-    before = server.ask("translate", **text)
+    before = server.post("translate", **text)
     counts: Counter[tuple[str, int]] = Counter()
     wrongs = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -245,11 +245,11 @@ def hostile(server: Served, n_requests: int, seed: int) -> tuple[Counter[tuple[s
             counts[sent.kind, status] += 1
             if not due(sent, status):
                 wrongs.append(f"{sent.kind}: {status} for {sent.data[:300]!r}")
-    if server.ask("translate", **text) != before:
+    if server.post("translate", **text) != before:
         wrongs.append("a text is translated otherwise than before")
-    if "requests_in_flight 0" not in server.text("metrics"):
+    if "requests_in_flight 0" not in server.get("metrics"):
         wrongs.append("requests are in flight that nobody waits for")
-    wrongs += [line for line in server.lines() if "Traceback" in line or '"error"' in line]
+    wrongs += [line for line in server.log_lines() if "Traceback" in line or '"error"' in line]
     return counts, wrongs
 
 
@@ -263,12 +263,12 @@ def main() -> None:
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as folder,
-        served(Path(folder), "-m", f"ko-en={options.run}", *LIMITS) as server,
+        run_server(Path(folder), "-m", f"ko-en={options.run}", *LIMITS) as server,
     ):
         before = server.resident_bytes()
         counts, wrongs = hostile(server, options.requests, options.seed)
         after = server.resident_bytes()
-        if server.end():
+        if server.terminate():
             wrongs.append("the server has not ended well")
     for (kind, status), n in sorted(counts.items()):
         print(f"{n:6d}  {status or 'closed':>6}  {kind}")

@@ -36,7 +36,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from tools.bench.serve import Load, load
-from tools.served import Served, served
+from tools.served import ServerProcess, run_server
 
 KINDS = ("http", "events", "websocket")
 ATTACKER = "127.0.0.2"  # Linux has the whole of 127.0.0.0/8 on its loopback device
@@ -124,21 +124,21 @@ def run_attack(
     return asyncio.run(everybody())
 
 
-def until_ready(server: Served) -> float:
+def until_ready(server: ServerProcess) -> float:
     """Return the seconds until /ready answers 200 and nothing is in flight; infinite where that takes too
     long."""
     began = time.monotonic()
     while time.monotonic() < began + RECOVERY_SECONDS:
         with suppress(HTTPError):
-            server.text("ready")
-            if "requests_in_flight 0" in server.text("metrics"):
+            server.get("ready")
+            if "requests_in_flight 0" in server.get("metrics"):
                 return time.monotonic() - began
         time.sleep(0.2)
     return float("inf")
 
 
 def measure(
-    server: Served,
+    server: ServerProcess,
     lines: Sequence[str],
     pair: tuple[str, str],
     connections: int,
@@ -179,7 +179,7 @@ def main() -> None:
     source, _, target = options.pair.partition("-")
     arguments = ("-m", f"{options.pair}={options.run}", *options.serve)
     wrongs = []
-    with tempfile.TemporaryDirectory() as folder, served(Path(folder), *arguments) as server:
+    with tempfile.TemporaryDirectory() as folder, run_server(Path(folder), *arguments) as server:
         before = server.resident_bytes()
         alone, attacked, counts = measure(
             server,
@@ -193,9 +193,9 @@ def main() -> None:
         )
         recovery = until_ready(server)
         after = server.resident_bytes()
-        if code := server.end():
+        if code := server.terminate():
             wrongs.append(f"the server has ended with {code}")
-        wrongs += [line for line in server.lines() if "Traceback" in line][:3]
+        wrongs += [line for line in server.log_lines() if "Traceback" in line][:3]
     for name, of in (("without the attack", alone), ("beside the attack", attacked)):
         print(
             f"{name}: {len(of.seconds)} requests, {of.wrong} not answered with 200,"

@@ -31,7 +31,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
 
-from tools.served import Served, served
+from tools.served import ServerProcess, run_server
 
 SMALL, LARGE = 60_000, 1_900_000  # bytes of a file; a server takes 2 MB
 MOST_RATIO = 3.0
@@ -195,7 +195,7 @@ def asking(clients: Sequence[Client]) -> Iterator[None]:
 
 
 @contextmanager
-def attacked(server: Served, pair: str, n_attackers: int) -> Iterator[Figures]:
+def attacked(server: ServerProcess, pair: str, n_attackers: int) -> Iterator[Figures]:
     """Inside, attackers upload, from a process of their own, so that they share no interpreter with the
     clients whose times are measured; afterwards their figures are there."""
     figures = Figures()
@@ -250,7 +250,7 @@ class Health(threading.Thread):
 
 
 def compare(
-    server: Served, pair: str, seconds: float, n_clients: int, n_attackers: int
+    server: ServerProcess, pair: str, seconds: float, n_clients: int, n_attackers: int
 ) -> tuple[list[str], list[str], float]:
     """Run both phases: what was measured, what should not be, and the ratio of the 95th percentiles."""
     told, wrongs, at_95 = [], [], []
@@ -285,7 +285,7 @@ def compare(
             wrongs.append("the server has failed at a file")
     ratio = at_95[1] / at_95[0]
     told.append(f"95th percentile: {ratio:.2f} times that without an attack")
-    wrongs += [line for line in server.lines() if "Traceback" in line or "error: failed" in line]
+    wrongs += [line for line in server.log_lines() if "Traceback" in line or "error: failed" in line]
     return told, wrongs, ratio
 
 
@@ -306,15 +306,15 @@ def main() -> None:
         return
     with (
         tempfile.TemporaryDirectory() as folder,
-        served(Path(folder), "-m", f"{options.pair}={options.run}", "--no-log-requests") as server,
+        run_server(Path(folder), "-m", f"{options.pair}={options.run}", "--no-log-requests") as server,
     ):
-        server.ask("translate", q=SENTENCES, source=options.pair[:2], target=options.pair[3:])
+        server.post("translate", q=SENTENCES, source=options.pair[:2], target=options.pair[3:])
         before = server.resident_bytes()
         told, wrongs, ratio = compare(
             server, options.pair, options.seconds, options.clients, options.attackers
         )
         told.append(f"memory: {before / 1e6:.0f} MB before, {server.resident_bytes() / 1e6:.0f} MB after")
-        if server.end():
+        if server.terminate():
             wrongs.append("the server has not ended well")
     if not ratio <= MOST_RATIO:
         wrongs.append(f"honest requests take {ratio:.2f} times as long: at most {MOST_RATIO:g} times")
