@@ -4,10 +4,8 @@
     python tools/get_data.py tatoeba-eng-deu --from FOLDER -o corpora
 
 Corpora without an address in tools/corpora.toml are copied --from a folder, which holds the corpus' own
-folder or
-its files, gzipped or not. Existing files are checked and kept. tinyshakespeare is split as in nanoGPT: the
-first
-90 % of its bytes are train.txt, the last 10 % valid.txt.
+folder or its files, gzipped or not. Existing files are checked and kept. tinyshakespeare is split as in
+nanoGPT: the first 90 % of its bytes are train.txt, the last 10 % valid.txt.
 """
 
 from __future__ import annotations

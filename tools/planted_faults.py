@@ -3,8 +3,7 @@
     python tools/planted_faults.py data/models/en-de --direction en-de --corpora corpora
 
 corpora: as tools/get_data.py writes them. Each fault is planted into the reference translations of test
-texts,
-which are then scored by forced decoding and judged as if the model had written them:
+texts, which are then scored by forced decoding and judged as if the model had written them:
 
 - another line: the reference of another line of the same text
 - loop: one to three consecutive words are repeated three to eight more times
@@ -14,8 +13,7 @@ which are then scored by forced decoding and judged as if the model had written 
 - foreign source: the source is a French line of Multi30k
 
 "wrong" counts the lines that are flagged as wrong. Lines flagged only as unsure do not count: references have
-a
-higher cost than the model's own translations, on which that threshold is calibrated.
+a higher cost than the model's own translations, on which that threshold is calibrated.
 """
 
 from __future__ import annotations

@@ -9,16 +9,13 @@ an idle machine; after that the training may share the machine with other work:
     python tools/reproduce.py tatoeba-equal-minutes --corpora corpora -o results --time 5
 
 A table is a file of tools/recipes: the corpus, the test text, and the training options of each row. Limits
-and
-schedules are in updates or CPU minutes, so that a training may be interrupted at any moment, by Ctrl-C or
-after
---minutes, and the same command resumes it. Finished rows are not repeated; rows that another one depends on
-(ensemble members, teachers, the run that it is initialised from) are run before it. The output goes to a
-folder
-of -o with the table's name: for each row a folder with its run, its translations and row.json (scores with
-signatures, parameters, updates, CPU seconds, bytes seen, hardware, commit); table.md, with the command of
-each
-row that was not run; curves.png, and speed.png and noise.png where rows are measured.
+and schedules are in updates or CPU minutes, so that a training may be interrupted at any moment, by Ctrl-C or
+after --minutes, and the same command resumes it. Finished rows are not repeated; rows that another one
+depends on (ensemble members, teachers, the run that it is initialised from) are run before it. The output
+goes to a folder of -o with the table's name: for each row a folder with its run, its translations and
+row.json (scores with signatures, parameters, updates, CPU seconds, bytes seen, hardware, commit); table.md,
+with the command of each row that was not run; curves.png, and speed.png and noise.png where rows are
+measured.
 """
 
 from __future__ import annotations
@@ -220,8 +217,8 @@ def main() -> None:
     args = parser.parse_args()
     try:
         if args.time:
-            return time_rows(Recipe.read(FOLDER / f"{args.table}.toml"), args)
-        stopped = make(Recipe.read(FOLDER / f"{args.table}.toml"), args)
+            return time_rows(Recipe.from_file(FOLDER / f"{args.table}.toml"), args)
+        stopped = make(Recipe.from_file(FOLDER / f"{args.table}.toml"), args)
     except (BytenmtError, RuntimeError, subprocess.CalledProcessError) as error:
         sys.exit(f"Error: {error}")
     if stopped:

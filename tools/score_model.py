@@ -3,14 +3,10 @@
     python tools/score_model.py data/models/en-de --direction en-de --corpora corpora --json en-de.json
 
 Test sets: Tatoeba's test text as it is, in upper case, title case and lower case, and with 5, 10 and 20 % of
-the
-source characters disturbed; strings of user interfaces; sentences with inserted placeholders, tags and
-addresses
-("kept": the share of lines that keep all of them); and single words of interfaces
-(tools/interface_words.toml).
-"chrf_case_ignored" compares case-folded texts ("ß" is "ss"), so that it does not depend on the case of the
-output.
-Several models are used as an ensemble.
+the source characters disturbed; strings of user interfaces; sentences with inserted placeholders, tags and
+addresses ("kept": the share of lines that keep all of them); and single words of interfaces
+(tools/interface_words.toml). "chrf_case_ignored" compares case-folded texts ("ß" is "ss"), so that it does
+not depend on the case of the output. Several models are used as an ensemble.
 """
 
 from __future__ import annotations
@@ -117,7 +113,7 @@ def _placeholders(translate: Translate, sources: list[str], references: list[str
 
 
 def interface_words(translate: Translate, direction: str) -> dict[str, Any]:
-    """Return how many single words have an accepted translation, and the translations that are not accepted."""
+    """Return how many single words have an accepted translation, and the translations that do not."""
     accepted: dict[str, list[str]] = tomllib.loads(WORDS.read_text(encoding="utf-8"))[direction]
     translated = dict(zip(accepted, translate(list(accepted)), strict=True))
     wrong = {

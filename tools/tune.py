@@ -1,6 +1,6 @@
 """Search for the best training options by successive halving, on a budget of CPU minutes and validation text.
 
-    python tools/tune.py --arch bahdanau --preset tiny --src data/train.ko --tgt data/train.en \
+    python tools/tune.py --arch bahdanau --preset tiny --src data/train.ko --tgt data/train.en \\
         --valid-src data/valid.ko --valid-tgt data/valid.en -o tuning/bahdanau --cpu-minutes 40
 
 A trial is a set of options that Optuna draws from the ranges of --vary. The first trial is the unchanged

@@ -1,7 +1,7 @@
 """Write a corpus of single words and their translations, extracted from parallel text.
 
-    python tools/word_pairs.py --src corpora/tatoeba-eng-deu/train.en corpora/uistrings-eng-deu/train.en \
-        --tgt corpora/tatoeba-eng-deu/train.de corpora/uistrings-eng-deu/train.de \
+    python tools/word_pairs.py --src corpora/tatoeba-eng-deu/train.en corpora/uistrings-eng-deu/train.en \\
+        --tgt corpora/tatoeba-eng-deu/train.de corpora/uistrings-eng-deu/train.de \\
         -o corpora/words-eng-deu/train.en corpora/words-eng-deu/train.de
 
 Models trained on sentences alone translate single words badly. Word translation probabilities come from IBM

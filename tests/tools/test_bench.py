@@ -50,13 +50,13 @@ def test_a_step_reads_one_row_of_each_ngram_table_for_each_row():
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", PRESETS["tiny"])
 def test_random_sentences_never_end(arch):
-    model = steps.endless(arch, "tiny").model
-    one = steps.requests(1, 100)[0]
+    model = steps.endless_model(arch, "tiny").model
+    one = steps.random_requests(1, 100)[0]
     text = b"made of some bytes that a model reads"
     after = check_engines.logits(model, one, text)
     assert (after[:, EOS] < after.quantile(0.8, dim=1)).all()  # never among a dozen candidates of 256
-    running = steps.Steps(steps.make_engine(steps.Case(arch, "tiny", "torch", "fp32", 2, 3), CPU), 2, 100)
-    running.take(40)
+    running = steps.StepTimer(steps.make_engine(steps.Case(arch, "tiny", "torch", "fp32", 2, 3), CPU), 2, 100)
+    running.time_steps(40)
 
 
 class OneThatEnds:
@@ -78,26 +78,26 @@ class OneThatEnds:
 
 
 def test_a_measurement_with_a_sentence_that_ends_is_none():
-    running = steps.Steps(OneThatEnds(last=80), 1, 200)
+    running = steps.StepTimer(OneThatEnds(last=80), 1, 200)
     with pytest.raises(RuntimeError, match="ended"):
-        running.take(100)
+        running.time_steps(100)
     with pytest.raises(ValueError, match="more steps"):
-        running.take(1000)
+        running.time_steps(1000)
 
 
 def test_measurements_take_turns_and_the_best_counts():
     seen = []
     times = {"a": iter([3.0, 1.0, 2.0]), "b": iter([5.0, 6.0, 7.0])}
     actions = {name: lambda name=name: seen.append(name) or next(times[name]) for name in times}
-    found = steps.contest(actions, rounds=3)
+    found = steps.measure_in_turn(actions, rounds=3)
     assert seen == ["a", "b"] * 3
     assert found == {"a": (1.0, 2.0), "b": (5.0, 6.0)}
 
 
-def timed(seconds: float, beam: int = 1, engine: str = "numba", **floors: float) -> bench_decode.Timed:
+def timed(seconds: float, beam: int = 1, engine: str = "numba", **floors: float) -> bench_decode.TimedCase:
     case = steps.Case("bytenet", "tiny", engine, "fp32", batch=8, beam=beam)
-    parts = {name.replace("_", " "): steps.Outcome(took, took) for name, took in floors.items()}
-    return bench_decode.Timed(case, steps.Outcome(seconds, seconds), parts)
+    parts = {name.replace("_", " "): steps.Timing(took, took) for name, took in floors.items()}
+    return bench_decode.TimedCase(case, steps.Timing(seconds, seconds), parts)
 
 
 def test_ratios():
@@ -107,9 +107,9 @@ def test_ratios():
     assert "FLOP" in record.reference and "WRONG" not in record.reference
     low = bench_decode.floor_record(timed(0.001, read_1000=0.002))
     assert "WRONG" in low.reference and low.ratio == pytest.approx(0.5)
-    faster = bench_decode.faster(timed(0.001), timed(0.004, engine="torch"), "torch")
+    faster = bench_decode.speedup_record(timed(0.001), timed(0.004, engine="torch"), "torch")
     assert (faster.value, faster.ratio) == (pytest.approx(8000), pytest.approx(4))
-    growth = bench_decode.growth(timed(0.003, beam=4), timed(0.001))
+    growth = bench_decode.growth_record(timed(0.003, beam=4), timed(0.001))
     assert (growth.value, growth.ratio) == (pytest.approx(3), pytest.approx(0.75))
 
 
@@ -139,7 +139,7 @@ def test_an_option_that_would_be_ignored_is_an_error(line, capsys):
 def test_a_missing_peer_is_told_in_a_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(BytenmtError, match=r"pip install 'bytenmt\[bench\]'"):
-        peer.precisions()
+        peer.supported_precisions()
 
 
 @pytest.mark.parametrize("preset", peer.EQUAL)
@@ -179,6 +179,6 @@ def test_the_floor_is_measured(threads):
 def test_lines_of_mixed_lengths_are_all_decoded():
     """Beside as many bytes in lines of one length."""
     line = "--mixed 7 --arch luong --preset tiny --precision fp32 --batch 3 --rounds 1"
-    (record,) = mixed.mixed(bench_decode.command_line(line.split()))
+    (record,) = mixed.mixed_records(bench_decode.command_line(line.split()))
     assert "7 lines of mixed lengths" in record.case
     assert record.value > 0 and record.ratio == record.value / record.reference_value

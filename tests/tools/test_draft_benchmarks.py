@@ -56,13 +56,13 @@ def test_rounds_take_turns_sentence_by_sentence(monkeypatch: pytest.MonkeyPatch)
     order: list[tuple[str, int]] = []
     seconds = iter(range(1, 1000))
 
-    def take(engine: Any, group: list[Request]) -> drafts.Turn:
+    def time_decode(engine: Any, group: list[Request]) -> drafts.TimedDecode:
         order.append(("off" if engine is off else "on", len(group)))
         found = [Hypothesis(request.source or b"", -1, -1) for request in group]
-        return drafts.Turn(next(seconds), found)
+        return drafts.TimedDecode(next(seconds), found)
 
-    monkeypatch.setattr(drafts, "take", take)
-    pair = drafts.contest(off, on, asked, 2)
+    monkeypatch.setattr(drafts, "time_decode", time_decode)
+    pair = drafts.compare_engines(off, on, asked, 2)
     assert order[:2] == [("off", 4), ("on", 4)]  # not counted
     assert [name for name, _ in order[2:]] == ["off", "on", "on", "off", "off", "on"] + [
         "on",
@@ -79,7 +79,7 @@ def test_rounds_take_turns_sentence_by_sentence(monkeypatch: pytest.MonkeyPatch)
 
 def test_sentences_are_found_in_the_order_of_asking() -> None:
     asked = [Request(line, 100) for line in LINES]
-    turn = drafts.take(MadeUpEngine(2, Options(), []), asked)
+    turn = drafts.time_decode(MadeUpEngine(2, Options(), []), asked)
     assert [one.text for one in turn.hypotheses] == [(line or b"nothing").upper() + b"0" for line in LINES]
     assert turn.seconds > 0
 
@@ -88,14 +88,14 @@ def test_figures() -> None:
     """The median of the rounds' ratios, not the ratio of medians; bytes with EOS over passes."""
     plain = [Hypothesis(b"abc", -1, -1), Hypothesis(b"abcdefg", -1, -1)]
     drafted = [plain[0]._replace(passes=2), plain[1]._replace(passes=4)]
-    pair = drafts.Pair([1.0, 9.0, 2.0], [2.0, 3.0, 4.0], plain, drafted)
-    fast, per_pass = drafts.records("case", pair)
+    pair = drafts.RoundTimes([1.0, 9.0, 2.0], [2.0, 3.0, 4.0], plain, drafted)
+    fast, per_pass = drafts.comparison_records("case", pair)
     assert fast.ratio == 0.5 and "0.500 to 3.000" in fast.reference
     assert (fast.value, fast.reference_value) == (10 / 3, 10 / 2)
     assert per_pass.value == per_pass.ratio == (4 + 8) / 6
     assert "SLOWER" in fast.reference and "DIFFER" not in fast.reference
     other = pair._replace(hypotheses=[drafted[1], drafted[1]], on=[0.1, 0.1, 0.1])
-    fast, _ = drafts.records("case", other)
+    fast, _ = drafts.comparison_records("case", other)
     assert "1 of 2 TEXTS DIFFER" in fast.reference and "SLOWER" not in fast.reference
     assert drafts.bytes_per_pass(plain) == 1.0
 
@@ -120,10 +120,13 @@ def test_a_run_is_measured_with_and_without(
 def test_a_run_without_drafts_is_told_in_a_line(tmp_path: Path) -> None:
     for arch, line in (("luong", "whose steps are serial"), ("bytenet", "has no draft table: run `bytenmt")):
         with pytest.raises(BytenmtError, match=line):
-            drafts.subject(make_run(tmp_path / arch, arch), None)
+            drafts.load_drafted_run(make_run(tmp_path / arch, arch), None)
     run = drafted_run(tmp_path / "run")
     weights, _ = read_run(run)
-    assert drafts.subject(weights, None).table.tag.shape == drafts.subject(run, "small").table.tag.shape
+    assert (
+        drafts.load_drafted_run(weights, None).table.tag.shape
+        == drafts.load_drafted_run(run, "small").table.tag.shape
+    )
     (run / FILE).write_bytes(b"no table")
     with pytest.raises(SystemExit, match="Error: .*damaged"):
         bench_decode.main(["--draft", str(run), "--src", str(source(tmp_path))])
@@ -140,9 +143,11 @@ def test_an_engine_is_compared_with_itself(
     table = capsys.readouterr().out.splitlines()[2:]
     assert len(table) == 8 and all(row.endswith("| 3 | 1 |") for row in table)
     make_engine = drafts.make_engine
-    other = drafts.subject(drafted_run(tmp_path / "other", "convs2s"), None)
+    other = drafts.load_drafted_run(drafted_run(tmp_path / "other", "convs2s"), None)
 
-    def astray(one: drafts.Subject, how: drafts.How, speculation: Speculation | None, sample: bool) -> Any:
+    def astray(
+        one: drafts.DraftedRun, how: drafts.DecodeSetup, speculation: Speculation | None, sample: bool
+    ) -> Any:
         return make_engine(other if speculation else one, how, speculation, sample)
 
     monkeypatch.setattr(check_engines, "make_engine", astray)
@@ -173,7 +178,7 @@ def test_every_pass_of_a_price_is_as_wide_as_it_says(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(draft_plot, "LIMIT", 40)
     monkeypatch.setattr(draft_plot, "TRIES", 2)
     for n, columns in ((1, 1), (2, CHAIN + 1)):
-        passes = draft_plot.Passes("convs2s", "tiny", "fp32", n, columns, 1)
+        passes = draft_plot.PassTimer("convs2s", "tiny", "fp32", n, columns, 1)
         assert passes() > 0
         engine = passes._engine
         engine.advance(40)

@@ -64,7 +64,7 @@ def recipe(tmp_path: Path) -> Recipe:
     (tmp_path / "a.src").write_text("ab\ncde\n" * 20, encoding="utf-8")
     (tmp_path / "a.tgt").write_text("ba\nedc\n" * 20, encoding="utf-8")
     (tmp_path / "tiny.toml").write_text(RECIPE, encoding="utf-8")
-    return Recipe.read(tmp_path / "tiny.toml")
+    return Recipe.from_file(tmp_path / "tiny.toml")
 
 
 def parsed(folder: Path, *rows: str) -> argparse.Namespace:
@@ -106,7 +106,7 @@ def test_missing_texts_are_one_line(recipe: Recipe, tmp_path: Path, monkeypatch:
     with pytest.raises(SystemExit, match="/nope/.* does not exist: fetch it by tools/get_data.py tatoeba"):
         reproduce.main()
     monkeypatch.setattr(reproduce, "_check_texts", lambda *_: None)
-    monkeypatch.setattr(reproduce, "_wait", lambda words, what, until: raising(f"{what} ended with 1"))
+    monkeypatch.setattr(reproduce, "_run_program", lambda words, what, until: raising(f"{what} ended with 1"))
     with pytest.raises(SystemExit, match="^Error: the training of bahdanau ended with 1$"):
         reproduce.main()
 
@@ -129,7 +129,7 @@ def test_a_run_of_the_repository_teaches_all_seeds_by_the_same_text(tmp_path: Pa
     head = RECIPE[: RECIPE.index("[[row]]")] + "seeds = [1, 2]\n"
     row = '[[row]]\nname = "a"\noptions = ["--max-updates", "2"]\ndistil = ["data/models/en-de"]\n'
     (tmp_path / "taught.toml").write_text(head + row, encoding="utf-8")
-    taught = Recipe.read(tmp_path / "taught.toml")
+    taught = Recipe.from_file(tmp_path / "taught.toml")
     assert taught.teachers("a@2", tmp_path) == [REPOSITORY / "data/models/en-de"]
     assert (REPOSITORY / "data/models/en-de/model.safetensors").is_file()
     pairs = tmp_path / "distilled-en-de.tsv"
@@ -150,7 +150,7 @@ def test_a_wrong_recipe_is_one_line(tmp_path: Path, old: str, new: str, excerpt:
     assert old in RECIPE
     (tmp_path / "tiny.toml").write_text(RECIPE.replace(old, new), encoding="utf-8")
     with pytest.raises(BytenmtError, match=excerpt):
-        Recipe.read(tmp_path / "tiny.toml")
+        Recipe.from_file(tmp_path / "tiny.toml")
 
 
 def test_seeds_are_told_as_one_row(recipe: Recipe, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ options = ["--set", "b=1"]
         return {"scores": {name: {"score": exact} for name in names}, "valid_bits_per_byte": bits, **excerpt}
 
     found = {"a@1": one(1.0, 50.0), "a@2": one(1.1, 52.0), "a@5": one(1.5, 57.0), "b@2": one(2.0, 3.0)}
-    lines = table(Recipe.read(tmp_path / "seeds.toml"), found, tmp_path).splitlines()
+    lines = table(Recipe.from_file(tmp_path / "seeds.toml"), found, tmp_path).splitlines()
     assert "| exact, % | valid bits/byte | parameters | updates | CPU minutes |" in lines[2]
     a, b = (next(line for line in lines if line.startswith(f"| {name} |")) for name in ("a", "the other"))
     assert a.endswith("| 53.00 ± 4.00 | 1.2000 ± 0.3000 | 1,000 | 1,500 ± 0 | 1 ± 0 |")
@@ -246,7 +246,7 @@ def test_seeds_of_a_language_model_are_told_by_stream_and_window(recipe: Recipe,
         return {"scores": {"predict": lines}, **excerpt}
 
     found = {"a@1": one(2.0, 3.0), "a@2": one(2.5, 3.25)}
-    lines = table(Recipe.read(tmp_path / "books.toml"), found, tmp_path).splitlines()
+    lines = table(Recipe.from_file(tmp_path / "books.toml"), found, tmp_path).splitlines()
     assert lines[2].startswith("|  | bits/byte, stream | bits/byte, windows | valid")
     assert lines[4].startswith("| a | 2.2500 ± 0.2500 | 3.1250 ± 0.1250 |  | 9 |")
 
@@ -255,7 +255,7 @@ def test_a_row_is_selected_with_all_its_seeds(tmp_path: Path) -> None:
     head = 'title = "t"\ntexts = { text = "a.src" }\ntest = { text = "a.src" }\nseeds = [1, 2]\n'
     rows = '[[row]]\nname = "a"\n[[row]]\nname = "a-large"\nnot-run = "no time"\n'
     (tmp_path / "books.toml").write_text(head + rows, encoding="utf-8")
-    recipe = Recipe.read(tmp_path / "books.toml")
+    recipe = Recipe.from_file(tmp_path / "books.toml")
     assert recipe.select_rows([]) == recipe.select_rows(["a"]) == ["a@1", "a@2"]
     assert recipe.select_rows(["a-large@2", "a@1"]) == ["a-large@2", "a@1"]
     with pytest.raises(BytenmtError, match="--row b: expected one of a, a-large, or one seed as NAME@1"):
@@ -289,7 +289,7 @@ options = ["--noise", "0.1"]
 def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
     """Files and the translations of teachers are mixed; seeds share the translations of their own teacher."""
     (tmp_path / "mixed.toml").write_text(MIXED, encoding="utf-8")
-    recipe = Recipe.read(tmp_path / "mixed.toml")
+    recipe = Recipe.from_file(tmp_path / "mixed.toml")
     words = recipe.training_arguments("teacher@1", Path("c"), Path("r"))
     sides = ["--src", "c/a.src", "--src", "c/b.src", "--tgt", "c/a.tgt", "--tgt", "c/b.tgt"]
     assert words[2:] == [
@@ -306,7 +306,7 @@ def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
 def test_minutes_become_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row is timed once for all its seeds; without a timing it is not trained."""
     (tmp_path / "mixed.toml").write_text(MIXED, encoding="utf-8")
-    recipe, folder = Recipe.read(tmp_path / "mixed.toml"), tmp_path / "out" / "mixed"
+    recipe, folder = Recipe.from_file(tmp_path / "mixed.toml"), tmp_path / "out" / "mixed"
     assert recipe.training_arguments("timed@1", tmp_path, folder)[-2:] == ["--max-updates", "UPDATES"]
     with pytest.raises(BytenmtError, match="--time"):
         reproduce.train(recipe, "timed@2", tmp_path, folder, math.inf)
@@ -320,7 +320,7 @@ def test_minutes_become_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         lines = [json.dumps({"update": u, "cpu_seconds": s, f"{t}_bits_per_byte": 1}) for u, s, t in found]
         (run / "metrics.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
-    monkeypatch.setattr(reproduce, "_wait", run)
+    monkeypatch.setattr(reproduce, "_run_program", run)
     monkeypatch.setattr(reproduce, "_check_texts", lambda *parsed: None)  # no text is read
     args = argparse.Namespace(output=tmp_path / "out", corpora=tmp_path, row=[], time=5.0)
     reproduce.time_rows(recipe, args)
@@ -344,7 +344,7 @@ def test_updates_between_validations_are_timed() -> None:
 def test_every_recipe_can_be_read() -> None:
     """And its settings are ones that there are; no two of its rows are the same training."""
     for path in FOLDER.glob("*.toml"):
-        recipe = Recipe.read(path)
+        recipe = Recipe.from_file(path)
         assert set(recipe.test) in ({"src", "ref"}, {"text"})
         trainings: dict[str, str] = {}
         for row in recipe.row:

@@ -1,10 +1,10 @@
-"""Speed of the data engine: epoch plan, line scan, batch assembly, and how soon the first batch is there.
+"""Measure the data pipeline: epoch plan, line scan, batch assembly, and time to the first batch.
 
     taskset -c 1 python tools/bench/data.py --json data.json
 
-One thread is measured. Every figure stands beside what it is held against, measured in turns with it in the
-same run, the best of several each. The text is the sample in data/, repeated to --size bytes in a temporary
-folder, and is read once before, so that no disk is measured.
+One thread is measured. Every figure is compared with a reference measured in turn with it in the same run,
+the best of several each. The text is the sample in data/, repeated to --size bytes in a temporary folder, and
+is read once before, so that it is in the page cache.
 """
 
 import argparse
@@ -29,15 +29,15 @@ from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.data.text_file import TextFile
 from bytenmt.jit import njit
-from tools.bench.records import Record, show, write_json
+from tools.bench.records import Record, format_table, write_json
 
 DATA = Path(__file__).parents[2] / "data"
 BENCH = "bench/data"
 MAX_TOKENS = 25_000
-N_JOINED = 6  # lines of the sample that make a line of about 110 bytes
-N_BATCHES = 2000  # of the assembly: more bytes than a cache holds
+N_JOINED = 6  # lines of the sample joined to a line of about 110 bytes
+N_BATCHES = 2000  # batches to assemble: more bytes than a cache holds
 
-# A fresh process: from the start of Python, and from opening the files, to the first batch.
+# Run in a fresh process: seconds from opening the files, and from the start of Python, to the first batch.
 FIRST_BATCH = """
 import sys, time
 from bytenmt.data.batches import batches
@@ -56,7 +56,7 @@ Words = npt.NDArray[np.uint64]
 
 
 def best_of(repeats: int, *functions: Callable[[], object]) -> list[float]:
-    """The shortest seconds of each function, run in turns after one run that is not counted."""
+    """Return the shortest seconds of each function, run in turn after one warm-up run."""
     best = [float("inf")] * len(functions)
     for turn in range(repeats + 1):
         for k, function in enumerate(functions):
@@ -68,7 +68,7 @@ def best_of(repeats: int, *functions: Callable[[], object]) -> list[float]:
 
 
 def sentence_lengths(n: int) -> tuple[Lengths, Lengths]:
-    """Source lengths log-normal, median 110 bytes and sigma 0.6; targets about as long."""
+    """Return random lengths: sources log-normal (median 110 bytes, sigma 0.6), targets about as long."""
     draw = np.random.default_rng(1)
     source = np.clip(np.round(draw.lognormal(np.log(110), 0.6, n)), 1, 1000).astype(np.int32)
     target = np.maximum(1, np.round(source * draw.lognormal(0.05, 0.15, n))).astype(np.int32)
@@ -77,7 +77,7 @@ def sentence_lengths(n: int) -> tuple[Lengths, Lengths]:
 
 @njit
 def cut(order: Indices, source: Lengths, target: Lengths, max_tokens: int) -> Indices:
-    """Bounds of batches that each fill the budget; the lengths count EOS."""
+    """Return the bounds of batches that each fill the token budget; the lengths include EOS."""
     bounds = np.empty(len(order) + 1, np.int64)
     bounds[0] = 0
     n_batches, longest_source, longest_target = 0, 0, 0
@@ -93,9 +93,10 @@ def cut(order: Indices, source: Lengths, target: Lengths, max_tokens: int) -> In
 
 
 def reference_plan(source: Lengths, target: Lengths, seed: int) -> tuple[Indices, Indices, Indices]:
-    """Order, bounds and sequence of batches as other toolkits make them; lengths in their smallest type.
+    """Return order, bounds and sequence of batches as other toolkits build them.
 
-    A random permutation, two stable argsorts, packing to a budget (compiled), shuffled batches.
+    A random permutation, two stable argsorts, packing to a budget (compiled), shuffled batches. Lengths are
+    in their smallest type.
     """
     random = np.random.default_rng(seed)
     order = random.permutation(len(source))
@@ -106,7 +107,7 @@ def reference_plan(source: Lengths, target: Lengths, seed: int) -> tuple[Indices
 
 
 def padding(source: Lengths, target: Lengths, order: Indices, bounds: Indices, round_to: int) -> float:
-    """The share, in per cent, of a plan's bytes that are none; EOS counts as a byte."""
+    """Return the percentage of padding in a plan's batches; EOS counts as a byte."""
     widths = np.zeros(len(bounds) - 1, np.int64)
     for lengths in (source, target):
         longest = np.maximum.reduceat(lengths[order] + 1, bounds[:-1])
@@ -116,7 +117,7 @@ def padding(source: Lengths, target: Lengths, order: Indices, bounds: Indices, r
 
 
 def bench_plan(n_pairs: int, repeats: int) -> list[Record]:
-    """The whole plan of an epoch, and what it pads."""
+    """Measure the plan of an epoch, and its padding."""
     source, target = sentence_lengths(n_pairs)
     name = f"epoch plan {n_pairs / 1e6:g}M pairs"
     seconds = best_of(
@@ -140,7 +141,7 @@ def bench_plan(n_pairs: int, repeats: int) -> list[Record]:
 
 
 def repeat_text(language: str, path: Path, n_copies: int) -> Path:
-    """Write the sample over and over, its lines joined to sentences of usual length."""
+    """Write the sample n_copies times, its lines joined to sentences of usual length."""
     lines = (DATA / f"train.{language}").read_bytes().splitlines()
     joined = (b" ".join(lines[i : i + N_JOINED]) for i in range(0, len(lines), N_JOINED))
     text = b"\n".join(joined) + b"\n"
@@ -151,13 +152,13 @@ def repeat_text(language: str, path: Path, n_copies: int) -> Path:
 
 
 def sample_size(*languages: str) -> int:
-    """Bytes of the sample in these languages."""
+    """Return the bytes of the sample in these languages."""
     return sum((DATA / f"train.{language}").stat().st_size for language in languages)
 
 
 @njit
 def add_words(words: Words) -> np.uint64:
-    """The sum of all words: every byte is read once and nothing else is done."""
+    """Return the sum of all words: a loop that only reads every byte once."""
     total = np.uint64(0)
     for k in range(len(words)):
         total += words[k]
@@ -165,13 +166,13 @@ def add_words(words: Words) -> np.uint64:
 
 
 def mapped_words(path: Path) -> Words:
-    """A new map of a file, whole words of it."""
+    """Map a file into memory and return its whole 64-bit words."""
     data = np.asarray(np.memmap(path, np.uint8, "r"))
     return data[: len(data) // 8 * 8].view(np.uint64)
 
 
 def read_seconds(path: Path, repeats: int, function: Callable[[], object]) -> tuple[float, float]:
-    """The best seconds of `function`, and of the faster of two plain reads of the mapped file."""
+    """Return the best seconds of `function`, and of the faster of two plain reads of the mapped file."""
     seconds = best_of(
         repeats,
         function,
@@ -182,7 +183,7 @@ def read_seconds(path: Path, repeats: int, function: Callable[[], object]) -> tu
 
 
 def bench_scan(folder: Path, size: int, repeats: int) -> list[Record]:
-    """Opening a text: lines found and UTF-8 checked, English (ASCII) and Korean."""
+    """Measure opening a text, with line scan and UTF-8 check, in English (ASCII) and Korean."""
     found = []
     for language, title in (("en", ""), ("ko", ", Korean")):
         path = repeat_text(language, folder / f"scan.{language}", max(1, size // sample_size(language)))
@@ -196,7 +197,7 @@ def bench_scan(folder: Path, size: int, repeats: int) -> list[Record]:
 
 
 def bench_corpus(folder: Path, size: int, repeats: int) -> list[Record]:
-    """Batches of a corpus of two files, together `size` bytes."""
+    """Measure batches of a corpus of two files of together `size` bytes."""
     n_copies = max(1, size // sample_size("ko", "en"))
     paths = [repeat_text(language, folder / f"corpus.{language}", n_copies) for language in ("ko", "en")]
     return [
@@ -207,7 +208,7 @@ def bench_corpus(folder: Path, size: int, repeats: int) -> list[Record]:
 
 
 def bench_first_batch(paths: list[Path], size: int, repeats: int) -> list[Record]:
-    """A process of its own, which finds the kernels compiled."""
+    """Measure the time to the first batch in a fresh process, with the kernels already compiled."""
     seconds = []
     for _ in range(repeats + 1):
         command = [sys.executable, "-c", FIRST_BATCH, str(time.time()), *map(str, paths)]
@@ -224,7 +225,7 @@ def bench_first_batch(paths: list[Path], size: int, repeats: int) -> list[Record
 
 
 def bench_assembly(paths: list[Path], repeats: int) -> Record:
-    """Rows of shuffled pairs, from all over both maps, held against a copy of the finished batches."""
+    """Measure assembling batches of shuffled pairs, relative to copying the finished batches."""
     corpus = ParallelCorpus.open(paths[0], paths[1])
     plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, MAX_TOKENS, seed=1, epoch=0)
     indices = [plan.batch(k) for k in range(min(plan.n_batches, N_BATCHES))]
@@ -246,7 +247,7 @@ def bench_assembly(paths: list[Path], repeats: int) -> Record:
 
 
 def bench_changes(paths: list[Path], repeats: int) -> list[Record]:
-    """Augmented batches, held against batches as they are; an epoch's placeholders are counted too."""
+    """Measure augmented batches, relative to batches without; and an epoch's placeholders."""
     corpus = ParallelCorpus.open(paths[0], paths[1])
     plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, MAX_TOKENS, seed=1, epoch=0)
     indices = [plan.batch(k) for k in range(min(plan.n_batches, N_BATCHES // 10))]
@@ -282,12 +283,12 @@ def bench_changes(paths: list[Path], repeats: int) -> list[Record]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="Speed of the data engine.")
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description="Measure the data pipeline.")
     parser.add_argument("--pairs", type=int, default=4_500_000, help="pairs of the epoch plan")
     parser.add_argument("--size", type=float, default=1e9, help="bytes of text")
-    parser.add_argument("--repeats", type=int, default=5, help="the best of so many")
-    parser.add_argument("--only", choices=("plan", "scan", "corpus"), help="one part of it")
+    parser.add_argument("--repeats", type=int, default=5, help="measurements, of which the best counts")
+    parser.add_argument("--only", choices=("plan", "scan", "corpus"), help="run only one part")
     parser.add_argument("--json", type=Path, help="also write the records here")
     options = parser.parse_args(arguments)
     size, repeats = int(options.size), options.repeats
@@ -299,7 +300,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             records += bench_scan(Path(folder), size, repeats)
         if options.only in (None, "corpus"):
             records += bench_corpus(Path(folder), size, repeats)
-    print(show(records))
+    print(format_table(records))
     if options.json:
         write_json(options.json, records)
 

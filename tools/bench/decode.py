@@ -1,23 +1,23 @@
-"""Decoding: milliseconds a step and bytes a second, each beside its floor or its rival of the same run.
+"""Measure decoding: time per step and bytes per second, relative to a floor or a rival of the same run.
 
     python tools/bench/decode.py                                    five architectures, about five minutes
     python tools/bench/decode.py --arch bytenet --preset base --batch 8 --beam 4 --precision fp32 int8
-    python tools/bench/decode.py --beams 1,2,4,8,12                 a step's time as its rows grow
+    python tools/bench/decode.py --beams 1,2,4,8,12                 time of a step by beam size
     python tools/bench/decode.py --lengths 256,1024,4096,16384,65536 --plot lengths.png
-    python tools/bench/decode.py --mixed 1000 --preset base         lines of mixed lengths beside equal ones
-    python tools/bench/decode.py --peer                             beside CTranslate2's Transformer
-    python tools/bench/decode.py --draft RUN --src test.en --preset base large      drafts beside none
+    python tools/bench/decode.py --mixed 1000 --preset base         mixed line lengths against equal ones
+    python tools/bench/decode.py --peer                             against CTranslate2's Transformer
+    python tools/bench/decode.py --draft RUN --src test.en --preset base large      with and without drafts
     python tools/bench/decode.py --device cuda                      the GPU engines
 
-Weights are random and sentences never end, so that every step has all its rows. Sources have 100 bytes.
-The floor of a step on the CPU is the larger of two times: that of reading the bytes of its packed weights at
-the best rate found for a buffer of that size, and, for many rows, that of its FLOP at the best rate of
-torch's matrix product (bf16's for bf16 and int8, twice that for w8a8). "floor" is step time over floor time:
-1 is the best that can be, and below 0.9 the floor is wrong, which the table says. Against another path the
-ratio says how many times faster.
+Weights are random and sentences never end, so that every step has all its rows. Sources have 100 bytes. The
+floor of a step on the CPU is the larger of two times: reading the bytes of its packed weights at the best
+rate for a buffer of that size, and, for many rows, its FLOP at the best rate of torch's matrix product
+(bf16's for bf16 and int8, twice that for w8a8). "floor" is the ratio of step time to floor time: 1 is
+optimal, and below 0.9 the floor must be wrong, which the table then says. Relative to another implementation
+the ratio is the speed-up.
 
-Others use these machines too. So a floor is measured between the steps, in turn, several rounds of each, and
-the best of the rounds counts; the medians beside them, the load and the time that was stolen are printed.
+Other programs may use the machine. So floors and steps are measured in turn in several rounds, and the best
+round counts; the medians, the load and the stolen processor time are printed too.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ from bytenmt.config.schema import PARALLEL
 from bytenmt.data.device import pick_device
 from bytenmt.errors import BytenmtError
 from tools.bench.floor import read_rate
-from tools.bench.records import Record, show, write_json
+from tools.bench.records import Record, format_table, write_json
 from tools.bench.steps import (
     BENCH,
     DTYPES,
     Case,
-    Outcome,
-    Steps,
-    contest,
-    endless,
+    StepTimer,
+    Timing,
+    endless_model,
+    machine_load,
     make_engine,
+    measure_in_turn,
     multiply_rate,
-    neighbours,
     step_bytes,
     step_flop,
 )
 
 ARCHITECTURES = tuple(name for name in PRESETS["small"] if KNOWN[name].write_program)  # of the CPU engine
 PRECISIONS = ("fp32", "bf16", "int8", "w8a8")
-TOO_LOW = 0.9  # a ratio to a floor below this means that it is none
+TOO_LOW = 0.9  # a ratio below this means that the floor is wrong
 
 
 class Group(NamedTuple):
-    """Cases that are measured in turn: the engines and precisions of one model, batch and beam."""
+    """Cases that are measured in turn: the engines and precisions of one model, batch size and beam."""
 
     preset: str
     batch: int
@@ -79,7 +79,7 @@ DEFAULT = (
 
 
 def groups(options: Any) -> list[Group]:
-    """Return the groups of measurements that the command line asks for; the default without any choice."""
+    """Return the groups that the command line asks for, by default DEFAULT."""
     if not (options.preset or options.precision or options.batch or options.beam):
         return list(DEFAULT)
     presets, precisions = options.preset or ["base"], options.precision or ["fp32"]
@@ -88,7 +88,10 @@ def groups(options: Any) -> list[Group]:
 
 
 def cases(arch: str, group: Group, options: Any) -> list[Case]:
-    """The cases of a group; plain PyTorch on the CPU computes in fp32 unless bf16 alone is asked for."""
+    """Return the cases of a group.
+
+    On the CPU plain PyTorch runs in one precision: fp32, or bf16 if that alone is asked for.
+    """
     made = []
     for engine in options.engine:
         known = group.precisions if engine == "numba" else [p for p in group.precisions if p in DTYPES]
@@ -100,45 +103,45 @@ def cases(arch: str, group: Group, options: Any) -> list[Case]:
 
 
 def floor_of(case: Case, n_bytes: int) -> dict[str, Callable[[], float]]:
-    """Measurements of the seconds that the parts of a step's floor take, by their names."""
+    """Return functions that measure the seconds of the parts of a step's floor, by name."""
     floors: dict[str, Callable[[], float]] = {
         f"read {n_bytes}": lambda: n_bytes / read_rate(n_bytes, case.threads)
     }
     if case.batch * case.beam > 1:
         kind = "fp32" if case.precision == "fp32" else "bf16"
         flop = step_flop(case)
-        speed_up = 2 if case.precision == "w8a8" else 1  # bytes in the place of pairs of them
+        speed_up = 2 if case.precision == "w8a8" else 1  # one byte per weight, not two
         floors[f"multiply {kind} {speed_up}"] = lambda: flop / (speed_up * multiply_rate(kind))
     return floors
 
 
 def weight_bytes(case: Case) -> int:
-    """Return the bytes that a step reads."""
-    one = endless(case.arch, case.preset)
+    """Return the weight bytes that a step reads."""
+    one = endless_model(case.arch, case.preset)
     if case.engine == "numba":
-        return step_bytes(one.packed(case.precision), case.batch * case.beam)
+        return step_bytes(one.pack_weights(case.precision), case.batch * case.beam)
     return one.model.decoder_weights() * DTYPES[case.precision].itemsize
 
 
-class Timed(NamedTuple):
-    """A case, its step and the parts of its floor."""
+class TimedCase(NamedTuple):
+    """A case with the times of its step and of the parts of its floor."""
 
     case: Case
-    step: Outcome
-    floors: dict[str, Outcome]
+    step: Timing
+    floors: dict[str, Timing]
 
     @property
     def floor(self) -> float:
-        """Seconds."""
+        """The floor of a step in seconds."""
         return max(part.best for part in self.floors.values())
 
     def bytes_per_second(self) -> float:
-        """Return bytes of output per second."""
+        """Return the output bytes per second."""
         return self.case.batch / self.step.best
 
 
-def measure(group: Sequence[Case], options: Any) -> list[Timed]:
-    """All cases of one model, their floors between them."""
+def measure(group: Sequence[Case], options: Any) -> list[TimedCase]:
+    """Measure all cases of one model and their floors in turn."""
     actions: dict[str, Callable[[], float]] = {}
     floors: dict[Case, list[str]] = {}
     for case in group:
@@ -146,15 +149,16 @@ def measure(group: Sequence[Case], options: Any) -> list[Timed]:
         actions |= {name: part for name, part in parts.items() if name not in actions}
         floors[case] = list(parts)
         engine = make_engine(case, torch.device("cpu"))
-        actions[case.name("step")] = Steps(engine, case.batch)
-    found = contest(actions, options.rounds)
+        actions[case.name("step")] = StepTimer(engine, case.batch)
+    found = measure_in_turn(actions, options.rounds)
     return [
-        Timed(case, found[case.name("step")], {name: found[name] for name in floors[case]}) for case in group
+        TimedCase(case, found[case.name("step")], {name: found[name] for name in floors[case]})
+        for case in group
     ]
 
 
-def floor_record(timed: Timed, what: str = "floor") -> Record:
-    """Step time over floor time."""
+def floor_record(timed: TimedCase, what: str = "floor") -> Record:
+    """Return a record of step time relative to floor time."""
     case, floor, took = timed.case, timed.floor, timed.step.best
     binding = max(timed.floors, key=lambda name: timed.floors[name].best)
     if binding.startswith("read"):
@@ -168,47 +172,47 @@ def floor_record(timed: Timed, what: str = "floor") -> Record:
     return Record(BENCH, case.name(what), took * 1e3, "ms/step", reference, floor * 1e3, took / floor)
 
 
-def faster(timed: Timed, than: Timed, what: str) -> Record:
-    """Bytes a second beside those of another case."""
+def speedup_record(timed: TimedCase, than: TimedCase, what: str) -> Record:
+    """Return a record of bytes per second relative to another case."""
     own, other = timed.bytes_per_second(), than.bytes_per_second()
     reference = f"{than.case.engine} {than.case.precision}"
     return Record(BENCH, timed.case.name(what), own, "bytes/s", reference, other, own / other)
 
 
-def compare(group: Sequence[Timed]) -> Iterator[Record]:
-    """Every case beside its floor, the engines beside PyTorch, precisions beside fp32."""
+def compare_cases(group: Sequence[TimedCase]) -> Iterator[Record]:
+    """Compare every case with its floor, the engines with PyTorch, and precisions with fp32."""
     for timed in group:
         case, step = timed.case, timed.step
         print(
             f"{case.name('')}: {step.best * 1e3:.3f} ms a step (median {step.median * 1e3:.3f}),"
-            f" floor {timed.floor * 1e3:.3f}, {neighbours()}",
+            f" floor {timed.floor * 1e3:.3f}, {machine_load()}",
             file=sys.stderr,
         )
         yield floor_record(timed)
         for other in group:
             if case.engine != "torch" and other.case.engine == "torch":
-                yield faster(timed, other, "torch")
+                yield speedup_record(timed, other, "torch")
             if case.precision != "fp32" and other.case == case._replace(precision="fp32"):
-                yield faster(timed, other, "fp32")
+                yield speedup_record(timed, other, "fp32")
 
 
-def many_beams(options: Any) -> Iterator[Record]:
-    """A step's time as its beams grow, beside its arithmetic and beside that of one beam."""
+def beam_records(options: Any) -> Iterator[Record]:
+    """Measure the time of a step by beam size, relative to its arithmetic and to the smallest beam."""
     for preset in options.preset or ["base"]:
         for arch in options.arch:
-            first: dict[tuple[str, str], Timed] = {}
+            first: dict[tuple[str, str], TimedCase] = {}
             for beam in options.beams:
                 group = Group(preset, (options.batch or [1])[0], beam, options.precision or ["fp32"])
                 for timed in measure(cases(arch, group, options), options):
                     yield floor_record(timed, "arithmetic")
                     one = first.setdefault((timed.case.engine, timed.case.precision), timed)
-                    yield growth(timed, one)
+                    yield growth_record(timed, one)
 
 
-def growth(timed: Timed, one: Timed) -> Record:
-    """Divide how many times the first beam's step a step takes by how many times its rows there are.
+def growth_record(timed: TimedCase, one: TimedCase) -> Record:
+    """Compare the growth of step time with the growth of rows, relative to the smallest beam.
 
-    Above 1 time grows faster than rows.
+    A ratio above 1 means that time grows faster than rows.
     """
     times = timed.step.best / one.step.best
     rows = timed.case.beam / one.case.beam
@@ -217,7 +221,7 @@ def growth(timed: Timed, one: Timed) -> Record:
 
 
 def numbers(text: str) -> list[int]:
-    """1,2,4 -> [1, 2, 4]."""
+    """Parse an increasing list: 1,2,4 -> [1, 2, 4]. Raises ValueError."""
     found = [int(part) for part in text.split(",")]
     if min(found) < 1 or found != sorted(set(found)):
         raise ValueError(text)
@@ -225,31 +229,31 @@ def numbers(text: str) -> list[int]:
 
 
 def command_line(arguments: Sequence[str] | None) -> Any:
-    """The options; an option that would be ignored is an error."""
-    parser = argparse.ArgumentParser(description="Decoding beside its floors and rivals.")
+    """Parse the options; an option that would be ignored is an error."""
+    parser = argparse.ArgumentParser(description="Measure decoding relative to floors and rivals.")
     parser.add_argument("--arch", nargs="+", choices=ARCHITECTURES)
     parser.add_argument("--preset", nargs="+", choices=tuple(PRESETS))
     parser.add_argument("--engine", nargs="+", choices=("numba", "torch", "cuda-graph"))
     parser.add_argument("--precision", nargs="+", choices=PRECISIONS)
-    parser.add_argument("--batch", nargs="+", type=int, help="sentences side by side")
+    parser.add_argument("--batch", nargs="+", type=int, help="sentences per batch")
     parser.add_argument("--beam", nargs="+", type=int)
-    parser.add_argument("--threads", type=int, default=1, help="of the CPU")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument(
         "--rounds", type=int, default=4, help="measurements of each, of which the best counts"
     )
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--beams", type=numbers, metavar="1,2,…", help="a step's time as its rows grow")
-    mode.add_argument("--lengths", type=numbers, metavar="256,…", help="cost against output length")
-    mode.add_argument(
-        "--mixed", type=int, metavar="LINES", help="of mixed lengths beside lines of one length"
-    )
-    mode.add_argument("--peer", action="store_true", help="beside CTranslate2's Transformer")
-    what = "trained convolutional runs with and without drafts, made as large as --preset"
+    mode.add_argument("--beams", type=numbers, metavar="1,2,…", help="time of a step by beam size")
+    mode.add_argument("--lengths", type=numbers, metavar="256,…", help="time per byte by output length")
+    mode.add_argument("--mixed", type=int, metavar="LINES", help="mixed line lengths against equal ones")
+    mode.add_argument("--peer", action="store_true", help="against CTranslate2's Transformer")
+    what = "trained convolutional runs with and without drafts, enlarged to --preset"
     mode.add_argument("--draft", nargs="+", type=Path, metavar="RUN", help=what)
     parser.add_argument("--src", type=Path, metavar="FILE", help="with --draft: sentences to translate")
-    parser.add_argument("--lines", type=int, default=32, help="of them, the first ones, and at least some")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="with --lengths: a picture of it")
+    parser.add_argument(
+        "--lines", type=int, default=32, help="number of first sentences; at least a few batches"
+    )
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="with --lengths: also plot them here")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the records here")
     options = parser.parse_args(arguments)
     known = ("torch", "cuda-graph" if options.device == "cuda" else "numba")
@@ -276,47 +280,47 @@ def command_line(arguments: Sequence[str] | None) -> Any:
     return options
 
 
-def results(options: Any) -> Iterator[Record]:
-    """The records of what was asked for."""
+def measure_records(options: Any) -> Iterator[Record]:
+    """Measure what the options ask for."""
     if options.draft:
-        from tools.bench.drafts import with_drafts
+        from tools.bench.drafts import draft_records
 
-        yield from with_drafts(options)
+        yield from draft_records(options)
     elif options.device == "cuda":
-        from tools.bench.gpu_steps import on_gpu
+        from tools.bench.gpu_steps import gpu_records
 
-        yield from on_gpu(options, pick_device("cuda"))
+        yield from gpu_records(options, pick_device("cuda"))
     elif options.lengths:
-        from tools.bench.lengths import against_length
+        from tools.bench.lengths import length_records
 
-        yield from against_length(options)
+        yield from length_records(options)
     elif options.mixed:
-        from tools.bench.mixed import mixed
+        from tools.bench.mixed import mixed_records
 
-        yield from mixed(options)
+        yield from mixed_records(options)
     elif options.peer:
-        from tools.bench.peer import against_peer
+        from tools.bench.peer import peer_records
 
-        yield from against_peer(options)
+        yield from peer_records(options)
     elif options.beams:
-        yield from many_beams(options)
+        yield from beam_records(options)
     else:
         for group in groups(options):
             for arch in options.arch:
-                yield from compare(measure(cases(arch, group, options), options))
+                yield from compare_cases(measure(cases(arch, group, options), options))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+    """Run the command line."""
     options = command_line(arguments)
     torch.set_num_threads(options.threads)
-    before = neighbours()
+    before = machine_load()
     try:
-        records = list(results(options))
+        records = list(measure_records(options))
     except BytenmtError as error:
         sys.exit(f"Error: {error}")
-    print(f"{options.threads} threads; before: {before}; after: {neighbours()}\n")
-    print(show(records))
+    print(f"{options.threads} threads; before: {before}; after: {machine_load()}\n")
+    print(format_table(records))
     wrong = [record.case for record in records if "THE FLOOR IS WRONG" in record.reference]
     if wrong:
         print(f"\nFaster than their floors, which are therefore wrong: {', '.join(wrong)}")

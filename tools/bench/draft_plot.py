@@ -1,12 +1,12 @@
-"""Plot what drafts cost and gain: the price of a pass against its width, bytes per pass against length.
+"""Plot cost and gain of drafts: the time of a pass by its width, and bytes per pass by draft length.
 
     python tools/bench/draft_plot.py RUN ... --src test.en --json draft.json --plot draft.png
-    python tools/bench/draft_plot.py --json draft.json --plot draft.png               drawn anew from the file
+    python tools/bench/draft_plot.py --json draft.json --plot draft.png               redraw from the file
 
-Left: random weights in the sizes of presets read a given text, so that every drafted byte is right and a pass
-is as wide as it can be, one sentence or, for more columns, several; passes of all widths are timed in turn.
-Right: trained runs translate sentences with so many drafted bytes a pass at most, from the table alone and
-from table and source. All on the numba engine.
+Left: presets with random weights decode a forced text, so that every drafted byte is accepted and a pass has
+the greatest width; one sentence, or for more columns several; passes of all widths are timed in turn. Right:
+trained runs translate sentences with a maximum number of drafted bytes per pass, drafted from the table alone
+and from table and source. All on the numba engine.
 """
 
 from __future__ import annotations
@@ -31,29 +31,39 @@ from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.drafts.table import CHAIN, Speculation, empty_table
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.errors import BytenmtError
-from tools.bench.drafts import How, bytes_per_pass, make_engine, read_lines, requests_of, subject, take
-from tools.bench.steps import SOURCE_BYTES, contest, endless
+from tools.bench.drafts import (
+    DecodeSetup,
+    bytes_per_pass,
+    load_drafted_run,
+    make_engine,
+    read_lines,
+    requests_of,
+    time_decode,
+)
+from tools.bench.steps import SOURCE_BYTES, endless_model, measure_in_turn
 
 Points = list[tuple[float, float]]
 Curves = dict[str, Points]
-SENTENCES = (2, 4, 7)  # of passes that are wider than one draft; the engine has room for no more
-STINT, TRIES = 0.001, 100  # seconds that one try takes about, and tries of which the best counts,
-LONG_ENOUGH = 1.0  # seconds: fewer tries where they would take longer than that
-LIMIT = 50_000  # bytes of a given text
-TOGETHER = 8  # sentences of a run; the engine has room for CHAIN drafted bytes of each
+SENTENCES = (2, 4, 7)  # batch sizes of passes wider than one draft; 7 is the engine's maximum
+STINT, TRIES = 0.001, 100  # approximate seconds of one try; tries of which the best counts
+LONG_ENOUGH = 1.0  # seconds of all tries after which no more are made
+LIMIT = 50_000  # bytes of the forced text
+TOGETHER = 8  # batch size of trained runs; the engine has room for CHAIN drafted bytes of each sentence
 
 
-class Passes:
-    """Called it returns the seconds of a pass over n sentences of so many columns each: the best of a few
-    stints."""
+class PassTimer:
+    """Times passes over n sentences of `columns` columns each.
+
+    Called, it returns the seconds per pass of the fastest of several stints.
+    """
 
     def __init__(self, arch: str, preset: str, precision: str, n: int, columns: int, threads: int) -> None:
-        packed = endless(arch, preset).packed(precision)
+        packed = endless_model(arch, preset).pack_weights(precision)
         speculation = Speculation(empty_table(), columns - 1) if columns > 1 else None
         self._engine = NumbaEngine([packed], Options(), n, threads, speculation)
         self._columns, self._n = columns, n
         self._left = 0
-        self._take(4)  # compiles and allocates
+        self._take(4)  # warm-up
         self._n_passes = max(1, round(STINT / min(self._take(2) for _ in range(2))))
 
     def __call__(self) -> float:
@@ -63,7 +73,7 @@ class Passes:
         return min(tries)
 
     def _take(self, n_passes: int) -> float:
-        """Seconds of this thread a pass: others may use its core too."""
+        """Return the CPU seconds per pass of this thread, as other programs may use its core too."""
         self._left -= n_passes * self._columns
         if self._left < 1:
             self._left = LIMIT - n_passes * self._columns
@@ -76,39 +86,39 @@ class Passes:
         return (time.thread_time() - started) / n_passes
 
 
-def prices(arch: str, preset: str, precision: str, threads: int, rounds: int) -> Points:
-    """Columns of a pass, and its milliseconds."""
+def pass_times(arch: str, preset: str, precision: str, threads: int, rounds: int) -> Points:
+    """Return the number of columns of a pass and its milliseconds, for all widths."""
     widths = [(1, columns) for columns in range(1, CHAIN + 2)] + [(n, CHAIN + 1) for n in SENTENCES]
     actions: dict[str, Callable[[], float]] = {
-        str(n * columns): Passes(arch, preset, precision, n, columns, threads) for n, columns in widths
+        str(n * columns): PassTimer(arch, preset, precision, n, columns, threads) for n, columns in widths
     }
-    return [(int(name), 1e3 * found.best) for name, found in contest(actions, rounds).items()]
+    return [(int(name), 1e3 * found.best) for name, found in measure_in_turn(actions, rounds).items()]
 
 
-def yields(run: Path, lines: Sequence[bytes], threads: int) -> Curves:
-    """Yield the maximum of drafted bytes per pass and the bytes that a pass yields, EOS included."""
-    one = subject(run, None)
-    asked, how = requests_of(one, lines), How("numba", "fp32", TOGETHER, threads)
+def draft_yield_curves(run: Path, lines: Sequence[bytes], threads: int) -> Curves:
+    """Return curves of bytes per pass, EOS included, over the maximum number of drafted bytes per pass."""
+    one = load_drafted_run(run, None)
+    asked, how = requests_of(one, lines), DecodeSetup("numba", "fp32", TOGETHER, threads)
     tables = {"table": one.table._replace(copy=np.zeros_like(one.table.copy)), "table and source": one.table}
     found: Curves = {}
     for name, table in tables.items():
         points: Points = [(0, 1.0)]
         for most in range(1, CHAIN + 1):
             engine = make_engine(one, how, Speculation(table, most))
-            points.append((most, bytes_per_pass(take(engine, asked).hypotheses)))
+            points.append((most, bytes_per_pass(time_decode(engine, asked).hypotheses)))
         found[f"{one.label}, {name}"] = points
     return found
 
 
-def measured(options: Any) -> dict[str, Curves]:
-    """Both pictures' curves."""
+def measure_curves(options: Any) -> dict[str, Curves]:
+    """Measure the curves of both plots."""
     lines = read_lines(options.src)[: options.lines]
     found: dict[str, Curves] = {"price": {}, "bytes_per_pass": {}}
     for run in options.runs:
-        found["bytes_per_pass"] |= yields(run, lines, options.threads)
+        found["bytes_per_pass"] |= draft_yield_curves(run, lines, options.threads)
     for arch in (arch for arch in PARALLEL if ARCHITECTURES[arch].write_program):
         for preset in options.preset:
-            points = prices(arch, preset, options.precision, options.threads, options.rounds)
+            points = pass_times(arch, preset, options.precision, options.threads, options.rounds)
             found["price"][f"{arch} {preset} {options.precision}"] = points
             for columns, milliseconds in points:
                 print(f"{arch} {preset}: {columns} columns {milliseconds:.3f} ms", file=sys.stderr)
@@ -116,7 +126,7 @@ def measured(options: Any) -> dict[str, Curves]:
 
 
 def draw(path: Path, curves: dict[str, Curves]) -> None:
-    """Both pictures side by side."""
+    """Draw both plots side by side."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -151,15 +161,15 @@ def draw(path: Path, curves: dict[str, Curves]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="The price of a pass and what a draft brings, drawn.")
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description="Plot the time of a pass and the bytes gained by drafts.")
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="trained, with draft tables")
     parser.add_argument("--src", type=Path, metavar="FILE", help="sentences to translate")
-    parser.add_argument("--lines", type=int, default=200, help="of them, the first ones")
+    parser.add_argument("--lines", type=int, default=200, help="number of first sentences")
     parser.add_argument("--preset", nargs="+", choices=tuple(PRESETS), default=["tiny", "base", "large"])
     parser.add_argument("--precision", choices=("fp32", "bf16", "int8", "w8a8"), default="fp32")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=4, help="measurements of a price; the best counts")
+    parser.add_argument("--rounds", type=int, default=4, help="measurements of a pass; the best counts")
     parser.add_argument("--json", type=Path, required=True, metavar="FILE", help="figures, written or read")
     parser.add_argument("--plot", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
@@ -167,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("RUN is measured on the sentences of --src: give both or neither")
     try:
         if options.runs:
-            options.json.write_text(json.dumps(measured(options), indent=1) + "\n", encoding="utf-8")
+            options.json.write_text(json.dumps(measure_curves(options), indent=1) + "\n", encoding="utf-8")
         if options.plot:
             draw(options.plot, json.loads(options.json.read_text(encoding="utf-8")))
     except (BytenmtError, OSError) as error:

@@ -1,10 +1,10 @@
 """Compare decoding with and without drafts: the same engine and the same sentences, in turn.
 
-A run may be made as large as a preset first, see widen.py: its texts, and so what drafts are worth, stay what
-they were, its steps cost what the preset's do. What counts is whole sentences, their encoding included, as a
-translation takes them: longest first, so many side by side. They go in small groups, each once without drafts
-and once with them, and the next time the other way round, so that what disturbs the machine disturbs both. A
-round is all groups; the median of the rounds' ratios counts.
+A run may first be enlarged to the sizes of a preset (see widen.py): its texts, and so the acceptance of
+drafts, stay the same, its steps cost as much as the preset's. Whole sentences are timed, including their
+encoding, as `translate` decodes them: longest first, in batches. They are decoded in small groups, each once
+without and once with drafts, in alternating order, so that disturbances affect both alike. A round is all
+groups; the median of the rounds' ratios counts.
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import BytenmtError, DataError
 from tools.bench.records import Record
-from tools.bench.steps import BENCH, DTYPES, neighbours
-from tools.bench.widen import size, widened
+from tools.bench.steps import BENCH, DTYPES, machine_load
+from tools.bench.widen import size, widen_model
 
 BATCHES = (1, 4, 32)
-GROUP = 4  # times as many sentences as stand side by side are decoded at once
-GENERATED = 200  # bytes of a text without a source
-SLOWER = 0.97  # a ratio below this is told
+GROUP = 4  # sentences of a group, as a multiple of the batch size
+GENERATED = 200  # bytes to generate for a run without a source
+SLOWER = 0.97  # ratios below this are marked in the table
 
 
-class Subject(NamedTuple):
-    """A run whose decoding is measured. label: its name and the preset that it was made as large as; file:
-    where its weights came from; table: its drafts."""
+class DraftedRun(NamedTuple):
+    """A run with a draft table, whose decoding is measured.
+
+    label: its name and the preset that it was enlarged to; file: where its weights came from.
+    """
 
     label: str
     file: Path
@@ -50,8 +52,8 @@ class Subject(NamedTuple):
     table: DraftTable
 
 
-class How(NamedTuple):
-    """A way to decode: batch sentences side by side."""
+class DecodeSetup(NamedTuple):
+    """How to decode: engine, precision, sentences per batch, threads and device."""
 
     engine: str
     precision: str
@@ -60,15 +62,15 @@ class How(NamedTuple):
     device: str = "cpu"
 
 
-class Turn(NamedTuple):
-    """Some sentences decoded. hypotheses: in the order of the requests."""
+class TimedDecode(NamedTuple):
+    """The seconds and the hypotheses of decoding some requests, in their order."""
 
     seconds: float
     hypotheses: list[Hypothesis]
 
 
-class Pair(NamedTuple):
-    """Rounds of the same sentences without and with drafts: seconds of each, and the last hypotheses."""
+class RoundTimes(NamedTuple):
+    """Seconds of each round without (off) and with drafts (on), and the last hypotheses of each."""
 
     off: list[float]
     on: list[float]
@@ -76,12 +78,12 @@ class Pair(NamedTuple):
     hypotheses: list[Hypothesis]
 
     def ratios(self) -> list[float]:
-        """Return how many times faster drafts make each round."""
+        """Return the speed-up by drafts in each round."""
         return [off / on for off, on in zip(self.off, self.on, strict=True)]
 
 
-def subject(run: Path, preset: str | None) -> Subject:
-    """A run, as it is or made as large as a preset. Raises BytenmtError."""
+def load_drafted_run(run: Path, preset: str | None) -> DraftedRun:
+    """Load a run, enlarged to a preset if one is given. Raises BytenmtError."""
     file, contents = read_run(run)
     name = architecture(contents.config.model)
     if contents.config.model.is_serial:
@@ -89,22 +91,24 @@ def subject(run: Path, preset: str | None) -> Subject:
     table = table_of(run, contents)
     label = run.stem if name in run.stem else f"{run.stem} {name}"
     if preset is None:
-        return Subject(label, file, contents, table)
-    larger = widened(contents, preset)
+        return DraftedRun(label, file, contents, table)
+    larger = widen_model(contents, preset)
     print(f"{run}: {size(larger)} for {size(contents)}", file=sys.stderr)
-    return Subject(f"{label} {preset}", file, larger, table)
+    return DraftedRun(f"{label} {preset}", file, larger, table)
 
 
 def table_of(run: Path, contents: StoredWeights) -> DraftTable:
-    """The drafts of a run folder, or of the one that a weights file lies in."""
+    """Read the draft table of a run folder, or of the folder of a weights file. Raises BytenmtError."""
     folder = run.resolve().parent.parent if is_weights_file(run) else run
     if not (folder / FILE).is_file():
         raise BytenmtError(f"{folder} has no draft table: run `bytenmt draft {folder}` first")
     return read_table(folder, contents.config, contents.facts)
 
 
-def make_engine(one: Subject, how: How, speculation: Speculation | None, sample: bool = False) -> Engine:
-    """An engine for greedy search, or for draws that always come out alike."""
+def make_engine(
+    one: DraftedRun, how: DecodeSetup, speculation: Speculation | None, sample: bool = False
+) -> Engine:
+    """Build an engine for greedy search, or for sampling that gives the same draws every time."""
     contents = one.contents
     options = Options(sample=sample, endless=not contents.config.model.source)
     if how.engine == "numba":
@@ -119,10 +123,10 @@ def make_engine(one: Subject, how: How, speculation: Speculation | None, sample:
     return TorchEngine([model], options, how.batch, device, speculation)
 
 
-def requests_of(one: Subject, lines: Sequence[bytes]) -> list[Request]:
+def requests_of(one: DraftedRun, lines: Sequence[bytes]) -> list[Request]:
     """Return the requests of `translate` for these lines, longest first.
 
-    For a run without a source, requests to continue their first words.
+    For a run without a source they ask to continue the first words of the lines.
     """
     limit = one.contents.config.data.max_source_bytes
     longest = sorted((line[:limit] for line in lines if line), key=len, reverse=True)
@@ -131,28 +135,28 @@ def requests_of(one: Subject, lines: Sequence[bytes]) -> list[Request]:
     return [Request(line, 3 * len(line) + 100) for line in longest]
 
 
-def take(engine: Engine, requests: Sequence[Request]) -> Turn:
-    """Decode them and look at the clock."""
+def time_decode(engine: Engine, requests: Sequence[Request]) -> TimedDecode:
+    """Decode requests and measure the time."""
     started = time.perf_counter()
     found = {index: hypotheses[0] for index, hypotheses in decode(engine, requests)}
     took = time.perf_counter() - started
-    return Turn(took, [found[index] for index in range(len(requests))])
+    return TimedDecode(took, [found[index] for index in range(len(requests))])
 
 
-def contest(off: Engine, on: Engine, requests: Sequence[Request], rounds: int) -> Pair:
-    """Both engines over all sentences, group by group in turn, so many times."""
+def compare_engines(off: Engine, on: Engine, requests: Sequence[Request], rounds: int) -> RoundTimes:
+    """Decode all sentences with both engines, group by group in turn, in so many rounds."""
     n = GROUP * off.capacity
     groups = [requests[begin : begin + n] for begin in range(0, len(requests), n)]
     for engine in (off, on):
-        take(engine, groups[0])  # allocates, compiles, and fetches the weights
-    pair = Pair([], [], [], [])
+        time_decode(engine, groups[0])  # warm-up
+    pair = RoundTimes([], [], [], [])
     for number in range(rounds):
-        turns: list[tuple[Turn, Turn]] = []
+        turns: list[tuple[TimedDecode, TimedDecode]] = []
         for place, group in enumerate(groups):
             if (number + place) % 2:
-                second, first = take(on, group), take(off, group)
+                second, first = time_decode(on, group), time_decode(off, group)
             else:
-                first, second = take(off, group), take(on, group)
+                first, second = time_decode(off, group), time_decode(on, group)
             turns.append((first, second))
         for times, which in ((pair.off, 0), (pair.on, 1)):
             times.append(sum(turn[which].seconds for turn in turns))
@@ -163,13 +167,13 @@ def contest(off: Engine, on: Engine, requests: Sequence[Request], rounds: int) -
 
 
 def bytes_per_pass(hypotheses: Sequence[Hypothesis]) -> float:
-    """Bytes that a pass yields, EOS counted; 1 where nothing was drafted."""
+    """Return the bytes per decoder pass, EOS included; 1 where nothing was drafted."""
     drafted = [one for one in hypotheses if one.passes]
     return sum(len(one.text) + 1 for one in drafted) / sum(one.passes for one in drafted) if drafted else 1.0
 
 
-def records(case: str, pair: Pair) -> Iterator[Record]:
-    """Text bytes a second with drafts beside those without, and bytes a pass."""
+def comparison_records(case: str, pair: RoundTimes) -> Iterator[Record]:
+    """Return text bytes per second with drafts relative to those without, and bytes per pass."""
     n_bytes = sum(len(one.text) for one in pair.expected)
     off, on = (n_bytes / statistics.median(times) for times in (pair.off, pair.on))
     ratios = pair.ratios()
@@ -185,26 +189,26 @@ def records(case: str, pair: Pair) -> Iterator[Record]:
     yield Record(BENCH, f"{case} bytes per pass", each, "bytes", "a step without drafts", 1.0, each)
 
 
-def with_drafts(options: Any) -> Iterator[Record]:
-    """Every run, size, engine, precision and batch of the command line."""
+def draft_records(options: Any) -> Iterator[Record]:
+    """Measure every run, size, engine, precision and batch of the command line."""
     lines = read_lines(options.src)
     for run, preset in product(options.draft, options.preset or [None]):
-        one = subject(run, preset)
+        one = load_drafted_run(run, preset)
         ways = product(options.engine, options.precision or ["fp32"], options.batch or BATCHES)
         for engine, precision, batch in ways:
-            how = How(engine, precision, batch, options.threads, options.device)
+            how = DecodeSetup(engine, precision, batch, options.threads, options.device)
             requests = requests_of(one, lines[: max(options.lines, GROUP * batch)])
             off, on = (make_engine(one, how, with_) for with_ in (None, Speculation(one.table)))
             threads = f" threads={how.threads}" if how.threads > 1 else ""
             case = f"{one.label} {engine} {precision} batch={batch}{threads}"
-            for record in records(case, contest(off, on, requests, options.rounds)):
-                told = f"{record.value:.4g} {record.unit}, {record.ratio:.3f} times"
-                print(f"{record.case}: {told}, {neighbours()}", file=sys.stderr)
+            for record in comparison_records(case, compare_engines(off, on, requests, options.rounds)):
+                figures = f"{record.value:.4g} {record.unit}, {record.ratio:.3f} times"
+                print(f"{record.case}: {figures}, {machine_load()}", file=sys.stderr)
                 yield record
 
 
 def read_lines(path: Path) -> list[bytes]:
-    """The lines of a text file, packed or not. Raises DataError."""
+    """Return the lines of a text file, compressed or not. Raises DataError."""
     lines = read_bytes(path).tobytes().splitlines()
     if not lines:
         raise DataError(f"{path} is empty: expected lines to translate")

@@ -1,8 +1,8 @@
-"""Measure how fast this machine reads memory, which is the floor of a decode step on a CPU.
+"""Measure this machine's memory read rate, which bounds the speed of a decode step on a CPU from above.
 
-`read_rate` is what a benchmark divides a step's weight bytes by. Run as a program it prints that rate over
-sizes, the rate at which one row passes chains of packed matrices, and the arithmetic of many rows beside
-that of OpenBLAS and torch.
+Benchmarks divide the weight bytes of a step by `read_rate` to get its memory floor. As a program it prints
+the rate for several sizes, the rate at which one row passes through chains of packed matrices, and the
+arithmetic rate of many rows relative to OpenBLAS and torch.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from bytenmt.decoding.cpu.kernels.simd import (
     splat,
 )
 from bytenmt.decoding.interface import PRECISIONS
-from tools.bench.records import Record, show, write_json
+from tools.bench.records import Record, format_table, write_json
 
 BENCH = "bench/floor"
-# Seconds that a measurement takes about, and how often it is made: short enough to fall between the turns of
-# other programs, of which the best shows nothing.
+# Approximate seconds of a measurement, and number of tries: short enough to fit between time slices of other
+# programs, so that the best try is undisturbed.
 LONG_ENOUGH, TRIES = 0.003, 24
-CHUNK = 4096  # bytes; what a thread reads is a multiple of it
+CHUNK = 4096  # bytes; the share of a thread is a multiple of it
 
 Read = Callable[[int, int, int, int, int], float]
 Array = npt.NDArray[np.float32]
@@ -56,10 +56,11 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def _reader(n_streams: int, n_vectors: int, xor: bool = False) -> Read:
-    """Make (address, n, times, counters, n_threads), which waits for the other threads and then reads n
-    float32 numbers so many times: in n_streams places at once, n_vectors vectors in each.
+    """Compile a function (address, n, times, counters, n_threads) that reads n float32 values `times` times.
 
-    The numbers are added up, or their exclusive or is taken; the outcome is returned, lest nothing be read.
+    It waits for the other threads first and reads n_streams places in parallel, n_vectors vectors in each.
+    The values are summed, or combined by XOR, and the result is returned so that the compiler keeps the
+    loads.
     """
     stride = n_vectors * LANES
 
@@ -97,13 +98,13 @@ def _reader(n_streams: int, n_vectors: int, xor: bool = False) -> Read:
     return read
 
 
-# Which is fastest depends on where the bytes stand: innermost caches want many loads in flight, memory
-# a few places that it can foresee.
+# Which pattern is fastest depends on where the bytes are: the inner caches profit from many loads in flight,
+# main memory from a few streams that the prefetcher can follow.
 READERS = [_reader(1, 1), _reader(1, 4), _reader(1, 8), _reader(2, 4), _reader(4, 4), _reader(1, 8, xor=True)]
 
 
-class _Team:
-    """Threads that start a piece of work together, again and again."""
+class _ThreadTeam:
+    """Threads that start the same function together, again and again."""
 
     def __init__(self, n_threads: int) -> None:
         self.n_threads = n_threads
@@ -115,7 +116,7 @@ class _Team:
         for me in range(1, n_threads):
             threading.Thread(target=self._serve, args=(me,), daemon=True).start()
 
-    def __enter__(self) -> _Team:
+    def __enter__(self) -> _ThreadTeam:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -123,7 +124,7 @@ class _Team:
         self._ready.wait()
 
     def seconds(self, work: Callable[[int], object]) -> float:
-        """The time that work(thread) takes in all threads, from when the last has come."""
+        """Return the time of work(thread) in all threads: from the last start to the last end."""
         self._work = work
         self._ready.wait()
         self._do(0, work)
@@ -145,23 +146,26 @@ class _Team:
             self._done.wait()
 
 
-def aligned(n_bytes: int) -> Bytes:
-    """So many bytes of ones that begin on a cache line."""
+def aligned_bytes(n_bytes: int) -> Bytes:
+    """Return an array of n_bytes ones that begins on a cache line."""
     space = np.empty(n_bytes + 64, np.uint8)
-    space[:] = 1  # memory that was never written to is one page of zeros
+    space[:] = 1  # untouched memory would be mapped to one shared page of zeros
     first = -space.ctypes.data % 64
     return space[first : first + n_bytes]
 
 
 def read_rate(n_bytes: int, threads: int = 1) -> float:
-    """Bytes a second at which n_bytes of memory are read again and again, each thread its own share: the
-    best of several ways to read and of several tries. Sizes are rounded down to whole chunks."""
+    """Return the bytes per second at which n_bytes of memory are read repeatedly, each thread its own share.
+
+    The best of several access patterns and tries counts. Sizes are rounded down to whole chunks. Raises
+    ValueError where a thread gets no whole chunk.
+    """
     share = n_bytes // (threads * CHUNK) * CHUNK
     if share == 0:
         raise ValueError(f"{n_bytes} bytes are no whole chunk of {CHUNK} for each of {threads} threads")
-    buffer = aligned(share * threads)
+    buffer = aligned_bytes(share * threads)
     address = buffer.ctypes.data
-    with _Team(threads) as team:
+    with _ThreadTeam(threads) as team:
         counters = team.counters.ctypes.data
 
         def rate(reader: Read) -> float:
@@ -183,9 +187,9 @@ def read_rate(n_bytes: int, threads: int = 1) -> float:
 def _pass_chain(
     numbers: npt.NDArray[np.int64], x: int, rows: int, w: int, y: int, scales: int, scratch: int, times: int
 ) -> None:
-    """Rows x through a chain of matrices of one size, w, without what a model does between them.
+    """Multiply rows x by a chain of equal-sized packed matrices at w, without the operations in between.
 
-    numbers: matrices, their panels, their inputs, bytes of one, the precision.
+    numbers: number of matrices, panels of each, inputs of each, bytes of each, index of the precision.
     """
     n, n_panels, n_in, size, precision = numbers
     for _ in range(times):
@@ -197,17 +201,17 @@ def _pass_chain(
 
 
 def chain_seconds(n_out: int, n_in: int, precision: str, n: int, rows: int) -> float:
-    """The time that so many rows take through n matrices (n_out, n_in), the best of several tries."""
+    """Return the time of multiplying `rows` rows by n matrices (n_out, n_in), the best of several tries."""
     random = np.random.default_rng(0)
     matrix = random.standard_normal((n_out, n_in), np.float32)
     packed = pack(matrix, precision)
     n_panels = -(-n_out // PANEL)
     scales = np.zeros(n_panels * PANEL, np.float32)
     scales[:n_out] = quantise(matrix)[1]
-    w = aligned(n * packed.size)
+    w = aligned_bytes(n * packed.size)
     w.reshape(n, -1)[:] = packed
     x = random.standard_normal((rows, n_in), np.float32)
-    y, scratch = aligned(rows * n_panels * PANEL * 4), aligned(scratch_bytes(n_in))
+    y, scratch = aligned_bytes(rows * n_panels * PANEL * 4), aligned_bytes(scratch_bytes(n_in))
     numbers = np.array([n, n_panels, n_in, packed.size, PRECISIONS.index(precision)])
     w_, y_, scales_, scratch_ = (array.ctypes.data for array in (w, y, scales, scratch))
     row = x.ctypes.data
@@ -215,7 +219,7 @@ def chain_seconds(n_out: int, n_in: int, precision: str, n: int, rows: int) -> f
 
 
 def best_seconds(run: Callable[[int], object], tries: int = TRIES) -> float:
-    """The time of one of `times` in run(times), the best of several tries that are long enough."""
+    """Return the time of one repetition of run(times), the best of several tries that are long enough."""
     run(1)
     start = time.perf_counter()
     run(1)
@@ -229,7 +233,7 @@ def best_seconds(run: Callable[[int], object], tries: int = TRIES) -> float:
 
 
 def bench_memory(n_threads: int) -> list[Record]:
-    """Measure how fast memory is read, over sizes, beside the largest."""
+    """Measure the read rate over sizes, relative to the largest size."""
     sizes = (1, 3, 12, 25, 40, 50, 100, 400)
     rates = [read_rate(size * 1_000_000, n_threads) / 1e9 for size in sizes]
     largest = f"of {sizes[-1]} MB"
@@ -242,7 +246,7 @@ def bench_memory(n_threads: int) -> list[Record]:
 
 
 def bench_one_row(n_out: int, n_in: int) -> list[Record]:
-    """One row through chains of matrices, beside how fast as many bytes are read."""
+    """Measure one row through chains of matrices, relative to reading as many bytes."""
     records = []
     for precision in PRECISIONS:
         size = -(-n_out // PANEL) * panel_bytes(n_in, precision)
@@ -256,21 +260,21 @@ def bench_one_row(n_out: int, n_in: int) -> list[Record]:
 
 
 def _openblas_seconds(x: Array, weights: list[Array]) -> float:
-    """x (rows, n_in) through all weights (n_in, n_out)."""
+    """Return the time of x (rows, n_in) times all weights (n_in, n_out) with OpenBLAS."""
     y = np.empty((len(x), weights[0].shape[1]), np.float32)
     return best_seconds(lambda times: [np.dot(x, w, out=y) for w in weights * times])
 
 
 def _torch_seconds(x: Array, weights: list[Any]) -> float:
-    """x (rows, n_in) through all weights, tensors (n_out, n_in) of bfloat16."""
-    import torch  # here: nothing else needs it
+    """Return the time of x (rows, n_in) times all weights (n_out, n_in) with torch in bfloat16."""
+    import torch
 
     half = torch.from_numpy(x).bfloat16()
     return best_seconds(lambda times: [torch.nn.functional.linear(half, w) for w in weights * times])
 
 
 def bench_rows(n_out: int, n_in: int) -> list[Record]:
-    """Rows through 3 million weights, beside OpenBLAS in float32 and torch in bfloat16."""
+    """Measure rows times 3 million weights, relative to OpenBLAS in float32 and torch in bfloat16."""
     import torch
 
     torch.set_num_threads(1)
@@ -292,10 +296,12 @@ def bench_rows(n_out: int, n_in: int) -> list[Record]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="How fast memory is read, and the panel kernel beside it.")
-    parser.add_argument("--threads", type=int, default=1, help="of the reading; the kernel has one")
-    parser.add_argument("--only", choices=("memory", "row", "rows"), help="one part of it")
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description="Measure the memory read rate, and the panel kernel relative to it."
+    )
+    parser.add_argument("--threads", type=int, default=1, help="threads that read; the kernel uses one")
+    parser.add_argument("--only", choices=("memory", "row", "rows"), help="run only one part")
     parser.add_argument("--out", type=int, default=1008, help="outputs of the matrices")
     parser.add_argument("--in", type=int, default=336, dest="in_", help="inputs of the matrices")
     parser.add_argument("--json", type=Path, help="also write the records here")
@@ -307,7 +313,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         records += bench_one_row(options.out, options.in_)
     if options.only in (None, "rows"):
         records += bench_rows(options.out, options.in_)
-    print(show(records))
+    print(format_table(records))
     if options.json:
         write_json(options.json, records)
 

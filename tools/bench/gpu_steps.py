@@ -1,8 +1,7 @@
-"""Decode steps on a GPU beside their floor and beside plain PyTorch.
+"""Time decode steps on a GPU, relative to their floor and to plain PyTorch.
 
-The floor of a step is the largest of three times: of reading the weights, of its FLOP at the best matrix
-product in the same precision, and of as many empty nodes of a CUDA graph as the step has kernels, each of
-which waits for the one before.
+The floor of a step is the largest of three times: reading the weights, its FLOP at the best rate of a matrix
+product in the same precision, and as many dependent empty nodes of a CUDA graph as the step has kernels.
 """
 
 from __future__ import annotations
@@ -21,56 +20,58 @@ from tools.bench.steps import (
     DTYPES,
     SOURCE_BYTES,
     Case,
-    Steps,
-    contest,
-    endless,
+    StepTimer,
+    endless_model,
     make_engine,
-    requests,
+    measure_in_turn,
+    random_requests,
     seconds,
     step_flop,
 )
 from tools.bench.train import Peak
 
 BATCHES = (1, 4096)
-NODES = 1000  # of the graph of empty ones
-LIMIT = 20_000  # steps: a place's history stands on the device
+NODES = 1000  # kernels of the empty chain
+LIMIT = 20_000  # maximum steps; the history of every sentence is kept in device memory
 
 
 class Floor(NamedTuple):
-    """Seconds a step needs at least: for its weights, its arithmetic and its chain of kernels."""
+    """Lower bounds of a step's seconds: reading the weights, arithmetic, and the chain of kernels."""
 
     read: float
     multiply: float
     chain: float
 
 
-def on_gpu(options: Any, device: torch.device) -> Iterator[Record]:
-    """Each architecture at one row and at many."""
+def gpu_records(options: Any, device: torch.device) -> Iterator[Record]:
+    """Measure each architecture with one row and with many."""
     for preset in options.preset or ["base"]:
         for batch in options.batch or BATCHES:
             for beam in options.beam or [1]:
                 for precision in options.precision or ["bf16"]:
                     for arch in options.arch:
                         cases = [Case(arch, preset, e, precision, batch, beam) for e in options.engine]
-                        yield from one_model(cases, options.rounds, device)
+                        yield from model_records(cases, options.rounds, device)
 
 
-def one_model(cases: Sequence[Case], rounds: int, device: torch.device) -> Iterator[Record]:
-    """The engines of one model beside the floor, the matrix product's peak and each other."""
+def model_records(cases: Sequence[Case], rounds: int, device: torch.device) -> Iterator[Record]:
+    """Measure the engines of one model, relative to the floor, the matrix-product peak and each other."""
     first = cases[0]
-    n_bytes = endless(first.arch, first.preset).model.decoder_weights() * DTYPES[first.precision].itemsize
-    n_kernels = kernels(make_engine(first._replace(engine="torch"), device), first.batch)
+    n_bytes = (
+        endless_model(first.arch, first.preset).model.decoder_weights() * DTYPES[first.precision].itemsize
+    )
+    n_kernels = count_kernels(make_engine(first._replace(engine="torch"), device), first.batch)
     peak = Peak(device, first.precision)
     chain, sizes = empty_chain(device), (n_bytes, 1 << 30)
-    readers = [reader(size, device) for size in sizes]
+    readers = [make_read_kernel(size, device) for size in sizes]
     actions: dict[str, Callable[[], float]] = {
         "read": lambda: min(seconds(read) / size for read, size in zip(readers, sizes, strict=True)),
         "node": lambda: seconds(chain) / NODES,
-        "multiply": partial(multiply, peak),
+        "multiply": partial(seconds_per_flop, peak),
     }
     for case in cases:
-        actions[case.engine] = Steps(make_engine(case, device), case.batch, LIMIT)
-    found = {name: outcome.best for name, outcome in contest(actions, rounds).items()}
+        actions[case.engine] = StepTimer(make_engine(case, device), case.batch, LIMIT)
+    found = {name: outcome.best for name, outcome in measure_in_turn(actions, rounds).items()}
     flop = step_flop(first)
     floor = Floor(n_bytes * found["read"], flop * found["multiply"], n_kernels * found["node"])
     for case in cases:
@@ -91,14 +92,14 @@ def one_model(cases: Sequence[Case], rounds: int, device: torch.device) -> Itera
             yield Record(BENCH, case.name("torch"), own, "bytes/s", "torch engine", theirs, own / theirs)
 
 
-def multiply(peak: Peak) -> float:
-    """Seconds a FLOP of the best matrix product so far."""
+def seconds_per_flop(peak: Peak) -> float:
+    """Return the seconds per FLOP of the best matrix product so far."""
     peak()
     return 1 / peak.best
 
 
-def captured(action: Callable[[], object]) -> Callable[[], None]:
-    """A CUDA graph of an action that returns when the device has done it."""
+def capture_graph(action: Callable[[], object]) -> Callable[[], None]:
+    """Capture an action in a CUDA graph; return a function that replays it and synchronises."""
     action()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -114,25 +115,25 @@ def captured(action: Callable[[], object]) -> Callable[[], None]:
 
 
 def empty_chain(device: torch.device) -> Callable[[], None]:
-    """NODES kernels that do next to nothing, one after the other."""
+    """Return a replay of NODES dependent kernels that do almost nothing."""
     one = torch.zeros(1, device=device)
 
     def chain() -> None:
         for _ in range(NODES):
             one.add_(1)
 
-    return captured(chain)
+    return capture_graph(chain)
 
 
-def reader(n_bytes: int, device: torch.device) -> Callable[[], None]:
-    """A kernel that reads so many bytes."""
+def make_read_kernel(n_bytes: int, device: torch.device) -> Callable[[], None]:
+    """Return a replay of a kernel that reads n_bytes bytes."""
     numbers = torch.zeros(math.ceil(n_bytes / 4), device=device)
-    return captured(numbers.max)
+    return capture_graph(numbers.max)
 
 
-def kernels(engine: Engine, batch: int) -> int:
-    """Kernels of a step, as plain PyTorch launches them."""
-    engine.admit(requests(batch, SOURCE_BYTES))
+def count_kernels(engine: Engine, batch: int) -> int:
+    """Count the kernels of a step as plain PyTorch launches them."""
+    engine.admit(random_requests(batch, SOURCE_BYTES))
     engine.advance(2)
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as run:

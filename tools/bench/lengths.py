@@ -1,8 +1,8 @@
-"""The cost of a byte against the length of the output, the source held fixed, and a picture of it.
+"""Measure and plot the time per byte over the output length, for a fixed source.
 
-One sentence runs to the greatest length. At every length asked for its last bytes are timed in turn with
-those of a fresh sentence that comes to 1,024 bytes, so that what disturbs the machine disturbs both; medians
-are compared. Beside them the non-incremental way: the whole prefix through the model for every byte.
+One sentence is decoded to the greatest length. At every requested length its last bytes are timed in turn
+with those of a fresh sentence at 1,024 bytes, so that disturbances affect both alike; medians are compared.
+For comparison the non-incremental way: the whole prefix through the model for every byte.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.pytorch.forward import source_tensors
 from bytenmt.utf8 import BOS
 from tools.bench.records import Record
-from tools.bench.steps import BENCH, Case, Steps, endless, make_engine, requests, seconds
+from tools.bench.steps import BENCH, Case, StepTimer, endless_model, make_engine, random_requests, seconds
 
 BEGIN = 1024  # the length that the others are compared with
-BLOCKS = 64  # timed before each length, fewer where it is short
-BLOCK = 8  # bytes of one
-SLOW = 4096  # bytes at most for what is slow: plain PyTorch, and the whole prefix again for every byte
+BLOCKS = 64  # blocks timed before each length; fewer at short lengths
+BLOCK = 8  # bytes of a block
+SLOW = 4096  # maximum length for the slow ways: plain PyTorch, and the whole prefix for every byte
 
 
 class Point(NamedTuple):
-    """At a length: median seconds a byte before it, and at BEGIN at the same time."""
+    """Median seconds per byte just before a length, and at BEGIN at the same time."""
 
     length: int
     seconds: float
@@ -38,25 +38,25 @@ class Point(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """The points of one way to decode with one model, and the bytes of its state before and after."""
+    """The points of one engine with one model, and the bytes of its state before and after decoding."""
 
     case: Case
     points: list[Point]
     state_bytes: tuple[int, int]
 
 
-def curve(case: Case, lengths: Sequence[int]) -> Curve:
-    """One sentence to the last of the lengths."""
+def measure_curve(case: Case, lengths: Sequence[int]) -> Curve:
+    """Decode one sentence to the last of the lengths and time it at each of them."""
     engine = make_engine(case, torch.device("cpu"))
-    sentence = Steps(engine, case.batch, limit=lengths[-1])
+    sentence = StepTimer(engine, case.batch, limit=lengths[-1])
     before = state_bytes(engine)
     points = []
     for length in lengths:
         n = min(BLOCKS, length // (2 * BLOCK))
-        sentence.take(sentence.left - (lengths[-1] - length) - n * BLOCK)
-        fresh = Steps(make_engine(case, torch.device("cpu")), case.batch, limit=BEGIN)
-        fresh.take(fresh.left - n * BLOCK)
-        pairs = [(sentence.take(BLOCK), fresh.take(BLOCK)) for _ in range(n)]
+        sentence.time_steps(sentence.n_left - (lengths[-1] - length) - n * BLOCK)
+        fresh = StepTimer(make_engine(case, torch.device("cpu")), case.batch, limit=BEGIN)
+        fresh.time_steps(fresh.n_left - n * BLOCK)
+        pairs = [(sentence.time_steps(BLOCK), fresh.time_steps(BLOCK)) for _ in range(n)]
         own, begin = (statistics.median(times) for times in zip(*pairs, strict=True))
         points.append(Point(length, own, begin))
         print(f"{case.name('')}length {length}: {own * 1e3:.4f} ms a byte,", end=" ", file=sys.stderr)
@@ -65,9 +65,7 @@ def curve(case: Case, lengths: Sequence[int]) -> Curve:
 
 
 def state_bytes(engine: Any) -> int:
-    """Return the bytes that an engine keeps of its sentences between steps: memories and states, not
-    the text.
-    """
+    """Return the bytes of an engine's memories and states between steps, without the text."""
     if type(engine) is TorchEngine:
         return sum(part.nbytes for part in tensors(engine._states))
     assert type(engine) is NumbaEngine
@@ -75,10 +73,10 @@ def state_bytes(engine: Any) -> int:
     return sum(part.nbytes for part in (model._hidden, model._past, model._ancestors, model._memory))
 
 
-def again(case: Case, length: int) -> float:
-    """Seconds for the whole prefix of a byte at that length; the best of two."""
-    model = endless(case.arch, case.preset).model
-    src, src_len = source_tensors(requests(1, length))
+def full_prefix_seconds(case: Case, length: int) -> float:
+    """Return the seconds for one byte at a length by reading the whole prefix again; the best of two."""
+    model = endless_model(case.arch, case.preset).model
+    src, src_len = source_tensors(random_requests(1, length))
     letters = torch.randint(97, 123, (1, length), generator=torch.Generator().manual_seed(1))
     letters[:, 0] = BOS
     prefix = letters.to(torch.uint8)
@@ -87,8 +85,8 @@ def again(case: Case, length: int) -> float:
         return min(seconds(lambda: model(prefix, memory, model.start(memory))) for _ in range(2))
 
 
-def against_length(options: Any) -> Iterator[Record]:
-    """Curves of every engine for the models of the command line, and the picture."""
+def length_records(options: Any) -> Iterator[Record]:
+    """Measure curves of every engine for the models of the command line, and draw the plot."""
     drawn: dict[str, list[tuple[int, float]]] = {}
     for preset in options.preset or ["small"]:
         for arch in options.arch:
@@ -97,18 +95,22 @@ def against_length(options: Any) -> Iterator[Record]:
                     case = Case(arch, preset, engine, precision, threads=options.threads)
                     lengths = [n for n in options.lengths if engine == "numba" or n <= SLOW]
                     if lengths:
-                        found = curve(case, lengths)
-                        yield from of_curve(found)
+                        found = measure_curve(case, lengths)
+                        yield from curve_records(found)
                         drawn[f"{arch} {engine} {precision}"] = [p[:2] for p in found.points]
-            whole = [(n, again(Case(arch, preset, "torch", "fp32"), n)) for n in options.lengths if n <= SLOW]
+            whole = [
+                (n, full_prefix_seconds(Case(arch, preset, "torch", "fp32"), n))
+                for n in options.lengths
+                if n <= SLOW
+            ]
             drawn[f"{arch} whole prefix"] = whole
-            yield from non_incremental(arch, preset, whole, drawn)
+            yield from full_prefix_records(arch, preset, whole, drawn)
     if options.plot:
         draw(options.plot, drawn)
 
 
-def of_curve(curve: Curve) -> Iterator[Record]:
-    """Each point beside that at BEGIN, and the state after beside that before."""
+def curve_records(curve: Curve) -> Iterator[Record]:
+    """Return each point relative to that at BEGIN, and the state size after decoding relative to before."""
     for length, own, begin in curve.points:
         reference = f"median at {BEGIN:,} in the same minute"
         case = curve.case.name(f"length={length} length={BEGIN}")
@@ -118,10 +120,10 @@ def of_curve(curve: Curve) -> Iterator[Record]:
     yield Record(BENCH, case, after, "bytes", "state before the first byte", before, after / before)
 
 
-def non_incremental(
+def full_prefix_records(
     arch: str, preset: str, whole: Sequence[tuple[int, float]], drawn: dict[str, list[tuple[int, float]]]
 ) -> Iterator[Record]:
-    """Return how many times faster a step is than reading the whole prefix again, both in plain PyTorch."""
+    """Return the speed-up of a step over reading the whole prefix again, both in plain PyTorch."""
     steps = dict(drawn.get(f"{arch} torch fp32", []))
     for length, again_seconds in whole:
         if length in steps:
@@ -134,7 +136,7 @@ def non_incremental(
 
 
 def draw(path: Path, curves: dict[str, list[tuple[int, float]]]) -> None:
-    """Milliseconds a byte over output length, both axes logarithmic."""
+    """Plot milliseconds per byte over the output length on logarithmic axes."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,7 +1,7 @@
-"""Lines of mixed lengths beside as many bytes in lines of one length: what places that stand empty cost.
+"""Compare lines of mixed lengths with as many bytes in lines of one length: the cost of idle batch slots.
 
-Lengths are log-normal about SOURCE_BYTES, as in bench/train.py, the output as long as its source, the order
-as drawn: a stream, which nothing has sorted.
+Source lengths are log-normal about SOURCE_BYTES, as in bench/train.py; outputs are as long as their sources.
+The lines come in random order, as in a stream that nothing has sorted.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import torch
 from bytenmt.decoding.interface import Engine, Request
 from bytenmt.decoding.scheduler import decode
 from tools.bench.records import Record
-from tools.bench.steps import BENCH, SOURCE_BYTES, Case, contest, make_engine
+from tools.bench.steps import BENCH, SOURCE_BYTES, Case, make_engine, measure_in_turn
 
 SIGMA, LONGEST = 0.6, 1000
 BATCHES = (32,)
 
 
-def mixed(options: Any) -> Iterator[Record]:
-    """For the models of the command line, options.mixed lines."""
+def mixed_records(options: Any) -> Iterator[Record]:
+    """Measure options.mixed lines with the models of the command line."""
     draw = np.random.default_rng(1)
     lengths = np.exp(draw.normal(np.log(SOURCE_BYTES), SIGMA, options.mixed)).clip(1, LONGEST).astype(int)
     equal = np.full(max(1, lengths.sum() // SOURCE_BYTES), SOURCE_BYTES)
@@ -38,7 +38,7 @@ def mixed(options: Any) -> Iterator[Record]:
                         "mixed": lambda engine=engine: seconds(engine, lengths),
                         "equal": lambda engine=engine: seconds(engine, equal),
                     }
-                    found = contest(actions, options.rounds)
+                    found = measure_in_turn(actions, options.rounds)
                     rates = [n.sum() / found[name].best for name, n in (("mixed", lengths), ("equal", equal))]
                     yield Record(
                         BENCH,
@@ -52,7 +52,7 @@ def mixed(options: Any) -> Iterator[Record]:
 
 
 def seconds(engine: Engine, lengths: Sequence[int] | np.ndarray) -> float:
-    """Return the seconds for sentences of random letters with outputs as long."""
+    """Return the seconds for decoding random sentences of these lengths to outputs of the same lengths."""
     draw = np.random.default_rng(2)
     asked = [
         Request(draw.integers(97, 123, n, np.uint8).tobytes(), int(n), number=i)

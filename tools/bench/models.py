@@ -1,11 +1,10 @@
-"""Train all five architectures on the sample with one budget; print a table.
-
-Beside each stands the same model that cannot see its source: every line of it is one dash.
+"""Train all five architectures on the sample data with the same time budget; print a table of scores.
 
     python tools/bench/models.py --minutes 5
 
-Every run is `bytenmt train` in a process of its own; finished runs in --out are taken up as they are, and
-the figures are measured anew.
+Each architecture is also trained as a control that cannot see its source: every source line is a single dash.
+Every run is `bytenmt train` in a process of its own. Finished runs in --out are reused; the figures are
+measured again.
 """
 
 import argparse
@@ -47,7 +46,7 @@ COLUMNS = (
 
 
 def source_text(options: argparse.Namespace, part: str, source: bool) -> Path:
-    """The source side of "train", "valid" or "test"; without `source` a file of as many dashes."""
+    """Return the source file of "train", "valid" or "test"; with source=False a file of dashes."""
     path = DATA / f"{part}.{options.direction.split('-')[0]}"
     if source:
         return path
@@ -58,7 +57,7 @@ def source_text(options: argparse.Namespace, part: str, source: bool) -> Path:
 
 
 def train(run: Path, arch: str, options: argparse.Namespace, source: bool) -> None:
-    """One training run in its own process; nothing to do where it is finished."""
+    """Train a run in its own process; a finished run is left as it is."""
     tgt = options.direction.split("-")[1]
     command = [sys.executable, "-m", "bytenmt", "train", "-o", str(run), "--arch", arch, "--resume"]
     command += ["--preset", options.preset, "--max-minutes", str(options.minutes)]
@@ -70,10 +69,10 @@ def train(run: Path, arch: str, options: argparse.Namespace, source: bool) -> No
 
 
 def measure(run: Path, options: argparse.Namespace, source: bool) -> dict[str, float]:
-    """Scores of a run on the test set, its size and its speeds.
+    """Return a run's test scores, number of parameters and speeds.
 
-    Training speed is the median over the log of source plus target bytes a second; decoding speed is
-    bytes of output a second, greedy, the 500 lines side by side on as many threads, loading left out.
+    Training speed is the median over the log of source plus target bytes per second. Decoding speed is output
+    bytes per second, greedy, for the whole test set in batches, without loading.
     """
     tgt = options.direction.split("-")[1]
     runtime = load_runs([run], EngineSpec(device="cpu", precision="fp32", threads=options.threads))
@@ -99,7 +98,7 @@ def measure(run: Path, options: argparse.Namespace, source: bool) -> dict[str, f
 
 
 def table(rows: dict[str, dict[str, float]]) -> str:
-    """The figures as Markdown, a row an architecture."""
+    """Return the figures as a Markdown table, one row per architecture."""
     lines = ["| " + " | ".join(["", *(title for _, title, _ in COLUMNS)]) + " |"]
     lines.append("|---" + "|---:" * len(COLUMNS) + "|")
     for arch, row in rows.items():
@@ -109,7 +108,7 @@ def table(rows: dict[str, dict[str, float]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description="The five architectures on the sample.")
     parser.add_argument("--minutes", type=float, default=5.0, help="training time of each run")
     parser.add_argument("--preset", choices=tuple(PRESETS), default="tiny")

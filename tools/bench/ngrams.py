@@ -1,10 +1,10 @@
-"""Measure what n-gram tables cost a decode step of the CPU engine and an update of training.
+"""Measure the cost of n-gram tables for a decode step of the CPU engine and for a training update.
 
     python tools/bench/ngrams.py
 
-The two models are alike but for the tables, and are measured in turn. Decoding samples from random weights,
-so that the n-grams, and with them the rows that are read, differ at every step. An update is
-Trainer.update on batches of Trainer's own size, of random letters.
+The two models differ only in the tables and are measured in turn. Decoding samples from random weights, so
+that the n-grams, and with them the rows read, differ at every step. An update is Trainer.update on batches of
+the configured size, of random letters.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.interface import Options
 from bytenmt.training.trainer import Trainer
 from bytenmt.utf8 import BOS, EOS
-from tools.bench.records import Record, show, write_json
-from tools.bench.steps import NEVER, Steps, contest, neighbours
+from tools.bench.records import Record, format_table, write_json
+from tools.bench.steps import NEVER, StepTimer, machine_load, measure_in_turn
 
 BENCH = "bench/ngrams"
 ARCHITECTURES = ("seq2seq", "bahdanau", "luong", "bytenet", "convs2s")
@@ -40,11 +40,12 @@ LINE = 50  # bytes of a line in training
 
 
 def settings(arch: str, preset: str, with_tables: bool, *more: str) -> Config:
+    """Return the configuration of a preset with or without n-gram tables."""
     return load_config(arch, preset, "", [*(TABLES if with_tables else []), *more])
 
 
 def sampling_engine(config: Config, batch: int) -> NumbaEngine:
-    """An engine whose sentences never end and draw every byte; all rows of the tables hold numbers."""
+    """Build an engine that samples sentences that never end; the n-gram tables hold random values."""
     torch.manual_seed(1)
     model = build_model(config.model).eval()
     parameters = dict(model.named_parameters())
@@ -61,22 +62,22 @@ def sampling_engine(config: Config, batch: int) -> NumbaEngine:
 
 
 def decode_records(options: argparse.Namespace) -> Iterator[Record]:
-    """A step with tables beside one without."""
+    """Measure a step with tables, relative to one without."""
     for preset in options.preset:
         for arch in options.arch:
             for batch in options.batch:
                 actions = {
-                    name: Steps(sampling_engine(settings(arch, preset, name == "tables"), batch), batch)
+                    name: StepTimer(sampling_engine(settings(arch, preset, name == "tables"), batch), batch)
                     for name in ("tables", "none")
                 }
-                found = contest(actions, options.rounds)
+                found = measure_in_turn(actions, options.rounds)
                 own, other = found["tables"].best * 1e3, found["none"].best * 1e3
                 case = f"{arch} {preset} step batch={batch}"
                 yield Record(BENCH, case, own, "ms", "without tables", other, own / other)
 
 
 def update_records(options: argparse.Namespace) -> Iterator[Record]:
-    """An update with tables beside one without: CPU time, the median of options.updates in turn."""
+    """Measure an update with tables, relative to one without: CPU time, median of options.updates in turn."""
     for arch in options.arch:
         configs = [settings(arch, "tiny", on, "train.precision=bf16") for on in (True, False)]
         trainers = [Trainer(config, torch.device("cpu")) for config in configs]
@@ -90,14 +91,14 @@ def update_records(options: argparse.Namespace) -> Iterator[Record]:
                 trainer.model.train()
                 trainer.update([batch], rows * (LINE + 1))
                 taken.append(time.thread_time() - started)
-            if number == 4:  # what is compiled or allocated once
+            if number == 4:  # the warm-up is over: discard its times
                 times = [[], []]
         own, other = (statistics.median(taken) * 1e3 for taken in times)
         yield Record(BENCH, f"{arch} tiny update", own, "CPU ms", "without tables", other, own / other)
 
 
 def random_batch(draw: np.random.Generator, rows: int) -> Batch:
-    """Pairs of LINE bytes a side, drawn as often as English letters come, so that n-grams recur."""
+    """Return pairs of LINE bytes, drawn with English letter frequencies so that n-grams recur."""
     letters = np.frombuffer(b"eeeeeeetttttaaaaooooiiiinnnnssshhhrrrddllcumwfgypbvk      ", np.uint8)
     source, target = (draw.choice(letters, (rows, LINE + 2)).astype(np.uint8) for _ in range(2))
     target[:, 0] = BOS
@@ -108,8 +109,8 @@ def random_batch(draw: np.random.Generator, rows: int) -> Batch:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="What n-gram tables cost.")
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description="Measure the cost of n-gram tables.")
     parser.add_argument("--arch", nargs="+", choices=ARCHITECTURES, default=list(ARCHITECTURES))
     parser.add_argument("--preset", nargs="+", default=["tiny", "base"])
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 32])
@@ -119,14 +120,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, help="also write the figures here")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    print(neighbours(), file=sys.stderr)
+    print(machine_load(), file=sys.stderr)
     records: list[Record] = []
     for name, made in (("decode", decode_records(options)), ("update", update_records(options))):
         if options.only in (None, name):
             for record in made:
                 records.append(record)
-                print(show([record]).splitlines()[-1], file=sys.stderr, flush=True)
-    print(show(records))
+                print(format_table([record]).splitlines()[-1], file=sys.stderr, flush=True)
+    print(format_table(records))
     if options.json:
         write_json(options.json, records)
 

@@ -1,11 +1,11 @@
-"""Decoding beside CTranslate2's Transformer with random weights, on as many threads, in the same run.
+"""Compare decoding with CTranslate2's Transformer with random weights, on as many threads, in the same run.
 
-Two comparisons. Equal weights: a decoder on bytes whose step reads about as many weights as the preset's,
-milliseconds a step; of the peer, the difference of two output lengths over their steps, so that its encoder
-is not counted. Whole sentences of 100 bytes, text bytes a second, both encoders counted: beside preset base
-what people use today, 6 + 6 layers of 512 on 8,000 subwords of 4.2 bytes each, beside preset fast 6 + 2 of
-them; bytenmt decodes 100 bytes where the peer decodes 24 subwords. Ratios say how many times faster bytenmt
-is.
+There are two comparisons. Equal weights: milliseconds per step of a byte decoder whose step reads about as
+many weights as the preset's; the peer's figure is the time difference of two output lengths over their steps,
+which excludes its encoder. Whole sentences of 100 bytes: text bytes per second including both encoders;
+preset base is compared with a common configuration, 6 + 6 layers of 512 on 8,000 subwords of 4.2 bytes each,
+and preset fast with 6 + 2 layers; bytenmt decodes 100 bytes where the peer decodes 24 subwords. Ratios are
+speed-ups of bytenmt.
 """
 
 from __future__ import annotations
@@ -24,21 +24,31 @@ import torch
 from bytenmt.decoding.interface import Engine
 from bytenmt.decoding.scheduler import decode
 from tools.bench.records import Record
-from tools.bench.steps import BENCH, SOURCE_BYTES, Case, Steps, contest, endless, make_engine, requests
+from tools.bench.steps import (
+    BENCH,
+    SOURCE_BYTES,
+    Case,
+    StepTimer,
+    endless_model,
+    make_engine,
+    measure_in_turn,
+    random_requests,
+)
 from tools.extras import import_package
 
-TIMES = 2  # rounds here for one elsewhere: a measurement is a single try
+TIMES = 2  # more rounds than in other benchmarks, because here a measurement is a single try
 BYTES_PER_SUBWORD = 4.2
 SUBWORDS = round(SOURCE_BYTES / BYTES_PER_SUBWORD)  # of a sentence
 BATCHES = 1, 8, 32  # sentences side by side
 SPECIALS = ["<unk>", "<s>", "</s>"]
-PEER_TYPES = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}  # their names there
-# fairseq's fconv of 2.9 M decoder weights on two cores of this kind, which rebuilds a weight every step.
+PEER_TYPES = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}  # CTranslate2's names
+# Seconds per step of fairseq's fconv, 2.9 M decoder weights, on two cores of this kind. It recomputes the
+# weight normalisation every step.
 FCONV_SECONDS = 4.3e-3
 
 
 class Shape(NamedTuple):
-    """A Transformer: encoder and decoder layers, width, inner width, heads, tokens without the specials."""
+    """A Transformer: encoder and decoder layers, width, inner width, heads, tokens without specials."""
 
     encoder_layers: int
     decoder_layers: int
@@ -48,7 +58,7 @@ class Shape(NamedTuple):
     n_tokens: int
 
     def step_weights(self) -> int:
-        """Weights of matrices that a decode step reads: the source's keys and values are computed once."""
+        """Return the matrix weights that a step reads; the source's keys and values are computed once."""
         d = self.d
         return self.decoder_layers * (6 * d * d + 2 * d * self.d_inner) + d * (self.n_tokens + len(SPECIALS))
 
@@ -58,14 +68,14 @@ EQUAL = {  # decoders whose step reads about as many weights as the preset's
     "base": Shape(1, 5, 384, 1536, 6, 256),
     "large": Shape(1, 7, 512, 2048, 8, 256),
 }
-WHOLE = {  # for whole sentences: a deep decoder beside base's, a shallow one beside that of fast
+WHOLE = {  # for whole sentences: a deep decoder for preset base, a shallow one for fast
     preset: Shape(6, n_layers, 512, 2048, 8, 8_000 - len(SPECIALS))
     for preset, n_layers in (("base", 6), ("fast", 2))
 }
 
 
 class Peer:
-    """A Transformer of CTranslate2 on one worker of so many threads."""
+    """A CTranslate2 Transformer on one worker with some threads."""
 
     def __init__(self, folder: Path, precision: str, threads: int) -> None:
         self._translator = import_package("ctranslate2", "bench").Translator(
@@ -73,7 +83,7 @@ class Peer:
         )
 
     def seconds(self, sources: Sequence[Sequence[str]], length: int, beam: int = 1) -> float:
-        """The time of translating sentences to outputs of so many tokens."""
+        """Return the time of translating sentences to outputs of `length` tokens."""
         started = time.perf_counter()
         results = self._translator.translate_batch(
             sources,
@@ -88,8 +98,8 @@ class Peer:
         return took
 
 
-def build(shape: Shape, folder: Path) -> None:
-    """Write a Transformer with random weights."""
+def write_model(shape: Shape, folder: Path) -> None:
+    """Write a Transformer with random weights to a folder."""
     spec = import_package("ctranslate2", "bench").specs.TransformerSpec.from_config(
         (shape.encoder_layers, shape.decoder_layers), shape.n_heads
     )
@@ -128,22 +138,24 @@ def build(shape: Shape, folder: Path) -> None:
     spec.save(str(folder))
 
 
-def sources(shape: Shape, n: int, length: int) -> list[list[str]]:
-    """Random sentences for a peer, of so many tokens with EOS."""
+def random_sources(shape: Shape, n: int, length: int) -> list[list[str]]:
+    """Return n random sentences for the peer, of `length` tokens including EOS."""
     draw = random.Random(1)
     return [[f"t{draw.randrange(shape.n_tokens)}" for _ in range(length - 1)] + ["</s>"] for _ in range(n)]
 
 
-def precisions() -> list[str]:
+def supported_precisions() -> list[str]:
     """Return the precisions that CTranslate2 supports on this processor."""
     supported = import_package("ctranslate2", "bench").get_supported_compute_types("cpu")
     return [name for name, theirs in PEER_TYPES.items() if theirs in supported]
 
 
-def against_peer(options: Any) -> Iterator[Record]:
-    """Both comparisons for the architectures of the command line; with --batch, --beam or --preset that of
-    whole sentences alone."""
-    known = precisions()  # fails at once where the package is missing
+def peer_records(options: Any) -> Iterator[Record]:
+    """Run both comparisons for the architectures of the command line.
+
+    With --batch, --beam or --preset only whole sentences are compared.
+    """
+    known = supported_precisions()  # fails at once where the package is missing
     for preset in () if options.batch or options.beam or options.preset else EQUAL:
         yield from equal_weights(preset, [p for p in known if p != "bf16"], options)
     for batch in options.batch or BATCHES:
@@ -153,16 +165,16 @@ def against_peer(options: Any) -> Iterator[Record]:
 
 
 def build_peers(shape: Shape, known: Sequence[str], threads: int) -> dict[str, Peer]:
-    """A peer in every precision."""
+    """Build a peer in every precision."""
     with tempfile.TemporaryDirectory() as folder:
-        build(shape, Path(folder))
+        write_model(shape, Path(folder))
         return {name: Peer(Path(folder), name, threads) for name in known}
 
 
 def equal_weights(preset: str, known: Sequence[str], options: Any) -> Iterator[Record]:
-    """A step of every architecture beside a step of a peer that reads as many weights."""
+    """Compare a step of every architecture with a step of a peer that reads as many weights."""
     shape = EQUAL[preset]
-    text = sources(shape, 1, SOURCE_BYTES + 1)
+    text = random_sources(shape, 1, SOURCE_BYTES + 1)
     short, long = SOURCE_BYTES // 2, 3 * SOURCE_BYTES // 2
     actions: dict[str, Callable[[], float]] = {}
     for name, peer in build_peers(shape, known, options.threads).items():
@@ -172,11 +184,11 @@ def equal_weights(preset: str, known: Sequence[str], options: Any) -> Iterator[R
     for arch in options.arch:
         for name in known:
             case = Case(arch, preset, "numba", name, threads=options.threads)
-            cases[case] = endless(arch, preset).model.decoder_weights()
-            # As many steps at a time as the peer's figure is the difference of: both lose to who interrupts.
-            steps = Steps(make_engine(case, torch.device("cpu")), 1)
-            actions[case.name("")] = partial(steps.take, SOURCE_BYTES)
-    found = {name: outcome.best for name, outcome in contest(actions, TIMES * options.rounds).items()}
+            cases[case] = endless_model(arch, preset).model.decoder_weights()
+            # As many steps as the peer's difference covers, so that interruptions affect both alike.
+            steps = StepTimer(make_engine(case, torch.device("cpu")), 1)
+            actions[case.name("")] = partial(steps.time_steps, SOURCE_BYTES)
+    found = {name: outcome.best for name, outcome in measure_in_turn(actions, TIMES * options.rounds).items()}
     for case, weights in cases.items():
         name, own = case.precision, found[case.name("")]
         theirs = (found[f"{name} {long}"] - found[f"{name} {short}"]) / (long - short)
@@ -184,23 +196,24 @@ def equal_weights(preset: str, known: Sequence[str], options: Any) -> Iterator[R
             f"CTranslate2 {name}, {shape.decoder_layers} layers of {shape.d}: "
             f"{shape.step_weights() / 1e6:.1f} M weights a step (ours {weights / 1e6:.1f} M)"
         )
-        yield faster(case, f"ctranslate2 equal weights {name}", own, reference, theirs)
+        yield step_record(case, f"ctranslate2 equal weights {name}", own, reference, theirs)
         if preset == "small" and name == "fp32":
-            yield faster(case, "fairseq fconv", own, "fairseq's fconv, 2.9 M, of another run", FCONV_SECONDS)
+            yield step_record(
+                case, "fairseq fconv", own, "fairseq's fconv, 2.9 M, of another run", FCONV_SECONDS
+            )
 
 
-def faster(case: Case, what: str, own: float, reference: str, theirs: float) -> Record:
-    """Seconds a step beside another's."""
+def step_record(case: Case, what: str, own: float, reference: str, theirs: float) -> Record:
+    """Return a record of seconds per step relative to another's."""
     return Record(BENCH, case.name(what), own * 1e3, "ms/step", reference, theirs * 1e3, theirs / own)
 
 
 def whole_sentences(
     preset: str, batch: int, beam: int, known: Sequence[str], options: Any
 ) -> Iterator[Record]:
-    """Text bytes a second of whole sentences: every precision beside the same one there, and the best
-    beside the best."""
+    """Compare text bytes per second: the same precisions with each other, and the best with the best."""
     shape = WHOLE[preset]
-    text = sources(shape, batch, SUBWORDS + 1)
+    text = random_sources(shape, batch, SUBWORDS + 1)
     actions: dict[str, Callable[[], float]] = {}
     for name, peer in build_peers(shape, known, options.threads).items():
         peer.seconds(text, 2)
@@ -211,10 +224,10 @@ def whole_sentences(
         for name in (*PEER_TYPES, "w8a8")
     ]
     for case in cases:
-        translate = partial(sentences, make_engine(case, torch.device("cpu")), batch)
+        translate = partial(time_sentences, make_engine(case, torch.device("cpu")), batch)
         translate()  # allocates
         actions[case.name("")] = translate
-    found = contest(actions, TIMES * options.rounds)
+    found = measure_in_turn(actions, TIMES * options.rounds)
     rates = {name: batch * SOURCE_BYTES / outcome.best for name, outcome in found.items()}
     best = max(known, key=rates.__getitem__)
     for case in cases:
@@ -229,9 +242,9 @@ def whole_sentences(
             yield Record(BENCH, what, own, "text bytes/s", reference, rates[other], own / rates[other])
 
 
-def sentences(engine: Engine, n: int) -> float:
-    """Seconds for n sentences of SOURCE_BYTES to as many bytes, as they are translated."""
-    asked = requests(n, SOURCE_BYTES)
+def time_sentences(engine: Engine, n: int) -> float:
+    """Return the seconds for translating n sentences of SOURCE_BYTES to as many bytes."""
+    asked = random_requests(n, SOURCE_BYTES)
     started = time.perf_counter()
     lengths = [len(found[0].text) for _, found in decode(engine, asked)]
     took = time.perf_counter() - started

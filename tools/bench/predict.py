@@ -1,10 +1,11 @@
-"""Compare the speed of predicting given text, in bytes per second: the compiled reader beside plain PyTorch.
+"""Compare the speed of scoring text, in bytes per second, of the compiled reader and plain PyTorch.
 
     python tools/bench/predict.py --presets tiny small
 
-A stream is one row, read in chunks with its state carried: a recurrent model reads one byte after the other,
-a matrix-vector product each, and waits for its weights. Windows of 256 bytes are read side by side, as are
-the lines of a translation. The two take turns; each figure is the best of three. Both compute in fp32.
+A stream is one row, read in chunks with its state carried over: a recurrent model reads one byte after the
+other, one matrix-vector product each, so memory bandwidth is the limit. Windows of 256 bytes are read in
+batches, as the lines of a translation are. The two readers take turns; each figure is the best of three. Both
+compute in fp32.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from bytenmt.decoding.cpu.reader import CpuReader
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.decoding.reading import Reader
 from bytenmt.language.surprisal import CHUNK
-from tools.bench.records import Record, show, write_json
+from tools.bench.records import Record, format_table, write_json
 
 CPU = torch.device("cpu")
 WINDOW, WINDOWS = 256, 64
 
 
 def main() -> None:
-    """Measure, print a table, write JSON."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -45,7 +46,9 @@ def main() -> None:
     parser.add_argument("--presets", nargs="+", default=["tiny", "small"])
     parser.add_argument("--chunk", type=int, default=CHUNK, help="bytes of the stream a call")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each turn, three turns each")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="of each turn; each reader has three turns"
+    )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -53,15 +56,15 @@ def main() -> None:
         record
         for preset in options.presets
         for arch in options.models
-        for record in measured(arch, preset, options)
+        for record in measure_model(arch, preset, options)
     ]
-    print(show(records))
+    print(format_table(records))
     if options.json:
         write_json(options.json, records)
 
 
-def measured(arch: str, preset: str, options: Any) -> list[Record]:
-    """One architecture's figures: of a stream, and of windows."""
+def measure_model(arch: str, preset: str, options: Any) -> list[Record]:
+    """Measure one architecture on a stream and on windows."""
     config = load_config(arch, preset, "", ["model.source=false"])
     torch.manual_seed(1)
     model = build_model(config.model).eval()
@@ -72,7 +75,7 @@ def measured(arch: str, preset: str, options: Any) -> list[Record]:
     )
     text = bytes(torch.randint(32, 127, (WINDOW * WINDOWS,)).tolist())
     records = []
-    for kind, work in (("a stream", streamed), ("windows", windowed)):
+    for kind, work in (("a stream", stream_task), ("windows", window_task)):
         tasks = [work(reader, text, options.chunk) for reader in readers]
         best = [0.0, 0.0]
         for _ in range(3):
@@ -84,20 +87,20 @@ def measured(arch: str, preset: str, options: Any) -> list[Record]:
     return records
 
 
-def streamed(reader: Reader, text: bytes, chunk: int) -> Callable[[], int]:
-    """Reads a chunk a turn; returns its bytes."""
+def stream_task(reader: Reader, text: bytes, chunk: int) -> Callable[[], int]:
+    """Return a function that reads one chunk of a stream and returns its number of bytes."""
     stream = reader.stream()
     return lambda: len(stream.read(text[:chunk]).log_p)
 
 
-def windowed(reader: Reader, text: bytes, chunk: int) -> Callable[[], int]:
-    """Reads all windows; returns their bytes."""
+def window_task(reader: Reader, text: bytes, chunk: int) -> Callable[[], int]:
+    """Return a function that reads all windows and returns their number of bytes."""
     windows = [text[at : at + WINDOW] for at in range(0, len(text), WINDOW)]
     return lambda: sum(len(reading.log_p) for reading in reader.texts(None, windows))
 
 
 def rate(work: Callable[[], int], seconds: float) -> float:
-    """Bytes a second of a piece of work, repeated for so long; the first time does not count."""
+    """Return the bytes per second of a task that is repeated for some seconds, after one warm-up call."""
     work()
     n_bytes, begin = 0, time.perf_counter()
     while time.perf_counter() - begin < seconds:

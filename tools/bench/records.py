@@ -1,4 +1,4 @@
-"""Shared parts of the benchmarks: one record per figure, a table for people and a JSON file for programs."""
+"""Records shared by the benchmarks: one per figure, printed as a Markdown table or written as JSON."""
 
 import json
 from collections.abc import Sequence
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 
 class Record(NamedTuple):
-    """A figure beside what it is held against, both measured in the same run.
+    """A measured figure and the reference that it is compared with, both measured in the same run.
 
-    bench: the program; case: what was measured, in plain words; unit: of value and reference_value alike.
-    reference: what the figure is held against, in plain words. ratio: against a reference path how many times
-    faster, against a peak achieved over peak.
+    bench: the benchmark; case: what was measured, in words; unit: of value and reference_value; reference:
+    what the figure is compared with, in words; ratio: the speed-up relative to a reference implementation, or
+    the achieved share of a peak.
     """
 
     bench: str
@@ -23,8 +23,8 @@ class Record(NamedTuple):
     ratio: float
 
 
-def show(records: Sequence[Record]) -> str:
-    """The records as a Markdown table."""
+def format_table(records: Sequence[Record]) -> str:
+    """Format records as a Markdown table."""
     lines = ["| case | value | unit | reference | its value | ratio |", "|---|---:|---|---|---:|---:|"]
     for r in records:
         numbers = _number(r.value), _number(r.reference_value)
@@ -33,10 +33,12 @@ def show(records: Sequence[Record]) -> str:
 
 
 def write_json(path: Path, records: Sequence[Record]) -> None:
-    """The records as a JSON list of objects."""
+    """Write records as a JSON list of objects."""
     path.write_text(json.dumps([record._asdict() for record in records], indent=1) + "\n", encoding="utf-8")
 
 
 def _number(value: float) -> str:
-    """Three digits that count, thousands with commas: 0.0123, 4.57, 12,345."""
+    """Format a number with three significant digits, from 1000 on with thousands separators: 0.0123, 4.57,
+    12,345.
+    """
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -1,12 +1,12 @@
-"""A server under load: how long requests take, and how much text it translates, beside one client alone and
-beside `translate` in bulk.
+"""Measure a server under load: response times and throughput, relative to `translate` in bulk.
 
     python tools/bench/serve.py RUN [--src data/test.ko] [--connections 64] [--seconds 60]
 
-The server stays on core 0 with its engine, on one thread, and the load on the others, so that one does not
-take the other's time; the bulk is translated on core 0 too. A line is a request. Prints p50 and p95 of the
-requests' seconds, requests and text bytes (of sources and translations) a second, what was no 200, and the
-server's memory. The ratio to the bulk is the share that HTTP leaves. Linux.
+The server with its engine is pinned to core 0, on one thread, and the clients to the other cores, so that
+they do not compete; the bulk translation also runs on core 0. A line is a request. Prints p50 and p95 of the
+response times, requests and text bytes (of sources and translations) per second, the number of answers other
+than 200, and the server's memory, for one client alone and for many. The ratio to the bulk is the share of
+the speed that remains under HTTP. Linux.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import NamedTuple
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tools.bench.records import Record, show, write_json
+from tools.bench.records import Record, format_table, write_json
 from tools.served import ServerProcess, run_server
 
 BULK = """
@@ -44,8 +44,10 @@ print(n_bytes / (time.perf_counter() - began))
 
 
 class Load(NamedTuple):
-    """Measurements of the clients. seconds: of each request; n_bytes: of sources and translations; wrong:
-    answers other than 200; lasted: seconds in all.
+    """Measurements of the clients.
+
+    seconds: of each request; n_bytes: of sources and translations; wrong: number of answers other than 200;
+    lasted: seconds of the whole measurement.
     """
 
     seconds: list[float]
@@ -54,14 +56,14 @@ class Load(NamedTuple):
     lasted: float
 
     def percentile(self, share: float) -> float:
-        """Milliseconds within which that share of the requests was answered."""
+        """Return the milliseconds within which this share of the requests was answered."""
         return 1000 * sorted(self.seconds)[min(int(share * len(self.seconds)), len(self.seconds) - 1)]
 
 
 def load(
     server: ServerProcess, lines: Sequence[str], pair: tuple[str, str], n_clients: int, seconds: float
 ) -> Load:
-    """So many clients that ask one line after another."""
+    """Run n_clients clients, each of which sends one line after another."""
     return asyncio.run(_load(server.address, lines, pair, n_clients, seconds))
 
 
@@ -83,7 +85,7 @@ async def _load(
 async def _client(
     address: tuple[str, int], lines: Sequence[str], pair: tuple[str, str], until: float
 ) -> Load:
-    """One connection, kept open."""
+    """Send requests over one connection, kept open, until a time of time.perf_counter()."""
     reader, writer = await asyncio.open_connection(*address)
     found: list[float] = []
     n_bytes = wrong = 0
@@ -106,8 +108,8 @@ async def _client(
     return Load(found, n_bytes, wrong, 0.0)
 
 
-def bulk(run: Path, precision: str, src: Path, seconds: float) -> float:
-    """Text bytes a second of `translate` on one core, all lines together."""
+def bulk_rate(run: Path, precision: str, src: Path, seconds: float) -> float:
+    """Return the text bytes per second of `translate` on one core, all lines in one call."""
     command = ["taskset", "-c", "0", sys.executable, "-c", BULK, str(run), precision, str(src), str(seconds)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
@@ -118,11 +120,13 @@ def main() -> None:
     )
     parser.add_argument("run", type=Path)
     parser.add_argument("--src", type=Path, default=Path("data/test.ko"))
-    parser.add_argument("--pair", default="ko-en", help="of the run")
-    parser.add_argument("--precision", default="auto", help="as of translate")
+    parser.add_argument("--pair", default="ko-en", help="language pair of the run")
+    parser.add_argument("--precision", default="auto", help="as in bytenmt translate")
     parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of the load; the others get a quarter")
-    parser.add_argument("--json", type=Path, help="a file for the records")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="of the load; the other measurements take a quarter"
+    )
+    parser.add_argument("--json", type=Path, help="also write the records here")
     options = parser.parse_args()
     run, src, pair, precision = options.run, options.src, options.pair, options.precision
     connections, seconds = options.connections, options.seconds
@@ -130,7 +134,7 @@ def main() -> None:
     source, _, target = pair.partition("-")
     if len(os.sched_getaffinity(0)) > 1:
         os.sched_setaffinity(0, os.sched_getaffinity(0) - {0})
-    whole = bulk(run, precision, src, seconds / 4)
+    whole = bulk_rate(run, precision, src, seconds / 4)
     arguments = ("-m", f"{pair}={run}", "--threads", 1, "--precision", precision, "--no-log-requests")
     with tempfile.TemporaryDirectory() as folder, run_server(Path(folder), *arguments, core=0) as server:
         alone = load(server, lines, (source, target), 1, seconds / 4)
@@ -147,7 +151,7 @@ def main() -> None:
             Record("serve", f"{name}, p50", of.percentile(0.5), "ms", "", 0, 0),
             Record("serve", f"{name}, p95", of.percentile(0.95), "ms", "", 0, 0),
         ]
-    print(show(records))
+    print(format_table(records))
     print(f"{alone.wrong + many.wrong} of {len(alone.seconds) + len(many.seconds):,} answers were no 200")
     print(f"memory: {before / 1e6:.1f} MB before the load, {after / 1e6:.1f} MB behind it; ended with {code}")
     if options.json is not None:

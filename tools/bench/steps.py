@@ -1,4 +1,4 @@
-"""Time decode steps: presets with random weights whose sentences never end, on every engine."""
+"""Time decode steps on every engine, with presets of random weights whose sentences never end."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from bytenmt.utf8 import EOS
 
 BENCH = "bench/decode"
 AnyModel = Model[Any, Any]
-NEVER = -1e9  # the bias of EOS
+NEVER = -1e9  # output bias of EOS, so that it is never the best byte
 SOURCE_BYTES = 100
-LIMIT = 100_000  # steps that a sentence can run
-STINT = 0.005  # seconds that one try takes about, short enough to come through between others' work
-TRIES = 30  # a measurement, of which the best counts, as many as the floor has
+LIMIT = 100_000  # maximum steps of a sentence
+STINT = 0.005  # approximate seconds of one try, short enough to fit between time slices of other programs
+TRIES = 30  # tries per measurement, of which the best counts
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 class Case(NamedTuple):
-    """A configuration to be timed."""
+    """A configuration to time."""
 
     arch: str
     preset: str
@@ -47,28 +47,30 @@ class Case(NamedTuple):
     threads: int = 1
 
     def name(self, against: str) -> str:
-        """For a Record: the case, and what its ratio is to."""
+        """Return the name of a record: the configuration, and what its ratio is relative to."""
         threads = f" threads={self.threads}" if self.threads > 1 else ""
         size = f"batch={self.batch} beam={self.beam}{threads}"
         return f"{self.arch} {self.preset} {self.engine} {self.precision} {size} {against}"
 
 
-class Endless(NamedTuple):
-    """A model with random weights that gives EOS no chance."""
+class EndlessModel(NamedTuple):
+    """A model with random weights that practically never emits EOS."""
 
     config: Config
     model: AnyModel
 
-    def packed(self, precision: str) -> PackedModel:
-        """For the numba engine."""
+    def pack_weights(self, precision: str) -> PackedModel:
+        """Pack the weights for the numba engine."""
         arrays = {name: p.detach().numpy() for name, p in self.model.named_parameters()}
         return pack_model(arrays, self.config.model, precision)
 
 
 @lru_cache(maxsize=1)
-def endless(arch: str, preset: str) -> Endless:
-    """The preset. Where the output layer has no bias, EOS gets the logit 0, which about half of the other
-    255 exceed."""
+def endless_model(arch: str, preset: str) -> EndlessModel:
+    """Build a preset's model whose sentences never end.
+
+    Where the output layer has no bias, the logit of EOS is 0, which about half of the other 255 bytes exceed.
+    """
     config = load_config(arch, preset, "", [])
     torch.manual_seed(1)
     model: AnyModel = build_model(config.model).eval()
@@ -78,15 +80,15 @@ def endless(arch: str, preset: str) -> Endless:
             parameters["decoder.output.bias"][EOS] = NEVER
         else:
             parameters["decoder.output.weight"][EOS] = 0.0
-    return Endless(config, model)
+    return EndlessModel(config, model)
 
 
 def make_engine(case: Case, device: torch.device) -> Engine:
-    """The engine of a case, for its sentences."""
+    """Build the engine of a case. Raises ValueError for a precision that it does not support."""
     options = Options(beam=case.beam)
-    one = endless(case.arch, case.preset)
+    one = endless_model(case.arch, case.preset)
     if case.engine == "numba":
-        return NumbaEngine([one.packed(case.precision)], options, case.batch, case.threads)
+        return NumbaEngine([one.pack_weights(case.precision)], options, case.batch, case.threads)
     if case.precision not in DTYPES:
         raise ValueError(f"the {case.engine} engine has no {case.precision}")
     model = build_model(one.config.model).to(device, DTYPES[case.precision]).eval()
@@ -95,35 +97,35 @@ def make_engine(case: Case, device: torch.device) -> Engine:
     return kind([model], options, case.batch, device)
 
 
-def requests(n: int, limit: int) -> list[Request]:
-    """Sources of SOURCE_BYTES random letters."""
+def random_requests(n: int, limit: int) -> list[Request]:
+    """Return n requests whose sources are SOURCE_BYTES random letters."""
     draw = random.Random(1)
     letters = range(97, 123)
     return [Request(bytes(draw.choices(letters, k=SOURCE_BYTES)), limit, number=i) for i in range(n)]
 
 
-class Steps:
-    """The steps of an engine's sentences, all of which keep running.
+class StepTimer:
+    """Times the decode steps of an engine with a full batch of sentences that never end.
 
-    Called it returns the seconds a step took in the best of a few stints; the stop test, which waits for the
-    device, is part of a stint, as of the decode loop.
+    Called, it returns the seconds per step of the fastest of several stints. A stint includes the stop test,
+    which synchronises with the device, as the decode loop does.
     """
 
     def __init__(self, engine: Engine, batch: int, limit: int = LIMIT) -> None:
         self._engine = engine
-        self.left = limit  # steps that can still be taken
-        engine.admit(requests(batch, limit))
-        self.take(8)  # compiles, allocates, and fills the beams
-        took = min(self.take(2) for _ in range(2))
+        self.n_left = limit
+        engine.admit(random_requests(batch, limit))
+        self.time_steps(8)  # warm-up: compiles, allocates, and fills the beams
+        took = min(self.time_steps(2) for _ in range(2))
         self._n_steps = max(1, min(round(STINT / took), limit // 1000))
 
     def __call__(self) -> float:
-        return min(self.take(self._n_steps) for _ in range(TRIES))
+        return min(self.time_steps(self._n_steps) for _ in range(TRIES))
 
-    def take(self, n: int) -> float:
-        """Seconds a step over n steps."""
-        self.left -= n
-        if self.left < 0:
+    def time_steps(self, n: int) -> float:
+        """Take n steps and return the seconds per step."""
+        self.n_left -= n
+        if self.n_left < 0:
             raise ValueError("more steps than the sentences can run")
         started = time.perf_counter()
         self._engine.advance(n)
@@ -135,10 +137,10 @@ class Steps:
 
 
 def step_bytes(packed: PackedModel, n_rows: int = 1) -> int:
-    """Bytes of packed weights that a step of n rows reads.
+    """Return the bytes of packed weights that a step of n_rows rows reads.
 
-    They are all behind first_step_byte, of position tables one row; and of the n-gram tables, which stand
-    before it, one row for each order and each row of the step.
+    These are all bytes from first_step_byte on, but only one row of each position table; in addition one row
+    of each n-gram table, which is stored before first_step_byte, per order and row of the step.
     """
     place = {column.name.lower(): int(column) for column in Column}
     n_bytes = len(packed.weights) - packed.first_step_byte
@@ -152,13 +154,13 @@ def step_bytes(packed: PackedModel, n_rows: int = 1) -> int:
 
 
 def step_flop(case: Case) -> float:
-    """FLOP of the matrix products and the attention of a step of all rows."""
-    config = endless(case.arch, case.preset).model.config
+    """Return the FLOP of a step's matrix products and attention, for all rows."""
+    config = endless_model(case.arch, case.preset).model.config
     return 2.0 * case.batch * case.beam * step_cost(config, SOURCE_BYTES + 1)
 
 
 def multiply_rate(precision: str) -> float:
-    """FLOP a second of torch's matrix product on the CPU, the best of a few sizes and tries."""
+    """Return the FLOP/s of torch's matrix product on the CPU, the best of several sizes and tries."""
     best = 0.0
     for n in (512, 768, 1024):
         a, b = torch.randn(2, n, n, dtype=DTYPES[precision])
@@ -168,7 +170,7 @@ def multiply_rate(precision: str) -> float:
 
 
 def seconds(action: Callable[[], object], device: torch.device | None = None) -> float:
-    """Return the seconds an action takes; with a device, including its queued work."""
+    """Return the seconds that an action takes; with a device, including its queued work."""
     queue = device if device and device.type == "cuda" else None
     if queue:
         torch.cuda.synchronize(queue)
@@ -179,30 +181,28 @@ def seconds(action: Callable[[], object], device: torch.device | None = None) ->
     return time.perf_counter() - started
 
 
-class Outcome(NamedTuple):
-    """The least and the median of several measurements; the median tells how much other programs
-    disturbed.
-    """
+class Timing(NamedTuple):
+    """Minimum and median of several measurements; the median shows the influence of other programs."""
 
     best: float
     median: float
 
 
-def contest(actions: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, Outcome]:
-    """Each action measures itself once a round, in turn, so that all meet the same weather.
+def measure_in_turn(actions: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, Timing]:
+    """Call each action once per round, in turn, so that load from other programs affects all alike.
 
-    Others use these machines too: the best of the rounds is what the machine can do, and ratios are taken
-    of figures of the same rounds.
+    Each action returns its own measurement. The best round is what the machine can do; ratios are formed from
+    figures of the same rounds.
     """
     found: dict[str, list[float]] = {name: [] for name in actions}
     for _ in range(rounds):
         for name, action in actions.items():
             found[name].append(action())
-    return {name: Outcome(min(times), statistics.median(times)) for name, times in found.items()}
+    return {name: Timing(min(times), statistics.median(times)) for name, times in found.items()}
 
 
-def neighbours() -> str:
-    """Describe other work on the machine: the load average, and the stolen share of processor time."""
+def machine_load() -> str:
+    """Describe other work on the machine: the load average and the stolen share of processor time."""
     load = os.getloadavg()[0]
     try:
         with open("/proc/stat", encoding="ascii") as file:

@@ -1,11 +1,12 @@
-"""Training throughput of the five models beside the matrix-product peak of the same device.
+"""Measure the training throughput of the five models, relative to the device's matrix-product peak.
 
     python tools/bench/train.py --models convs2s bytenet --presets base --profile
 
-FLOP are the matrix products alone, on real bytes: a backward pass counts twice its forward, look-ups,
-elementwise work and padding count nothing. An encoder weight meets every source byte (in ByteNet every
-unfolded column), a decoder weight every target byte, EOS counted. A step is everything that an update is:
-encode, forward, loss, backward, optimiser. Times are the best of a few, the peak is measured between them.
+Only the FLOP of matrix products on real bytes are counted: the backward pass counts twice the forward;
+look-ups, elementwise operations and padding count nothing. An encoder weight is used once per source byte (in
+ByteNet once per unfolded column), a decoder weight once per target byte, EOS included. A step is a whole
+update: encode, forward, loss, backward, optimiser. Times are the best of several; the peak is measured in
+between.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from bytenmt.data.device import Tensors, pick_device
 from bytenmt.layers.recurrent import GRU, LSTM
 from bytenmt.training.losses import byte_loss
 from bytenmt.utf8 import BOS, EOS, PAD
-from tools.bench.records import Record, show, write_json
+from tools.bench.records import Record, format_table, write_json
 from tools.bench.steps import DTYPES, AnyModel, seconds
 
 BENCH = "bench/train"
-# fairseq's fconv of this shape, trained on two cores of this kind: source plus target bytes a second. Ours
-# has base's dropout (0.2) and label smoothing (0.1).
+# Training speed of fairseq's fconv of this shape on two cores of this kind, in source plus target bytes per
+# second. Ours has the dropout (0.2) and label smoothing (0.1) of base.
 FCONV = ["model.d_embedding=256", "model.encoder_layers=[[256,3],[256,3],[256,3],[256,3]]"]
 FCONV += ["model.decoder_layers=[[256,3],[256,3],[256,3]]"]
 FCONV_BYTES_PER_SECOND = 12_000.0
@@ -46,8 +47,11 @@ FCONV_ROWS, FCONV_BYTES = 32, 128
 
 
 def typical_batch(max_tokens: int, device: torch.device) -> Tensors:
-    """A batch as it stands in the middle of a sorted epoch: lengths log-normal (median 110, sigma 0.6),
-    target = source x log-normal(0.05, 0.15), as many rows as the budget holds, random letters."""
+    """Return a batch as in the middle of a sorted epoch, of random letters.
+
+    Lengths are log-normal (median 110, sigma 0.6), target = source x log-normal(0.05, 0.15); it has as many
+    rows as the budget holds.
+    """
     draw = np.random.default_rng(1)
     source = np.exp(draw.normal(np.log(110), 0.6, 100_000)).clip(1, 1000).astype(np.int64)
     target = (source * np.exp(draw.normal(0.05, 0.15, len(source)))).clip(1, 1000).astype(np.int64)
@@ -58,7 +62,7 @@ def typical_batch(max_tokens: int, device: torch.device) -> Tensors:
 
 
 def make_batch(source_len: np.ndarray, target_len: np.ndarray, device: torch.device) -> Tensors:
-    """Random letters: source_len, target_len (n,) int64 with EOS -> a batch on the device."""
+    """Return a batch of random letters on the device. source_len, target_len: (n,) int64, including EOS."""
     draw = torch.Generator().manual_seed(1)
     sides = []
     for lengths in (torch.from_numpy(source_len), torch.from_numpy(target_len)):
@@ -73,13 +77,15 @@ def make_batch(source_len: np.ndarray, target_len: np.ndarray, device: torch.dev
 
 
 def real_bytes(batch: Tensors) -> int:
-    """Source plus target bytes, EOS counted."""
+    """Return the number of source plus target bytes, EOS included."""
     return int(batch.source_len.sum() + batch.target_len.sum())
 
 
 def step_flop(config: Config, model: AnyModel, batch: Tensors) -> float:
-    """FLOP of the matrix products of forward and backward on real bytes."""
-    multiplied = {id(p): p.numel() for name, p in model.named_parameters() if p.dim() > 1 and not table(name)}
+    """Return the FLOP of the matrix products of forward and backward pass on real bytes."""
+    multiplied = {
+        id(p): p.numel() for name, p in model.named_parameters() if p.dim() > 1 and not is_lookup(name)
+    }
     encoder = sum(multiplied.values()) - sum(multiplied.get(id(p), 0) for p in model.decoder.parameters())
     columns = batch.source_len
     if isinstance(config.model, ByteNetConfig):
@@ -90,13 +96,13 @@ def step_flop(config: Config, model: AnyModel, batch: Tensors) -> float:
     return 6.0 * float(products)
 
 
-def table(name: str) -> bool:
+def is_lookup(name: str) -> bool:
     """Return whether a parameter of the encoder is looked up, not multiplied."""
     return name == "embedding.weight" or "positions" in name
 
 
 class Step:
-    """One update of a model, as the training loop does it."""
+    """One update of a model, as in the training loop."""
 
     def __init__(self, config: Config, batch: Tensors, precision: str) -> None:
         torch.manual_seed(1)
@@ -121,7 +127,10 @@ class Step:
 
 
 class Peak:
-    """The best rate of a matrix product, FLOP a second, over a few large shapes, measured when called."""
+    """The best rate of a matrix product in FLOP/s over a few large shapes.
+
+    Each call measures again; best holds the maximum so far.
+    """
 
     def __init__(self, device: torch.device, precision: str) -> None:
         sizes = (1024, 1536, 2048) if device.type == "cpu" else (4096, 8192)
@@ -135,8 +144,10 @@ class Peak:
 
 
 def best_seconds(action: Callable[[], object], between: Callable[[], object], options: Any) -> float:
-    """The least time of an action: at least two runs after one that warms up, for options.seconds at most,
-    another measurement between any two."""
+    """Return the minimum time of an action over at least two runs, after one warm-up run.
+
+    It repeats for at most options.seconds, with another measurement between any two runs.
+    """
     device = pick_device(options.device)
     seconds(action, device)
     times: list[float] = []
@@ -148,7 +159,7 @@ def best_seconds(action: Callable[[], object], between: Callable[[], object], op
 
 
 def throughput(case: str, step: Step, options: Any, precision: str) -> list[Record]:
-    """A model's record against the matrix-product peak, and where its time goes if asked."""
+    """Return a model's record relative to the matrix-product peak; print a profile if requested."""
     peak = Peak(step.device, precision)
     took = best_seconds(step, peak, options)
     achieved = step_flop(step.config, step.model, step.batch) / took / 1e9
@@ -164,12 +175,12 @@ def throughput(case: str, step: Step, options: Any, precision: str) -> list[Reco
     print(f"{record.case}: {record.ratio:.3f} of {record.reference_value:.0f} GFLOP/s,", end=" ", flush=True)
     print(f"{real_bytes(step.batch) / took:,.0f} bytes/s, {took * 1e3:.0f} ms a step", flush=True)
     if options.profile:
-        print(profile(step, options.profile))
+        print(profile_step(step, options.profile))
     return [record]
 
 
-def fconv(step: Step, precision: str, options: Any) -> Record:
-    """Bytes a second of the comparison shape against fairseq's figure, which is not of the same run."""
+def fconv_record(step: Step, precision: str, options: Any) -> Record:
+    """Compare the bytes per second of this shape with fairseq's figure, which is not from the same run."""
     took = best_seconds(step, lambda: None, options)
     speed = real_bytes(step.batch) / took
     return Record(
@@ -183,8 +194,8 @@ def fconv(step: Step, precision: str, options: Any) -> Record:
     )
 
 
-def profile(step: Step, rows: int) -> str:
-    """The operations that take most of a step, by their own time."""
+def profile_step(step: Step, rows: int) -> str:
+    """Return a table of the operations with the most time of their own in a step."""
     kinds = [torch.profiler.ProfilerActivity.CPU]
     key = "self_cpu_time_total"
     if step.device.type == "cuda":
@@ -194,8 +205,8 @@ def profile(step: Step, rows: int) -> str:
     return str(run.key_averages().table(sort_by=key, row_limit=rows, max_name_column_width=50))
 
 
-def against_cudnn(options: Any) -> Iterator[Record]:
-    """On a GPU: our recurrences beside cuDNN's own, forward and backward, base's sizes."""
+def cudnn_records(options: Any) -> Iterator[Record]:
+    """Compare our recurrences with cuDNN's on a GPU, forward and backward, in the sizes of base."""
     device = torch.device("cuda")
     cases: list[tuple[str, nn.Module, nn.Module, list[Tensor]]] = [
         ("gru", GRU(256, 1000, "after"), nn.GRU(256, 1000, batch_first=True), [torch.zeros(64, 1000)]),
@@ -218,8 +229,8 @@ def against_cudnn(options: Any) -> Iterator[Record]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="Training throughput beside the matrix-product peak.")
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description="Training throughput relative to the matrix-product peak.")
     parser.add_argument(
         "--models", nargs="+", choices=tuple(PRESETS["small"]), default=list(PRESETS["small"])
     )
@@ -227,10 +238,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--precision", nargs="+", choices=tuple(DTYPES), default=list(DTYPES))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--seconds", type=float, default=4.0, help="of steps a case, two steps at least")
-    parser.add_argument("--max-tokens", type=int, default=0, help="bytes a batch; 0: the preset's")
     parser.add_argument(
-        "--fconv", action=argparse.BooleanOptionalAction, default=True, help="fairseq's shape"
+        "--seconds", type=float, default=4.0, help="of the steps of a case; two steps at least"
+    )
+    parser.add_argument("--max-tokens", type=int, default=0, help="bytes of a batch; 0: the preset's")
+    parser.add_argument(
+        "--fconv", action=argparse.BooleanOptionalAction, default=True, help="also measure fairseq's shape"
     )
     parser.add_argument(
         "--profile", type=int, default=0, metavar="N", help="print each case's N top operations"
@@ -255,10 +268,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             case = f"convs2s fconv-iwslt {options.device} {precision}"
             step = Step(config, batch, precision)
             records += throughput(case, step, options, precision)
-            records.append(fconv(step, precision, options))
+            records.append(fconv_record(step, precision, options))
     if device.type == "cuda":
-        records += against_cudnn(options)
-    print(show(records))
+        records += cudnn_records(options)
+    print(format_table(records))
     if options.json:
         write_json(options.json, records)
 

@@ -1,12 +1,12 @@
-"""A trained ByteNet or ConvS2S in the sizes of a larger preset, computing what it computed up to rounding.
+"""Enlarge a trained ByteNet or ConvS2S to the sizes of a larger preset, with equal outputs up to rounding.
 
     python tools/bench/widen.py RUN -o large.safetensors --preset large
 
-For measurements: what a large model of trained quality costs, on real text, without training one. Texts
-stay what they were, speed and memory become those of the preset. Of ConvS2S new channels are zero, and more
-layers carry on what they are given. ByteNet's layer norm looks at all channels, so each of them is repeated:
-as often as fits in the preset, which is told; more blocks add nothing to what passes them. Half and integer
-precisions round the larger model differently.
+For benchmarks: it shows the cost of a large model of trained quality on real text without training one. The
+texts stay the same; speed and memory become those of the preset. In ConvS2S new channels are zero and
+additional layers pass on their input. ByteNet's layer norm depends on all channels, so each channel is
+repeated, as often as fits into the preset (the factor is printed); additional blocks add nothing to the
+residual stream. Half and integer precisions round the larger model differently.
 """
 
 from __future__ import annotations
@@ -46,11 +46,13 @@ CONVS2S_OPTIONS = (
     *("encoder", "encoder_dilations", "decoder_dilations", "positions"),
     *("attention_layers", "attention_scaling", "weight_norm"),
 )
-TRIED = "Zwei Männer in grünen Hemden stehen vor einem Haus.".encode()  # bytes that both models read
+COMPARED_TEXT = (
+    "Zwei Männer in grünen Hemden stehen vor einem Haus.".encode()
+)  # text for the comparison of logits
 
 
-def widened(contents: StoredWeights, preset: str) -> StoredWeights:
-    """A run's weights as those of a preset's sizes, in float32. Raises ConfigError where they do not fit."""
+def widen_model(contents: StoredWeights, preset: str) -> StoredWeights:
+    """Return a run's weights in the sizes of a preset, in float32. Raises ConfigError if they do not fit."""
     config = contents.config
     arrays: Arrays = restored(contents.arrays)
     name, own = architecture(config.model), config.model
@@ -70,8 +72,8 @@ def widened(contents: StoredWeights, preset: str) -> StoredWeights:
     return StoredWeights(arrays, larger, contents.facts, "fp32")
 
 
-def _check_ordinary(own: ModelConfig, names: Sequence[str]) -> None:
-    """Raise ConfigError where one of these options is not its default: then a layer more changes more."""
+def _check_defaults(own: ModelConfig, names: Sequence[str]) -> None:
+    """Raise ConfigError where an option that a new layer would interact with is not its default."""
     for field in msgspec.structs.fields(own):
         value = getattr(own, field.name)
         if field.name in names and value != field.default:
@@ -79,6 +81,7 @@ def _check_ordinary(own: ModelConfig, names: Sequence[str]) -> None:
 
 
 def _misfit(preset: str, has: str, needed: str) -> ConfigError:
+    """Return the error for a preset that is too small or too different for the run."""
     return ConfigError(f"preset {preset} has {has}, the run {needed}: give another preset or run")
 
 
@@ -89,7 +92,7 @@ def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 
 def _padded(array: Floats, shape: tuple[int, ...]) -> Floats:
-    """Zeros behind an array on every axis."""
+    """Return the array extended with zeros to a shape."""
     out = np.zeros(shape, np.float32)
     out[tuple(map(slice, array.shape))] = array
     return out
@@ -98,8 +101,10 @@ def _padded(array: Floats, shape: tuple[int, ...]) -> Floats:
 def _bytenet(
     arrays: Arrays, own: ByteNetConfig, target: ByteNetConfig, preset: str
 ) -> tuple[ByteNetConfig, Arrays]:
-    """Every channel k times, side by side: the halves of x and the parts of the gates keep their order. What
-    reads a channel reads each copy and takes 1/k of it."""
+    """Repeat every channel k times, so that the halves of x and the parts of the gates keep their order.
+
+    Weights that read a channel are divided by k over its copies.
+    """
     k = target.d_channels // own.d_channels
     if k < 1:
         raise _misfit(preset, f"{target.d_channels} channels", str(own.d_channels))
@@ -122,7 +127,7 @@ def _bytenet(
         if rest:
             index, _, part = rest.partition(".")
             block = places[side][int(index)]
-            # A block that adds nothing has the weights of another one up to its last map.
+            # A new block copies the weights of another one, except its last map, which is zero.
             array = arrays[f"{side}.blocks.{block or 0}.{part}"]
             out[name] = _repeated(array, k)
             if block is None and part.startswith("expand."):
@@ -140,14 +145,16 @@ def _bytenet(
 
 
 def _repeated(array: Floats, k: int) -> Floats:
-    """A vector's numbers k times each; a matrix' (n_out, ..., n_in) outputs too, its inputs in k parts."""
+    """Repeat the values of a vector or the outputs of a matrix k times; spread its inputs over k copies."""
     out = np.repeat(array, k, axis=0)
     return out if array.ndim == 1 else (np.repeat(out, k, axis=-1) / k).astype(np.float32)
 
 
 def _places(own: Sequence[int], target: Sequence[int], preset: str, side: str) -> list[int | None]:
-    """For each of the wanted dilations the block that stands there, None where one adds nothing. Raises
-    ConfigError where there is no room for all of them in their order."""
+    """Return for each target dilation the index of the run's block at that place, or None for a new block.
+
+    Raises ConfigError where the run's blocks do not fit in their order.
+    """
     found: list[int | None] = []
     n_placed = 0
     for dilation in target:
@@ -162,9 +169,11 @@ def _places(own: Sequence[int], target: Sequence[int], preset: str, side: str) -
 def _convs2s(
     arrays: Arrays, own: ConvS2SConfig, target: ConvS2SConfig, preset: str
 ) -> tuple[ConvS2SConfig, Arrays]:
-    """Zeros behind the channels. A layer more has outputs of zero: it passes on its input times sqrt(1/2),
-    for which the map after the last layer makes up."""
-    _check_ordinary(own, CONVS2S_OPTIONS)
+    """Pad the channels with zeros, and add layers whose outputs are zero.
+
+    Such a layer multiplies its input by sqrt(1/2); the map after the last layer is scaled to compensate.
+    """
+    _check_defaults(own, CONVS2S_OPTIONS)
     larger = msgspec.structs.replace(
         own,
         d_embedding=target.d_embedding,
@@ -191,7 +200,9 @@ def _convs2s(
             out[name] = _padded(halves, (2, shape[0] // 2, *shape[1:])).reshape(shape)
         else:
             out[name] = _padded(array, shape)
-        if name.endswith(".v"):  # a row of zeros has no direction: any will do, its length is 0
+        if name.endswith(
+            ".v"
+        ):  # weight norm divides by the norm of v: rows of zeros get any direction, as g is 0
             rows = out[name].reshape(len(out[name]), -1)
             rows[~rows.any(axis=1), 0] = 1
         elif more:
@@ -204,13 +215,17 @@ def _convs2s(
 
 @torch.no_grad()
 def difference(before: StoredWeights, after: StoredWeights, path: Path) -> float:
-    """The largest between the logits of both models along a text."""
+    """Return the largest difference between the logits of both models along a text."""
     found = []
     for contents in (before, after):
         model = build(contents, path).eval()
-        src = torch.tensor([[*TRIED, EOS][: None if contents.config.model.source else 0]], dtype=torch.uint8)
+        src = torch.tensor(
+            [[*COMPARED_TEXT, EOS][: None if contents.config.model.source else 0]], dtype=torch.uint8
+        )
         memory = model.encode(src, torch.tensor([src.shape[1]]))
-        found.append(model(torch.tensor([[BOS, *TRIED]], dtype=torch.uint8), memory, model.start(memory))[0])
+        found.append(
+            model(torch.tensor([[BOS, *COMPARED_TEXT]], dtype=torch.uint8), memory, model.start(memory))[0]
+        )
     return float((found[0] - found[1]).abs().max())
 
 
@@ -224,8 +239,10 @@ def size(contents: StoredWeights) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="A trained convolutional model in a larger preset's sizes.")
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description="Enlarge a trained convolutional model to the sizes of a larger preset."
+    )
     parser.add_argument("run", type=Path, metavar="RUN")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
     parser.add_argument("--preset", choices=tuple(PRESETS), required=True)
@@ -233,11 +250,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         check_output(options.output, [options.run])
         file, contents = read_run(options.run)
-        larger = widened(contents, options.preset)
+        larger = widen_model(contents, options.preset)
         apart = difference(contents, larger, file)
-        told = metadata(larger.config, larger.facts, "weights")
+        file_metadata = metadata(larger.config, larger.facts, "weights")
         entries = {name: entry(array) for name, array in larger.arrays.items()}
-        replace_synced(options.output, serialise(entries, told))
+        replace_synced(options.output, serialise(entries, file_metadata))
     except BytenmtError as error:
         sys.exit(f"Error: {error}")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Tables of results as files: what each row is trained on, by which command, and how it is scored."""
+"""Recipes of result tables: the training text, training command and test text of each row."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ Files = str | tuple[str, ...]  # one file of the corpora, or one of each corpus 
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
-    """A row. options: of its training, beside the table's; program: whose training; ensemble: rows that
-    translate together, so that nothing is trained; distil: rows, or runs of the repository (they hold a
-    slash), whose translations of the table's training sources it learns in place of the targets; init_from:
-    the row with whose weights it begins; texts: where its own differ from the table's; minutes: its budget,
-    as many updates as it makes in so many CPU minutes when it trains alone, see reproduce.py --time; seeds:
-    in place of the table's; not_run: why it was not run, if it was decided so."""
+    """A row of a table.
+
+    options: training options, in addition to the table's; program: the training program; ensemble: rows that
+    translate together (nothing is trained); distil: rows, or runs of the repository (names with a slash),
+    whose translations of the table's training sources replace the targets; init_from: the row whose weights
+    training starts from; texts: files that differ from the table's; minutes: budget, converted to the updates
+    that the row makes in so many CPU minutes when it trains alone, see reproduce.py --time; seeds: instead of
+    the table's; not_run: the reason, if it was decided not to run the row.
+    """
 
     name: str
     title: str = ""
@@ -42,18 +45,21 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
     @property
     def dependencies(self) -> tuple[str, ...]:
-        """The rows that must be there before it."""
+        """Names of the rows that must be run before this one."""
         teachers = (name for name in self.distil if "/" not in name)
         return (*self.ensemble, *teachers, *([self.init_from] if self.init_from else []))
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table. texts: files of the corpora by the options of train that take them, several where corpora are
-    mixed; weights: of each corpus, see --weight of train; test: "src" and "ref", or "text" for byte language
-    models; options: of all of bytenmt's trainings; decode: of translate; beam:
-    hypotheses kept by all rows; noise: whether rows are also measured in int8 on one thread, for speed, and
-    on disturbed sources; tokenize: sacreBLEU's tokenizer; seeds: with each of which every row is trained, as
-    a row NAME@SEED of its own."""
+    """The recipe of a table.
+
+    texts: files of the corpora by the options of `train` that take them, several where corpora are mixed;
+    weights: of each corpus, see --weight of `train`; test: "src" and "ref", or "text" for byte language
+    models; options: of all trainings of bytenmt; decode: options of `translate`; beam: beam size of all rows;
+    noise: whether rows are also measured in int8 on one thread, for speed, and on disturbed sources;
+    tokenize: sacreBLEU's tokenizer; seeds: every row is trained with each of them, as a row NAME@SEED of its
+    own.
+    """
 
     name: str = ""
     title: str
@@ -69,8 +75,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     row: tuple[Row, ...]
 
     @staticmethod
-    def read(path: Path) -> Recipe:
-        """The recipe of a table from its file. Raises BytenmtError."""
+    def from_file(path: Path) -> Recipe:
+        """Read the recipe of a table from its TOML file. Raises BytenmtError."""
         try:
             tree = tomllib.loads(path.read_text(encoding="utf-8")) | {"name": path.stem}
             found = msgspec.convert(tree, Recipe)
@@ -92,11 +98,11 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def rows(self) -> Mapping[str, Row]:
-        """Return the rows by name, in the table's order."""
+        """The rows by name, in the table's order."""
         return {row.name: row for row in self.row}
 
     def select_rows(self, names: Sequence[str]) -> list[str]:
-        """Return the rows of some names, or all rows that are to be run; NAME means NAME@SEED of every seed.
+        """Return the rows with some names, or all rows to be run; NAME selects NAME@SEED for every seed.
 
         Raises BytenmtError for an unknown name.
         """
@@ -113,11 +119,11 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def is_language_model(self) -> bool:
-        """Return whether the table is of byte language models."""
+        """Whether the table is about byte language models."""
         return "text" in self.test
 
     def training_arguments(self, row: str, corpora: Path, folder: Path) -> list[str]:
-        """Return the arguments of the command that trains a row. folder: of the table's rows."""
+        """Return the arguments of the command that trains a row. folder: of all rows of the table."""
         one = self.rows[row]
         words = [*self._training(row, corpora, folder, folder / row / "run")]
         if one.minutes:
@@ -126,9 +132,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return words
 
     def timing_arguments(self, row: str, corpora: Path, folder: Path, minutes: float) -> list[str]:
-        """Return the arguments of a training of so many CPU minutes that shows how many updates a row
-        makes.
-        """
+        """Return the arguments of a short training that measures a row's updates per CPU minute."""
         words = self._training(row, corpora, folder, self.timing_folder(row, folder))
         quick = ["--set", "train.valid_lines=0"] if self.rows[row].program == TRANSLATOR else []
         return [*words, *quick, "--max-updates", "0", "--max-cpu-minutes", f"{minutes:g}"]
@@ -148,37 +152,35 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return [*words, *(self.options if one.program == TRANSLATOR else ()), *one.options]
 
     def timing_folder(self, row: str, folder: Path) -> Path:
-        """The folder of the run that times a row; one for all its seeds."""
+        """Return the folder of the run that times a row; all seeds share it."""
         return folder / "timing" / row.partition("@")[0]
 
     def timed_rate(self, row: str, folder: Path) -> float | None:
-        """Updates in a CPU minute of a row, or None where it was not timed."""
+        """Return a row's updates per CPU minute, or None where it was not timed."""
         file = self.timing_folder(row, folder).with_suffix(".json")
         return float(json.loads(file.read_text("utf-8"))["updates_per_minute"]) if file.is_file() else None
 
     def runs(self, row: str, folder: Path) -> list[Path]:
-        """The runs by which a row translates."""
+        """Return the runs that a row translates with: its own, or the members of the ensemble."""
         return [folder / name / "run" for name in self.rows[row].ensemble or (row,)]
 
     def teachers(self, row: str, folder: Path) -> list[Path]:
-        """The runs whose translations a row learns."""
+        """Return the runs whose translations a row is trained on."""
         distil = self.rows[row].distil
         return [REPOSITORY / name if "/" in name else folder / name / "run" for name in distil]
 
     def sources(self, row: str) -> tuple[str, ...]:
-        """The source files of a row's training text."""
+        """Return the source files of a row's training text."""
         return _each((self.texts | self.rows[row].texts)["src"])
 
     def distilled_files(self, row: str, folder: Path) -> list[Path]:
-        """Return the files of pairs that a row and others learn from the same teachers: one for each
-        source file.
-        """
+        """Return the files of distilled pairs, one per source file; rows with equal teachers share them."""
         name = f"distilled-{'+'.join(Path(name).name for name in self.rows[row].distil)}"
         n = len(self.sources(row))
         return [folder / (f"{name}.tsv" if n == 1 else f"{name}-{i + 1}.tsv") for i in range(n)]
 
     def with_dependencies(self, rows: Sequence[str]) -> Iterator[str]:
-        """Return these rows and those they depend on, in the table's order."""
+        """Return these rows and the rows they depend on, in the table's order."""
         wanted = set(rows)
         for row in reversed(self.row):
             wanted.update(row.dependencies if row.name in wanted else ())
@@ -190,7 +192,7 @@ def _each(files: Files) -> tuple[str, ...]:
 
 
 def _seeded(row: Row, seed: int) -> Row:
-    """Return a row that is trained with another seed."""
+    """Return a copy of a row that is trained with another seed."""
 
     def own(names: Sequence[str]) -> tuple[str, ...]:
         return tuple(name if "/" in name else f"{name}@{seed}" for name in names)
@@ -207,6 +209,6 @@ def _seeded(row: Row, seed: int) -> Row:
 
 
 def command(program: str, words: Sequence[Any]) -> str:
-    """A training's command, as people write it."""
+    """Return a training command as typed in a shell."""
     name = "bytenmt train" if program == TRANSLATOR else "python tools/rival/train.py"
     return " ".join([name, *map(str, words)])

@@ -1,4 +1,4 @@
-"""Measure a trained row: scores on the test text, speed, size, and scores with disturbed sources."""
+"""Score a trained row on the test text; measure its speed, size, and scores on disturbed sources."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from sacrebleu.metrics.chrf import CHRF
 from tools.results.recipe import RIVAL, Recipe
 
 PROGRAM = [sys.executable, "-m", "bytenmt"]
-PRECISION = "int8"  # of what is shipped, in which speed, size and noise are measured
+PRECISION = "int8"  # of the shipped models; speed, size and noise are measured in it
 
 
 def score_row(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, Any]:
-    """All figures of a row that need its test text. Raises CalledProcessError, BytenmtError."""
+    """Return all figures of a row that need its test text. Raises CalledProcessError, BytenmtError."""
     runs = recipe.runs(row, folder)
     if recipe.is_language_model:
         text = str(corpora / recipe.test["text"])
         models = [word for run in runs for word in ("-m", str(run))]
-        told = _output("predict", *models, "--window", "256", "--no-reference", text)
-        return {"scores": {"predict": told.splitlines()}}
+        output = _output("predict", *models, "--window", "256", "--no-reference", text)
+        return {"scores": {"predict": output.splitlines()}}
     source, reference = (corpora / recipe.test[side] for side in ("src", "ref"))
     hypotheses = folder / row / "test.hyp"
     started = time.monotonic()
@@ -54,8 +54,7 @@ def score_row(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str
 
 
 def text_scores(hypotheses: Path, reference: Path, tokenize: str) -> dict[str, dict[str, Any]]:
-    """chrF, BLEU and lower-cased BLEU of a file's lines, with sacreBLEU's signatures, and how many are equal
-    to their reference."""
+    """Return chrF, BLEU, lower-cased BLEU and exact matches of a file, with sacreBLEU's signatures."""
     texts, references = (
         path.read_text(encoding="utf-8").split("\n")[:-1] for path in (hypotheses, reference)
     )
@@ -76,7 +75,7 @@ def text_scores(hypotheses: Path, reference: Path, tokenize: str) -> dict[str, d
 
 
 def _measure_bytenmt(recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path) -> Any:
-    """Measure runs of bytenmt by its own engine."""
+    """Measure runs of bytenmt on its CPU engine."""
     from bytenmt.data.text_file import TextFile
     from bytenmt.decoding.interface import AUTO, EngineSpec
     from bytenmt.decoding.loading import load_runs
@@ -100,7 +99,7 @@ def _measure_bytenmt(recipe: Recipe, runs: list[Path], source: Path, reference: 
 
 
 def _measure_rival(recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path) -> Any:
-    """Measure the rival by CTranslate2."""
+    """Measure a run of the rival in CTranslate2."""
     written = folder / "rival.json"
     words = (str(runs[0]), "--precision", PRECISION, "--beam", str(recipe.beam), "--json", str(written))
     _rival("score.py", *words, "--src", str(source), "--ref", str(reference))
@@ -116,5 +115,5 @@ def _rival(tool: str, *words: str, **streams: Any) -> None:
 
 
 def _output(*words: str) -> str:
-    """Return the output of a command. Raises CalledProcessError."""
+    """Run a bytenmt command and return its output. Raises CalledProcessError."""
     return subprocess.run([*PROGRAM, *words], check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout

@@ -1,4 +1,4 @@
-"""Write the rows of a table as Markdown and as pictures."""
+"""Write the results of a table as Markdown and as plots."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from typing import Any
 
 from tools.results.recipe import Recipe, command
 
-Results = Mapping[str, Mapping[str, Any]]  # of each row that is done, by its name
+Results = Mapping[str, Mapping[str, Any]]  # the contents of row.json by row name
 SCORES = ("bleu", "bleu_lowercased", "chrf", "exact_match")
 MEASURED = ("bytes/s, batch 1", "bytes/s, batch 32", "MB int8")
 
 
 def table(recipe: Recipe, results: Results, folder: Path) -> str:
-    """The rows in Markdown, those that were not run with their command. Of several seeds a row tells the mean
-    and how far from it the farthest is."""
+    """Return the table in Markdown, with the commands of rows that were not run.
+
+    For a row with several seeds it gives the mean and the largest deviation from it.
+    """
     heads = (
         ["bits/byte, stream", "bits/byte, windows"]
         if recipe.is_language_model
@@ -42,8 +44,11 @@ def table(recipe: Recipe, results: Results, folder: Path) -> str:
 
 
 def draw(folder: Path, recipe: Recipe, results: Results) -> None:
-    """curves.png: validation bits per byte over CPU minutes; where it was measured also speed.png, chrF over
-    bytes of translation a second, and noise.png, chrF over the share of the source that is disturbed."""
+    """Write the plots of a table.
+
+    curves.png: validation bits per byte over CPU minutes. Where rows were measured also speed.png, chrF over
+    bytes of translation per second, and noise.png, chrF over the share of the source that is disturbed.
+    """
     from matplotlib.figure import Figure
 
     names = {row.name: row.title or row.name for row in recipe.row}
@@ -93,7 +98,7 @@ def draw(folder: Path, recipe: Recipe, results: Results) -> None:
 
 
 def _by_seed(recipe: Recipe) -> dict[str, list[str]]:
-    """The names of each row's seeds, by that of the first; without seeds each is alone."""
+    """Group the row names of all seeds by the name of the first; without seeds each row is its own group."""
     found: dict[str, list[str]] = {}
     for row in recipe.row:
         found.setdefault(row.name.partition("@")[0] if recipe.seeds else row.name, []).append(row.name)
@@ -101,7 +106,7 @@ def _by_seed(recipe: Recipe) -> dict[str, list[str]]:
 
 
 def _cells(recipe: Recipe, seeds: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the cells of a row after its name."""
+    """Return the cells of a row after its title, averaged over its seeds."""
 
     def mean_and_spread(form: str, value: Callable[[Mapping[str, Any]], float]) -> str:
         values = [value(one) for one in seeds]
@@ -133,13 +138,13 @@ def _score(key: str, one: Mapping[str, Any]) -> float:
 
 
 def _bits(which: int, one: Mapping[str, Any]) -> float:
-    """Return the bits per byte that predict printed: of the stream (first) or in windows (last)."""
+    """Return the bits per byte that `predict` printed: of the stream (which 0) or in windows (which -1)."""
     lines = [line for line in one["scores"]["predict"] if line.startswith("bits per byte")]
     return float(lines[which].rpartition(": ")[2].split()[0])
 
 
 def _noise(recipe: Recipe, results: Results) -> list[str]:
-    """chrF by the share of the source that is disturbed, and what is left of the clean one at 10 %."""
+    """Return a table of chrF by share of disturbed source, and the share of clean chrF kept at 10 %."""
     shares = list(next(iter(results.values()))["measured"]["chrf_by_noise"])
     head = ["chrF, int8, source disturbed", *(f"{float(share):.0%}" for share in shares), "kept at 10 %"]
     lines = [_line(head), "|---" + "|---:" * (len(head) - 1) + "|"]

@@ -51,9 +51,16 @@ from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.utf8 import BOS, EOS
-from tools.bench.drafts import How, bytes_per_pass, make_engine, read_lines, subject, take
+from tools.bench.drafts import (
+    DecodeSetup,
+    bytes_per_pass,
+    load_drafted_run,
+    make_engine,
+    read_lines,
+    time_decode,
+)
 from tools.bench.drafts import requests_of as requests_of_run
-from tools.bench.records import Record, show, write_json
+from tools.bench.records import Record, format_table, write_json
 from tools.verify.beams import BEAMS, check_beams
 
 BENCH = "verify/engines"
@@ -177,7 +184,7 @@ def logits_record(case: str, difference: Difference) -> Record:
 
 def check_drafts(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
     """Every engine of the device with drafts beside itself without."""
-    one = subject(run, None)
+    one = load_drafted_run(run, None)
     model: AnyModel = load_run(run, pick_device(options.device)).model
     requests = requests_of_run(one, options.src[: options.lines])
     ways = [("torch", "fp32")] if options.device == "cpu" else []
@@ -185,10 +192,12 @@ def check_drafts(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
     ways += product(engines, options.precision)
     for (engine, precision), sample in product(ways, (False, True)):
         together = FULLY_DRAFTED if engine == "numba" else CAPACITY
-        how = How(engine, precision, together, options.threads, options.device)
-        expected = take(make_engine(one, how, None, sample), requests).hypotheses
+        how = DecodeSetup(engine, precision, together, options.threads, options.device)
+        expected = time_decode(make_engine(one, how, None, sample), requests).hypotheses
         for most in (None, CHAIN):
-            got = take(make_engine(one, how, Speculation(one.table, most), sample), requests).hypotheses
+            got = time_decode(
+                make_engine(one, how, Speculation(one.table, most), sample), requests
+            ).hypotheses
             if engine == "numba" or sample:
                 equal = sum(a.text == b.text for a, b in zip(expected, got, strict=True))
                 verdict = Verdict(equal, [], [])
@@ -284,7 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 failed += [] if good else [record.case]
     except BytenmtError as error:
         sys.exit(f"Error: {error}")
-    print(show(records))
+    print(format_table(records))
     if options.json:
         write_json(options.json, records)
     if failed:

@@ -29,7 +29,7 @@ from bytenmt.architectures.base import Model
 from bytenmt.checkpoints.checkpoint import load_run
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.language.surprisal import stream
-from tools.bench.records import Record, show, write_json
+from tools.bench.records import Record, format_table, write_json
 
 BENCH = "verify/predict"
 MEGABYTE, SHORT = 1_000_000, 20_000
@@ -65,7 +65,7 @@ def main() -> None:
     records = []
     for run in options.runs:
         found = [*cut_anyhow(run, text), *streamed(run, text[:MEGABYTE], options.threads)]
-        print(show(found), flush=True)
+        print(format_table(found), flush=True)
         records += found
     if options.json:
         write_json(options.json, records)
