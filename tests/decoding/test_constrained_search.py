@@ -40,7 +40,7 @@ from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.search.candidates import share_width
 from bytenmt.jit import as_python
 from bytenmt.spans.grammar import CLASSES
-from tools.verify.spans import mixture, naive_spans
+from tools.verify.spans import naive_spans, random_line
 
 CPU = torch.device("cpu")
 TERMS = Glossary.from_terms(
@@ -129,7 +129,7 @@ def test_hostile_lines_lose_nothing_in_silence(search: str) -> None:
     """Halves of spans in the source and in what the model likes to write; tools/verify/kept_spans.py does it
     at length, with drafts and the compiled engine."""
     draw, rules = random.Random(8), ConstraintSpec(CLASSES)
-    lines = [mixture(draw) for _ in range(12)]
+    lines = [random_line(draw) for _ in range(12)]
     requests = [rules.add_constraint(Request(line.encode(), len(line.encode()) + 60)) for line in lines]
     models = [few_bytes(i, b'<>{}%$@/:.5a s="', end=-1.0, floor=-9.0) for i in range(len(lines))]
     results = run(

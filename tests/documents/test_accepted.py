@@ -21,7 +21,7 @@ from bytenmt.decoding.confidence import UNSURE
 from bytenmt.documents.document import joined_text
 from bytenmt.documents.segments import Segment
 from bytenmt.documents.translation import translate
-from tools.verify.sample_documents import SAMPLES, recording_translator, upper_cased
+from tools.verify.sample_documents import SAMPLES, recording_translator, translate_to_upper_case
 
 
 def shuffled(segment: Segment) -> bytes:
@@ -30,7 +30,7 @@ def shuffled(segment: Segment) -> bytes:
     return b"".join([*codes, segment.text.upper(), b' <b> & "q" \\ | -- > # {x} %s \t', *codes[1:]])
 
 
-def written(name: str, how: object = upper_cased) -> bytes:
+def written(name: str, how: object = translate_to_upper_case) -> bytes:
     ask, _ = recording_translator(how, (UNSURE,))
     return translate(SAMPLES[name].document(), ask, limit=1000)[0]
 
@@ -39,7 +39,7 @@ def names_of(format_name: str) -> list[str]:
     return [name for name, sample in SAMPLES.items() if sample.name == format_name]
 
 
-@pytest.mark.parametrize("how", [upper_cased, shuffled])
+@pytest.mark.parametrize("how", [translate_to_upper_case, shuffled])
 @pytest.mark.parametrize("name", [*names_of("xliff"), *names_of("tmx")])
 def test_xml(name: str, how: object) -> None:
     root = etree.fromstring(written(name, how), etree.XMLParser(resolve_entities=False))
@@ -54,7 +54,7 @@ def test_xml(name: str, how: object) -> None:
         assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize("how", [upper_cased, shuffled])
+@pytest.mark.parametrize("how", [translate_to_upper_case, shuffled])
 @pytest.mark.parametrize("name", ["po", "po, CRLF and a byte order mark", "po, Latin-1"])
 def test_po(name: str, how: object, tmp_path: Path) -> None:
     data = written(name, how)
@@ -69,14 +69,14 @@ def test_po(name: str, how: object, tmp_path: Path) -> None:
         assert len(catalogue) == 5 and catalogue.metadata["Plural-Forms"]
         by_id = {entry.msgid: entry for entry in catalogue}
         long = next(entry for entry in catalogue if entry.msgctxt == "menu")
-        if how is upper_cased:
+        if how is translate_to_upper_case:
             assert long.msgstr == long.msgid.upper() and long.fuzzy
             assert by_id["%d file"].msgstr_plural == {0: "%d FILE", 1: "%d FILES"}
             assert by_id["%d file"].flags == ["fuzzy", "c-format"]
             assert by_id["done"].msgstr == "fertig" and not by_id["done"].fuzzy
 
 
-@pytest.mark.parametrize("how", [upper_cased, shuffled])
+@pytest.mark.parametrize("how", [translate_to_upper_case, shuffled])
 def test_html(how: object) -> None:
     for name in names_of("html"):
         texts = [
@@ -87,7 +87,7 @@ def test_html(how: object) -> None:
         )
         found = [[(one.tag, dict(one.attrib)) for one in t.iter("*")] for t in (before, tree)]
         assert len(found[0]) == len(found[1])
-        if how is upper_cased:
+        if how is translate_to_upper_case:
             for (_, was), (_, now) in zip(*found, strict=True):
                 assert was.keys() == now.keys()
                 changed = {key: value for key, value in now.items() if value != was[key]}
@@ -99,7 +99,7 @@ def test_html(how: object) -> None:
             assert tree.find(path).text == before.find(path).text
 
 
-@pytest.mark.parametrize("how", [upper_cased, shuffled])
+@pytest.mark.parametrize("how", [translate_to_upper_case, shuffled])
 def test_subtitles(how: object) -> None:
     before, after = (list(srt.parse(data.decode())) for data in (SAMPLES["srt"].data, written("srt", how)))
     assert [(one.index, one.start, one.end) for one in before] == [
@@ -107,19 +107,19 @@ def test_subtitles(how: object) -> None:
     ]
     captions = webvtt.from_string(written("vtt", how).decode())
     assert [one.start for one in captions] == ["00:00:01.000", "00:00:03.000"]
-    if how is upper_cased:
+    if how is translate_to_upper_case:
         assert after[0].content == "<i>FIRST LINE OF\nA SENTENCE</i>"
         assert captions[1].lines == ["TWO LINES", "OF TEXT"] and captions[0].identifier == "intro"
 
 
-@pytest.mark.parametrize("how", [upper_cased, shuffled])
+@pytest.mark.parametrize("how", [translate_to_upper_case, shuffled])
 def test_strings_and_tables(how: object) -> None:
     for name in names_of("json"):
         found = json.loads(written(name, how))
         before = json.loads(SAMPLES[name].data)
         assert found.keys() == before.keys() and found["count"] == before["count"]
         assert found["@title"] == before["@title"] and found["list"][1:3] == [2, None]
-        if how is upper_cased:
+        if how is translate_to_upper_case:
             assert found["list"][3] == "THREE\nLINES" and found["title"] == 'HELLO \xc9 "YOU" {name}'
             assert found["msg"] == {"message": "THE TEXT", "description": "not it"}
     rows = list(csv.reader(io.StringIO(written("csv", how).decode(), newline="")))
@@ -127,12 +127,12 @@ def test_strings_and_tables(how: object) -> None:
     assert [row[:2] for row in rows] == [
         row[:2] for row in csv.reader(io.StringIO(SAMPLES["csv"].data.decode(), newline=""))
     ]
-    if how is upper_cased:
+    if how is translate_to_upper_case:
         assert [row[2] for row in rows if row][1:] == ['HELLO, "YOU"', "PLAIN", "fertig", "TWO\r\nLINES"]
     assert all(line.count(b"\t") == 2 for line in written("tsv", how).splitlines())
 
 
-@pytest.mark.parametrize("how", [upper_cased, shuffled])
+@pytest.mark.parametrize("how", [translate_to_upper_case, shuffled])
 def test_strings_of_apple(how: object) -> None:
     def fields(text: str) -> dict[str, str]:
         found: dict[str, str] = openstep_plist.loads(f"{{{text}}}")
@@ -144,14 +144,14 @@ def test_strings_of_apple(how: object) -> None:
         assert {u.name: joined_text(u.source) for u in before.units}.items() <= fields(before.text).items()
         found = fields(after.text)
         assert found.keys() == fields(before.text).keys() and found["empty"] == ""
-        if how is upper_cased:
+        if how is translate_to_upper_case:
             assert found["greeting"] == 'HELLO %1$@, "YOU"\n AND \xc9' and found["bare.key"] == "BARE"
             assert "IT'S /* NOT */ A // COMMENT\nOF TWO LINES" in [
                 one.replace("\r", "") for one in found.values()
             ]
 
 
-@pytest.mark.parametrize("how", [upper_cased, shuffled])
+@pytest.mark.parametrize("how", [translate_to_upper_case, shuffled])
 def test_strings_of_android(how: object, tmp_path: Path) -> None:
     """The file is well-formed XML, and aapt compiles it where it is installed."""
     for name in names_of("android"):
@@ -162,7 +162,7 @@ def test_strings_of_android(how: object, tmp_path: Path) -> None:
         names = [[(one.tag, *one.attrib.items()) for one in tree.iter()] for tree in (before, after)]
         assert sorted(map(str, names[0])) == sorted(map(str, names[1]))
         assert after.find("string[@name='app']").text == "App"
-    if shutil.which("aapt") and how is upper_cased:  # it refuses two placeholders without numbers
+    if shutil.which("aapt") and how is translate_to_upper_case:  # it refuses two placeholders without numbers
         values = tmp_path / "res" / "values"
         values.mkdir(parents=True)
         (values / "strings.xml").write_bytes(written("android", how))

@@ -23,7 +23,7 @@ from tools.verify.sample_documents import (
     WORD_PARTS,
     W,
     recording_translator,
-    upper_cased,
+    translate_to_upper_case,
     word_archive,
 )
 
@@ -31,7 +31,7 @@ DATA = SAMPLES["docx"].data
 
 
 def in_capitals(data: bytes = DATA) -> tuple[bytes, list[Segment]]:
-    ask, asked = recording_translator(upper_cased)
+    ask, asked = recording_translator(translate_to_upper_case)
     return translate(read(data, "docx", Path("a.docx")), ask, limit=1000)[0], asked
 
 

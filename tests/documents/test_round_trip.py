@@ -17,7 +17,7 @@ from tools.verify import documents as verify  # noqa: E402
 
 
 def wrong(sample: Sample) -> list[str]:
-    return verify.faults(sample.data, sample.name, Path("sample"), sample.options)[1]
+    return verify.find_faults(sample.data, sample.name, Path("sample"), sample.options)[1]
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -32,12 +32,15 @@ from tools.verify.sample_documents import (
     XLIFF_2,
     Sample,
     recording_translator,
-    upper_cased,
+    translate_to_upper_case,
 )
 
 
 def translated_document(
-    sample: Sample, flags: tuple[str, ...] = (), overwrite: bool = False, how: object = upper_cased
+    sample: Sample,
+    flags: tuple[str, ...] = (),
+    overwrite: bool = False,
+    how: object = translate_to_upper_case,
 ) -> str:
     ask, _ = recording_translator(how, flags)
     return translate(sample.document(), ask, limit=1000, overwrite=overwrite)[0].decode()
@@ -328,7 +331,7 @@ def test_what_nothing_was_found_for_stays() -> None:
 def test_a_unit_has_the_reasons_of_all_its_segments() -> None:
     def ask(segments: Sequence[Segment]) -> list[Hypothesis]:
         flags = {b"one": ("unsure",), b"two": ("loop", "unsure"), b"three": None}
-        return [Hypothesis(upper_cased(one), 0.0, 0.0, flags=flags[one.text]) for one in segments]
+        return [Hypothesis(translate_to_upper_case(one), 0.0, 0.0, flags=flags[one.text]) for one in segments]
 
     document = Sample("properties", b"a=one\nb=one\\ntwo\nc=three").document()
     assert translate(document, ask, limit=99)[1].review == [
@@ -339,7 +342,7 @@ def test_a_unit_has_the_reasons_of_all_its_segments() -> None:
 
 def test_a_character_that_the_encoding_lacks() -> None:
     """References in XML and HTML, \\u in .properties; else it is told."""
-    ask, _ = recording_translator(lambda segment: "\uac00".encode() + upper_cased(segment))
+    ask, _ = recording_translator(lambda segment: "\uac00".encode() + translate_to_upper_case(segment))
     for name, shown in [("xliff, Latin-1", b"&#44032;"), ("html, Latin-1", b"&#44032;")]:
         assert shown in translate(SAMPLES[name].document(), ask, limit=999)[0]
     for before, after in [(b"a = one", b"a = \\uac00ONE"), (b"a = \xe4", b"a = \\uac00\xc4")]:
@@ -352,7 +355,7 @@ def test_a_character_that_the_encoding_lacks() -> None:
 
 
 def test_what_xml_does_not_have_is_not_written() -> None:
-    ask, _ = recording_translator(lambda segment: upper_cased(segment) + "\uffff]]>".encode())
+    ask, _ = recording_translator(lambda segment: translate_to_upper_case(segment) + "\uffff]]>".encode())
     text = translate(SAMPLES["xliff 1.2"].document(), ask, limit=999)[0]
     Sample("xliff", text, PAIR).document()
     assert "BEGUN\ufffd]]&gt;".encode() in text
@@ -374,7 +377,9 @@ def test_one_doubtful_form_makes_an_entry_fuzzy() -> None:
 
         def ask(segments: Sequence[Segment], core: bytes = core) -> list[Hypothesis]:
             return [
-                Hypothesis(upper_cased(one), 0.0, 0.0, flags=(UNSURE,) if one.text == core else ())
+                Hypothesis(
+                    translate_to_upper_case(one), 0.0, 0.0, flags=(UNSURE,) if one.text == core else ()
+                )
                 for one in segments
             ]
 

@@ -27,8 +27,8 @@ from bytenmt.cli.main import main
 from bytenmt.serve.http.server import MAX_HEAD_BYTES, listening
 from tools.served import SECONDS, ServerProcess, run_server
 from tools.verify import uploads
-from tools.verify.hostile import AT_ONCE, LIMITS, hostile
-from tools.verify.never_reading import KINDS, measure, until_ready
+from tools.verify.hostile import AT_ONCE, LIMITS, send_hostile_requests
+from tools.verify.never_reading import KINDS, measure, wait_until_ready
 
 pytestmark = pytest.mark.slow
 
@@ -243,7 +243,7 @@ def test_clients_that_never_read(run: Path, tmp_path: Path) -> None:
     with run_server(tmp_path, *arguments) as server:
         lines, text = [f"{number} 하나 둘" for number in range(9)], "하나 둘 셋 넷\n" * 30
         alone, attacked, counts = measure(server, lines, ("ko", "en"), 4, 1.0, 24, 1.0, text)
-        assert until_ready(server) < SECONDS
+        assert wait_until_ready(server) < SECONDS
         assert server.terminate() == 0
     assert alone.wrong == attacked.wrong == 0 and len(attacked.seconds) >= 4
     assert {f"{kind}: requests sent" for kind in KINDS} <= counts.keys()
@@ -303,7 +303,7 @@ def test_suggestions_can_be_trained_on(run: Path, tmp_path: Path) -> None:
 def test_what_nobody_should_send(run: Path, tmp_path: Path) -> None:
     """A few of the requests of tools/verify/hostile.py, of every kind."""
     with run_server(tmp_path, "-m", f"ko-en={run}", *LIMITS) as server:
-        counts, wrongs = hostile(server, 10 * AT_ONCE, seed=1)
+        counts, wrongs = send_hostile_requests(server, 10 * AT_ONCE, seed=1)
         assert server.terminate() == 0
     assert wrongs == [] and len({kind for kind, _ in counts}) > 15
 

@@ -15,7 +15,7 @@ from bytenmt.spans.automata import DEAD
 from bytenmt.spans.extractor import span_extractor
 from bytenmt.spans.grammar import CLASSES, pattern_class
 from bytenmt.spans.tags import ALONE, CLOSE, OPEN, parse_tag, partners
-from tools.verify.spans import HALVES, SPANS, check_lines, mixture
+from tools.verify.spans import HALVES, SPANS, check_lines, random_line
 
 
 def span_texts(line: str, *classes: str) -> list[str]:
@@ -132,7 +132,7 @@ HOSTILE = [
 def test_the_time_is_linear(piece: str) -> None:
     """Four times the text takes about four times as long; quadratic would be sixteen times."""
     draw = random.Random(1)
-    mixed = "".join(mixture(draw) + draw.choice(HALVES) for _ in range(600))
+    mixed = "".join(random_line(draw) + draw.choice(HALVES) for _ in range(600))
     line = ((mixed if piece == "mixed" else piece) * 20_000)[:10_000].encode()
     seconds = []
     for size in (line, line * 4):

@@ -11,7 +11,7 @@ import pytest
 from bytenmt.decoding.constraints.span_tracker import SEPARATORS, SpanTracker, span_tracker
 from bytenmt.errors import SettingError
 from bytenmt.spans.grammar import CLASSES
-from tools.verify.spans import SPANS, mixture
+from tools.verify.spans import SPANS, random_line
 
 TRACKER = span_tracker(CLASSES)
 
@@ -28,7 +28,7 @@ def read(tracker: SpanTracker, text: bytes) -> tuple[tuple[int, ...], bool]:
 def test_a_span_is_complete_where_the_extractor_finds_one() -> None:
     draw, both = random.Random(0), set[bool]()
     for _ in range(1500):
-        text = mixture(draw)[: draw.randrange(1, 12)].encode()
+        text = random_line(draw)[: draw.randrange(1, 12)].encode()
         complete = read(TRACKER, text)[1]
         assert complete == bool(TRACKER.extractor.spans(text)), text
         both.add(complete)
@@ -39,7 +39,7 @@ def test_an_item_may_begin_where_it_is_found_again() -> None:
     """Behind text without spans: just where the extractor finds the item, and nothing else."""
     draw, both = random.Random(1), set[bool]()
     while len(both) < 2 or draw.random() > 0.0005:
-        text, item = mixture(draw)[: draw.randrange(1, 12)].encode(), draw.choice(SPANS).encode()
+        text, item = random_line(draw)[: draw.randrange(1, 12)].encode(), draw.choice(SPANS).encode()
         states, complete = read(TRACKER, text)
         if complete or TRACKER.extractor.texts(item) != [item]:
             continue
@@ -66,7 +66,7 @@ def test_a_separator_lets_items_come() -> None:
     draw = random.Random(2)
     with_separator = 0
     for _ in range(1500):
-        text = mixture(draw)[: draw.randrange(1, 12)].encode()
+        text = random_line(draw)[: draw.randrange(1, 12)].encode()
         states, _ = read(TRACKER, text)
         common = int.from_bytes(b"\xff" * 4, "big")
         for state in states:

@@ -155,14 +155,14 @@ def test_margins_are_those_of_the_scores():
     asked = [Request(b"a source", 12)]
     ((_, found),) = decode(TorchEngine([model], Options(beam=3, n_best=3), 1, CPU), asked)
     best, second = found[0], found[1]
-    assert check_engines.between(model, asked[0], best.text, second.text) == pytest.approx(
+    assert check_engines.score_margin(model, asked[0], best.text, second.text) == pytest.approx(
         best.score - second.score, abs=1e-5
     )
     greedy = decode(TorchEngine([model], Options(), 1, CPU), asked)
     text = next(iter(greedy))[1][0].text
     other = text[:5] + bytes([text[5] ^ 1]) + text[6:]
     log_p = check_engines.logits(model, asked[0], text)[5].log_softmax(-1)
-    margin = check_engines.parting(model, asked[0], text, other)
+    margin = check_engines.first_byte_margin(model, asked[0], text, other)
     assert margin == pytest.approx(float(log_p[text[5]] - log_p[text[5] ^ 1]), abs=1e-5)
     verdict = check_engines.compare(model, asked, [Hypothesis(text, 0, 0)], [Hypothesis(other, 0, 0)], beam=1)
     assert verdict.equal == 0 and len(verdict.wrong) == 1 and not verdict.near

@@ -31,7 +31,7 @@ LOST, PEAKED, FALL = 0.5, 75.0, 0.5  # percent of lines; percent and points of e
 CAPACITY = 32  # sentences side by side
 
 
-class Searched(NamedTuple):
+class SearchResult(NamedTuple):
     """The result of a beam: the best hypothesis of each line; steps of the search per line (None if the
     engine does not count them) and seconds in all.
     """
@@ -41,7 +41,7 @@ class Searched(NamedTuple):
     seconds: float
 
 
-class Counting(NumbaEngine):
+class CountingEngine(NumbaEngine):
     """Counts the steps of the sentences that are done."""
 
     n_steps = 0
@@ -52,7 +52,7 @@ class Counting(NumbaEngine):
         return super().finished()
 
 
-def searched(engine: Engine, requests: Sequence[Request]) -> Searched:
+def run_search(engine: Engine, requests: Sequence[Request]) -> SearchResult:
     """All requests, the longest first, so that an engine is full for as long as may be."""
     order = sorted(range(len(requests)), key=lambda i: -len(requests[i].source or b""))
     dict(decode(engine, requests[:1]))  # what is compiled is compiled now
@@ -60,8 +60,8 @@ def searched(engine: Engine, requests: Sequence[Request]) -> Searched:
     found = dict(decode(engine, [requests[i] for i in order]))
     seconds = time.perf_counter() - began
     best = {order[i]: hypotheses[0] for i, hypotheses in found.items()}
-    steps = engine.n_steps / (1 + len(requests)) if type(engine) is Counting else None
-    return Searched([best[i] for i in range(len(requests))], steps, seconds)
+    steps = engine.n_steps / (1 + len(requests)) if type(engine) is CountingEngine else None
+    return SearchResult([best[i] for i in range(len(requests))], steps, seconds)
 
 
 def requests_of(lines: Sequence[bytes]) -> list[Request]:
@@ -72,7 +72,7 @@ def requests_of(lines: Sequence[bytes]) -> list[Request]:
 def numba_engine(contents: StoredWeights, precision: str, beam: int, threads: int | None) -> Engine:
     """The CPU engine, counting."""
     packed = pack_model(restored(contents.arrays), contents.config.model, precision)
-    return Counting([packed], Options(beam=beam), CAPACITY, threads or 1)
+    return CountingEngine([packed], Options(beam=beam), CAPACITY, threads or 1)
 
 
 def check_beams(
@@ -90,7 +90,7 @@ def check_beams(
     device = pick_device("auto" if "cuda-graph" in engines else "cpu").type
     for name in engines:
         runtime = load_runs([run], EngineSpec(name, device, precision, threads)) if name != "numba" else None
-        greedy: Searched | None = None
+        greedy: SearchResult | None = None
         matches: list[float] = []
         for beam in sorted({1, *beams}):
             engine = (
@@ -98,7 +98,7 @@ def check_beams(
                 if runtime
                 else numba_engine(contents, precision, beam, threads)
             )
-            now = searched(engine, asked)
+            now = run_search(engine, asked)
             greedy = greedy or now
             lost = (
                 100

@@ -54,7 +54,7 @@ def read_rows(folder: Path) -> Iterator[tuple[int, str, str | None]]:
             yield row["id"], row["text"], row["translation"]
 
 
-def same(folder: Path, lines: Sequence[str], translations: Sequence[str]) -> bool:
+def rows_equal(folder: Path, lines: Sequence[str], translations: Sequence[str]) -> bool:
     """Check that a data set has each row once, in order, with its translation; prints differences."""
     n_rows = 0
     for expected, row in enumerate(read_rows(folder)):
@@ -70,26 +70,26 @@ def same(folder: Path, lines: Sequence[str], translations: Sequence[str]) -> boo
 def seconds_of(command: Sequence[str]) -> float:
     """Return the seconds a command takes undisturbed. Raises RuntimeError if it fails."""
     started = time.monotonic()
-    child = started_child(command)
+    child = start_child(command)
     _, said = child.communicate()
     if child.returncode:
         raise RuntimeError(said.decode())
     return time.monotonic() - started
 
 
-def watched(command: Sequence[str], out: Path) -> tuple[float, float]:
+def time_first_block(command: Sequence[str], out: Path) -> tuple[float, float]:
     """Seconds until a data set's first block is done, and until all are. Raises RuntimeError."""
     started, first = time.monotonic(), 0.0
-    driver = started_child(command)
+    driver = start_child(command)
     while driver.poll() is None:
-        if not first and n_done(out):
+        if not first and n_finished_blocks(out):
             first = time.monotonic() - started
         time.sleep(0.1)
-    end(driver)
+    wait_for_end(driver)
     return first, time.monotonic() - started
 
 
-def started_child(command: Sequence[str]) -> subprocess.Popen[bytes]:
+def start_child(command: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start a command in a session of its own, as Ray ends the group of a driver that has died."""
     return subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
@@ -146,7 +146,7 @@ def kill_driver(driver: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def n_done(out: Path) -> int:
+def n_finished_blocks(out: Path) -> int:
     """Blocks that are noted."""
     try:
         return (out / "_bytenmt" / "finished.jsonl").read_bytes().count(b"\n")
@@ -154,7 +154,7 @@ def n_done(out: Path) -> int:
         return 0
 
 
-def killed(
+def run_with_kills(
     command: Sequence[str], out: Path, n_kills: int, longest: float, whole: Callable[[], bool]
 ) -> tuple[int, int, bool]:
     """Begin and go on with a job until so many of its actors and of its drivers were killed and it has ended;
@@ -166,7 +166,7 @@ def killed(
     driver, good = None, True
     while kinds:
         if driver is None:
-            driver = started_child([*command, "--resume"])
+            driver = start_child([*command, "--resume"])
         moment = draw.uniform(0, longest)
         try:
             driver.wait(moment)
@@ -175,19 +175,19 @@ def killed(
             if was_there:
                 kind = kinds.pop(0)
                 deaths[kind] += 1
-                told = f"{kind} killed after {moment:.1f} s, {n_done(out)} blocks are noted"
+                told = f"{kind} killed after {moment:.1f} s, {n_finished_blocks(out)} blocks are noted"
                 print(f"death {sum(deaths.values())}: {told}", flush=True)
                 driver = None if kind == "driver" else driver
                 continue
-        end(driver)
+        wait_for_end(driver)
         good, driver = whole() and good, None
         print(f"it ended, {'equal' if good else 'NOT equal'} row for row, and begins anew", flush=True)
         shutil.rmtree(out)
-    end(driver or started_child([*command, "--resume"]))
+    wait_for_end(driver or start_child([*command, "--resume"]))
     return deaths["actor"], deaths["driver"], whole() and good
 
 
-def end(driver: subprocess.Popen[bytes]) -> None:
+def wait_for_end(driver: subprocess.Popen[bytes]) -> None:
     """Wait for a job. Raises RuntimeError where it fails."""
     _, said = driver.communicate()
     if driver.returncode:
@@ -233,13 +233,15 @@ def check(folder: Path, lines: Sequence[str], options: argparse.Namespace, more:
     seconds = seconds_of([*translate, str(many), "--workers", "2"])
     by_workers = whole.read_text(encoding="utf-8").split("\n")[:-1] == translations
     tell("translate --workers 2", seconds, by_workers)
-    start, seconds = watched(dataset("lived"), folder / "lived")
-    lived = same(folder / "lived", lines, translations)
+    start, seconds = time_first_block(dataset("lived"), folder / "lived")
+    lived = rows_equal(folder / "lived", lines, translations)
     tell(f"translate-dataset --actors {options.actors}, {start:.1f} s until the first block", seconds, lived)
     # A share less than there is, so that one job dies of all of them, as a rule.
     longest = 2 * (start + (seconds - start) / (2 * options.kills + 4))
-    whole_again = partial(same, folder / "died", lines, translations)
-    actors, drivers, died = killed(dataset("died"), folder / "died", options.kills, longest, whole_again)
+    whole_again = partial(rows_equal, folder / "died", lines, translations)
+    actors, drivers, died = run_with_kills(
+        dataset("died"), folder / "died", options.kills, longest, whole_again
+    )
     print(f"{actors} actors and {drivers} drivers killed: {'equal' if died else 'NOT equal'} row for row")
     return by_workers and lived and died
 

@@ -36,7 +36,7 @@ from bytenmt.documents.document import TEXT, Document, Edit, Parts, Unit, UnitPa
 from bytenmt.documents.formats import FORMATS, ReadOptions, read
 from bytenmt.documents.translation import segment_translator, translate
 from bytenmt.errors import DataError
-from tools.verify.keep import balanced, spans
+from tools.verify.keep import count_spans, is_balanced
 from tools.verify.made_documents import write_documents
 
 BY_NAME = "csv", "tsv", "json", "text"  # a folder holds many that are no documents: these by --format alone
@@ -55,7 +55,7 @@ def read_options(name: str, data: bytes) -> ReadOptions:
     return ReadOptions(column="1") if name in ("csv", "tsv") else ReadOptions()
 
 
-def translated(parts: Parts) -> Parts:
+def pseudo_translate(parts: Parts) -> Parts:
     """Another text with the same codes."""
     return tuple(UnitPart(part.text.swapcase() + "q") if part.kind == TEXT else part for part in parts)
 
@@ -70,7 +70,7 @@ def outermost(document: Document) -> list[Unit]:
     return found
 
 
-def rewritten(document: Document) -> bytes:
+def rewrite_units(document: Document) -> bytes:
     """Every unit that has a target written, also where it says what stands there."""
     units = [(unit, unit.target) for unit in outermost(document)]
     return document.replaced(
@@ -85,14 +85,14 @@ def words(values: Sequence[Parts | None]) -> list[str]:
     return " ".join(joined_text(value or ()) for value in values).split()
 
 
-def outside(document: Document) -> list[str]:
+def text_between_units(document: Document) -> list[str]:
     """Return the text between the units."""
     ends = [0, *(unit.end for unit in outermost(document))]
     starts = [*(unit.start for unit in outermost(document)), len(document.text)]
     return [document.text[end:start] for end, start in zip(ends, starts, strict=True)]
 
 
-def faults(data: bytes, name: str, path: Path, more: ReadOptions) -> tuple[int, list[str]]:
+def find_faults(data: bytes, name: str, path: Path, more: ReadOptions) -> tuple[int, list[str]]:
     """The number of units of a file, and what is wrong with it. Raises DataError."""
     document = read(data, name, path, more)
     same = document.with_units([None if u.target is None else (u.target, False) for u in document.units])
@@ -101,16 +101,19 @@ def faults(data: bytes, name: str, path: Path, more: ReadOptions) -> tuple[int, 
         return len(ordered), ["units overlap"]
     found = [] if same == data else ["not the same bytes"]
     try:
-        found += [*_anew(document, name, path, more), *_translation_faults(document, name, path, more)]
+        found += [
+            *_rewriting_faults(document, name, path, more),
+            *_translation_faults(document, name, path, more),
+        ]
     except DataError as error:
         found.append(f"what was written is malformed: {error}")
     return len(document.units), found
 
 
-def _anew(document: Document, name: str, path: Path, more: ReadOptions) -> Iterator[str]:
+def _rewriting_faults(document: Document, name: str, path: Path, more: ReadOptions) -> Iterator[str]:
     """Return the faults of a file in which every unit is written anew."""
     there = [unit.target for unit in document.units]
-    again = read(rewritten(document), name, path, more)
+    again = read(rewrite_units(document), name, path, more)
     if name == "docx":
         told = [[_words_of(unit, unit.source, True) for unit in one.units] for one in (document, again)]
         if told[0] != told[1]:
@@ -126,13 +129,13 @@ def _anew(document: Document, name: str, path: Path, more: ReadOptions) -> Itera
         if before != unit.target:
             yield f"written anew, {before!r} is read as {unit.target!r}"
             return
-    if outside(document) != outside(again):
+    if text_between_units(document) != text_between_units(again):
         yield "written anew, something else differs"
 
 
 def _translation_faults(document: Document, name: str, path: Path, more: ReadOptions) -> Iterator[str]:
     """Return the faults of a file in which every unit is translated."""
-    values = [(translated(unit.source), number % 2 > 0) for number, unit in enumerate(document.units)]
+    values = [(pseudo_translate(unit.source), number % 2 > 0) for number, unit in enumerate(document.units)]
     filled = read(document.with_units(values), name, path, more)
     if name == "text":
         if words([value for value, _ in values]) != words([unit.target for unit in filled.units]):
@@ -171,7 +174,7 @@ def count_kept_spans(
     DataError.
     """
     document = read(data, name, path, more)
-    n_units = sum(bool(spans(joined_text(unit.source))) for unit in document.units)
+    n_units = sum(bool(count_spans(joined_text(unit.source))) for unit in document.units)
     if not n_units:
         return SpanCounts(0, [], [])
     limit = translator.max_source_bytes
@@ -189,17 +192,23 @@ def count_kept_spans(
         told = [
             (joined_text(before.source), joined_text(after.target)) for before, after in units if after.target
         ]
-    other = [f"{path}: {difference(one, two)}" for one, two in told if spans(one) != spans(two)]
-    mangled = [f"{one!r} became {two!r}" for one, two in told if balanced(one) and not balanced(two)]
+    other = [
+        f"{path}: {describe_difference(one, two)}"
+        for one, two in told
+        if count_spans(one) != count_spans(two)
+    ]
+    mangled = [f"{one!r} became {two!r}" for one, two in told if is_balanced(one) and not is_balanced(two)]
     return SpanCounts(n_units, other, mangled)
 
 
-def difference(one: str, other: str) -> str:
-    before, after = spans(one), spans(other)
+def describe_difference(one: str, other: str) -> str:
+    before, after = count_spans(one), count_spans(other)
     return f"without {dict(before - after)}, with {dict(after - before)}"
 
 
-def all_kept(paths: Sequence[tuple[str, Path]], translator: Translator, enough: int, show: int) -> int:
+def report_kept_spans(
+    paths: Sequence[tuple[str, Path]], translator: Translator, enough: int, show: int
+) -> int:
     """Print what each format keeps; the exit code."""
     found: dict[str, SpanCounts] = {}
     for name, path in paths:
@@ -236,13 +245,13 @@ def main() -> int:
     if options.lines:
         with tempfile.TemporaryDirectory() as folder:
             lines = options.lines.read_text(encoding="utf-8").split("\n")
-            write_documents([line for line in lines if spans(line)][: options.units], Path(folder))
+            write_documents([line for line in lines if count_spans(line)][: options.units], Path(folder))
             options.folders, options.format = [Path(folder)], options.format or list(FORMATS)
-            return looked_at(options)
-    return looked_at(options)
+            return check_folders(options)
+    return check_folders(options)
 
 
-def looked_at(options: argparse.Namespace) -> int:
+def check_folders(options: argparse.Namespace) -> int:
     """Print what the files below the folders are; the exit code."""
     files, units, bad, malformed, shown = Counter[str](), Counter[str](), Counter[str](), Counter[str](), 0
     formats = options.format or [name for name in FORMATS if name not in BY_NAME]
@@ -253,11 +262,11 @@ def looked_at(options: argparse.Namespace) -> int:
         translator = Translator.load(
             options.model, threads=1, engine=options.engine, beam=options.beam, keep=list(KEPT)
         )
-        return all_kept(paths, translator, options.units, options.show)
+        return report_kept_spans(paths, translator, options.units, options.show)
     for name, path in paths:
         try:
             data = path.read_bytes()
-            n_units, wrong = faults(data, name, path, read_options(name, data))
+            n_units, wrong = find_faults(data, name, path, read_options(name, data))
         except DataError as error:
             malformed[name] += 1
             shown += 1

@@ -85,7 +85,7 @@ def requests_of(lines: Sequence[bytes], runtime: Runtime) -> list[Request]:
     return [Request(line[: runtime.max_source_bytes], 3 * len(line) + 100) for line in lines]
 
 
-def decoded(runtime: Runtime, beam: int, requests: Sequence[Request]) -> list[Hypothesis]:
+def decode_best(runtime: Runtime, beam: int, requests: Sequence[Request]) -> list[Hypothesis]:
     """The best hypothesis of each request."""
     engine: Engine = runtime.engine_maker(Options(beam=beam))(CAPACITY)
     found = dict(decode(engine, requests))
@@ -105,13 +105,15 @@ def compare(
         if a.text == b.text:
             continue
         margin = (
-            parting(model, request, a.text, b.text) if beam == 1 else between(model, request, a.text, b.text)
+            first_byte_margin(model, request, a.text, b.text)
+            if beam == 1
+            else score_margin(model, request, a.text, b.text)
         )
         (verdict.near if abs(margin) < NEAR else verdict.wrong).append(margin)
     return verdict
 
 
-def parting(model: AnyModel, request: Request, expected: bytes, got: bytes) -> float:
+def first_byte_margin(model: AnyModel, request: Request, expected: bytes, got: bytes) -> float:
     """Log-probability of the reference's byte less that of the other's, where they first differ."""
     a, b = expected + bytes([EOS]), got + bytes([EOS])
     at = next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
@@ -119,7 +121,7 @@ def parting(model: AnyModel, request: Request, expected: bytes, got: bytes) -> f
     return float(log_p[a[at]] - log_p[b[at]])
 
 
-def between(model: AnyModel, request: Request, expected: bytes, got: bytes) -> float:
+def score_margin(model: AnyModel, request: Request, expected: bytes, got: bytes) -> float:
     """The score of the reference's text less that of the other's, length penalty 1."""
     scores = []
     for text in (expected, got):
@@ -231,7 +233,7 @@ def check(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
         own = load_runs([run], EngineSpec(engine, device.type, precision, options.threads))
         for beam in options.beam:
             case = f"{run.name} {engine} {precision} beam={beam}"
-            expected, got = decoded(reference, beam, requests), decoded(own, beam, requests)
+            expected, got = decode_best(reference, beam, requests), decode_best(own, beam, requests)
             verdict = compare(model, requests, expected, got, beam)
             yield tokens_record(case, verdict, len(requests)), precision != "fp32" or not verdict.wrong
             if precision == "fp32" and beam == 1 and engine == "numba":

@@ -109,7 +109,7 @@ class EmptyPage(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def other_site() -> Iterator[str]:
+def run_other_site() -> Iterator[str]:
     """Inside, another site answers at this address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), EmptyPage) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -118,7 +118,7 @@ def other_site() -> Iterator[str]:
         server.shutdown()
 
 
-def attempts(page: Page, url: str, pair: tuple[str, str]) -> dict[str, str | None]:
+def run_attempts(page: Page, url: str, pair: tuple[str, str]) -> dict[str, str | None]:
     """Return what the page that is open could read from the server at a URL, by attempt."""
     found = {}
     for number, (name, function) in enumerate(ATTEMPTS.items()):
@@ -131,7 +131,7 @@ def attempts(page: Page, url: str, pair: tuple[str, str]) -> dict[str, str | Non
     return found
 
 
-def suggestions(folder: Path) -> str:
+def read_suggestions(folder: Path) -> str:
     """Return all that was written."""
     return "".join(file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.tsv")))
 
@@ -146,8 +146,8 @@ def check(server: ServerProcess, folder: Path, site: str, pair: tuple[str, str],
     with open_browser(RESOLVER) as page:
         page.open(site)
         assert page.evaluate("location.origin") + "/" == site
-        from_site = attempts(page, server.url, pair)
-        written = suggestions(folder)
+        from_site = run_attempts(page, server.url, pair)
+        written = read_suggestions(folder)
         print(f"another site{', allowed' if allowed else ''}: read {readable(from_site) or 'nothing'},")
         print(f"  wrote {written.splitlines() or 'nothing'}")
         if allowed:
@@ -160,22 +160,22 @@ def check(server: ServerProcess, folder: Path, site: str, pair: tuple[str, str],
         wrongs += ["another site has written"] if written else []
         rebound = server.url.replace("127.0.0.1", EVIL)
         page.open(rebound)
-        found = attempts(page, rebound, pair)
+        found = run_attempts(page, rebound, pair)
         told = {
             name: text for name, text in found.items() if text and "is not a name of this server" not in text
         }
         wrongs += [f"DNS rebinding reads by: {name}: {text[:80]}" for name, text in told.items()]
-        wrongs += ["DNS rebinding has written"] if suggestions(folder) else []
+        wrongs += ["DNS rebinding has written"] if read_suggestions(folder) else []
         print(f"DNS rebinding: read {list(told) or 'nothing but refusals'},")
-        print(f"  wrote {suggestions(folder) or 'nothing'}")
+        print(f"  wrote {read_suggestions(folder) or 'nothing'}")
         page.open(server.url)
-        own = attempts(page, server.url, pair)
+        own = run_attempts(page, server.url, pair)
         print(f"the server's own page: read {readable(own)}")
         wrongs += [
             f"the server's own page cannot use: {name}"
             for name in set(ATTEMPTS) - set(readable(own)) - {*NEVER, "sendBeacon suggest"}
         ]
-        wrongs += ["the server's own page cannot write"] if "XMLHttp" not in suggestions(folder) else []
+        wrongs += ["the server's own page cannot write"] if "XMLHttp" not in read_suggestions(folder) else []
     return wrongs
 
 
@@ -190,7 +190,7 @@ def main() -> None:
     if not CHROMIUM:
         parser.error("no Chromium is installed")
     wrongs = []
-    with other_site() as site:
+    with run_other_site() as site:
         for more in ((), ("--allowed-origin", site.rstrip("/"))):
             with tempfile.TemporaryDirectory() as name:
                 folder = Path(name)

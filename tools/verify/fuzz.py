@@ -67,16 +67,16 @@ from tools.verify.fuzz_children import (  # noqa: E402
     CPU_SECONDS,
     WALL_FACTOR,
     Outcome,
-    guarded,
     judge_message,
-    normalized,
+    normalize_message,
+    run_guarded,
     run_in_children,
 )
-from tools.verify.fuzz_documents import mutated_document, read_and_translate  # noqa: E402
-from tools.verify.fuzz_files import CONFIG, WEIGHTS, Folder, changed, weights_changed  # noqa: E402
-from tools.verify.fuzz_judge import fits  # noqa: E402
+from tools.verify.fuzz_documents import mutate_document, read_and_translate  # noqa: E402
+from tools.verify.fuzz_files import CONFIG, WEIGHTS, Folder, mutate_folder, mutate_weights  # noqa: E402
+from tools.verify.fuzz_judge import find_misfit  # noqa: E402
 from tools.verify.fuzz_options import Paths, hostile_line, valid_line  # noqa: E402
-from tools.verify.fuzz_requests import FuzzedServer, mutated_request  # noqa: E402
+from tools.verify.fuzz_requests import FuzzedServer, mutate_request  # noqa: E402
 
 CPU = torch.device("cpu")
 LINES = [b"ab", "é c".encode(), b"ab ab ab"]
@@ -140,11 +140,11 @@ def main() -> None:
             outcomes = (Outcome(number, *fuzzer.run_command(number)) for number in numbers)
         else:
             outcomes = run_in_children(fuzzer.run, numbers, folder)
-        n_findings = report(until(outcomes, began + options.seconds), folder, began)
+        n_findings = report(take_until(outcomes, began + options.seconds), folder, began)
     sys.exit(1 if n_findings else 0)
 
 
-def until(outcomes: Iterable[Outcome], end: float) -> Iterator[Outcome]:
+def take_until(outcomes: Iterable[Outcome], end: float) -> Iterator[Outcome]:
     """Yield outcomes until a time of time.perf_counter()."""
     for outcome in outcomes:
         yield outcome
@@ -158,7 +158,7 @@ def report(outcomes: Iterable[Outcome], folder: Path, began: float) -> int:
     kinds, messages, n_seen = Counter[str](), Counter[str](), Counter[str]()
     for outcome in outcomes:
         kinds[outcome.kind] += 1
-        text = normalized(outcome.message, folder)
+        text = normalize_message(outcome.message, folder)
         if outcome.is_finding:
             n_seen[text] += 1
             if n_seen[text] <= 3:
@@ -232,7 +232,7 @@ class Fuzzer:
         """Compile and import what the children will use."""
         for case in self._cases if "files" in self._kinds else ():
             path = self._write(case.files, case.weights_file)
-            fits(path if case.weights_file else path / WEIGHTS)
+            find_misfit(path if case.weights_file else path / WEIGHTS)
             for engine in ("numba", self._engine):
                 self._translate(path, random.Random(0), engine)
         if "requests" in self._kinds:
@@ -249,7 +249,7 @@ class Fuzzer:
             "documents": self._run_document,
             "requests": self._run_request,
         }
-        return guarded(lambda: attempts[kind](chance), BytenmtError)
+        return run_guarded(lambda: attempts[kind](chance), BytenmtError)
 
     def _run_file(self, chance: random.Random) -> tuple[str, str]:
         path = self._mutate_run(chance)
@@ -278,12 +278,12 @@ class Fuzzer:
         return _judge_command(code or 0, log.read_text(encoding="utf-8", errors="replace"))
 
     def _run_document(self, chance: random.Random) -> tuple[str, str]:
-        sample = mutated_document(chance)
+        sample = mutate_document(chance)
         self._show([f"{sample.name}, {sample.options}", repr(sample.data[:3000])])
         return read_and_translate(sample, chance)
 
     def _run_request(self, chance: random.Random) -> tuple[str, str]:
-        request = mutated_request(chance)
+        request = mutate_request(chance)
         self._show([repr(request._replace(body=request.body[:3000]))])
         assert self._server is not None
         return self._server.answer(request)
@@ -318,7 +318,7 @@ class Fuzzer:
         return valid_line(chance.choice(commands), paths)
 
     def _line_with_mutated_document(self, chance: random.Random) -> list[str]:
-        sample = mutated_document(chance)
+        sample = mutate_document(chance)
         path = self._folder / f"mutated{chance.choice(FORMATS[sample.name].suffixes)}"
         path.write_bytes(sample.data)
         words = valid_line("translate-file", self._paths._replace(document=path))
@@ -335,9 +335,9 @@ class Fuzzer:
         case = chance.choice(self._cases)
         if case.weights_file:
             files = dict(case.files)
-            weights_changed(files, case.weights_file, chance)
+            mutate_weights(files, case.weights_file, chance)
         else:
-            files = changed(case.files, chance)
+            files = mutate_folder(case.files, chance)
         self._show(
             [f"{name}: {data[:3000]!r}" for name, data in files.items() if data != case.files.get(name)]
         )
@@ -359,7 +359,7 @@ class Fuzzer:
         sample: dict[str, Any] = {"sample": True} if chance.random() < 0.2 else {}
         translator = Translator.from_runtime(runtime, beam=beam, max_len_a=1.0, max_len_b=6, **sample)
         translator.n_best(LINES)
-        problem = fits(runtime.runs[0].file)
+        problem = find_misfit(runtime.runs[0].file)
         return ("misfit", problem) if problem else ("output", "")
 
     def _resume_training(self, path: Path) -> tuple[str, str]:

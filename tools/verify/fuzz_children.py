@@ -57,7 +57,7 @@ def run_in_children(task: Task, numbers: Sequence[int], folder: Path) -> Iterato
             waiting = waiting[1:]
 
 
-def guarded(attempt: Callable[[], tuple[str, str]], refusal: type[Exception]) -> tuple[str, str]:
+def run_guarded(attempt: Callable[[], tuple[str, str]], refusal: type[Exception]) -> tuple[str, str]:
     """Return kind and message of an attempt's outcome. refusal: the exception that is meant for users."""
     try:
         return attempt()
@@ -75,7 +75,7 @@ def judge_message(text: str) -> tuple[str, str]:
     return ("refused" if clean else "words"), text
 
 
-def normalized(message: str, folder: Path) -> str:
+def normalize_message(message: str, folder: Path) -> str:
     """Return a message without paths, quoted words and numbers, so that equal messages can be counted."""
     text = re.sub(rf"{re.escape(str(folder))}[^\s:;,)]*", "PATH", message)
     text = re.sub(r"'(?:[^']|'s )*?'(?=[\s,:;.)\]]|$)", "'…'", text)

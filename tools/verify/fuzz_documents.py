@@ -13,9 +13,9 @@ from bytenmt.documents.formats import FORMATS, ReadOptions, read
 from bytenmt.documents.segments import Segment
 from bytenmt.documents.translation import TranslateSegments, translate
 from bytenmt.errors import DataError
-from tools.verify.fuzz_tensors import bytes_changed
+from tools.verify.fuzz_tensors import mutate_bytes
 from tools.verify.growth import PIECES
-from tools.verify.sample_documents import SAMPLES, WORD_PARTS, Sample, upper_cased, word_archive
+from tools.verify.sample_documents import SAMPLES, WORD_PARTS, Sample, translate_to_upper_case, word_archive
 
 SEEDS = list(SAMPLES.values())
 MAX_BYTES = 100_000  # of a document
@@ -35,7 +35,7 @@ COLUMNS = [None, "1", "2", "99", "0", "-1", "text", "9" * 400, "\u0663", ""]
 SEGMENT_BYTES = (16, 100, 1000)
 
 
-def mutated_document(chance: random.Random) -> Sample:
+def mutate_document(chance: random.Random) -> Sample:
     """Return a sample document with one to four changes, and options to read it with."""
     sample = chance.choice(SEEDS)
     data = sample.data
@@ -89,7 +89,7 @@ def _translator(chance: random.Random) -> TranslateSegments:
     """Return a stand-in that copies, loses tags, finds nothing, or writes the syntax of some format."""
     hostile = chance.choice(PIECES) * chance.choice([1, 1, 3, 200])
     ways: list[Callable[[Segment], bytes]] = [
-        upper_cased,
+        translate_to_upper_case,
         lambda segment: segment.text,
         lambda segment: b"",
         lambda segment: b" ".join(reversed(segment.keep)) or b"a",
@@ -149,8 +149,8 @@ def _cut(data: bytes, chance: random.Random) -> bytes:
 
 
 CHANGES: list[Callable[[bytes, random.Random], bytes]] = [
-    bytes_changed,
-    bytes_changed,
+    mutate_bytes,
+    mutate_bytes,
     _insert_piece,
     _insert_piece,
     _repeat_slice,

@@ -18,14 +18,14 @@ import tomli_w
 from tools.verify.fuzz_tensors import (
     DEEP,
     LETTERS,
-    bytes_changed,
-    draft_changed,
-    header_changed,
-    hostile,
-    joined,
-    parsed,
-    remade,
-    tensors_changed,
+    build_tensor_file,
+    hostile_value,
+    mutate_bytes,
+    mutate_draft_table,
+    mutate_header,
+    mutate_tensors,
+    parse_tensor_file,
+    resize_model,
 )
 
 Folder = dict[str, bytes]
@@ -34,25 +34,28 @@ TRAINER = "checkpoints/update-00000070.trainer.safetensors"
 POINTER, CONFIG, DRAFT = "checkpoints.json", "config.toml", "draft.safetensors"
 
 
-def config_changed(files: Folder, name: str, chance: random.Random) -> None:
+def mutate_config(files: Folder, name: str, chance: random.Random) -> None:
     """A value or two of the configuration in the file."""
-    header, rest = parsed(files[name])
+    header, rest = parse_tensor_file(files[name])
     tree = json.loads(header["__metadata__"]["config"])
     for _ in range(chance.choice([1, 1, 2])):
         section = tree[chance.choice(["model", "model", "model", "data", "train"])]
         key = chance.choice([*section, *LETTERS[:5]])
-        section[key] = hostile(chance) if chance.random() < 0.8 else chance.randint(1, 40)
+        section[key] = hostile_value(chance) if chance.random() < 0.8 else chance.randint(1, 40)
     header["__metadata__"]["config"] = json.dumps(tree)
-    files[name] = joined(header, rest)
+    files[name] = build_tensor_file(header, rest)
 
 
-def metadata_changed(data: bytes, chance: random.Random) -> bytes:
+def mutate_metadata(data: bytes, chance: random.Random) -> bytes:
     """Change the metadata of a file."""
-    header, rest = parsed(data)
+    header, rest = parse_tensor_file(data)
     told = header["__metadata__"]
     key = chance.choice([*told, "precision", "facts", "facts"])
-    facts = [{"update": hostile(chance)}, {"texts": [{"path": "/dev/zero", "bytes": 1, "sha256": ""}]}]
-    facts += [{chance.choice(["pairs", "texts", "corpora", "progress"]): hostile(chance)}, hostile(chance)]
+    facts = [{"update": hostile_value(chance)}, {"texts": [{"path": "/dev/zero", "bytes": 1, "sha256": ""}]}]
+    facts += [
+        {chance.choice(["pairs", "texts", "corpora", "progress"]): hostile_value(chance)},
+        hostile_value(chance),
+    ]
     nested = chance.choice(["[", '{"a":']) * DEEP
     told[key] = chance.choice(
         [
@@ -60,13 +63,13 @@ def metadata_changed(data: bytes, chance: random.Random) -> bytes:
             nested,
             "9" * DEEP,
             '{"update": ' + "9" * DEEP + "}",
-            hostile(chance),
+            hostile_value(chance),
         ]
     )
-    return joined(header, rest)
+    return build_tensor_file(header, rest)
 
 
-def json_changed(data: bytes, chance: random.Random) -> bytes:
+def mutate_json(data: bytes, chance: random.Random) -> bytes:
     """A value somewhere in a JSON text."""
     tree = json.loads(data)
     part: Any = tree
@@ -76,28 +79,28 @@ def json_changed(data: bytes, chance: random.Random) -> bytes:
         if not isinstance(part[key], dict | list) or not part[key] or chance.random() < 0.3:
             break
         part = part[key]
-    part[key] = hostile(chance)
+    part[key] = hostile_value(chance)
     text = json.dumps(tree).encode("utf-8", "surrogatepass")
     if chance.random() < 0.2:
         text = text.replace(b'"facts": {', b'"facts": {"a": ' + b"[" * DEEP + b"]" * DEEP + b", ")
     return text
 
 
-def toml_changed(data: bytes, chance: random.Random) -> bytes:
+def mutate_toml(data: bytes, chance: random.Random) -> bytes:
     """A value of a configuration, or a line that nobody can read."""
     if chance.random() < 0.3:
         junk = [b"a = " + b"[" * DEEP, b"a = " + b"9" * DEEP, b'a = "\xff"', b"\0", b"a.b.c = 1", b"[model]"]
         return data + b"\n" + chance.choice(junk) + b"\n"
     tree = tomllib.loads(data.decode())
     section = tree[chance.choice(list(tree))]
-    section[chance.choice(list(section))] = hostile(chance)
+    section[chance.choice(list(section))] = hostile_value(chance)
     try:
         return tomli_w.dumps(tree).encode("utf-8", "surrogatepass")
     except (TypeError, ValueError):
-        return bytes_changed(data, chance)
+        return mutate_bytes(data, chance)
 
 
-def signed(files: Folder) -> None:
+def update_checksums(files: Folder) -> None:
     """Make checkpoints.json name the files as they are now, so that they are believed; where it is JSON."""
     try:
         tree = json.loads(files[POINTER])
@@ -109,39 +112,39 @@ def signed(files: Folder) -> None:
     files[POINTER] = json.dumps(tree).encode()
 
 
-def agree(files: Folder) -> None:
+def sync_config_file(files: Folder) -> None:
     """Make config.toml say what the weights file says, where both can."""
     try:
-        tree = json.loads(parsed(files[WEIGHTS])[0]["__metadata__"]["config"])
+        tree = json.loads(parse_tensor_file(files[WEIGHTS])[0]["__metadata__"]["config"])
         files[CONFIG] = tomli_w.dumps(tree).encode("utf-8", "surrogatepass")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return
 
 
-def bytes_of(files: Folder, name: str, chance: random.Random) -> None:
+def mutate_file_bytes(files: Folder, name: str, chance: random.Random) -> None:
     """Single bytes of a file, mostly of its header."""
     last = chance.choice([16, 4_000, None]) if name.endswith(".safetensors") else None
-    files[name] = bytes_changed(files[name], chance, last=last)
+    files[name] = mutate_bytes(files[name], chance, last=last)
 
 
 Change = Callable[[bytes, random.Random], bytes]
 CHANGES: list[tuple[int, Change]] = [
-    (4, header_changed),
-    (5, tensors_changed),
-    (3, metadata_changed),
-    (6, remade),
+    (4, mutate_header),
+    (5, mutate_tensors),
+    (3, mutate_metadata),
+    (6, resize_model),
 ]
 
 
-def weights_changed(files: Folder, name: str, chance: random.Random) -> None:
+def mutate_weights(files: Folder, name: str, chance: random.Random) -> None:
     """One change of a file of tensors."""
     kind = chance.choices(
         ["bytes", "config", *(change for _, change in CHANGES)], [3, 5, *(n for n, _ in CHANGES)]
     )[0]
     if kind == "bytes":
-        bytes_of(files, name, chance)
+        mutate_file_bytes(files, name, chance)
     elif kind == "config":
-        config_changed(files, name, chance)
+        mutate_config(files, name, chance)
     else:
         assert callable(kind)
         files[name] = kind(files[name], chance)
@@ -151,27 +154,27 @@ SEARCH = "search.json"
 KINDS = ["weights", "trainer", "pointer", "config", "draft", "search"]
 
 
-def changed(original: Folder, chance: random.Random) -> Folder:
+def mutate_folder(original: Folder, chance: random.Random) -> Folder:
     """A run folder with something wrong."""
     files = dict(original)
     what = chance.choices(KINDS, [10, 1, 2, 2, 2, 1])[0]
     if what == "draft" and DRAFT in files:
-        bytes_of(files, DRAFT, chance) if chance.random() < 0.4 else files.update(
-            {DRAFT: chance.choice([header_changed, draft_changed])(files[DRAFT], chance)}
+        mutate_file_bytes(files, DRAFT, chance) if chance.random() < 0.4 else files.update(
+            {DRAFT: chance.choice([mutate_header, mutate_draft_table])(files[DRAFT], chance)}
         )
     elif what == "search":
-        files[SEARCH] = bytes_changed(b'{"length_penalty":0.5,"beam":4}', chance)
+        files[SEARCH] = mutate_bytes(b'{"length_penalty":0.5,"beam":4}', chance)
     elif what == "pointer":
-        change: Change = chance.choice([json_changed, bytes_changed])
+        change: Change = chance.choice([mutate_json, mutate_bytes])
         files[POINTER] = change(files[POINTER], chance)
     elif what == "config":
-        change = chance.choice([toml_changed, bytes_changed])
+        change = chance.choice([mutate_toml, mutate_bytes])
         files[CONFIG] = change(files[CONFIG], chance)
     else:
         name = TRAINER if what == "trainer" else WEIGHTS
-        weights_changed(files, name, chance)
+        mutate_weights(files, name, chance)
         if name == WEIGHTS and chance.random() < 0.5:
-            agree(files)
+            sync_config_file(files)
         if chance.random() < 0.9:
-            signed(files)
+            update_checksums(files)
     return files

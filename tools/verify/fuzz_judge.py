@@ -20,7 +20,7 @@ MATRICES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
 Kinds = dict[str, tuple[torch.dtype, tuple[int, ...]]]
 
 
-def fits(file: Path) -> str:
+def find_misfit(file: Path) -> str:
     """Empty where the tensors are those of the model, each in its type, and all numbers are finite; else what
     is not."""
     with safe_open(file, framework="pt") as opened:

@@ -30,8 +30,8 @@ from bytenmt.serve.limits import Limits
 from bytenmt.serve.service import Service
 from bytenmt.serve.suggestions import Suggestions
 from bytenmt.serve.worker import EngineKey, Worker
-from tools.verify.fuzz_documents import mutated_document
-from tools.verify.fuzz_tensors import bytes_changed, hostile
+from tools.verify.fuzz_documents import mutate_document
+from tools.verify.fuzz_tensors import hostile_value, mutate_bytes
 from tools.verify.growth import PIECES
 
 REFUSED = (400, 403, 404, 405, 408, 413, 421, 429)
@@ -82,7 +82,7 @@ class HTTPRequest(NamedTuple):
     leaves: bool = False
 
 
-def mutated_request(chance: random.Random) -> HTTPRequest:
+def mutate_request(chance: random.Random) -> HTTPRequest:
     """Return a request of which some field, header or byte is one that nobody would choose."""
     fields: dict[str, Any] = {"q": chance.choice(TEXTS), "source": "en", "target": "de"}
     path = chance.choice(POSTED)
@@ -112,7 +112,7 @@ def mutated_request(chance: random.Random) -> HTTPRequest:
         headers["content-type"] = "application/json"
         body = json.dumps(fields).encode("utf-8", "surrogatepass")
     if body and chance.random() < 0.4:
-        body = bytes_changed(body, chance)
+        body = mutate_bytes(body, chance)
     if body and chance.random() < 0.1:
         at = chance.randint(0, len(body))
         body = body[:at] + chance.choice([*PIECES, "[", '{"a":', "--"]).encode() * 20_000 + body[at:]
@@ -129,7 +129,7 @@ def mutated_request(chance: random.Random) -> HTTPRequest:
 def _value(name: str, chance: random.Random) -> Any:
     """Return a value of a field: one that means something there, or any other."""
     known = OPTIONAL.get(name, TEXTS)
-    value = chance.choice(known) if chance.random() < 0.6 else hostile(chance)
+    value = chance.choice(known) if chance.random() < 0.6 else hostile_value(chance)
     return [value] * chance.choice([0, 1, 3, 300]) if name == "q" and chance.random() < 0.2 else value
 
 
@@ -168,7 +168,7 @@ def _plain(value: Any) -> Any:
 
 def _file(chance: random.Random) -> tuple[str, bytes]:
     """Return name and bytes of an uploaded document."""
-    sample = mutated_document(chance)
+    sample = mutate_document(chance)
     suffix = chance.choice(FORMATS[sample.name].suffixes)
     names = [f"a{suffix}"] * 8 + ["a", "../../a.txt", f"a.b{suffix.upper()}", 'a".html', "\u202e.po", ""]
     return chance.choice(names), sample.data

@@ -42,13 +42,13 @@ WORDS = [
 MOST_PARAMETERS = 200_000  # of a model that is made
 
 
-def hostile(chance: random.Random) -> Any:
+def hostile_value(chance: random.Random) -> Any:
     """A value that nobody would choose."""
     kinds: list[list[Any]] = [LETTERS, SIZES, LIMITS, REALS, PARTS]
     return chance.choice(chance.choice(kinds))
 
 
-def bytes_changed(data: bytes, chance: random.Random, first: int = 0, last: int | None = None) -> bytes:
+def mutate_bytes(data: bytes, chance: random.Random, first: int = 0, last: int | None = None) -> bytes:
     """One to three bytes or pieces between two places flipped, deleted, inserted, doubled; or the end cut."""
     changed = bytearray(data)
     for _ in range(chance.randint(1, 3)):
@@ -71,21 +71,21 @@ def bytes_changed(data: bytes, chance: random.Random, first: int = 0, last: int 
     return bytes(changed)
 
 
-def parsed(data: bytes) -> tuple[dict[str, Any], bytes]:
+def parse_tensor_file(data: bytes) -> tuple[dict[str, Any], bytes]:
     """A whole safetensors file's header and data."""
     n = int.from_bytes(data[:8], "little")
     return json.loads(data[8 : 8 + n]), data[8 + n :]
 
 
-def joined(header: Any, data: bytes, length: int | None = None) -> bytes:
+def build_tensor_file(header: Any, data: bytes, length: int | None = None) -> bytes:
     """The way back; length: what the file says of its header."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode("utf-8", "surrogatepass")
     return (len(text) if length is None else length).to_bytes(8, "little") + text + data
 
 
-def arrays_of(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
+def read_arrays(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
     """The tensors and the metadata of a whole file."""
-    header, rest = parsed(data)
+    header, rest = parse_tensor_file(data)
     told = header.pop("__metadata__")
     arrays = {}
     for name, one in header.items():
@@ -94,7 +94,7 @@ def arrays_of(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
     return arrays, told
 
 
-def file_of(arrays: dict[str, Array], metadata: Any) -> bytes:
+def write_arrays(arrays: dict[str, Array], metadata: Any) -> bytes:
     """A file that is whole, whatever it holds."""
     header: dict[str, Any] = {"__metadata__": metadata}
     start, parts = 0, []
@@ -104,12 +104,12 @@ def file_of(arrays: dict[str, Array], metadata: Any) -> bytes:
         header[name] = {"dtype": NAMES[array.dtype], "shape": list(array.shape), "data_offsets": where}
         start += len(part)
         parts.append(part)
-    return joined(header, b"".join(parts))
+    return build_tensor_file(header, b"".join(parts))
 
 
-def header_changed(data: bytes, chance: random.Random) -> bytes:
+def mutate_header(data: bytes, chance: random.Random) -> bytes:
     """Types, shapes, offsets, names and lengths that do not agree."""
-    header, rest = parsed(data)
+    header, rest = parse_tensor_file(data)
     names = [name for name in header if name != "__metadata__"]
     name = chance.choice(names)
     one = header[name]
@@ -118,30 +118,32 @@ def header_changed(data: bytes, chance: random.Random) -> bytes:
         one["dtype"] = chance.choice(TYPE_NAMES)
     elif what == 1:
         one["shape"] = chance.choice(
-            [[], one["shape"][::-1], [*one["shape"], 1], [hostile(chance)], hostile(chance)]
+            [[], one["shape"][::-1], [*one["shape"], 1], [hostile_value(chance)], hostile_value(chance)]
         )
     elif what == 2:
-        one["data_offsets"][chance.randrange(2)] = hostile(chance)
+        one["data_offsets"][chance.randrange(2)] = hostile_value(chance)
     elif what == 3:
         one["data_offsets"] = header[chance.choice(names)]["data_offsets"]
     elif what == 4:
         header[chance.choice(names + LETTERS)] = header.pop(name)
     elif what == 5:
-        one[chance.choice(["dtype", "shape", "data_offsets", "more"])] = hostile(chance)
+        one[chance.choice(["dtype", "shape", "data_offsets", "more"])] = hostile_value(chance)
     elif what == 6:
         text = json.dumps(header)
-        return joined(f"{text[:-1]}, {json.dumps({name: one})[1:]}".encode(), rest)
+        return build_tensor_file(f"{text[:-1]}, {json.dumps({name: one})[1:]}".encode(), rest)
     elif what == 7:
         length = chance.choice([0, 1, 7, 2**31, 2**63, 2**64 - 1, 100_000_001, len(json.dumps(header)) - 1])
-        return joined(header, rest, length)
+        return build_tensor_file(header, rest, length)
     else:
-        return joined(chance.choice([b"[" * DEEP + b"]" * DEEP, b"{}", b"", b"9" * DEEP, b"\xff" * 64]), rest)
-    return joined(header, rest)
+        return build_tensor_file(
+            chance.choice([b"[" * DEEP + b"]" * DEEP, b"{}", b"", b"9" * DEEP, b"\xff" * 64]), rest
+        )
+    return build_tensor_file(header, rest)
 
 
-def tensors_changed(data: bytes, chance: random.Random) -> bytes:
+def mutate_tensors(data: bytes, chance: random.Random) -> bytes:
     """A whole file whose tensors are not those of its model, or whose numbers are none, or far too large."""
-    arrays, told = arrays_of(data)
+    arrays, told = read_arrays(data)
     name = chance.choice(list(arrays))
     array = arrays[name]
     what = chance.randrange(9)
@@ -174,12 +176,12 @@ def tensors_changed(data: bytes, chance: random.Random) -> bytes:
         for one in [array] if what == 7 else arrays.values():
             if one.dtype.kind == "f":
                 one[...] = chance.choice([0.0, 1e-40, 3e38, -3e38, 1e30]) if what == 7 else one * 1e20
-    return file_of(arrays, told)
+    return write_arrays(arrays, told)
 
 
-def draft_changed(data: bytes, chance: random.Random) -> bytes:
+def mutate_draft_table(data: bytes, chance: random.Random) -> bytes:
     """A table of other numbers, types or sizes, signed anew."""
-    arrays, told = arrays_of(data)
+    arrays, told = read_arrays(data)
     name = chance.choice(list(arrays))
     array = arrays[name]
     what = chance.randrange(4)
@@ -195,12 +197,12 @@ def draft_changed(data: bytes, chance: random.Random) -> bytes:
     digest = hashlib.sha256()
     for part in ("tag", "guess", "reach", "copy", "gain"):
         digest.update(np.ascontiguousarray(arrays[part]).tobytes())
-    return file_of(arrays, told | {"sha256": digest.hexdigest()})
+    return write_arrays(arrays, told | {"sha256": digest.hexdigest()})
 
 
-def remade(data: bytes, chance: random.Random) -> bytes:
+def resize_model(data: bytes, chance: random.Random) -> bytes:
     """A whole file of a model that fits, with sizes at the edge; as it was where a few tries found none."""
-    header, rest = parsed(data)
+    header, rest = parse_tensor_file(data)
     told = header["__metadata__"]
     for _ in range(9):
         tree = json.loads(told["config"])
@@ -218,7 +220,7 @@ def remade(data: bytes, chance: random.Random) -> bytes:
                 for name, shape in parameter_shapes(config).items()
             }
             kept = {key: value for key, value in told.items() if key != "precision"}
-            return file_of(arrays, kept | {"config": json.dumps(tree)})
+            return write_arrays(arrays, kept | {"config": json.dumps(tree)})
     return data
 
 

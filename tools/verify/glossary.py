@@ -33,7 +33,7 @@ def lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def mined(sources: list[str], targets: list[str], n: int) -> list[tuple[str, str]]:
+def mine_terms(sources: list[str], targets: list[str], n: int) -> list[tuple[str, str]]:
     """The n pairs of words that prefer each other most, each the other's best."""
     of_source, of_target, both = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
     for source, target in zip(sources, targets, strict=True):
@@ -53,14 +53,14 @@ def mined(sources: list[str], targets: list[str], n: int) -> list[tuple[str, str
     return sorted(sorted(mutual), key=lambda pair: -dice[pair])[:n]
 
 
-def translated(model: Path, texts: list[str], beam: int, extra: list[str]) -> list[str]:
+def translate(model: Path, texts: list[str], beam: int, extra: list[str]) -> list[str]:
     command = [sys.executable, "-m", "bytenmt", "translate", "-m", str(model), "-b", str(beam), "-q", *extra]
     text = "".join(f"{line}\n" for line in texts)
     done = subprocess.run(command, input=text.encode(), stdout=subprocess.PIPE, check=True)
     return done.stdout.decode().splitlines()
 
 
-def whole_words(text: str, form: str) -> int:
+def count_whole_words(text: str, form: str) -> int:
     return len(re.findall(rf"(?<!\w){re.escape(form)}(?!\w)", text))
 
 
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--show", type=int, default=20, help="lines that are printed to be read")
     options = parser.parse_args()
-    pairs = mined(lines(options.train_src), lines(options.train_tgt), options.terms)
+    pairs = mine_terms(lines(options.train_src), lines(options.train_tgt), options.terms)
     with TemporaryDirectory() as folder:
         table = Path(folder) / "terms.tsv"
         table.write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
@@ -81,12 +81,15 @@ def main() -> None:
         held = [(s, r, [f.term for f in glossary.find(s.encode())]) for s, r in test]
         held = [one for one in held if one[2]]
         sources, references = [one[0] for one in held], [one[1] for one in held]
-        free = translated(options.model, sources, options.beam, [])
-        bound = translated(options.model, sources, options.beam, ["--glossary", str(table)])
+        free = translate(options.model, sources, options.beam, [])
+        bound = translate(options.model, sources, options.beam, ["--glossary", str(table)])
     required = sum(len(one[2]) for one in held)
     for name, found in (("without", free), ("with", bound)):
         there = sum(
-            sum(min(whole_words(text, form), n) for form, n in Counter(t.forms[0] for t in terms).items())
+            sum(
+                min(count_whole_words(text, form), n)
+                for form, n in Counter(t.forms[0] for t in terms).items()
+            )
             for text, (_, _, terms) in zip(found, held, strict=True)
         )
         scores = text_scores(found, references)
@@ -100,7 +103,7 @@ def main() -> None:
     print(f"{same} lines are the same with and without, {n_last} end with a term")
     print(f"none is longer than {longest:.1f} times the longer of its source and what it is without")
     for b, (source, _, terms) in zip(bound, held, strict=True):
-        if any(not whole_words(b, t.forms[0]) for t in terms):
+        if any(not count_whole_words(b, t.forms[0]) for t in terms):
             print(f"  not a word of its own: {', '.join(t.forms[0] for t in terms)}   {source}   {b}")
     other = [i for i in range(len(held)) if free[i] != bound[i]]
     for i in random.Random(1).sample(other, min(options.show, len(other))):

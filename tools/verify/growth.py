@@ -557,7 +557,7 @@ def cpu_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def work(data: bytes, name: str, write: bool) -> None:
+def read_document(data: bytes, name: str, write: bool) -> None:
     """Read a document and, where asked for, write it again with every segment translated as it is."""
     if name == SENTENCES:
         split_line(b" ".join(data.splitlines()), SEGMENT_BYTES, RULES, ("en", "ko"))
@@ -570,12 +570,12 @@ def work(data: bytes, name: str, write: bool) -> None:
     try:
         document = read(data, "html" if name == HTML_TEXT else name, Path("document"), options)
         if write:
-            translate(document, _copied, limit=SEGMENT_BYTES, overwrite=True)
+            translate(document, _copy_segments, limit=SEGMENT_BYTES, overwrite=True)
     except BytenmtError:
         pass  # a document that is not in its format must be refused as quickly
 
 
-def _copied(segments: Sequence[Segment]) -> list[Hypothesis]:
+def _copy_segments(segments: Sequence[Segment]) -> list[Hypothesis]:
     return [Hypothesis(segment.text, 0.0, 0.0) for segment in segments]
 
 
@@ -584,7 +584,7 @@ def cpu_seconds(data: bytes, name: str, write: bool) -> float:
     begin = time.process_time()
     try:
         with cpu_limit(LIMIT_SECONDS):
-            work(data, name, write)
+            read_document(data, name, write)
     except OutOfTimeError:
         return float("inf")
     return time.process_time() - begin

@@ -63,7 +63,7 @@ STRANGE = (
 )
 
 
-class Sent(NamedTuple):
+class RawRequest(NamedTuple):
     """A request as bytes. kind: for the report; valid: whether 200 is due, None where either will do; slow:
     it is cut off, and the rest never comes."""
 
@@ -73,7 +73,7 @@ class Sent(NamedTuple):
     slow: bool = False
 
 
-def http(
+def http_request(
     body: bytes, kind: str = "application/json", path: str = "/translate", method: str = "POST"
 ) -> bytes:
     """A whole request, after which the server closes."""
@@ -81,25 +81,29 @@ def http(
     return head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body
 
 
-def fields(text: object, **more: object) -> bytes:
+def json_body(text: object, **more: object) -> bytes:
     """A translation's JSON."""
     return json.dumps({"q": text, "source": "ko", "target": "en", **more}).encode()
 
 
-def strange(chance: random.Random) -> Sent:
+def unusual_text(chance: random.Random) -> RawRequest:
     """Valid texts of all kinds, in all the ways that they can be sent."""
     text = chance.choice(STRANGE) if chance.random() < 0.7 else _any_text(chance)
     shape = chance.choice(("text", "html"))
     how = chance.randrange(4)
     if how == 0:
         form = f"q={quote_plus(text)}&source=ko&target=en&format={shape}"
-        return Sent("strange form", http(form.encode(), "application/x-www-form-urlencoded"), True)
+        return RawRequest(
+            "strange form", http_request(form.encode(), "application/x-www-form-urlencoded"), True
+        )
     if how == 1 and len(text) < 2000:
         query = f"/translate?q={quote_plus(text)}&source=auto&target=en"
-        return Sent("strange query", http(b"", path=query), True)
+        return RawRequest("strange query", http_request(b"", path=query), True)
     if how == 2:
-        return Sent("strange list", http(fields([text, "", text], format=shape, alternatives=1)), True)
-    return Sent("strange JSON", http(fields(text, format=shape)), True)
+        return RawRequest(
+            "strange list", http_request(json_body([text, "", text], format=shape, alternatives=1)), True
+        )
+    return RawRequest("strange JSON", http_request(json_body(text, format=shape)), True)
 
 
 def _any_text(chance: random.Random) -> str:
@@ -108,79 +112,91 @@ def _any_text(chance: random.Random) -> str:
     return "".join(letter for letter in letters if not "\ud800" <= letter <= "\udfff")
 
 
-def broken(chance: random.Random) -> Sent:
+def broken_json(chance: random.Random) -> RawRequest:
     """JSON that is none: a byte too many, too few or another, so deep that nobody reads it, not UTF-8."""
-    data = bytearray(fields(chance.choice(STRANGE)))
+    data = bytearray(json_body(chance.choice(STRANGE)))
     how = chance.randrange(5)
     if how == 0:
-        return Sent("cut JSON", http(bytes(data[: chance.randrange(1, len(data))])), False)
+        return RawRequest("cut JSON", http_request(bytes(data[: chance.randrange(1, len(data))])), False)
     if how == 1:
-        return Sent("deep JSON", http(b'{"q":' + b"[" * chance.randrange(2000, 40_000)), False)
+        return RawRequest("deep JSON", http_request(b'{"q":' + b"[" * chance.randrange(2000, 40_000)), False)
     if how == 2:
-        return Sent("bad UTF-8", http(fields("a").replace(b"a", b"\xff\xc0", 1)), False)
+        return RawRequest("bad UTF-8", http_request(json_body("a").replace(b"a", b"\xff\xc0", 1)), False)
     if how == 3:
-        return Sent("half a surrogate", http(fields("\ud800 a")), False)
+        return RawRequest("half a surrogate", http_request(json_body("\ud800 a")), False)
     data[chance.randrange(len(data))] = chance.randrange(256)
-    return Sent("changed JSON", http(bytes(data)), None)
+    return RawRequest("changed JSON", http_request(bytes(data)), None)
 
 
-def wrong(chance: random.Random) -> Sent:
+def wrong_fields(chance: random.Random) -> RawRequest:
     """JSON that asks for nothing that there is."""
     value: object = chance.choice((None, 1, 1.5, True, {}, [[]], [1], {"q": "a"}, 10**400, ["a", None]))
     bodies = (
-        fields(value),
-        fields("a", target=chance.choice(("", "xx", "../en", 7, None, [], "en\r\nx: y", "e" * 9000))),
-        fields("a", source=chance.choice((7, {}, "en\0", "de-DE-de"))),
-        fields(
+        json_body(value),
+        json_body("a", target=chance.choice(("", "xx", "../en", 7, None, [], "en\r\nx: y", "e" * 9000))),
+        json_body("a", source=chance.choice((7, {}, "en\0", "de-DE-de"))),
+        json_body(
             "a", format=chance.choice((1, "xml", [])), alternatives=chance.choice((-1, 99, 1.5, "x", 10**30))
         ),
-        fields("a", alternatives=10**30),
+        json_body("a", alternatives=10**30),
         b"[1]",
         b'"a"',
     )
-    return Sent("wrong fields", http(chance.choice(bodies)), False)
+    return RawRequest("wrong fields", http_request(chance.choice(bodies)), False)
 
 
-def huge(chance: random.Random) -> Sent:
+def oversized_request(chance: random.Random) -> RawRequest:
     """More bytes, characters or texts than are taken, with and without their length."""
     size = chance.randrange(MOST_BODY + 1, 4 * MOST_BODY)
     how = chance.randrange(4)
     if how == 0:
         chunk = b"%x\r\n" % size + b"a" * size + b"\r\n0\r\n\r\n"
         head = b"POST /translate HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
-        return Sent("huge chunk", head + chunk, False)
+        return RawRequest("huge chunk", head + chunk, False)
     if how == 1:
-        return Sent("many texts", http(fields([""] * 12_000)), False)
+        return RawRequest("many texts", http_request(json_body([""] * 12_000)), False)
     if how == 2:
-        return Sent(
-            "many fields", http(b"&".join([b"q=a"] * 12_000), "application/x-www-form-urlencoded"), False
+        return RawRequest(
+            "many fields",
+            http_request(b"&".join([b"q=a"] * 12_000), "application/x-www-form-urlencoded"),
+            False,
         )
-    return Sent("huge body", http(fields("a" * size)), False)
+    return RawRequest("huge body", http_request(json_body("a" * size)), False)
 
 
-def odd(chance: random.Random) -> Sent:
+def malformed_http(chance: random.Random) -> RawRequest:
     """Return bytes that are hardly HTTP, or forms that are invalid."""
     noise = bytes(chance.randrange(256) for _ in range(chance.randrange(1, 300)))
-    body = fields("a")
+    body = json_body("a")
     return chance.choice(
         (
-            Sent("noise", noise + b"\r\n\r\n", False),
-            Sent("another method", http(body, method=chance.choice(("PUT", "DELETE", "BREW", "GET"))), False),
-            Sent("another path", http(body, path="/" + quote_plus(noise[:50])), False),
-            Sent("two lengths", http(body).replace(b"host", b"content-length: 3\r\nhost"), False),
-            Sent("a negative length", http(body).replace(b"length: ", b"length: -"), False),
-            Sent(
-                "a long head",
-                http(body).replace(b"host", b"x: " + b"a" * 60_000 + b"\r\ny: " + b"b" * 9000),
+            RawRequest("noise", noise + b"\r\n\r\n", False),
+            RawRequest(
+                "another method",
+                http_request(body, method=chance.choice(("PUT", "DELETE", "BREW", "GET"))),
                 False,
             ),
-            Sent("a broken form", http(noise, "multipart/form-data; boundary=x"), False),
-            Sent("a form without a boundary", http(noise, "multipart/form-data"), False),
-            Sent("a form of another charset", http(b"q=\xff", "application/x-www-form-urlencoded"), False),
-            Sent("a websocket that is none", http(b"", path="/ws", method="GET"), False),
-            Sent(
+            RawRequest("another path", http_request(body, path="/" + quote_plus(noise[:50])), False),
+            RawRequest(
+                "two lengths", http_request(body).replace(b"host", b"content-length: 3\r\nhost"), False
+            ),
+            RawRequest("a negative length", http_request(body).replace(b"length: ", b"length: -"), False),
+            RawRequest(
+                "a long head",
+                http_request(body).replace(b"host", b"x: " + b"a" * 60_000 + b"\r\ny: " + b"b" * 9000),
+                False,
+            ),
+            RawRequest("a broken form", http_request(noise, "multipart/form-data; boundary=x"), False),
+            RawRequest("a form without a boundary", http_request(noise, "multipart/form-data"), False),
+            RawRequest(
+                "a form of another charset",
+                http_request(b"q=\xff", "application/x-www-form-urlencoded"),
+                False,
+            ),
+            RawRequest("a websocket that is none", http_request(b"", path="/ws", method="GET"), False),
+            RawRequest(
                 "a file that is none",
-                http(
+                http_request(
                     b'--x\r\ncontent-disposition: form-data; name="file"; filename="../a"\r\n\r\n\xff\r\n'
                     b"--x--",
                     "multipart/form-data; boundary=x",
@@ -192,18 +208,25 @@ def odd(chance: random.Random) -> Sent:
     )
 
 
-def slow(chance: random.Random) -> Sent:
+def stalled_request(chance: random.Random) -> RawRequest:
     """A valid request of which the rest does not come."""
-    data = http(fields("안녕"))
-    return Sent("slow", data[: chance.randrange(len(data))], False, slow=True)
+    data = http_request(json_body("안녕"))
+    return RawRequest("slow", data[: chance.randrange(len(data))], False, slow=True)
 
 
-KINDS: tuple[tuple[int, Callable[[random.Random], Sent]], ...] = (
-    *((40, strange), (20, broken), (12, wrong), (8, huge), (14, odd), (6, slow)),
+KINDS: tuple[tuple[int, Callable[[random.Random], RawRequest]], ...] = (
+    *(
+        (40, unusual_text),
+        (20, broken_json),
+        (12, wrong_fields),
+        (8, oversized_request),
+        (14, malformed_http),
+        (6, stalled_request),
+    ),
 )
 
 
-def status_of(server: ServerProcess, sent: Sent) -> int:
+def status_of(server: ServerProcess, sent: RawRequest) -> int:
     """Return the status of the answer; CLOSED if none came."""
     with socket.create_connection(server.address, timeout=SECONDS) as asked:
         try:
@@ -220,7 +243,7 @@ def status_of(server: ServerProcess, sent: Sent) -> int:
     return int(found.split()[1]) if found.startswith(b"HTTP/1.1 ") else CLOSED
 
 
-def due(sent: Sent, status: int) -> bool:
+def is_expected(sent: RawRequest, status: int) -> bool:
     """Return whether a status is one that the request may get."""
     refused = 400 <= status < 500 or (
         status == CLOSED and (sent.slow or sent.kind in ("noise", "a long head"))
@@ -228,7 +251,9 @@ def due(sent: Sent, status: int) -> bool:
     return {True: status == 200, False: refused, None: status == 200 or refused}[sent.valid]
 
 
-def hostile(server: ServerProcess, n_requests: int, seed: int) -> tuple[Counter[tuple[str, int]], list[str]]:
+def send_hostile_requests(
+    server: ServerProcess, n_requests: int, seed: int
+) -> tuple[Counter[tuple[str, int]], list[str]]:
     """Return how often each kind of request got which status, and the answers that were wrong."""
     chance = random.Random(seed)
     weights = [weight for weight, _ in KINDS]
@@ -243,7 +268,7 @@ def hostile(server: ServerProcess, n_requests: int, seed: int) -> tuple[Counter[
             requests, pool.map(lambda one: status_of(server, one), requests), strict=True
         ):
             counts[sent.kind, status] += 1
-            if not due(sent, status):
+            if not is_expected(sent, status):
                 wrongs.append(f"{sent.kind}: {status} for {sent.data[:300]!r}")
     if server.post("translate", **text) != before:
         wrongs.append("a text is translated otherwise than before")
@@ -266,7 +291,7 @@ def main() -> None:
         run_server(Path(folder), "-m", f"ko-en={options.run}", *LIMITS) as server,
     ):
         before = server.resident_bytes()
-        counts, wrongs = hostile(server, options.requests, options.seed)
+        counts, wrongs = send_hostile_requests(server, options.requests, options.seed)
         after = server.resident_bytes()
         if server.terminate():
             wrongs.append("the server has not ended well")

@@ -37,13 +37,15 @@ def main() -> None:
     failed = False
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        wheel = built(folder)
+        wheel = build_wheel(folder)
         for python in options.python:
-            failed |= not checked(python, wheel, folder, options.model.resolve(), options.language_model)
+            failed |= not check_installation(
+                python, wheel, folder, options.model.resolve(), options.language_model
+            )
     sys.exit(1 if failed else 0)
 
 
-def built(folder: Path) -> Path:
+def build_wheel(folder: Path) -> Path:
     """The wheel; the source distribution beside it, from which it is built, so that both are whole."""
     tools = folder / "tools"
     subprocess.run([sys.executable, "-m", "venv", str(tools)], check=True)
@@ -56,7 +58,9 @@ def built(folder: Path) -> Path:
     return next((folder / "dist").glob("*.whl"))
 
 
-def checked(python: str, wheel: Path, folder: Path, model: Path, language_model: Path | None) -> bool:
+def check_installation(
+    python: str, wheel: Path, folder: Path, model: Path, language_model: Path | None
+) -> bool:
     """Return whether the installation of one Python works."""
     place = folder / Path(python).name
     subprocess.run([python, "-m", "venv", str(place)], check=True)

@@ -37,11 +37,11 @@ VOID = ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "met
 EXTRACTOR = span_extractor(KEPT)
 
 
-def spans(text: str) -> Counter[bytes]:
+def count_spans(text: str) -> Counter[bytes]:
     return Counter(EXTRACTOR.texts(text.encode()))
 
 
-def balanced(text: str) -> bool:
+def is_balanced(text: str) -> bool:
     """Return whether each opened element is closed, the last one first."""
     open_elements: list[str] = []
     for end, name, alone in ELEMENT.findall(text):
@@ -55,9 +55,9 @@ def balanced(text: str) -> bool:
 
 def describe(sources: list[str], translations: list[str], references: list[str], tokenize: str) -> str:
     """Describe how many spans a way of translating keeps, and how good it is."""
-    n_same = sum(map(eq, map(spans, sources), map(spans, translations)))
+    n_same = sum(map(eq, map(count_spans, sources), map(count_spans, translations)))
     of_balanced = [
-        balanced(text) for source, text in zip(sources, translations, strict=True) if balanced(source)
+        is_balanced(text) for source, text in zip(sources, translations, strict=True) if is_balanced(source)
     ]
     scores = text_scores(translations, references, tokenize)
     return (
@@ -77,9 +77,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="of which the quicker counts")
     options = parser.parse_args()
     read = [path.read_text(encoding="utf-8").splitlines() for path in (options.src, options.ref)]
-    pairs = [pair for pair in zip(*read, strict=True) if spans(pair[0])][: options.lines]
+    pairs = [pair for pair in zip(*read, strict=True) if count_spans(pair[0])][: options.lines]
     sources, references = [list(side) for side in zip(*pairs, strict=True)]
-    print(f"{len(sources)} lines with {sum(sum(spans(text).values()) for text in sources)} spans")
+    print(f"{len(sources)} lines with {sum(sum(count_spans(text).values()) for text in sources)} spans")
     for engine, beam in product(options.engine, options.beam):
         ways = {
             way: Translator.load(options.model, engine=engine, threads=1, beam=beam, keep=keep)
@@ -100,7 +100,7 @@ def main() -> None:
                 flush=True,
             )
         for source, text in zip(sources, texts["kept"], strict=True):
-            if spans(source) != spans(text) or balanced(source) > balanced(text):
+            if count_spans(source) != count_spans(text) or is_balanced(source) > is_balanced(text):
                 print(f"  {source}\n  {text}")
 
 

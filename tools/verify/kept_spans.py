@@ -35,7 +35,7 @@ from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.spans.grammar import CLASSES
 from bytenmt.utf8 import EOS, N_IDS
-from tools.verify.spans import mixture, naive_spans
+from tools.verify.spans import naive_spans, random_line
 
 LIKED = b"<>{}%$@./:= \"'&[]()-_abcdehnpstwx0123456789,"
 ROOM = 80  # bytes that an output may have more than its source
@@ -43,7 +43,7 @@ CAPACITY = 256  # sentences side by side
 SETTINGS = {"greedy": 1, "greedy with drafts": 1, "beam 4": 4}  # and their beams
 
 
-def made_up_model(seed: int) -> Any:
+def random_model(seed: int) -> Any:
     """Return a small random model in which some bytes are likelier than others."""
     torch.manual_seed(seed)
     layers = [[8, 3], [8, 3]]
@@ -83,13 +83,13 @@ def check_setting(engine: Engine, rules: ConstraintSpec, lines: list[str]) -> tu
             text = one.text.decode()
             unmet += UNMET in flags
             limited += LIMIT in flags
-            if texts(lines[number]) != texts(text) and UNMET not in flags:
+            if span_texts(lines[number]) != span_texts(text) and UNMET not in flags:
                 silent += 1
                 print(f"  lost or gained in silence: {lines[number]!r} -> {text!r}")
     return unmet, limited, silent
 
 
-def texts(line: str) -> Counter[str]:
+def span_texts(line: str) -> Counter[str]:
     """Return the spans of a line, by the naive extractor."""
     return Counter(line[begin:end] for begin, end, _ in naive_spans(line, CLASSES))
 
@@ -101,10 +101,10 @@ def main() -> None:
     parser.add_argument("--engine", nargs="+", choices=("numba", "torch"), default=["numba", "torch"])
     options = parser.parse_args()
     draw = random.Random(options.seed)
-    lines = [mixture(draw) for _ in range(options.lines)]
-    n_spans = sum(sum(texts(line).values()) for line in lines)
+    lines = [random_line(draw) for _ in range(options.lines)]
+    n_spans = sum(sum(span_texts(line).values()) for line in lines)
     print(f"{len(lines)} lines with {n_spans} spans")
-    rules, model = ConstraintSpec(CLASSES), made_up_model(options.seed)
+    rules, model = ConstraintSpec(CLASSES), random_model(options.seed)
     n_silent = 0
     for kind in options.engine:
         for setting, beam in SETTINGS.items():

@@ -48,7 +48,7 @@ OFTEN = [
 ]
 
 
-def input_of(command: Sequence[str]) -> BinaryIO | None:
+def open_stdin(command: Sequence[str]) -> BinaryIO | None:
     """The stream that a command learns, from its start."""
     return open(Path(command[command.index("-o") + 1]).parent / STREAM, "rb") if "-" in command else None
 
@@ -56,15 +56,15 @@ def input_of(command: Sequence[str]) -> BinaryIO | None:
 def seconds_of(command: Sequence[str]) -> float:
     """Return the seconds a command takes undisturbed. Raises CalledProcessError."""
     started, quiet = time.monotonic(), subprocess.DEVNULL
-    subprocess.run(command, check=True, stdin=input_of(command), stdout=quiet, stderr=quiet)
+    subprocess.run(command, check=True, stdin=open_stdin(command), stdout=quiet, stderr=quiet)
     return time.monotonic() - started
 
 
-def killed(command: Sequence[str], moment: float) -> bool:
+def run_and_kill(command: Sequence[str], moment: float) -> bool:
     """Start a command and kill it after `moment` seconds; whether it was still there. Raises RuntimeError
     where it fails by itself."""
     child = subprocess.Popen(
-        command, stdin=input_of(command), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        command, stdin=open_stdin(command), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     try:
         _, said = child.communicate(timeout=moment)
@@ -94,7 +94,7 @@ def check(
     draw, deaths, n_same, n_ends = random.Random(1), 0, 0, 0
     started = time.monotonic()
     while deaths < n_kills:
-        while deaths < n_kills and killed(command, moment := draw.uniform(0, longest)):
+        while deaths < n_kills and run_and_kill(command, moment := draw.uniform(0, longest)):
             deaths += 1
             print(f"{name}, death {deaths} after {moment:.2f} s: {state()}", flush=True)
         seconds_of(command)
@@ -166,7 +166,7 @@ def check_training(folder: Path, n_updates: int, n_kills: int, stream: bool) -> 
 
     def files(of: Path) -> dict[str, bytes]:
         found = sorted((of / "checkpoints").glob(f"update-{n_updates:08d}*"))
-        return {path.name: parts(path) for path in found}
+        return {path.name: tensor_bytes(path) for path in found}
 
     def state() -> str:
         return f"checkpoint {max((path.name for path in (run / 'checkpoints').glob('*')), default='none')}"
@@ -178,7 +178,7 @@ def check_training(folder: Path, n_updates: int, n_kills: int, stream: bool) -> 
     )
 
 
-def parts(path: Path) -> bytes:
+def tensor_bytes(path: Path) -> bytes:
     """The tensors of a weights file, without what it tells of itself: the seconds of training among it."""
     data = path.read_bytes()
     return data[8 + int.from_bytes(data[:8], "little") :]

@@ -58,7 +58,7 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def phase(folder: Path, name: str, number: int, last: int, arguments: Sequence[str]) -> None:
+def train_phase(folder: Path, name: str, number: int, last: int, arguments: Sequence[str]) -> None:
     """Train on with so many machines until update `last`. Raises RuntimeError where one fails."""
     size = PHASES[number][0]
     own = [__file__, "--worker", str(folder / f"{name}.{number}"), "-o", str(folder / name), *arguments]
@@ -85,7 +85,7 @@ def phase(folder: Path, name: str, number: int, last: int, arguments: Sequence[s
             machine.kill()
 
 
-def learnt(folder: Path, name: str) -> Counter[bytes]:
+def count_trained_pairs(folder: Path, name: str) -> Counter[bytes]:
     """Count how often each pair was trained on, and print by whom."""
     seen: Counter[bytes] = Counter()
     for notes in sorted(folder.glob(f"{name}.*.*-of-*")):
@@ -95,16 +95,16 @@ def learnt(folder: Path, name: str) -> Counter[bytes]:
     return seen
 
 
-def updates(run: Path) -> int:
+def last_update(run: Path) -> int:
     """Return the updates of a run."""
     from bytenmt.checkpoints.manifest import read_pointer
 
     return read_pointer(run).last
 
 
-def tensors(run: Path) -> list[bytes]:
+def checkpoint_tensors(run: Path) -> list[bytes]:
     """Weights and optimiser of the last checkpoint, without what the files tell of themselves."""
-    found = sorted((run / "checkpoints").glob(f"update-{updates(run):08d}*"))
+    found = sorted((run / "checkpoints").glob(f"update-{last_update(run):08d}*"))
     files = [path.read_bytes() for path in found]
     return [data[8 + int.from_bytes(data[:8], "little") :] for data in files]
 
@@ -122,13 +122,13 @@ def main() -> None:
         n_updates = 10_000
         for name, table in (("stream", "-"), ("file", str(folder / "pairs.tsv"))):
             for number, (_, last) in enumerate(PHASES):
-                phase(folder, name, number, last or n_updates, ["--tsv", table, *given])
-            n_updates = updates(folder / name)  # where the stream has ended: those of an epoch
-            seen = learnt(folder, name)
+                train_phase(folder, name, number, last or n_updates, ["--tsv", table, *given])
+            n_updates = last_update(folder / name)  # where the stream has ended: those of an epoch
+            seen = count_trained_pairs(folder, name)
             once = len(seen) == N_PAIRS and set(seen.values()) == {1}
             good &= once
             print(f"{name}: {n_updates} updates, every pair once: {'yes' if once else 'NO'}", flush=True)
-        same = tensors(folder / "stream") == tensors(folder / "file")
+        same = checkpoint_tensors(folder / "stream") == checkpoint_tensors(folder / "file")
         print(f"weights and optimiser of both are the same: {'yes' if same else 'NO'}")
     sys.exit(0 if good and same else 1)
 

@@ -124,7 +124,7 @@ def run_attack(
     return asyncio.run(everybody())
 
 
-def until_ready(server: ServerProcess) -> float:
+def wait_until_ready(server: ServerProcess) -> float:
     """Return the seconds until /ready answers 200 and nothing is in flight; infinite where that takes too
     long."""
     began = time.monotonic()
@@ -191,7 +191,7 @@ def main() -> None:
             options.pace,
             text,
         )
-        recovery = until_ready(server)
+        recovery = wait_until_ready(server)
         after = server.resident_bytes()
         if code := server.terminate():
             wrongs.append(f"the server has ended with {code}")

@@ -77,30 +77,30 @@ def spans(text: str) -> list[str]:
     return [match[0] for match in SPAN.finditer(text)]
 
 
-def plain(text: str) -> str:
+def strip_spans(text: str) -> str:
     """Return the letters and digits of a text outside of spans."""
     return "".join(filter(str.isalnum, SPAN.sub(" ", text)))
 
 
-def places(text: str) -> list[SpanPosition]:
+def span_positions(text: str) -> list[SpanPosition]:
     matches = list(SPAN.finditer(text))
-    n_letters, n_before = len(plain(text)), 0
+    n_letters, n_before = len(strip_spans(text)), 0
     sequence, at = [BEGIN], 0
     positions = []
     for match in matches:
-        between = plain(text[at : match.start()])
+        between = strip_spans(text[at : match.start()])
         n_before += len(between)
         sequence += [TEXT] * bool(between) + [match[0]]
         positions.append((len(sequence) - 1, n_before / max(1, n_letters)))
         at = match.end()
-    sequence += [TEXT] * bool(plain(text[at:])) + [END]
+    sequence += [TEXT] * bool(strip_spans(text[at:])) + [END]
     return [
         SpanPosition(sequence[i], sequence[i - 1], sequence[i + 1], position, TEXT not in sequence[i:])
         for i, position in positions
     ]
 
 
-def pairs(text: str) -> list[tuple[str, str]]:
+def tag_pairs(text: str) -> list[tuple[str, str]]:
     """Return the opening tag and what is enclosed of each element, inner ones before outer ones."""
     found, open_tags = [], list[re.Match[str]]()
     for match in SPAN.finditer(text):
@@ -129,11 +129,16 @@ def read_units(catalogs: Sequence[Path], excluded: set[str], n_units: int, seed:
             is_same = in_source and Counter(in_source) == Counter(spans(unit.reference))
             has_shortcut = re.search(r"(?<!\w)[_&]\w", unit.source)
             n_words = len(WORD.findall(SPAN.sub(" ", unit.source)))
-            if not is_same or has_shortcut or n_words < 2 or plain(unit.source) == plain(unit.reference):
+            if (
+                not is_same
+                or has_shortcut
+                or n_words < 2
+                or strip_spans(unit.source) == strip_spans(unit.reference)
+            ):
                 continue
             seen.add(unit.source)
             has_tag = any(one.startswith("<") for one in in_source)
-            if has_tag and len(pairs(unit.source)) * 2 != sum(one.startswith("<") for one in in_source):
+            if has_tag and len(tag_pairs(unit.source)) * 2 != sum(one.startswith("<") for one in in_source):
                 continue  # <file> in a usage message is no tag
             own[has_tag].append(unit)
         for drawn, of_catalog in zip((others, tagged), own, strict=True):
@@ -142,28 +147,30 @@ def read_units(catalogs: Sequence[Path], excluded: set[str], n_units: int, seed:
     return draw.sample(tagged, n_tagged) + draw.sample(others, min(n_units - n_tagged, len(others)))
 
 
-def match_places(text: str, reference: str) -> list[tuple[SpanPosition | None, SpanPosition]]:
+def match_positions(text: str, reference: str) -> list[tuple[SpanPosition | None, SpanPosition]]:
     """Pair the places of the reference with those of equal spans in the text, in their order."""
     waiting: dict[str, list[SpanPosition]] = {}
-    for place in places(text):
+    for place in span_positions(text):
         waiting.setdefault(place.span, []).append(place)
     return [
         (waiting[place.span].pop(0) if waiting.get(place.span) else None, place)
-        for place in places(reference)
+        for place in span_positions(reference)
     ]
 
 
 def spans_moved_to_end(text: str, unit: Unit) -> list[str]:
     """Return the spans at the end of a translation that are at the end of neither reference nor source."""
-    at_end = {place.span for place in places(unit.source) if place.is_last}
-    matched = match_places(text, unit.reference)
+    at_end = {place.span for place in span_positions(unit.source) if place.is_last}
+    matched = match_positions(text, unit.reference)
     moved = [there.span for own, there in matched if own is not None and own.is_last and not there.is_last]
     return [span for span in moved if span not in at_end]
 
 
 def describe(units: Sequence[Unit], texts: Sequence[str]) -> str:
     matched = [
-        both for unit, text in zip(units, texts, strict=True) for both in match_places(text, unit.reference)
+        both
+        for unit, text in zip(units, texts, strict=True)
+        for both in match_positions(text, unit.reference)
     ]
     n_kept = sum(
         Counter(spans(unit.source)) == Counter(spans(text)) for unit, text in zip(units, texts, strict=True)
@@ -175,14 +182,14 @@ def describe(units: Sequence[Unit], texts: Sequence[str]) -> str:
     inside: tuple[list[str], list[str]] = ([], [])
     n_pairs = n_empty = 0
     for unit, text in zip(units, texts, strict=True):
-        own = pairs(text)
-        for opening, enclosed in pairs(unit.reference):
-            if not plain(enclosed):
+        own = tag_pairs(text)
+        for opening, enclosed in tag_pairs(unit.reference):
+            if not strip_spans(enclosed):
                 continue
             at = next((i for i, (tag, _) in enumerate(own) if tag == opening), None)
             there = own.pop(at)[1] if at is not None else ""
             n_pairs += 1
-            n_empty += not plain(there)
+            n_empty += not strip_spans(there)
             inside[0].append(there)
             inside[1].append(enclosed)
     n, chrf = len(matched), text_scores(texts, [unit.reference for unit in units]).chrf
@@ -212,7 +219,7 @@ def main() -> None:
     excluded = {line for path in options.exclude for line in path.read_text(encoding="utf-8").splitlines()}
     units = read_units(options.catalogs, excluded, options.units, options.seed)
     n_spans = sum(len(spans(unit.reference)) for unit in units)
-    n_tagged = sum(bool(pairs(unit.source)) for unit in units)
+    n_tagged = sum(bool(tag_pairs(unit.source)) for unit in units)
     print(f"{len(units)} units with {n_spans} spans, {n_tagged} units with tags")
     for model, beam, way in product(options.model, options.beam, options.way):
         keep = KEPT_OF_DOCUMENTS if way == "kept" else ()

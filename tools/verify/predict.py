@@ -64,7 +64,7 @@ def main() -> None:
         parser.error(f"{options.text} has {len(text):,} bytes, expected a megabyte or more")
     records = []
     for run in options.runs:
-        found = [*cut_anyhow(run, text), *streamed(run, text[:MEGABYTE], options.threads)]
+        found = [*chunking_records(run, text), *command_records(run, text[:MEGABYTE], options.threads)]
         print(format_table(found), flush=True)
         records += found
     if options.json:
@@ -73,7 +73,7 @@ def main() -> None:
         sys.exit(1)
 
 
-def cut_anyhow(run: Path, text: bytes) -> list[Record]:
+def chunking_records(run: Path, text: bytes) -> list[Record]:
     """A record for each precision and pair of chunk sizes."""
     loaded = load_run(run, CPU)
     records = []
@@ -95,14 +95,14 @@ def bits_per_byte(model: Model[Any, Any], text: bytes, chunk: int) -> float:
     )
 
 
-def streamed(run: Path, text: bytes, threads: int) -> list[Record]:
+def command_records(run: Path, text: bytes, threads: int) -> list[Record]:
     """Return the program's output for a file and for stdin, and its memory."""
     with tempfile.TemporaryDirectory() as folder:
         part, whole = Path(folder, "part"), Path(folder, "whole")
         part.write_bytes(text[: len(text) // 5])
         whole.write_bytes(text)
-        short, long = (predicted(run, file, False, threads) for file in (part, whole))
-        piped = predicted(run, whole, True, threads)
+        short, long = (run_predict(run, file, False, threads) for file in (part, whole))
+        piped = run_predict(run, whole, True, threads)
     bench = BENCH if piped.line == long.line else f"{BENCH} differs"
     name = f"{run.name}, predict"
     bits = [float(told.line.split()[-1]) for told in (piped, long)]
@@ -123,7 +123,7 @@ def streamed(run: Path, text: bytes, threads: int) -> list[Record]:
     ]
 
 
-def predicted(run: Path, file: Path, piped: bool, threads: int) -> PredictOutput:
+def run_predict(run: Path, file: Path, piped: bool, threads: int) -> PredictOutput:
     """Run `bytenmt predict` on a file, or on the same as its standard input."""
     command = [sys.executable, "-m", "bytenmt", "predict", "-m", str(run), "--no-reference"]
     command += ["--threads", str(threads), *([] if piped else [str(file)])]

@@ -408,7 +408,7 @@ class Sample(NamedTuple):
         return read(self.data, self.name, Path("sample"), self.options)
 
 
-def _all() -> dict[str, Sample]:
+def _all_samples() -> dict[str, Sample]:
     made = {
         "xliff 1.2": Sample("xliff", XLIFF_1.encode(), PAIR),
         "xliff 2": Sample("xliff", XLIFF_2.encode(), PAIR),
@@ -447,10 +447,10 @@ def _all() -> dict[str, Sample]:
     return made
 
 
-SAMPLES = _all()
+SAMPLES = _all_samples()
 
 
-def upper_cased(segment: Segment) -> bytes:
+def translate_to_upper_case(segment: Segment) -> bytes:
     """Translate a segment into capitals, with its codes as they are."""
     pieces, rest = [], segment.text
     for code in segment.keep:
@@ -460,7 +460,7 @@ def upper_cased(segment: Segment) -> bytes:
 
 
 def recording_translator(
-    translate: Callable[[Segment], bytes] = upper_cased, flags: tuple[str, ...] = ()
+    translate: Callable[[Segment], bytes] = translate_to_upper_case, flags: tuple[str, ...] = ()
 ) -> tuple[TranslateSegments, list[Segment]]:
     """Return a stand-in for a translator, and the list to which it appends every segment.
 

@@ -59,7 +59,7 @@ MATCHERS = {
     for name, parts in NAIVE.items()
 }
 LETTER = re.compile(r"[0-9A-Za-z_\xc0-\u07ff]")
-Found = tuple[int, int, str]
+ClassSpan = tuple[int, int, str]
 
 SPANS = [
     *(
@@ -152,7 +152,7 @@ WORDS = [
 ]
 
 
-def mixture(draw: random.Random) -> str:
+def random_line(draw: random.Random) -> str:
     """Return a line of up to sixteen pieces of all kinds; some repeat one piece."""
     kinds = draw.choices([SPANS, HALVES, WORDS], [3, 3, 2], k=draw.randrange(1, 17))
     pieces = [draw.choice(kind) for kind in kinds]
@@ -161,7 +161,7 @@ def mixture(draw: random.Random) -> str:
     return "".join(pieces)
 
 
-def alone(text: str, name: str) -> list[tuple[int, int]]:
+def class_spans(text: str, name: str) -> list[tuple[int, int]]:
     """Return the spans of one class: from left to right, at each place the longest, in characters."""
     found, at = [], 0
     while at < len(text):
@@ -177,17 +177,17 @@ def alone(text: str, name: str) -> list[tuple[int, int]]:
     return found
 
 
-def naive_spans(text: str, classes: Sequence[str]) -> list[Found]:
+def naive_spans(text: str, classes: Sequence[str]) -> list[ClassSpan]:
     """Return the spans of a line, in characters."""
 
-    def n_bytes(one: Found) -> int:
+    def n_bytes(one: ClassSpan) -> int:
         return len(text[one[0] : one[1]].encode())
 
-    def best(some: list[Found]) -> Found:
+    def best(some: list[ClassSpan]) -> ClassSpan:
         return min(some, key=lambda one: (-n_bytes(one), one[0], classes.index(one[2])))
 
-    first = [(begin, end, name) for name in classes for begin, end in alone(text, name)]
-    pool, winners = list(first), list[Found]()
+    first = [(begin, end, name) for name in classes for begin, end in class_spans(text, name)]
+    pool, winners = list(first), list[ClassSpan]()
     while pool:
         winner = best(pool)
         pool.remove(winner)
@@ -199,10 +199,10 @@ def naive_spans(text: str, classes: Sequence[str]) -> list[Found]:
                 continue
             for low, high in ((begin, min(end, winner[0])), (max(begin, winner[1]), end)):
                 if low < high:
-                    left += [(low + b, low + e, name) for b, e in alone(text[low:high], name)]
+                    left += [(low + b, low + e, name) for b, e in class_spans(text[low:high], name)]
         pool = left
     # Clusters of the first spans of which a byte is lost are one span.
-    clusters: list[list[Found]] = []
+    clusters: list[list[ClassSpan]] = []
     behind = -1
     for one in sorted(first):
         if one[0] >= behind:
@@ -218,7 +218,7 @@ def naive_spans(text: str, classes: Sequence[str]) -> list[Found]:
     return sorted(spans)
 
 
-def spans(text: str, classes: Sequence[str]) -> list[Found]:
+def spans(text: str, classes: Sequence[str]) -> list[ClassSpan]:
     """Return what the extractor finds, in characters."""
     line = text.encode()
     return [
@@ -247,7 +247,7 @@ def check_lines(n: int, seed: int) -> int:
     n_spans = 0
     for _ in range(n):
         some = sorted(draw.sample(CLASSES, draw.randrange(1, len(CLASSES))), key=CLASSES.index)
-        n_spans += check(mixture(draw), some)
+        n_spans += check(random_line(draw), some)
     return n_spans
 
 

@@ -89,7 +89,7 @@ def hostile_files(chance: random.Random) -> Iterator[tuple[str, bytes]]:
         yield f"a.{suffix}", text.encode()[:size]
 
 
-def upload(name: str, data: bytes, source: str, target: str) -> tuple[bytes, dict[str, str]]:
+def upload_form(name: str, data: bytes, source: str, target: str) -> tuple[bytes, dict[str, str]]:
     """The body of a form with a file, and its headers."""
     fields = {"source": source, "target": target}
     if name.endswith(".csv"):
@@ -149,7 +149,7 @@ class Client(threading.Thread):
         """Between two requests."""
 
 
-class Honest(Client):
+class HonestClient(Client):
     """Sends a sentence, now and then as HTML."""
 
     def request(self) -> tuple[str, bytes, dict[str, str]]:
@@ -176,12 +176,12 @@ class Attacker(Client):
             fields = {"q": data[:19_000].decode(), "format": "html"}
             fields |= {"source": self._source, "target": self._target}
             return "/translate", json.dumps(fields).encode(), {"content-type": "application/json"}
-        body, headers = upload(name, data, self._source, self._target)
+        body, headers = upload_form(name, data, self._source, self._target)
         return "/translate_file", body, headers
 
 
 @contextmanager
-def asking(clients: Sequence[Client]) -> Iterator[None]:
+def run_clients(clients: Sequence[Client]) -> Iterator[None]:
     """Inside, these ask."""
     for client in clients:
         client.start()
@@ -195,7 +195,7 @@ def asking(clients: Sequence[Client]) -> Iterator[None]:
 
 
 @contextmanager
-def attacked(server: ServerProcess, pair: str, n_attackers: int) -> Iterator[Figures]:
+def run_attackers(server: ServerProcess, pair: str, n_attackers: int) -> Iterator[Figures]:
     """Inside, attackers upload, from a process of their own, so that they share no interpreter with the
     clients whose times are measured; afterwards their figures are there."""
     figures = Figures()
@@ -215,7 +215,7 @@ def attacked(server: ServerProcess, pair: str, n_attackers: int) -> Iterator[Fig
         child.wait()
 
 
-def attack(address: tuple[str, int], pair: str, n_attackers: int) -> None:
+def run_attack_process(address: tuple[str, int], pair: str, n_attackers: int) -> None:
     """The attackers' process: until its standard input ends."""
     figures = Figures()
     attackers = [Attacker(address, pair, 1000 + number, figures) for number in range(n_attackers)]
@@ -257,13 +257,13 @@ def compare(
     numbers = count()
     for is_attacked in (False, True):
         figures, hostile = Figures(), Figures()
-        clients = [Honest(server.address, pair, next(numbers), figures) for _ in range(n_clients)]
+        clients = [HonestClient(server.address, pair, next(numbers), figures) for _ in range(n_clients)]
         health = Health(server.address)
         with ExitStack() as stack:
             if is_attacked:
-                hostile = stack.enter_context(attacked(server, pair, n_attackers))
+                hostile = stack.enter_context(run_attackers(server, pair, n_attackers))
             health.start()
-            stack.enter_context(asking(clients))
+            stack.enter_context(run_clients(clients))
             time.sleep(seconds)
             until = time.monotonic() + PATIENCE  # a busy machine may need longer for a first answer
             while len(figures.seconds) < n_clients and time.monotonic() < until:
@@ -302,7 +302,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.attack:
         host, port = options.attack.rsplit(":", 1)
-        attack((host, int(port)), options.pair, options.attackers)
+        run_attack_process((host, int(port)), options.pair, options.attackers)
         return
     with (
         tempfile.TemporaryDirectory() as folder,
