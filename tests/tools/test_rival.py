@@ -21,9 +21,9 @@ pytest.importorskip("ctranslate2", reason="the extra [rival] is not installed")
 from bytenmt.data.corpus import PairFiles  # noqa: E402
 from bytenmt.errors import BytenmtError, CheckpointError, DataError  # noqa: E402
 from tools.rival import export, score, train, translate  # noqa: E402
-from tools.rival.model import BOS, EOS, Shape, Transformer, sinusoids  # noqa: E402
-from tools.rival.recipe import Recipe, Stored, load_model  # noqa: E402
-from tools.rival.text import Pairs, Pieces, TrainingText, batch, read_pairs, train_pieces  # noqa: E402
+from tools.rival.model import BOS, EOS, Transformer, TransformerShape, sinusoids  # noqa: E402
+from tools.rival.recipe import Recipe, RunInfo, load_model  # noqa: E402
+from tools.rival.text import SubwordModel, SubwordPairs, TrainingText, make_batch, read_pairs, train_pieces  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -88,9 +88,9 @@ def test_ctranslate2_translates_as_pytorch_does(trained: Path) -> None:
 def test_every_weight_has_its_place_in_ctranslate2(trained: Path, tmp_path: Path) -> None:
     """Norms and biases, too, which training has hardly moved from 1 and 0."""
     shutil.copytree(trained, run := tmp_path / "run")
-    stored = Stored.load(run)
+    stored = RunInfo.load(run)
     recipe = stored.recipe._replace(layers=2, decoder_layers=3)
-    (run / "config.json").write_text(stored._replace(recipe=recipe).text(), encoding="utf-8")
+    (run / "config.json").write_text(stored._replace(recipe=recipe).to_json(), encoding="utf-8")
     torch.manual_seed(1)
     model = Transformer(recipe.shape(stored.n_pieces))
     with torch.no_grad():
@@ -181,12 +181,12 @@ def test_what_stands_in_a_folder_is_not_overwritten(trained: Path, tmp_path: Pat
         with pytest.raises(SystemExit, match=told):
             train.main(words(tmp_path, trained, "--max-updates", "300", *more))
     with pytest.raises(CheckpointError, match="no rival's run"):
-        Stored.load(tmp_path)
+        RunInfo.load(tmp_path)
 
 
 def test_bits_per_byte_against_a_loop() -> None:
     torch.manual_seed(1)
-    model = Transformer(Shape(9, 8, 16, 1, 1, 2, 0.0)).eval()
+    model = Transformer(TransformerShape(9, 8, 16, 1, 1, 2, 0.0)).eval()
     sides = [[3, 4, 5], [6], []], [[7, 8], [3, 3, 4], [5]]
     sources, targets = ([np.array(ids, np.int32) for ids in side] for side in sides)
     nats = 0.0
@@ -197,12 +197,12 @@ def test_bits_per_byte_against_a_loop() -> None:
             out = model.decode(torch.tensor([[BOS, *t]]), model.encode(source, none), none)
             table = model.logits(out)[0].double().log_softmax(dim=1)
             nats -= sum(float(table[i, k]) for i, k in enumerate([*t, EOS]))
-    checked = train.bits_per_byte(model, Pairs(sources, targets, np.array([4, 5, 2], np.int32)))
+    checked = train.bits_per_byte(model, SubwordPairs(sources, targets, np.array([4, 5, 2], np.int32)))
     assert checked == pytest.approx(nats / np.log(2) / 11, rel=1e-5)
 
 
 def test_a_target_does_not_see_what_comes_later() -> None:
-    model = Transformer(Shape(9, 8, 16, 1, 2, 2, 0.0)).eval()
+    model = Transformer(TransformerShape(9, 8, 16, 1, 2, 2, 0.0)).eval()
     source, padding = torch.tensor([[3, EOS]]), torch.zeros(1, 2, dtype=torch.bool)
     encoded = model.encode(source, padding)
     some, other = (model.decode(torch.tensor([[BOS, 3, last]]), encoded, padding) for last in (4, 5))
@@ -224,13 +224,13 @@ def test_positions() -> None:
 
 
 def test_text_comes_back_from_its_pieces() -> None:
-    pieces = Pieces(train_pieces(lines(300, 1), 300, "bpe"))
+    pieces = SubwordModel(train_pieces(lines(300, 1), 300, "bpe"))
     text = ["eins zwei", "Ünbekannt: 네!", ""]
     assert pieces.text(pieces.ids(text)) == pieces.text(pieces.names(text)) == text
     assert len(pieces) == len(pieces.vocabulary()) <= 300
     pairs = read_pairs(["eins", "zwei " * 40], ["fünf", "x"], pieces, 20)
     assert len(pairs.sources) == 1 and pairs.target_bytes.tolist() == [5]
-    assert batch(pairs, [0]).target_in[0, 0] == BOS and batch(pairs, [0]).target_out[0, -1] == EOS
+    assert make_batch(pairs, [0]).target_in[0, 0] == BOS and make_batch(pairs, [0]).target_out[0, -1] == EOS
     with pytest.raises(DataError, match="1 source and 2 target lines"):
         read_pairs(["a"], ["b", "c"], pieces, 20)
     with pytest.raises(BytenmtError, match="no unigram of 100 pieces"):

@@ -53,7 +53,7 @@ class DraftedRun(NamedTuple):
 
 
 class DecodeSetup(NamedTuple):
-    """How to decode: engine, precision, sentences per batch, threads and device."""
+    """A decoding setup: engine, precision, sentences per batch, threads and device."""
 
     engine: str
     precision: str

@@ -119,7 +119,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def is_language_model(self) -> bool:
-        """Whether the table is about byte language models."""
+        """True if the table is about byte language models."""
         return "text" in self.test
 
     def training_arguments(self, row: str, corpora: Path, folder: Path) -> list[str]:

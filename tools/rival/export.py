@@ -1,12 +1,12 @@
-"""Writes a trained rival as CTranslate2 reads it, so that its speed is that of an engine people use.
+"""Convert a trained rival to CTranslate2, so that its speed is that of a production engine.
 
     python tools/rival/export.py runs/rival --precision int8
     python tools/rival/export.py runs/rival --precision fp32 --check test.en --lines 200
 
---check translates lines greedily by the written model and by PyTorch, which decodes all anew at each step,
-and tells how many are equal; of each that is not, how far PyTorch's choice was ahead where they part. Engines
-add numbers in another order: they may differ where that is nearly nothing. int8 is another model: there the
-count alone says something.
+--check translates lines greedily with the converted model and with PyTorch (without incremental decoding),
+and prints how many are equal, and for each that differs the margin of PyTorch's choice at the first
+difference. As engines add numbers in different orders, differences with a tiny margin are allowed. int8 is a
+different model, for which only the count is meaningful.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from torch import nn
 
 from bytenmt.errors import BytenmtError
 from tools.extras import import_package
-from tools.rival.model import EOS, Transformer, greedy
+from tools.rival.model import EOS, Transformer, decode_greedily
 from tools.rival.recipe import load_model
-from tools.rival.text import Pieces, padded, read_lines
-from tools.rival.translate import MOST_DECODED, PRECISIONS, Translator, folder_of
+from tools.rival.text import SubwordModel, pad_ids, read_lines
+from tools.rival.translate import MOST_DECODED, PRECISIONS, Translator, export_folder
 
-CLOSE = 1e-3  # nats: what another order of additions may move
+CLOSE = 1e-3  # nats: tolerance for another order of additions
 
 
-def specification(model: Transformer, vocabulary: Sequence[str], heads: int) -> Any:
-    """CTranslate2's form of a model: the same numbers under other names."""
+def build_specification(model: Transformer, vocabulary: Sequence[str], heads: int) -> Any:
+    """Return the model as a CTranslate2 specification: the same weights under other names."""
     stacks = len(model.encoder.layers), len(model.decoder.layers)
     spec = import_package("ctranslate2", "rival").specs.TransformerSpec.from_config(stacks, heads)
     table = model.embedding.weight.detach().numpy()
@@ -67,7 +67,10 @@ def _linear(part: Any, weight: torch.Tensor, bias: torch.Tensor) -> None:
 
 
 def _attention(parts: Sequence[Any], attention: nn.MultiheadAttention, sizes: Sequence[int]) -> None:
-    """parts: linear maps of queries, keys and values, of which `sizes` stand together; last the output's."""
+    """Copy attention weights.
+
+    parts: linear layers of queries, keys and values, grouped by `sizes`, and last that of the output.
+    """
     rows = [size * attention.embed_dim for size in sizes]
     assert attention.in_proj_weight is not None and attention.in_proj_bias is not None
     weights, biases = (torch.split(t, rows) for t in (attention.in_proj_weight, attention.in_proj_bias))
@@ -77,12 +80,12 @@ def _attention(parts: Sequence[Any], attention: nn.MultiheadAttention, sizes: Se
 
 
 def export(folder: Path, precision: str) -> Path:
-    """Write a run's best weights; returns where. Raises BytenmtError."""
-    model, pieces = load_model(folder), Pieces.load(folder)
-    spec = specification(model, pieces.vocabulary(), model.shape.heads)
+    """Convert a run's best weights; return the folder. Raises BytenmtError."""
+    model, pieces = load_model(folder), SubwordModel.load(folder)
+    spec = build_specification(model, pieces.vocabulary(), model.shape.heads)
     spec.validate()
     spec.optimize(quantization=PRECISIONS[precision] if precision != "fp32" else None)
-    written = folder_of(folder, precision)
+    written = export_folder(folder, precision)
     shutil.rmtree(written, ignore_errors=True)
     written.mkdir()
     spec.save(str(written))
@@ -90,8 +93,11 @@ def export(folder: Path, precision: str) -> Path:
 
 
 class Difference(NamedTuple):
-    """A line that two engines translate differently: its number, both texts, and by how many nats PyTorch's
-    choice was ahead of the second one where they part."""
+    """A line that the two engines translate differently.
+
+    line: its number; ours, theirs: texts of PyTorch and CTranslate2; margin: lead of PyTorch's choice at the
+    first difference, in nats.
+    """
 
     line: int
     ours: str
@@ -100,14 +106,14 @@ class Difference(NamedTuple):
 
 
 def check(folder: Path, precision: str, lines: Sequence[str], most: int = MOST_DECODED) -> list[Difference]:
-    """Lines of which the greedy translations of PyTorch and CTranslate2 differ; most: pieces of one."""
-    model, pieces = load_model(folder), Pieces.load(folder)
+    """Return the lines with different greedy translations. most: maximum pieces of a translation."""
+    model, pieces = load_model(folder), SubwordModel.load(folder)
     exported = Translator(folder, precision, most=most).pieces(lines)
     vocabulary, found = pieces.vocabulary(), []
     for begin in range(0, len(lines), 32):
         some = lines[begin : begin + 32]
-        source, real = padded([np.append(ids, EOS) for ids in pieces.ids(some)])
-        rows, margins = greedy(model, source, ~real, most)
+        source, real = pad_ids([np.append(ids, EOS) for ids in pieces.ids(some)])
+        rows, margins = decode_greedily(model, source, ~real, most)
         for i, row in enumerate(rows):
             own, other = [vocabulary[k] for k in row], exported[begin + i]
             if own != other:
@@ -119,14 +125,14 @@ def check(folder: Path, precision: str, lines: Sequence[str], most: int = MOST_D
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, help="of the run")
+    parser.add_argument("folder", type=Path, help="run folder")
     parser.add_argument("--precision", choices=PRECISIONS, default="int8")
-    parser.add_argument("--check", type=Path, metavar="FILE", help="lines to translate by both")
-    parser.add_argument("--lines", type=int, default=200, help="of the file's first (%(default)s)")
+    parser.add_argument("--check", type=Path, metavar="FILE", help="text to translate with both engines")
+    parser.add_argument("--lines", type=int, default=200, help="number of first lines to check (%(default)s)")
     args = parser.parse_args(arguments)
     try:
         written = export(args.folder, args.precision)

@@ -1,8 +1,8 @@
-"""A Transformer on subwords, of PyTorch's own layers: pre-norm, tied embeddings, sinusoidal positions.
+"""A subword Transformer of PyTorch's own layers: pre-norm, tied embeddings, sinusoidal positions.
 
-Vaswani et al. 2017, but each sublayer reads a normalised input and a last norm stands behind either stack
-(pre-norm). One table embeds sources and targets and is the output layer. Positions are those of
-CTranslate2, which runs the trained model: counted from 1, sines before cosines.
+Vaswani et al. 2017, but with layer norms before the sublayers and after both stacks (pre-norm). One table
+embeds sources and targets and is the output layer. Positions are encoded as in CTranslate2, which runs the
+trained model: counted from 1, sines before cosines.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-UNK, BOS, EOS = 0, 1, 2  # as SentencePiece numbers them unless told otherwise
-MOST_PIECES = 1024  # of a source or a target
+UNK, BOS, EOS = 0, 1, 2  # SentencePiece's default ids
+MOST_PIECES = 1024  # maximum length of a source or a target
 
 
-class Shape(NamedTuple):
-    """Ids; width, inner width, layers of each stack, heads; dropout of embeddings and sublayers."""
+class TransformerShape(NamedTuple):
+    """Vocabulary size, width, inner width, layers of each stack, heads, and dropout."""
 
     n_pieces: int
     d_model: int
@@ -34,7 +34,7 @@ class Transformer(nn.Module):
 
     positions: Tensor
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: TransformerShape) -> None:
         super().__init__()
         self.shape, d = shape, shape.d_model
         encoder = nn.TransformerEncoderLayer(
@@ -49,26 +49,33 @@ class Transformer(nn.Module):
         )
         self.decoder = nn.TransformerDecoder(decoder, shape.decoder_layers, nn.LayerNorm(d))
         for layer in (*self.encoder.layers, *self.decoder.layers):
-            layer.dropout = nn.Identity()  # of inner units, a quarter of the time; the paper has none
+            layer.dropout = (
+                nn.Identity()
+            )  # the paper has no dropout of inner units, which would take a quarter of the time
         self.dropout = nn.Dropout(shape.dropout)
         self.register_buffer("positions", sinusoids(MOST_PIECES, d), persistent=False)
-        for parameter in self.parameters():  # the stacks are copies of one layer until here
+        for parameter in self.parameters():  # PyTorch's stacks start as copies of one layer
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
         nn.init.normal_(self.embedding.weight, std=d**-0.5)
 
     def encode(self, source: Tensor, padding: Tensor) -> Tensor:
-        """source (n, s) int64 ids, EOS last; padding (n, s) bool: where there is none -> (n, s, d)."""
-        encoded: Tensor = self.encoder(self._embedded(source), src_key_padding_mask=padding)
+        """Encode a source (n, s), int64 ids with EOS last, to (n, s, d).
+
+        padding (n, s) bool: true at padding.
+        """
+        encoded: Tensor = self.encoder(self._embed(source), src_key_padding_mask=padding)
         return encoded
 
     def decode(self, target: Tensor, encoded: Tensor, padding: Tensor) -> Tensor:
-        """target (n, t) int64 ids, BOS first; encoded and padding of the source -> (n, t, d), of which logits
-        makes what comes next."""
+        """Return the decoder states (n, t, d) of a target (n, t), int64 ids with BOS first.
+
+        encoded, padding: of the source, as in encode.
+        """
         t = target.shape[1]
         later = torch.ones(t, t, dtype=torch.bool, device=target.device).triu(1)
         decoded: Tensor = self.decoder(
-            self._embedded(target),
+            self._embed(target),
             encoded,
             tgt_mask=later,
             tgt_is_causal=True,
@@ -77,25 +84,28 @@ class Transformer(nn.Module):
         return decoded
 
     def logits(self, decoded: Tensor) -> Tensor:
-        """decoded (..., d) -> (..., n_pieces)."""
+        """Return the logits (..., n_pieces) of decoder states (..., d)."""
         return nn.functional.linear(decoded, self.embedding.weight)
 
-    def _embedded(self, ids: Tensor) -> Tensor:
+    def _embed(self, ids: Tensor) -> Tensor:
         d = self.embedding.embedding_dim
         embedded: Tensor = self.dropout(self.embedding(ids) * math.sqrt(d) + self.positions[: ids.shape[1]])
         return embedded
 
 
 def sinusoids(n: int, d: int) -> Tensor:
-    """Positions 1 to n: (n, d), d/2 sines of falling frequency (1 to 1/10,000), then their cosines."""
+    """Return the encodings (n, d) of positions 1 to n: d/2 sines of falling frequency, then their cosines.
+
+    Frequencies fall from 1 to 1/10,000.
+    """
     half = d // 2
     frequencies = torch.exp(torch.arange(half) * (-math.log(10_000) / max(1, half - 1)))
     angles = torch.arange(1, n + 1)[:, None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
-def stacked_maps(model: Transformer) -> dict[nn.Parameter, int]:
-    """The hidden matrices, and how many maps stand on one another in each: query, key and value."""
+def stacked_projections(model: Transformer) -> dict[nn.Parameter, int]:
+    """Return the hidden matrices with the number of projections stacked in each: 3 for query, key and value."""
     return {
         parameter: 3 if name.endswith("in_proj_weight") else 1
         for name, parameter in model.named_parameters()
@@ -104,11 +114,13 @@ def stacked_maps(model: Transformer) -> dict[nn.Parameter, int]:
 
 
 @torch.no_grad()
-def greedy(model: Transformer, source: Tensor, padding: Tensor, limit: int) -> tuple[list[list[int]], Tensor]:
-    """The likeliest next id until EOS, which is not the first: ids of each row without EOS.
+def decode_greedily(
+    model: Transformer, source: Tensor, padding: Tensor, limit: int
+) -> tuple[list[list[int]], Tensor]:
+    """Decode greedily without incremental state, as a reference for an engine with one.
 
-    Also the margins (n, t): by how many nats the chosen id is ahead of the second. Every step decodes all
-    that came before anew: this is the reference for an engine that does not.
+    EOS is not allowed as the first id. Returns the ids of each row without EOS, and the margins (n, t): the
+    difference of the best two logits, in nats.
     """
     encoded = model.encode(source, padding)
     text = torch.full((len(source), 1), BOS)

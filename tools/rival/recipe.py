@@ -1,4 +1,4 @@
-"""The recipe of a rival, its run folder, and the model in it."""
+"""The recipe of a rival's training, its run folder, and loading the model from it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from safetensors.torch import load_file
 
 from bytenmt.config.schema import AUGMENTATIONS, DataConfig, TrainConfig
 from bytenmt.errors import BytenmtError, CheckpointError
-from tools.rival.model import Shape, Transformer
+from tools.rival.model import Transformer, TransformerShape
 
 CONFIG, BEST, CHECKPOINT = "config.json", "best.safetensors", "checkpoint.pt"
 
 
 class Recipe(NamedTuple):
-    """The model and how it learns; HELP tells what each is."""
+    """The options of model and training; HELP describes each."""
 
     vocabulary: int = 4000
     pieces: str = "unigram"
@@ -48,7 +48,7 @@ class Recipe(NamedTuple):
     empty_source: float = 0.0
 
     def train(self, max_updates: int, max_cpu_minutes: float) -> TrainConfig:
-        """Rate, schedule and limits as bytenmt has them, so that both are counted alike."""
+        """Return rate, schedule and limits as bytenmt's configuration, so that both are counted alike."""
         same = (
             "lr warmup_updates weight_decay clip_norm label_smoothing ema max_tokens optimizer precision seed"
         )
@@ -63,8 +63,8 @@ class Recipe(NamedTuple):
         """Return the augmentation of the training pairs as bytenmt's configuration."""
         return DataConfig(**{name: getattr(self, name) for name in AUGMENTATIONS})
 
-    def shape(self, n_pieces: int) -> Shape:
-        """Return the shape of the model. n_pieces: found by SentencePiece."""
+    def shape(self, n_pieces: int) -> TransformerShape:
+        """Return the shape of the model. n_pieces: vocabulary size. Raises BytenmtError."""
         heads = self.heads or max(1, self.d_model // 64)
         if self.d_model % (2 * heads):
             raise BytenmtError(
@@ -72,32 +72,32 @@ class Recipe(NamedTuple):
             )
         layers = self.decoder_layers or self.layers
         inner = self.ff * self.d_model
-        return Shape(n_pieces, self.d_model, inner, self.layers, layers, heads, self.dropout)
+        return TransformerShape(n_pieces, self.d_model, inner, self.layers, layers, heads, self.dropout)
 
 
 CHOICES = {"pieces": ("unigram", "bpe"), "optimizer": ("adamw", "muon"), "precision": ("fp32", "bf16")}
 HELP = {
     "vocabulary": "subwords at most, shared by both sides, 256 bytes among them",
-    "pieces": "how SentencePiece finds them",
+    "pieces": "SentencePiece's model type",
     "d_model": "width",
     "layers": "of the encoder",
     "decoder_layers": "0: as many as the encoder's",
     "ff": "inner width of a feed-forward sublayer, in widths",
     "heads": "0: of 64 channels each",
-    "dropout": "of embeddings, of attention, and of what a sublayer adds",
-    "label_smoothing": "share of the uniform distribution in what is learnt",
+    "dropout": "of embeddings, attention weights and sublayer outputs",
+    "label_smoothing": "weight of the uniform distribution in the training targets",
     "optimizer": "muon: the hidden matrices by Muon, tables and vectors by AdamW",
     "lr": "the highest rate: linear warm-up, then a cosine to 0 at the limit",
     "warmup_updates": "updates",
     "weight_decay": "of matrices",
     "clip_norm": "of the gradient",
     "ema": "decay of the moving average of weights that is validated and exported; 0: the weights themselves",
-    "max_tokens": "pieces a batch, source plus target, padding counted",
+    "max_tokens": "pieces of a batch, source plus target, including padding",
     "max_pieces": "a training pair with a longer side is left out",
     "precision": "of the products in training; bf16: autocast",
     "seed": "of weights, order and dropout",
-    "noise": "share of a source's characters where a typo is made, as data.noise of bytenmt",
-    "copy": "share of pairs whose items to copy become others, as data.copy",
+    "noise": "share of a source's characters with a typo, as data.noise of bytenmt",
+    "copy": "share of pairs whose copied items are replaced by others, as data.copy",
     "placeholders": "share of pairs that get a placeholder, tag or address, as data.placeholders",
     "upper_case": "share of pairs in capitals, as data.upper_case",
     "title_case": "share of pairs in which every word begins with a capital, as data.title_case",
@@ -107,7 +107,7 @@ HELP = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """An option for each of a recipe's values."""
+    """Add an option for each field of a recipe."""
     for name, default in Recipe()._asdict().items():
         parser.add_argument(
             "--" + name.replace("_", "-"),
@@ -118,16 +118,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         )
 
 
-class Stored(NamedTuple):
-    """The content of config.json: the recipe, the number of pieces, the number of parameters."""
+class RunInfo(NamedTuple):
+    """The content of config.json: the recipe, the vocabulary size and the number of parameters."""
 
     recipe: Recipe
     n_pieces: int
     parameters: int
 
     @classmethod
-    def load(cls, folder: Path) -> Stored:
-        """Raises CheckpointError."""
+    def load(cls, folder: Path) -> RunInfo:
+        """Read it from a run folder. Raises CheckpointError."""
         try:
             values: dict[str, Any] = json.loads((folder / CONFIG).read_bytes())
             return cls(Recipe(**values["recipe"]), values["n_pieces"], values["parameters"])
@@ -136,14 +136,14 @@ class Stored(NamedTuple):
         except (ValueError, TypeError, KeyError) as error:
             raise CheckpointError(f"{folder / CONFIG} cannot be used: {error}") from None
 
-    def text(self) -> str:
+    def to_json(self) -> str:
         """Return the text of the file."""
         return json.dumps(self._asdict() | {"recipe": self.recipe._asdict()}, indent=1) + "\n"
 
 
 def load_model(folder: Path) -> Transformer:
-    """The best weights of a run, in evaluation mode. Raises CheckpointError."""
-    stored = Stored.load(folder)
+    """Load the best weights of a run, in evaluation mode. Raises CheckpointError."""
+    stored = RunInfo.load(folder)
     model = Transformer(stored.recipe.shape(stored.n_pieces))
     try:
         model.load_state_dict(load_file(folder / BEST))

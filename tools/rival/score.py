@@ -2,9 +2,9 @@
 
     python tools/rival/score.py runs/rival --src test.en --ref test.de --json rival.json
 
-Speed is UTF-8 bytes of output a second of whole sentences, subwords included, best of three: line by line,
-and with 32 side by side out of all lines, sorted by length. Noise: this share of the source's characters is
-disturbed, as data.noise does it, the same lines in every run.
+Speed is UTF-8 bytes of output per second of whole sentences, including subword segmentation, best of three:
+line by line, and in batches of 32, sorted by length. Noise disturbs a share of the source characters, as
+data.noise does, in the same way in every run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bytenmt.data.augment.noise import Letters, noisy_lines
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.evaluation.measurements import NOISE_SEED
 from bytenmt.evaluation.scores import text_scores
-from tools.rival.recipe import Stored
+from tools.rival.recipe import RunInfo
 from tools.rival.text import read_lines
 from tools.rival.translate import Translator, add_options
 
@@ -35,7 +35,10 @@ ROUNDS = 3
 
 
 def text_bytes_per_second(translator: Translator, lines: Sequence[str], batch: int) -> float:
-    """The best of a few rounds. batch 1: each line for itself; else the translator's own, over all lines."""
+    """Return the best rate of a few rounds.
+
+    With batch 1 each line is translated alone, otherwise the translator batches all lines.
+    """
     parts = [[line] for line in lines] if batch == 1 else [list(lines)]
     best = 0.0
     for _ in range(ROUNDS):
@@ -46,8 +49,8 @@ def text_bytes_per_second(translator: Translator, lines: Sequence[str], batch: i
     return best
 
 
-def disturbed(lines: Sequence[str], share: float) -> list[str]:
-    """The lines with noise on this share of their characters."""
+def add_noise(lines: Sequence[str], share: float) -> list[str]:
+    """Return the lines with noise on this share of their characters."""
     if not share:
         return list(lines)
     letters = Letters.from_texts(lines)
@@ -57,7 +60,7 @@ def disturbed(lines: Sequence[str], share: float) -> list[str]:
 
 
 def scores(args: argparse.Namespace) -> dict[str, Any]:
-    """All figures. Raises BytenmtError."""
+    """Return all figures. Raises BytenmtError."""
     sources, references = read_lines(args.src), read_lines(args.ref)
     if len(sources) != len(references):
         raise DataError(f"{len(sources)} source and {len(references)} reference lines: expected as many")
@@ -65,16 +68,16 @@ def scores(args: argparse.Namespace) -> dict[str, Any]:
     def translator(batch: int) -> Translator:
         return Translator(args.folder, args.precision, args.beam, batch, args.threads, args.length_penalty)
 
-    stored, whole = Stored.load(args.folder), translator(32)
+    stored, whole = RunInfo.load(args.folder), translator(32)
     clean = text_scores(whole.translate(sources), references)
     noise = {
-        f"{share:g}": text_scores(whole.translate(disturbed(sources, share)), references).chrf
+        f"{share:g}": text_scores(whole.translate(add_noise(sources, share)), references).chrf
         for share in args.noise
     }
     some = sources[: args.speed_lines]
     speed = {str(batch): text_bytes_per_second(translator(batch), some, batch) for batch in BATCHES}
     return {
-        **_learnt(args.folder),
+        **_training_summary(args.folder),
         **clean._asdict(),
         "chrf_by_noise": noise,
         "text_bytes_per_second_by_batch": speed,
@@ -86,8 +89,8 @@ def scores(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _learnt(run: Path) -> dict[str, float]:
-    """Return minutes, updates and bits per byte of the last validation. Raises DataError."""
+def _training_summary(run: Path) -> dict[str, float]:
+    """Return CPU minutes, updates and bits per byte of the last validation. Raises DataError."""
     records = [json.loads(line) for line in read_lines(run / METRICS)]
     validated = [record for record in records if "valid_bits_per_byte" in record]
     if not validated:
@@ -101,7 +104,7 @@ def _learnt(run: Path) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -109,8 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--src", type=Path, required=True, metavar="FILE")
     parser.add_argument("--ref", type=Path, required=True, metavar="FILE")
     parser.add_argument("--noise", type=float, nargs="*", default=NOISE, metavar="SHARE")
-    parser.add_argument("--speed-lines", type=int, default=200, help="lines that are timed (%(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the figures for programs")
+    parser.add_argument("--speed-lines", type=int, default=200, help="number of lines to time (%(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     args = parser.parse_args(arguments)
     try:
         text = json.dumps(scores(args), indent=1)

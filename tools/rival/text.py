@@ -1,7 +1,6 @@
 """Text as subwords: SentencePiece trained on the training text alone, and batches of ids.
 
-Text is taken as it stands, without Unicode normalisation; what no piece covers is spelled in bytes. Does not
-know models.
+Text is not Unicode-normalised; characters outside the vocabulary are encoded as bytes.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from tools.rival.model import BOS, EOS
 
 Ids = npt.NDArray[np.int32]
 PIECES = "pieces.model"
-BATCH_BYTES = 4000  # of the batches in which pairs are augmented
+BATCH_BYTES = 4000  # size of the batches for augmentation
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a file; only a line feed ends one. Raises DataError."""
+    """Return the lines of a file; only a line feed ends one. Raises DataError."""
     try:
         text = path.read_bytes().decode(errors="replace")
     except OSError as error:
@@ -41,9 +40,9 @@ def read_lines(path: Path) -> list[str]:
 
 
 def train_pieces(lines: Iterable[str], size: int, kind: str) -> bytes:
-    """A SentencePiece model of at most so many pieces, the 256 bytes among them, shared by both sides.
+    """Train a SentencePiece model of at most `size` pieces, including 256 bytes, shared by both sides.
 
-    kind: unigram or bpe. Raises BytenmtError where the text is too small for it.
+    kind: unigram or bpe. Raises BytenmtError where the text is too small.
     """
     written = io.BytesIO()
     try:
@@ -64,10 +63,10 @@ def train_pieces(lines: Iterable[str], size: int, kind: str) -> bytes:
 
 
 class TrainingText:
-    """The pairs of every epoch as bytenmt's training would see them: mixed by weight and augmented."""
+    """The pairs of every epoch as in bytenmt's training: mixed by weight and augmented."""
 
     def __init__(self, files: Sequence[PairFiles], data: DataConfig, seed: int) -> None:
-        """Raises BytenmtError where the files cannot be read."""
+        """Open the files. Raises BytenmtError where they cannot be read."""
         self._corpus = ParallelCorpus.open_all(files, "replace", data.max_source_bytes, data.max_target_bytes)
         self._corpus.require_pairs()
         self._augmenter, self._seed = Augmenter(self._corpus, data, seed), seed
@@ -98,15 +97,15 @@ class TrainingText:
         return sources, targets
 
 
-class Pieces:
-    """The subwords of a model: between text, ids and their names."""
+class SubwordModel:
+    """A SentencePiece model: converts between text, ids and piece names."""
 
     def __init__(self, model: bytes) -> None:
         self._processor = import_package("sentencepiece", "rival").SentencePieceProcessor(model_proto=model)
 
     @classmethod
-    def load(cls, folder: Path) -> Pieces:
-        """Load the pieces of a run folder. Raises DataError."""
+    def load(cls, folder: Path) -> SubwordModel:
+        """Load the model of a run folder. Raises DataError."""
         try:
             return cls((folder / PIECES).read_bytes())
         except OSError as error:
@@ -116,38 +115,38 @@ class Pieces:
         return int(self._processor.get_piece_size())
 
     def ids(self, lines: Sequence[str]) -> list[Ids]:
-        """Ids of each line, without EOS."""
+        """Return the ids of each line, without EOS."""
         return [np.array(line, np.int32) for line in self._processor.encode(list(lines), num_threads=1)]
 
     def names(self, lines: Sequence[str]) -> list[list[str]]:
-        """Names of each line's pieces, without EOS."""
+        """Return the piece names of each line, without EOS."""
         found: list[list[str]] = self._processor.encode(list(lines), out_type=str, num_threads=1)
         return found
 
     def vocabulary(self) -> list[str]:
-        """The name of every id."""
+        """Return the name of every id."""
         return [str(self._processor.id_to_piece(i)) for i in range(len(self))]
 
     def text(self, pieces: Sequence[Sequence[int]] | Sequence[Sequence[str]]) -> list[str]:
-        """Lines of ids or of names; bytes that are no UTF-8 become U+FFFD."""
+        """Return lines decoded from ids or names; invalid UTF-8 becomes U+FFFD."""
         return [str(self._processor.decode(list(line))) for line in pieces]
 
 
-class Pairs(NamedTuple):
-    """Ids of a corpus' sides, without EOS, and the UTF-8 bytes of each target, (m,)."""
+class SubwordPairs(NamedTuple):
+    """Ids of both sides of a corpus, without EOS, and the UTF-8 bytes of each target (m,)."""
 
     sources: list[Ids]
     targets: list[Ids]
     target_bytes: Ids
 
     def lengths(self) -> tuple[Ids, Ids]:
-        """Pieces of each source and each target: (m,) int32 each."""
+        """Return the pieces of each source and each target: (m,) int32 each."""
         source, target = (np.array([len(ids) for ids in side], np.int32) for side in self[:2])
         return source, target
 
 
-def read_pairs(source: Sequence[str], target: Sequence[str], pieces: Pieces, most: int) -> Pairs:
-    """The pairs of which neither side has more than so many pieces. Raises DataError."""
+def read_pairs(source: Sequence[str], target: Sequence[str], pieces: SubwordModel, most: int) -> SubwordPairs:
+    """Return the pairs with at most `most` pieces on each side. Raises DataError."""
     if len(source) != len(target) or not source:
         raise DataError(f"{len(source)} source and {len(target)} target lines: expected as many, and some")
     kept = [
@@ -158,12 +157,15 @@ def read_pairs(source: Sequence[str], target: Sequence[str], pieces: Pieces, mos
     if not kept:
         raise DataError(f"no pair of at most {most} pieces")
     sources, targets, n_bytes = zip(*kept, strict=True)
-    return Pairs(list(sources), list(targets), np.array(n_bytes, np.int32))
+    return SubwordPairs(list(sources), list(targets), np.array(n_bytes, np.int32))
 
 
 class Batch(NamedTuple):
-    """source (n, s), target_in (n, t), target_out (n, t) int64 ids; source_padding, target_real bool; the
-    targets' bytes."""
+    """A padded batch.
+
+    source (n, s), target_in (n, t), target_out (n, t): int64 ids; source_padding, target_real: bool; n_bytes:
+    UTF-8 bytes of the targets.
+    """
 
     source: Tensor
     source_padding: Tensor
@@ -173,17 +175,17 @@ class Batch(NamedTuple):
     n_bytes: int
 
 
-def batch(pairs: Pairs, rows: Sequence[int]) -> Batch:
-    """Some pairs side by side, each source and each output with EOS."""
-    source, source_real = padded([np.append(pairs.sources[i], EOS) for i in rows])
-    target_out, target_real = padded([np.append(pairs.targets[i], EOS) for i in rows])
+def make_batch(pairs: SubwordPairs, rows: Sequence[int]) -> Batch:
+    """Return a batch of some pairs, with EOS at the end of each source and output."""
+    source, source_real = pad_ids([np.append(pairs.sources[i], EOS) for i in rows])
+    target_out, target_real = pad_ids([np.append(pairs.targets[i], EOS) for i in rows])
     target_in = torch.cat([torch.full_like(target_out[:, :1], BOS), target_out[:, :-1]], dim=1)
     n_bytes = int(pairs.target_bytes[list(rows)].sum())
     return Batch(source, ~source_real, target_in, target_out, target_real, n_bytes)
 
 
-def padded(lines: Sequence[Ids]) -> tuple[Tensor, Tensor]:
-    """Lines (n) of ids side by side: (n, longest) int64, and bool where they are."""
+def pad_ids(lines: Sequence[Ids]) -> tuple[Tensor, Tensor]:
+    """Return n lines of ids padded with EOS, (n, longest) int64, and a bool mask that is true at the ids."""
     lengths = np.array([len(line) for line in lines])
     real = np.arange(lengths.max()) < lengths[:, None]
     ids = np.full(real.shape, EOS, np.int64)

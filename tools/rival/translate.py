@@ -1,4 +1,4 @@
-"""Translates stdin by an exported rival, through CTranslate2.
+"""Translate stdin with an exported rival, through CTranslate2.
 
 python tools/rival/translate.py runs/rival --precision int8 --beam 5 <test.en >test.de
 """
@@ -15,23 +15,24 @@ if __name__ == "__main__":
 
 from bytenmt.errors import BytenmtError, CheckpointError
 from tools.extras import import_package
-from tools.rival.text import PIECES, Pieces
+from tools.rival.text import PIECES, SubwordModel
 
-PRECISIONS = {"int8": "int8", "fp32": "float32"}  # their names there
-MOST_DECODED = 256  # pieces
+PRECISIONS = {"int8": "int8", "fp32": "float32"}  # CTranslate2's names
+MOST_DECODED = 256  # maximum pieces of a translation
 EOS_PIECE = "</s>"
 
 
-def folder_of(run: Path, precision: str) -> Path:
+def export_folder(run: Path, precision: str) -> Path:
     """Return the folder of a run's exported model."""
     return run / f"ctranslate2-{precision}"
 
 
 class Translator:
-    """Text in, text out: subwords, CTranslate2 on one worker of so many threads, subwords joined.
+    """Translates text with CTranslate2 on one worker with some threads.
 
-    batch: lines side by side, sorted by length. length_penalty: of beams, the power of the length that a
-    log-probability is divided by. most: pieces of a translation.
+    batch: lines of a batch, sorted by length. length_penalty: exponent of the length by which
+    log-probabilities are divided. most: maximum pieces of a translation. Raises CheckpointError where the run
+    was not exported.
     """
 
     def __init__(
@@ -44,12 +45,12 @@ class Translator:
         length_penalty: float = 1.0,
         most: int = MOST_DECODED,
     ) -> None:
-        folder = folder_of(run, precision)
+        folder = export_folder(run, precision)
         if not folder.is_dir():
             raise CheckpointError(
                 f"{folder} is not there: tools/rival/export.py {run} --precision {precision}"
             )
-        self._pieces = Pieces.load(run)
+        self._pieces = SubwordModel.load(run)
         self._engine = import_package("ctranslate2", "rival").Translator(
             str(folder), device="cpu", compute_type=PRECISIONS[precision], intra_threads=threads
         )
@@ -62,7 +63,7 @@ class Translator:
         self.bytes = (run / PIECES).stat().st_size + sum(file.stat().st_size for file in folder.iterdir())
 
     def pieces(self, lines: Sequence[str]) -> list[list[str]]:
-        """The translations' pieces; an empty line has none."""
+        """Return the pieces of each translation; none for an empty line."""
         names = self._pieces.names(lines)
         found = self._engine.translate_batch(
             [[*line, EOS_PIECE] for line in names if line],
@@ -73,13 +74,13 @@ class Translator:
         return [next(texts).hypotheses[0] if line else [] for line in names]
 
     def translate(self, lines: Sequence[str]) -> list[str]:
-        """A line for each line."""
+        """Translate lines."""
         return self._pieces.text(self.pieces(lines))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a Translator."""
-    parser.add_argument("folder", type=Path, help="of the run, exported")
+    parser.add_argument("folder", type=Path, help="folder of an exported run")
     parser.add_argument("--precision", choices=PRECISIONS, default="int8")
     parser.add_argument("--beam", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
@@ -87,12 +88,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_options(parser)
-    parser.add_argument("--batch-size", type=int, default=32, help="lines (%(default)s)")
+    parser.add_argument("--batch-size", type=int, default=32, help="lines of a batch (%(default)s)")
     args = parser.parse_args(arguments)
     try:
         translator = Translator(

@@ -1,22 +1,22 @@
-"""The ways to write a date, a time or an amount in Korean and English: words, numerals, forms.
+"""Forms of dates, times and amounts in Korean and English: words, numerals and carrier phrases.
 
-A form takes a value and gives its line in both languages, or None where nobody writes it so. Each form of
-one language has exactly one counterpart in the other.
+A form takes a value and returns its line in both languages, or None where that form is not in use. Each form
+of one language has exactly one counterpart in the other.
 """
 
 from datetime import date
 
-Line = tuple[str, str]  # the same thing in Korean and in English
-Value = tuple[int, ...]  # what a line speaks of: (11, 21) is a day, (15, 40) a time
+Line = tuple[str, str]  # the same text in Korean and in English
+Value = tuple[int, ...]  # for example (11, 21) for a day, (15, 40) for a time
 
 
 def words(text: str) -> list[str]:
-    """A list of words; _ is the empty one."""
+    """Return a list of words; _ stands for the empty word."""
     return ["" if word == "_" else word for word in text.split()]
 
 
 def table(text: str) -> tuple[Line, ...]:
-    """Korean and English side by side: "a = b | c = d"."""
+    """Parse pairs of Korean and English phrases: "a = b | c = d"."""
     rows = (row.split("=") for row in text.split("|"))
     return tuple((korean.strip(), english.strip()) for korean, english in rows)
 
@@ -38,7 +38,7 @@ WEEKDAYS = table(
     "월요일 = Monday | 화요일 = Tuesday | 수요일 = Wednesday | 목요일 = Thursday | 금요일 = Friday"
     "| 토요일 = Saturday | 일요일 = Sunday"
 )
-HOURS_OF_DAY = (  # before which hour, what people call it; noon and midnight are never spelled out
+HOURS_OF_DAY = (  # (end of the period, Korean name, English phrase); noon and midnight are never spelled out
     (6, "새벽", "before dawn"),
     (10, "아침", "in the morning"),
     (12, "오전", "in the morning"),
@@ -46,7 +46,7 @@ HOURS_OF_DAY = (  # before which hour, what people call it; noon and midnight ar
     (21, "저녁", "in the evening"),
     (25, "밤", "at night"),
 )
-# Words too few to hold any of them out; a line with one always carries a held-out value as well.
+# Closed classes with too few words to hold any of them out; every line also has a value that decides its set.
 CLOSED = {
     "weekday": WEEKDAYS,
     "month": tuple((f"{number}월", name) for number, name in enumerate(MONTHS, 1)),
@@ -109,25 +109,25 @@ UNITS = table(
 
 
 def sino(number: int) -> str:
-    """Sino-Korean numeral: 12500 is 만 이천오백."""
+    """Return a Sino-Korean numeral: 12500 is 만 이천오백."""
     if number >= 10_000:
         high, low = divmod(number, 10_000)
         return ("" if high == 1 else sino(high)) + "만" + (" " + sino(low) if low else "")
     text = ""
     for size, word in ((1000, "천"), (100, "백"), (10, "십"), (1, "")):
         digit = number // size % 10
-        if digit:  # 천, 백 and 십 stand alone for one of them
+        if digit:  # 1000, 100 and 10 are written without a leading "one"
             text += ("" if digit == 1 and word else DIGITS[digit]) + word
     return text
 
 
 def native(number: int) -> str:
-    """Native Korean numeral before a counter, 1 to 99: 스무, 스물다섯."""
+    """Return the native Korean numeral before a counter, 1 to 99: 스무, 스물다섯."""
     return "스무" if number == 20 else NATIVE_TENS[number // 10] + NATIVE_ONES[number % 10]
 
 
 def myriads(number: int) -> str:
-    """Digits grouped by ten thousand: 3만 5천, 1만 2500; a space follows unless a digit ends it."""
+    """Group digits by ten thousand: 3만 5천, 1만 2500; a space follows unless a digit ends it."""
     high, low = divmod(number, 10_000)
     if low % 1000:
         return f"{high}만 {low}"
@@ -135,7 +135,7 @@ def myriads(number: int) -> str:
 
 
 def english(number: int) -> str:
-    """English numeral below a million: twelve thousand five hundred."""
+    """Return the English numeral below a million: twelve thousand five hundred."""
     for size, word in ((1000, "thousand"), (100, "hundred")):
         if number >= size:
             rest = f" {english(number % size)}" if number % size else ""
@@ -146,22 +146,22 @@ def english(number: int) -> str:
 
 
 def ordinal(number: int) -> str:
-    """English ordinal word up to 99: twenty-first."""
+    """Return the English ordinal word up to 99: twenty-first."""
     head, dash, last = english(number).rpartition("-")
     regular = last[:-1] + "ieth" if last.endswith("y") else last + "th"
     return head + dash + ORDINALS.get(last, regular)
 
 
 def plural(count: int, unit: str, spelled: bool = False) -> str:
-    """1 hour, 2 hours, two hours."""
+    """Return a number with its unit: 1 hour, 2 hours, two hours."""
     return f"{english(count) if spelled else count} {unit}{'s' * (count != 1)}"
 
 
-# --- Forms: a value in, its line in both languages out, or None if nobody writes it so ---------
+# --- Forms: from a value to its line in both languages, or None if the form is not in use -------
 
 
 def clock12(hour: int, minute: int) -> Line:
-    """오후 3시 40분, 3:40 p.m.; the hour alone when it is full."""
+    """Write a value like 오후 3시 40분, 3:40 p.m.; the hour alone when it is full."""
     half, suffix = ("오전", "a.m.") if hour < 12 else ("오후", "p.m.")
     number = hour % 12 or 12
     if not minute:
@@ -170,12 +170,12 @@ def clock12(hour: int, minute: int) -> Line:
 
 
 def clock24(hour: int, minute: int) -> Line:
-    """15시 40분, 15:40."""
+    """Write a value like 15시 40분, 15:40."""
     return f"{hour}시" + (f" {minute}분" if minute else ""), f"{hour}:{minute:02}"
 
 
 def clock_words(hour: int, minute: int) -> Line | None:
-    """오후 세 시 사십 분, three forty in the afternoon; 세 시 반, half past three."""
+    """Write a value like 오후 세 시 사십 분, three forty in the afternoon; 세 시 반, half past three."""
     if hour in (0, 12):
         return None
     part, phrase = next((here, there) for end, here, there in HOURS_OF_DAY if hour < end)
@@ -189,7 +189,7 @@ def clock_words(hour: int, minute: int) -> Line | None:
 
 
 def clock_before(hour: int, minute: int) -> Line | None:
-    """오후 네 시 십 분 전, ten to four in the afternoon: the 50 minutes past three."""
+    """Write a value like 오후 네 시 십 분 전, ten to four in the afternoon: the 50 minutes past three."""
     following = clock_words((hour + 1) % 24, 0)
     if following is None or minute not in (40, 45, 50, 55):
         return None
@@ -198,7 +198,7 @@ def clock_before(hour: int, minute: int) -> Line | None:
 
 
 def clock_range(*times: int) -> Line | None:
-    """오전 9시부터 오후 6시까지, from 9 a.m. to 6 p.m."""
+    """Write a value like 오전 9시부터 오후 6시까지, from 9 a.m. to 6 p.m."""
     if times[:2] >= times[2:]:
         return None
     (start, since), (end, until) = clock12(*times[:2]), clock12(*times[2:])
@@ -206,30 +206,30 @@ def clock_range(*times: int) -> Line | None:
 
 
 def day_of(month: int, day: int) -> Line:
-    """11월 21일, November 21."""
+    """Write a value like 11월 21일, November 21."""
     return f"{month}월 {day}일", f"{MONTHS[month - 1]} {day}"
 
 
 def day_words(month: int, day: int) -> Line:
-    """유월 이십일일, the twenty-first of June."""
+    """Write a value like 유월 이십일일, the twenty-first of June."""
     name = {6: "유", 10: "시"}.get(month) or sino(month)
     return f"{name}월 {sino(day)}일", f"the {ordinal(day)} of {MONTHS[month - 1]}"
 
 
 def day_year(year: int, month: int, day: int) -> Line:
-    """2026년 11월 21일, November 21, 2026."""
+    """Write a value like 2026년 11월 21일, November 21, 2026."""
     return f"{year}년 {month}월 {day}일", f"{MONTHS[month - 1]} {day}, {year}"
 
 
 def day_weekday(year: int, month: int, day: int) -> Line:
-    """2026년 11월 21일 토요일, Saturday, November 21, 2026."""
+    """Write a value like 2026년 11월 21일 토요일, Saturday, November 21, 2026."""
     korean, name = WEEKDAYS[date(year, month, day).weekday()]
     here, there = day_year(year, month, day)
     return f"{here} {korean}", f"{name}, {there}"
 
 
 def day_short(year: int, month: int, day: int) -> Line:
-    """2026. 11. 21.(토), Sat 21 Nov 2026."""
+    """Write a value like 2026. 11. 21.(토), Sat 21 Nov 2026."""
     korean, name = WEEKDAYS[date(year, month, day).weekday()]
     return (
         f"{year}. {month}. {day}.({korean[0]})",
@@ -238,74 +238,74 @@ def day_short(year: int, month: int, day: int) -> Line:
 
 
 def day_year_words(year: int, month: int, day: int) -> Line:
-    """이천이십육 년 유월 이십일일, the twenty-first of June 2026."""
+    """Write a value like 이천이십육 년 유월 이십일일, the twenty-first of June 2026."""
     here, there = day_words(month, day)
     return f"{sino(year)} 년 {here}", f"{there} {year}"
 
 
 def day_clock12(month: int, day: int, hour: int, minute: int) -> Line:
-    """11월 21일 오후 3시 40분, 3:40 p.m. on November 21."""
+    """Write a value like 11월 21일 오후 3시 40분, 3:40 p.m. on November 21."""
     (day_here, day_there), (here, there) = day_of(month, day), clock12(hour, minute)
     return f"{day_here} {here}", f"{there} on {day_there}"
 
 
 def day_clock24(month: int, day: int, hour: int, minute: int) -> Line:
-    """11월 21일 15시 40분, 15:40 on November 21."""
+    """Write a value like 11월 21일 15시 40분, 15:40 on November 21."""
     (day_here, day_there), (here, there) = day_of(month, day), clock24(hour, minute)
     return f"{day_here} {here}", f"{there} on {day_there}"
 
 
 def day_clock_year(year: int, month: int, day: int, hour: int, minute: int) -> Line:
-    """2026년 11월 21일 오후 3시 40분, 3:40 p.m. on November 21, 2026."""
+    """Write a value like 2026년 11월 21일 오후 3시 40분, 3:40 p.m. on November 21, 2026."""
     here, there = day_clock12(month, day, hour, minute)
     return f"{year}년 {here}", f"{there}, {year}"
 
 
 def day_clock_short(month: int, day: int, hour: int, minute: int) -> Line:
-    """11. 21. 15:40, 21 Nov 15:40."""
+    """Write a value like 11. 21. 15:40, 21 Nov 15:40."""
     clock = clock24(hour, minute)[1]
     return f"{month}. {day}. {clock}", f"{day} {MONTHS[month - 1][:3]} {clock}"
 
 
 def number_words(number: int) -> Line | None:
-    """만 이천오백, twelve thousand five hundred."""
+    """Write a value like 만 이천오백, twelve thousand five hundred."""
     return (sino(number), english(number)) if number < 100_000 else None
 
 
 def number_myriads(number: int) -> Line | None:
-    """1만 2500, 12,500 (before a counter); two digits are the counted things' own."""
+    """Write a value like 1만 2500, 12,500 (before a counter); two digits are the counted things' own."""
     if number < 100:
         return None
     return myriads(number) if number >= 10_000 else f"{number:,}", f"{number:,}"
 
 
 def won_words(number: int) -> Line | None:
-    """만 이천오백 원, 12,500 won."""
+    """Write a value like 만 이천오백 원, 12,500 won."""
     return (f"{sino(number)} 원", f"{number:,} won") if 100 <= number < 1_000_000 else None
 
 
 def won_myriads(number: int) -> Line | None:
-    """3만 5천 원, ₩35,000."""
+    """Write a value like 3만 5천 원, ₩35,000."""
     return (f"{myriads(number)}원", f"₩{number:,}") if number >= 10_000 else None
 
 
 def won_digits(number: int) -> Line | None:
-    """12,500원, KRW 12,500."""
+    """Write a value like 12,500원, KRW 12,500."""
     return (f"{number:,}원", f"KRW {number:,}") if 1000 <= number < 1_000_000 else None
 
 
 def dollars(whole: int, cents: int) -> Line:
-    """12달러 50센트, $12.50."""
+    """Write a value like 12달러 50센트, $12.50."""
     return f"{whole}달러" + (f" {cents}센트" if cents else ""), f"${whole}.{cents:02}"
 
 
 def decimal(tenths: int) -> Line:
-    """12.5, 12.5 (before a unit)."""
+    """Write a value like 12.5, 12.5 (before a unit)."""
     return f"{tenths / 10:g}", f"{tenths / 10:g}"
 
 
 def decimal_words(tenths: int) -> Line:
-    """십이 점 오, twelve point five (before a unit, hence the space)."""
+    """Write a value like 십이 점 오, twelve point five (before a unit, hence the space)."""
     whole, rest = divmod(tenths, 10)
     if not rest:
         return f"{sino(whole)} ", english(whole)
@@ -313,19 +313,19 @@ def decimal_words(tenths: int) -> Line:
 
 
 def parts(*amounts: tuple[int, str, str]) -> Line:
-    """Amounts of several units in a row, without those of zero: 1년 6개월, 1 year 6 months."""
+    """Join amounts of several units, without those of zero: 1년 6개월, 1 year 6 months."""
     here = [f"{count}{korean}" for count, korean, _ in amounts if count]
     there = [plural(count, unit) for count, _, unit in amounts if count]
     return " ".join(here), " ".join(there)
 
 
 def span(hours: int, minutes: int) -> Line:
-    """2시간 30분, 2 hours 30 minutes."""
+    """Write a value like 2시간 30분, 2 hours 30 minutes."""
     return parts((hours, "시간", "hour"), (minutes, "분", "minute"))
 
 
 def span_words(hours: int, minutes: int) -> Line:
-    """두 시간 이십 분, two hours and twenty minutes; 두 시간 반, two and a half hours."""
+    """Write a value like 두 시간 이십 분, two hours and twenty minutes; 두 시간 반, two and a half hours."""
     if hours and minutes == 30:
         return f"{native(hours)} 시간 반", f"{english(hours)} and a half hours"
     here = [f"{native(hours)} 시간"] * bool(hours) + [f"{sino(minutes)} 분"] * bool(minutes)

@@ -1,8 +1,8 @@
 """Write the Korean-English sample: dates, times, numbers, prices, durations and measures.
 
-Every surface form of one language is paired with exactly one form of the other, so a perfect
-answer exists in both directions. The split is by value: a stable hash of each value (a day of
-the year, a clock time, an amount ...) puts it in training, validation or test, in all its forms.
+Every surface form of one language is paired with exactly one form of the other, so a perfect answer exists in
+both directions. The split is by value: a stable hash of each value (a day of the year, a clock time, an
+amount ...) puts it in training, validation or test, in all its forms.
 """
 
 import argparse
@@ -70,32 +70,32 @@ from tools.sample.forms import (
 
 LONGEST = 60  # bytes of a line, either language
 HELD_OUT = {"valid": 500, "test": 500}  # pairs
-PERCENT_HELD_OUT = 7  # of the values, for each of the two held-out sets
+PERCENT_HELD_OUT = 7  # percentage of the values in each of the two held-out sets
 
 
 # --- Values and families ----------------------------------------------------------------------
 
 
 def sample_amount(random: Random) -> Value:
-    """A number of two to seven digits, all but the first few of them zero."""
+    """Return a number of two to seven digits, of which at most the first four are not zero."""
     length = random.choice((2, 3, 3, 4, 4, 4, 5, 5, 5, 5, 6, 6, 7))
     filled = min(random.randint(1, 4), length)
     return (random.randrange(10 ** (filled - 1), 10**filled) * int(10 ** (length - filled)),)
 
 
 def sample_day(random: Random) -> Value:
-    """A day of the year, without the leap day."""
-    day = date.fromordinal(random.randint(1, 365))  # of the year 1, a common one
+    """Return a day of the year, without the leap day."""
+    day = date.fromordinal(random.randint(1, 365))  # year 1 is no leap year
     return day.month, day.day
 
 
 def sample_span(random: Random) -> Value:
-    """Hours and minutes, mostly a few hours at round minutes."""
+    """Return hours and minutes, mostly a few hours at round minutes."""
     hours = random.choice((0, 0, random.randint(1, 6), random.randint(1, 23)))
     return hours, random.choice((0, 30, random.randint(1, 59))) if hours else random.randint(2, 59)
 
 
-# What is held out: the values of each kind. A line of several values has them all held out.
+# Random values of each kind. Values are held out, and all values of a held-out line are.
 KINDS: dict[str, Callable[[Random], Value]] = {
     "time": lambda r: (r.randint(0, 23), r.randrange(0, 60, r.choice((60, 5, 5, 1, 1)))),
     "day": sample_day,
@@ -115,7 +115,11 @@ KINDS: dict[str, Callable[[Random], Value]] = {
 
 
 class Form(NamedTuple):
-    """One way to write values of some kinds, in carrier phrases, as often as its weight says."""
+    """A way to write values of some kinds.
+
+    weight: relative frequency; kinds: of its values; write: returns the line, or None where the form is not
+    in use; frames: carrier phrases.
+    """
 
     family: str
     weight: int
@@ -174,7 +178,7 @@ FORMS = (
 
 
 class Pair(NamedTuple):
-    """One line of the sample with the values it speaks of, e.g. ("time", (15, 40))."""
+    """A line of the sample with its values, e.g. ("time", (15, 40))."""
 
     korean: str
     english: str
@@ -182,8 +186,8 @@ class Pair(NamedTuple):
     values: tuple[tuple[str, Value], ...]
 
 
-def side_of(kind: str, value: Value) -> str:
-    """The set a value belongs to: the same in every run, for every seed, in every form."""
+def assign_set(kind: str, value: Value) -> str:
+    """Return the set of a value: the same in every run, for every seed, in every form."""
     digest = hashlib.sha256(f"{kind} {value}".encode()).digest()
     bucket = int.from_bytes(digest[:4], "big") % 100
     if bucket < PERCENT_HELD_OUT:
@@ -192,15 +196,15 @@ def side_of(kind: str, value: Value) -> str:
 
 
 def draw_value(random: Random, kind: str, side: str) -> Value:
-    """A value of a kind that belongs to a set."""
+    """Return a random value of a kind that belongs to a set."""
     while True:
         value = KINDS[kind](random)
-        if side_of(kind, value) == side:
+        if assign_set(kind, value) == side:
             return value
 
 
-def in_frame(random: Random, frames: Sequence[Line], line: Line) -> Line:
-    """The line inside one of the carrier phrases."""
+def add_carrier_phrase(random: Random, frames: Sequence[Line], line: Line) -> Line:
+    """Return the line inside a random carrier phrase."""
     korean, english = random.choice(frames)
     closed = {name: random.choice(pairs) for name, pairs in CLOSED.items()}
     here = korean.format(x=line[0], **{name: pair[0] for name, pair in closed.items()})
@@ -208,7 +212,7 @@ def in_frame(random: Random, frames: Sequence[Line], line: Line) -> Line:
 
 
 def make_side(side: str, count: int, seed: int) -> list[Pair]:
-    """So many different pairs that speak only of values of one set."""
+    """Return `count` different pairs whose values all belong to one set."""
     random = Random(f"{seed} {side}")
     weights = [form.weight for form in FORMS]
     pairs: dict[Line, Pair] = {}
@@ -218,14 +222,14 @@ def make_side(side: str, count: int, seed: int) -> list[Pair]:
         line = form.write(*(number for _, value in values for number in value))
         if line is None:
             continue
-        line = in_frame(random, form.frames, line)
+        line = add_carrier_phrase(random, form.frames, line)
         if max(len(text.encode()) for text in line) <= LONGEST:
             pairs.setdefault(line, Pair(*line, form.family, values))
     return list(pairs.values())
 
 
 def make_sample(seed: int = 1, pairs: int = 20_000) -> dict[str, list[Pair]]:
-    """The three sets; an error if two lines of one language share a line of the other."""
+    """Return the three sets. Raises ValueError if two lines of one language share a line of the other."""
     sides = {"train": pairs, **HELD_OUT}
     sample = {side: make_side(side, count, seed) for side, count in sides.items()}
     every = [pair for side in sample.values() for pair in side]
@@ -237,7 +241,7 @@ def make_sample(seed: int = 1, pairs: int = 20_000) -> dict[str, list[Pair]]:
 
 
 def write_sample(sample: dict[str, list[Pair]], folder: Path) -> None:
-    """train.ko, train.en and so on; the family of each line for the held-out sets."""
+    """Write train.ko, train.en and so on, and the family of each line for the held-out sets."""
     folder.mkdir(parents=True, exist_ok=True)
     for side, pairs in sample.items():
         columns = {"ko": [pair.korean for pair in pairs], "en": [pair.english for pair in pairs]}
@@ -248,15 +252,16 @@ def write_sample(sample: dict[str, list[Pair]], folder: Path) -> None:
 
 
 def trigrams(line: str) -> set[str]:
-    """The runs of three characters in a line and its margins."""
+    """Return the character trigrams of a line, including its margins."""
     padded = f"  {line} "
     return {padded[start : start + 3] for start in range(len(padded) - 2)}
 
 
 def baseline(train: Sequence[Line], test: Sequence[Line]) -> float:
-    """Percent of test lines answered by the target of the training source most like theirs.
+    """Return the percentage of test lines that the nearest training pair answers exactly.
 
-    Likeness is the share of common trigrams (Dice), found through an index of the trigrams.
+    Similarity is the share of common trigrams of the sources (Dice), computed through an index of the
+    trigrams.
     """
     index: dict[str, list[int]] = defaultdict(list)
     sizes = []
@@ -270,14 +275,14 @@ def baseline(train: Sequence[Line], test: Sequence[Line]) -> float:
         grams = trigrams(source)
         shared = Counter(row for gram in grams for row in index.get(gram, ()))
         likeness = {row: common / (sizes[row] + len(grams)) for row, common in shared.items()}
-        # Of equally near ones the first, whatever order the trigrams came in.
+        # Ties go to the first row, so that the result does not depend on the order of the trigrams.
         best = min(likeness, key=lambda row: (-likeness[row], row), default=0)
         right += train[best][1] == target
     return 100 * right / len(test)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description="Write the Korean-English sample.")
     parser.add_argument("--out", type=Path, default=Path("data"), help="folder to write to")
     parser.add_argument("--seed", type=int, default=1)

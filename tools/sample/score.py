@@ -10,7 +10,7 @@ from pathlib import Path
 def exact_match(
     hypotheses: Sequence[str], references: Sequence[str], families: Sequence[str]
 ) -> dict[str, tuple[int, int]]:
-    """The right lines and all the lines of each family, and of "all" of them at the end."""
+    """Count the exact matches and the lines of each family, and of "all" at the end."""
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for hypothesis, reference, family in zip(hypotheses, references, families, strict=True):
         for name in (family, "all"):
@@ -21,7 +21,7 @@ def exact_match(
 
 
 def report(counts: dict[str, tuple[int, int]]) -> str:
-    """An aligned table of the families, then the total on a line of its own."""
+    """Return an aligned table of the families, then the total on a line of its own."""
     width = max(len("family"), *map(len, counts))
     lines = [f"{'family':{width}}  right  lines  exact match"]
     for name, (right, total) in counts.items():
@@ -32,13 +32,15 @@ def report(counts: dict[str, tuple[int, int]]) -> str:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a file; only a line feed ends one, as the bytes of a translation may be odd."""
+    """Return the lines of a file; only a line feed ends one, as translations may contain any bytes."""
     return path.read_bytes().decode(errors="replace").removesuffix("\n").split("\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line: the exit status, 1 with one line on stderr if the files do not fit."""
-    parser = argparse.ArgumentParser(description="Exact match of translations of the sample, by family.")
+    """Run the command line; return the exit code, 1 with one line on stderr if the files do not match."""
+    parser = argparse.ArgumentParser(
+        description="Print exact match of translations of the sample, by family."
+    )
     for name in ("hypothesis", "reference", "family"):
         parser.add_argument(name, type=Path, help="a file with a line for each sentence")
     names = list(vars(parser.parse_args(arguments)).values())

@@ -1,10 +1,9 @@
 """Check that a wider beam is not worse than a narrower one, on trained runs and real sentences.
 
-What no beam search should do, whoever wrote it, is to lose to greedy search by its own criterion: on at most
-LOST lines in a hundred may the best hypothesis score less than the greedy text. And on a model that is right
-about most lines greedily, PEAKED percent or more, the exact matches may not fall by more than FALL points as
-the beam grows. These hold an engine to something that shares nothing with it, where comparing two engines
-only shows that they agree.
+By its own criterion no beam search should lose to greedy search: at most LOST percent of the lines may have a
+best hypothesis with a lower score than the greedy text. And on a model with PEAKED percent or more exact
+matches in greedy search, the exact matches may not fall by more than FALL points as the beam grows. These
+checks are independent of any implementation, while a comparison of two engines only shows that they agree.
 """
 
 from __future__ import annotations
@@ -28,12 +27,14 @@ from tools.bench.records import Record
 BENCH = "verify/beams"
 BEAMS = (1, 2, 5, 12)
 LOST, PEAKED, FALL = 0.5, 75.0, 0.5  # percent of lines; percent and points of exact match
-CAPACITY = 32  # sentences side by side
+CAPACITY = 32  # sentences per batch
 
 
 class SearchResult(NamedTuple):
-    """The result of a beam: the best hypothesis of each line; steps of the search per line (None if the
-    engine does not count them) and seconds in all.
+    """The result of one beam size.
+
+    hypotheses: the best one of each line; steps: of the search per line, None if the engine does not count
+    them; seconds: of the whole search.
     """
 
     hypotheses: list[Hypothesis]
@@ -42,7 +43,7 @@ class SearchResult(NamedTuple):
 
 
 class CountingEngine(NumbaEngine):
-    """Counts the steps of the sentences that are done."""
+    """A CPU engine that counts the steps of finished sentences."""
 
     n_steps = 0
 
@@ -53,9 +54,9 @@ class CountingEngine(NumbaEngine):
 
 
 def run_search(engine: Engine, requests: Sequence[Request]) -> SearchResult:
-    """All requests, the longest first, so that an engine is full for as long as may be."""
+    """Decode all requests, longest first, so that the batch stays full as long as possible."""
     order = sorted(range(len(requests)), key=lambda i: -len(requests[i].source or b""))
-    dict(decode(engine, requests[:1]))  # what is compiled is compiled now
+    dict(decode(engine, requests[:1]))  # warm-up
     began = time.perf_counter()
     found = dict(decode(engine, [requests[i] for i in order]))
     seconds = time.perf_counter() - began
@@ -70,7 +71,7 @@ def requests_of(lines: Sequence[bytes]) -> list[Request]:
 
 
 def numba_engine(contents: StoredWeights, precision: str, beam: int, threads: int | None) -> Engine:
-    """The CPU engine, counting."""
+    """Build a CPU engine that counts steps."""
     packed = pack_model(restored(contents.arrays), contents.config.model, precision)
     return CountingEngine([packed], Options(beam=beam), CAPACITY, threads or 1)
 
@@ -84,7 +85,7 @@ def check_beams(
     beams: Sequence[int] = BEAMS,
     threads: int | None = 1,
 ) -> Iterator[tuple[Record, bool]]:
-    """A record for each engine and beam, with whether it is as it must be. Greedy comes first in any case."""
+    """Yield a record for each engine and beam, with whether it passes. Greedy search always comes first."""
     asked, texts = requests_of(lines), [line.decode() for line in references]
     contents = read_run(run)[1]
     device = pick_device("auto" if "cuda-graph" in engines else "cpu").type

@@ -1,16 +1,17 @@
-"""A data set on Ray, its actors and its driver killed at random moments: is every row there, once, as it was?
+"""Kill a Ray data set job's actors and drivers at random moments; check that no row is lost or changed.
 
     nice python tools/verify/dataset.py --model RUN
     nice python tools/verify/dataset.py --model RUN --lines 1000000 --block-bytes 262144 --kills 5
 
-Lines of --src, repeated to so many rows with ids, are translated by `translate` in one process of two
-threads, by `translate --workers 2`, and by `translate-dataset` on Ray's local mode, undisturbed: the rate of
-each, its start counted, and whether rows are equal. Then a job is begun of which --kills actors and as many
-drivers get SIGKILL in turn, each at a moment that is drawn evenly from a time in which, after the start until
-a first block is done, nearly twice a death's share of the rest is; a killed job goes on by --resume. Options
-that are not known here are given to all commands. Prints a line for each death and a summary, and exits with
-1 where a row is lost, doubled, out of order or another one.
-Needs the extra `ray`; knows commands and processes alone, and kills those that it has started.
+The lines of --src, repeated to --lines rows with ids, are translated undisturbed by `translate` in one
+process of two threads, by `translate --workers 2`, and by `translate-dataset` on a local Ray: their rates
+including the start are printed, and their rows compared. Then a job is run in which --kills actors and as
+many drivers are killed by SIGKILL in turn, each at a moment drawn uniformly from an interval of the start-up
+time plus about twice a kill's share of the remaining work; a job whose driver was killed is continued by
+--resume. Unknown options are passed to all commands. Prints a line for each kill and a summary; exits with 1
+where a row is lost, duplicated, out of order or different.
+
+Needs the extra `ray`. Kills only processes that it has started.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from pathlib import Path
 
 PROGRAM = [sys.executable, "-m", "bytenmt"]
 DATA = Path(__file__).parents[2] / "data"
-FILES = 4  # that the rows lie in
-PATIENCE = 120.0  # seconds until an actor must have begun, and Ray's processes must have gone
+FILES = 4  # files of the input data set
+PATIENCE = 120.0  # timeout in seconds for the start of an actor and for the end of Ray's processes
 ACTOR = b"TranslateActor"
 
 
 def write_rows(folder: Path, lines: Sequence[str]) -> None:
-    """A folder of JSON lines, with the number of each row as its id."""
+    """Write the lines as a folder of JSON lines files, with the number of each row as its id."""
     folder.mkdir()
     for number in range(FILES):
         first, last = (len(lines) * at // FILES for at in (number, number + 1))
@@ -47,7 +48,7 @@ def write_rows(folder: Path, lines: Sequence[str]) -> None:
 
 
 def read_rows(folder: Path) -> Iterator[tuple[int, str, str | None]]:
-    """id, text and translation, in the order of the parts."""
+    """Yield id, text and translation of each row, in the order of the output parts."""
     for part in sorted(folder.glob("part-*")):
         for line in part.read_bytes().splitlines():
             row = json.loads(line)
@@ -55,7 +56,7 @@ def read_rows(folder: Path) -> Iterator[tuple[int, str, str | None]]:
 
 
 def rows_equal(folder: Path, lines: Sequence[str], translations: Sequence[str]) -> bool:
-    """Check that a data set has each row once, in order, with its translation; prints differences."""
+    """Check that a data set has each row once, in order, with its translation; print the first difference."""
     n_rows = 0
     for expected, row in enumerate(read_rows(folder)):
         n_rows += 1
@@ -68,17 +69,17 @@ def rows_equal(folder: Path, lines: Sequence[str], translations: Sequence[str]) 
 
 
 def seconds_of(command: Sequence[str]) -> float:
-    """Return the seconds a command takes undisturbed. Raises RuntimeError if it fails."""
+    """Return the seconds that an undisturbed command takes. Raises RuntimeError if it fails."""
     started = time.monotonic()
     child = start_child(command)
-    _, said = child.communicate()
+    _, stderr = child.communicate()
     if child.returncode:
-        raise RuntimeError(said.decode())
+        raise RuntimeError(stderr.decode())
     return time.monotonic() - started
 
 
 def time_first_block(command: Sequence[str], out: Path) -> tuple[float, float]:
-    """Seconds until a data set's first block is done, and until all are. Raises RuntimeError."""
+    """Run a job; return the seconds until its first block and until all are finished. Raises RuntimeError."""
     started, first = time.monotonic(), 0.0
     driver = start_child(command)
     while driver.poll() is None:
@@ -90,14 +91,14 @@ def time_first_block(command: Sequence[str], out: Path) -> tuple[float, float]:
 
 
 def start_child(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start a command in a session of its own, as Ray ends the group of a driver that has died."""
+    """Start a command in a session of its own, as Ray kills the process group of a dead driver."""
     return subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     )
 
 
 def descendants(pid: int) -> dict[int, bytes]:
-    """The processes that a process has started, and theirs, with their command lines."""
+    """Return the command lines of a process' descendants by process id."""
     parents, names = {}, {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -117,7 +118,7 @@ def descendants(pid: int) -> dict[int, bytes]:
 
 
 def kill_actor(driver: subprocess.Popen[bytes], draw: random.Random) -> bool:
-    """Kill one of a job's actors, once there is one; whether there was one before the job ended."""
+    """Kill one of a job's actors once there is one; return whether that was before the job ended."""
     until = time.monotonic() + PATIENCE
     while driver.poll() is None and time.monotonic() < until:
         actors = [pid for pid, name in descendants(driver.pid).items() if ACTOR in name]
@@ -129,7 +130,7 @@ def kill_actor(driver: subprocess.Popen[bytes], draw: random.Random) -> bool:
 
 
 def kill_driver(driver: subprocess.Popen[bytes]) -> bool:
-    """Kill a job's driver, and wait until Ray's processes have gone; whether it was there."""
+    """Kill a job's driver and wait until Ray's processes are gone; return whether it was still running."""
     started = descendants(driver.pid)
     if driver.poll() is not None:
         return False
@@ -147,7 +148,7 @@ def kill_driver(driver: subprocess.Popen[bytes]) -> bool:
 
 
 def n_finished_blocks(out: Path) -> int:
-    """Blocks that are noted."""
+    """Return the number of blocks that the job has recorded as finished."""
     try:
         return (out / "_bytenmt" / "finished.jsonl").read_bytes().count(b"\n")
     except FileNotFoundError:
@@ -157,9 +158,12 @@ def n_finished_blocks(out: Path) -> int:
 def run_with_kills(
     command: Sequence[str], out: Path, n_kills: int, longest: float, whole: Callable[[], bool]
 ) -> tuple[int, int, bool]:
-    """Begin and go on with a job until so many of its actors and of its drivers were killed and it has ended;
-    how many actors and drivers were, and whether it was whole. A job that ends before is looked at too, and
-    begun anew. Raises RuntimeError where it fails by itself."""
+    """Run and resume a job until n_kills actors and n_kills drivers were killed and it has ended.
+
+    A job that ends before that is checked and started again. longest: maximum seconds until a kill; whole:
+    checks the rows. Returns the numbers of killed actors and drivers, and whether all results were right.
+    Raises RuntimeError where a job fails by itself.
+    """
     draw = random.Random(1)
     kinds = ["actor", "driver"] * n_kills
     deaths = {"actor": 0, "driver": 0}
@@ -175,8 +179,8 @@ def run_with_kills(
             if was_there:
                 kind = kinds.pop(0)
                 deaths[kind] += 1
-                told = f"{kind} killed after {moment:.1f} s, {n_finished_blocks(out)} blocks are noted"
-                print(f"death {sum(deaths.values())}: {told}", flush=True)
+                event = f"{kind} killed after {moment:.1f} s, {n_finished_blocks(out)} blocks are noted"
+                print(f"death {sum(deaths.values())}: {event}", flush=True)
                 driver = None if kind == "driver" else driver
                 continue
         wait_for_end(driver)
@@ -189,18 +193,20 @@ def run_with_kills(
 
 def wait_for_end(driver: subprocess.Popen[bytes]) -> None:
     """Wait for a job. Raises RuntimeError where it fails."""
-    _, said = driver.communicate()
+    _, stderr = driver.communicate()
     if driver.returncode:
-        raise RuntimeError(said.decode())
+        raise RuntimeError(stderr.decode())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line; what it does not know goes to the commands."""
-    parser = argparse.ArgumentParser(description="A data set on Ray, killed at random moments.")
+    """Run the command line; unknown options go to the commands."""
+    parser = argparse.ArgumentParser(
+        description="Kill a Ray data set job at random moments and check its rows."
+    )
     parser.add_argument("--model", type=Path, required=True, help="the run to translate with")
     parser.add_argument("--src", type=Path, default=DATA / "train.ko")
     parser.add_argument("--lines", type=int, default=2000)
-    parser.add_argument("--kills", type=int, default=2, help="of actors, and of drivers")
+    parser.add_argument("--kills", type=int, default=2, help="number of actors, and of drivers, to kill")
     parser.add_argument("--actors", type=int, default=2)
     parser.add_argument("--block-bytes", type=int, default=8192)
     options, more = parser.parse_known_args(arguments)
@@ -212,7 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def check(folder: Path, lines: Sequence[str], options: argparse.Namespace, more: Sequence[str]) -> bool:
-    """Check that all ways give the same rows. more: options of every command."""
+    """Check that all commands give the same rows. more: options of every command."""
     write_rows(folder / "in", lines)
     few, many, whole = folder / "few", folder / "many", folder / "whole"
     few.write_text(f"{lines[0]}\n", encoding="utf-8")
@@ -222,21 +228,23 @@ def check(folder: Path, lines: Sequence[str], options: argparse.Namespace, more:
         how = ["--actors", str(options.actors), "--block-bytes", str(options.block_bytes)]
         return [*PROGRAM, "translate-dataset", str(folder / "in"), str(folder / out), *how, *more]
 
-    def tell(what: str, seconds: float, equal: bool = True) -> None:
+    def report(what: str, seconds: float, equal: bool = True) -> None:
         rate = f"{len(lines):,} rows in {seconds:.1f} s, {len(lines) / seconds:,.0f} rows/s"
         print(f"{what}: {rate}, {'equal' if equal else 'NOT equal'} row for row", flush=True)
 
     translate = [*PROGRAM, "translate", *more, "-o", str(whole), "-i"]
-    seconds_of([*translate, str(few)])  # compiles what is not compiled yet
-    tell("translate --threads 2", seconds_of([*translate, str(many), "--threads", "2"]))
+    seconds_of([*translate, str(few)])  # warm-up: compiles the kernels
+    report("translate --threads 2", seconds_of([*translate, str(many), "--threads", "2"]))
     translations = whole.read_text(encoding="utf-8").split("\n")[:-1]
     seconds = seconds_of([*translate, str(many), "--workers", "2"])
     by_workers = whole.read_text(encoding="utf-8").split("\n")[:-1] == translations
-    tell("translate --workers 2", seconds, by_workers)
+    report("translate --workers 2", seconds, by_workers)
     start, seconds = time_first_block(dataset("lived"), folder / "lived")
     lived = rows_equal(folder / "lived", lines, translations)
-    tell(f"translate-dataset --actors {options.actors}, {start:.1f} s until the first block", seconds, lived)
-    # A share less than there is, so that one job dies of all of them, as a rule.
+    report(
+        f"translate-dataset --actors {options.actors}, {start:.1f} s until the first block", seconds, lived
+    )
+    # Divided by a few more than all kills, so that usually one job gets all of them.
     longest = 2 * (start + (seconds - start) / (2 * options.kills + 4))
     whole_again = partial(rows_equal, folder / "died", lines, translations)
     actors, drivers, died = run_with_kills(

@@ -1,19 +1,19 @@
-"""Real documents read, written back and filled, of every format that is found below a folder.
+"""Read, rewrite and translate all documents of every format below a folder, and check the results.
 
     python tools/verify/documents.py FOLDER... [--format NAME] [--show N]
     python tools/verify/documents.py FOLDER... --model RUN [--beam N] [--engine NAME] [--units 100]
     python tools/verify/documents.py --lines TEXT --model RUN …
 
-Of each file: every unit written back as it was read must give the same bytes. Every unit written anew,
-whatever stood there, must be read again as the same text, with all else as it was. And every unit translated,
-by a stand-in that loses no code, must give a file with as many units of those texts. Prints a line a format,
-and the files that fail; files that are not in their format, of which test suites have many, count as
-malformed.
+Three properties of each file are checked. A document written back unchanged must have the same bytes. With
+every unit written anew with its own text, all units must be read again as the same text, and everything
+between them must be unchanged. With every unit pseudo-translated, with all inline tags kept, the file must
+have as many units, with those texts. Prints a line for each format, and the files that fail. Files that are
+not valid in their format, of which test suites have many, count as malformed.
 
-With a model the files are translated by it instead, and of those units of a format that have a placeholder, a
-tag, a URL or an address, the first --units are looked at: whether just these stand in their translation, and
-whether its tags close in order where theirs do. With --lines the first --units lines of a text that have
-such spans are written as documents of every format, and these are looked at.
+With --model the files are translated by the model instead, and of each format about --units units that
+contain a placeholder, tag, URL or address are checked: their translations must contain exactly these spans,
+and balanced tags must stay balanced. With --lines the first --units lines of a text that have such spans are
+written as documents of every format and checked in the same way.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ from bytenmt.errors import DataError
 from tools.verify.keep import count_spans, is_balanced
 from tools.verify.made_documents import write_documents
 
-BY_NAME = "csv", "tsv", "json", "text"  # a folder holds many that are no documents: these by --format alone
+BY_NAME = "csv", "tsv", "json", "text"  # only checked with --format: many such files are not documents
 CUES = "srt", "vtt"
-MARKED_UP = "html", "markdown"  # whose codes at the end of a unit are no part of it when it is read again
+MARKED_UP = "html", "markdown"  # tags at the end of a unit are not part of it when it is read again
 PAIRS = [("en", "fr"), ("en-us", "de"), ("en", "ko")]
 
 
 def read_options(name: str, data: bytes) -> ReadOptions:
+    """Return options that make a file of a format translatable."""
     if name == "tmx":
         return ReadOptions(
             pair=next((p for p in PAIRS if f'lang="{p[1]}'.encode() in data.lower()), ("en", "fr"))
@@ -56,12 +57,12 @@ def read_options(name: str, data: bytes) -> ReadOptions:
 
 
 def pseudo_translate(parts: Parts) -> Parts:
-    """Another text with the same codes."""
+    """Return other text with the same inline tags."""
     return tuple(UnitPart(part.text.swapcase() + "q") if part.kind == TEXT else part for part in parts)
 
 
 def outermost(document: Document) -> list[Unit]:
-    """Return the units without those inside of others, such as an alternative text in a paragraph."""
+    """Return the units that are not inside others, unlike an alternative text in a paragraph."""
     found, end = list[Unit](), -1
     for unit in document.units:
         if unit.insert is None or unit.target is None or unit.start >= end:
@@ -71,7 +72,7 @@ def outermost(document: Document) -> list[Unit]:
 
 
 def rewrite_units(document: Document) -> bytes:
-    """Every unit that has a target written, also where it says what stands there."""
+    """Return the document with the target of every unit written anew."""
     units = [(unit, unit.target) for unit in outermost(document)]
     return document.replaced(
         Edit(unit.start, unit.end, unit.write(target, False)) for unit, target in units if target is not None
@@ -79,8 +80,9 @@ def rewrite_units(document: Document) -> bytes:
 
 
 def words(values: Sequence[Parts | None]) -> list[str]:
-    """Return the words of plain text, whose line breaks define units: a rewrapped paragraph may be read
-    as lines.
+    """Return the words of plain text.
+
+    Only words are compared in plain text, because a rewrapped paragraph may be read as several lines.
     """
     return " ".join(joined_text(value or ()) for value in values).split()
 
@@ -93,7 +95,7 @@ def text_between_units(document: Document) -> list[str]:
 
 
 def find_faults(data: bytes, name: str, path: Path, more: ReadOptions) -> tuple[int, list[str]]:
-    """The number of units of a file, and what is wrong with it. Raises DataError."""
+    """Return the number of units of a file, and descriptions of its faults. Raises DataError."""
     document = read(data, name, path, more)
     same = document.with_units([None if u.target is None else (u.target, False) for u in document.units])
     ordered = sorted(outermost(document), key=lambda unit: unit.start)
@@ -111,7 +113,7 @@ def find_faults(data: bytes, name: str, path: Path, more: ReadOptions) -> tuple[
 
 
 def _rewriting_faults(document: Document, name: str, path: Path, more: ReadOptions) -> Iterator[str]:
-    """Return the faults of a file in which every unit is written anew."""
+    """Yield the faults of a file after every unit was written anew."""
     there = [unit.target for unit in document.units]
     again = read(rewrite_units(document), name, path, more)
     if name == "docx":
@@ -134,7 +136,7 @@ def _rewriting_faults(document: Document, name: str, path: Path, more: ReadOptio
 
 
 def _translation_faults(document: Document, name: str, path: Path, more: ReadOptions) -> Iterator[str]:
-    """Return the faults of a file in which every unit is translated."""
+    """Yield the faults of a file after every unit was pseudo-translated."""
     values = [(pseudo_translate(unit.source), number % 2 > 0) for number, unit in enumerate(document.units)]
     filled = read(document.with_units(values), name, path, more)
     if name == "text":
@@ -150,17 +152,17 @@ def _translation_faults(document: Document, name: str, path: Path, more: ReadOpt
 
 
 def _words_of(unit: Unit, parts: Parts, is_word: bool) -> list[str]:
-    """Return the words of a text, without codes where these may change: by units inside them, or by the most
-    frequent format of a paragraph.
+    """Return the words of a unit, without its inline tags where rewriting may change them.
+
+    That is where units are inside other units, and in Word, where the most frequent format of a paragraph has
+    no tag.
     """
     own = parts if unit.insert is None and not is_word else [part for part in parts if part.kind == TEXT]
     return joined_text(tuple(own)).split()
 
 
 class SpanCounts(NamedTuple):
-    """Counts over translated files: units with spans, units whose spans differ, and units with mangled
-    tags.
-    """
+    """Units with spans, and descriptions of units with other spans and of units with mangled tags."""
 
     n_units: int
     other: list[str]
@@ -170,9 +172,7 @@ class SpanCounts(NamedTuple):
 def count_kept_spans(
     data: bytes, name: str, path: Path, more: ReadOptions, translator: Translator
 ) -> SpanCounts:
-    """Count the spans that a model's translation of a file keeps: by unit, by cue, or in all. Raises
-    DataError.
-    """
+    """Check the spans in a model's translation of a file: by unit, by cue, or in all. Raises DataError."""
     document = read(data, name, path, more)
     n_units = sum(bool(count_spans(joined_text(unit.source))) for unit in document.units)
     if not n_units:
@@ -202,6 +202,7 @@ def count_kept_spans(
 
 
 def describe_difference(one: str, other: str) -> str:
+    """Describe the spans that only one of two texts has."""
     before, after = count_spans(one), count_spans(other)
     return f"without {dict(before - after)}, with {dict(after - before)}"
 
@@ -209,7 +210,7 @@ def describe_difference(one: str, other: str) -> str:
 def report_kept_spans(
     paths: Sequence[tuple[str, Path]], translator: Translator, enough: int, show: int
 ) -> int:
-    """Print what each format keeps; the exit code."""
+    """Print for each format how many spans are kept; return the exit code. enough: units of a format."""
     found: dict[str, SpanCounts] = {}
     for name, path in paths:
         so_far = found.setdefault(name, SpanCounts(0, [], []))
@@ -234,13 +235,20 @@ def report_kept_spans(
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="*")
-    parser.add_argument("--format", action="append", choices=FORMATS, help="these alone, also data")
-    parser.add_argument("--show", type=int, default=20, help="files that fail, at most")
-    parser.add_argument("--model", type=Path, help="translates them")
+    parser.add_argument("--format", action="append", choices=FORMATS, help="only these formats")
+    parser.add_argument("--show", type=int, default=20, help="maximum number of failures to print")
+    parser.add_argument("--model", type=Path, help="translate the files with this run")
     parser.add_argument("--beam", type=int, default=1)
     parser.add_argument("--engine", default="auto")
-    parser.add_argument("--lines", type=Path, help="a text whose lines are made documents of every format")
-    parser.add_argument("--units", type=int, default=100, help="of a format that have spans, about so many")
+    parser.add_argument(
+        "--lines", type=Path, help="text whose lines are written as documents of every format"
+    )
+    parser.add_argument(
+        "--units",
+        type=int,
+        default=100,
+        help="approximate number of units with spans to check for each format",
+    )
     options = parser.parse_args()
     if options.lines:
         with tempfile.TemporaryDirectory() as folder:
@@ -252,7 +260,7 @@ def main() -> int:
 
 
 def check_folders(options: argparse.Namespace) -> int:
-    """Print what the files below the folders are; the exit code."""
+    """Check the files below the folders and print the results; return the exit code."""
     files, units, bad, malformed, shown = Counter[str](), Counter[str](), Counter[str](), Counter[str](), 0
     formats = options.format or [name for name in FORMATS if name not in BY_NAME]
     suffixes = {suffix: name for name in formats for suffix in FORMATS[name].suffixes}

@@ -3,22 +3,23 @@
     python tools/verify/engines.py runs/mine runs/other --src data/test.ko --ref data/test.en --lines 200
 
 In fp32 an engine must give the torch engine's bytes, greedy and with a beam, and its logits along the greedy
-path: to 1e-4, of a logit above 1 to 1e-4 of it. How far both are from float64 is shown beside it. Where
-bytes differ, PyTorch itself is asked how far apart the two are: in greedy search by the log-probabilities of
-the two bytes where they part, with a beam by the scores of the two texts. Under 1e-4 that is a near-tie,
-counted and shown; anything else fails, and the program ends with 1. bf16, int8 and w8a8 may differ: they
-report the chrF that they cost.
+path must agree to 1e-4, relative to logits above 1. The differences of both from float64 are printed too.
+Where bytes differ, PyTorch computes the margin: in greedy search the difference of the log-probabilities of
+the first two bytes that differ, with a beam the difference of the scores of the two texts. A margin below
+1e-4 is a near-tie, which is counted and printed; anything else fails, with exit code 1. bf16, int8 and w8a8
+may differ: their loss of chrF is reported.
 
     python tools/verify/engines.py runs/mine --src test.en --lines 1000 --draft
 
-With --draft every engine is compared with itself: with drafts, as many as pay and as many as there can be, it
-must give the bytes that it gives without, greedy and drawn. The numba engine has no near-ties there: its wide
-passes round as its steps do. Elsewhere a wide product may round otherwise than a narrow one: greedily and in
-fp32 near-ties are counted as above; draws and bf16 are only counted.
+With --draft every engine is compared with itself: with the default and with the maximum number of drafted
+bytes it must give the same bytes as without drafts, greedy and sampled. The numba engine has no near-ties
+there, because its wide passes round like its steps. In other engines a wide matrix product may round
+differently from a narrow one: greedily and in fp32 near-ties are counted as above; samples and bf16 are only
+counted.
 
     python tools/verify/engines.py runs/mine --src data/test.ko --ref data/test.en --lines 500 --quality
 
-With --quality the engines are held against greedy search instead of each other, by beam: see beams.py.
+With --quality the engines are compared with greedy search instead of each other, by beam: see beams.py.
 """
 
 from __future__ import annotations
@@ -64,14 +65,14 @@ from tools.bench.records import Record, format_table, write_json
 from tools.verify.beams import BEAMS, check_beams
 
 BENCH = "verify/engines"
-NEAR = 1e-4  # log-probabilities, scores and logits that are closer than this are called equal
-CAPACITY = 32  # sentences side by side
-FULLY_DRAFTED = 8  # of which the numba engine has room for CHAIN drafted bytes each
+NEAR = 1e-4  # tolerance of log-probabilities, scores and logits
+CAPACITY = 32  # sentences per batch
+FULLY_DRAFTED = 8  # batch size for which the numba engine has room for CHAIN drafted bytes of each sentence
 AnyModel = Model[Any, Any]
 
 
 class Verdict(NamedTuple):
-    """Counts of sentences: equal bytes, near-ties, and the margins of all others."""
+    """Counts of sentences: equal bytes, and the margins of near-ties and of wrong texts."""
 
     equal: int
     near: list[float]
@@ -79,14 +80,14 @@ class Verdict(NamedTuple):
 
 
 def requests_of(lines: Sequence[bytes], runtime: Runtime) -> list[Request]:
-    """Return the requests of `translate` for these lines; for runs without a source their only text."""
+    """Return the requests of `translate` for these lines; for runs without a source a single request."""
     if not runtime.has_source:
         return [Request(None, 300)]
     return [Request(line[: runtime.max_source_bytes], 3 * len(line) + 100) for line in lines]
 
 
 def decode_best(runtime: Runtime, beam: int, requests: Sequence[Request]) -> list[Hypothesis]:
-    """The best hypothesis of each request."""
+    """Return the best hypothesis of each request."""
     engine: Engine = runtime.engine_maker(Options(beam=beam))(CAPACITY)
     found = dict(decode(engine, requests))
     return [found[index][0] for index in range(len(requests))]
@@ -99,7 +100,7 @@ def compare(
     got: Sequence[Hypothesis],
     beam: int,
 ) -> Verdict:
-    """An engine's texts beside the reference's."""
+    """Compare an engine's texts with the reference's."""
     verdict = Verdict(sum(a.text == b.text for a, b in zip(expected, got, strict=True)), [], [])
     for request, a, b in zip(requests, expected, got, strict=True):
         if a.text == b.text:
@@ -114,7 +115,7 @@ def compare(
 
 
 def first_byte_margin(model: AnyModel, request: Request, expected: bytes, got: bytes) -> float:
-    """Log-probability of the reference's byte less that of the other's, where they first differ."""
+    """Return log p of the reference's byte minus that of the other's, where they first differ."""
     a, b = expected + bytes([EOS]), got + bytes([EOS])
     at = next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
     log_p = logits(model, request, a[:at])[-1].log_softmax(dim=-1)
@@ -122,7 +123,7 @@ def first_byte_margin(model: AnyModel, request: Request, expected: bytes, got: b
 
 
 def score_margin(model: AnyModel, request: Request, expected: bytes, got: bytes) -> float:
-    """The score of the reference's text less that of the other's, length penalty 1."""
+    """Return the score of the reference's text minus that of the other's, with length penalty 1."""
     scores = []
     for text in (expected, got):
         whole = torch.tensor([*text, EOS])
@@ -133,7 +134,7 @@ def score_margin(model: AnyModel, request: Request, expected: bytes, got: bytes)
 
 @torch.no_grad()
 def logits(model: AnyModel, request: Request, text: bytes) -> Tensor:
-    """Return PyTorch's logits after every byte of a text, BOS first: (bytes + 1, 256) on the CPU."""
+    """Return PyTorch's logits after every byte of a text, from BOS on: (bytes + 1, 256) on the CPU."""
     device = model.embedding.weight.device
     src, src_len = (part.to(device) for part in source_tensors([request]))
     memory = model.encode(src, src_len)
@@ -143,8 +144,11 @@ def logits(model: AnyModel, request: Request, text: bytes) -> Tensor:
 
 
 class Difference(NamedTuple):
-    """Largest differences between logits of the numba engine and PyTorch's along texts: beside 1 or the logit
-    where that is more, as they are, of either from float64; and the largest logit."""
+    """Largest differences between the logits of the numba engine and PyTorch along texts.
+
+    scaled: relative to the logit where that is above 1; absolute: unscaled; engine_exact, torch_exact: of
+    each from float64; largest: the largest logit.
+    """
 
     scaled: float
     absolute: float
@@ -156,7 +160,7 @@ class Difference(NamedTuple):
 def logit_difference(
     runtime: Runtime, model: AnyModel, requests: Sequence[Request], texts: Sequence[Hypothesis]
 ) -> Difference:
-    """Along these texts, to which the engine is forced."""
+    """Compare logits along these texts, which the engine is forced to decode."""
     exact = copy.deepcopy(model).double()
     engine = runtime.engine_maker(Options())(1)
     assert type(engine) is NumbaEngine
@@ -167,7 +171,7 @@ def logit_difference(
         while not engine.finished():
             engine.advance(1)
             steps.append(engine._batch.state.logits[0, 0].copy())
-        own = np.stack(steps)[: len(expected.text) + 1]  # what follows the text is the engine's own
+        own = np.stack(steps)[: len(expected.text) + 1]  # further steps are not forced
         theirs, true = (logits(one, request, expected.text).numpy() for one in (model, exact))
         apart, size = np.abs(own - theirs), np.abs(true)
         differences = apart / np.maximum(size, 1), apart, np.abs(own - true), np.abs(theirs - true), size
@@ -176,7 +180,7 @@ def logit_difference(
 
 
 def logits_record(case: str, difference: Difference) -> Record:
-    """The difference that counts, and the others in words."""
+    """Return a record of the scaled difference, with the others in words."""
     reference = (
         f"allowed; as they are {difference.absolute:.1e} of logits up to {difference.largest:.0f};"
         f" from float64 {difference.engine_exact:.1e}, PyTorch {difference.torch_exact:.1e}"
@@ -185,7 +189,7 @@ def logits_record(case: str, difference: Difference) -> Record:
 
 
 def check_drafts(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
-    """Every engine of the device with drafts beside itself without."""
+    """Compare every engine of the device with drafts with itself without drafts."""
     one = load_drafted_run(run, None)
     model: AnyModel = load_run(run, pick_device(options.device)).model
     requests = requests_of_run(one, options.src[: options.lines])
@@ -213,7 +217,7 @@ def check_drafts(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
 
 
 def check_quality(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
-    """Every engine of the device, by beam."""
+    """Check every engine of the device by beam."""
     engines = ("torch", "numba" if options.device == "cpu" else "cuda-graph")
     src, ref = options.src[: options.lines], options.ref[: options.lines]
     for precision in options.precision:
@@ -222,7 +226,7 @@ def check_quality(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
 
 
 def check(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
-    """Records of one run, each with whether it is as it must be."""
+    """Yield the records of one run, each with whether it passes."""
     device = pick_device(options.device)
     engine = "cuda-graph" if device.type == "cuda" else "numba"
     loaded = load_run(run, device)
@@ -255,22 +259,26 @@ def tokens_record(case: str, verdict: Verdict, n: int, note: str = "torch fp32")
 def chrf_record(
     case: str, expected: Sequence[Hypothesis], got: Sequence[Hypothesis], references: Sequence[bytes]
 ) -> Record:
-    """chrF of an engine in its precision beside that of fp32."""
+    """Return a record of the chrF of an engine in its precision, relative to fp32."""
     texts = [line.decode() for line in references]
     own, theirs = (text_scores([h.text.decode() for h in part], texts).chrf for part in (got, expected))
     return Record(BENCH, f"{case} chrF", own, "chrF", "torch fp32", theirs, own / theirs)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="Every engine beside plain PyTorch, on trained runs.")
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description="Compare every engine with plain PyTorch, on trained runs.")
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     parser.add_argument("--src", required=True, metavar="FILE")
     parser.add_argument("--ref", metavar="FILE", help="translations, for chrF")
     parser.add_argument("--lines", type=int, default=200)
     parser.add_argument("--beam", nargs="+", type=int)
-    parser.add_argument("--draft", action="store_true", help="engines with drafts beside themselves without")
-    parser.add_argument("--quality", action="store_true", help="exact match and chrF by beam, beside greedy")
+    parser.add_argument(
+        "--draft", action="store_true", help="compare engines with drafts with themselves without"
+    )
+    parser.add_argument(
+        "--quality", action="store_true", help="exact match and chrF by beam, relative to greedy"
+    )
     parser.add_argument("--precision", nargs="+", choices=("fp32", "bf16", "int8", "w8a8"))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=1)

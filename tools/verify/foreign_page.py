@@ -1,15 +1,15 @@
-"""Try to use a default server from pages of other sites, in a real browser.
+"""Try to use a server with default options from pages of other sites, in a real browser.
 
     python tools/verify/foreign_page.py RUN [--pair en-de]
 
-A server is started on loopback as a user starts it, with a folder for suggestions, and a headless Chromium
-(it must be installed; Debian: apt-get install chromium) opens a page of another origin, http://evil.example
-on another port of this machine. The page tries to read from the server and to write to it in every way that
-browsers have: fetch with and without CORS, XMLHttpRequest, a form, sendBeacon, EventSource, a script, an
-iframe, a sandboxed iframe, whose origin is "null", and a websocket. Then evil.example itself leads to the
-server (DNS rebinding). Nothing may be read or written. Two controls show that the attempts work where they
-should: from the server's own page, and from the other site where --allowed-origin names it. Exit code 1 where
-anything is otherwise.
+A server is started on loopback with a folder for suggestions, and a headless Chromium (it must be installed;
+Debian: apt-get install chromium) opens a page of another origin, http://evil.example on another port of this
+machine. The page tries to read from the server and to write to it in every way that browsers offer: fetch
+with and without CORS, XMLHttpRequest, a form, sendBeacon, EventSource, a script, an iframe, a sandboxed
+iframe, whose origin is "null", and a websocket. Then evil.example itself resolves to the server (DNS
+rebinding). Nothing may be read or written. Two controls show that the attempts work where they should: from
+the server's own page, and from the other site with --allowed-origin. Exits with 1 where anything is
+otherwise.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tools.served import ServerProcess, run_server
 EVIL = "evil.example"
 RESOLVER = f"--host-resolver-rules=MAP {EVIL} 127.0.0.1"
 SECONDS = 4000  # milliseconds that an attempt may take in the page
-# Each attempt is a function of the server's address and fields; it returns what it could read, or null.
+# Each attempt is a JavaScript function of the server's address and fields; it returns the text read, or null.
 ATTEMPTS = {
     "fetch languages": "async url => (await fetch(url + 'languages')).text()",
     "fetch metrics": "async url => (await fetch(url + 'metrics')).text()",
@@ -90,27 +90,29 @@ ATTEMPTS = {
         socket.onmessage = event => { done(event.data); socket.close(); };
         socket.onerror = () => done(null); })""",
 }
-# What no page gets to see of the server: its own policy for the page forbids frames, its answers scripts.
+# Attempts that fail even from the server's own page: its content security policy forbids frames, and its JSON
+# responses cannot be loaded as scripts.
 NEVER = ("EventSource", "script", "iframe", "form suggest", "sandboxed iframe suggest")
 WRITES = ("without CORS", "XMLHttpRequest", "sendBeacon", "form suggest")
 
 
 class EmptyPage(BaseHTTPRequestHandler):
-    """A page of another site."""
+    """An empty page of another site."""
 
     def do_GET(self) -> None:
+        """Answer every request with the empty page."""
         self.send_response(200)
         self.send_header("content-type", "text/html")
         self.end_headers()
         self.wfile.write(b"<!doctype html><title>evil</title><body>")
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nobody needs it."""
+        """Log nothing."""
 
 
 @contextmanager
 def run_other_site() -> Iterator[str]:
-    """Inside, another site answers at this address."""
+    """Serve another site inside a `with` block; the value is its address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), EmptyPage) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -119,7 +121,7 @@ def run_other_site() -> Iterator[str]:
 
 
 def run_attempts(page: Page, url: str, pair: tuple[str, str]) -> dict[str, str | None]:
-    """Return what the page that is open could read from the server at a URL, by attempt."""
+    """Return the text that the open page could read from the server, by attempt; None where it could not."""
     found = {}
     for number, (name, function) in enumerate(ATTEMPTS.items()):
         fields = {"q": f"hello {number}", "s": name, "source": pair[0], "target": pair[1]}
@@ -127,17 +129,17 @@ def run_attempts(page: Page, url: str, pair: tuple[str, str]) -> dict[str, str |
             f"Promise.race([Promise.resolve(({function})({json.dumps(url)}, {json.dumps(fields)}))"
             f".catch(() => null), new Promise(done => setTimeout(() => done(null), {SECONDS}))])"
         )
-    time.sleep(1)  # what is sent without waiting arrives
+    time.sleep(1)  # requests that nothing waits for arrive
     return found
 
 
 def read_suggestions(folder: Path) -> str:
-    """Return all that was written."""
+    """Return all suggestions that were written."""
     return "".join(file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.tsv")))
 
 
 def check(server: ServerProcess, folder: Path, site: str, pair: tuple[str, str], allowed: bool) -> list[str]:
-    """Return what should be otherwise. allowed: whether the server allows the other site."""
+    """Return descriptions of unexpected results. allowed: whether the server allows the other site."""
     wrongs = []
 
     def readable(texts: dict[str, str | None]) -> list[str]:
@@ -161,12 +163,12 @@ def check(server: ServerProcess, folder: Path, site: str, pair: tuple[str, str],
         rebound = server.url.replace("127.0.0.1", EVIL)
         page.open(rebound)
         found = run_attempts(page, rebound, pair)
-        told = {
+        readable_texts = {
             name: text for name, text in found.items() if text and "is not a name of this server" not in text
         }
-        wrongs += [f"DNS rebinding reads by: {name}: {text[:80]}" for name, text in told.items()]
+        wrongs += [f"DNS rebinding reads by: {name}: {text[:80]}" for name, text in readable_texts.items()]
         wrongs += ["DNS rebinding has written"] if read_suggestions(folder) else []
-        print(f"DNS rebinding: read {list(told) or 'nothing but refusals'},")
+        print(f"DNS rebinding: read {list(readable_texts) or 'nothing but refusals'},")
         print(f"  wrote {read_suggestions(folder) or 'nothing'}")
         page.open(server.url)
         own = run_attempts(page, server.url, pair)

@@ -1,26 +1,26 @@
-"""Fuzz files of models, command lines, documents and HTTP requests: nothing may crash the program.
+"""Fuzz model files, command lines, documents and HTTP requests: nothing may crash the program.
 
     python tools/verify/fuzz.py --mutations 100000
     python tools/verify/fuzz.py --kind documents --kind requests --mutations 20000
     python tools/verify/fuzz.py --engine torch --mutations 5000
     python tools/verify/fuzz.py --commands --mutations 1000
 
-Each mutation has a number; the same seed, kinds and number make the same one: --only 17 tries one alone and
-shows it. The kinds, in batches of 25 by turns:
+Each mutation has a number; the same seed, kinds and number give the same mutation: --only 17 tries one alone
+and prints it. The kinds, in alternating batches of 25:
 
     files      run folders, weights files and draft tables, which the engine reads and translates with
     options    command lines, in the process of the fuzzer
     documents  documents of every format: read, translated by stand-ins, read again
-    requests   HTTP requests, uploads and websocket messages, answered by the application of a server
+    requests   HTTP requests, uploads and websocket messages, answered by a server's application
 
-They run in forked children of one warmed process. With --engine torch files are read by PyTorch, and training
-goes on from them too. With --commands every mutation is a new process: a command line, or a command for a
-mutated run or document.
+They run in forked children of one warmed-up process. With --engine torch, PyTorch reads the files, and
+trainings are resumed from them too. With --commands every mutation is a new process: a command line, or a
+command for a mutated run or document.
 
 A finding is: a signal, a traceback, a warning, more than 10 s of CPU time or 2 GB, a message that is not one
-clean line, a document that does not come back byte for byte, an answer of HTTP that is none of the documented
-ones, and an output from a file whose tensors are not those of its model, which the safetensors library and
-PyTorch decide. Prints the messages with how often they came; the exit code is 1 if there is a finding.
+printable line, a document that does not come back byte for byte, an undocumented HTTP status, and an output
+from a file whose tensors do not match its model, as judged by the safetensors library and PyTorch. Prints
+every message with its count; the exit code is 1 if there is a finding.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
 
 
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # threads do not live on in a forked child
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # threads do not survive a fork
     os.environ.setdefault(variable, "1")
 
 import torch  # noqa: E402
@@ -80,8 +80,8 @@ from tools.verify.fuzz_requests import FuzzedServer, mutate_request  # noqa: E40
 
 CPU = torch.device("cpu")
 LINES = [b"ab", "é c".encode(), b"ab ab ab"]
-MAX_KIB = 2 << 20  # of memory of a command
-# The kinds of ten batches, in the order in which they are tried.
+MAX_KIB = 2 << 20  # memory limit of a command
+# The kinds of ten consecutive batches.
 BATCHES = [
     *("files", "options", "documents", "requests", "files"),
     *("files", "documents", "requests", "files", "files"),
@@ -104,7 +104,7 @@ SIZES = {
 
 
 class Case(NamedTuple):
-    """A valid run: the files of its folder, or a weights file alone, whose name is then `weights_file`."""
+    """A valid run: the files of its folder, or a single weights file with the name `weights_file`."""
 
     files: Folder
     weights_file: str = ""
@@ -118,8 +118,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the number of the first mutation")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so many seconds")
-    parser.add_argument("--only", type=int, help="try this mutation alone, and show it")
-    parser.add_argument("--kind", action="append", choices=KINDS, help="these kinds alone")
+    parser.add_argument("--only", type=int, help="try only this mutation, and print it")
+    parser.add_argument("--kind", action="append", choices=KINDS, help="try only these kinds")
     parser.add_argument("--engine", choices=["numba", "torch"], default="numba")
     parser.add_argument("--commands", action="store_true", help="start a new process for each mutation")
     options = parser.parse_args()
@@ -145,7 +145,7 @@ def main() -> None:
 
 
 def take_until(outcomes: Iterable[Outcome], end: float) -> Iterator[Outcome]:
-    """Yield outcomes until a time of time.perf_counter()."""
+    """Yield outcomes until a deadline on the clock of time.perf_counter()."""
     for outcome in outcomes:
         yield outcome
         if time.perf_counter() > end:
@@ -153,8 +153,10 @@ def take_until(outcomes: Iterable[Outcome], end: float) -> Iterator[Outcome]:
 
 
 def report(outcomes: Iterable[Outcome], folder: Path, began: float) -> int:
-    """Print findings as they come and, at the end, every message with its count. Returns the number of
-    findings. began: a time of time.perf_counter()."""
+    """Print findings as they come and at the end every message with its count. Return the number of findings.
+
+    began: start time on the clock of time.perf_counter().
+    """
     kinds, messages, n_seen = Counter[str](), Counter[str](), Counter[str]()
     for outcome in outcomes:
         kinds[outcome.kind] += 1
@@ -172,7 +174,7 @@ def report(outcomes: Iterable[Outcome], folder: Path, began: float) -> int:
 
 
 def make_cases(folder: Path) -> list[Case]:
-    """Write small runs of all architectures, with draft tables, and their weights in other precisions."""
+    """Write small runs of all architectures with draft tables, and their weights in other precisions."""
     cases = []
     for name, sizes in SIZES.items():
         run = folder / "valid" / name
@@ -194,7 +196,7 @@ def make_cases(folder: Path) -> list[Case]:
 
 
 def make_run(run: Path, trainer: Trainer) -> Facts:
-    """Write a run folder of random weights after an update, and return its facts."""
+    """Write a run folder of random weights after one update, and return its facts."""
     from bytenmt.config.schema import config_toml
 
     run.mkdir(parents=True)
@@ -210,9 +212,10 @@ def make_run(run: Path, trainer: Trainer) -> Facts:
 
 
 class Fuzzer:
-    """Tries mutations by their numbers.
+    """Tries mutations by number.
 
-    cases: valid runs. folder: for files. engine: numba or torch. kinds: of KINDS, those that are tried.
+    cases: valid runs. folder: for temporary files. engine: numba or torch. kinds: the kinds of mutations to
+    try, of KINDS.
     """
 
     def __init__(
@@ -229,7 +232,7 @@ class Fuzzer:
         self._server: FuzzedServer | None = None
 
     def warm_up(self) -> None:
-        """Compile and import what the children will use."""
+        """Compile and import everything that the children will use."""
         for case in self._cases if "files" in self._kinds else ():
             path = self._write(case.files, case.weights_file)
             find_misfit(path if case.weights_file else path / WEIGHTS)
@@ -258,11 +261,11 @@ class Fuzzer:
         return self._translate(path, chance, self._engine)
 
     def _run_options(self, chance: random.Random) -> tuple[str, str]:
-        """Run a command line in this process, with its standard streams in files."""
+        """Run a command line in this process, with its standard streams redirected to files."""
         words = hostile_line(self._paths, chance)
         self._show(words)
         self._empty_out()
-        os.chdir(self._paths.out)  # some values are names of files to write
+        os.chdir(self._paths.out)  # some option values are names of files to write
         log = self._folder / "log"
         streams = [os.open(self._paths.text, os.O_RDONLY), os.open("/dev/null", os.O_WRONLY)]
         streams.append(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
@@ -289,7 +292,7 @@ class Fuzzer:
         return self._server.answer(request)
 
     def run_command(self, number: int) -> tuple[str, str]:
-        """Try one mutation as a process of its own: options, a file of a model, or a document."""
+        """Try one mutation in a process of its own: a command line, or a command for a mutated file."""
         chance = random.Random(f"{self._seed} {number} command")
         kinds: list[Callable[[random.Random], list[str]]] = [
             self._line_with_mutated_run,
@@ -363,7 +366,7 @@ class Fuzzer:
         return ("misfit", problem) if problem else ("output", "")
 
     def _resume_training(self, path: Path) -> tuple[str, str]:
-        """Load a run's trainer and make an update without gradients."""
+        """Load a run's trainer and make an update with zero gradients."""
         trainer = Trainer(read_config(path), CPU)
         trainer.load(path)
         for parameter in trainer.parameters:
@@ -381,14 +384,14 @@ class Fuzzer:
 
 
 def _limit() -> None:
-    """Limit this process: CPU seconds, seconds by the clock, no core file."""
+    """Limit the CPU seconds and the wall-clock seconds of this process, and forbid core files."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
     signal.alarm(CPU_SECONDS * WALL_FACTOR)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _judge_command(code: int, text: str) -> tuple[str, str]:
-    """Return kind and message of how a command ended, from its exit code and its stderr."""
+    """Return kind and message of a command's outcome, from its exit code and stderr."""
     lines = text.splitlines() or [""]
     if code in (-signal.SIGXCPU, -signal.SIGALRM):
         return "time", f"exit code {code}"

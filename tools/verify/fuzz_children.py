@@ -1,7 +1,7 @@
-"""Run tasks that may crash in forked children of this process, and tell how each ended.
+"""Run tasks that may crash in forked children of this process, and report how each ended.
 
-A child runs a batch of numbered tasks, each with a timer, in an address space that is limited. When it is
-killed, the task that it was at is to blame, and another child goes on with the next one.
+A child runs a batch of numbered tasks, each with a timer, in a limited address space. When it is killed, the
+task in progress is to blame, and another child continues with the next one.
 """
 
 from __future__ import annotations
@@ -17,22 +17,21 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-CPU_SECONDS = 10  # of a task, until it is killed
-WALL_FACTOR = 30  # times as long by the clock: the machine may have other work
-ADDRESS_SPACE = 2 << 30  # bytes that a child may take besides what it has
+CPU_SECONDS = 10  # time limit of a task
+WALL_FACTOR = 30  # the limit of wall-clock time as a multiple, because the machine may have other work
+ADDRESS_SPACE = 2 << 30  # bytes that a child may allocate in addition to its inherited memory
 TIMERS = (signal.SIGPROF, signal.SIGALRM)
 BATCH = 25  # tasks of a child
-MAX_MESSAGE = 10_000  # characters, as it may repeat the user's own words
+MAX_MESSAGE = 10_000  # characters; long because a message may repeat the user's input
 Task = Callable[[int], tuple[str, str]]  # from a number to kind and message of an Outcome
-EXPECTED = ("output", "refused", "usage")  # the kinds that are no findings
+EXPECTED = ("output", "refused", "usage")  # kinds of outcomes that are not findings
 
 
 class Outcome(NamedTuple):
     """The outcome of a task.
 
-    kind: of EXPECTED, or a finding: traceback, warning, memory, time, signal, exit, misfit, changed,
-    malformed, status,
-    words. message: what the program said, or where it failed.
+    kind: one of EXPECTED, or a finding: traceback, warning, memory, time, signal, exit, misfit, changed,
+    malformed, status, words. message: the program's message, or where it failed.
     """
 
     number: int
@@ -58,7 +57,7 @@ def run_in_children(task: Task, numbers: Sequence[int], folder: Path) -> Iterato
 
 
 def run_guarded(attempt: Callable[[], tuple[str, str]], refusal: type[Exception]) -> tuple[str, str]:
-    """Return kind and message of an attempt's outcome. refusal: the exception that is meant for users."""
+    """Return kind and message of an attempt's outcome. refusal: the exception type meant for users."""
     try:
         return attempt()
     except refusal as error:
@@ -70,7 +69,7 @@ def run_guarded(attempt: Callable[[], tuple[str, str]], refusal: type[Exception]
 
 
 def judge_message(text: str) -> tuple[str, str]:
-    """Return kind and message of a refusal: `words` unless it is one printable line."""
+    """Return kind and message of a refusal; the kind is `words` unless it is one printable line."""
     clean = text.isprintable() and 0 < len(text) <= MAX_MESSAGE
     return ("refused" if clean else "words"), text
 
@@ -106,12 +105,13 @@ def _run_batch(task: Task, batch: Sequence[int], folder: Path) -> tuple[list[Out
 
 
 def _set_timers(seconds: int) -> None:
-    """Have signals end this process, compiled code included, after so many CPU seconds; 0: never."""
+    """Let signals end this process, including compiled code, after so many CPU seconds; 0 cancels them."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.setitimer(signal.ITIMER_REAL, seconds * WALL_FACTOR)
 
 
 def _limit() -> None:
+    """Limit the address space of this process, forbid core files, and let the timers' signals kill it."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     size = pages * os.sysconf("SC_PAGE_SIZE") + ADDRESS_SPACE
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
@@ -146,7 +146,7 @@ def _cause_of_death(status: int) -> tuple[str, str]:
 
 
 def _describe(error: BaseException) -> str:
-    """Return an exception with the last line of this package that it passed."""
+    """Describe an exception with the last line of the package in its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if "/bytenmt/" in frame.filename] or frames
     text = str(error).encode("ascii", "backslashreplace").decode()

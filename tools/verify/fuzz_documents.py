@@ -1,4 +1,4 @@
-"""Mutated documents of every format for the fuzzer: read, translated by stand-ins, and read again."""
+"""Mutate documents of every format for the fuzzer; read, translate and read them again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SEGMENT_BYTES = (16, 100, 1000)
 
 
 def mutate_document(chance: random.Random) -> Sample:
-    """Return a sample document with one to four changes, and options to read it with."""
+    """Return a sample document with one to four mutations, and options to read it with."""
     sample = chance.choice(SEEDS)
     data = sample.data
     part = chance.choice(list(WORD_PARTS))
@@ -61,7 +61,7 @@ def mutate_document(chance: random.Random) -> Sample:
 
 
 def read_and_translate(sample: Sample, chance: random.Random) -> tuple[str, str]:
-    """Read a document, translate it, and read the result. Returns kind and message of the outcome.
+    """Read a document, translate it, and read the result. Return kind and message of the outcome.
 
     Raises BytenmtError for a document that is refused.
     """
@@ -86,7 +86,7 @@ def _read(sample: Sample) -> Document:
 
 
 def _translator(chance: random.Random) -> TranslateSegments:
-    """Return a stand-in that copies, loses tags, finds nothing, or writes the syntax of some format."""
+    """Return a stand-in translator that copies, loses tags, returns nothing, or writes format syntax."""
     hostile = chance.choice(PIECES) * chance.choice([1, 1, 3, 200])
     ways: list[Callable[[Segment], bytes]] = [
         translate_to_upper_case,
@@ -106,17 +106,18 @@ def _translator(chance: random.Random) -> TranslateSegments:
 
 
 def _as_line(text: bytes) -> bytes:
-    """Return text as a translator writes it: one line of valid UTF-8."""
+    """Return text as a translator returns it: one line of valid UTF-8."""
     return text.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
 def _insert_piece(data: bytes, chance: random.Random) -> bytes:
-    """Insert a piece of the syntax of some format, once or many times over."""
+    """Insert a piece of some format's syntax, once or many times."""
     at = chance.randint(0, len(data))
     return data[:at] + chance.choice(PIECES).encode() * chance.choice([1, 1, 1, 2, 50, 2000]) + data[at:]
 
 
 def _repeat_slice(data: bytes, chance: random.Random) -> bytes:
+    """Repeat a slice of the document."""
     begin = chance.randint(0, len(data))
     end = begin + chance.choice([1, 5, 30, 300])
     return data[:end] + data[begin:end] * chance.choice([1, 2, 30, 300]) + data[end:]
@@ -130,12 +131,13 @@ def _splice(data: bytes, chance: random.Random) -> bytes:
 
 
 def _re_encode(data: bytes, chance: random.Random) -> bytes:
+    """Encode the document in another encoding."""
     encoding = chance.choice(ENCODINGS[:9])
     return data.decode("utf-8", "replace").encode(encoding, "replace")
 
 
 def _enlarge_number(data: bytes, chance: random.Random) -> bytes:
-    """Put a huge number in place of a digit."""
+    """Replace a digit by a huge or invalid number."""
     digits = [at for at, byte in enumerate(data[:5000]) if chr(byte).isdigit()]
     if not digits:
         return data
@@ -144,6 +146,7 @@ def _enlarge_number(data: bytes, chance: random.Random) -> bytes:
 
 
 def _cut(data: bytes, chance: random.Random) -> bytes:
+    """Delete a slice, or everything after a position."""
     begin, end = sorted(chance.randint(0, len(data)) for _ in range(2))
     return data[:begin] + data[end:] if chance.random() < 0.5 else data[:end]
 

@@ -1,7 +1,7 @@
-"""Mutate run folders and weights files: the same mutation each time for a seed and a number.
+"""Mutate run folders and weights files, reproducibly by seed and number.
 
-A folder is a dictionary of names and bytes. Some changes are of single bytes; others are written with care,
-so that sizes and SHA-256 agree and only the meaning is wrong.
+A folder is a dictionary of names and bytes. Some mutations change single bytes; others keep sizes and SHA-256
+consistent, so that only the content is wrong.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ POINTER, CONFIG, DRAFT = "checkpoints.json", "config.toml", "draft.safetensors"
 
 
 def mutate_config(files: Folder, name: str, chance: random.Random) -> None:
-    """A value or two of the configuration in the file."""
+    """Change one or two values of the configuration in a tensor file."""
     header, rest = parse_tensor_file(files[name])
     tree = json.loads(header["__metadata__"]["config"])
     for _ in range(chance.choice([1, 1, 2])):
@@ -47,17 +47,17 @@ def mutate_config(files: Folder, name: str, chance: random.Random) -> None:
 
 
 def mutate_metadata(data: bytes, chance: random.Random) -> bytes:
-    """Change the metadata of a file."""
+    """Change the metadata of a tensor file."""
     header, rest = parse_tensor_file(data)
-    told = header["__metadata__"]
-    key = chance.choice([*told, "precision", "facts", "facts"])
+    metadata = header["__metadata__"]
+    key = chance.choice([*metadata, "precision", "facts", "facts"])
     facts = [{"update": hostile_value(chance)}, {"texts": [{"path": "/dev/zero", "bytes": 1, "sha256": ""}]}]
     facts += [
         {chance.choice(["pairs", "texts", "corpora", "progress"]): hostile_value(chance)},
         hostile_value(chance),
     ]
     nested = chance.choice(["[", '{"a":']) * DEEP
-    told[key] = chance.choice(
+    metadata[key] = chance.choice(
         [
             json.dumps(chance.choice(facts)),
             nested,
@@ -70,7 +70,7 @@ def mutate_metadata(data: bytes, chance: random.Random) -> bytes:
 
 
 def mutate_json(data: bytes, chance: random.Random) -> bytes:
-    """A value somewhere in a JSON text."""
+    """Replace a value somewhere in a JSON text."""
     tree = json.loads(data)
     part: Any = tree
     while True:
@@ -87,7 +87,7 @@ def mutate_json(data: bytes, chance: random.Random) -> bytes:
 
 
 def mutate_toml(data: bytes, chance: random.Random) -> bytes:
-    """A value of a configuration, or a line that nobody can read."""
+    """Replace a value of a configuration, or append an invalid line."""
     if chance.random() < 0.3:
         junk = [b"a = " + b"[" * DEEP, b"a = " + b"9" * DEEP, b'a = "\xff"', b"\0", b"a.b.c = 1", b"[model]"]
         return data + b"\n" + chance.choice(junk) + b"\n"
@@ -101,7 +101,7 @@ def mutate_toml(data: bytes, chance: random.Random) -> bytes:
 
 
 def update_checksums(files: Folder) -> None:
-    """Make checkpoints.json name the files as they are now, so that they are believed; where it is JSON."""
+    """Update sizes and checksums in checkpoints.json, if it is valid, so that changed files are accepted."""
     try:
         tree = json.loads(files[POINTER])
         kept = tree["kept"][0]
@@ -113,7 +113,7 @@ def update_checksums(files: Folder) -> None:
 
 
 def sync_config_file(files: Folder) -> None:
-    """Make config.toml say what the weights file says, where both can."""
+    """Copy the configuration of the weights file to config.toml, where both are valid."""
     try:
         tree = json.loads(parse_tensor_file(files[WEIGHTS])[0]["__metadata__"]["config"])
         files[CONFIG] = tomli_w.dumps(tree).encode("utf-8", "surrogatepass")
@@ -122,7 +122,7 @@ def sync_config_file(files: Folder) -> None:
 
 
 def mutate_file_bytes(files: Folder, name: str, chance: random.Random) -> None:
-    """Single bytes of a file, mostly of its header."""
+    """Change single bytes of a file, mostly of its header."""
     last = chance.choice([16, 4_000, None]) if name.endswith(".safetensors") else None
     files[name] = mutate_bytes(files[name], chance, last=last)
 
@@ -137,7 +137,7 @@ CHANGES: list[tuple[int, Change]] = [
 
 
 def mutate_weights(files: Folder, name: str, chance: random.Random) -> None:
-    """One change of a file of tensors."""
+    """Apply one mutation to a tensor file."""
     kind = chance.choices(
         ["bytes", "config", *(change for _, change in CHANGES)], [3, 5, *(n for n, _ in CHANGES)]
     )[0]
@@ -155,7 +155,7 @@ KINDS = ["weights", "trainer", "pointer", "config", "draft", "search"]
 
 
 def mutate_folder(original: Folder, chance: random.Random) -> Folder:
-    """A run folder with something wrong."""
+    """Return a run folder with one mutated file."""
     files = dict(original)
     what = chance.choices(KINDS, [10, 1, 2, 2, 2, 1])[0]
     if what == "draft" and DRAFT in files:

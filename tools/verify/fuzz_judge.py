@@ -1,7 +1,6 @@
-"""Judge whether a weights file holds what it says, by other means than the program's own.
+"""Judge whether a weights file matches its metadata, by other means than the program's own.
 
-The safetensors library reads it, and PyTorch builds the model that its configuration describes, without
-memory.
+The safetensors library reads the file, and PyTorch builds the configured model on the meta device.
 """
 
 from __future__ import annotations
@@ -21,13 +20,12 @@ Kinds = dict[str, tuple[torch.dtype, tuple[int, ...]]]
 
 
 def find_misfit(file: Path) -> str:
-    """Empty where the tensors are those of the model, each in its type, and all numbers are finite; else what
-    is not."""
+    """Describe how the tensors differ from the model's, or return "" where all match and are finite."""
     with safe_open(file, framework="pt") as opened:
-        told = opened.metadata()
+        metadata = opened.metadata()
         tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    expected = _kinds(json.dumps(json.loads(told["config"])["model"]), told.get("precision", "fp32"))
-    if all(tensor.dtype == torch.float64 for tensor in tensors.values()):  # of a training in float64
+    expected = _kinds(json.dumps(json.loads(metadata["config"])["model"]), metadata.get("precision", "fp32"))
+    if all(tensor.dtype == torch.float64 for tensor in tensors.values()):  # a training in float64
         tensors = {name: tensor.float() for name, tensor in tensors.items()}
     found = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
     if found != expected:
@@ -40,7 +38,7 @@ def find_misfit(file: Path) -> str:
 
 @lru_cache(maxsize=200)
 def _kinds(model: str, precision: str) -> Kinds:
-    """Return the shapes and types of a file of a model."""
+    """Return the types and shapes of a model's tensors by name."""
     with torch.device("meta"):
         built = build_model(parse_config({"model": json.loads(model)}).model)
     tables = {name for name, _ in built.named_parameters() if name.split(".")[-2] in TABLES}

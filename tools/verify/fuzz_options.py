@@ -1,4 +1,4 @@
-"""Command lines for the fuzzer: valid ones, and valid ones with hostile values for some options."""
+"""Build command lines for the fuzzer: valid ones, and valid ones with hostile values for some options."""
 
 from __future__ import annotations
 
@@ -29,9 +29,15 @@ SETTINGS = [
     "train.max_cpu_minutes",
     *("a.b", "model", "train", "model.x.y", "." * 50, "a" * 3_000, "\0", ".".join("a" * 3_000)),
 ]
-# Options that keep their values: another device or engine, or a file elsewhere, tells nothing new.
+# Options that are left out: another device, engine or output file would reveal nothing new.
 UNCHANGED = ("device", "run", "runs", "engine", "output", "config", "init_embedding", "tensorboard")
-WEIGHTS = {"train": 1, "evaluate": 2, "score": 2, "predict": 2, "compare": 2}  # slow ones are drawn rarely
+WEIGHTS = {
+    "train": 1,
+    "evaluate": 2,
+    "score": 2,
+    "predict": 2,
+    "compare": 2,
+}  # slow commands are drawn rarely
 DEFAULT_WEIGHT = 6
 NOT_TRIED = {
     "adapt": "trains for a minute, by the code of `train` and with options of paths, a pair and a seed alone",
@@ -40,7 +46,7 @@ NOT_TRIED = {
     "warmup": "has no options, and compiles for a minute",
 }
 
-# Modules that commands import when they are called: imported here, once for all forked children.
+# Modules that commands import lazily: imported here once for all forked children.
 LAZY_MODULES = [
     *("evaluation.alignment", "evaluation.likelihood", "evaluation.scores"),
     *("checkpoints.average", "checkpoints.quantize", "decoding.drafts.build"),
@@ -54,10 +60,10 @@ for name in LAZY_MODULES:
 
 
 class Paths(NamedTuple):
-    """The files that command lines name.
+    """The files that command lines refer to.
 
-    run, language: a translation model and a language model. text: a file of lines. document: a document.
-    out: an empty folder.
+    run, language: a translation model and a language model. text: a text file. document: a document. out: an
+    empty folder.
     """
 
     run: Path
@@ -68,7 +74,7 @@ class Paths(NamedTuple):
 
 
 def valid_line(command: str, paths: Paths) -> list[str]:
-    """Return a command line that works and takes little time. command: as `plot attention`."""
+    """Return a command line that succeeds quickly. command: its name, such as `plot attention`."""
     run, text = str(paths.run), str(paths.text)
     pair = ["--src", text, "--tgt", text, "--valid-src", text, "--valid-tgt", text]
     sizes = [f"model.{size}" for size in ("d_embedding=4", "d_hidden=4", "d_attention=4", "d_maxout=4")]
@@ -90,7 +96,7 @@ def valid_line(command: str, paths: Paths) -> list[str]:
         "plot embedding": [run, "-o", str(paths.out / "embedding.png")],
         "train": [
             *("-o", str(paths.out / "run"), "--arch", "bahdanau", "--preset", "tiny", *pair),
-            # Two limits, so that a value that lifts the one leaves the other.
+            # Two limits, so that training ends even if a hostile value removes one.
             *("--max-updates", "1", "--max-minutes", "0.05", "--max-tokens", "300"),
             *("--set", "train.valid_lines=1"),
             *(part for size in sizes for part in ("--set", size)),
@@ -100,7 +106,7 @@ def valid_line(command: str, paths: Paths) -> list[str]:
 
 
 def commands() -> dict[str, click.Command]:
-    """Return all commands that are tried, those of a group by names such as `plot attention`."""
+    """Return all commands to try by name; those of a group have names such as `plot attention`."""
     found: dict[str, click.Command] = {}
     for name, command in main.every().items():
         if isinstance(command, click.Group):
@@ -111,7 +117,7 @@ def commands() -> dict[str, click.Command]:
 
 
 def hostile_line(paths: Paths, chance: random.Random) -> list[str]:
-    """Return a valid command line with one to three more options, whose values are hostile."""
+    """Return a valid command line with one to three additional options with hostile values."""
     known = commands()
     names = sorted(known)
     command = chance.choices(names, [WEIGHTS.get(name, DEFAULT_WEIGHT) for name in names])[0]

@@ -1,6 +1,7 @@
-"""Mutated HTTP requests and websocket messages for the fuzzer, answered by the application of a server.
+"""Mutate HTTP requests and websocket messages for the fuzzer, and answer them with a server's application.
 
-The application is called in this process, as an HTTP server would call it, with models of random weights.
+The ASGI application is called in this process, as an HTTP server would call it, with models of random
+weights.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tools.verify.fuzz_tensors import hostile_value, mutate_bytes
 from tools.verify.growth import PIECES
 
 REFUSED = (400, 403, 404, 405, 408, 413, 421, 429)
-ABANDONED = 499  # the client has gone before the answer
+ABANDONED = 499  # the client disconnected before the answer
 LIMITS = Limits(
     body=200_000, characters=2_000, document_seconds=5, document_memory=500_000_000, compute_seconds=60.0
 )
@@ -70,8 +71,11 @@ TEXTS = [
 
 
 class HTTPRequest(NamedTuple):
-    """path: without a query. messages: of a websocket, None for a request. leaves: whether the client goes
-    away before the answer."""
+    """A request, or the messages of a websocket.
+
+    path: without a query. messages: of a websocket, None for a request. leaves: whether the client
+    disconnects before the answer.
+    """
 
     method: str
     path: str
@@ -83,7 +87,7 @@ class HTTPRequest(NamedTuple):
 
 
 def mutate_request(chance: random.Random) -> HTTPRequest:
-    """Return a request of which some field, header or byte is one that nobody would choose."""
+    """Return a request in which some field, header or byte is hostile."""
     fields: dict[str, Any] = {"q": chance.choice(TEXTS), "source": "en", "target": "de"}
     path = chance.choice(POSTED)
     if path in ("/suggest", "/explain"):
@@ -127,7 +131,7 @@ def mutate_request(chance: random.Random) -> HTTPRequest:
 
 
 def _value(name: str, chance: random.Random) -> Any:
-    """Return a value of a field: one that means something there, or any other."""
+    """Return a value of a field: a known one or a hostile one."""
     known = OPTIONAL.get(name, TEXTS)
     value = chance.choice(known) if chance.random() < 0.6 else hostile_value(chance)
     return [value] * chance.choice([0, 1, 3, 300]) if name == "q" and chance.random() < 0.2 else value
@@ -149,6 +153,7 @@ OPTIONAL: dict[str, list[Any]] = {
 
 
 def _websocket(fields: dict[str, Any], chance: random.Random) -> HTTPRequest:
+    """Return the handshake and the messages of a websocket."""
     texts: list[str | bytes] = [json.dumps(fields), chance.choice(TEXTS[:8]), "{", "[]", b"\xff", "null", ""]
     messages = [chance.choice(texts[:1] + texts) for _ in range(chance.choice([0, 1, 2, 20]))]
     query = chance.choice([b"", b"source=en&target=de", b"source=%ff", b"id=x&q=y"])
@@ -157,6 +162,7 @@ def _websocket(fields: dict[str, Any], chance: random.Random) -> HTTPRequest:
 
 
 def _urlencoded(fields: dict[str, Any]) -> bytes:
+    """Return fields as application/x-www-form-urlencoded."""
     return urlencode({name: _plain(value) for name, value in fields.items()}, doseq=True).encode()
 
 
@@ -167,7 +173,7 @@ def _plain(value: Any) -> Any:
 
 
 def _file(chance: random.Random) -> tuple[str, bytes]:
-    """Return name and bytes of an uploaded document."""
+    """Return name and bytes of a mutated document to upload."""
     sample = mutate_document(chance)
     suffix = chance.choice(FORMATS[sample.name].suffixes)
     names = [f"a{suffix}"] * 8 + ["a", "../../a.txt", f"a.b{suffix.upper()}", 'a".html', "\u202e.po", ""]
@@ -189,7 +195,7 @@ def _form(fields: dict[str, Any], file: tuple[str, bytes] | None, chance: random
 
 
 class _Failures(Reporter):
-    """Keeps the lines of the server's log that tell of a failure."""
+    """Collects the lines of the server's log that report a failure."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -200,7 +206,7 @@ class _Failures(Reporter):
 
 
 class FuzzedServer:
-    """A server of two models, made in the process that calls `answer` first.
+    """An application of two models, created in the process that first calls `answer`.
 
     runtime: a loaded run, which translates in both directions. folder: for suggestions.
     """
@@ -245,7 +251,7 @@ class FuzzedServer:
 
 
 def _error(body: bytes) -> str:
-    """Return the error of an answer, or the answer itself where it is not JSON."""
+    """Return the error of an answer, or the start of the answer where it is not such JSON."""
     try:
         return str(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError):
@@ -253,7 +259,7 @@ def _error(body: bytes) -> str:
 
 
 async def _send_request(app: ASGIApp, request: HTTPRequest) -> tuple[int, bytes]:
-    """Return status and body of the answer; ABANDONED where the client went before one came."""
+    """Return status and body of the answer; ABANDONED where the client disconnected before it."""
     body, half = request.body, len(request.body) // 2
     incoming: list[Message] = [
         {"type": "http.request", "body": body[:half], "more_body": True},
@@ -278,7 +284,7 @@ async def _send_request(app: ASGIApp, request: HTTPRequest) -> tuple[int, bytes]
 
 
 async def _send_messages(app: ASGIApp, request: HTTPRequest) -> tuple[int, bytes]:
-    """Send the messages of a websocket; leave when each is answered, or at once."""
+    """Send the messages of a websocket; disconnect when each is answered, or at once."""
     messages = list(request.messages or ())
     answered, n_answers = asyncio.Event(), 0
     incoming: list[Message] = [{"type": "websocket.connect"}]
@@ -309,7 +315,7 @@ async def _send_messages(app: ASGIApp, request: HTTPRequest) -> tuple[int, bytes
 
 
 def _scope(request: HTTPRequest) -> dict[str, Any]:
-    """Return what the scopes of ASGI have in common."""
+    """Return the ASGI scope entries that requests and websockets have in common."""
     return {
         "asgi": {"version": "3.0"},
         "http_version": "1.1",

@@ -1,7 +1,7 @@
-"""Changes of single files of tensors: bytes, headers, numbers; and models that fit, of sizes at the edge.
+"""Mutate single tensor files: bytes, headers and values; and build valid files of models with extreme sizes.
 
-Some leave a file that cannot be read; others are written with care, so that sizes agree and only the meaning
-is wrong.
+Some mutations give a file that cannot be read; others keep all sizes consistent, so that only the content is
+wrong.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ WORDS = [
     "multiplicative",
     "relu",
 ]
-MOST_PARAMETERS = 200_000  # of a model that is made
+MOST_PARAMETERS = 200_000  # limit for resized models
 
 
 def hostile_value(chance: random.Random) -> Any:
-    """A value that nobody would choose."""
+    """Return an extreme or ill-typed value."""
     kinds: list[list[Any]] = [LETTERS, SIZES, LIMITS, REALS, PARTS]
     return chance.choice(chance.choice(kinds))
 
 
 def mutate_bytes(data: bytes, chance: random.Random, first: int = 0, last: int | None = None) -> bytes:
-    """One to three bytes or pieces between two places flipped, deleted, inserted, doubled; or the end cut."""
+    """Flip, delete, insert or repeat one to three pieces between two positions, or cut the end off."""
     changed = bytearray(data)
     for _ in range(chance.randint(1, 3)):
         end = min(len(changed), len(changed) if last is None else last)
         at = chance.randrange(first, end) if end > first else len(changed)
         length = chance.choice([1, 1, 2, 4, 8, 64])
-        what = chance.randrange(6)
-        if what == 0 and at < len(changed):
+        kind = chance.randrange(6)
+        if kind == 0 and at < len(changed):
             changed[at] ^= 1 << chance.randrange(8)
-        elif what == 1:
+        elif kind == 1:
             del changed[at : at + length]
-        elif what == 2:
+        elif kind == 2:
             changed[at:at] = chance.randbytes(length)
-        elif what == 3:
+        elif kind == 3:
             changed[at:at] = changed[at : at + length]
-        elif what == 4:
+        elif kind == 4:
             changed[at : at + length] = chance.choice([b"\0", b"\xff", b"9", b"[", b'"']) * length
         elif chance.random() < 0.3:
             del changed[at:]
@@ -72,30 +72,30 @@ def mutate_bytes(data: bytes, chance: random.Random, first: int = 0, last: int |
 
 
 def parse_tensor_file(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """A whole safetensors file's header and data."""
+    """Return the header and the data of a valid safetensors file."""
     n = int.from_bytes(data[:8], "little")
     return json.loads(data[8 : 8 + n]), data[8 + n :]
 
 
 def build_tensor_file(header: Any, data: bytes, length: int | None = None) -> bytes:
-    """The way back; length: what the file says of its header."""
+    """Return a safetensors file. length: the header length to declare, by default the true one."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode("utf-8", "surrogatepass")
     return (len(text) if length is None else length).to_bytes(8, "little") + text + data
 
 
 def read_arrays(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
-    """The tensors and the metadata of a whole file."""
+    """Return the tensors and the metadata of a valid file."""
     header, rest = parse_tensor_file(data)
-    told = header.pop("__metadata__")
+    metadata = header.pop("__metadata__")
     arrays = {}
     for name, one in header.items():
         start, end = one["data_offsets"]
         arrays[name] = np.frombuffer(rest[start:end], TYPES[one["dtype"]]).reshape(one["shape"]).copy()
-    return arrays, told
+    return arrays, metadata
 
 
 def write_arrays(arrays: dict[str, Array], metadata: Any) -> bytes:
-    """A file that is whole, whatever it holds."""
+    """Return a valid file with these tensors and this metadata."""
     header: dict[str, Any] = {"__metadata__": metadata}
     start, parts = 0, []
     for name, array in arrays.items():
@@ -108,30 +108,30 @@ def write_arrays(arrays: dict[str, Array], metadata: Any) -> bytes:
 
 
 def mutate_header(data: bytes, chance: random.Random) -> bytes:
-    """Types, shapes, offsets, names and lengths that do not agree."""
+    """Make types, shapes, offsets, names or lengths in the header inconsistent."""
     header, rest = parse_tensor_file(data)
     names = [name for name in header if name != "__metadata__"]
     name = chance.choice(names)
     one = header[name]
-    what = chance.randrange(9)
-    if what == 0:
+    kind = chance.randrange(9)
+    if kind == 0:
         one["dtype"] = chance.choice(TYPE_NAMES)
-    elif what == 1:
+    elif kind == 1:
         one["shape"] = chance.choice(
             [[], one["shape"][::-1], [*one["shape"], 1], [hostile_value(chance)], hostile_value(chance)]
         )
-    elif what == 2:
+    elif kind == 2:
         one["data_offsets"][chance.randrange(2)] = hostile_value(chance)
-    elif what == 3:
+    elif kind == 3:
         one["data_offsets"] = header[chance.choice(names)]["data_offsets"]
-    elif what == 4:
+    elif kind == 4:
         header[chance.choice(names + LETTERS)] = header.pop(name)
-    elif what == 5:
+    elif kind == 5:
         one[chance.choice(["dtype", "shape", "data_offsets", "more"])] = hostile_value(chance)
-    elif what == 6:
+    elif kind == 6:
         text = json.dumps(header)
         return build_tensor_file(f"{text[:-1]}, {json.dumps({name: one})[1:]}".encode(), rest)
-    elif what == 7:
+    elif kind == 7:
         length = chance.choice([0, 1, 7, 2**31, 2**63, 2**64 - 1, 100_000_001, len(json.dumps(header)) - 1])
         return build_tensor_file(header, rest, length)
     else:
@@ -142,25 +142,25 @@ def mutate_header(data: bytes, chance: random.Random) -> bytes:
 
 
 def mutate_tensors(data: bytes, chance: random.Random) -> bytes:
-    """A whole file whose tensors are not those of its model, or whose numbers are none, or far too large."""
-    arrays, told = read_arrays(data)
+    """Return a valid file whose tensors do not match its model, are not finite, or are far too large."""
+    arrays, metadata = read_arrays(data)
     name = chance.choice(list(arrays))
     array = arrays[name]
-    what = chance.randrange(9)
-    if what == 0:
+    kind = chance.randrange(9)
+    if kind == 0:
         del arrays[name]
-    elif what == 1:
+    elif kind == 1:
         arrays[chance.choice(list(arrays) + LETTERS[:5] + [name + ":scale"])] = array
-    elif what == 2:
+    elif kind == 2:
         arrays[name] = array[: chance.randrange(len(array) + 1)] if array.ndim else array[None]
-    elif what == 3:
+    elif kind == 3:
         arrays[name] = np.concatenate([array, array]) if array.ndim else array.repeat(9)
-    elif what == 4:
+    elif kind == 4:
         arrays[name] = chance.choice([array.T, array.reshape(-1), array[None], array[..., None]])
-    elif what == 5:
+    elif kind == 5:
         with np.errstate(all="ignore"):
             arrays[name] = array.astype(chance.choice(list(TYPES.values())))
-    elif what == 6:
+    elif kind == 6:
         flat = array.reshape(-1)
         bad = (
             [math.nan, math.inf, -math.inf]
@@ -172,24 +172,24 @@ def mutate_tensors(data: bytes, chance: random.Random) -> bytes:
             if chance.random() < 0.5
             else np.array(chance.choice(bad)).astype(array.dtype)
         )
-    else:  # the model's own tensors, whose outcomes overflow or vanish
-        for one in [array] if what == 7 else arrays.values():
+    else:  # shapes stay valid, but activations overflow or vanish
+        for one in [array] if kind == 7 else arrays.values():
             if one.dtype.kind == "f":
-                one[...] = chance.choice([0.0, 1e-40, 3e38, -3e38, 1e30]) if what == 7 else one * 1e20
-    return write_arrays(arrays, told)
+                one[...] = chance.choice([0.0, 1e-40, 3e38, -3e38, 1e30]) if kind == 7 else one * 1e20
+    return write_arrays(arrays, metadata)
 
 
 def mutate_draft_table(data: bytes, chance: random.Random) -> bytes:
-    """A table of other numbers, types or sizes, signed anew."""
-    arrays, told = read_arrays(data)
+    """Return a draft table with other values, types or sizes, and a valid checksum."""
+    arrays, metadata = read_arrays(data)
     name = chance.choice(list(arrays))
     array = arrays[name]
-    what = chance.randrange(4)
-    if what == 0:
+    kind = chance.randrange(4)
+    if kind == 0:
         arrays[name] = np.frombuffer(chance.randbytes(array.nbytes), array.dtype).reshape(array.shape)
-    elif what == 1:
+    elif kind == 1:
         arrays[name] = array[: chance.choice([0, 1, 2, 3, len(array) // 2])]
-    elif what == 2:
+    elif kind == 2:
         slots = chance.choice([0, 1, 2, 4, 64])
         arrays |= {part: arrays[part][:slots] for part in ("tag", "guess", "reach")}
     else:
@@ -197,17 +197,17 @@ def mutate_draft_table(data: bytes, chance: random.Random) -> bytes:
     digest = hashlib.sha256()
     for part in ("tag", "guess", "reach", "copy", "gain"):
         digest.update(np.ascontiguousarray(arrays[part]).tobytes())
-    return write_arrays(arrays, told | {"sha256": digest.hexdigest()})
+    return write_arrays(arrays, metadata | {"sha256": digest.hexdigest()})
 
 
 def resize_model(data: bytes, chance: random.Random) -> bytes:
-    """A whole file of a model that fits, with sizes at the edge; as it was where a few tries found none."""
+    """Return a valid file of a random model with extreme sizes, or the original where none is found."""
     header, rest = parse_tensor_file(data)
-    told = header["__metadata__"]
+    metadata = header["__metadata__"]
     for _ in range(9):
-        tree = json.loads(told["config"])
+        tree = json.loads(metadata["config"])
         for _ in range(chance.choice([1, 2, 3])):
-            _edge(tree["model"], chance)
+            _set_extreme_size(tree["model"], chance)
         tree["data"]["max_source_bytes"] = chance.choice([1, 2, 3, 5, 1000, 2**31 - 1])
         try:
             config = parse_config(tree).model
@@ -219,13 +219,13 @@ def resize_model(data: bytes, chance: random.Random) -> bytes:
                 name: numbers.normal(0, 0.5, shape).astype(np.float32)
                 for name, shape in parameter_shapes(config).items()
             }
-            kept = {key: value for key, value in told.items() if key != "precision"}
+            kept = {key: value for key, value in metadata.items() if key != "precision"}
             return write_arrays(arrays, kept | {"config": json.dumps(tree)})
     return data
 
 
-def _edge(model: dict[str, Any], chance: random.Random) -> None:
-    """One value of a model's configuration."""
+def _set_extreme_size(model: dict[str, Any], chance: random.Random) -> None:
+    """Set one value of a model's configuration to an extreme."""
     key = chance.choice([key for key in model if key != "arch"])
     size = chance.choice([1, 1, 2, 3, 7, 16, 63, 64, 65, 127, 129, 256, 1024, 4096, 65_536])
     if isinstance(model[key], bool):

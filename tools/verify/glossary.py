@@ -1,12 +1,13 @@
-"""A glossary of mined terms: are all of them in the translations, and what does that cost in quality?
+"""Check that the terms of a mined glossary are in the translations, and measure the effect on quality.
 
-    python tools/verify/glossary.py --model data/models/en-de --train-src train.en --train-tgt train.de \
+    python tools/verify/glossary.py --model data/models/en-de --train-src train.en --train-tgt train.de \\
       --src test.en --ref test.de [--terms 100] [--show 20]
 
-The terms are pairs of words that prefer each other in the training text (by Dice's coefficient), the target
-word as it stands there most often. The lines of the test text that hold one are translated with and without
-the glossary. Prints how many of the required terms are there, chrF and BLEU of both, and some lines beside
-each other to read. """
+The terms are pairs of words that are each other's best match in the training text by Dice's coefficient, the
+target word in its most frequent spelling. The lines of the test text that contain a term are translated with
+and without the glossary. Prints how many of the required terms are in the translations, chrF and BLEU of
+both, and some lines to compare.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +27,16 @@ from bytenmt.decoding.constraints.glossary import Glossary
 from bytenmt.evaluation.scores import text_scores
 
 WORD = re.compile(r"[^\W\d_]+")
-SHORTEST, RAREST = 5, 30  # letters of a word, lines that it is in: what is shorter or rarer says little
+SHORTEST, RAREST = 5, 30  # minimum letters of a word, and minimum number of lines with it
 
 
-def lines(path: Path) -> list[str]:
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a file."""
     return path.read_text(encoding="utf-8").splitlines()
 
 
 def mine_terms(sources: list[str], targets: list[str], n: int) -> list[tuple[str, str]]:
-    """The n pairs of words that prefer each other most, each the other's best."""
+    """Return the n best pairs of words that are each other's best match by Dice's coefficient."""
     of_source, of_target, both = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
     for source, target in zip(sources, targets, strict=True):
         words = [{w for w in WORD.findall(text) if len(w) >= SHORTEST} for text in (source.lower(), target)]
@@ -54,6 +56,7 @@ def mine_terms(sources: list[str], targets: list[str], n: int) -> list[tuple[str
 
 
 def translate(model: Path, texts: list[str], beam: int, extra: list[str]) -> list[str]:
+    """Translate texts with the command. extra: further options."""
     command = [sys.executable, "-m", "bytenmt", "translate", "-m", str(model), "-b", str(beam), "-q", *extra]
     text = "".join(f"{line}\n" for line in texts)
     done = subprocess.run(command, input=text.encode(), stdout=subprocess.PIPE, check=True)
@@ -61,23 +64,24 @@ def translate(model: Path, texts: list[str], beam: int, extra: list[str]) -> lis
 
 
 def count_whole_words(text: str, form: str) -> int:
+    """Count the occurrences of a form as a whole word."""
     return len(re.findall(rf"(?<!\w){re.escape(form)}(?!\w)", text))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Are a glossary's terms in the translations?")
+    parser = argparse.ArgumentParser(description="Check that a glossary's terms are in the translations.")
     for name in ("model", "train-src", "train-tgt", "src", "ref"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--terms", type=int, default=100)
     parser.add_argument("--beam", type=int, default=5)
-    parser.add_argument("--show", type=int, default=20, help="lines that are printed to be read")
+    parser.add_argument("--show", type=int, default=20, help="number of lines to print for reading")
     options = parser.parse_args()
-    pairs = mine_terms(lines(options.train_src), lines(options.train_tgt), options.terms)
+    pairs = mine_terms(read_lines(options.train_src), read_lines(options.train_tgt), options.terms)
     with TemporaryDirectory() as folder:
         table = Path(folder) / "terms.tsv"
         table.write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
         glossary = Glossary.from_file(table)
-        test = list(zip(lines(options.src), lines(options.ref), strict=True))
+        test = list(zip(read_lines(options.src), read_lines(options.ref), strict=True))
         held = [(s, r, [f.term for f in glossary.find(s.encode())]) for s, r in test]
         held = [one for one in held if one[2]]
         sources, references = [one[0] for one in held], [one[1] for one in held]
@@ -107,8 +111,11 @@ def main() -> None:
             print(f"  not a word of its own: {', '.join(t.forms[0] for t in terms)}   {source}   {b}")
     other = [i for i in range(len(held)) if free[i] != bound[i]]
     for i in random.Random(1).sample(other, min(options.show, len(other))):
-        told = ", ".join(f"{t.source} = {t.forms[0]}" for t in held[i][2])
-        print(f"\n  {sources[i]}   [{told}]\n  ref   {references[i]}\n  free  {free[i]}\n  bound {bound[i]}")
+        terms_of_line = ", ".join(f"{t.source} = {t.forms[0]}" for t in held[i][2])
+        print(
+            f"\n  {sources[i]}   [{terms_of_line}]\n  ref   {references[i]}\n  free  {free[i]}\n"
+            f"  bound {bound[i]}"
+        )
 
 
 if __name__ == "__main__":

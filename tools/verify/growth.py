@@ -2,13 +2,12 @@
 
     python tools/verify/growth.py [--format NAME]... [--write] [--part K/N] [--show N]
 
-Every format is given documents that consist of one piece of text repeated: brackets that are never closed,
-quotes, blanks, carriage returns, nested elements and so on. Each is read at 40 kB and at 160 kB, and the
-process CPU time (the least of three measurements) may grow at most eightfold: linear time grows fourfold,
-quadratic time sixteenfold. Readings below 100 ms are too short to be compared; 160 kB and 640 kB are compared
-instead, or nothing where that is as short. --write measures also the segmentation and the writing of the
-translated document, with a translator that returns its input. --part 1/10 takes every tenth piece, from the
-first one on.
+Documents of every format consist of one piece of text repeated: unclosed brackets, quotes, blanks, carriage
+returns, nested elements and so on. Each is read at 40 kB and at 160 kB, and the process CPU time (the minimum
+of three measurements) may grow at most eightfold: linear time grows fourfold, quadratic time sixteenfold.
+Readings below 100 ms are too short to compare; then 160 kB and 640 kB are compared, or nothing where that is
+as short. --write also measures the segmentation and the writing of the translated document, with a translator
+that returns its input. --part 1/10 takes every tenth piece, starting with the first.
 
 Prints a line for every format and for every piece that fails; the exit code is 1 if one does.
 """
@@ -60,6 +59,7 @@ class Case(NamedTuple):
     end: str = ""
 
     def document(self, size: int) -> bytes:
+        """Return a document of about `size` bytes."""
         each = len((self.piece + self.closing).encode())
         count = max(1, (size - len((self.before + self.after + self.end).encode())) // each)
         repeated = self.piece * count + self.after + self.closing * count
@@ -67,6 +67,7 @@ class Case(NamedTuple):
         return word_archive({"word/document.xml": text}) if self.format == "docx" else text.encode()
 
     def name(self) -> str:
+        """Describe the case for the report."""
         closing = f" … {self.closing!r}" if self.closing else ""
         return f"{self.format}: {self.before[-20:]!r} + {self.piece!r} × n{closing} + {self.after[:12]!r}"
 
@@ -86,7 +87,7 @@ SENTENCE_PIECES = [
         "A.[1] ",
     ),
 ]
-# Pieces that are tried in every format: as they are where the format allows any text, escaped elsewhere.
+# Pieces to try in every format: unchanged where the format allows any text, escaped elsewhere.
 PIECES = [
     *("a", "a ", "a. ", "\u00e4", "\U0001f600", "\u2028", "\u0085", "\u00a0"),
     *(" ", "\t", " \t", "\r", "\n", "\r\n", " \r", "\n ", "a\n", "a\r", "a \n"),
@@ -167,7 +168,7 @@ BLANKS = (" ", "\t", "\n", "\r", "\r\n", " \n")
 
 
 def _plain(name: str, before: str = "", after: str = "") -> Iterator[Case]:
-    """Every piece as it is: from the beginning to the end, and in the middle of other text."""
+    """Yield every piece unchanged: as the whole document, and in the middle of other text."""
     for piece in PIECES:
         yield Case(name, piece, before, after)
         yield Case(name, piece, before + "a", "x" + after)
@@ -262,7 +263,7 @@ def _markdown() -> Iterator[Case]:
 
 
 def _xml(name: str, before: str, after: str) -> Iterator[Case]:
-    """Every piece as the content of an element: escaped, in CDATA, and as markup where it is well-formed."""
+    """Yield every piece as element content: escaped, in CDATA, and as markup where it is well-formed."""
     for piece in PIECES:
         yield Case(name, escape(piece, quote=False), before, after)
         yield Case(name, escape(piece, quote=False), before + "a", "x" + after)
@@ -522,7 +523,7 @@ CASES: dict[str, Callable[[], Iterator[Case]]] = {
 
 
 class Reading(NamedTuple):
-    """CPU seconds at the two sizes, and the exception that a reading ended with, if any."""
+    """CPU seconds at the two sizes, and a description of the exception, if any."""
 
     small: float
     large: float
@@ -543,7 +544,7 @@ class OutOfTimeError(Exception):
 
 @contextmanager
 def cpu_limit(seconds: float) -> Iterator[None]:
-    """Raise OutOfTimeError after so much CPU time of this process."""
+    """Raise OutOfTimeError in the `with` block after so many CPU seconds of this process."""
 
     def stop(*_: object) -> None:
         raise OutOfTimeError
@@ -558,7 +559,7 @@ def cpu_limit(seconds: float) -> Iterator[None]:
 
 
 def read_document(data: bytes, name: str, write: bool) -> None:
-    """Read a document and, where asked for, write it again with every segment translated as it is."""
+    """Read a document and, with `write`, write it again with every segment copied."""
     if name == SENTENCES:
         split_line(b" ".join(data.splitlines()), SEGMENT_BYTES, RULES, ("en", "ko"))
         return
@@ -572,7 +573,7 @@ def read_document(data: bytes, name: str, write: bool) -> None:
         if write:
             translate(document, _copy_segments, limit=SEGMENT_BYTES, overwrite=True)
     except BytenmtError:
-        pass  # a document that is not in its format must be refused as quickly
+        pass  # an invalid document must be refused just as quickly
 
 
 def _copy_segments(segments: Sequence[Segment]) -> list[Hypothesis]:
@@ -580,7 +581,7 @@ def _copy_segments(segments: Sequence[Segment]) -> list[Hypothesis]:
 
 
 def cpu_seconds(data: bytes, name: str, write: bool) -> float:
-    """CPU time of one reading; infinite where it was stopped."""
+    """Return the CPU time of one reading; infinite where it was stopped."""
     begin = time.process_time()
     try:
         with cpu_limit(LIMIT_SECONDS):
@@ -591,7 +592,7 @@ def cpu_seconds(data: bytes, name: str, write: bool) -> float:
 
 
 def measure(case: Case, write: bool = False) -> Reading:
-    """CPU times of a case; measured up to three times as long as they do not look linear."""
+    """Return the CPU times of a case, measured up to three times while they do not look linear."""
     small, large = SMALL, LARGE
     reading = Reading(float("inf"), float("inf"))
     try:
@@ -605,7 +606,7 @@ def measure(case: Case, write: bool = False) -> Reading:
             if reading.is_linear or reading.large == float("inf"):
                 break
             took = cpu_seconds(case.document(large), case.format, write)
-    except Exception as error:  # a reader raises nothing but BytenmtError
+    except Exception as error:  # readers may only raise BytenmtError
         return Reading(0.0, 0.0, f"{type(error).__name__}: {str(error)[:60]}")
     return reading
 
@@ -620,12 +621,14 @@ def _part(text: str) -> tuple[int, int]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--format", action="append", choices=CASES, help="these alone")
+    parser.add_argument("--format", action="append", choices=CASES, help="only these formats")
     parser.add_argument("--write", action="store_true", help="also segment and write the documents")
     parser.add_argument(
         "--part", type=_part, default=(1, 1), metavar="K/N", help="every N-th piece, from the K-th"
     )
-    parser.add_argument("--show", type=int, default=40, help="failures of a format that are printed, at most")
+    parser.add_argument(
+        "--show", type=int, default=40, help="maximum number of failures to print for each format"
+    )
     options = parser.parse_args()
     failed = False
     for name in options.format or CASES:

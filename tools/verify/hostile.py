@@ -1,10 +1,10 @@
-"""Send hundreds of hostile requests: strange but valid ones are translated, invalid ones refused.
+"""Send hostile requests to a server: unusual valid ones must be answered, invalid ones refused.
 
     python tools/verify/hostile.py RUN [--requests 1000] [--seed 0]
 
-Starts `bytenmt serve` of the run, sends requests over sixteen connections at a time, and ends with 1 where an
-answer was anything else than 200 for a valid request and 4xx for others, where the server's log tells of a
-failure, or where a text is translated otherwise than before.
+Starts `bytenmt serve` with the run and sends requests over sixteen connections at a time. Exits with 1 where
+an answer is not 200 for a valid request or not 4xx for an invalid one, where the server's log reports a
+failure, or where the translation of a fixed text has changed afterwards.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if __name__ == "__main__":
 from tools.served import ServerProcess, run_server
 
 MOST_BODY, PATIENCE, AT_ONCE = 50_000, 2, 16
-SECONDS = 60.0  # until a server that says nothing hangs
-CLOSED, HUNG = 0, -1  # the status of a connection that was closed without an answer, or has none
-# Of a server for this; short translations, for strange texts make a model go on to the limit.
+SECONDS = 60.0  # timeout of an answer
+CLOSED, HUNG = 0, -1  # statuses of a connection that was closed without an answer, and of a timeout
+# Options of the server. Short translations, because unusual texts make a model decode up to the limit.
 LIMITS = (
     "--max-body",
     MOST_BODY,
@@ -64,8 +64,11 @@ STRANGE = (
 
 
 class RawRequest(NamedTuple):
-    """A request as bytes. kind: for the report; valid: whether 200 is due, None where either will do; slow:
-    it is cut off, and the rest never comes."""
+    """A request as bytes.
+
+    kind: for the report; valid: whether status 200 is expected, None where either is right; slow: the request
+    is cut off and the rest never sent.
+    """
 
     kind: str
     data: bytes
@@ -76,18 +79,18 @@ class RawRequest(NamedTuple):
 def http_request(
     body: bytes, kind: str = "application/json", path: str = "/translate", method: str = "POST"
 ) -> bytes:
-    """A whole request, after which the server closes."""
+    """Return an HTTP request after which the server closes the connection."""
     head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: {kind}\r\n"
     return head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body
 
 
 def json_body(text: object, **more: object) -> bytes:
-    """A translation's JSON."""
+    """Return the JSON body of a translation request."""
     return json.dumps({"q": text, "source": "ko", "target": "en", **more}).encode()
 
 
 def unusual_text(chance: random.Random) -> RawRequest:
-    """Valid texts of all kinds, in all the ways that they can be sent."""
+    """Return a valid request with an unusual text, in any of the supported encodings."""
     text = chance.choice(STRANGE) if chance.random() < 0.7 else _any_text(chance)
     shape = chance.choice(("text", "html"))
     how = chance.randrange(4)
@@ -113,7 +116,7 @@ def _any_text(chance: random.Random) -> str:
 
 
 def broken_json(chance: random.Random) -> RawRequest:
-    """JSON that is none: a byte too many, too few or another, so deep that nobody reads it, not UTF-8."""
+    """Return a request with broken JSON: cut, changed, nested too deeply, or not UTF-8."""
     data = bytearray(json_body(chance.choice(STRANGE)))
     how = chance.randrange(5)
     if how == 0:
@@ -129,7 +132,7 @@ def broken_json(chance: random.Random) -> RawRequest:
 
 
 def wrong_fields(chance: random.Random) -> RawRequest:
-    """JSON that asks for nothing that there is."""
+    """Return a request whose JSON fields have invalid values."""
     value: object = chance.choice((None, 1, 1.5, True, {}, [[]], [1], {"q": "a"}, 10**400, ["a", None]))
     bodies = (
         json_body(value),
@@ -146,7 +149,7 @@ def wrong_fields(chance: random.Random) -> RawRequest:
 
 
 def oversized_request(chance: random.Random) -> RawRequest:
-    """More bytes, characters or texts than are taken, with and without their length."""
+    """Return a request with too many bytes, characters or texts, with and without a content length."""
     size = chance.randrange(MOST_BODY + 1, 4 * MOST_BODY)
     how = chance.randrange(4)
     if how == 0:
@@ -165,7 +168,7 @@ def oversized_request(chance: random.Random) -> RawRequest:
 
 
 def malformed_http(chance: random.Random) -> RawRequest:
-    """Return bytes that are hardly HTTP, or forms that are invalid."""
+    """Return a request that is hardly HTTP, or a form that is invalid."""
     noise = bytes(chance.randrange(256) for _ in range(chance.randrange(1, 300)))
     body = json_body("a")
     return chance.choice(
@@ -209,7 +212,7 @@ def malformed_http(chance: random.Random) -> RawRequest:
 
 
 def stalled_request(chance: random.Random) -> RawRequest:
-    """A valid request of which the rest does not come."""
+    """Return a valid request of which only the beginning is sent."""
     data = http_request(json_body("안녕"))
     return RawRequest("slow", data[: chance.randrange(len(data))], False, slow=True)
 
@@ -227,7 +230,7 @@ KINDS: tuple[tuple[int, Callable[[random.Random], RawRequest]], ...] = (
 
 
 def status_of(server: ServerProcess, sent: RawRequest) -> int:
-    """Return the status of the answer; CLOSED if none came."""
+    """Return the status of the answer; CLOSED if the connection was closed, HUNG after a timeout."""
     with socket.create_connection(server.address, timeout=SECONDS) as asked:
         try:
             asked.sendall(sent.data)
@@ -244,7 +247,7 @@ def status_of(server: ServerProcess, sent: RawRequest) -> int:
 
 
 def is_expected(sent: RawRequest, status: int) -> bool:
-    """Return whether a status is one that the request may get."""
+    """Return whether the request may get this status."""
     refused = 400 <= status < 500 or (
         status == CLOSED and (sent.slow or sent.kind in ("noise", "a long head"))
     )
@@ -254,7 +257,7 @@ def is_expected(sent: RawRequest, status: int) -> bool:
 def send_hostile_requests(
     server: ServerProcess, n_requests: int, seed: int
 ) -> tuple[Counter[tuple[str, int]], list[str]]:
-    """Return how often each kind of request got which status, and the answers that were wrong."""
+    """Return the number of answers by request kind and status, and descriptions of wrong answers."""
     chance = random.Random(seed)
     weights = [weight for weight, _ in KINDS]
     makers = [make for _, make in KINDS]

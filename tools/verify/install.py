@@ -3,9 +3,9 @@
     python tools/verify/install.py --python python3.11 python3.12 --language-model runs/text
 
 Builds the wheel and the source distribution, installs the wheel into an environment of each Python, and runs
-every command that needs no PyTorch on the models that the clone has, and some that do, whose line is shown.
-Tells how large the environment is, of what, and how long the first and a later answer take. Ends with 1 where
-a command does other than told.
+every command that needs no PyTorch on the models of the clone, and some commands that need it, whose error
+message is printed. Prints the size of the environment and of its largest packages, and the time of a first
+and a later translation. Exits with 1 where a command succeeds or fails unexpectedly.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-LARGEST = 6  # packages whose sizes are told
-Step = tuple[str, list[str], bool]  # what it is, the arguments, whether it can do without PyTorch
+LARGEST = 6  # number of packages whose sizes are printed
+Step = tuple[str, list[str], bool]  # description, arguments, whether it works without PyTorch
 
 
 def main() -> None:
-    """Check and print."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--python", nargs="+", default=[sys.executable], help="programs")
+    parser.add_argument("--python", nargs="+", default=[sys.executable], help="Python interpreters")
     parser.add_argument("--model", type=Path, default=CHECKOUT / "data" / "models" / "en-de")
     parser.add_argument("--language-model", type=Path, help="a run without a source")
     options = parser.parse_args()
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def build_wheel(folder: Path) -> Path:
-    """The wheel; the source distribution beside it, from which it is built, so that both are whole."""
+    """Build the source distribution, and the wheel from it, so that both are complete; return the wheel."""
     tools = folder / "tools"
     subprocess.run([sys.executable, "-m", "venv", str(tools)], check=True)
     pip = [str(tools / "bin" / "python"), "-m", "pip", "install", "--quiet", "build"]
@@ -61,7 +61,7 @@ def build_wheel(folder: Path) -> Path:
 def check_installation(
     python: str, wheel: Path, folder: Path, model: Path, language_model: Path | None
 ) -> bool:
-    """Return whether the installation of one Python works."""
+    """Return whether the installation in an environment of one Python works."""
     place = folder / Path(python).name
     subprocess.run([python, "-m", "venv", str(place)], check=True)
     own = str(place / "bin" / "python")
@@ -82,16 +82,16 @@ def check_installation(
         command = [str(place / "bin" / "bytenmt"), *arguments]
         run = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True)
         seconds = time.perf_counter() - began
-        as_told = run.returncode == 0 if able else run.returncode == 1 and "pip install" in run.stderr
-        good &= as_told
-        last = (run.stderr if not able or not as_told else run.stdout).strip().splitlines()[-1:]
-        print(f"{'ok' if as_told else 'WRONG':6}{what:28}{seconds:7.2f} s  {''.join(last)[:90]}")
+        as_expected = run.returncode == 0 if able else run.returncode == 1 and "pip install" in run.stderr
+        good &= as_expected
+        last = (run.stderr if not able or not as_expected else run.stdout).strip().splitlines()[-1:]
+        print(f"{'ok' if as_expected else 'WRONG':6}{what:28}{seconds:7.2f} s  {''.join(last)[:90]}")
     shutil.rmtree(place)
     return good
 
 
 def steps(model: Path, language_model: Path | None) -> Iterator[Step]:
-    """All that is tried, the first answer first."""
+    """Yield the commands to try; the first translation comes first, before kernels are cached."""
     run = ["-m", str(model)]
     yield "translate, first answer", ["translate", *run, "-i", "src"], True
     yield "translate, later answer", ["translate", *run, "-i", "src"], True
@@ -125,7 +125,7 @@ def sizes(place: Path) -> Sequence[str]:
 
 
 def size(path: Path) -> int:
-    """Bytes of a file or a folder."""
+    """Return the bytes of a file or a folder."""
     files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
     return sum(one.stat().st_size for one in files)
 

@@ -1,12 +1,13 @@
-"""Placeholders, tags, URLs, addresses and numbers: are all in the translations, and what does it cost?
+"""Check that placeholders, tags, URLs, addresses and numbers are kept in translations, and measure the cost.
 
     python tools/verify/keep.py --model RUN --src test.en --ref test.ko [--beam 1 4] [--engine numba torch]
 
-The lines of the text that have any are translated as the model would, and with them kept. Prints for each
-engine and beam in how many lines what the extractor finds is what it finds in the source (equal multisets);
-in how many of those whose source's tags are balanced those of the translation are, by a count that shares
-nothing with the search; chrF and BLEU; and bytes of source and of translation a second on one thread, with
-and without by turns. Lines that lack something, or whose tags are mangled, are printed.
+The lines of the text that have such spans are translated without constraints, and with all spans kept. Prints
+for each engine and beam: the number of lines whose spans, as found by the extractor, equal those of the
+source as multisets; of the lines with balanced tags in the source, the number with balanced tags in the
+translation, by a count that shares nothing with the search; chrF and BLEU; and source and translation bytes
+per second on one thread, with and without constraints in turn. Lines that lack something, or whose tags are
+mangled, are printed.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ EXTRACTOR = span_extractor(KEPT)
 
 
 def count_spans(text: str) -> Counter[bytes]:
+    """Count the spans of a text."""
     return Counter(EXTRACTOR.texts(text.encode()))
 
 
@@ -54,7 +56,7 @@ def is_balanced(text: str) -> bool:
 
 
 def describe(sources: list[str], translations: list[str], references: list[str], tokenize: str) -> str:
-    """Describe how many spans a way of translating keeps, and how good it is."""
+    """Describe how many spans a set of translations keeps, and its quality."""
     n_same = sum(map(eq, map(count_spans, sources), map(count_spans, translations)))
     of_balanced = [
         is_balanced(text) for source, text in zip(sources, translations, strict=True) if is_balanced(source)
@@ -67,14 +69,14 @@ def describe(sources: list[str], translations: list[str], references: list[str],
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Does what is kept stand in the translations?")
+    parser = argparse.ArgumentParser(description="Check that spans are kept in translations.")
     for name in ("model", "src", "ref"):
         parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--lines", type=int, default=1000, help="at most, from the first on")
+    parser.add_argument("--lines", type=int, default=1000, help="maximum number of lines")
     parser.add_argument("--beam", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--engine", nargs="+", default=["numba", "torch"])
     parser.add_argument("--tokenize", default="char", help="sacreBLEU's tokenizer")
-    parser.add_argument("--rounds", type=int, default=2, help="of which the quicker counts")
+    parser.add_argument("--rounds", type=int, default=2, help="measurements, of which the fastest counts")
     options = parser.parse_args()
     read = [path.read_text(encoding="utf-8").splitlines() for path in (options.src, options.ref)]
     pairs = [pair for pair in zip(*read, strict=True) if count_spans(pair[0])][: options.lines]

@@ -1,12 +1,12 @@
-"""Do both searches keep the spans of hostile lines, or say that they do not?
+"""Check that both engines keep the spans of hostile lines, or flag the lines where they do not.
 
     python tools/verify/kept_spans.py [--lines 2000] [--engine numba torch] [--seed 0]
 
 Lines mix spans of all classes, halves of them, hostile pieces and text (tools/verify/spans.py). A small
-random model, which likes to write the bytes of which spans are made, translates them greedily, greedily with
+random model with a preference for the bytes that spans consist of translates them greedily, greedily with
 drafts that copy the source, and with a beam of 4, in both engines. A naive extractor compares source and
-translation: where a span is lost or gained, the translation must have the flag `unmet`. Prints how many
-translations have that flag, and every silent loss, which is an error.
+translation: where a span is lost or gained, the translation must have the flag `unmet`. Prints the number of
+translations with that flag, and every unflagged loss or gain, which is an error.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from bytenmt.spans.grammar import CLASSES
 from bytenmt.utf8 import EOS, N_IDS
 from tools.verify.spans import naive_spans, random_line
 
-LIKED = b"<>{}%$@./:= \"'&[]()-_abcdehnpstwx0123456789,"
-ROOM = 80  # bytes that an output may have more than its source
-CAPACITY = 256  # sentences side by side
-SETTINGS = {"greedy": 1, "greedy with drafts": 1, "beam 4": 4}  # and their beams
+PREFERRED_BYTES = b"<>{}%$@./:= \"'&[]()-_abcdehnpstwx0123456789,"
+ROOM = 80  # bytes by which an output may be longer than its source
+CAPACITY = 256  # sentences per batch
+SETTINGS = {"greedy": 1, "greedy with drafts": 1, "beam 4": 4}  # beam sizes
 
 
 def random_model(seed: int) -> Any:
-    """Return a small random model in which some bytes are likelier than others."""
+    """Return a small random model in which the bytes of spans are more probable."""
     torch.manual_seed(seed)
     layers = [[8, 3], [8, 3]]
     sizes = {"arch": "convs2s", "d_embedding": 8, "encoder_layers": layers, "decoder_layers": layers}
@@ -53,13 +53,13 @@ def random_model(seed: int) -> Any:
         for parameter in model.parameters():
             parameter.normal_(std=0.4)
             if parameter.shape == (N_IDS,):  # of the output
-                parameter[list(LIKED)] += 3
+                parameter[list(PREFERRED_BYTES)] += 3
                 parameter[EOS] += 2
     return model
 
 
 def make_engine(kind: str, setting: str, model: Any, options: Options) -> Engine:
-    """Return an engine; drafts copy the source wherever four bytes of it come again."""
+    """Build an engine; drafts copy the source wherever four of its bytes occur again."""
     table = empty_table()
     table.copy[1:] = 200
     speculation = Speculation(table, CHAIN) if "drafts" in setting else None
@@ -71,7 +71,7 @@ def make_engine(kind: str, setting: str, model: Any, options: Options) -> Engine
 
 
 def check_setting(engine: Engine, rules: ConstraintSpec, lines: list[str]) -> tuple[int, int, int]:
-    """Translate the lines; return how many are flagged as unmet, how many as short, and silent losses."""
+    """Translate the lines; return how many are flagged as unmet, as cut short, and wrong without flag."""
     requests = [
         rules.add_constraint(Request(line.encode(), len(line.encode()) + ROOM, b"", number))
         for number, line in enumerate(lines)
@@ -90,12 +90,12 @@ def check_setting(engine: Engine, rules: ConstraintSpec, lines: list[str]) -> tu
 
 
 def span_texts(line: str) -> Counter[str]:
-    """Return the spans of a line, by the naive extractor."""
+    """Count the spans of a line, as found by the naive extractor."""
     return Counter(line[begin:end] for begin, end, _ in naive_spans(line, CLASSES))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Do both searches keep the spans of hostile lines?")
+    parser = argparse.ArgumentParser(description="Check that both engines keep the spans of hostile lines.")
     parser.add_argument("--lines", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--engine", nargs="+", choices=("numba", "torch"), default=["numba", "torch"])

@@ -1,15 +1,15 @@
-"""kill -9 at random moments: does a translation, and a training, end with the bytes of one that lived?
+"""Kill a translation or a training by SIGKILL at random moments; check that the final output is the same.
 
     nice python tools/verify/kill.py --model RUN --src data/train.ko --lines 100000 --precision w8a8
     nice python tools/verify/kill.py
     nice python tools/verify/kill.py --stream
 
-A translation of RUN, `translate -i -o --resume`, has its source repeated to so many lines; options that
-are not known here are translate's. Without --model a small model is trained on a part of the sample, with
-all that a resume must find again, with --stream from standard input by `train --tsv -`; the tensors of
-its last checkpoint are compared. Each death comes at a moment that is drawn evenly from a time in which,
-after the program's start, twice a death's share of the work is done. Prints a line for each death and a
-summary, and exits with 1 where a byte differs.
+A translation by RUN, `translate -i -o --resume`, has its source repeated to --lines lines; unknown options
+are passed to translate. Without --model a small model is trained on a part of the sample, with options for
+which a resume must restore all kinds of state, and with --stream from standard input by `train --tsv -`; the
+tensors of the last checkpoint are compared. Each kill comes at a moment drawn uniformly from an interval of
+the start-up time plus twice a kill's share of the work. Prints a line for each kill and a summary; exits with
+1 where a byte differs.
 """
 
 import argparse
@@ -49,31 +49,33 @@ OFTEN = [
 
 
 def open_stdin(command: Sequence[str]) -> BinaryIO | None:
-    """The stream that a command learns, from its start."""
+    """Open the training stream if the command reads one from standard input, else return None."""
     return open(Path(command[command.index("-o") + 1]).parent / STREAM, "rb") if "-" in command else None
 
 
 def seconds_of(command: Sequence[str]) -> float:
-    """Return the seconds a command takes undisturbed. Raises CalledProcessError."""
+    """Return the seconds that an undisturbed command takes. Raises CalledProcessError."""
     started, quiet = time.monotonic(), subprocess.DEVNULL
     subprocess.run(command, check=True, stdin=open_stdin(command), stdout=quiet, stderr=quiet)
     return time.monotonic() - started
 
 
 def run_and_kill(command: Sequence[str], moment: float) -> bool:
-    """Start a command and kill it after `moment` seconds; whether it was still there. Raises RuntimeError
-    where it fails by itself."""
+    """Start a command and kill it after `moment` seconds; return False if it had ended before.
+
+    Raises RuntimeError where it fails by itself.
+    """
     child = subprocess.Popen(
         command, stdin=open_stdin(command), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     try:
-        _, said = child.communicate(timeout=moment)
+        _, stderr_bytes = child.communicate(timeout=moment)
     except subprocess.TimeoutExpired:
         child.kill()
         child.communicate()
         return True
     if child.returncode:
-        raise RuntimeError(said.decode())
+        raise RuntimeError(stderr_bytes.decode())
     return False
 
 
@@ -86,10 +88,11 @@ def check(
     state: Callable[[], str],
     same: Callable[[], bool],
 ) -> bool:
-    """Kill a command so often, start it again after each death, let it end, and compare; anew where it has
-    ended before it was killed often enough.
+    """Kill a command n_kills times, restart it after each, let it end, and compare its output.
 
-    longest: seconds until a death; state: what is there of the output, printed after each.
+    A command that ends before it was killed often enough is started again from scratch. longest: maximum
+    seconds until a kill; state: describes the unfinished output after each kill; same: compares the finished
+    output.
     """
     draw, deaths, n_same, n_ends = random.Random(1), 0, 0, 0
     started = time.monotonic()
@@ -116,7 +119,7 @@ def check_translation(
     few.write_bytes(lines[0] + b"\n")
     many.write_bytes(b"".join(lines[index % len(lines)] + b"\n" for index in range(n_lines)))
     command = [*PROGRAM, "translate", "-m", str(run), *more]
-    seconds_of([*command, "-i", str(few), "-o", str(whole)])  # compiles what is not compiled yet
+    seconds_of([*command, "-i", str(few), "-o", str(whole)])  # warm-up: compiles the kernels
     start = seconds_of([*command, "-i", str(few), "-o", str(whole)])
     seconds = seconds_of([*command, "-i", str(many), "-o", str(whole)])
     print(
@@ -136,7 +139,7 @@ def check_translation(
 
 
 def check_training(folder: Path, n_updates: int, n_kills: int, stream: bool) -> bool:
-    """Return whether the last checkpoint of a killed training has the bytes of an uninterrupted one."""
+    """Return whether the last checkpoint of a killed training has the tensors of an uninterrupted one."""
     command = [
         *PROGRAM,
         "train",
@@ -153,7 +156,7 @@ def check_training(folder: Path, n_updates: int, n_kills: int, stream: bool) -> 
     if stream:
         pairs = zip(sides["src"], sides["tgt"], strict=True)
         table = b"".join(source.rstrip(b"\n") + b"\t" + target for source, target in pairs)
-        (folder / STREAM).write_bytes(table * n_updates)  # more than is used
+        (folder / STREAM).write_bytes(table * n_updates)  # longer than the training
         command += ["--tsv", "-", "--set", "data.stream_window=130"]
     command += ["--max-updates", str(n_updates)]
     start = seconds_of([*command, "-o", str(folder / "start"), "--max-updates", "1"])
@@ -179,15 +182,17 @@ def check_training(folder: Path, n_updates: int, n_kills: int, stream: bool) -> 
 
 
 def tensor_bytes(path: Path) -> bytes:
-    """The tensors of a weights file, without what it tells of itself: the seconds of training among it."""
+    """Return the data of a weights file without its header, which contains the seconds of training."""
     data = path.read_bytes()
     return data[8 + int.from_bytes(data[:8], "little") :]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line; what it does not know goes to translate."""
-    parser = argparse.ArgumentParser(description="kill -9 at random moments.")
-    parser.add_argument("--model", type=Path, help="the run to translate with; none: train instead")
+    """Run the command line; unknown options go to translate."""
+    parser = argparse.ArgumentParser(
+        description="Kill a translation or training at random moments and compare its output."
+    )
+    parser.add_argument("--model", type=Path, help="run to translate with; without it a training is killed")
     parser.add_argument("--stream", action="store_true", help="train from standard input")
     parser.add_argument("--src", type=Path, default=DATA / "train.ko")
     parser.add_argument("--lines", type=int, default=100_000)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-# Folders that are clean; tools/check keeps them so. To be replaced by all of bytenmt, tests and tools.
+# Folders without findings, which tools/check keeps so.
 CLEAN = (
     "bytenmt/api",
     "bytenmt/architectures",
@@ -138,7 +138,7 @@ def source_files(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def findings(path: Path) -> Iterator[Finding]:
-    """Yield what a file has to report."""
+    """Yield the findings of a file."""
     if path.stem in MODULES:
         yield Finding(path, 1, f"module {path.stem}: call it {MODULES[path.stem]}")
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -177,7 +177,7 @@ def _docstring(
 
 
 def main() -> int:
-    """Print what there is to report about the folders of the command line."""
+    """Print the findings of the folders or files of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument(
         "paths", nargs="*", type=Path, help="folders or files; default: those known to be clean"

@@ -1,12 +1,12 @@
-"""Two machines, one, and two again train one model: is every pair of the epoch learnt exactly once?
+"""Check that every pair of an epoch is trained on exactly once when the number of machines changes.
 
     nice python tools/verify/machines.py
 
-Two agents of torchrun, which know each other by nothing but an address on loopback, stand for two machines
-with a process each. The model is trained by both, goes on in one process alone, and ends with both; first
-from a stream, which each machine gets at its standard input and the leading one reads, then from a file of
-the same pairs. Every process notes what it learns from. Prints who learnt how many pairs, and exits with 1
-where a pair was lost or came twice, or where stream and file differ in a byte of the weights.
+Two torchrun agents on loopback, with one process each, stand for two machines. A model is trained by both,
+then continued by one process alone, then by both to the end; first from a stream, which each machine gets at
+its standard input and rank 0 reads, then from a file of the same pairs. Every process records the pairs that
+it trains on. Prints the number of pairs of each process, and exits with 1 where a pair was lost or repeated,
+or where the weights from stream and file differ in a byte.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 N_PAIRS, SECONDS = 150, 600
-PHASES = ((2, 3), (1, 5), (2, 0))  # how many machines, until which update; 0: to the end
+PHASES = ((2, 3), (1, 5), (2, 0))  # number of machines and last update of each phase; 0: to the end
 SETTINGS = (
     "model.d_embedding=8",
     "model.d_hidden=16",
@@ -36,7 +36,7 @@ SETTINGS = (
 
 
 def worker(notes: str, arguments: Sequence[str]) -> None:
-    """A process of the job: the command, with a line noted for every pair of its own rows."""
+    """Run `bytenmt train` in this process and append each pair that it trains on to a file of its rank."""
     from bytenmt.cli.main import main
     from bytenmt.training.trainer import Trainer
 
@@ -59,7 +59,7 @@ def free_port() -> int:
 
 
 def train_phase(folder: Path, name: str, number: int, last: int, arguments: Sequence[str]) -> None:
-    """Train on with so many machines until update `last`. Raises RuntimeError where one fails."""
+    """Continue training with a phase's machines until update `last`. Raises RuntimeError if one fails."""
     size = PHASES[number][0]
     own = [__file__, "--worker", str(folder / f"{name}.{number}"), "-o", str(folder / name), *arguments]
     own += ["--max-updates", str(last), "--resume"]
@@ -77,16 +77,16 @@ def train_phase(folder: Path, name: str, number: int, last: int, arguments: Sequ
             )
     try:
         for machine in machines:
-            told = machine.communicate(timeout=SECONDS)[1]
+            stderr = machine.communicate(timeout=SECONDS)[1]
             if machine.returncode:
-                raise RuntimeError(told)
+                raise RuntimeError(stderr)
     finally:
         for machine in machines:
             machine.kill()
 
 
 def count_trained_pairs(folder: Path, name: str) -> Counter[bytes]:
-    """Count how often each pair was trained on, and print by whom."""
+    """Count how often each pair was trained on, and print the number of pairs of each process."""
     seen: Counter[bytes] = Counter()
     for notes in sorted(folder.glob(f"{name}.*.*-of-*")):
         lines = notes.read_bytes().splitlines()
@@ -96,21 +96,21 @@ def count_trained_pairs(folder: Path, name: str) -> Counter[bytes]:
 
 
 def last_update(run: Path) -> int:
-    """Return the updates of a run."""
+    """Return the number of updates of a run."""
     from bytenmt.checkpoints.manifest import read_pointer
 
     return read_pointer(run).last
 
 
 def checkpoint_tensors(run: Path) -> list[bytes]:
-    """Weights and optimiser of the last checkpoint, without what the files tell of themselves."""
+    """Return the tensor bytes of the last checkpoint, weights and optimiser, without the files' headers."""
     found = sorted((run / "checkpoints").glob(f"update-{last_update(run):08d}*"))
     files = [path.read_bytes() for path in found]
     return [data[8 + int.from_bytes(data[:8], "little") :] for data in files]
 
 
 def main() -> None:
-    """All phases from a stream, then the same from a file."""
+    """Run all phases from a stream, then the same from a file."""
     argparse.ArgumentParser(description="Train by two machines, one, and two again.").parse_args()
     good = True
     with tempfile.TemporaryDirectory() as name:
@@ -123,7 +123,9 @@ def main() -> None:
         for name, table in (("stream", "-"), ("file", str(folder / "pairs.tsv"))):
             for number, (_, last) in enumerate(PHASES):
                 train_phase(folder, name, number, last or n_updates, ["--tsv", table, *given])
-            n_updates = last_update(folder / name)  # where the stream has ended: those of an epoch
+            n_updates = last_update(
+                folder / name
+            )  # the stream ended after one epoch: train as long on the file
             seen = count_trained_pairs(folder, name)
             once = len(seen) == N_PAIRS and set(seen.values()) == {1}
             good &= once

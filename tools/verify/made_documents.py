@@ -1,4 +1,4 @@
-"""Write a text's lines as documents of every format, for tools/verify/documents.py --lines."""
+"""Write the lines of a text as documents of every format, for tools/verify/documents.py --lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EACH = 50  # lines of a document
 
 
 def write_documents(lines: Sequence[str], folder: Path) -> None:
-    """Write the lines, EACH of them to a file, in every format below the folder."""
+    """Write the lines as documents of every format below the folder, EACH lines to a file."""
     for suffix, write in WRITERS.items():
         for first in range(0, len(lines), EACH):
             path = folder / f"{first:05}.{suffix}"
@@ -21,6 +21,7 @@ def write_documents(lines: Sequence[str], folder: Path) -> None:
 
 
 def _each(template: str, lines: Sequence[str], quoted: Callable[[str], str] = escape) -> str:
+    """Fill a template for every line: # with its number and @ with its text. quoted: escapes the text."""
     return "".join(template.replace("#", str(n)).replace("@", quoted(line)) for n, line in enumerate(lines))
 
 
@@ -44,6 +45,7 @@ def _po(lines: Sequence[str]) -> str:
 
 
 def _quoted(line: str) -> str:
+    """Escape backslashes and double quotes."""
     return line.replace("\\", "\\\\").replace('"', '\\"')
 
 

@@ -1,14 +1,14 @@
-"""Attack a server with clients that never read their answers, and measure what honest clients notice.
+"""Attack a server with clients that never read their answers, and measure the effect on honest clients.
 
     python tools/verify/never_reading.py RUN [--pair en-de] [--clients 1000] [--connections 32] [--seconds 60]
 
 A server of the run is started on loopback. Honest clients keep connections open and send one line after
-another, first alone, then beside the attack. The attackers share one other loopback address (127.0.0.2), have
-tiny receive buffers, and are in equal parts plain HTTP requests, event streams and websockets; each asks for
+another, first alone, then during the attack. The attackers share another loopback address (127.0.0.2), have
+tiny receive buffers, and are plain HTTP requests, event streams and websockets in equal parts. Each asks for
 a long text, never reads an answer (a websocket reads its handshake), asks again every --pace seconds, and
-connects again when the server has closed its connection. Fails (exit code 1) where an honest request is not
-answered with 200, where the 95th percentile of the honest requests' seconds is more than three times its
-value without the attack, where the server is not ready soon after the attack, or where it does not end well.
+reconnects when the server has closed its connection. Fails (exit code 1) where an honest request is not
+answered with 200, where the 95th percentile of the honest response times is more than three times its value
+without the attack, where the server is not ready soon after the attack, or where it does not end cleanly.
 Linux.
 """
 
@@ -44,12 +44,12 @@ RECEIVE_BUFFER = 2048  # bytes; the kernel doubles it
 HANDSHAKE_SECONDS = 5.0
 RAMP_SECONDS = 5.0  # of the attack before honest clients are measured
 WORST_RATIO = 3.0
-RECOVERY_SECONDS = 90.0  # until a server must be ready again after the attack
+RECOVERY_SECONDS = 90.0  # timeout for the server to be ready after the attack
 SMALL = ("--send-timeout", "5", "--no-log-requests")
 
 
 def request_bytes(kind: str, text: str, pair: tuple[str, str]) -> bytes:
-    """Return what a client of a kind sends first."""
+    """Return the bytes that a client of a kind sends first."""
     if kind == "websocket":
         key = base64.b64encode(random.randbytes(16)).decode()
         head = (
@@ -78,8 +78,7 @@ def text_frame(text: str) -> bytes:
 async def attack(
     address: tuple[str, int], kind: str, text: str, pair: tuple[str, str], pace: float, until: float
 ) -> Counter[str]:
-    """Send requests of a kind and read nothing, until a time of the loop's clock. Return what happened,
-    counted."""
+    """Send requests of a kind and read nothing, until a time of the loop's clock. Return counts of events."""
     loop = asyncio.get_running_loop()
     counts: Counter[str] = Counter()
     first, frame = request_bytes(kind, text, pair), text_frame(text)
@@ -114,7 +113,7 @@ async def attack(
 def run_attack(
     address: tuple[str, int], n_clients: int, text: str, pair: tuple[str, str], pace: float, seconds: float
 ) -> Counter[str]:
-    """Attack with as many clients of each kind; see `attack`."""
+    """Attack with n_clients clients, in equal parts of each kind; see `attack`."""
 
     async def everybody() -> Counter[str]:
         until = asyncio.get_running_loop().time() + seconds
@@ -125,8 +124,7 @@ def run_attack(
 
 
 def wait_until_ready(server: ServerProcess) -> float:
-    """Return the seconds until /ready answers 200 and nothing is in flight; infinite where that takes too
-    long."""
+    """Return the seconds until /ready answers 200 and nothing is in flight; infinite after a timeout."""
     began = time.monotonic()
     while time.monotonic() < began + RECOVERY_SECONDS:
         with suppress(HTTPError):
@@ -147,10 +145,10 @@ def measure(
     pace: float,
     attack_text: str,
 ) -> tuple[Load, Load, Counter[str]]:
-    """Return what the honest clients saw without and with the attack, and what the attackers saw."""
-    load(server, lines, pair, connections, seconds / 4)  # engines are made, caches filled
+    """Return the loads of the honest clients without and with the attack, and the counts of the attackers."""
+    load(server, lines, pair, connections, seconds / 4)  # warm-up
     alone = load(server, lines, pair, connections, seconds)
-    # A process of its own: the clients of one event loop would wait for each other.
+    # In a process of its own, so that the attackers do not slow down the event loop of the honest clients.
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         lasts = seconds + RAMP_SECONDS + 2
         running = pool.submit(run_attack, server.address, attackers, attack_text, pair, pace, lasts)
@@ -169,9 +167,9 @@ def main() -> None:
     parser.add_argument("--src", type=Path, default=Path("data/test.en"), help="lines of the honest clients")
     parser.add_argument("--clients", type=int, default=1000, help="attackers")
     parser.add_argument("--connections", type=int, default=32, help="honest clients")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of the attack")
+    parser.add_argument("--seconds", type=float, default=60.0, help="duration of the attack")
     parser.add_argument("--pace", type=float, default=5.0, help="seconds between two requests of an attacker")
-    parser.add_argument("--characters", type=int, default=2000, help="of an attacker's text")
+    parser.add_argument("--characters", type=int, default=2000, help="length of an attacker's text")
     parser.add_argument("--serve", nargs=argparse.REMAINDER, default=SMALL, help="options of the server")
     options = parser.parse_args()
     lines = [line for line in options.src.read_text(encoding="utf-8").split("\n") if line.strip()]

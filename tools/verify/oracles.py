@@ -1,21 +1,21 @@
-"""Record what the package computes on one commit, and compare another commit with it.
+"""Record outputs of the package on one commit, and compare those of another commit with them.
 
     python tools/verify/oracles.py record FOLDER           on the commit before a restructuring
     python tools/verify/oracles.py compare FOLDER          on a later commit; exits with 1 if anything differs
     python tools/verify/oracles.py compare FOLDER --only documents trainings
     python tools/verify/oracles.py times FOLDER LABEL      start times and rates, never compared
 
-`record` trains small models of all architectures, stores them and all inputs in FOLDER, and writes what the
-package computes from them to FOLDER/SECTION.json; sections that are recorded already are left alone.
-`compare` computes the same from the stored models and inputs. Both need a few minutes on one core, and the
-same machine: other vector instructions round otherwise.
+`record` trains small models of all architectures, stores them and all inputs in FOLDER, and writes the
+outputs of the package to FOLDER/SECTION.json; sections that are recorded already are kept. `compare` computes
+the outputs again from the stored models and inputs. Both take a few minutes on one core, and need the same
+machine, because other vector instructions round differently.
 
 Rules of the comparison: outputs of the CPU engine (compiled and its NumPy fallback), trainings, epoch plans
-and documents must be identical, numbers to the last bit. Of the PyTorch engine texts must be identical, and
-numbers agree to TOLERANCE; where two texts differ whose scores agree to TOLERANCE, both won, and they are
-listed as ties, which are no differences.
+and documents must be identical, numbers to the last bit. Texts of the PyTorch engine must be identical, and
+its numbers agree to TOLERANCE; where two texts differ but their scores agree to TOLERANCE, they are listed as
+ties, which are not differences.
 
-Everything that is not a command or a part of `bytenmt.api` is reached through the section "Adapter".
+Everything except commands and `bytenmt.api` is accessed through the section "Adapter".
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ import numpy as np
 import bytenmt
 from tools.verify.made_documents import write_documents as write_documents
 
-TOLERANCE = 1e-5  # of numbers that PyTorch computes, relative to the larger one where that is above 1
+TOLERANCE = 1e-5  # for numbers computed by PyTorch, absolute and relative
 SHIPPED = Path(__file__).resolve().parents[2] / "data" / "models" / "en-de"
-Output = Any  # what JSON can hold
+Output = Any  # a JSON value
 
 # --------------------------------------------------------------------------------------------- Adapter
 
@@ -81,14 +81,14 @@ def load_runtime(run: Path, engine: str, threads: int) -> Any:
 def epoch_plan_arrays(
     lengths: tuple[Any, Any], max_tokens: int, seed: int, epoch: int, **options: Any
 ) -> list[Any]:
-    """Return the arrays that say which pairs are batched together, and in which order."""
+    """Return the arrays of an epoch plan: which pairs are batched together, and in which order."""
     from bytenmt.data.epoch_plan import epoch_plan
 
     return list(epoch_plan(*lengths, max_tokens, seed, epoch, **options))
 
 
 def run_command(*arguments: object) -> str:
-    """Run a command of the command line in this process and return what it writes to stdout."""
+    """Run a command in this process and return its stdout."""
     from bytenmt.cli.main import main
 
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
@@ -112,7 +112,7 @@ N_GRAMS = {"ngrams": [2, 3], "ngram_rows": 64}
 
 
 class Model(NamedTuple):
-    """A small model to be trained. source: whether it translates, or is a language model."""
+    """A small model to train. source: whether it translates; otherwise it is a language model."""
 
     arch: str
     n_grams: bool = False
@@ -238,12 +238,12 @@ DRAFTED: dict[str, dict[str, Any]] = {
 
 
 def hypotheses(translator: Any, lines: Sequence[str]) -> Output:
-    """Return every line's hypotheses, all their fields."""
+    """Return the hypotheses of every line with all their fields."""
     return [[list(one) for one in found] for found in translator.n_best(lines)]
 
 
 def search_outputs(folder: Path, names: Sequence[str], engine: str) -> Iterator[tuple[str, Output]]:
-    """Translate with models and ensembles by all searches that the engine is asked for."""
+    """Translate with models and ensembles by all searches of an engine."""
     inputs = folder / "inputs"
     lines = (inputs / "lines").read_text(encoding="utf-8").splitlines()
     ways = {
@@ -274,7 +274,7 @@ def search_outputs(folder: Path, names: Sequence[str], engine: str) -> Iterator[
 
 
 def shipped_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
-    """Translate sentences with a model that is shipped."""
+    """Translate sentences with a shipped model."""
     inputs = folder / "inputs"
     lines = (inputs / "sentences").read_text(encoding="utf-8").splitlines()
     searches: dict[str, dict[str, Any]] = {
@@ -289,7 +289,7 @@ def shipped_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
 
 
 def reading_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
-    """Score given texts, align them, and read and generate text with language models."""
+    """Score and align fixed texts; score and generate text with language models."""
     inputs = folder / "inputs"
     sources = [line.encode() for line in LINES if line]
     texts = [*sources[1:], sources[0]]
@@ -329,7 +329,7 @@ def command_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
 
 
 def without_times(lines: str) -> list[Output]:
-    """Return JSON lines as objects without what differs from run to run."""
+    """Return JSON lines as objects without the field that differs from run to run."""
     return [
         {key: value for key, value in json.loads(line).items() if key != "seconds"}
         for line in lines.splitlines()
@@ -343,7 +343,7 @@ def document_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
         output = scratch_folder(folder) / path.name
         output.parent.mkdir(exist_ok=True)
         options = ["--engine", "numba", "--threads", "1", "--max-len-a", "1", "--max-len-b", "10"]
-        options += ["--split-sentences", "never"]  # the first recording was made before there was a splitter
+        options += ["--split-sentences", "never"]  # the first recording is older than the sentence splitter
         options += ["--pair", "en-fr"] if path.suffix in (".tmx", ".xliff", ".po", ".html") else []
         options += ["--column", "1"] if path.suffix in (".csv", ".tsv") else []
         for beam in ("1", "3"):
@@ -380,13 +380,13 @@ def run_digest(run: Path) -> dict[str, str]:
         for name, entry in json.loads(data[8 : 8 + header_bytes]).items():
             if name != "__metadata__":
                 first, last = (8 + header_bytes + offset for offset in entry["data_offsets"])
-                told = f"{entry['dtype']} {entry['shape']} ".encode()
-                found[f"{kind} {name}"] = hashlib.sha256(told + data[first:last]).hexdigest()[:16]
+                prefix = f"{entry['dtype']} {entry['shape']} ".encode()
+                found[f"{kind} {name}"] = hashlib.sha256(prefix + data[first:last]).hexdigest()[:16]
     return found
 
 
 def training_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
-    """Train small models; and resume trainings that the recording commit has interrupted."""
+    """Train small models, and resume trainings that the recording commit has interrupted."""
     scratch, inputs = scratch_folder(folder), folder / "inputs"
     for name, model in MODELS.items():
         metrics = train(scratch / name, inputs, model, UPDATES["trainings"])
@@ -438,7 +438,7 @@ SECTIONS: dict[str, Section] = {
 
 
 def compute(folder: Path, section: str) -> dict[str, Output]:
-    """Return the outputs of a section by their names, as they come back from JSON."""
+    """Return the outputs of a section by name, after a round trip through JSON."""
     shutil.rmtree(scratch_folder(folder), ignore_errors=True)
     scratch_folder(folder).mkdir()
     begin = time.perf_counter()
@@ -513,8 +513,10 @@ def compare(folder: Path, sections: Sequence[str], show: int) -> int:
 
 
 def first_difference(expected: Output, found: Output, exact: bool, where: str = "") -> str | None:
-    """Return where two outputs first differ and how, None where they do not. exact: numbers are compared to
-    the last bit."""
+    """Describe the first difference of two outputs; return None where they are equal.
+
+    exact: numbers are compared to the last bit.
+    """
     if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
         for index, pair in enumerate(zip(expected, found, strict=True)):
             difference = first_difference(*pair, exact, f"{where}[{index}]")
@@ -538,7 +540,7 @@ def close(one: float, other: float) -> bool:
 
 
 def are_ties(expected: Output, found: Output) -> bool:
-    """Return whether two lists of hypotheses of each line have the same scores, though other texts."""
+    """Return whether the hypotheses of all lines have the same scores, although texts differ."""
     try:
         lines = list(zip(expected, found, strict=True))
         pairs = [pair for line in lines for pair in zip(*line, strict=True)]
@@ -589,7 +591,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("label", nargs="?", default="")
     parser.add_argument("--only", nargs="+", choices=tuple(SECTIONS), default=list(SECTIONS))
-    parser.add_argument("--show", type=int, default=20, help="differences that are printed in full")
+    parser.add_argument("--show", type=int, default=20, help="maximum number of differences to print")
     asked = parser.parse_args()
     if asked.what == "record":
         record(asked.folder.resolve(), asked.only)

@@ -1,28 +1,28 @@
-"""Measure where kept spans stand in translations of program catalogs, against the catalogs' own translations.
+"""Measure where kept spans are placed in translations of program catalogs, relative to human translations.
 
-    python tools/verify/placement.py --catalogs FILE.mo ... --model data/models/en-de [--beam 1 5] \
+    python tools/verify/placement.py --catalogs FILE.mo ... --model data/models/en-de [--beam 1 5] \\
       [--exclude train.en ...] [--way free kept] [--show 30] [--units 400]
 
-Reads units (msgid, msgstr) from gettext catalogs: one line, 8 to 140 bytes, words besides its spans, and the
-same spans in msgid and msgstr. At most MOST_OF_CATALOG units of a catalog are drawn for each kind, 150 with
-tags and the others with placeholders or URLs. Lines in the --exclude files, such as a training text, do not
-count. Spans are found by the expressions below, which share nothing with the package.
+Reads units (msgid, msgstr) from gettext catalogs: one line, 8 to 140 bytes, words in addition to the spans,
+and the same spans in msgid and msgstr. At most MOST_OF_CATALOG units of a catalog are drawn for each kind:
+150 with tags, the others with placeholders or URLs. Lines of the --exclude files, such as a training text,
+are skipped. Spans are found by regular expressions that share nothing with the package.
 
 For each model, beam and way (`free`: no constraints, `kept`: placeholders, tags, URLs and e-mail addresses
 are kept) it prints
 
 - kept: the share of units whose translation has exactly the spans of the source;
-- neighbours: the share of the source's spans that are in the translation and whose neighbours on both sides
-  are those of the reference. A neighbour is the beginning or end of the text, another span (by its text), or
+- neighbours: the share of the source's spans that are in the translation with the same neighbours on both
+  sides as in the reference. A neighbour is the beginning or end of the text, another span (by its text), or
   text (any run with a letter or digit);
-- moved: the mean distance of a span's position from that in the reference, both in shares of the letters and
-  digits that stand before the span; a missing span counts as 1;
-- at the end: the share of spans that no letter or digit follows, though some does in the reference; in
+- moved: the mean distance of a span's position from that in the reference, where a position is the share of
+  letters and digits before the span; a missing span counts as 1;
+- at the end: the share of spans that no letter or digit follows, though one does in the reference; in
   brackets those that are not at the end of the source either;
 - empty pairs: the share of paired tags that enclose text in the reference and nothing in the translation;
-- inside: chrF of what paired tags enclose against what they enclose in the reference;
-- chrF of the lines; the units with the flag `placement`, and how many of these have a span at
-  the end that is not at the end of the source.
+- inside: chrF of the text inside paired tags;
+- chrF of the lines; the number of units with the flag `placement`, and how many of these have a span at the
+  end that is not at the end of the source.
 """
 
 from __future__ import annotations
@@ -59,12 +59,17 @@ BEGIN, END, TEXT = "begin", "end", "text"
 
 
 class Unit(NamedTuple):
+    """A source text of a catalog and its translation."""
+
     source: str
     reference: str
 
 
 class SpanPosition(NamedTuple):
-    """A span: its text, the neighbours on both sides, and the share of letters and digits before it."""
+    """A span: its text, the neighbours on both sides, and the share of letters and digits before it.
+
+    is_last: no letter or digit follows.
+    """
 
     span: str
     left: str
@@ -74,6 +79,7 @@ class SpanPosition(NamedTuple):
 
 
 def spans(text: str) -> list[str]:
+    """Return the spans of a text."""
     return [match[0] for match in SPAN.finditer(text)]
 
 
@@ -83,6 +89,7 @@ def strip_spans(text: str) -> str:
 
 
 def span_positions(text: str) -> list[SpanPosition]:
+    """Return the positions of the spans in a text."""
     matches = list(SPAN.finditer(text))
     n_letters, n_before = len(strip_spans(text)), 0
     sequence, at = [BEGIN], 0
@@ -101,7 +108,7 @@ def span_positions(text: str) -> list[SpanPosition]:
 
 
 def tag_pairs(text: str) -> list[tuple[str, str]]:
-    """Return the opening tag and what is enclosed of each element, inner ones before outer ones."""
+    """Return the opening tag and the enclosed text of each element, inner ones before outer ones."""
     found, open_tags = [], list[re.Match[str]]()
     for match in SPAN.finditer(text):
         if match["tag"] is None or match[0].endswith("/>"):
@@ -115,7 +122,7 @@ def tag_pairs(text: str) -> list[tuple[str, str]]:
 
 
 def read_units(catalogs: Sequence[Path], excluded: set[str], n_units: int, seed: int) -> list[Unit]:
-    """Return units drawn from catalogs: N_TAGGED with tags, the others without; see the module."""
+    """Draw units from catalogs: N_TAGGED with tags, the others without; see the module."""
     draw, seen = random.Random(seed), set(excluded)
     tagged, others = list[Unit](), list[Unit]()
     for path in sorted(catalogs):
@@ -139,7 +146,7 @@ def read_units(catalogs: Sequence[Path], excluded: set[str], n_units: int, seed:
             seen.add(unit.source)
             has_tag = any(one.startswith("<") for one in in_source)
             if has_tag and len(tag_pairs(unit.source)) * 2 != sum(one.startswith("<") for one in in_source):
-                continue  # <file> in a usage message is no tag
+                continue  # <file> in a usage message is not a tag
             own[has_tag].append(unit)
         for drawn, of_catalog in zip((others, tagged), own, strict=True):
             drawn += draw.sample(of_catalog, min(MOST_OF_CATALOG, len(of_catalog)))
@@ -148,7 +155,7 @@ def read_units(catalogs: Sequence[Path], excluded: set[str], n_units: int, seed:
 
 
 def match_positions(text: str, reference: str) -> list[tuple[SpanPosition | None, SpanPosition]]:
-    """Pair the places of the reference with those of equal spans in the text, in their order."""
+    """Pair each span of the reference with the next equal span of the text, or None."""
     waiting: dict[str, list[SpanPosition]] = {}
     for place in span_positions(text):
         waiting.setdefault(place.span, []).append(place)
@@ -167,6 +174,7 @@ def spans_moved_to_end(text: str, unit: Unit) -> list[str]:
 
 
 def describe(units: Sequence[Unit], texts: Sequence[str]) -> str:
+    """Describe the placement of spans in the translations of the units."""
     matched = [
         both
         for unit, text in zip(units, texts, strict=True)
@@ -204,7 +212,7 @@ def describe(units: Sequence[Unit], texts: Sequence[str]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Where do kept spans stand in the translation?")
+    parser = argparse.ArgumentParser(description="Measure the placement of kept spans in translations.")
     parser.add_argument("--catalogs", type=Path, nargs="+", required=True)
     parser.add_argument("--model", type=Path, nargs="+", required=True)
     parser.add_argument("--exclude", type=Path, nargs="*", default=[])
@@ -213,7 +221,7 @@ def main() -> None:
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--units", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--show", type=int, default=0, help="units that are printed to be read")
+    parser.add_argument("--show", type=int, default=0, help="number of units to print for reading")
     parser.add_argument("--save", type=Path, help="file for source, reference and translation of each unit")
     options = parser.parse_args()
     excluded = {line for path in options.exclude for line in path.read_text(encoding="utf-8").splitlines()}

@@ -1,11 +1,11 @@
-"""Check that a stream costs the same however it is cut, in bounded memory.
+"""Check that the bits per byte of a stream do not depend on its chunking, and that memory stays bounded.
 
     python tools/verify/predict.py runs/text runs/other --text big.txt
 
-Bits per byte of the first megabyte in chunks of 256 and 65,536 bytes, and of the first 20 kB in chunks of 1
-and 7, in float64 and fp32: the two of a pair must agree to 1e-6 and 1e-4. `bytenmt predict` must print the
-same of the file and of stdin; its resident memory is shown for a fifth of the text and for all of it, and
-so are its bytes a second. Ends with 1 where a pair does not agree.
+Compares bits per byte of the first megabyte in chunks of 256 and 65,536 bytes, and of the first 20 kB in
+chunks of 1 and 7: they must agree to 1e-6 in float64 and to 1e-4 in fp32. `bytenmt predict` must print the
+same for a file and for stdin. Its resident memory for a fifth of the text and for all of it, and its bytes
+per second, are printed. Exits with 1 where results differ.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ CPU = torch.device("cpu")
 
 
 class PredictOutput(NamedTuple):
-    """The output of a `bytenmt predict`: its first line, the peak of its resident memory in MiB, its
-    seconds.
-    """
+    """The result of a `bytenmt predict`: its first line, peak resident memory in MiB, and seconds."""
 
     line: str
     memory: float
@@ -74,7 +72,7 @@ def main() -> None:
 
 
 def chunking_records(run: Path, text: bytes) -> list[Record]:
-    """A record for each precision and pair of chunk sizes."""
+    """Return a record for each precision and pair of chunk sizes."""
     loaded = load_run(run, CPU)
     records = []
     for precision, tolerance in TOLERANCE.items():
@@ -96,7 +94,7 @@ def bits_per_byte(model: Model[Any, Any], text: bytes, chunk: int) -> float:
 
 
 def command_records(run: Path, text: bytes, threads: int) -> list[Record]:
-    """Return the program's output for a file and for stdin, and its memory."""
+    """Compare the command's output for a file and for stdin, and its memory for two lengths."""
     with tempfile.TemporaryDirectory() as folder:
         part, whole = Path(folder, "part"), Path(folder, "whole")
         part.write_bytes(text[: len(text) // 5])
@@ -124,13 +122,13 @@ def command_records(run: Path, text: bytes, threads: int) -> list[Record]:
 
 
 def run_predict(run: Path, file: Path, piped: bool, threads: int) -> PredictOutput:
-    """Run `bytenmt predict` on a file, or on the same as its standard input."""
+    """Run `bytenmt predict` on a file, or on its content as standard input."""
     command = [sys.executable, "-m", "bytenmt", "predict", "-m", str(run), "--no-reference"]
     command += ["--threads", str(threads), *([] if piped else [str(file)])]
     started, memory = time.perf_counter(), 0.0
     with file.open("rb") as text:
         process = subprocess.Popen(command, stdin=text if piped else None, stdout=subprocess.PIPE)
-        while process.poll() is None:  # what a system adds up of a child holds its parent's memory too
+        while process.poll() is None:  # getrusage of a child would include its parent's memory
             memory = max(memory, resident(process.pid))
             time.sleep(0.05)
     assert process.stdout is not None
@@ -141,7 +139,7 @@ def run_predict(run: Path, file: Path, piped: bool, threads: int) -> PredictOutp
 
 
 def resident(pid: int) -> float:
-    """The peak of a process' resident memory so far, in MiB, as Linux tells it; 0 where it is gone."""
+    """Return the peak resident memory of a process in MiB (Linux); 0 where the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     except OSError:

@@ -54,7 +54,7 @@ XLIFF_2 = """<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" 
   </unit><unit id="u2" translate="no"><segment><source>no</source></segment></unit></file>
 </xliff>
 """
-# As SDL Trados Studio writes a prepared file: its segments with their states behind every trans-unit,
+# As SDL Trados Studio writes a prepared file: segments with their states after every trans-unit,
 # targets that are empty or missing, tags, a comment and structure that is not translated.
 XLIFF_TRADOS = """<?xml version="1.0" encoding="utf-8"?>
 <xliff xmlns:sdl="http://sdl.com/FileTypes/SdlXliff/1.0" xmlns="urn:oasis:names:tc:xliff:document:1.2" \
@@ -89,7 +89,7 @@ target-language="de-DE">
 </xliff>
 """
 # As Phrase TMS (Memsource) exports a bilingual file: tags as {1>…<1} in the text, empty targets, suggestions
-# of translation memories in alt-trans, and what is confirmed or locked in attributes of its own.
+# of translation memories in alt-trans, and the confirmed and locked state in attributes of its own namespace.
 XLIFF_PHRASE = """<?xml version="1.0" encoding="UTF-8"?>
 <xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" xmlns:m="http://www.memsource.com/mxlf/2.0" \
 version="1.2" m:version="2.4" m:level="1">
@@ -356,7 +356,7 @@ xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><w
 
 
 def word_archive(parts: Mapping[str, str | bytes] = WORD_PARTS) -> bytes:
-    """Return a .docx file of these parts, and a picture that is none of them."""
+    """Return a .docx file with these parts and an unrelated binary part."""
     kind = "application/vnd.openxmlformats-officedocument.wordprocessingml"
     kinds = {
         "word/document.xml": "document.main",
@@ -398,17 +398,22 @@ three
 
 
 class Sample(NamedTuple):
-    """A document. name: its format, of documents.formats.FORMATS; options: the options it is read with."""
+    """A document.
+
+    name: its format, of documents.formats.FORMATS; options: the options that it is read with.
+    """
 
     name: str
     data: bytes
     options: ReadOptions = ReadOptions()
 
     def document(self) -> Document:
+        """Read the document."""
         return read(self.data, self.name, Path("sample"), self.options)
 
 
 def _all_samples() -> dict[str, Sample]:
+    """Build the samples of all formats, also with CRLF line ends, a byte order mark and other encodings."""
     made = {
         "xliff 1.2": Sample("xliff", XLIFF_1.encode(), PAIR),
         "xliff 2": Sample("xliff", XLIFF_2.encode(), PAIR),
@@ -451,7 +456,7 @@ SAMPLES = _all_samples()
 
 
 def translate_to_upper_case(segment: Segment) -> bytes:
-    """Translate a segment into capitals, with its codes as they are."""
+    """Translate a segment to upper case, with its inline tags unchanged."""
     pieces, rest = [], segment.text
     for code in segment.keep:
         before, _, rest = rest.partition(code)

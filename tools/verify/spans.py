@@ -2,10 +2,10 @@
 
     python tools/verify/spans.py [--lines 100000] [--seed 0]
 
-The naive extractor tries every beginning and end with Python's regular expressions, and takes the winners one
+The naive extractor tries every start and end with Python's regular expressions, and takes the best spans one
 by one. Each line mixes spans of all classes, halves of them, hostile pieces and text. Checked for each line:
-both extractors find the same spans with all classes and with a random choice of them; what is kept with some
-classes is kept with more; each span is found again where it is the whole line.
+both extractors find the same spans, with all classes and with a random subset; every byte kept with some
+classes is also kept with more; each span is found again where it is the whole line.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ WORDS = [
 
 
 def random_line(draw: random.Random) -> str:
-    """Return a line of up to sixteen pieces of all kinds; some repeat one piece."""
+    """Return a line of up to sixteen pieces of all kinds; in some a piece is repeated."""
     kinds = draw.choices([SPANS, HALVES, WORDS], [3, 3, 2], k=draw.randrange(1, 17))
     pieces = [draw.choice(kind) for kind in kinds]
     if draw.random() < 0.1:
@@ -162,7 +162,7 @@ def random_line(draw: random.Random) -> str:
 
 
 def class_spans(text: str, name: str) -> list[tuple[int, int]]:
-    """Return the spans of one class: from left to right, at each place the longest, in characters."""
+    """Return the spans of one class, from left to right, at each position the longest, in characters."""
     found, at = [], 0
     while at < len(text):
         end = 0
@@ -201,14 +201,14 @@ def naive_spans(text: str, classes: Sequence[str]) -> list[ClassSpan]:
                 if low < high:
                     left += [(low + b, low + e, name) for b, e in class_spans(text[low:high], name)]
         pool = left
-    # Clusters of the first spans of which a byte is lost are one span.
+    # Overlapping first spans form a cluster. Where the winners do not cover a cluster, it becomes one span.
     clusters: list[list[ClassSpan]] = []
-    behind = -1
+    end_of_cluster = -1
     for one in sorted(first):
-        if one[0] >= behind:
+        if one[0] >= end_of_cluster:
             clusters.append([])
         clusters[-1].append(one)
-        behind = max(behind, one[1])
+        end_of_cluster = max(end_of_cluster, one[1])
     spans = []
     for cluster in clusters:
         low, high = cluster[0][0], max(end for _, end, _ in cluster)
@@ -219,7 +219,7 @@ def naive_spans(text: str, classes: Sequence[str]) -> list[ClassSpan]:
 
 
 def spans(text: str, classes: Sequence[str]) -> list[ClassSpan]:
-    """Return what the extractor finds, in characters."""
+    """Return the spans that the extractor finds, in characters."""
     line = text.encode()
     return [
         (len(line[: one.begin].decode()), len(line[: one.end].decode()), one.of)
@@ -228,7 +228,7 @@ def spans(text: str, classes: Sequence[str]) -> list[ClassSpan]:
 
 
 def check(text: str, some: Sequence[str]) -> int:
-    """Raise AssertionError where something is wrong with a line; return its number of spans."""
+    """Check a line and return its number of spans. Raises AssertionError."""
     found, of_some = spans(text, CLASSES), spans(text, some)
     assert found == naive_spans(text, CLASSES), (text, found, naive_spans(text, CLASSES))
     assert of_some == naive_spans(text, some), (text, some, of_some, naive_spans(text, some))
@@ -242,7 +242,7 @@ def check(text: str, some: Sequence[str]) -> int:
 
 
 def check_lines(n: int, seed: int) -> int:
-    """Check n random lines; return the number of their spans."""
+    """Check n random lines; return their number of spans."""
     draw = random.Random(seed)
     n_spans = 0
     for _ in range(n):
@@ -252,7 +252,7 @@ def check_lines(n: int, seed: int) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Does the span extractor find what a naive one finds?")
+    parser = argparse.ArgumentParser(description="Compare the span extractor with a naive one.")
     parser.add_argument("--lines", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

@@ -1,12 +1,12 @@
-"""Hostile uploads beside honest traffic: does a server still answer as quickly, and everybody?
+"""Measure the response times of honest clients while attackers upload hostile documents.
 
     python tools/verify/uploads.py data/models/en-de --pair en-de --seconds 60
 
-First only honest clients translate sentences over connections of their own, then attackers besides, each of
-whom uploads files that make readers of documents slow, one after another: half of them small, half as large
-as the server takes. All clients have loopback addresses of their own. It fails when an honest request is
-refused, when the server fails at anything, or when the 95th percentile of the honest requests' times is more
-than three times its value without the attack.
+In a first phase only honest clients translate sentences over connections of their own. In the second phase
+attackers also upload files that make document readers slow, one after another: half of them small, half as
+large as the server accepts. All clients have loopback addresses of their own. Fails where an honest request
+is refused, where the server fails, or where the 95th percentile of the honest response times is more than
+three times its value without the attack.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from tools.served import ServerProcess, run_server
 
 SMALL, LARGE = 60_000, 1_900_000  # bytes of a file; a server takes 2 MB
 MOST_RATIO = 3.0
-THINKING = 0.25  # seconds between an honest client's requests
-PATIENCE = 120.0  # seconds until a request counts as lost
+THINKING = 0.25  # mean seconds between an honest client's requests
+PATIENCE = 120.0  # timeout of a request in seconds
 SENTENCES = ["Where is the next station?", "My brother has a new car.", "We will meet again tomorrow."]
-# By suffix: a beginning, what is repeated, and an end. Each made a reader's time grow with the square of the
-# length, or might.
+# By suffix: a beginning, a piece to repeat, and an end. Each made a reader's time grow quadratically with the
+# length, or might do so.
 HOSTILE: dict[str, list[tuple[str, str, str]]] = {
     "html": [
         ("", unit, "")
@@ -66,21 +66,22 @@ HOSTILE: dict[str, list[tuple[str, str, str]]] = {
 
 @dataclass
 class Figures:
-    """Measurements of the clients of one phase: seconds of each answer, and the number of each status; 0 for
-    a lost connection.
+    """Measurements of the clients of one phase.
+
+    seconds: of each answer. statuses: number of answers by HTTP status; 0 for a lost connection.
     """
 
     seconds: list[float] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)
 
     def percentile(self, share: float) -> float:
-        """Return a percentile of the answers' times in seconds; infinite without an answer."""
+        """Return a percentile of the response times in seconds; infinite without an answer."""
         ordered = sorted(self.seconds)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("inf")
 
 
 def hostile_files(chance: random.Random) -> Iterator[tuple[str, bytes]]:
-    """Names and contents, without end."""
+    """Yield names and contents of hostile files without end."""
     while True:
         suffix = chance.choice([*HOSTILE])
         begin, unit, end = chance.choice(HOSTILE[suffix])
@@ -90,7 +91,7 @@ def hostile_files(chance: random.Random) -> Iterator[tuple[str, bytes]]:
 
 
 def upload_form(name: str, data: bytes, source: str, target: str) -> tuple[bytes, dict[str, str]]:
-    """The body of a form with a file, and its headers."""
+    """Return the body of a form with a file, and its headers."""
     fields = {"source": source, "target": target}
     if name.endswith(".csv"):
         fields["column"] = "1"
@@ -104,7 +105,10 @@ def upload_form(name: str, data: bytes, source: str, target: str) -> tuple[bytes
 
 
 class Client(threading.Thread):
-    """A connection that asks again and again until it is told to stop. number: for an address of its own."""
+    """A connection that sends one request after another until `stopped` is set.
+
+    number: determines the client's loopback address and random seed.
+    """
 
     def __init__(self, address: tuple[str, int], pair: str, number: int, figures: Figures) -> None:
         super().__init__(daemon=True)
@@ -131,7 +135,7 @@ class Client(threading.Thread):
                 status = answer.status
             except (OSError, http.client.HTTPException):
                 pass
-            if not self.stopped.is_set():  # what came later belongs to no phase
+            if not self.stopped.is_set():  # later answers belong to no phase
                 self._figures.seconds.append(time.monotonic() - began)
                 self._figures.statuses[status] += 1
             if status == 0 or status >= 400:
@@ -142,15 +146,15 @@ class Client(threading.Thread):
             connection.close()
 
     def request(self) -> tuple[str, bytes, dict[str, str]]:
-        """Path, body and headers of the next one."""
+        """Return path, body and headers of the next request."""
         raise NotImplementedError
 
     def pause(self) -> None:
-        """Between two requests."""
+        """Wait between two requests."""
 
 
 class HonestClient(Client):
-    """Sends a sentence, now and then as HTML."""
+    """A client that sends sentences, sometimes as HTML."""
 
     def request(self) -> tuple[str, bytes, dict[str, str]]:
         sentence = self._chance.choice(SENTENCES)
@@ -164,7 +168,7 @@ class HonestClient(Client):
 
 
 class Attacker(Client):
-    """Sends hostile files, and sometimes hostile pages."""
+    """A client that uploads hostile files and sometimes sends hostile pages."""
 
     def __init__(self, address: tuple[str, int], pair: str, number: int, figures: Figures) -> None:
         super().__init__(address, pair, number, figures)
@@ -182,7 +186,7 @@ class Attacker(Client):
 
 @contextmanager
 def run_clients(clients: Sequence[Client]) -> Iterator[None]:
-    """Inside, these ask."""
+    """Run clients inside a `with` block."""
     for client in clients:
         client.start()
     try:
@@ -196,8 +200,10 @@ def run_clients(clients: Sequence[Client]) -> Iterator[None]:
 
 @contextmanager
 def run_attackers(server: ServerProcess, pair: str, n_attackers: int) -> Iterator[Figures]:
-    """Inside, attackers upload, from a process of their own, so that they share no interpreter with the
-    clients whose times are measured; afterwards their figures are there."""
+    """Run attackers inside a `with` block; their statuses are in the figures afterwards.
+
+    They run in a process of their own, so that they do not share an interpreter with the measured clients.
+    """
     figures = Figures()
     host, port = server.address
     program = [sys.executable, __file__, "--pair", pair, "--attackers", str(n_attackers)]
@@ -208,15 +214,15 @@ def run_attackers(server: ServerProcess, pair: str, n_attackers: int) -> Iterato
     try:
         child.stdout.readline()  # the attack has begun
         yield figures
-        told, _ = child.communicate(b"end", timeout=PATIENCE)
-        figures.statuses.update({int(status): n for status, n in json.loads(told).items()})
+        report, _ = child.communicate(b"end", timeout=PATIENCE)
+        figures.statuses.update({int(status): n for status, n in json.loads(report).items()})
     finally:
         child.kill()
         child.wait()
 
 
 def run_attack_process(address: tuple[str, int], pair: str, n_attackers: int) -> None:
-    """The attackers' process: until its standard input ends."""
+    """Run the attackers until standard input ends, then print their statuses as JSON."""
     figures = Figures()
     attackers = [Attacker(address, pair, 1000 + number, figures) for number in range(n_attackers)]
     for attacker in attackers:
@@ -225,11 +231,11 @@ def run_attack_process(address: tuple[str, int], pair: str, n_attackers: int) ->
     print("begun", flush=True)
     sys.stdin.buffer.read()
     print(json.dumps(figures.statuses), flush=True)
-    os._exit(0)  # whoever waits for an answer still
+    os._exit(0)  # some threads still wait for an answer
 
 
 class Health(threading.Thread):
-    """Asks for /health again and again: the longest that it took, in seconds."""
+    """Requests /health again and again; `longest` is the longest response time in seconds."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         super().__init__(daemon=True)
@@ -252,8 +258,8 @@ class Health(threading.Thread):
 def compare(
     server: ServerProcess, pair: str, seconds: float, n_clients: int, n_attackers: int
 ) -> tuple[list[str], list[str], float]:
-    """Run both phases: what was measured, what should not be, and the ratio of the 95th percentiles."""
-    told, wrongs, at_95 = [], [], []
+    """Run both phases; return report lines, failures, and the ratio of the 95th percentiles."""
+    report, wrongs, at_95 = [], [], []
     numbers = count()
     for is_attacked in (False, True):
         figures, hostile = Figures(), Figures()
@@ -271,22 +277,22 @@ def compare(
             health.stopped.set()
         at_95.append(figures.percentile(0.95))
         phase = f"with {n_attackers} attackers" if is_attacked else "without attackers"
-        told.append(
+        report.append(
             f"{phase}: {len(figures.seconds):,} answers to {n_clients} clients, median"
             f" {figures.percentile(0.5):.3f} s, 95th percentile {at_95[-1]:.3f} s, /health at most"
             f" {health.longest:.3f} s"
         )
         if is_attacked:
-            told.append(f"uploads by status: {dict(sorted(hostile.statuses.items()))}")
+            report.append(f"uploads by status: {dict(sorted(hostile.statuses.items()))}")
         refused = {status: n for status, n in figures.statuses.items() if status != 200}
         if refused or not figures.seconds:
             wrongs.append(f"{phase}: honest requests by status {dict(figures.statuses)}")
         if any(status >= 500 for status in hostile.statuses):
             wrongs.append("the server has failed at a file")
     ratio = at_95[1] / at_95[0]
-    told.append(f"95th percentile: {ratio:.2f} times that without an attack")
+    report.append(f"95th percentile: {ratio:.2f} times that without an attack")
     wrongs += [line for line in server.log_lines() if "Traceback" in line or "error: failed" in line]
-    return told, wrongs, ratio
+    return report, wrongs, ratio
 
 
 def main() -> None:
@@ -310,15 +316,15 @@ def main() -> None:
     ):
         server.post("translate", q=SENTENCES, source=options.pair[:2], target=options.pair[3:])
         before = server.resident_bytes()
-        told, wrongs, ratio = compare(
+        report, wrongs, ratio = compare(
             server, options.pair, options.seconds, options.clients, options.attackers
         )
-        told.append(f"memory: {before / 1e6:.0f} MB before, {server.resident_bytes() / 1e6:.0f} MB after")
+        report.append(f"memory: {before / 1e6:.0f} MB before, {server.resident_bytes() / 1e6:.0f} MB after")
         if server.terminate():
             wrongs.append("the server has not ended well")
     if not ratio <= MOST_RATIO:
         wrongs.append(f"honest requests take {ratio:.2f} times as long: at most {MOST_RATIO:g} times")
-    print(*told, *(f"wrong: {line}" for line in wrongs), sep="\n")
+    print(*report, *(f"wrong: {line}" for line in wrongs), sep="\n")
     sys.exit(bool(wrongs))
 
 
