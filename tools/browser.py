@@ -98,9 +98,8 @@ def open_browser(*more: str) -> Iterator[Page]:
 
     more: further command-line options of the browser.
     """
-    with tempfile.TemporaryDirectory(
-        ignore_cleanup_errors=True
-    ) as folder:  # child processes may still write into it
+    # Child processes may still write into the folder while it is removed.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         options = (
             "--headless=new",
             "--no-sandbox",

@@ -222,7 +222,7 @@ def main() -> None:
     except (BytenmtError, RuntimeError, subprocess.CalledProcessError) as error:
         sys.exit(f"Error: {error}")
     if stopped:
-        sys.exit("stopped in a training: the same command goes on")
+        sys.exit("stopped during a training: run the same command again to continue")
 
 
 def time_rows(recipe: Recipe, args: argparse.Namespace) -> None:

@@ -28,7 +28,7 @@ class ServerProcess:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port."""
+        """Host and port of the server."""
         host, port = self.url.removeprefix("http://").rstrip("/").rsplit(":", 1)
         return host, int(port)
 

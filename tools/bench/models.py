@@ -109,7 +109,7 @@ def table(rows: dict[str, dict[str, float]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description="The five architectures on the sample.")
+    parser = argparse.ArgumentParser(description="Train and compare the five architectures on the sample.")
     parser.add_argument("--minutes", type=float, default=5.0, help="training time of each run")
     parser.add_argument("--preset", choices=tuple(PRESETS), default="tiny")
     parser.add_argument("--arch", nargs="+", default=list(PRESETS["tiny"]))

@@ -39,7 +39,7 @@ from tools.extras import import_package
 TIMES = 2  # more rounds than in other benchmarks, because here a measurement is a single try
 BYTES_PER_SUBWORD = 4.2
 SUBWORDS = round(SOURCE_BYTES / BYTES_PER_SUBWORD)  # of a sentence
-BATCHES = 1, 8, 32  # sentences side by side
+BATCHES = 1, 8, 32  # sentences per batch
 SPECIALS = ["<unk>", "<s>", "</s>"]
 PEER_TYPES = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}  # CTranslate2's names
 # Seconds per step of fairseq's fconv, 2.9 M decoder weights, on two cores of this kind. It recomputes the
@@ -94,7 +94,7 @@ class Peer:
         )
         took = time.perf_counter() - started
         if any(len(result.hypotheses[0]) != length for result in results):
-            raise RuntimeError("the peer's outputs do not have the length that was asked for")
+            raise RuntimeError("the peer's outputs do not have the requested length")
         return took
 
 

@@ -153,7 +153,7 @@ def main() -> None:
         ]
     print(format_table(records))
     print(f"{alone.wrong + many.wrong} of {len(alone.seconds) + len(many.seconds):,} answers were no 200")
-    print(f"memory: {before / 1e6:.1f} MB before the load, {after / 1e6:.1f} MB behind it; ended with {code}")
+    print(f"memory: {before / 1e6:.1f} MB before the load, {after / 1e6:.1f} MB after it; exit code {code}")
     if options.json is not None:
         write_json(options.json, records)
 

@@ -46,9 +46,7 @@ CONVS2S_OPTIONS = (
     *("encoder", "encoder_dilations", "decoder_dilations", "positions"),
     *("attention_layers", "attention_scaling", "weight_norm"),
 )
-COMPARED_TEXT = (
-    "Zwei Männer in grünen Hemden stehen vor einem Haus.".encode()
-)  # text for the comparison of logits
+COMPARED_TEXT = "Zwei Männer in grünen Hemden stehen vor einem Haus.".encode()  # for the comparison of logits
 
 
 def widen_model(contents: StoredWeights, preset: str) -> StoredWeights:
@@ -200,9 +198,8 @@ def _convs2s(
             out[name] = _padded(halves, (2, shape[0] // 2, *shape[1:])).reshape(shape)
         else:
             out[name] = _padded(array, shape)
-        if name.endswith(
-            ".v"
-        ):  # weight norm divides by the norm of v: rows of zeros get any direction, as g is 0
+        if name.endswith(".v"):
+            # Weight norm divides by the norm of v: rows of zeros get any direction, as their g is 0.
             rows = out[name].reshape(len(out[name]), -1)
             rows[~rows.any(axis=1), 0] = 1
         elif more:

@@ -145,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for one in found:
                 print(f"line {one.line}, {one.margin:.2g} nats ahead:\n  {one.ours}\n  {one.theirs}")
             if args.precision == "fp32" and any(one.margin > CLOSE for one in found):
-                sys.exit("Error: they differ where PyTorch was sure: the export is wrong")
+                sys.exit("Error: translations differ by more than rounding: the export is wrong")
     except BytenmtError as error:
         sys.exit(f"Error: {error}")
 

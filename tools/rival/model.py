@@ -49,9 +49,8 @@ class Transformer(nn.Module):
         )
         self.decoder = nn.TransformerDecoder(decoder, shape.decoder_layers, nn.LayerNorm(d))
         for layer in (*self.encoder.layers, *self.decoder.layers):
-            layer.dropout = (
-                nn.Identity()
-            )  # the paper has no dropout of inner units, which would take a quarter of the time
+            # The paper has no dropout of inner units, which would take a quarter of the time.
+            layer.dropout = nn.Identity()
         self.dropout = nn.Dropout(shape.dropout)
         self.register_buffer("positions", sinusoids(MOST_PIECES, d), persistent=False)
         for parameter in self.parameters():  # PyTorch's stacks start as copies of one layer
@@ -105,7 +104,7 @@ def sinusoids(n: int, d: int) -> Tensor:
 
 
 def stacked_projections(model: Transformer) -> dict[nn.Parameter, int]:
-    """Return the hidden matrices with the number of projections stacked in each: 3 for query, key and value."""
+    """Return the hidden matrices with the number of projections in each: 3 for query, key and value."""
     return {
         parameter: 3 if name.endswith("in_proj_weight") else 1
         for name, parameter in model.named_parameters()

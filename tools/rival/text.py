@@ -148,7 +148,7 @@ class SubwordPairs(NamedTuple):
 def read_pairs(source: Sequence[str], target: Sequence[str], pieces: SubwordModel, most: int) -> SubwordPairs:
     """Return the pairs with at most `most` pieces on each side. Raises DataError."""
     if len(source) != len(target) or not source:
-        raise DataError(f"{len(source)} source and {len(target)} target lines: expected as many, and some")
+        raise DataError(f"{len(source)} source and {len(target)} target lines: expected equal numbers, not 0")
     kept = [
         (s, t, len(line.encode()))
         for s, t, line in zip(pieces.ids(source), pieces.ids(target), target, strict=True)

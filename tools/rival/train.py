@@ -104,7 +104,9 @@ class Run:
         if resume and RunInfo.load(self.folder).recipe != self.recipe:
             raise CheckpointError(f"--resume: {self.folder / CONFIG} has another recipe")
         if not resume and (self.folder / CHECKPOINT).exists():
-            raise CheckpointError(f"{self.folder} holds a run: go on with --resume, or take another folder")
+            raise CheckpointError(
+                f"{self.folder} already holds a run: continue it with --resume, or give another folder"
+            )
         self.folder.mkdir(parents=True, exist_ok=True)
         if not resume:
             source, target = self._text.lines(0)

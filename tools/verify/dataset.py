@@ -185,7 +185,7 @@ def run_with_kills(
                 continue
         wait_for_end(driver)
         good, driver = whole() and good, None
-        print(f"it ended, {'equal' if good else 'NOT equal'} row for row, and begins anew", flush=True)
+        print(f"it ended, {'equal' if good else 'NOT equal'} row for row, and is started again", flush=True)
         shutil.rmtree(out)
     wait_for_end(driver or start_child([*command, "--resume"]))
     return deaths["actor"], deaths["driver"], whole() and good

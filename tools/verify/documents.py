@@ -117,8 +117,8 @@ def _rewriting_faults(document: Document, name: str, path: Path, more: ReadOptio
     there = [unit.target for unit in document.units]
     again = read(rewrite_units(document), name, path, more)
     if name == "docx":
-        told = [[_words_of(unit, unit.source, True) for unit in one.units] for one in (document, again)]
-        if told[0] != told[1]:
+        texts = [[_words_of(unit, unit.source, True) for unit in one.units] for one in (document, again)]
+        if texts[0] != texts[1]:
             yield "written anew, it has other words"
         return
     if name == "text":
@@ -132,7 +132,7 @@ def _rewriting_faults(document: Document, name: str, path: Path, more: ReadOptio
             yield f"written anew, {before!r} is read as {unit.target!r}"
             return
     if text_between_units(document) != text_between_units(again):
-        yield "written anew, something else differs"
+        yield "written anew, the text between units differs"
 
 
 def _translation_faults(document: Document, name: str, path: Path, more: ReadOptions) -> Iterator[str]:
@@ -182,22 +182,22 @@ def count_kept_spans(
     again = read(written, name, path, more)
     if name in CUES:
         cues = [unescape(one.text).replace("\r\n", "\n").split("\n\n") for one in (document, again)]
-        told = list(zip(*cues, strict=True))
+        texts = list(zip(*cues, strict=True))
     elif name in MARKED_UP:
-        told = [(unescape(document.text), unescape(again.text))]
+        texts = [(unescape(document.text), unescape(again.text))]
     elif len(again.units) != len(document.units):
         return SpanCounts(n_units, [f"{path}: {len(document.units)} units, then {len(again.units)}"], [])
     else:
         units = zip(document.units, again.units, strict=True)
-        told = [
+        texts = [
             (joined_text(before.source), joined_text(after.target)) for before, after in units if after.target
         ]
     other = [
         f"{path}: {describe_difference(one, two)}"
-        for one, two in told
+        for one, two in texts
         if count_spans(one) != count_spans(two)
     ]
-    mangled = [f"{one!r} became {two!r}" for one, two in told if is_balanced(one) and not is_balanced(two)]
+    mangled = [f"{one!r} became {two!r}" for one, two in texts if is_balanced(one) and not is_balanced(two)]
     return SpanCounts(n_units, other, mangled)
 
 

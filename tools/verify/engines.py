@@ -307,7 +307,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.json:
         write_json(options.json, records)
     if failed:
-        sys.exit(f"Error: not as it must be: {', '.join(failed)}")
+        sys.exit(f"Error: checks failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

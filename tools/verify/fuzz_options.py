@@ -31,13 +31,8 @@ SETTINGS = [
 ]
 # Options that are left out: another device, engine or output file would reveal nothing new.
 UNCHANGED = ("device", "run", "runs", "engine", "output", "config", "init_embedding", "tensorboard")
-WEIGHTS = {
-    "train": 1,
-    "evaluate": 2,
-    "score": 2,
-    "predict": 2,
-    "compare": 2,
-}  # slow commands are drawn rarely
+# Slow commands are drawn rarely.
+WEIGHTS = {"train": 1, "evaluate": 2, "score": 2, "predict": 2, "compare": 2}
 DEFAULT_WEIGHT = 6
 NOT_TRIED = {
     "adapt": "trains for a minute, by the code of `train` and with options of paths, a pair and a seed alone",

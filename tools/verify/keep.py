@@ -63,8 +63,8 @@ def describe(sources: list[str], translations: list[str], references: list[str],
     ]
     scores = text_scores(translations, references, tokenize)
     return (
-        f"{n_same} of {len(sources)} have all and no more, {sum(of_balanced)} of {len(of_balanced)} balanced,"
-        f" chrF {scores.chrf:.2f}, BLEU {scores.bleu:.2f}"
+        f"{n_same} of {len(sources)} have exactly the source's spans,"
+        f" {sum(of_balanced)} of {len(of_balanced)} balanced, chrF {scores.chrf:.2f}, BLEU {scores.bleu:.2f}"
     )
 
 

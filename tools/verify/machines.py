@@ -111,7 +111,7 @@ def checkpoint_tensors(run: Path) -> list[bytes]:
 
 def main() -> None:
     """Run all phases from a stream, then the same from a file."""
-    argparse.ArgumentParser(description="Train by two machines, one, and two again.").parse_args()
+    argparse.ArgumentParser(description="Train on two machines, on one, and on two again.").parse_args()
     good = True
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -123,9 +123,8 @@ def main() -> None:
         for name, table in (("stream", "-"), ("file", str(folder / "pairs.tsv"))):
             for number, (_, last) in enumerate(PHASES):
                 train_phase(folder, name, number, last or n_updates, ["--tsv", table, *given])
-            n_updates = last_update(
-                folder / name
-            )  # the stream ended after one epoch: train as long on the file
+            # The stream ends after one epoch; the training from the file gets as many updates.
+            n_updates = last_update(folder / name)
             seen = count_trained_pairs(folder, name)
             once = len(seen) == N_PAIRS and set(seen.values()) == {1}
             good &= once

@@ -194,7 +194,7 @@ def main() -> None:
         if code := server.terminate():
             wrongs.append(f"the server has ended with {code}")
         wrongs += [line for line in server.log_lines() if "Traceback" in line][:3]
-    for name, of in (("without the attack", alone), ("beside the attack", attacked)):
+    for name, of in (("without the attack", alone), ("during the attack", attacked)):
         print(
             f"{name}: {len(of.seconds)} requests, {of.wrong} not answered with 200,"
             f" p50 {of.percentile(0.5):.0f} ms, p95 {of.percentile(0.95):.0f} ms"

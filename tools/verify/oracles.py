@@ -468,7 +468,9 @@ def record(folder: Path, sections: Sequence[str]) -> None:
         outputs = compute(folder, section)
         for name in MODELS if section == "trainings" else ():
             if outputs[f"training | {name} | whole"] != outputs[f"training | {name} | resumed"]:
-                raise SystemExit(f"a resumed training of {name} differs from a whole one already")
+                raise SystemExit(
+                    f"a resumed training of {name} differs from an uninterrupted one on this commit"
+                )
         path.write_text(json.dumps(outputs, indent=0, ensure_ascii=False), encoding="utf-8")
 
 

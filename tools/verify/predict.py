@@ -103,7 +103,7 @@ def command_records(run: Path, text: bytes, threads: int) -> list[Record]:
         piped = run_predict(run, whole, True, threads)
     bench = BENCH if piped.line == long.line else f"{BENCH} differs"
     name = f"{run.name}, predict"
-    bits = [float(told.line.split()[-1]) for told in (piped, long)]
+    bits = [float(output.line.split()[-1]) for output in (piped, long)]
     rate = len(text) * 4 / 5 / (long.seconds - short.seconds)
     return [
         Record(
