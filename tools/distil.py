@@ -71,13 +71,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "-o", "--output", type=Path, required=True, help="file of the pairs, source TAB target"
     )
     parser.add_argument("-b", "--beam", type=int, default=5, help="beam size, 5 by default")
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    cut = given.index("--") if "--" in given else len(given)
-    options = parser.parse_args(given[:cut])
+    command_line = list(sys.argv[1:] if arguments is None else arguments)
+    cut = command_line.index("--") if "--" in command_line else len(command_line)
+    options = parser.parse_args(command_line[:cut])
     translations = options.output.with_name(f"{options.output.name}.translations")
     try:
         if not translations.exists():
-            translate(options.runs, options.src, translations, options.beam, given[cut + 1 :])
+            translate(options.runs, options.src, translations, options.beam, command_line[cut + 1 :])
         n_written, n_left_out = write_pairs(options.src, translations, options.output)
         translations.unlink()
     except (BytenmtError, OSError) as error:

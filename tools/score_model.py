@@ -107,9 +107,12 @@ def _placeholders(translate: Translate, sources: list[str], references: list[str
         insert_placeholders(own, other, keyed_draws(np.uint64(PLACEHOLDER_SEED + k)))
         for k, (own, other) in enumerate(zip(sources, references, strict=True))
     ]
-    given = [own for own, _ in changed]
-    translated = translate(given)
-    return {**_scored(translated, [other for _, other in changed]), "kept": kept_share(given, translated)}
+    changed_sources = [own for own, _ in changed]
+    translated = translate(changed_sources)
+    return {
+        **_scored(translated, [other for _, other in changed]),
+        "kept": kept_share(changed_sources, translated),
+    }
 
 
 def interface_words(translate: Translate, direction: str) -> dict[str, Any]:

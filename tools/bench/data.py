@@ -229,19 +229,19 @@ def bench_assembly(paths: list[Path], repeats: int) -> Record:
     corpus = ParallelCorpus.open(paths[0], paths[1])
     plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, MAX_TOKENS, seed=1, epoch=0)
     indices = [plan.batch(k) for k in range(min(plan.n_batches, N_BATCHES))]
-    made = [assemble(corpus, some) for some in indices]
+    assembled = [assemble(corpus, some) for some in indices]
 
     def assemble_all() -> None:
         for some in indices:
             assemble(corpus, some)
 
     def copy_all() -> None:
-        for batch in made:
+        for batch in assembled:
             for part in (batch.source, batch.target):
                 np.copyto(np.empty_like(part), part)
 
     own, other = best_of(repeats, assemble_all, copy_all)
-    n_bytes = sum(batch.source.size + batch.target.size for batch in made)
+    n_bytes = sum(batch.source.size + batch.target.size for batch in assembled)
     speeds = n_bytes / own / 1e9, n_bytes / other / 1e9
     return Record(BENCH, "batch assembly", speeds[0], "GB/s", "memcpy", speeds[1], other / own)
 

@@ -92,14 +92,14 @@ def cases(arch: str, group: Group, options: Any) -> list[Case]:
 
     On the CPU plain PyTorch runs in one precision: fp32, or bf16 if that alone is asked for.
     """
-    made = []
+    all_cases = []
     for engine in options.engine:
         known = group.precisions if engine == "numba" else [p for p in group.precisions if p in DTYPES]
         if engine == "torch":
             known = known[:1]
         sizes = group.batch, group.beam, options.threads
-        made += [Case(arch, group.preset, engine, precision, *sizes) for precision in known]
-    return made
+        all_cases += [Case(arch, group.preset, engine, precision, *sizes) for precision in known]
+    return all_cases
 
 
 def floor_of(case: Case, n_bytes: int) -> dict[str, Callable[[], float]]:

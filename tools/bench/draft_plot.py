@@ -98,14 +98,14 @@ def pass_times(arch: str, preset: str, precision: str, threads: int, rounds: int
 def draft_yield_curves(run: Path, lines: Sequence[bytes], threads: int) -> Curves:
     """Return curves of bytes per pass, EOS included, over the maximum number of drafted bytes per pass."""
     one = load_drafted_run(run, None)
-    asked, how = requests_of(one, lines), DecodeSetup("numba", "fp32", TOGETHER, threads)
+    requests, how = requests_of(one, lines), DecodeSetup("numba", "fp32", TOGETHER, threads)
     tables = {"table": one.table._replace(copy=np.zeros_like(one.table.copy)), "table and source": one.table}
     found: Curves = {}
     for name, table in tables.items():
         points: Points = [(0, 1.0)]
         for most in range(1, CHAIN + 1):
             engine = make_engine(one, how, Speculation(table, most))
-            points.append((most, bytes_per_pass(time_decode(engine, asked).hypotheses)))
+            points.append((most, bytes_per_pass(time_decode(engine, requests).hypotheses)))
         found[f"{one.label}, {name}"] = points
     return found
 

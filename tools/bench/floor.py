@@ -73,12 +73,12 @@ def _reader(n_streams: int, n_vectors: int, xor: bool = False) -> Read:
         part = b.mul(b.sdiv(n, const_int(n_streams * stride)), const_int(stride))
 
         def body(place: Value, *sums: Value) -> list[Value]:
-            made = []
+            new_sums = []
             for k, value in enumerate(sums):
                 stream, vector = divmod(k, n_vectors)
                 at = b.add(b.add(place, b.mul(part, const_int(stream))), const_int(vector * LANES))
-                made.append(join(b, value, load(b, address, at)))
-            return made
+                new_sums.append(join(b, value, load(b, address, at)))
+            return new_sums
 
         _, *sums = loop(b, part, stride, [splat(0.0)] * (n_streams * n_vectors), body)
         for value in sums[1:]:

@@ -54,12 +54,12 @@ def mixed_records(options: Any) -> Iterator[Record]:
 def seconds(engine: Engine, lengths: Sequence[int] | np.ndarray) -> float:
     """Return the seconds for decoding random sentences of these lengths to outputs of the same lengths."""
     draw = np.random.default_rng(2)
-    asked = [
+    requests = [
         Request(draw.integers(97, 123, n, np.uint8).tobytes(), int(n), number=i)
         for i, n in enumerate(lengths)
     ]
     started = time.perf_counter()
-    n_bytes = sum(len(found[0].text) for _, found in decode(engine, asked))
+    n_bytes = sum(len(found[0].text) for _, found in decode(engine, requests))
     took = time.perf_counter() - started
     if n_bytes != sum(lengths):
         raise RuntimeError("sentences have ended before their limit")

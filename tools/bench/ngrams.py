@@ -86,14 +86,14 @@ def update_records(options: argparse.Namespace) -> Iterator[Record]:
         times: list[list[float]] = [[], []]
         for number in range(options.updates + 5):
             batch = random_batch(draw, rows)
-            for trainer, taken in zip(trainers, times, strict=True):
+            for trainer, durations in zip(trainers, times, strict=True):
                 started = time.thread_time()
                 trainer.model.train()
                 trainer.update([batch], rows * (LINE + 1))
-                taken.append(time.thread_time() - started)
+                durations.append(time.thread_time() - started)
             if number == 4:  # the warm-up is over: discard its times
                 times = [[], []]
-        own, other = (statistics.median(taken) * 1e3 for taken in times)
+        own, other = (statistics.median(durations) * 1e3 for durations in times)
         yield Record(BENCH, f"{arch} tiny update", own, "CPU ms", "without tables", other, own / other)
 
 
@@ -122,9 +122,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     print(machine_load(), file=sys.stderr)
     records: list[Record] = []
-    for name, made in (("decode", decode_records(options)), ("update", update_records(options))):
+    for name, measured in (("decode", decode_records(options)), ("update", update_records(options))):
         if options.only in (None, name):
-            for record in made:
+            for record in measured:
                 records.append(record)
                 print(format_table([record]).splitlines()[-1], file=sys.stderr, flush=True)
     print(format_table(records))

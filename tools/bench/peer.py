@@ -244,9 +244,9 @@ def whole_sentences(
 
 def time_sentences(engine: Engine, n: int) -> float:
     """Return the seconds for translating n sentences of SOURCE_BYTES to as many bytes."""
-    asked = random_requests(n, SOURCE_BYTES)
+    requests = random_requests(n, SOURCE_BYTES)
     started = time.perf_counter()
-    lengths = [len(found[0].text) for _, found in decode(engine, asked)]
+    lengths = [len(found[0].text) for _, found in decode(engine, requests)]
     took = time.perf_counter() - started
     if lengths != [SOURCE_BYTES] * n:
         raise RuntimeError("sentences have ended before their limit")

@@ -47,13 +47,13 @@ class Load(NamedTuple):
     """Measurements of the clients.
 
     seconds: of each request; n_bytes: of sources and translations; wrong: number of answers other than 200;
-    lasted: seconds of the whole measurement.
+    total_seconds: seconds of the whole measurement.
     """
 
     seconds: list[float]
     n_bytes: int
     wrong: int
-    lasted: float
+    total_seconds: float
 
     def percentile(self, share: float) -> float:
         """Return the milliseconds within which this share of the requests was answered."""
@@ -71,8 +71,8 @@ async def _load(
     address: tuple[str, int], lines: Sequence[str], pair: tuple[str, str], n_clients: int, seconds: float
 ) -> Load:
     began = time.perf_counter()
-    asked = (_client(address, [*lines[n:], *lines[:n]], pair, began + seconds) for n in range(n_clients))
-    each = await asyncio.gather(*asked)
+    clients = (_client(address, [*lines[n:], *lines[:n]], pair, began + seconds) for n in range(n_clients))
+    each = await asyncio.gather(*clients)
     lasted = time.perf_counter() - began
     return Load(
         [s for one in each for s in one.seconds],
@@ -144,10 +144,10 @@ def main() -> None:
         code = server.terminate()
     records = []
     for name, of in (("1 client", alone), (f"{connections} clients", many)):
-        rate = of.n_bytes / of.lasted
+        rate = of.n_bytes / of.total_seconds
         records += [
             Record("serve", f"{name}, text", rate, "B/s", "translate in bulk", whole, rate / whole),
-            Record("serve", f"{name}, requests", len(of.seconds) / of.lasted, "/s", "", 0, 0),
+            Record("serve", f"{name}, requests", len(of.seconds) / of.total_seconds, "/s", "", 0, 0),
             Record("serve", f"{name}, p50", of.percentile(0.5), "ms", "", 0, 0),
             Record("serve", f"{name}, p95", of.percentile(0.95), "ms", "", 0, 0),
         ]

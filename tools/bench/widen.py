@@ -248,7 +248,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         check_output(options.output, [options.run])
         file, contents = read_run(options.run)
         larger = widen_model(contents, options.preset)
-        apart = difference(contents, larger, file)
+        largest = difference(contents, larger, file)
         file_metadata = metadata(larger.config, larger.facts, "weights")
         entries = {name: entry(array) for name, array in larger.arrays.items()}
         replace_synced(options.output, serialise(entries, file_metadata))
@@ -257,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         sys.exit(f"Error: cannot write {options.output}: {error.strerror}")
     print(
-        f"{options.output}: {size(larger)} for {size(contents)}, logits up to {apart:.1e} apart",
+        f"{options.output}: {size(larger)} for {size(contents)}, logits up to {largest:.1e} apart",
         file=sys.stderr,
     )
 

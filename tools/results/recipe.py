@@ -181,10 +181,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def with_dependencies(self, rows: Sequence[str]) -> Iterator[str]:
         """Return these rows and the rows they depend on, in the table's order."""
-        wanted = set(rows)
+        needed_rows = set(rows)
         for row in reversed(self.row):
-            wanted.update(row.dependencies if row.name in wanted else ())
-        return (row.name for row in self.row if row.name in wanted)
+            needed_rows.update(row.dependencies if row.name in needed_rows else ())
+        return (row.name for row in self.row if row.name in needed_rows)
 
 
 def _each(files: Files) -> tuple[str, ...]:

@@ -151,8 +151,10 @@ def _noise(recipe: Recipe, results: Results) -> list[str]:
     for row in recipe.row:
         if row.name in results:
             chrf = results[row.name]["measured"]["chrf_by_noise"]
-            kept = f"{100 * chrf['0.1'] / chrf['0']:.1f} %" if chrf["0"] else ""
-            lines.append(_line([row.title or row.name, *(f"{chrf[share]:.2f}" for share in shares), kept]))
+            kept_percent = f"{100 * chrf['0.1'] / chrf['0']:.1f} %" if chrf["0"] else ""
+            lines.append(
+                _line([row.title or row.name, *(f"{chrf[share]:.2f}" for share in shares), kept_percent])
+            )
     return lines
 
 

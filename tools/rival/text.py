@@ -149,14 +149,14 @@ def read_pairs(source: Sequence[str], target: Sequence[str], pieces: SubwordMode
     """Return the pairs with at most `most` pieces on each side. Raises DataError."""
     if len(source) != len(target) or not source:
         raise DataError(f"{len(source)} source and {len(target)} target lines: expected equal numbers, not 0")
-    kept = [
+    usable = [
         (s, t, len(line.encode()))
         for s, t, line in zip(pieces.ids(source), pieces.ids(target), target, strict=True)
         if max(len(s), len(t)) <= most
     ]
-    if not kept:
+    if not usable:
         raise DataError(f"no pair of at most {most} pieces")
-    sources, targets, n_bytes = zip(*kept, strict=True)
+    sources, targets, n_bytes = zip(*usable, strict=True)
     return SubwordPairs(list(sources), list(targets), np.array(n_bytes, np.int32))
 
 

@@ -86,7 +86,7 @@ def check_beams(
     threads: int | None = 1,
 ) -> Iterator[tuple[Record, bool]]:
     """Yield a record for each engine and beam, with whether it passes. Greedy search always comes first."""
-    asked, texts = requests_of(lines), [line.decode() for line in references]
+    requests, texts = requests_of(lines), [line.decode() for line in references]
     contents = read_run(run)[1]
     device = pick_device("auto" if "cuda-graph" in engines else "cpu").type
     for name in engines:
@@ -99,14 +99,14 @@ def check_beams(
                 if runtime
                 else numba_engine(contents, precision, beam, threads)
             )
-            now = run_search(engine, asked)
+            now = run_search(engine, requests)
             greedy = greedy or now
             lost = (
                 100
                 * sum(
                     a.score < b.score - 1e-4 for a, b in zip(now.hypotheses, greedy.hypotheses, strict=True)
                 )
-                / len(asked)
+                / len(requests)
             )
             scores = text_scores([h.text.decode() for h in now.hypotheses], texts)
             matches.append(scores.exact_match)

@@ -210,8 +210,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--actors", type=int, default=2)
     parser.add_argument("--block-bytes", type=int, default=8192)
     options, more = parser.parse_known_args(arguments)
-    given = options.src.read_text(encoding="utf-8").splitlines()
-    lines = [given[index % len(given)] for index in range(options.lines)]
+    source_lines = options.src.read_text(encoding="utf-8").splitlines()
+    lines = [source_lines[index % len(source_lines)] for index in range(options.lines)]
     with tempfile.TemporaryDirectory() as name:
         good = check(Path(name), lines, options, ["-m", str(options.model), *more])
     sys.exit(0 if good else 1)
@@ -240,18 +240,22 @@ def check(folder: Path, lines: Sequence[str], options: argparse.Namespace, more:
     by_workers = whole.read_text(encoding="utf-8").split("\n")[:-1] == translations
     report("translate --workers 2", seconds, by_workers)
     start, seconds = time_first_block(dataset("lived"), folder / "lived")
-    lived = rows_equal(folder / "lived", lines, translations)
+    undisturbed_good = rows_equal(folder / "lived", lines, translations)
     report(
-        f"translate-dataset --actors {options.actors}, {start:.1f} s until the first block", seconds, lived
+        f"translate-dataset --actors {options.actors}, {start:.1f} s until the first block",
+        seconds,
+        undisturbed_good,
     )
     # Divided by a few more than all kills, so that usually one job gets all of them.
     longest = 2 * (start + (seconds - start) / (2 * options.kills + 4))
     whole_again = partial(rows_equal, folder / "died", lines, translations)
-    actors, drivers, died = run_with_kills(
+    actors, drivers, killed_good = run_with_kills(
         dataset("died"), folder / "died", options.kills, longest, whole_again
     )
-    print(f"{actors} actors and {drivers} drivers killed: {'equal' if died else 'NOT equal'} row for row")
-    return by_workers and lived and died
+    print(
+        f"{actors} actors and {drivers} drivers killed: {'equal' if killed_good else 'NOT equal'} row for row"
+    )
+    return by_workers and undisturbed_good and killed_good
 
 
 if __name__ == "__main__":

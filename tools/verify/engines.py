@@ -173,8 +173,14 @@ def logit_difference(
             steps.append(engine._batch.state.logits[0, 0].copy())
         own = np.stack(steps)[: len(expected.text) + 1]  # further steps are not forced
         theirs, true = (logits(one, request, expected.text).numpy() for one in (model, exact))
-        apart, size = np.abs(own - theirs), np.abs(true)
-        differences = apart / np.maximum(size, 1), apart, np.abs(own - true), np.abs(theirs - true), size
+        absolute, size = np.abs(own - theirs), np.abs(true)
+        differences = (
+            absolute / np.maximum(size, 1),
+            absolute,
+            np.abs(own - true),
+            np.abs(theirs - true),
+            size,
+        )
         found.append([float(part.max()) for part in differences])
     return Difference(*np.max(found, axis=0).tolist())
 
@@ -221,8 +227,8 @@ def check_quality(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
     engines = ("torch", "numba" if options.device == "cpu" else "cuda-graph")
     src, ref = options.src[: options.lines], options.ref[: options.lines]
     for precision in options.precision:
-        able = engines if precision in ("fp32", "bf16") else engines[1:]
-        yield from check_beams(run, src, ref, able, precision, options.beam, options.threads)
+        supported = engines if precision in ("fp32", "bf16") else engines[1:]
+        yield from check_beams(run, src, ref, supported, precision, options.beam, options.threads)
 
 
 def check(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:

@@ -140,7 +140,7 @@ def read_suggestions(folder: Path) -> str:
 
 def check(server: ServerProcess, folder: Path, site: str, pair: tuple[str, str], allowed: bool) -> list[str]:
     """Return descriptions of unexpected results. allowed: whether the server allows the other site."""
-    wrongs = []
+    failures = []
 
     def readable(texts: dict[str, str | None]) -> list[str]:
         return [name for name, text in texts.items() if text is not None]
@@ -155,30 +155,32 @@ def check(server: ServerProcess, folder: Path, site: str, pair: tuple[str, str],
         if allowed:
             expected = [name for name in ATTEMPTS if name.startswith(("fetch", "XML", "web"))]
             expected.remove("fetch suggest without CORS")
-            wrongs += [f"an allowed site cannot use: {n}" for n in set(expected) - set(readable(from_site))]
-            wrongs += [f"an allowed site cannot write by: {name}" for name in WRITES if name not in written]
-            return wrongs
-        wrongs += [f"another site has read by: {name}" for name in readable(from_site)]
-        wrongs += ["another site has written"] if written else []
+            failures += [f"an allowed site cannot use: {n}" for n in set(expected) - set(readable(from_site))]
+            failures += [f"an allowed site cannot write by: {name}" for name in WRITES if name not in written]
+            return failures
+        failures += [f"another site has read by: {name}" for name in readable(from_site)]
+        failures += ["another site has written"] if written else []
         rebound = server.url.replace("127.0.0.1", EVIL)
         page.open(rebound)
         found = run_attempts(page, rebound, pair)
         readable_texts = {
             name: text for name, text in found.items() if text and "is not a name of this server" not in text
         }
-        wrongs += [f"DNS rebinding reads by: {name}: {text[:80]}" for name, text in readable_texts.items()]
-        wrongs += ["DNS rebinding has written"] if read_suggestions(folder) else []
+        failures += [f"DNS rebinding reads by: {name}: {text[:80]}" for name, text in readable_texts.items()]
+        failures += ["DNS rebinding has written"] if read_suggestions(folder) else []
         print(f"DNS rebinding: read {list(readable_texts) or 'nothing but refusals'},")
         print(f"  wrote {read_suggestions(folder) or 'nothing'}")
         page.open(server.url)
         own = run_attempts(page, server.url, pair)
         print(f"the server's own page: read {readable(own)}")
-        wrongs += [
+        failures += [
             f"the server's own page cannot use: {name}"
             for name in set(ATTEMPTS) - set(readable(own)) - {*NEVER, "sendBeacon suggest"}
         ]
-        wrongs += ["the server's own page cannot write"] if "XMLHttp" not in read_suggestions(folder) else []
-    return wrongs
+        failures += (
+            ["the server's own page cannot write"] if "XMLHttp" not in read_suggestions(folder) else []
+        )
+    return failures
 
 
 def main() -> None:
@@ -191,17 +193,17 @@ def main() -> None:
     source, _, target = options.pair.partition("-")
     if not CHROMIUM:
         parser.error("no Chromium is installed")
-    wrongs = []
+    failures = []
     with run_other_site() as site:
         for more in ((), ("--allowed-origin", site.rstrip("/"))):
             with tempfile.TemporaryDirectory() as name:
                 folder = Path(name)
                 arguments = ("-m", f"{options.pair}={options.run}", "--suggestions", folder, *more)
                 with run_server(folder, *arguments) as server:
-                    wrongs += check(server, folder, site, (source, target), bool(more))
-    for line in wrongs:
+                    failures += check(server, folder, site, (source, target), bool(more))
+    for line in failures:
         print(f"wrong: {line}")
-    sys.exit(bool(wrongs))
+    sys.exit(bool(failures))
 
 
 if __name__ == "__main__":

@@ -104,9 +104,9 @@ def update_checksums(files: Folder) -> None:
     """Update sizes and checksums in checkpoints.json, if it is valid, so that changed files are accepted."""
     try:
         tree = json.loads(files[POINTER])
-        kept = tree["kept"][0]
+        entry = tree["kept"][0]
         for holds, name in (("weights", WEIGHTS), ("trainer", TRAINER)):
-            kept[holds] = {"sha256": hashlib.sha256(files[name]).hexdigest(), "bytes": len(files[name])}
+            entry[holds] = {"sha256": hashlib.sha256(files[name]).hexdigest(), "bytes": len(files[name])}
     except (ValueError, KeyError, TypeError, IndexError):
         return
     files[POINTER] = json.dumps(tree).encode()

@@ -231,13 +231,13 @@ KINDS: tuple[tuple[int, Callable[[random.Random], RawRequest]], ...] = (
 
 def status_of(server: ServerProcess, sent: RawRequest) -> int:
     """Return the status of the answer; CLOSED if the connection was closed, HUNG after a timeout."""
-    with socket.create_connection(server.address, timeout=SECONDS) as asked:
+    with socket.create_connection(server.address, timeout=SECONDS) as connection:
         try:
-            asked.sendall(sent.data)
+            connection.sendall(sent.data)
             if not sent.slow:
-                asked.shutdown(socket.SHUT_WR) if sent.kind == "noise" else None
+                connection.shutdown(socket.SHUT_WR) if sent.kind == "noise" else None
             found = b""
-            while b"\r\n" not in found and (part := asked.recv(1 << 16)):
+            while b"\r\n" not in found and (part := connection.recv(1 << 16)):
                 found += part
         except (ConnectionResetError, BrokenPipeError):
             found = b""
@@ -265,20 +265,20 @@ def send_hostile_requests(
     text = {"q": ["안녕 3시", "둘"], "source": "ko", "target": "en"}
     before = server.post("translate", **text)
     counts: Counter[tuple[str, int]] = Counter()
-    wrongs = []
+    failures = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for sent, status in zip(
             requests, pool.map(lambda one: status_of(server, one), requests), strict=True
         ):
             counts[sent.kind, status] += 1
             if not is_expected(sent, status):
-                wrongs.append(f"{sent.kind}: {status} for {sent.data[:300]!r}")
+                failures.append(f"{sent.kind}: {status} for {sent.data[:300]!r}")
     if server.post("translate", **text) != before:
-        wrongs.append("a text is translated otherwise than before")
+        failures.append("a text is translated otherwise than before")
     if "requests_in_flight 0" not in server.get("metrics"):
-        wrongs.append("requests are in flight that nobody waits for")
-    wrongs += [line for line in server.log_lines() if "Traceback" in line or '"error"' in line]
-    return counts, wrongs
+        failures.append("requests are in flight that nobody waits for")
+    failures += [line for line in server.log_lines() if "Traceback" in line or '"error"' in line]
+    return counts, failures
 
 
 def main() -> None:
@@ -294,16 +294,16 @@ def main() -> None:
         run_server(Path(folder), "-m", f"ko-en={options.run}", *LIMITS) as server,
     ):
         before = server.resident_bytes()
-        counts, wrongs = send_hostile_requests(server, options.requests, options.seed)
+        counts, failures = send_hostile_requests(server, options.requests, options.seed)
         after = server.resident_bytes()
         if server.terminate():
-            wrongs.append("the server has not ended well")
+            failures.append("the server has not ended well")
     for (kind, status), n in sorted(counts.items()):
         print(f"{n:6d}  {status or 'closed':>6}  {kind}")
     print(f"memory: {before / 1e6:.0f} MB before, {after / 1e6:.0f} MB after {options.requests:,} requests")
-    for line in wrongs:
+    for line in failures:
         print(f"wrong: {line}")
-    sys.exit(bool(wrongs))
+    sys.exit(bool(failures))
 
 
 if __name__ == "__main__":

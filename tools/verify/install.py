@@ -77,14 +77,14 @@ def check_installation(
     environment.pop("PYTHONPATH", None)
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     good = True
-    for what, arguments, able in steps(model, language_model):
+    for what, arguments, works in steps(model, language_model):
         began = time.perf_counter()
         command = [str(place / "bin" / "bytenmt"), *arguments]
         run = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True)
         seconds = time.perf_counter() - began
-        as_expected = run.returncode == 0 if able else run.returncode == 1 and "pip install" in run.stderr
+        as_expected = run.returncode == 0 if works else run.returncode == 1 and "pip install" in run.stderr
         good &= as_expected
-        last = (run.stderr if not able or not as_expected else run.stdout).strip().splitlines()[-1:]
+        last = (run.stderr if not works or not as_expected else run.stdout).strip().splitlines()[-1:]
         print(f"{'ok' if as_expected else 'WRONG':6}{what:28}{seconds:7.2f} s  {''.join(last)[:90]}")
     shutil.rmtree(place)
     return good

@@ -117,12 +117,12 @@ def main() -> None:
         folder = Path(name)
         (folder / "pairs.tsv").write_text("".join(f"{n:03}{'x' * (n % 7)}\ty\n" for n in range(N_PAIRS)))
         (folder / "valid.tsv").write_text("a\tb\nc\td\n")
-        given = ["--arch", "luong", "--preset", "tiny", "--threads", "1", "--device", "cpu"]
-        given += ["--valid-tsv", str(folder / "valid.tsv"), *(w for s in SETTINGS for w in ("--set", s))]
+        options = ["--arch", "luong", "--preset", "tiny", "--threads", "1", "--device", "cpu"]
+        options += ["--valid-tsv", str(folder / "valid.tsv"), *(w for s in SETTINGS for w in ("--set", s))]
         n_updates = 10_000
         for name, table in (("stream", "-"), ("file", str(folder / "pairs.tsv"))):
             for number, (_, last) in enumerate(PHASES):
-                train_phase(folder, name, number, last or n_updates, ["--tsv", table, *given])
+                train_phase(folder, name, number, last or n_updates, ["--tsv", table, *options])
             # The stream ends after one epoch; the training from the file gets as many updates.
             n_updates = last_update(folder / name)
             seen = count_trained_pairs(folder, name)

@@ -176,7 +176,7 @@ def main() -> None:
     text = "\n".join(lines * (1 + options.characters // len("".join(lines))))[: options.characters]
     source, _, target = options.pair.partition("-")
     arguments = ("-m", f"{options.pair}={options.run}", *options.serve)
-    wrongs = []
+    failures = []
     with tempfile.TemporaryDirectory() as folder, run_server(Path(folder), *arguments) as server:
         before = server.resident_bytes()
         alone, attacked, counts = measure(
@@ -192,8 +192,8 @@ def main() -> None:
         recovery = wait_until_ready(server)
         after = server.resident_bytes()
         if code := server.terminate():
-            wrongs.append(f"the server has ended with {code}")
-        wrongs += [line for line in server.log_lines() if "Traceback" in line][:3]
+            failures.append(f"the server has ended with {code}")
+        failures += [line for line in server.log_lines() if "Traceback" in line][:3]
     for name, of in (("without the attack", alone), ("during the attack", attacked)):
         print(
             f"{name}: {len(of.seconds)} requests, {of.wrong} not answered with 200,"
@@ -205,14 +205,14 @@ def main() -> None:
     print(f"p95 ratio {ratio:.2f}; nothing in flight {recovery:.1f} s after the attack")
     print(f"memory: {before / 1e6:.0f} MB before, {after / 1e6:.0f} MB after")
     if alone.wrong or attacked.wrong:
-        wrongs.append("honest requests have failed")
+        failures.append("honest requests have failed")
     if ratio > WORST_RATIO:
-        wrongs.append(f"the 95th percentile is more than {WORST_RATIO} times its value without the attack")
+        failures.append(f"the 95th percentile is more than {WORST_RATIO} times its value without the attack")
     if recovery > RECOVERY_SECONDS:
-        wrongs.append("requests are in flight long after their clients have gone")
-    for line in wrongs:
+        failures.append("requests are in flight long after their clients have gone")
+    for line in failures:
         print(f"wrong: {line}")
-    sys.exit(bool(wrongs))
+    sys.exit(bool(failures))
 
 
 if __name__ == "__main__":

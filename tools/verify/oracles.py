@@ -594,12 +594,12 @@ def main() -> None:
     parser.add_argument("label", nargs="?", default="")
     parser.add_argument("--only", nargs="+", choices=tuple(SECTIONS), default=list(SECTIONS))
     parser.add_argument("--show", type=int, default=20, help="maximum number of differences to print")
-    asked = parser.parse_args()
-    if asked.what == "record":
-        record(asked.folder.resolve(), asked.only)
-    elif asked.what == "times":
-        times(asked.folder.resolve(), asked.label)
-    elif compare(asked.folder.resolve(), asked.only, asked.show):
+    options = parser.parse_args()
+    if options.what == "record":
+        record(options.folder.resolve(), options.only)
+    elif options.what == "times":
+        times(options.folder.resolve(), options.label)
+    elif compare(options.folder.resolve(), options.only, options.show):
         raise SystemExit(1)
 
 

@@ -414,7 +414,7 @@ class Sample(NamedTuple):
 
 def _all_samples() -> dict[str, Sample]:
     """Build the samples of all formats, also with CRLF line ends, a byte order mark and other encodings."""
-    made = {
+    samples = {
         "xliff 1.2": Sample("xliff", XLIFF_1.encode(), PAIR),
         "xliff 2": Sample("xliff", XLIFF_2.encode(), PAIR),
         "xliff, Trados": Sample("xliff", XLIFF_TRADOS.encode()),
@@ -434,22 +434,24 @@ def _all_samples() -> dict[str, Sample]:
         "tsv": Sample("tsv", TSV.encode(), ReadOptions(column="2", into="3")),
         "text": Sample("text", TEXT.encode()),
     }
-    for name, sample in list(made.items()):
+    for name, sample in list(samples.items()):
         crlf = sample.data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
-        made[f"{name}, CRLF and a byte order mark"] = sample._replace(data=codecs.BOM_UTF8 + crlf)
+        samples[f"{name}, CRLF and a byte order mark"] = sample._replace(data=codecs.BOM_UTF8 + crlf)
         utf16 = sample.data.decode().replace("UTF-8", "UTF-16").replace("utf-8", "utf-16").encode("utf-16")
-        made[f"{name}, UTF-16"] = sample._replace(data=utf16)
+        samples[f"{name}, UTF-16"] = sample._replace(data=utf16)
     latin = XLIFF_1.replace("UTF-8", "ISO-8859-1").replace("plain", "pl\xe4in").encode("latin-1")
-    made["xliff, Latin-1"] = Sample("xliff", latin, PAIR)
+    samples["xliff, Latin-1"] = Sample("xliff", latin, PAIR)
     latin = HTML.replace("utf-8", "latin-1").replace("manual", "m\xe4nual").encode("latin-1")
-    made["html, Latin-1"] = Sample("html", latin)
-    made["po, Latin-1"] = Sample(
+    samples["html, Latin-1"] = Sample("html", latin)
+    samples["po, Latin-1"] = Sample(
         "po", PO.replace("UTF-8", "latin-1").replace("file", "f\xefle").encode("latin-1")
     )
-    made["properties, Latin-1"] = Sample("properties", PROPERTIES.replace("value", "\xe4").encode("latin-1"))
-    made["docx"] = Sample("docx", word_archive())
-    made["text, not UTF-8"] = Sample("text", b"one\xff two\n\nthree")
-    return made
+    samples["properties, Latin-1"] = Sample(
+        "properties", PROPERTIES.replace("value", "\xe4").encode("latin-1")
+    )
+    samples["docx"] = Sample("docx", word_archive())
+    samples["text, not UTF-8"] = Sample("text", b"one\xff two\n\nthree")
+    return samples
 
 
 SAMPLES = _all_samples()

@@ -259,7 +259,7 @@ def compare(
     server: ServerProcess, pair: str, seconds: float, n_clients: int, n_attackers: int
 ) -> tuple[list[str], list[str], float]:
     """Run both phases; return report lines, failures, and the ratio of the 95th percentiles."""
-    report, wrongs, at_95 = [], [], []
+    report, failures, at_95 = [], [], []
     numbers = count()
     for is_attacked in (False, True):
         figures, hostile = Figures(), Figures()
@@ -286,13 +286,13 @@ def compare(
             report.append(f"uploads by status: {dict(sorted(hostile.statuses.items()))}")
         refused = {status: n for status, n in figures.statuses.items() if status != 200}
         if refused or not figures.seconds:
-            wrongs.append(f"{phase}: honest requests by status {dict(figures.statuses)}")
+            failures.append(f"{phase}: honest requests by status {dict(figures.statuses)}")
         if any(status >= 500 for status in hostile.statuses):
-            wrongs.append("the server has failed at a file")
+            failures.append("the server has failed at a file")
     ratio = at_95[1] / at_95[0]
     report.append(f"95th percentile: {ratio:.2f} times that without an attack")
-    wrongs += [line for line in server.log_lines() if "Traceback" in line or "error: failed" in line]
-    return report, wrongs, ratio
+    failures += [line for line in server.log_lines() if "Traceback" in line or "error: failed" in line]
+    return report, failures, ratio
 
 
 def main() -> None:
@@ -316,16 +316,16 @@ def main() -> None:
     ):
         server.post("translate", q=SENTENCES, source=options.pair[:2], target=options.pair[3:])
         before = server.resident_bytes()
-        report, wrongs, ratio = compare(
+        report, failures, ratio = compare(
             server, options.pair, options.seconds, options.clients, options.attackers
         )
         report.append(f"memory: {before / 1e6:.0f} MB before, {server.resident_bytes() / 1e6:.0f} MB after")
         if server.terminate():
-            wrongs.append("the server has not ended well")
+            failures.append("the server has not ended well")
     if not ratio <= MOST_RATIO:
-        wrongs.append(f"honest requests take {ratio:.2f} times as long: at most {MOST_RATIO:g} times")
-    print(*report, *(f"wrong: {line}" for line in wrongs), sep="\n")
-    sys.exit(bool(wrongs))
+        failures.append(f"honest requests take {ratio:.2f} times as long: at most {MOST_RATIO:g} times")
+    print(*report, *(f"wrong: {line}" for line in failures), sep="\n")
+    sys.exit(bool(failures))
 
 
 if __name__ == "__main__":
