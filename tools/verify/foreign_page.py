@@ -90,8 +90,8 @@ ATTEMPTS = {
         socket.onmessage = event => { done(event.data); socket.close(); };
         socket.onerror = () => done(null); })""",
 }
-# Attempts that fail even from the server's own page: its content security policy forbids frames, and its JSON
-# responses cannot be loaded as scripts.
+# Attempts that fail even from the server's own page: its content security policy forbids frames, and its
+# responses may not be loaded as scripts.
 NEVER = ("EventSource", "script", "iframe", "form suggest", "sandboxed iframe suggest")
 WRITES = ("without CORS", "XMLHttpRequest", "sendBeacon", "form suggest")
 
