@@ -57,7 +57,7 @@ def test_quadratic_time_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     case = Case("text", "a")
     assert growth.measure(case).is_linear
-    monkeypatch.setattr(growth, "work", quadratic)
+    monkeypatch.setattr(growth, "read_document", quadratic)
     monkeypatch.setattr(growth, "LARGEST", growth.LARGE)
     assert not growth.measure(case).is_linear
 
