@@ -408,7 +408,6 @@ def test_the_kernels_depend_on_few_files() -> None:
         "kernel_constants.py",
         "program/instructions.py",
         "ngram_hash.py",
-        "ngram_hash_compiled.py",
         "decoding/drafts/lookup.py",
         "splitmix.py",
         "utf8.py",

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytenmt.layers.ngram_tables import NgramTables, first_bytes
-from bytenmt.ngram_hash import START, append_byte, hash_ngram, word_of
-from bytenmt.ngram_hash_compiled import fold_case, hash_ngram_compiled
+from bytenmt.ngram_hash import START, append_byte, fold_case, hash_ngram, hash_ngram_compiled, word_of
 
 # By Python's integers from the formula in ngram_hash.py, each text's own length as n.
 GOLDEN = [

@@ -15,7 +15,7 @@ from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.decoding.sentences import sentence_ends
 from bytenmt.decoding.settings import Settings
 from bytenmt.spans.extractor import has_letters, span_extractor
-from bytenmt.spans.tags import parse_tag, partners
+from bytenmt.spans.grammar import parse_tag, partners
 from bytenmt.utf8 import first_invalid
 
 if TYPE_CHECKING:

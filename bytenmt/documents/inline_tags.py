@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Parts, UnitPart, joined_text
-from bytenmt.spans import tags
+from bytenmt.spans import grammar
 from bytenmt.spans.extractor import span_extractor
 
 PLACEHOLDERS, TAGS = ("placeholders",), ("tags",)  # classes of spans, see spans.grammar
@@ -76,7 +76,7 @@ def paired(parts: Iterable[UnitPart]) -> Parts:
 
 def partners(parts: Sequence[UnitPart]) -> dict[int, int]:
     """Map the index of every opening or closing tag to the index of its partner; omit unpaired tags."""
-    return tags.partners(
+    return grammar.partners(
         [(part.kind, _name(part.text)) if part.kind in (OPEN, CLOSE) else None for part in parts]
     )
 

@@ -132,7 +132,7 @@ def test_what_is_drafted_is_what_the_table_says() -> None:
     seen, draft = set(), from_python(draft_all)
     for line, source in product(lines, (b"", lines[3], lines[25])):
         at = draw.randrange(len(line))
-        search.begin(0, 300, b"", [0], False, source)
+        search.begin(0, 300, b"", None, source)
         search.step[0] = at
         search.history_byte[0, :at, 0] = list(line[:at])
         draft(search, drafts)

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from bytenmt.errors import SettingError
 from bytenmt.spans.automata import DEAD
 from bytenmt.spans.extractor import span_extractor
-from bytenmt.spans.grammar import CLASSES, pattern_class
-from bytenmt.spans.tags import ALONE, CLOSE, OPEN, parse_tag, partners
+from bytenmt.spans.grammar import ALONE, CLASSES, CLOSE, OPEN, parse_tag, partners, pattern_class
 from tools.verify.spans import HALVES, SPANS, check_lines, random_line
 
 

@@ -18,8 +18,7 @@ from bytenmt.decoding.setting_table import GLOSSARY_MATCHES, INFLECTED
 from bytenmt.errors import SettingError
 from bytenmt.kernel_constants import ANYWHERE, ROOT
 from bytenmt.spans.extractor import Span, has_letters
-from bytenmt.spans.grammar import CLASSES
-from bytenmt.spans.tags import parse_tag, partners
+from bytenmt.spans.grammar import CLASSES, parse_tag, partners
 from bytenmt.utf8 import LONGEST_CHARACTER
 
 if TYPE_CHECKING:

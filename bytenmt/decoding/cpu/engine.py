@@ -150,7 +150,7 @@ class NumbaEngine:
         """Return the CPU seconds of this thread for a pass over n_rows rows."""
         state, n_slots = self._batch.state, -(-n_rows // (MOST_DRAFTED + 1))
         for slot in range(n_slots):
-            state.begin(slot, len(text), text, [0], self._batch.params.sample)
+            state.begin(slot, len(text), text, [0] if self._batch.params.sample else None)
             state.n_drafted[slot] = (n_rows + slot) // n_slots - 1
             state.drafted[slot] = text[0]
         started = thread_time()

@@ -21,6 +21,7 @@ from bytenmt.decoding.cpu.kernels.attention import (
 from bytenmt.decoding.cpu.kernels.decoder_memory import (
     fixed_address,
     gather_taps,
+    inherit_ancestors,
     load_column,
     state_address,
     store_column,
@@ -52,9 +53,7 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     thread_range,
     zero,
 )
-from bytenmt.decoding.cpu.kernels.ngrams import add_ngrams
 from bytenmt.decoding.cpu.kernels.recurrences import gru_reset, gru_scan, gru_update, lstm_scan
-from bytenmt.decoding.cpu.pass_rows import begin_pass, first_rows
 from bytenmt.decoding.cpu.scoring import (
     add_attention,
     feed_forced_bytes,
@@ -63,9 +62,11 @@ from bytenmt.decoding.cpu.scoring import (
     write_log_p,
 )
 from bytenmt.decoding.search.beam_search import choose_bytes
-from bytenmt.decoding.search.drafting import DraftParams, draft_all
+from bytenmt.decoding.search.drafting import DraftParams, draft_all, gather_rows
 from bytenmt.decoding.search.state import SearchParams, SearchState
 from bytenmt.jit import compiled, inlined, njit_borrowing
+from bytenmt.kernel_constants import FOLD_CASE
+from bytenmt.ngram_hash import N_BYTES, START, fold_case, hash_ngram_compiled
 from bytenmt.program.instructions import Base, Column, Op, RowKind
 
 EPSILON = 1e-5  # PyTorch's default for layer norms
@@ -90,6 +91,8 @@ KEEP_FIXED, KEEP_STATE = int(Op.KEEP_FIXED), int(Op.KEEP_STATE)
 W, V, S, T, N, M, K, ROWS = map(int, list(Column)[10:])
 SENTENCES, SERIAL = int(RowKind.SENTENCES), int(RowKind.SERIAL)
 BIAS, OWN = int(Base.BIAS), int(Base.OWN)
+N_ROW_BITS = FOLD_CASE - 1  # mask of the bits of a row number in the operand of NGRAMS
+BYTE, LOW_BYTE = np.uint64(8), np.uint64(0xFF)
 ONE: Any = np.int64(1)  # with a Python int, `execute` would be compiled once more
 
 
@@ -217,6 +220,23 @@ def execute_row_op(
         add_ngrams(d, w, word[row], n, m, k)
 
 
+@compiled
+def add_ngrams(d: int, tables: int, word: Any, n: int, orders: int, k: int) -> None:
+    """Add the rows of n-gram tables that a byte reads to d (n,); see layers/ngram_tables.py.
+
+    word: the last eight bytes read, uint64. orders: bit i is set if there is a table of i-grams. k: bits of a
+    row number, and FOLD_CASE.
+    """
+    n_bits = k & N_ROW_BITS
+    key = fold_case(word) if k & FOLD_CASE else word
+    table = tables
+    for order in range(2, N_BYTES + 1):
+        if (orders >> order) & 1:
+            row = np.int64(hash_ngram_compiled(key, order) >> np.uint64(64 - n_bits))
+            add(d, d, table + 4 * n * row, n)
+            table += 4 * n << n_bits
+
+
 @inlined
 def execute_step_op(
     op: int, model: ModelBuffers, rows: Rows, step: Ints, parent: Ints, ctx: ThreadContext, row: int, d: int,
@@ -273,6 +293,56 @@ def execute_source_op(
             if op == KEEP_EXPONENTIAL:
                 exp_double(own, own, n)
             store_column(model, slot, k, column, own, scratch)
+
+
+@compiled
+def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> int:
+    """Fill `rows` for a pass and return their number; with several beams, update the ancestors of rings."""
+    gather_rows(search)
+    for row in range(search.n_rows[0]):
+        slot, beam, column = search.rows[row]
+        rows.owner[row], rows.beam[row] = slot, beam
+        rows.position[row] = search.step[slot] + column
+        rows.ids[row] = search.drafted[slot, column - 1] if column > 0 else search.last[slot, beam]
+        if len(rows.word) > 0:
+            rows.word[row] = packed_last_bytes(search, slot, beam, column)
+        if beam == 0 and column == 0 and len(model.rings) > 0 and search.last.shape[1] > 1:
+            inherit_ancestors(model, slot, search.parent[slot], search.step[slot])
+    return int(search.n_rows[0])
+
+
+@compiled
+def packed_last_bytes(search: SearchState, slot: int, beam: int, column: int) -> Any:
+    """Return the last eight bytes that a row has read packed into an integer, the newest lowest."""
+    if len(search.forced.n_text) > 0:
+        word = search.forced.word[slot]
+    else:
+        word, at, step = np.uint64(START), beam, search.step[slot]
+        shift = np.uint64(0)
+        for back in range(step - 1, max(step - 1 - N_BYTES, -1), -1):
+            byte = np.uint64(search.history_byte[slot, back, at])
+            word = (word & ~(LOW_BYTE << shift)) | (byte << shift)
+            shift += BYTE
+            at = int(search.history_parent[slot, back, at])
+    for i in range(column):
+        word = (word << BYTE) | np.uint64(search.drafted[slot, i])
+    return word
+
+
+@compiled
+def first_rows(rows: Rows, n: int) -> Rows:
+    """Return a view of the first n rows of a step."""
+    return Rows(
+        rows.space,
+        rows.capacity,
+        rows.ids[:n],
+        rows.word,
+        rows.position,
+        rows.owner,
+        rows.beam,
+        rows.first,
+        rows.slot,
+    )
 
 
 @njit_borrowing

@@ -14,7 +14,7 @@ import numpy as np
 
 from bytenmt.decoding.drafts.lookup import find_entry, find_match, slot_of, tag_of
 from bytenmt.jit import njit
-from bytenmt.ngram_hash_compiled import hash_ngram_compiled
+from bytenmt.ngram_hash import hash_ngram_compiled
 
 
 @njit

@@ -13,7 +13,7 @@ import numpy as np
 
 from bytenmt.jit import njit
 from bytenmt.kernel_constants import LONGEST_MATCH, ORDERS
-from bytenmt.ngram_hash_compiled import hash_ngram_compiled
+from bytenmt.ngram_hash import hash_ngram_compiled
 
 ONE, BYTE, HALF = np.uint64(1), np.uint64(8), np.uint64(32)
 LOW_BYTE, LOW_HALF = np.uint64(0xFF), np.uint64(0xFFFFFFFF)

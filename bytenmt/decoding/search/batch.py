@@ -74,10 +74,12 @@ class SearchBatch:
         slots = np.flatnonzero(self.state.state == FREE)[: len(requests)].tolist()
         options = self._options
         for slot, request in zip(slots, requests, strict=True):
-            keys = [draw_key(options.seed, request.number, text) for text in range(options.beam)]
+            draw_keys = None
+            if options.sample:
+                draw_keys = [draw_key(options.seed, request.number, text) for text in range(options.beam)]
             copied = request.source or b"" if self._has_drafts else b""
             constraint = None if options.tracker is None else request.constraint
-            self.state.begin(slot, request.limit, request.prefix, keys, options.sample, copied, constraint)
+            self.state.begin(slot, request.limit, request.prefix, draw_keys, copied, constraint)
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._n_admitted += len(requests)
         self._slots.update(zip(handles, slots, strict=True))

@@ -263,26 +263,26 @@ class SearchState(NamedTuple):
         slot: int,
         limit: int,
         prefix: bytes,
-        keys: list[int],
-        sample: bool,
+        draw_keys: list[int] | None,
         source: bytes = b"",
         constraint: Constraint | None = None,
     ) -> None:
         """Put a new sentence into a slot.
 
-        source: to copy drafts from. constraint: None if spans are not tracked.
+        draw_keys: of the independent samples, one for each beam; None if bytes are not sampled. source: to
+        copy drafts from. constraint: None if spans are not tracked.
         """
         self.state[slot], self.step[slot], self.limit[slot] = RUNNING, 0, limit
         self.prefix[slot, : len(prefix)] = np.frombuffer(prefix, np.uint8)
         self.n_prefix[slot] = len(prefix)
         self.last[slot], self.utf8[slot] = BOS, ACCEPT
-        self.parent[slot] = np.arange(self.parent.shape[1]) if sample else 0
+        self.parent[slot] = 0 if draw_keys is None else np.arange(self.parent.shape[1])
         # All beams begin alike, so one of them is enough, except for independent samples.
-        self.score[slot] = 0.0 if sample else -np.inf
+        self.score[slot] = -np.inf if draw_keys is None else 0.0
         self.score[slot, 0] = 0.0
         self.bonus[slot] = 0.0
         self.past_end[slot] = False
-        self.draw_keys[slot] = keys
+        self.draw_keys[slot] = 0 if draw_keys is None else draw_keys
         self.n_finished[slot] = 0
         self.source[slot, : len(source)] = np.frombuffer(source, np.uint8)
         self.n_source[slot] = len(source)
