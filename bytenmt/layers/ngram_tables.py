@@ -63,7 +63,6 @@ class NgramTables(nn.Module):
         self.weight = nn.Parameter(torch.zeros(len(self.orders) * n_rows, d_embedding))
         self.gradients: list[RowGradients] = []
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, ids: Tensor, recent: Tensor) -> Tensor:
         """Embed the n-grams that end at ids (rows, t) uint8: (rows, t, d_embedding). recent (rows, 8 or more)
         uint8: the bytes before them."""

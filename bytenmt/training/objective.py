@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bytenmt.config.schema import Config, ModelConfig, TrainConfig
+from bytenmt.layers.ngram_tables import NgramTables
 
 WIDE = 256  # units of a recurrent model
 
@@ -83,5 +84,8 @@ def compiled(loss: Callable[..., Any], config: Config) -> Callable[..., Any]:
         return loss
     # Convolutions are compiled for each width of a batch, of which train.round_to leaves a few dozen.
     torch._dynamo.config.recompile_limit = 256
+    # A look-up in n-gram tables stays outside of the graph: its backward pass appends to a list. Not by a
+    # decorator, which would import the compiler, two seconds, wherever a model is imported.
+    NgramTables.forward = torch.compiler.disable(NgramTables.forward)  # type: ignore[method-assign,no-untyped-call]
     made: Callable[..., Any] = torch.compile(loss, dynamic=True)
     return made

@@ -3,11 +3,13 @@ several processes, checkpoints."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from rotation import rotated
 from small_runs import CPU, assert_same, config, weights
 from torch import Tensor
 
@@ -17,6 +19,7 @@ from bytenmt.checkpoints.weights import read_weights as read_stored
 from bytenmt.distributed import Group
 from bytenmt.errors import CheckpointError
 from bytenmt.layers.ngram_tables import NgramTables, RowGradients
+from bytenmt.training.objective import compiled
 from bytenmt.training.row_adam import RowAdam
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
@@ -140,8 +143,14 @@ def run_for(run: Path, texts: dict[str, Any], arch: str, updates: int, *settings
     return run
 
 
-@pytest.mark.parametrize("arch", ["seq2seq", "bahdanau", "luong", "bytenet", "convs2s"])
-@pytest.mark.parametrize("more", ["", "train.ema=0.9", "model.ngram_dropout=0.3"])
+@pytest.mark.parametrize(
+    ("arch", "more"),
+    rotated(
+        ["seq2seq", "bahdanau", "luong", "bytenet", "convs2s"],
+        ["", "train.ema=0.9", "model.ngram_dropout=0.3"],
+        1,
+    ),
+)
 def test_resume_is_exact(tmp_path: Path, texts: dict[str, Any], arch: str, more: str) -> None:
     """Stopped and resumed: the same bits of tables, their state, and all else."""
     settings = [more] if more else []
@@ -202,3 +211,28 @@ def test_a_run_without_tables_begins_one_with(tmp_path: Path, texts: dict[str, A
             device=CPU,
             init_from=with_tables,
         )
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # by the compiler itself
+def test_tables_stay_outside_of_a_compiled_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graphs of a compiled loss hold what is done with the embeddings, not the look-up, whose backward
+    pass appends the gradients to a list; the loss is the same."""
+    graphs: list[torch.fx.GraphModule] = []
+
+    def record(graph: torch.fx.GraphModule, inputs: Any) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    monkeypatch.setattr(NgramTables, "forward", NgramTables.forward)
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=record))
+    tables = NgramTables(4, (2, 3), 16)
+    torch.nn.init.normal_(tables.weight)
+    texts, recent = torch.randint(1, 200, (2, 6)).to(torch.uint8), torch.zeros(2, 8, dtype=torch.uint8)
+
+    def loss(texts: Tensor, recent: Tensor) -> Tensor:
+        return tables(texts, recent).square().sum()
+
+    made = compiled(loss, config("convs2s", "train.compile=true", "train.round_to=64"))
+    assert float(made(texts, recent).detach()) == pytest.approx(float(loss(texts, recent).detach()))
+    operations = {node.target for graph in graphs for node in graph.graph.nodes if node.op.startswith("call")}
+    assert operations == {"square", "sum"}
