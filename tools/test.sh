@@ -8,5 +8,7 @@ if [ "${1:-}" = --fast ]; then
   shift
   set -- -m "not slow" --hypothesis-profile fast "$@"
 fi
+# Hundreds of processes import the package: each reads the bytecode that the first has written.
+unset PYTHONDONTWRITEBYTECODE
 # By files, so that what a file's tests share is made once, and in the order that tests/conftest.py gives them.
 python -m pytest -q -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder "$@"

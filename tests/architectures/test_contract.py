@@ -7,7 +7,7 @@ from typing import Any
 import invariants
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from invariants import PARALLEL, VARIANTS, WITH_SOURCE, WITHOUT_SOURCE, make
 from rotation import rotated
@@ -18,7 +18,17 @@ from bytenmt.architectures.tensor_tree import tensors
 
 every_model = pytest.mark.parametrize("name", VARIANTS)
 every_parallel_model = pytest.mark.parametrize("name", PARALLEL)
-MODELS: dict[str, Model[Any, Any]] = {name: make(name) for name in VARIANTS}
+
+
+class ModelsByName(dict[str, Model[Any, Any]]):
+    """Models that are made when they are first asked for: collecting tests needs none."""
+
+    def __missing__(self, name: str) -> Model[Any, Any]:
+        return self.setdefault(name, make(name))
+
+
+MODELS = ModelsByName()
+N_EXAMPLES = 8  # of each of fifty models, whose states are all cut by the same code
 pieces_of_text = st.lists(st.integers(1, 5), min_size=1, max_size=6)
 
 
@@ -29,6 +39,7 @@ def test_steps_equal_teacher_forcing(name: str) -> None:
 
 
 @every_model
+@settings(max_examples=N_EXAMPLES)
 @given(pieces=pieces_of_text, gradients=st.booleans())
 def test_any_cut_equals_the_whole(name: str, pieces: list[int], gradients: bool) -> None:
     """Splitting the sequence at any position does not change the result, with and without gradients."""
@@ -114,6 +125,7 @@ def test_rings_stay_where_they_are(name: str) -> None:
 
 
 @every_parallel_model
+@settings(max_examples=N_EXAMPLES)
 @given(takes=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 4)), min_size=1, max_size=8))
 def test_drafts_taken_back_leave_no_trace(name: str, takes: list[tuple[int, int]]) -> None:
     """Any drafts, and any number of their bytes taken back: what stays equals teacher forcing."""

@@ -146,8 +146,7 @@ def texts(tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize(("arch", "precision"), rotated([*ARCHITECTURES], ["fp32", "bf16"], 1))
 def test_resume_is_bit_identical(arch: str, precision: str, texts: dict[str, Any], tmp_path: Path) -> None:
     """Stopped in the middle of an epoch and resumed, the carried states are there too."""
     settings = ["train.schedule='constant'", "train.ema=0.9", "train.update_freq=2"]

@@ -67,9 +67,9 @@ def test_kernels_in_numpy_yield_the_same(name: str, search: str) -> None:
     interpreter and search.
     """
     of, options = packed(model(name)), SEARCHES[search]
-    requests = some_requests(9, name not in WITHOUT_SOURCE)
-    actual = run(NumbaEngine([of], options, 4, run=numpy_interpreter()), requests)
-    agree(actual, run(NumbaEngine([of], options, 4), requests))
+    requests = some_requests(6, name not in WITHOUT_SOURCE, limit=14)
+    actual = run(NumbaEngine([of], options, 3, run=numpy_interpreter()), requests)
+    agree(actual, run(NumbaEngine([of], options, 3), requests))
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -105,8 +105,8 @@ def probabilities(log_p: np.ndarray, options: Options) -> np.ndarray:
 @pytest.mark.slow
 @pytest.mark.parametrize(("options", "seed"), rotated(SHAPES, range(2), 1))
 def test_bytes_are_drawn_with_their_probabilities(options: Options, seed: int) -> None:
-    """40,000 draws: what should never come never does, the rest within chance (chi-squared, five sigma)."""
-    n = 40_000
+    """15,000 draws: what should never come never does, the rest within chance (chi-squared, five sigma)."""
+    n = 15_000
     log_p = random_distribution(seed, peak=1.5, grain=0.5)(b"")
     log_p[np.random.default_rng(seed).random(256) < 0.5] = -np.inf
     expected = n * probabilities(log_p, options)

@@ -68,7 +68,7 @@ def check_output(results: list[list[Hypothesis]], limits: list[int], beam: int) 
             assert b"\n" not in found.text and b"\r" not in found.text
 
 
-@pytest.mark.parametrize(("name", "beam"), rotated(WITH_SOURCE, [1, 2, 3, 6]))
+@pytest.mark.parametrize(("name", "beam"), rotated(WITH_SOURCE, [1, 2, 3, 6], 1))
 def test_scores_are_teacher_forced_scores(name: str, beam: int) -> None:
     """Every hypothesis' log-probability is what the model gives its bytes."""
     invariants.check_search(peaky(name), beam)
@@ -102,7 +102,7 @@ def test_models_batch_mates_change_nothing(name: str) -> None:
     model, options = peaky(name), some_options(3)
     requests = invariants.some_requests([7, 3, 5, 12, 1, 4], [14, 9, 11, 3, 8, 12])
     alone = [in_order(TorchEngine([model], options, 1, CPU), [request])[0] for request in requests]
-    for capacity in (2, 3, 6):
+    for capacity in (2, 6):
         for one, other in zip(
             alone, in_order(TorchEngine([model], options, capacity, CPU), requests), strict=True
         ):

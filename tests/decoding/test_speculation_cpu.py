@@ -130,7 +130,7 @@ def test_what_is_drafted_is_what_the_table_says() -> None:
     drafts = DraftParams.from_speculation(Speculation(table, CHAIN), 9)
     search = SearchState.allocate(1, 1, 1, length=400, prefix=0, source=400, n_rows=9)
     seen, draft = set(), from_python(draft_all)
-    for line, source in product(lines, (b"", lines[3], lines[25])):
+    for line, source in product(lines[::2], (b"", lines[3], lines[25])):
         at = draw.randrange(len(line))
         search.begin(0, 300, b"", None, source)
         search.step[0] = at

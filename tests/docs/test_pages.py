@@ -8,7 +8,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -36,15 +35,8 @@ def page_name(page: Path) -> str:
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with a program `bytenmt` that a warmed process answers."""
     folder = tmp_path_factory.mktemp("programs")
-    address = str(folder / "socket")
-    command_server.write_client(folder / "bytenmt", address)
-    server = subprocess.Popen([sys.executable, command_server.__file__, address])
-    while not Path(address).exists():
-        assert server.poll() is None, "the command server ended"
-        time.sleep(0.05)
-    yield folder
-    server.kill()
-    server.wait()
+    with command_server.serving(folder):
+        yield folder
 
 
 @pytest.fixture

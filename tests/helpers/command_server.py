@@ -1,7 +1,8 @@
 """Run `bytenmt` commands in forks of one process that has imported everything: 0.1 s a command, not 1 s.
 
 A shell finds a program `bytenmt` that hands its arguments, its environment and its three standard streams to
-this process over a Unix socket and ends with the command's exit code. Trainings are cut to a few updates.
+this process over a Unix socket and ends with the command's exit code. Trainings are cut to a few updates,
+unless the server is started with --unchanged.
 """
 
 from __future__ import annotations
@@ -11,7 +12,11 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 # Imported before the first fork; what is missing here is imported again by every command that needs it.
@@ -33,9 +38,12 @@ sys.exit((server.recv(1) or b"\\1")[0])
 """
 
 
+SERVER_OPTIONS = tuple(sys.argv[2:])  # of this process; a fork has its command's arguments in their place
+
+
 def shortened(arguments: list[str]) -> list[str]:
     """Return a command's arguments; those of a training with limits that make it take a moment."""
-    if arguments[:1] != ["train"] or "--help" in arguments:
+    if arguments[:1] != ["train"] or "--help" in arguments or "--unchanged" in SERVER_OPTIONS:
         return arguments
     if "--resume" in arguments:
         return [*arguments, "--max-updates", "4"]
@@ -47,6 +55,22 @@ def write_client(path: Path, address: str) -> None:
     """Write the program that stands for `bytenmt`."""
     path.write_text(CLIENT.format(python=sys.executable, address=address))
     path.chmod(0o755)
+
+
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[Path]:
+    """Start a server in a process of its own and yield the program `bytenmt` in a folder that asks it."""
+    address, program = folder / "socket", folder / "bytenmt"
+    write_client(program, str(address))
+    server = subprocess.Popen([sys.executable, __file__, str(address), *options])
+    try:
+        while not address.exists():
+            assert server.poll() is None, "the command server ended"
+            time.sleep(0.05)
+        yield program
+    finally:
+        server.kill()
+        server.wait()
 
 
 def run_command(arguments: list[str], folder: str, environment: dict[str, str], streams: list[int]) -> int:

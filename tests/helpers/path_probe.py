@@ -73,10 +73,14 @@ def damping(by: float) -> Iterator[None]:
             one.stop()
 
 
-def gradients(model: AnyModel, s: int, t: int, gradient_of: Callable[[Any, Tensor], Tensor]) -> list[Tensor]:
-    """The largest gradient by each embedded source byte (s,) and target byte (t,) of what `of` makes of the
-    memory and the logits (1, t, 256); float64. A model may read the source in another order: its bytes are
-    known by what they are."""
+def gradients(
+    model: AnyModel, s: int, t: int, values: Callable[[Any, Tensor], list[Tensor]]
+) -> list[list[Tensor]]:
+    """Return the largest gradient by each embedded source byte (s,) and target byte (t,), float64, of each
+    number that `values` computes from the memory and the logits (1, t, 256).
+
+    A model may read the source in another order: its bytes are known by what they are.
+    """
     looked_up: list[Tensor] = []
     read: list[Tensor] = []
 
@@ -92,28 +96,31 @@ def gradients(model: AnyModel, s: int, t: int, gradient_of: Callable[[Any, Tenso
         logits, _ = model(target, memory, model.start(memory))
     finally:
         hook.remove()
-    found = torch.autograd.grad(gradient_of(memory, logits), looked_up, allow_unused=True)
-    sizes = [
-        torch.zeros(x.shape[1]) if g is None else g[0].abs().amax(dim=-1)
-        for g, x in zip(found, looked_up, strict=True)
-    ]
     order = read[0][0].tolist()
     places = [order.index(byte) for byte in source[0].tolist()] if len(looked_up) > 1 else []
-    return [sizes[0][places], sizes[-1]]
+    results = []
+    for value in values(memory, logits):
+        found = torch.autograd.grad(value, looked_up, allow_unused=True, retain_graph=True)
+        sizes = [
+            torch.zeros(x.shape[1]) if g is None else g[0].abs().amax(dim=-1)
+            for g, x in zip(found, looked_up, strict=True)
+        ]
+        results.append([sizes[0][places], sizes[-1]])
+    return results
 
 
 def path_lengths(model: AnyModel, s: int, t: int) -> list[list[Tensor]]:
     """Return the length of the shortest path to each of t predictions from each source byte (s,) and each
     target byte (t,); 0 if there is none.
     """
-    lengths = []
-    for at in range(t):
-        found = []
-        for by in (LARGE, SMALL):
-            with damping(by):
-                found.append(gradients(model, s, t, lambda _, logits, at=at: _weighed(logits[0, at])))  # type: ignore[misc]
-        lengths.append([_length(large, small) for large, small in zip(*found, strict=True)])
-    return lengths
+    found = []
+    for by in (LARGE, SMALL):
+        with damping(by):
+            found.append(gradients(model, s, t, lambda _, logits: [_weighed(x) for x in logits[0]]))
+    return [
+        [_length(large, small) for large, small in zip(*of_prediction, strict=True)]
+        for of_prediction in zip(*found, strict=True)
+    ]
 
 
 def _length(large: Tensor, small: Tensor) -> Tensor:
@@ -145,17 +152,19 @@ def seen_by_column(model: AnyModel, s: int, column: int) -> list[int]:
     top = stack[-1] if isinstance(stack, ModuleList) else stack
     hook = top.register_forward_hook(lambda *called: tops.extend(tensors(called[-1:])))
 
-    def gradient_of(memory: Any, logits: Tensor) -> Tensor:
+    def values(memory: Any, logits: Tensor) -> list[Tensor]:
         kept = [part for part in tensors(memory) if part.dim() == 3 and part.requires_grad]
         columns = [part for part in kept if part.shape[1] >= s] or tops
-        return sum(_weighed(part[0, column]) for part in columns)  # type: ignore[return-value]
+        return [sum(_weighed(part[0, column]) for part in columns)]  # type: ignore[list-item]
 
     try:
-        return gradients(model, s, 1, gradient_of)[0].nonzero().flatten().tolist()
+        return gradients(model, s, 1, values)[0][0].nonzero().flatten().tolist()
     finally:
         hook.remove()
 
 
 def seen_by_prediction(model: AnyModel, t: int) -> list[int]:
     """The target bytes that the last of t predictions depends on."""
-    return gradients(model, 3, t, lambda _, logits: _weighed(logits[0, -1]))[1].nonzero().flatten().tolist()
+    return (
+        gradients(model, 3, t, lambda _, logits: [_weighed(logits[0, -1])])[0][1].nonzero().flatten().tolist()
+    )

@@ -8,15 +8,18 @@ import math
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import command_server
 import pytest
 
 from bytenmt.config.schema import load_config
 from bytenmt.errors import BytenmtError
 from tools import reproduce
 from tools.reproduce import TrainingStopped, updates_per_minute
+from tools.results import scoring
 from tools.results.recipe import FOLDER, REPOSITORY, Recipe
 from tools.results.tables import table
 
@@ -67,11 +70,26 @@ def recipe(tmp_path: Path) -> Recipe:
     return Recipe.from_file(tmp_path / "tiny.toml")
 
 
+@pytest.fixture(scope="module")
+def warm_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A program `bytenmt` that a warmed process answers: the tests start a dozen commands."""
+    with command_server.serving(tmp_path_factory.mktemp("program"), "--unchanged") as program:
+        yield program
+
+
+@pytest.fixture
+def warm(warm_program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are made by the warmed program."""
+    for module in (reproduce, scoring):
+        monkeypatch.setattr(module, "PROGRAM", [str(warm_program)])
+
+
 def parsed(folder: Path, *rows: str) -> argparse.Namespace:
     return argparse.Namespace(output=folder / "out", corpora=folder, row=list(rows), minutes=math.inf)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 def test_rows_are_trained_scored_and_told(recipe: Recipe, tmp_path: Path) -> None:
     """An ensemble's members are done before it, and nothing is done twice."""
     assert not reproduce.make(recipe, parsed(tmp_path, "both"))
@@ -115,6 +133,7 @@ def raising(message: str) -> None:
     raise RuntimeError(message)
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_student_learns_what_its_teachers_say(recipe: Recipe, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     for row in ("short", "student"):
