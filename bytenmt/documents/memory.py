@@ -81,7 +81,14 @@ class TranslationMemory:
 
         pair: source and target language, which a TMX needs. Raises DataError; also where there is nothing.
         """
-        memory = cls(formats.unit_pairs(pieces_of(path), formats.format_of(path), path, pair, strict=False))
+        return cls.from_pieces(pieces_of(path), formats.format_of(path), path, pair)
+
+    @classmethod
+    def from_pieces(
+        cls, pieces: Iterable[bytes], name: str, path: Path, pair: tuple[str, str] | None
+    ) -> TranslationMemory:
+        """Read a memory from the bytes of a file. name: of its format; path: for messages; see from_file."""
+        memory = cls(formats.unit_pairs(pieces, name, path, pair, strict=False))
         if not memory:
             languages = "" if pair is None else f" {pair[0]} and {pair[1]}"
             raise DataError(f"{path} has no pair of texts{languages} that are translated")

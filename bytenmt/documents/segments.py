@@ -13,7 +13,7 @@ import re
 import unicodedata
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -150,7 +150,7 @@ def split_unit(source: Parts, limit: int) -> list[str | Segment]:
             if not has_words(piece):
                 made.append(joined_text(piece))
                 continue
-            tags = _tags(piece)
+            tags = numbered_tags(piece, lambda code: not _is_span(code))
             shown = [UnitPart(tags.get(index, part.text), part.kind) for index, part in enumerate(piece)]
             text = joined_text(shown)
             bare = text.strip()
@@ -177,19 +177,27 @@ def aligned_lines(source: Parts, target: Parts, limit: int) -> list[tuple[str, s
     return [(a.text.decode(), b.text.decode()) for a, b in zip(*sides, strict=True)]
 
 
-def _tags(piece: Sequence[UnitPart]) -> dict[int, str]:
-    """Map the index of every code that a search cannot keep as it is to the tag that replaces it."""
-    extractor = span_extractor(KEPT_OF_DOCUMENTS)
-    partner = partners(piece)
-    used = {int(number) for number in NUMBERED_TAG.findall(joined_text(piece))}
+def _is_span(code: str) -> bool:
+    """Return whether a search that keeps the spans of documents keeps a code as it is."""
+    text = utf8(code)
+    return [span[:2] for span in span_extractor(KEPT_OF_DOCUMENTS).spans(text)] == [(0, len(text))]
+
+
+def numbered_tags(parts: Sequence[UnitPart], needs_tag: Callable[[str], bool]) -> dict[int, str]:
+    """Map the index of every code that needs a tag in its place to that tag: <g1>, </g1> or <x2/>.
+
+    Both codes of a pair get a tag if one of them needs it. The numbers are none that the text has in such
+    tags.
+    """
+    partner = partners(parts)
+    used = {int(number) for number in NUMBERED_TAG.findall(joined_text(parts))}
     ends: dict[int, str] = {}
     number = 0
-    for index, part in enumerate(piece):
+    for index, part in enumerate(parts):
         if part.kind == TEXT or index in ends:
             continue
         pair = [index, *([partner[index]] if index in partner else [])]
-        codes = [utf8(piece[at].text) for at in pair]
-        if all([span[:2] for span in extractor.spans(code)] == [(0, len(code))] for code in codes):
+        if not any(needs_tag(parts[at].text) for at in pair):
             continue
         number += 1
         while number in used:

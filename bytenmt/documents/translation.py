@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bytenmt.decoding.confidence import LOST, SURE, Verdict
-from bytenmt.documents.document import Document, Parts, Unit, Value
+from bytenmt.documents.document import Document, Parts, Unit
 from bytenmt.documents.inline_tags import restore_tags
 from bytenmt.documents.segments import Segment, split_unit
 from bytenmt.reporter import Bar
@@ -22,6 +22,24 @@ BATCH = 1000  # segments that are translated together
 
 TranslateSegments = Callable[[Sequence[Segment]], "Sequence[Hypothesis]"]
 Flag = Callable[["Sequence[TranslationResult]"], "Sequence[TranslationResult]"]  # see judge.Judge.flag
+
+# Where the translation of a unit comes from: it stood in the file, the source is copied since there are no
+# words in it, a model, a translation memory, nowhere since the model gave an empty text.
+KEPT, COPIED, MACHINE, MEMORY, EMPTY = "kept", "copied", "machine", "memory", "empty"
+
+
+class UnitTranslation(NamedTuple):
+    """The translation of a unit.
+
+    parts: the translation, None where the unit is left as it is. origin: KEPT, COPIED, MACHINE, MEMORY or
+    EMPTY. verdict: of the model's translation. is_exact: whether the entry of a memory has the same source,
+    its placeholders and numbers too.
+    """
+
+    parts: Parts | None
+    origin: str
+    verdict: Verdict = Verdict(SURE, ())
+    is_exact: bool = False
 
 
 @dataclass
@@ -76,7 +94,35 @@ def translate(
     taken without asking the model. A translation with flags needs a review. Raises BytenmtError where the
     file's encoding lacks a character.
     """
+    units = translate_units(
+        document, translate_segments, limit=limit, overwrite=overwrite, bar=bar, memory=memory
+    )
     report = TranslationReport()
+    for unit, one in zip(document.units, units, strict=True):
+        report.n_kept += one.origin == KEPT
+        report.n_translated += one.origin in (MACHINE, MEMORY)
+        report.n_matched += one.origin == MEMORY
+        report.n_exact += one.is_exact
+        if one.origin == EMPTY:
+            report.empty.append(document.place(unit.at))
+        if one.verdict.level != SURE:
+            reasons = "; ".join(one.verdict.reasons)
+            report.review.append((document.place(unit.at), f"{one.verdict.level}: {reasons}"))
+    values = [None if one.parts is None else (one.parts, one.verdict.level != SURE) for one in units]
+    matches = {index for index, one in enumerate(units) if one.origin == MEMORY}
+    return document.with_units(values, matches), report
+
+
+def translate_units(
+    document: Document,
+    translate_segments: TranslateSegments,
+    *,
+    limit: int,
+    overwrite: bool = False,
+    bar: Bar | None = None,
+    memory: TranslationMemory | None = None,
+) -> list[UnitTranslation]:
+    """Return the translation of each unit of a document. For the arguments see translate."""
     matches = _matches(document, overwrite, memory)
     split = [
         split_unit(unit.source, limit) if (overwrite or not unit.done) and index not in matches else None
@@ -86,16 +132,14 @@ def translate(
     for batch in _batches(_distinct(split)):
         results.update(zip(batch, translate_segments(batch), strict=True))
         (bar or Bar()).advance(len(batch))
-    values: list[Value | None] = [
-        None if pieces is None else _join_unit(document, unit, pieces, results, report)
-        for unit, pieces in zip(document.units, split, strict=True)
+    return [
+        _from_match(matches[index])
+        if index in matches
+        else UnitTranslation(None, KEPT)
+        if pieces is None
+        else _join_unit(unit, pieces, results)
+        for index, (unit, pieces) in enumerate(zip(document.units, split, strict=True))
     ]
-    for index, match in matches.items():
-        values[index] = match.target, False
-    report.n_kept = split.count(None) - len(matches)
-    report.n_translated += len(matches)
-    report.n_matched, report.n_exact = len(matches), sum(match.is_exact for match in matches.values())
-    return document.with_units(values, matches), report
 
 
 def segments_to_translate(
@@ -108,6 +152,11 @@ def segments_to_translate(
         for index, unit in enumerate(document.units)
         if (overwrite or not unit.done) and index not in matches
     )
+
+
+def is_copied(unit: Unit, limit: int) -> bool:
+    """Return whether a unit is copied, since it has no words: numbers, signs and codes alone."""
+    return not any(isinstance(piece, Segment) for piece in split_unit(unit.source, limit))
 
 
 def _matches(document: Document, overwrite: bool, memory: TranslationMemory | None) -> dict[int, MemoryMatch]:
@@ -130,25 +179,20 @@ def _batches(segments: list[Segment]) -> Iterator[list[Segment]]:
         yield segments[first : first + BATCH]
 
 
+def _from_match(match: MemoryMatch) -> UnitTranslation:
+    return UnitTranslation(match.target, MEMORY, is_exact=match.is_exact)
+
+
 def _join_unit(
-    document: Document,
-    unit: Unit,
-    pieces: Sequence[str | Segment],
-    results: dict[Segment, Hypothesis],
-    report: TranslationReport,
-) -> tuple[Parts, bool] | None:
-    """Return the translation of a unit and whether it needs a review; None if there is none."""
-    if not any(isinstance(piece, Segment) for piece in pieces):  # numbers, signs and codes alone
-        return (unit.source, False) if "".join(map(str, pieces)).strip() else None
+    unit: Unit, pieces: Sequence[str | Segment], results: dict[Segment, Hypothesis]
+) -> UnitTranslation:
+    """Return the translation of a unit from those of its segments. pieces: see split_unit."""
     segments = [results[piece] for piece in pieces if isinstance(piece, Segment)]
+    if not segments:  # numbers, signs and codes alone
+        return UnitTranslation(unit.source if "".join(map(str, pieces)).strip() else None, COPIED)
     if not all(segment.text.strip() for segment in segments):
-        report.empty.append(document.place(unit.at))
-        return None
+        return UnitTranslation(None, EMPTY)
     output = "".join(p.restore(results[p].text.decode()) if isinstance(p, Segment) else p for p in pieces)
     parts, whole = restore_tags(unit.source, output)
     flags = [flag for segment in segments for flag in segment.flags or ()]
-    verdict = Verdict.from_flags(flags if whole else [*flags, LOST])
-    if verdict.level != SURE:
-        report.review.append((document.place(unit.at), f"{verdict.level}: {'; '.join(verdict.reasons)}"))
-    report.n_translated += 1
-    return parts, verdict.level != SURE
+    return UnitTranslation(parts, MACHINE, Verdict.from_flags(flags if whole else [*flags, LOST]))

@@ -25,6 +25,7 @@ from weakref import WeakSet, finalize
 import msgspec
 
 from bytenmt.decoding.interface import Hypothesis
+from bytenmt.documents.review import ReviewUnit, UnitEdit
 from bytenmt.serve.document_worker import (
     OUT_OF_MEMORY,
     DocumentResult,
@@ -96,8 +97,9 @@ class DocumentProcess:
                 self._process.kill()
 
 
-def _size(documents: Sequence[DocumentSource]) -> int:
-    return sum(len(document.data) for document in documents)
+def _size(task: DocumentTask) -> int:
+    """Return the number of bytes that a task has to parse."""
+    return sum(len(one.data) for one in (*task.documents, task.memory) if one is not None)
 
 
 def _start_child(memory_bytes: int) -> tuple[subprocess.Popen[bytes], Connection]:
@@ -194,12 +196,17 @@ class DocumentPool:
         return process
 
     async def read(
-        self, documents: Sequence[DocumentSource], client: Client = UNKNOWN_CLIENT
+        self,
+        documents: Sequence[DocumentSource],
+        client: Client = UNKNOWN_CLIENT,
+        memory: DocumentSource | None = None,
     ) -> list[list[str]]:
-        """Return the lines to translate of each document. Raises Refusal where one cannot be read, and where
-        too many wait, of all clients or of this one."""
-        with self._waiting(_size(documents), client):
-            return (await self._run(documents, None)).lines
+        """Return the lines to translate of each document. memory: a translation memory, whose translations
+        are not among them. Raises Refusal where one cannot be read, and where too many wait, of all clients
+        or of this one."""
+        task = DocumentTask(list(documents), self._limits.document_seconds, memory=memory)
+        with self._waiting(_size(task), client):
+            return (await self._run(task)).lines
 
     def check_room(self, size: int, client: Client) -> None:
         """Raise Refusal (429) where there is no room for so many bytes more; small ones always have it."""
@@ -232,19 +239,40 @@ class DocumentPool:
         """Return the files with translations of their lines. translations: for each document, alternatives,
         each with a translation for every line that `read` returned. Raises Refusal."""
         lists = [[list(one) for one in alternatives] for alternatives in translations]
-        return (await self._run(documents, lists)).files
+        return (await self._run(DocumentTask(list(documents), self._limits.document_seconds, lists))).files
 
-    async def _run(
-        self, documents: Sequence[DocumentSource], translations: list[list[list[Hypothesis]]] | None
-    ) -> DocumentResult:
-        size, seconds = _size(documents), self._limits.document_seconds
+    async def review(
+        self,
+        document: DocumentSource,
+        alternatives: Sequence[Sequence[Hypothesis]],
+        memory: DocumentSource | None = None,
+    ) -> list[ReviewUnit]:
+        """Return the units of a document for a review. alternatives: translations of every line that `read`
+        returned, the best first. Raises Refusal."""
+        lists = [[list(one) for one in alternatives]]
+        task = DocumentTask([document], self._limits.document_seconds, lists, memory, is_review=True)
+        return (await self._run(task)).units
+
+    async def write_reviewed(
+        self, document: DocumentSource, edits: Sequence[UnitEdit], client: Client = UNKNOWN_CLIENT
+    ) -> tuple[bytes, list[int]]:
+        """Return a file with the translations of people, and the units in which codes were put back.
+
+        Raises Refusal as `read` does.
+        """
+        task = DocumentTask([document], self._limits.document_seconds, edits=list(edits))
+        with self._waiting(_size(task), client):
+            result = await self._run(task)
+        return result.files[0][0], result.restored
+
+    async def _run(self, task: DocumentTask) -> DocumentResult:
+        size = _size(task)
         async with AsyncExitStack() as slots:
             if size > SMALL_BYTES:
                 await slots.enter_async_context(self._large_slots.slot(size))
             else:
-                seconds = min(seconds, SMALL_SECONDS)
+                task = msgspec.structs.replace(task, cpu_seconds=min(task.cpu_seconds, SMALL_SECONDS))
             await slots.enter_async_context(self._slots.slot(size))
-            task = DocumentTask(list(documents), seconds, translations)
             outcome = await self._run_in_child(msgspec.msgpack.encode(task))
         if isinstance(outcome, int):
             why = {-signal.SIGXCPU: "time", OUT_OF_MEMORY: "memory"}.get(outcome, "time or memory")

@@ -17,6 +17,7 @@ from bytenmt.decoding.constraints.glossary import Glossary, Term
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.setting_table import KEPT_BY_SERVER, KEPT_OF_DOCUMENTS
+from bytenmt.documents.review import ReviewUnit
 from bytenmt.serve.detect import Detector, Guess
 from bytenmt.serve.document_pool import DocumentPool
 from bytenmt.serve.document_worker import DocumentSource
@@ -244,10 +245,7 @@ class Service:
         translation while it is decoded. Cancelling it cancels the work. Raises Refusal if the detected
         language of a text is not translated into the target, and if it takes too long.
         """
-        began = time.monotonic()
-        found = await self.within_deadline(self._translate(texts, params, on_part))
-        self.metrics.observe(time.monotonic() - began)
-        return found
+        return await self._observed(self._translate(texts, params, on_part))
 
     async def _translate(
         self, texts: Sequence[str], params: TranslateParams, on_part: OnPart | None
@@ -331,12 +329,16 @@ class Service:
                 on_part(number, best)
         return found
 
-    async def read_document(self, document: DocumentSource, params: TranslateParams) -> list[str]:
+    async def read_document(
+        self, document: DocumentSource, params: TranslateParams, memory: DocumentSource | None = None
+    ) -> list[str]:
         """Return the lines of a file that are to be translated.
 
-        Raises Refusal if it cannot be read, takes too long or has too much text.
+        memory: a translation memory, whose translations are not among them. Raises Refusal if one of the
+        files cannot be read, takes too long or has too much text.
         """
-        (lines,) = await self.within_deadline(self.documents.read([document], params.client))
+        reading = self.documents.read([document], params.client, memory)
+        (lines,) = await self.within_deadline(reading)
         self.limits.check_texts(lines)
         return lines
 
@@ -348,27 +350,52 @@ class Service:
         lines: as `read_document` returns them. params: as `check` returns them. Raises Refusal if it takes
         too long.
         """
+
+        async def work() -> bytes:
+            translations = (await self._document_lines(lines, params._replace(alternatives=0)))[1]
+            ((data,),) = await self.documents.write([document], [translations])
+            return data
+
+        return await self._observed(work())
+
+    async def review(
+        self,
+        document: DocumentSource,
+        lines: Sequence[str],
+        params: TranslateParams,
+        memory: DocumentSource | None = None,
+    ) -> tuple[str, list[ReviewUnit]]:
+        """Return the source language of a file, and its units with translations for a review.
+
+        For the arguments see `document` and `read_document`. Raises Refusal if it takes too long.
+        """
+
+        async def work() -> tuple[str, list[ReviewUnit]]:
+            source, translations = await self._document_lines(lines, params)
+            return source, await self.documents.review(document, translations, memory)
+
+        return await self._observed(work())
+
+    async def _observed(self, work: Awaitable[T]) -> T:
+        """Await work within the deadline, and count how long it takes."""
         began = time.monotonic()
-        found = await self.within_deadline(self._document(document, lines, params))
+        found = await self.within_deadline(work)
         self.metrics.observe(time.monotonic() - began)
         return found
 
-    async def _document(
-        self, document: DocumentSource, lines: Sequence[str], params: TranslateParams
-    ) -> bytes:
+    async def _document_lines(
+        self, lines: Sequence[str], params: TranslateParams
+    ) -> tuple[str, list[list[Hypothesis]]]:
+        """Return the source language of the lines of a file, and their translations, the best first."""
         source = params.source
         if source == AUTO:
             source = (await asyncio.to_thread(self._guess, "\n".join(lines), params.target)).language
         path = self.languages.path(source, params.target)
         assert path is not None
-        if path:
-            asked = [line.encode() for line in lines]
-            results = await self._over(path, asked, params._replace(alternatives=0, details=True), None)
-            (translations,) = _alternatives(results)
-        else:
-            translations = [Hypothesis(line.encode(), 0.0, 0.0) for line in lines]
-        ((data,),) = await self.documents.write([document], [[translations]])
-        return data
+        if not path:
+            return source, [[Hypothesis(line.encode(), 0.0, 0.0) for line in lines]]
+        asked = [line.encode() for line in lines]
+        return source, _alternatives(await self._over(path, asked, params._replace(details=True), None))
 
     async def _over(
         self,

@@ -22,7 +22,7 @@ from bytenmt.errors import BytenmtError
 from bytenmt.serve.detect import Detector
 from bytenmt.serve.http import openapi
 from bytenmt.serve.http.access import AccessMiddleware, AccessPolicy
-from bytenmt.serve.http.files import SUFFIXES, DownloadStore, document_source
+from bytenmt.serve.http.files import SUFFIXES, DownloadStore, document_source, memory_source
 from bytenmt.serve.http.logs import ServerLog
 from bytenmt.serve.http.middleware import RequestMiddleware
 from bytenmt.serve.http.page import page
@@ -41,10 +41,11 @@ from bytenmt.serve.http.streams import (
     format_event,
     stream_parts,
 )
+from bytenmt.serve.document_worker import DocumentSource
 from bytenmt.serve.languages import Direction, name_of
 from bytenmt.serve.limits import ApiKeys, Client, Refusal
 from bytenmt.serve.metrics import CONTENT_TYPE, CurrentValue
-from bytenmt.serve.service import AUTO, Service, TranslateResponse
+from bytenmt.serve.service import AUTO, Service, TranslateParams, TranslateResponse
 from bytenmt.serve.suggestions import Suggestions
 from bytenmt.serve.worker import Worker
 
@@ -59,6 +60,16 @@ class LoadedModels(NamedTuple):
     glossaries: Mapping[Direction, Glossary]
     keys: ApiKeys
     explain: Explain | None
+
+
+class Upload(NamedTuple):
+    """A request with a document. name: of the file, with its suffix. memory: None without one."""
+
+    request: ParsedRequest
+    params: TranslateParams
+    name: str
+    document: DocumentSource
+    memory: DocumentSource | None
 
 
 @dataclass
@@ -148,25 +159,53 @@ class Server:
 
     async def translate_file(self, request: Request) -> Response:
         """POST /translate_file."""
+        upload = await self._parse_upload(request)
+        service, params = self.service, upload.params
+        with service.admitted(0, params.client):  # how much text a file has is known when it has been read
+            lines = await while_connected(request, service.read_document(upload.document, params))
+        with service.admitted(service.limits.check_texts(lines), params.client):
+            data = await while_connected(request, service.document(upload.document, lines, params))
+        return json_response({"translatedFileUrl": self._offer(request, upload, data)})
+
+    async def review_units(self, request: Request) -> Response:
+        """POST /review/units: the units of a document with translations, for the review page."""
+        upload = await self._parse_upload(request)
+        service, params = self.service, upload.params
+        document, memory = upload.document, upload.memory
+        with service.admitted(0, params.client):
+            lines = await while_connected(request, service.read_document(document, params, memory))
+        with service.admitted(service.limits.check_texts(lines), params.client):
+            reviewed = service.review(document, lines, params, memory)
+            source, units = await while_connected(request, reviewed)
+        records = [{**unit._asdict(), "fuzzy": [one._asdict() for one in unit.fuzzy]} for unit in units]
+        return json_response({"source": source, "target": params.target, "units": records})
+
+    async def review_file(self, request: Request) -> Response:
+        """POST /review/file: the document with what the review page made of its translations."""
+        upload = await self._parse_upload(request)
+        edits = upload.request.edits()
+        with self.service.admitted(0, upload.params.client):
+            writing = self.service.documents.write_reviewed(upload.document, edits, upload.params.client)
+            data, restored = await while_connected(request, self.service.within_deadline(writing))
+        return json_response({"translatedFileUrl": self._offer(request, upload, data), "restored": restored})
+
+    async def _parse_upload(self, request: Request) -> Upload:
+        """Parse a request with a document. Raises Refusal."""
         await self._check_room_for_file(request)
         parsed, client = await self._parse(request)
         if parsed.file is None:
             raise Refusal(400, "Invalid request: missing file parameter")
-        service = self.service
-        name, data = parsed.file
-        params = service.check(parsed.translate_params(service.limits)._replace(html=True))._replace(
-            client=client
-        )
-        document = document_source(
-            name, data, params.source, params.target, parsed.text("column", ""), parsed.text("into", "")
-        )
-        with service.admitted(0, client):  # how much text a file has is known only when it has been read
-            lines = await while_connected(request, service.read_document(document, params))
-        with service.admitted(service.limits.check_texts(lines), client):
-            translated = await while_connected(request, service.document(document, lines, params))
-        stem, _, suffix = name.rpartition(".")
-        path = self.shelf.put(f"{stem}_{params.target}.{suffix}", translated)
-        return json_response({"translatedFileUrl": f"{request.base_url}{path}"})
+        params = parsed.translate_params(self.service.limits)._replace(html=True)
+        params = self.service.check(params)._replace(client=client)
+        pair = params.source, params.target
+        document = document_source(*parsed.file, *pair, parsed.text("column", ""), parsed.text("into", ""))
+        memory = None if parsed.memory is None else memory_source(*parsed.memory, *pair)
+        return Upload(parsed, params, parsed.file[0], document, memory)
+
+    def _offer(self, request: Request, upload: Upload, data: bytes) -> str:
+        """Store a translated file and return its URL."""
+        stem, _, suffix = upload.name.rpartition(".")
+        return f"{request.base_url}{self.shelf.put(f'{stem}_{upload.params.target}.{suffix}', data)}"
 
     async def _check_room_for_file(self, request: Request) -> None:
         """Refuse (429) an upload for which there is no room before it is parsed: that costs more than to read
@@ -296,15 +335,12 @@ class Server:
         return HTMLResponse(openapi.page(), headers=headers)
 
     async def front(self, request: Request) -> Response:
-        """GET /: the page."""
-        text, policy = page()
-        headers = {
-            "content-security-policy": policy,
-            "x-content-type-options": "nosniff",
-            "referrer-policy": "no-referrer",
-            "cache-control": "no-cache",
-        }
-        return HTMLResponse(text, headers=headers)
+        """GET /: the page for translating."""
+        return _page_response("page.html")
+
+    async def review(self, request: Request) -> Response:
+        """GET /review: the page for reviewing documents."""
+        return _page_response("review.html")
 
     async def socket(self, socket: WebSocket) -> None:
         """/ws, and /translate as marian-server has it."""
@@ -318,9 +354,12 @@ class Server:
             "/detect": self.detect,
             "/suggest": self.suggest,
             "/explain": self.explained,
+            "/review/units": self.review_units,
+            "/review/file": self.review_file,
         }
         read = {
             "/": self.front,
+            "/review": self.review,
             "/languages": self.languages,
             "/health": self.health,
             "/ready": self.ready,
@@ -353,3 +392,14 @@ class Server:
             middleware=middleware,
             exception_handlers={Refusal: refusal_response, HTTPException: http_error_response},
         )
+
+
+def _page_response(name: str) -> Response:
+    text, policy = page(name)
+    headers = {
+        "content-security-policy": policy,
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cache-control": "no-cache",
+    }
+    return HTMLResponse(text, headers=headers)

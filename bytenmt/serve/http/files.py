@@ -29,10 +29,7 @@ def document_source(
     the one to write, the same one if empty. Raises Refusal (400) for an unknown suffix, for a table without
     a column and for columns of other files.
     """
-    suffix = PurePosixPath(name.replace("\\", "/")).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise Refusal(400, f"unsupported file format: expected one of {', '.join(SUFFIXES)}")
-    form = next(form for form, one in FORMATS.items() if suffix in one.suffixes)
+    form, suffix = _format_of(name)
     is_table = "column" in FORMATS[form].options
     if is_table and not column:
         raise Refusal(
@@ -46,6 +43,22 @@ def document_source(
     return DocumentSource(
         data, form, f"the file{suffix}", pair, None, column if is_table else None, into or None
     )
+
+
+def memory_source(name: str, data: bytes, source: str, target: str) -> DocumentSource:
+    """Return an uploaded translation memory. Raises Refusal (400) without a source language."""
+    form, suffix = _format_of(name)
+    if source == AUTO:
+        raise Refusal(400, "Invalid request: a translation memory needs a source language other than auto")
+    return DocumentSource(data, form, f"the memory{suffix}", (source, target))
+
+
+def _format_of(name: str) -> tuple[str, str]:
+    """Return the format of an uploaded file, and its suffix. Raises Refusal (400)."""
+    suffix = PurePosixPath(name.replace("\\", "/")).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise Refusal(400, f"unsupported file format: expected one of {', '.join(SUFFIXES)}")
+    return next(form for form, one in FORMATS.items() if suffix in one.suffixes), suffix
 
 
 class DownloadStore:

@@ -70,6 +70,18 @@ FIELDS: dict[str, Schema] = {
         **STRING,
         "description": "Column of a CSV or TSV file to translate: its name, or its number from 1.",
     },
+    "memory": {
+        **STRING,
+        "format": "binary",
+        "description": "Translation memory (TMX, XLIFF, PO, CSV or TSV): units that it contains are taken from"
+        " it, and similar ones are listed. It needs a source language other than auto.",
+    },
+    "units": {
+        **STRING,
+        "description": "Translations as a JSON list of [number, text, needs_review, is_match]: number of the"
+        " unit, its translation, whether the file should say that it needs a review, and whether it comes"
+        " unchanged from the memory. Other units are left as they are.",
+    },
     "into": {
         **STRING,
         "description": "Column of a CSV or TSV file for the translations; default: the same column.",
@@ -157,6 +169,40 @@ def description() -> dict[str, Any]:
                 {"type": "object", "properties": {"translatedFileUrl": {**STRING, "format": "uri"}}},
             ),
         ),
+        "/review/units": _post(
+            "Translate a file for a review",
+            ("file", "memory", *LANGUAGES, "alternatives", "keep", "glossary", "column", "into"),
+            ("file", "target"),
+            _answer(
+                "The source language, and the units with source, target, origin of the target (kept, machine,"
+                " memory or empty), verdict, reasons, what the target should keep, alternatives, and similar"
+                " entries of the memory.",
+                {
+                    "type": "object",
+                    "properties": {
+                        "source": STRING,
+                        "target": STRING,
+                        "units": {"type": "array", "items": {"type": "object"}},
+                    },
+                },
+            ),
+        ),
+        "/review/file": _post(
+            "Write a file with reviewed translations",
+            ("file", "units", *LANGUAGES, "column", "into"),
+            ("file", "units", "target"),
+            _answer(
+                "URL of the file, which is kept for ten minutes, and the numbers of the units in which lost"
+                " tags or placeholders were put back.",
+                {
+                    "type": "object",
+                    "properties": {
+                        "translatedFileUrl": {**STRING, "format": "uri"},
+                        "restored": {"type": "array", "items": {"type": "integer"}},
+                    },
+                },
+            ),
+        ),
         "/detect": _post(
             "Detect the language of a text",
             ("q",),
@@ -204,6 +250,7 @@ def description() -> dict[str, Any]:
     }
     read = {
         "/": _get("Web page for translating", _answer("HTML.", STRING, "text/html")),
+        "/review": _get("Web page for reviewing documents", _answer("HTML.", STRING, "text/html")),
         "/docs": _get("This description as a page", _answer("HTML.", STRING, "text/html")),
         "/spec": _get("This description", _answer("OpenAPI 3.", None)),
         "/languages": _get(

@@ -1,4 +1,4 @@
-"""The page of the server and its Content-Security-Policy."""
+"""The pages of the server and their Content-Security-Policy."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import re
 from importlib.resources import files
 
 
-def page() -> tuple[str, str]:
-    """Return the page and its Content-Security-Policy.
+def page(name: str) -> tuple[str, str]:
+    """Return a page, page.html or review.html, and its Content-Security-Policy.
 
-    Its own script and style are allowed by their hashes, and requests to its own server; nothing else.
+    Styles and functions that the pages share are put in, so that each is one file. Its own script and style
+    are allowed by their hashes, and requests to its own server; nothing else.
     """
-    text = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+    folder = files(__package__)
+    text = folder.joinpath(name).read_text(encoding="utf-8")
+    for shared in ("shared.css", "shared.js"):
+        text = text.replace(f"/* {shared} */", folder.joinpath(shared).read_text(encoding="utf-8").rstrip())
     hashes = {kind: _hash(text, kind) for kind in ("script", "style")}
     policy = (
         "default-src 'none'",
