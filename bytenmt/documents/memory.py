@@ -14,7 +14,6 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from bytenmt.data.text_file import pieces_of
 from bytenmt.decoding.setting_table import KEPT
 from bytenmt.documents import formats
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Parts, UnitPart, joined_text
@@ -81,6 +80,8 @@ class TranslationMemory:
 
         pair: source and target language, which a TMX needs. Raises DataError; also where there is nothing.
         """
+        from bytenmt.data.text_file import pieces_of  # imports Numba, which a server's child does without
+
         return cls.from_pieces(pieces_of(path), formats.format_of(path), path, pair)
 
     @classmethod

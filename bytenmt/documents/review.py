@@ -136,7 +136,7 @@ class _Display:
 
     def __init__(self, source: Parts) -> None:
         self._parts = source
-        self._tags = numbered_tags(source, lambda code: len(code) > MAX_CODE or _valid(code) != code)
+        self._tags = numbered_tags(source, _is_hard_to_read)
         shown = (self._tags.get(index, part.text) for index, part in enumerate(source))
         self.source = _valid("".join(shown))
 
@@ -168,6 +168,11 @@ class _Display:
             return text
         codes = {tag: self._parts[index].text for index, tag in self._tags.items()}
         return re.sub("|".join(map(re.escape, codes)), lambda match: codes[match[0]], text)
+
+
+def _is_hard_to_read(code: str) -> bool:
+    """Return whether a code is long, several tags, or no UTF-8."""
+    return len(code) > MAX_CODE or "><" in code or _valid(code) != code
 
 
 def _valid(text: str) -> str:

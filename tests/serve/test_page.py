@@ -19,17 +19,18 @@ TARGET = "document.getElementById('target')"
 DONE = f"!{TARGET}.classList.contains('old') && {TARGET}.textContent"
 
 
-def test_the_page_is_one_file_that_asks_nobody_else() -> None:
+@pytest.mark.parametrize(("path", "name"), [("/", "page.html"), ("/review", "review.html")])
+def test_a_page_is_one_file_that_asks_nobody_else(path: str, name: str) -> None:
     with client() as asked:
-        answer = asked.get("/")
+        answer = asked.get(path)
     policy = answer.headers["content-security-policy"]
     assert answer.headers["content-type"].startswith("text/html") and "default-src 'none'" in policy
     assert "unsafe" not in policy and "*" not in policy and policy.count("'sha256-") == 2
-    assert not re.search(r"https?://|//[a-z]|\son[a-z]+=|\sstyle=|innerHTML|eval\(", answer.text)
+    assert not re.search(r"https?://|//[a-z]|\son[a-z]+=|\sstyle=|innerHTML|eval\(|shared\.", answer.text)
     assert re.search(r'<html lang="en">', answer.text) and "<title>" in answer.text
-    for name in re.findall(r'<label[^>]*for="(\w+)"', answer.text):  # each names a field that is there
-        assert f'id="{name}"' in answer.text
-    assert page()[0] == answer.text
+    for field in re.findall(r'<label[^>]*for="(\w+)"', answer.text):  # each names a field that is there
+        assert f'id="{field}"' in answer.text
+    assert page(name)[0] == answer.text
 
 
 @pytest.fixture(scope="module")

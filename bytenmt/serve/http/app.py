@@ -20,6 +20,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from bytenmt.decoding.constraints.glossary import Glossary
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.detect import Detector
+from bytenmt.serve.document_worker import DocumentSource
 from bytenmt.serve.http import openapi
 from bytenmt.serve.http.access import AccessMiddleware, AccessPolicy
 from bytenmt.serve.http.files import SUFFIXES, DownloadStore, document_source, memory_source
@@ -41,7 +42,6 @@ from bytenmt.serve.http.streams import (
     format_event,
     stream_parts,
 )
-from bytenmt.serve.document_worker import DocumentSource
 from bytenmt.serve.languages import Direction, name_of
 from bytenmt.serve.limits import ApiKeys, Client, Refusal
 from bytenmt.serve.metrics import CONTENT_TYPE, CurrentValue

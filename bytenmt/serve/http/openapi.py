@@ -73,8 +73,8 @@ FIELDS: dict[str, Schema] = {
     "memory": {
         **STRING,
         "format": "binary",
-        "description": "Translation memory (TMX, XLIFF, PO, CSV or TSV): units that it contains are taken from"
-        " it, and similar ones are listed. It needs a source language other than auto.",
+        "description": "Translation memory (TMX, XLIFF, PO, CSV or TSV): units that it contains are taken"
+        " from it, and similar ones are listed. It needs a source language other than auto.",
     },
     "units": {
         **STRING,
