@@ -265,9 +265,12 @@ def test_nothing_is_lost_when_the_page_is_loaded_again(tab: Page, url: str, tmp_
 def test_accepted_translations_as_tmx(tab: Page, url: str, tmp_path: Path) -> None:
     """What is read back from it is what was accepted."""
     opened(tab, url, memory="")
-    tab.js("document.getElementById('tmx').click()")
+    tab.js("setAccepted(2, false); document.getElementById('tmx').click()")
+    assert "Accept a translation first" in tab.js("document.getElementById('said').textContent")
+    tab.js("setAccepted(2, true)")
     tab.js(
-        "changeText(3, 'die <b>Katze</b> 5'); setAccepted(3, true); changeText(0, 'a & b < \\u0001 %s'); setAccepted(0, true)"
+        "changeText(3, 'die <b>Katze</b> 5'); setAccepted(3, true);"
+        "changeText(0, 'a & b < \\u0001 %s'); setAccepted(0, true)"
     )
     tab.js("document.getElementById('tmx').click()")
     data = downloaded(tmp_path, "menu_de.tmx").encode()
