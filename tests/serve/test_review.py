@@ -160,6 +160,8 @@ def opened(
     for field, text, file in files:
         given = {"field": json.dumps(field), "data": json.dumps(text), "name": json.dumps(file)}
         tab.js("(() => {" + choose.format(**given) + "})()")
+    if name.endswith(".csv"):
+        tab.until("document.getElementById('column').value")
     tab.js(
         "document.getElementById('from').value = 'en'; fillTargets(); document.getElementById('go').click()"
     )
