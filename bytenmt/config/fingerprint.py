@@ -18,7 +18,13 @@ from bytenmt.config.schema import Config, config_tree
 # To add a configuration key, add its neutral value here. NEVER change one, not even where the key's default
 # changes, and never remove one: that would change the fingerprints of existing runs.
 NEUTRAL: Mapping[str, Mapping[str, Any]] = {
-    "model": {"ngrams": (), "ngram_rows": 0, "ngram_dropout": 0.0, "ngram_case": "kept"},
+    "model": {
+        "ngrams": (),
+        "ngram_rows": 0,
+        "ngram_dropout": 0.0,
+        "ngram_case": "kept",
+        "encoder_lookahead": -1,
+    },
     "data": {
         "placeholders": 0.0,
         "upper_case": 0.0,
@@ -27,7 +33,14 @@ NEUTRAL: Mapping[str, Mapping[str, Any]] = {
         "empty_source": 0.0,
         "augment": {},
     },
-    "train": {"ngram_lr": 0.0, "max_epochs": 0.0, "decay_share": 0.2, "loss_terms": {}, "options": {}},
+    "train": {
+        "ngram_lr": 0.0,
+        "max_epochs": 0.0,
+        "decay_share": 0.2,
+        "loss_terms": {},
+        "options": {},
+        "waits": (),
+    },
 }
 
 

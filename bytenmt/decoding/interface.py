@@ -84,7 +84,9 @@ class Request(NamedTuple):
     source: valid UTF-8 without EOS, None for a model without a source. limit: bytes of output at most, EOS
     not counted. prefix: valid UTF-8 that the output begins with, at most `limit` bytes, a line end only where
     Options.endless; its log-probability is part of the hypothesis'. number: the random draws depend on it.
-    constraint: what the output must contain; used where Options.tracker is set.
+    constraint: what the output must contain; used where Options.tracker is set. wait: source bytes that have
+    come when the first byte is chosen, one more with each further byte, for models with a bounded look-ahead:
+    until all have come the output does not end; 0: the whole source.
     """
 
     source: bytes | None
@@ -92,6 +94,12 @@ class Request(NamedTuple):
     prefix: bytes = b""
     number: int = 0
     constraint: Constraint = NO_CONSTRAINT
+    wait: int = 0
+
+    @property
+    def earliest_end(self) -> int:
+        """The fewest bytes of output, unless its limit is lower: those chosen before the source ended."""
+        return max(0, len(self.source or b"") + 1 - self.wait) if self.wait else 0
 
 
 class Hypothesis(NamedTuple, Generic[TextT]):

@@ -41,7 +41,7 @@ class Memory:
             0, W8A8, len(columns), 0, 0, self.space.ctypes.data, sum(room), nothing[:, :2], nothing,
             np.array([[0, widths[0], kinds[0]], [room[0], widths[1], kinds[1]]]), nothing[:, :2],
             np.arange(len(columns)) * region, np.array(columns), np.array(columns),
-            np.zeros((2, len(columns), 1), np.uint8), False,
+            np.zeros((2, len(columns), 1), np.uint8), False, -1, np.zeros(len(columns), np.int64),
         )  # fmt: skip
         self.width = widths[1]
 
@@ -53,8 +53,8 @@ class Memory:
     def attend(self, place: int, query: Any, root: int) -> tuple[Any, Any]:
         """The context and the weights."""
         d, crew = np.full(self.width, f32(9)), ThreadContext(0, 1, 0, self.scratch.ctypes.data, 0)
-        address = query.ctypes.data
-        compiled(attend_dot)(self.model, crew, place, d.ctypes.data, self.width, address, 0, 1, root, 0, 0, 0)
+        to, address = d.ctypes.data, query.ctypes.data
+        compiled(attend_dot)(self.model, crew, place, 0, to, self.width, address, 0, 1, root, 0, 0, 0)
         return d, self.scratch[: self.model.columns[place]].copy()
 
 

@@ -15,6 +15,7 @@ from bytenmt.architectures.section import (
     Nets,
     Width,
     check_receptive_field,
+    right_limits,
 )
 
 ConvLayer = tuple[Width, Kernel]  # channels, kernel width
@@ -52,7 +53,6 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     weight_norm: bool = True  # weights as direction and length, everywhere but in tables
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.source:
             self._check_encoder()
         elif self.encoder_layers:
@@ -78,6 +78,7 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
         check_receptive_field(sum((k - 1) * r for _, k, r in self.decoder_stack))
         if self.encoder_dilations:
             check_receptive_field(sum((k - 1) * r for _, k, r in self.encoder_stack))
+        super().__post_init__()
 
     def _check_encoder(self) -> None:
         """Raise ValueError where an encoder lacks its layers, or has some that it would ignore."""
@@ -124,6 +125,28 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
         return _stack(self.value_layers, ())
 
     @property
+    def encoder_rights(self) -> tuple[int, ...]:
+        """The columns to its right that each layer of the encoder, or of its keys, sees."""
+        return right_limits(self._key_reaches, self.encoder_lookahead)
+
+    @property
+    def value_rights(self) -> tuple[int, ...]:
+        """The columns to its right that each layer of the values sees."""
+        return right_limits(_reaches(self.value_stack), self.encoder_lookahead)
+
+    @property
+    def _key_reaches(self) -> list[int]:
+        """How far each layer of the encoder, or of its keys, reaches: columns before the last one."""
+        return [self.pooling_width - 1] if self.encoder == "pooling" else _reaches(self.encoder_stack)
+
+    def _reason_against_a_bound(self) -> str | None:
+        stacks = [self._key_reaches, _reaches(self.value_stack)]
+        most = max(sum(right_limits(reaches, -1)) for reaches in stacks)
+        if self.encoder_lookahead > most:
+            return f"is more than the {most} bytes that this encoder looks ahead: lower it to {most}"
+        return None
+
+    @property
     def decoder_stack(self) -> tuple[tuple[int, int, int], ...]:
         """Channels, kernel width and dilation of each layer of the decoder."""
         return _stack(self.decoder_layers, self.decoder_dilations)
@@ -144,19 +167,22 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
         return self.source
 
     def nets(self) -> Nets:
-        pooling = ((self.d_embedding, self.pooling_width, 1),)
-        keys = pooling if self.encoder == "pooling" else self.encoder_stack
-        stacks = [keys, self.value_stack] if self.encoder == "conv" else [keys]
-        # Each convolution looks half of its reach to the left, of an odd one the longer half to the right.
-        reaches = [[(width - 1) * dilation for _, width, dilation in stack] for stack in stacks]
-        left = max(sum(reach // 2 for reach in stack) for stack in reaches)
-        right = max(sum(reach - reach // 2 for reach in stack) for stack in reaches)
-        n_layers = 0 if self.encoder == "pooling" else max(map(len, stacks))
+        stacks = [(self._key_reaches, self.encoder_rights)]
+        if self.encoder == "conv":
+            stacks.append((_reaches(self.value_stack), self.value_rights))
+        left = max(sum(reaches) - sum(rights) for reaches, rights in stacks)
+        right = max(sum(rights) for _, rights in stacks)
+        n_layers = 0 if self.encoder == "pooling" else max(len(rights) for _, rights in stacks)
         # Other encoders than "conv" pass the embeddings on as values.
-        below = min(map(len, stacks)) if self.encoder == "conv" else 0
+        below = min(len(rights) for _, rights in stacks) if self.encoder == "conv" else 0
         above = self.attends[::-1].index(True) if self.source else 0
         encoder = Net(n_layers, left + 1 + right + self.ngram_reach)
         return Nets(encoder, Net(len(self.decoder_layers)), "attention", below + above)
+
+
+def _reaches(stack: tuple[tuple[int, int, int], ...]) -> list[int]:
+    """(kernel width - 1) * dilation of each layer."""
+    return [(width - 1) * dilation for _, width, dilation in stack]
 
 
 def _stack(layers: tuple[ConvLayer, ...], dilations: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:

@@ -38,13 +38,14 @@ class GatedEncoder(nn.Module):
             for d_input, (width, kernel_width, dilation) in zip(widths, config.encoder_stack, strict=False)
         )
         self.output = scaled_linear(widths[-1], f, math.sqrt(1 / widths[-1]), norm)
+        self.rights = config.encoder_rights
 
     def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
         """e (n, s, d_embedding), mask (n, s) bool, true on real columns -> keys and values, each as e.
         gradient: the factor of that into the stack."""
         z = self.input(e)
-        for layer in self.layers:
-            z = layer.centred(z, mask)
+        for layer, right in zip(self.layers, self.rights, strict=True):
+            z = layer.centred(z, mask, right)
         z = scale_gradient(self.output(z), gradient)
         return z, (z + e) * HALF
 
@@ -55,18 +56,19 @@ class PoolingEncoder(nn.Module):
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
         self.positions = position_table(config)
-        self.width = config.pooling_width
+        self.width, self.right = config.pooling_width, config.encoder_rights[0]
 
     def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
         """See GatedEncoder; there is no stack whose gradient would be scaled."""
-        return pooled(e, mask, self.width), e
+        return pooled(e, mask, self.width, self.right), e
 
 
 class TanhStack(nn.Module):
     """CNN-a or CNN-c."""
 
-    def __init__(self, config: ConvS2SConfig, layers: Layers) -> None:
+    def __init__(self, config: ConvS2SConfig, layers: Layers, rights: tuple[int, ...]) -> None:
         super().__init__()
+        self.rights = rights
         f, keep, norm = config.d_embedding, 1 - config.dropout, config.weight_norm
         first, last = layers[0][0], layers[-1][0]
         self.input = None if first == f else scaled_linear(f, first, math.sqrt(keep / f), norm)
@@ -80,8 +82,8 @@ class TanhStack(nn.Module):
     def forward(self, e: Tensor, mask: Tensor) -> Tensor:
         """e (n, s, d_embedding), mask (n, s) bool -> as e."""
         y = e if self.input is None else self.input(e)
-        for layer in self.layers:
-            y = layer.centred(y, mask)
+        for layer, right in zip(self.layers, self.rights, strict=True):
+            y = layer.centred(y, mask, right)
         return y if self.output is None else self.output(y)
 
 
@@ -91,8 +93,8 @@ class TwoStackEncoder(nn.Module):
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
         self.positions = position_table(config)
-        self.keys = TanhStack(config, config.encoder_stack)
-        self.values = TanhStack(config, config.value_stack)
+        self.keys = TanhStack(config, config.encoder_stack, config.encoder_rights)
+        self.values = TanhStack(config, config.value_stack, config.value_rights)
 
     def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
         """See GatedEncoder; the gradients into both stacks are scaled."""

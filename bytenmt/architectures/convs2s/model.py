@@ -17,6 +17,10 @@ of Gehring et al. 2016 (1611.02344, section 3.1) the keys and values are the enc
 
 and what has no stack has no gradient to be scaled. Weight normalisation, sqrt(m) and positions can be left
 out, and kernels dilated.
+
+encoder_lookahead = L: each convolution of the encoder ends so many columns to the right of its own as add up
+to L, so that z_j depends on source bytes up to j + L alone; attention at target byte i sees the columns that
+are complete when k + i bytes of the source have come (base.seen_columns), and m is their number.
 """
 
 from __future__ import annotations
@@ -27,7 +31,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
+from bytenmt.architectures.base import (
+    Model,
+    SourceWait,
+    byte_embedding,
+    module_list,
+    no_source,
+    no_wait,
+    seen_columns,
+)
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
 from bytenmt.architectures.convs2s.encoder import ENCODERS, Encoder, position_table
 from bytenmt.layers.attention import attend, dot_scores, source_mask
@@ -43,12 +55,13 @@ class ConvS2SMemory(NamedTuple):
     """Encoder outputs that every decoder layer attends to.
 
     keys (n, s, d_embedding): z_j; values (n, s, d_embedding): (z_j + e_j) sqrt(1/2), or the encoder's own;
-    source_len (n,) int64: m.
+    source_len (n,) int64: m; wait: see SourceWait.
     """
 
     keys: Tensor
     values: Tensor
     source_len: Tensor
+    wait: SourceWait = ()
 
 
 class ConvS2SState(NamedTuple):
@@ -83,7 +96,7 @@ class DecoderLayer(GatedLayer):
         """Add the attention over the source to a layer's output; return the sum and the attention weights.
 
         h (rows, t, d_output): the layer's output; g (rows, t, d_embedding): embeddings of the bytes read. The
-        weights (rows, t, s) are None for a layer that does not attend.
+        weights (rows, t, s) are None for a layer that does not attend. mask: see masked_softmax.
         """
         if self.query is None or self.context is None:
             return h, None
@@ -94,7 +107,8 @@ class DecoderLayer(GatedLayer):
         scores = dot_scores(query.reshape(n, -1, query.shape[-1]), memory.keys)
         context, weights = attend(scores, memory.values, mask)
         if self.by_root:
-            context = context * memory.source_len.to(context.dtype).sqrt()[:, None, None]
+            n_seen = mask.sum(2, keepdim=True) if mask.dim() == 3 else memory.source_len[:, None, None]
+            context = context * n_seen.to(context.dtype).sqrt()
         projected: Tensor = self.context(context.reshape(*rows_t, -1))
         return (h + projected) * HALF, weights.reshape(*rows_t, weights.shape[2])
 
@@ -143,7 +157,7 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         e = self._drop(e)
         n_attentions = sum(self.config.attends)
         keys, values = self.encoder(e, source_mask(src_len, s), 0.5 / n_attentions)
-        return ConvS2SMemory(keys, values, src_len)
+        return ConvS2SMemory(keys, values, src_len, no_wait(self.config, src_len))
 
     def start(self, memory: ConvS2SMemory, beam: int = 1, drafted: int = 0) -> ConvS2SState:
         layers, keys = self.config.decoder_stack, memory.keys
@@ -175,7 +189,11 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         if self.target_positions is not None:
             g = g + self.target_positions(clock.positions(t)).to(g.dtype)
         g = self._drop(g)
-        mask = source_mask(memory.source_len, memory.keys.shape[1])
+        n, s = memory.keys.shape[:2]
+        mask = source_mask(memory.source_len, s)
+        if memory.wait:
+            columns = seen_columns(memory, clock.positions(t).view(n, -1), self.config.encoder_lookahead)
+            mask = torch.arange(s, device=tgt.device) < columns[:, :, None]
         shapes = [(kernel_width, dilation) for _, kernel_width, dilation in self.config.decoder_stack]
         drafted = state.rings[0].shape[1] - ring_capacity(*shapes[0])
         taps = {shape: RingTaps.from_clock(clock, t, *shape, drafted) for shape in dict.fromkeys(shapes)}

@@ -16,6 +16,10 @@
 t and s count from 0, s in the order of the text even where the encoder reads it backwards. Without a source,
 or with attention = "off", h~_t = h_t; without a source the layers start at zero, too.
 init = "paper" (section 4.1): uniform in [-0.1, 0.1], biases 0.
+
+encoder_lookahead = L: h-_s is the encoder's state after byte s + L, past the source's end after as many EOS,
+and the decoder's layers start at zero; attention at target byte t sees the h-_s that are complete when k + t
+bytes of the source have come (base.seen_columns).
 """
 
 from __future__ import annotations
@@ -28,7 +32,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
+from bytenmt.architectures.base import (
+    Model,
+    SourceWait,
+    byte_embedding,
+    module_list,
+    no_source,
+    no_wait,
+    seen_columns,
+)
 from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.layers.attention import (
     AdditiveScore,
@@ -42,7 +54,7 @@ from bytenmt.layers.deferred_matmul import Product, deferred
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
-from bytenmt.layers.recurrent import LSTM, initialise, last, reverse
+from bytenmt.layers.recurrent import LSTM, initialise, last, reverse, with_late_ends
 
 
 class LuongMemory(NamedTuple):
@@ -50,7 +62,8 @@ class LuongMemory(NamedTuple):
 
     states (n, s, d_hidden): h-_s, no columns without attention; keys (n, s, d_hidden): the source's share of
     the score; source_len (n,) int64; hidden, cell (n, layers of the decoder, d_hidden): the last states of
-    the encoder, from which the decoder's layers start; zero without a source.
+    the encoder, from which the decoder's layers start; zero without a source and with bounded look-ahead;
+    wait: see SourceWait.
     """
 
     states: Tensor
@@ -58,14 +71,15 @@ class LuongMemory(NamedTuple):
     source_len: Tensor
     hidden: Tensor
     cell: Tensor
+    wait: SourceWait = ()
 
 
 class LuongState(NamedTuple):
     """State of the decoder between two bytes.
 
     hidden, cell (rows, layers of the decoder, d_hidden); attentional (rows, d_hidden): h~ of the step before,
-    no columns without input feeding; position (rows, 1) int64: t, no column but in local-m; recent: the last
-    bytes read, see ByteEmbedding.
+    no columns without input feeding; position (rows, 1) int64: t, no column but in local-m and with bounded
+    look-ahead; recent: the last bytes read, see ByteEmbedding.
     """
 
     hidden: Tensor
@@ -120,16 +134,21 @@ class Luong(Model[LuongMemory, LuongState]):
         if no_source(self.config.source, src):
             nothing = zero.new_zeros(n, 0, self.config.d_hidden)
             start = zero[:, None].repeat(1, self.config.decoder_depth, 1)
-            return LuongMemory(nothing, nothing, src_len, start, start)
+            wait = no_wait(self.config, src_len)
+            return LuongMemory(nothing, nothing, src_len, start, start, wait)
         if self.config.reverse_source:
             src = reverse(src, src_len - 1)  # EOS stays at the end
-        x = self.embedding(src)
+        delay = self.config.encoder_delay
+        x = self.embedding(with_late_ends(src, src_len, delay))
         hidden, cell = [], []
         for layer in self.encoder:
             x, cells = layer(self._drop(x), zero, zero)
             hidden.append(last(x, src_len))
             cell.append(last(cells, src_len))
-        first = (
+        if self.config.is_bounded:
+            hidden = cell = [zero] * len(hidden)
+        x = x[:, delay:]
+        h, c = (
             torch.stack([part[layer] for layer in self.config.starts_from], dim=1) for part in (hidden, cell)
         )
         if not self.config.has_attention:
@@ -137,12 +156,12 @@ class Luong(Model[LuongMemory, LuongState]):
         elif self.config.reverse_source and self.config.by_place:
             x = reverse(x, src_len - 1)
         keys = x if self.keys is None else self.keys(x)
-        return LuongMemory(x, keys, src_len, *first)
+        return LuongMemory(x, keys, src_len, h, c, no_wait(self.config, src_len))
 
     def start(self, memory: LuongMemory, beam: int = 1) -> LuongState:
         hidden, cell = (part.repeat_interleave(beam, dim=0) for part in (memory.hidden, memory.cell))
         attentional = hidden.new_zeros(len(hidden), self.config.d_hidden if self.config.input_feeding else 0)
-        by_step = self.config.attention == "local-m"
+        by_step = self.config.attention == "local-m" or self.config.is_bounded
         position = torch.zeros(len(hidden), int(by_step), dtype=torch.int64, device=hidden.device)
         recent = self.embedding.begin(len(hidden), hidden.device)
         return LuongState(hidden, cell, attentional, position, recent)
@@ -226,7 +245,8 @@ class Luong(Model[LuongMemory, LuongState]):
     def _attention(self, memory: LuongMemory) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Return the attention as a function of h_t and t, for one run of a loop.
 
-        It takes h_t of q queries a sentence (n * q, d_hidden), and t of each (empty but in local-m); it
+        It takes h_t of q queries a sentence (n * q, d_hidden), and t of each (empty where LuongState has
+        none); it
         returns h~_t (n * q, d_hidden) and the weights a_t (n * q, s).
         """
         config, n_columns = self.config, memory.keys.shape[1]
@@ -241,10 +261,14 @@ class Luong(Model[LuongMemory, LuongState]):
         def attend_to(top: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
             query = top.view(len(mask), -1, config.d_hidden)
             scores, seen, factors = scores_of(query), mask, list[Tensor]()
+            columns = torch.arange(n_columns, device=top.device)
+            if memory.wait:
+                n_seen = seen_columns(memory, position.view(query.shape[:2]), config.encoder_lookahead)
+                seen = mask[:, None] & (columns < n_seen[:, :, None])
             if config.local:
                 centres = centre_of(query, position)
-                distance = torch.arange(n_columns, device=top.device) - centres[:, :, None]
-                seen = mask[:, None] & (distance.detach().abs() <= config.window)
+                distance = columns - centres[:, :, None]
+                seen = (seen if memory.wait else mask[:, None]) & (distance.detach().abs() <= config.window)
                 factors = [gaussian(distance, config.window)] if config.bell != "none" else []
             if config.location_softmax == "twice":
                 scores = masked_softmax(scores, seen)

@@ -20,7 +20,7 @@ def compiled_search_step() -> SearchStep:
     model = ModelBuffers(
         *(0, 0, 0, 0, 0, 0, 0, table, table, table, table, ints, ints, ints),
         np.zeros((2, 0, 0), np.uint8),
-        False,
+        *(False, -1, ints),
     )
     rows = Rows(0, 0, np.zeros(0, np.uint8), np.zeros(0, np.uint64), ints, ints, ints, ints, ints)
     ctx = ThreadContext(0, 1, 0, 0, 0)

@@ -76,7 +76,8 @@ class NumbaEngine:
             self._measure()
         handles, slots = batch.admit(requests)
         for model in self._models if requests else ():
-            for rows in model.prepare([request.source for request in requests], slots):
+            waits = [request.wait for request in requests]
+            for rows in model.prepare([request.source for request in requests], slots, waits):
                 self._team.run(partial(model.encode, rows, batch.pass_inputs()))
         return handles
 

@@ -162,7 +162,7 @@ def execute(
                     )  # fmt: skip
             layer += ATTEND_DOT <= op <= ATTEND_LOCATION
         elif op == WINDOW:
-            gather_windows(rows, first, last, d, ds, a, as_, n // m, m, k)
+            gather_windows(rows, first, last, d, ds, a, as_, n // m, m, k, code[V])
         else:
             for row in range(first, last):
                 execute_source_op(op, model, rows, row, a + 4 * row * as_, n, m, k, ctx.scratch)
@@ -260,15 +260,15 @@ def execute_step_op(
     elif op == FIXED:
         copy(d, fixed_address(model, slot, k), n)
     elif op == ATTEND_DOT:
-        attend_dot(model, ctx, slot, d, n, a, m, v, k, b, code[S], code[T])
+        attend_dot(model, ctx, slot, position, d, n, a, m, v, k, b, code[S], code[T])
     elif op == ATTEND_ADDITIVE:
-        attend_additive(model, ctx, slot, d, n, a, code[W], m, v, b, code[S], code[T])
+        attend_additive(model, ctx, slot, position, d, n, a, code[W], m, v, b, code[S], code[T])
     elif op == ATTEND_LOCATION:
-        attend_location(model, ctx, slot, d, n, a, m, v, k, b, code[S], code[T])
+        attend_location(model, ctx, slot, position, d, n, a, m, v, k, b, code[S], code[T])
     elif op == CENTRE:
         write_centre(model, slot, position, m, d)
     elif op == PREDICT_CENTRE:
-        predict_centre(model, slot, a, model.weights + code[W], n, m, d)
+        predict_centre(model, slot, position, a, model.weights + code[W], n, m, d)
 
 
 @compiled

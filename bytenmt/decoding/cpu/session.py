@@ -18,6 +18,7 @@ from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.thread_team import Barrier
 from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.decoding.search.drafting import PassInputs
+from bytenmt.kernel_constants import WHOLE_SOURCE
 from bytenmt.ngram_hash import N_BYTES
 from bytenmt.program.instructions import ALIGNMENT, Column, Op, padded
 from bytenmt.utf8 import BOS, EOS
@@ -63,7 +64,7 @@ class ModelSession:
         self._past = aligned_zeros(sum(floats) * self._n_rows)
         history = max((capacity for capacity, _, _ in rings), default=1)
         self._ancestors = np.zeros((2, self._n_rows, history), np.uint8)
-        self._columns, self._source_len = (np.zeros(n_slots, np.int64) for _ in range(2))
+        self._columns, self._source_len, self._wait = (np.zeros(n_slots, np.int64) for _ in range(3))
         kinds = _item_kinds(packed)
         room = [memory_column_floats(width, kind) for width, kind in zip(packed.items, kinds, strict=True)]
         self._item_floats = sum(room)
@@ -101,14 +102,20 @@ class ModelSession:
         table, rows = self.packed.step.instructions, self._step_rows
         self._run(table, self._logits, self._buffers(), rows, *inputs, which, n_passes, ctx)
 
-    def prepare(self, sources: Sequence[bytes | None], at: Sequence[int]) -> list[Rows]:
-        """Make room for sentences in the slots `at`; return the rows of the encoder's calls."""
+    def prepare(
+        self, sources: Sequence[bytes | None], at: Sequence[int], waits: Sequence[int] = ()
+    ) -> list[Rows]:
+        """Make room for sentences in the slots `at`; return the rows of the encoder's calls.
+
+        waits: of the sentences, see interface.Request.wait; none: all are 0.
+        """
         texts = [None if source is None else self._encoder_bytes(source) for source in sources]
         order = sorted(range(len(texts)), key=lambda i: -_length(texts[i]))
         for i in order:
             source = sources[i]
             n_bytes = 0 if source is None else len(source) + 1
             self._source_len[at[i]] = n_bytes
+            self._wait[at[i]] = (waits[i] if waits else 0) or WHOLE_SOURCE
             self._columns[at[i]] = self._memory_columns(n_bytes)
         self._reserve(max(self._columns[slot] for slot in at))
         hidden = self._hidden.reshape(-1)
@@ -161,20 +168,24 @@ class ModelSession:
             self._source_len,
             self._ancestors,
             self._is_reversed,
+            self.packed.source.lookahead,
+            self._wait,
         )
 
     def _encoder_bytes(self, source: bytes) -> bytes:
         """Return the bytes that the encoder reads: in its order, padded with EOS to its columns, at least
         one."""
         text = source[::-1] if self.packed.source.reverse else source
-        return text.ljust(max(len(source) + 1, self._memory_columns(len(source) + 1)), bytes([EOS]))
+        width = max(len(source) + 1, self._memory_columns(len(source) + 1)) + self.packed.source.delay
+        return text.ljust(width, bytes([EOS]))
 
     def _memory_columns(self, n_bytes: int) -> int:
         """Return the columns of memory of a source of n_bytes, EOS included; 0 without a source."""
         if self.packed.source.unfolding is None or n_bytes == 0:
             return n_bytes
         factor, offset = self.packed.source.unfolding
-        return math.ceil(factor * n_bytes + offset - 1e-9)  # see architectures/bytenet/model.py
+        n_columns = math.ceil(factor * n_bytes + offset - 1e-9)  # see architectures/bytenet/model.py
+        return n_columns if self.packed.source.lookahead < 0 else max(n_columns, n_bytes)
 
     def _reserve(self, n_columns: int) -> None:
         """Make room for memories of n_columns in every slot, and for attention scores over them."""
@@ -214,6 +225,7 @@ def _item_kinds(packed: PackedModel) -> list[int]:
     for code in packed.step.instructions:
         op, key, value = Op(code[Column.OP]), code[Column.M], code[Column.V]
         whole = packed.precision == "w8a8" and NATIVE_INT8 and code[Column.S] == 0
+        whole = whole and packed.source.lookahead < 0
         if op == Op.COLUMN:
             kinds[code[Column.K]].add(FLAT)
         elif op in (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE):

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, Protocol, cast
 import torch
 from torch import Tensor
 
-from bytenmt.architectures.base import Attentive, Drafting, normalised
+from bytenmt.architectures.base import Attentive, Drafting, normalised, with_wait
 from bytenmt.architectures.tensor_tree import place, select
 from bytenmt.decoding.interface import Options, Request
+from bytenmt.kernel_constants import WHOLE_SOURCE
 from bytenmt.utf8 import EOS, PAD
 
 
@@ -69,6 +70,9 @@ def begin(
     states = []
     for model in models:
         memory = model.encode(src, src_len)
+        if any(request.wait for request in requests):
+            wait = torch.tensor([request.wait or WHOLE_SOURCE for request in requests], device=device)
+            memory = with_wait(memory, wait)
         start = cast(Drafting, model).start(memory, beam, drafted) if drafted else model.start(memory, beam)
         states.append(ModelState(memory, start))
     return tuple(states)

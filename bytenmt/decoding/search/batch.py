@@ -79,7 +79,15 @@ class SearchBatch:
                 draw_keys = [draw_key(options.seed, request.number, text) for text in range(options.beam)]
             copied = request.source or b"" if self._has_drafts else b""
             constraint = None if options.tracker is None else request.constraint
-            self.state.begin(slot, request.limit, request.prefix, draw_keys, copied, constraint)
+            self.state.begin(
+                slot,
+                request.limit,
+                request.prefix,
+                draw_keys,
+                copied,
+                constraint,
+                request.earliest_end,
+            )
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._n_admitted += len(requests)
         self._slots.update(zip(handles, slots, strict=True))

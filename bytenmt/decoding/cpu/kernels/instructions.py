@@ -126,6 +126,9 @@ class ModelBuffers(NamedTuple):
     ancestors (2, rows, h) uint8: [bank, row, q mod h] is the beam whose ring buffers hold the column of
         position q; two banks as for hidden.
     is_reversed: whether the columns of the memory stand in the opposite order of the source, but for EOS.
+    lookahead: bytes after its own that a column depends on at most, -1 for no bound. wait (p,): the bytes of
+        each source that have come when the first byte is predicted, with a bound; see
+        architectures.base.SourceWait.
     """
 
     weights: int
@@ -144,6 +147,8 @@ class ModelBuffers(NamedTuple):
     source_len: Ints
     ancestors: npt.NDArray[np.uint8]
     is_reversed: bool
+    lookahead: int
+    wait: Ints
 
 
 class Rows(NamedTuple):
@@ -229,16 +234,16 @@ def maxout(d: int, a: int, n: int) -> None:
 @compiled
 def gather_windows(
     rows: Rows, begin: int, end: int, d: int, d_stride: int, a: int, a_stride: int, width: int, taps: int,
-    dilation: int,
+    dilation: int, right: int,
 ) -> None:  # fmt: skip
-    """Copy the `taps` columns around each row's own to d, zeros outside of its sentence.
+    """Copy `taps` columns to d, the last of them `right` columns after each row's own, zeros outside of its
+    sentence.
 
-    Done for rows begin to end - 1; d and a are the addresses of row 0. An even number of taps looks one
-    column further to the right.
+    Done for rows begin to end - 1; d and a are the addresses of row 0.
     """
     for row in range(begin, end):
         sentence, to = rows.owner[row], d + 4 * row * d_stride
-        first = row - (taps - 1) * dilation // 2
+        first = row + right - (taps - 1) * dilation
         for tap in range(taps):
             at = first + tap * dilation
             if rows.first[sentence] <= at < rows.first[sentence + 1]:
