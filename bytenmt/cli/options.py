@@ -182,6 +182,20 @@ def errors_option(hidden: bool = False) -> Callable[[Command], Command]:
     )
 
 
+class Waits(click.ParamType[tuple[int, ...]]):
+    """Numbers of bytes, separated by commas."""
+
+    name = "bytes"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Return the numbers."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(COUNT.convert(part, param, ctx) for part in value.split(","))
+
+
 RUNTIME = options(headed(FILES, errors_option()), MACHINE)
 
 
@@ -309,6 +323,14 @@ ANSWERS = headed(  # how `translate` writes its results
         " lines are reported on stderr, or in jsonl by the field `verdict`.",
     ),
     click.option("--stream", is_flag=True, help="Print the bytes of a line while it is decoded."),
+)
+SIMULTANEOUS = options(
+    click.option(
+        "--simultaneous",
+        is_flag=True,
+        help="Translate lines while they are read: begin before a line has ended, and never change what is"
+        " written.",
+    ),
 )
 CONSTRAINTS = headed(
     CONSTRAINED,

@@ -37,15 +37,17 @@ from bytenmt.cli.options import (
     RUN,
     RUNS,
     RUNTIME,
+    SIMULTANEOUS,
     headed,
     setting_options,
 )
 from bytenmt.cli.progress import Console
-from bytenmt.decoding.setting_table import SPEED
+from bytenmt.decoding.setting_table import DEFAULT_WAIT, SPEED
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
     from bytenmt.checkpoints.resumable import ResumableFile
+    from bytenmt.cli.decoding_args import Answers
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import Runtime
 
@@ -82,6 +84,14 @@ if TYPE_CHECKING:
     ),
 )
 @ANSWERS
+@SIMULTANEOUS
+@click.option(
+    "--wait",
+    type=COUNT,
+    help="With --simultaneous: source bytes before the first byte is written, by a model with bounded"
+    " look-ahead; else between two translations of the line so far, whose common beginning is written"
+    f" (default: {DEFAULT_WAIT}).",
+)
 @CONSTRAINTS
 @setting_options("search", "sampling", "output")
 @ENGINE
@@ -117,6 +127,8 @@ def translate(
     character_bits: bool,
     flag_above: float | None,
     stream: bool,
+    simultaneous: bool,
+    wait: int | None,
     errors: str,
     device: str,
     threads: int | None,
@@ -140,6 +152,10 @@ def translate(
     answers = decoding_args.Answers(form, alignment, with_source, *shown, stream)
     settings = decoding_args.settings(decoding, answers)
     wanted = decoding_args.engine_spec(decoding, device, threads_per_process(workers, threads))
+    if wait is not None and not simultaneous:
+        raise BytenmtError("--wait would be ignored: give --simultaneous with it")
+    if simultaneous:
+        _refuse_with_simultaneous(answers, resume=resume, workers=workers > 1)
     with processes(choose(wanted).device) as group:
         leads = group is None or group.is_leader
         shape = decoding_args.output_format(answers, settings, group)
@@ -155,7 +171,9 @@ def translate(
             raise BytenmtError(
                 "--html with --resume would miss the lines translated before: drop one of the two"
             )
-        text = inputs.to_translate(input, errors) if input is not None and leads else None
+        text = None
+        if input is not None and leads and not simultaneous:
+            text = inputs.to_translate(input, errors)
         loaded = loaded_runs(runs, wanted, leads, at_once=True)
         if not loaded.has_source:
             raise BytenmtError(
@@ -164,6 +182,13 @@ def translate(
         translator = Translator.from_runtime(loaded, settings, group=group)
         if not leads:
             translator.follow()
+            return
+        if simultaneous:
+            from bytenmt.cli.simultaneous import translate_as_it_comes
+
+            source = standard_input() if input is None else open(input, "rb")  # noqa: SIM115
+            with source, writer(output) as out:
+                translate_as_it_comes(translator, wait or DEFAULT_WAIT, source, out, errors)
             return
         shape = decoding_args.with_alignment(shape, loaded, alignment)
         made_with = decoding_args.made_with(loaded, translator, shape, buffer_size, errors, flag_above)
@@ -221,6 +246,20 @@ def score(
     for nats, n_bytes in zip(log_p.tolist(), corpus.target_lengths.tolist(), strict=True):
         bits = -nats / math.log(2) / n_bytes if n_bytes else math.inf
         click.echo(f"{nats:.6f}\t{bits:.6f}")
+
+
+def _refuse_with_simultaneous(answers: Answers, *, resume: bool, workers: bool) -> None:
+    """Raise BytenmtError for options that --simultaneous cannot be combined with."""
+    given = {
+        "--format": answers.format != "text",
+        "--flag-above": answers.flag_above is not None,
+        "--html": answers.html is not None,
+        "--stream": answers.stream,
+        "--resume": resume,
+        "--workers": workers,
+    }
+    for option in (option for option, is_given in given.items() if is_given):
+        raise BytenmtError(f"--simultaneous cannot be combined with {option}: drop one of the two")
 
 
 @contextmanager

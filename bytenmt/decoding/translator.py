@@ -17,12 +17,14 @@ from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Hypothesis, Opt
 from bytenmt.decoding.line_batch import LineBatch, TranslationResult
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.scheduler import decode, stream_characters
+from bytenmt.decoding.setting_table import DEFAULT_WAIT
 from bytenmt.decoding.settings import Settings, encode_line
 from bytenmt.errors import BytenmtError, SettingError
 from bytenmt.reporter import SILENT, Reporter
 
 if TYPE_CHECKING:
     from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
+    from bytenmt.decoding.simultaneous import Session
     from bytenmt.distributed import Group  # it imports PyTorch
 
 MAX_SENTENCES = 1024  # side by side, however short
@@ -48,7 +50,8 @@ class Translator:
     `settings.search` says. prepare: is called with the number of sentences before they are decoded together.
     has_source: whether the runs were trained with a source; without one they are asked for their likeliest
     text, whatever the line. longest_source: bytes of the longest line in training. group: processes that
-    share the work.
+    share the work. least_wait: source bytes that complete the first column of runs with bounded look-ahead; 0
+    for others.
     """
 
     make_engine: Callable[[int], Engine]
@@ -59,6 +62,7 @@ class Translator:
     longest_source: int = 1000
     group: Group | None = None
     languages: Sequence[str] = ()
+    least_wait: int = 0
     _engines: dict[int, Engine] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -120,6 +124,7 @@ class Translator:
             longest_source=runtime.max_source_bytes,
             group=group,
             languages=runtime.sentence_languages(settings.split_sentences),
+            least_wait=runtime.least_wait,
         )
 
     @property
@@ -183,7 +188,7 @@ class Translator:
         for capacity, requests in self._by_capacity(batch.requests):
             own = requests[rank::size]
             if own:
-                with self._engine(capacity) as engine:
+                with self.engine(capacity) as engine:
                     for index, hypotheses in decode(engine, own):
                         batch.add(own[index], hypotheses)
         if self.group:
@@ -233,12 +238,22 @@ class Translator:
             raise SettingError(f"the beam is {self.options.beam}: streaming needs beam 1")
         for chunk, request in self.batch([line], number).parts(0):
             if request is not None:
-                with self._engine(1) as engine:
+                with self.engine(1) as engine:
                     yield from stream_characters(engine, request)
             elif chunk.text:
                 yield chunk.text
             if chunk.separator:
                 yield chunk.separator
+
+    def open(self, wait: int = DEFAULT_WAIT) -> Session:
+        """Begin a simultaneous translation, which commits text while its source is still being fed.
+
+        wait: source bytes before the first byte is committed, by models with bounded look-ahead; else between
+        two translations that are compared. Raises SettingError for settings that do not fit.
+        """
+        from bytenmt.decoding.simultaneous import Session
+
+        return Session(self, wait)
 
     def _by_capacity(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[Request]]]:
         """Yield the capacity of an engine and the requests for it, longest first, so that short ones fill the
@@ -274,7 +289,7 @@ class Translator:
         return 1 << max(1, most).bit_length() - 1
 
     @contextmanager
-    def _engine(self, capacity: int) -> Iterator[Engine]:
+    def engine(self, capacity: int) -> Iterator[Engine]:
         """Yield an engine that nobody else uses; after an error it is not used again."""
         engine = self._engines.pop(capacity, None) or self.make_engine(capacity)
         yield engine

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +16,17 @@ from click.core import ParameterSource
 
 from bytenmt import __version__
 from bytenmt.cli.console import Command, check_output, commit, there, writer
-from bytenmt.cli.options import ANY_RUNS, CONSTRAINTS, DECODING, FILE, RUNTIME, TOKENIZE
+from bytenmt.cli.options import (
+    ANY_RUNS,
+    CONSTRAINTS,
+    DECODING,
+    FILE,
+    RUNTIME,
+    SIMULTANEOUS,
+    TOKENIZE,
+    Waits,
+)
+from bytenmt.decoding.setting_table import DEFAULT_WAIT
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
@@ -52,6 +63,19 @@ class ScoredText(NamedTuple):
 )
 @click.option("--confidence", is_flag=True, help="Also measure how well bits per byte detect wrong lines.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
+@SIMULTANEOUS
+@click.option(
+    "--wait",
+    "waits",
+    type=Waits(),
+    metavar="BYTES,…",
+    help=f"With --simultaneous: the waits that are measured, see translate --wait (default: {DEFAULT_WAIT}).",
+)
+@click.option(
+    "--latency-log",
+    type=FILE,
+    help="With --simultaneous: file for a JSON record of each line, as SimulEval writes, for OmniSTEval.",
+)
 @DECODING
 @CONSTRAINTS
 @RUNTIME
@@ -66,6 +90,9 @@ def evaluate(
     plot: Path | None,
     confidence: bool,
     as_json: bool,
+    simultaneous: bool,
+    waits: tuple[int, ...] | None,
+    latency_log: Path | None,
     errors: str,
     **more: Any,
 ) -> None:
@@ -75,6 +102,17 @@ def evaluate(
     --hyp an existing translation is scored and no model is needed. Under torchrun the processes share the
     lines.
     """
+    if simultaneous:
+        if hyp is not None or hyp_out is not None or by_length or confidence or plot is not None:
+            raise BytenmtError(
+                "--simultaneous prints a table of its own: drop --hyp, --hyp-out, --by-length, --confidence"
+                " and --plot"
+            )
+        _measure_latency(there(runs), src, ref, waits, latency_log, tokenize, as_json, errors, **more)
+        return
+    for option, given in (("--wait", waits), ("--latency-log", latency_log)):
+        if given is not None:
+            raise BytenmtError(f"{option} would be ignored: give --simultaneous with it")
     if plot is not None:
         from bytenmt.evaluation.drawing import require_matplotlib
 
@@ -172,6 +210,43 @@ def _score_runs(
     bits = bits_per_byte(log_p, corpus.target_lengths)
     texts, each = [one.text for one in hypotheses], [one.bits_per_byte or 0.0 for one in hypotheses]
     return ScoredText(corpus, texts, decoding_args.provenance(runtime), bits, each)
+
+
+def _measure_latency(
+    runs: tuple[Path, ...],
+    src: Path | None,
+    ref: Path,
+    waits: tuple[int, ...] | None,
+    log: Path | None,
+    tokenize: str,
+    as_json: bool,
+    errors: str,
+    device: str,
+    threads: int | None,
+    **decoding: Any,
+) -> None:
+    """Translate a corpus simultaneously, with each wait, and print quality and latency."""
+    from bytenmt.cli import decoding_args, inputs, simultaneous
+    from bytenmt.cli.translation_commands import loaded_runs
+    from bytenmt.decoding.translator import Translator
+
+    check_output(log, src, ref)
+    settings = decoding_args.settings(decoding)
+    corpus = inputs.all_pairs(src, ref, errors)
+    runtime = loaded_runs(runs, decoding_args.engine_spec(decoding, device, threads), is_leader=True)
+    inputs.check_pairs(runs[0], runtime.has_source, src)
+    translator = Translator.from_runtime(runtime, settings)
+    translator.prepare(len(corpus.tgt))
+    with writer(log) if log is not None else nullcontext() as file:
+        measured = [
+            simultaneous.measure(translator, wait, corpus, tokenize, file)
+            for wait in waits or (DEFAULT_WAIT,)
+        ]
+    if as_json:
+        click.echo(json.dumps(simultaneous.as_json(measured)))
+        return
+    click.echo("\n".join(simultaneous.table(measured)))
+    click.echo(", ".join([f"bytenmt {__version__}", *decoding_args.provenance(runtime), *commit()]))
 
 
 def _buckets(

@@ -1,0 +1,131 @@
+"""translate --simultaneous and evaluate --simultaneous."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import math
+from collections.abc import Iterator, Sequence
+from io import BufferedReader
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from bytenmt.cli.line_filter import STANDARD_INPUT
+from bytenmt.cli.progress import progress
+from bytenmt.decoding.translator import Translator
+from bytenmt.errors import DataError
+
+if TYPE_CHECKING:
+    from bytenmt.data.corpus import ParallelCorpus
+    from bytenmt.evaluation.latency import Latency
+    from bytenmt.evaluation.scores import TextScores
+
+
+def translate_as_it_comes(
+    translator: Translator, wait: int, input: BufferedReader, output: BinaryIO, errors: str
+) -> None:
+    """Write the translation of each line while the line is still being read.
+
+    wait: see Translator.open. errors: for invalid UTF-8, "replace" or "strict", which raises DataError.
+    """
+    session, has_line = translator.open(wait), False
+    for text in _decoded(input, errors):
+        *ended, rest = text.split("\n")
+        for line in ended:
+            committed = session.feed(line).committed + session.finish().committed
+            output.write(committed.encode() + b"\n")
+        if ended:
+            has_line = False
+        if rest:
+            has_line = True
+            output.write(session.feed(rest).committed.encode())
+        output.flush()
+    if has_line:
+        output.write(session.finish().committed.encode() + b"\n")
+        output.flush()
+
+
+def _decoded(input: BufferedReader, errors: str) -> Iterator[str]:
+    """Yield the text of a stream as it arrives, in whole characters, each line end as a line feed."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")(errors)
+    kept = ""  # a carriage return, until it is known whether a line feed follows
+    while True:
+        data = input.read1()
+        try:
+            text = kept + decoder.decode(data, final=not data)
+        except UnicodeDecodeError:
+            raise DataError(
+                f"{STANDARD_INPUT} is not valid UTF-8: convert it to UTF-8, or use --errors replace"
+            ) from None
+        kept = "\r" if data and text.endswith("\r") else ""
+        text = text.removesuffix("\r") if kept else text
+        if text:
+            yield text.replace("\r\n", "\n")
+        if not data:
+            return
+
+
+class Measured(NamedTuple):
+    """Quality and latency of a corpus with one wait. in_words, in_characters: None if no line can be
+    scored."""
+
+    wait: int
+    scores: TextScores
+    in_words: Latency | None
+    in_characters: Latency | None
+    erasure: float
+
+
+def measure(
+    translator: Translator, wait: int, corpus: ParallelCorpus, tokenize: str, log: BinaryIO | None
+) -> Measured:
+    """Translate a corpus with one wait and score it. log: gets a record of every line, see log_record."""
+    from bytenmt.evaluation import latency
+    from bytenmt.evaluation.scores import text_scores
+
+    assert corpus.src is not None
+    references = [line.decode() for line in corpus.tgt]
+    lines = []
+    with progress(len(references), " lines") as (bar, _):
+        for source in corpus.src:
+            lines.append(latency.translate_line(translator, wait, source.decode()))
+            bar.advance(1)
+    for index, (line, reference) in enumerate(zip(lines, references, strict=True) if log else ()):
+        record = {"wait": wait, **latency.log_record(index, line, reference)}
+        assert log is not None
+        log.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+    return Measured(
+        wait,
+        text_scores([line.translation for line in lines], references, tokenize),
+        latency.mean_latency(lines, references, in_words=True),
+        latency.mean_latency(lines, references, in_words=False),
+        latency.normalised_erasure(lines),
+    )
+
+
+def table(measured: Sequence[Measured]) -> Iterator[str]:
+    """Yield a head and a line for each wait: latency in words, average lagging in characters, quality."""
+    yield "  wait      AL    LAAL     AP     DAL  AL char.     NE   BLEU   chrF"
+    for one in measured:
+        al, laal, ap, dal = one.in_words or (math.nan,) * 4
+        characters = one.in_characters.al if one.in_characters else math.nan
+        yield (
+            f"{one.wait:>6}  {al:6.2f}  {laal:6.2f}  {ap:5.2f}  {dal:6.2f}  {characters:8.1f}  "
+            f"{one.erasure:5.2f}  {one.scores.bleu:5.1f}  {one.scores.chrf:5.1f}"
+        )
+
+
+def as_json(measured: Sequence[Measured]) -> list[dict[str, Any]]:
+    """Return the scores as JSON values."""
+    return [
+        {
+            "wait": one.wait,
+            "normalised_erasure": one.erasure,
+            "chrf": one.scores.chrf,
+            "bleu": one.scores.bleu,
+        }
+        | {
+            unit: None if scores is None else scores._asdict()
+            for unit, scores in (("words", one.in_words), ("characters", one.in_characters))
+        }
+        for one in measured
+    ]

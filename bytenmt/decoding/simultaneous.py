@@ -1,0 +1,283 @@
+"""Simultaneous translation: a session is fed a source as it comes, and commits text before the source ends.
+
+Committed text never changes. The policy follows from the model:
+
+wait-k (Ma et al. 2019, 1810.08398), in bytes, for models with a bounded look-ahead of the encoder: the first
+target byte is chosen when `wait` source bytes have come, one more with each further source byte.
+
+local agreement (Liu et al. 2020, 2005.11185; Polák et al. 2022) for all other models: the source so far is
+translated anew at checkpoints, at ends of words `wait` bytes or more apart. What two translations in a row
+begin with is committed, and forced as a prefix from then on; the rest of the newest one may be revised.
+
+What is committed, and after which source byte, depends on the source alone, not on the pieces in which it was
+fed or on the time between them. So a session gives the same bytes as one that is fed the whole line at once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol
+
+from bytenmt.decoding.interface import Engine, Options, Request, shared_beginning
+from bytenmt.decoding.scheduler import decode
+from bytenmt.decoding.setting_table import DEFAULT_WAIT
+from bytenmt.decoding.settings import Settings, encode_line
+from bytenmt.errors import SettingError
+from bytenmt.utf8 import LONGEST_CHARACTER, first_invalid
+
+# Bytes by which the limit of an output exceeds what may be chosen before the source has ended, so that the
+# limit rules out no character.
+ROOM = 2 * LONGEST_CHARACTER
+
+
+class SessionModel(Protocol):
+    """The parts of translator.Translator that a session uses."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def options(self) -> Options: ...
+
+    @property
+    def has_source(self) -> bool: ...
+
+    @property
+    def least_wait(self) -> int: ...
+
+    def engine(self, capacity: int) -> AbstractContextManager[Engine]: ...
+
+
+class Update(NamedTuple):
+    """What a call of a session changed.
+
+    committed: text that is added to the committed text, for good. tail: the text after it as it would be if
+    the source ended here; it replaces the tail of the update before. is_new_segment: whether the committed
+    text begins a new segment, because source had been deleted that the segment before depends on.
+    """
+
+    committed: str
+    tail: str
+    is_new_segment: bool = False
+
+
+class Segment(ABC):
+    """A source that is being read, and its translation.
+
+    source, committed, tail: bytes; committed and tail are whole characters. reads: for each committed byte
+    the source bytes that had come when it was chosen. consumed: source bytes that the committed text depends
+    on.
+    """
+
+    def __init__(self, translator: SessionModel, wait: int) -> None:
+        self._translator, self._wait = translator, wait
+        self.source, self.committed, self.tail = b"", b"", b""
+        self.reads: list[int] = []
+        self.consumed = 0
+
+    def truncate(self, n_bytes: int) -> None:
+        """Shorten the source to n_bytes, of which the committed text depends on no more."""
+        self.source = self.source[:n_bytes]
+
+    @abstractmethod
+    def update(self) -> None:
+        """Commit what the source that has come decides."""
+
+    def finish(self) -> None:
+        """Translate to the end: no source follows."""
+        if self.source:
+            prefix, wait = self.committed, self._offline_wait
+            limit = max(self._translator.settings.max_target_bytes(len(self.source)), len(prefix))
+            if wait:
+                limit = max(limit, len(self.source) + ROOM)
+            text = self._decode(Request(self.source, limit, prefix, wait=wait))
+            self.commit(text, [self._read_at(i) for i in range(len(prefix), len(text))])
+        self.tail = b""
+
+    def commit(self, text: bytes, reads: list[int]) -> None:
+        """Extend the committed text to `text`. reads: of the bytes that are new."""
+        self.committed, self.reads = text, self.reads + reads
+        if reads:
+            self.consumed = max(reads)
+
+    @property
+    def _offline_wait(self) -> int:
+        """The wait of a request that the model decodes."""
+        return 0
+
+    def _read_at(self, position: int) -> int:
+        """The source bytes that have come when the byte at a position is chosen, if none follow."""
+        return len(self.source)
+
+    def _decode(self, request: Request) -> bytes:
+        """Return the best translation."""
+        with self._translator.engine(1) as engine:
+            ((_, hypotheses),) = decode(engine, [request])
+        return hypotheses[0].text
+
+
+class WaitKSegment(Segment):
+    """A segment of the wait-k policy."""
+
+    def update(self) -> None:
+        n_decided = len(self.source) - self._wait + 1
+        if n_decided <= len(self.committed):
+            return
+        request = Request(self.source, len(self.source) + ROOM, self.committed, wait=self._wait)
+        with self._translator.engine(1) as engine:
+            (handle,) = engine.admit([request])
+            engine.advance(n_decided)
+            text = engine.so_far(handle)[:n_decided]
+            engine.drop(handle)
+        text = whole_characters(text)
+        if len(text) > len(self.committed):
+            self.commit(text, [self._read_at(i) for i in range(len(self.committed), len(text))])
+
+    @property
+    def _offline_wait(self) -> int:
+        return self._wait
+
+    def _read_at(self, position: int) -> int:
+        return min(self._wait + position, len(self.source))
+
+
+class AgreementSegment(Segment):
+    """A segment of the local agreement policy.
+
+    Of each checkpoint it keeps the source bytes that decided its place, and the translation.
+    """
+
+    def __init__(self, translator: SessionModel, wait: int) -> None:
+        super().__init__(translator, wait)
+        self._checkpoints: list[tuple[int, int, bytes]] = []  # bytes read, bytes translated, translation
+
+    def truncate(self, n_bytes: int) -> None:
+        super().truncate(n_bytes)
+        while self._checkpoints and self._checkpoints[-1][0] > n_bytes:
+            self._checkpoints.pop()
+        self._show_tail()
+
+    def update(self) -> None:
+        while (found := next_checkpoint(self.source, self._last_end, self._wait)) is not None:
+            read, end = found
+            limit = max(self._translator.settings.max_target_bytes(end), len(self.committed))
+            text = self._decode(Request(self.source[:end], limit, self.committed))
+            before = [translation for _, _, translation in self._checkpoints[-1:]]
+            self._checkpoints.append((read, end, text))
+            agreed = whole_characters(shared_beginning([text, *before])) if before else b""
+            if len(agreed) > len(self.committed):
+                self.commit(agreed, [read] * (len(agreed) - len(self.committed)))
+        self._show_tail()
+
+    @property
+    def _last_end(self) -> int:
+        return self._checkpoints[-1][1] if self._checkpoints else 0
+
+    def _show_tail(self) -> None:
+        """Let the tail be what the newest translation has after the committed text."""
+        text = self._checkpoints[-1][2] if self._checkpoints else self.committed
+        self.tail = text[len(self.committed) :]
+
+
+class Session:
+    """A simultaneous translation: feed it a source in pieces, then finish the segment.
+
+    >>> translator = Translator.load("runs/mine")  # doctest: +SKIP
+    >>> session = translator.open(wait=16)  # doctest: +SKIP
+    >>> text = session.feed("오후 3시").committed + session.feed(" 40분").committed  # doctest: +SKIP
+    >>> text += session.finish().committed  # doctest: +SKIP
+
+    After `finish`, what is fed begins the next segment. segment: the current one, or the last one if nothing
+    was fed after it.
+    """
+
+    def __init__(self, translator: SessionModel, wait: int = DEFAULT_WAIT) -> None:
+        """See Translator.open."""
+        search, settings = translator.options, translator.settings
+        least = translator.least_wait
+        if not 1 <= wait <= 1 << 20 or wait < least:
+            raise SettingError(f"wait is {wait}: this model needs {max(1, least)} to {1 << 20:,} bytes")
+        refused = {
+            "sample": search.sample,
+            "n_best": search.n_best > 1,
+            "prefix": bool(settings.prefix),
+            "keep or glossary": settings.rules is not None,
+            "beam (with a bounded look-ahead)": search.beam > 1 and least > 0,
+        }
+        for name in (name for name, is_given in refused.items() if is_given):
+            raise SettingError(f"simultaneous translation cannot use {name}: leave it out")
+        if not translator.has_source:
+            raise SettingError("simultaneous translation needs a translation model, not a language model")
+        self._translator, self._wait = translator, wait
+        self.segment = self._begin()
+        self._is_finished = False
+
+    def feed(self, text: str) -> Update:
+        """Append to the source; return what is new. Raises DataError for a line break."""
+        added = encode_line(text, "the text")
+        is_new = self._is_finished
+        if is_new:
+            self.segment, self._is_finished = self._begin(), False
+        return self._changed(self.segment.source + added, is_new)
+
+    def delete(self, n_characters: int) -> Update:
+        """Delete the last characters of the source.
+
+        If the committed text depends on one of them, it stays as it is and a new segment begins, whose source
+        is empty. Raises ValueError if the segment has fewer characters.
+        """
+        text = "" if self._is_finished else self.segment.source.decode()
+        if not 0 <= n_characters <= len(text):
+            raise ValueError(f"{n_characters} characters cannot be deleted from {text!r}")
+        if not n_characters:
+            return Update("", whole_characters(self.segment.tail).decode())
+        left = text[: len(text) - n_characters].encode()
+        if len(left) < self.segment.consumed:
+            self.segment = self._begin()
+            return Update("", "", is_new_segment=True)
+        self.segment.truncate(len(left))
+        return self._changed(left, False)
+
+    def finish(self) -> Update:
+        """End the segment: commit the rest of its translation."""
+        if self._is_finished:
+            return Update("", "")
+        before = len(self.segment.committed)
+        self.segment.finish()
+        self._is_finished = True
+        return Update(self.segment.committed[before:].decode(), "")
+
+    def _changed(self, source: bytes, is_new: bool) -> Update:
+        segment, before = self.segment, len(self.segment.committed)
+        segment.source = source
+        segment.update()
+        return Update(segment.committed[before:].decode(), whole_characters(segment.tail).decode(), is_new)
+
+    def _begin(self) -> Segment:
+        kind = WaitKSegment if self._translator.least_wait else AgreementSegment
+        return kind(self._translator, self._wait)
+
+
+def whole_characters(text: bytes) -> bytes:
+    """Return a beginning of valid UTF-8 without its last character if that is incomplete."""
+    n_whole = first_invalid(text)
+    return text if n_whole < 0 else text[:n_whole]
+
+
+def next_checkpoint(source: bytes, last: int, wait: int) -> tuple[int, int] | None:
+    """Return the checkpoint of local agreement after the one at `last`, None if it has not come.
+
+    It is at the first end of a word, before a space, at least `wait` bytes on; after twice as many bytes
+    without one, between two characters. Returns the bytes by which it was known, and the bytes before it.
+    """
+    end = source.find(b" ", last + wait, last + 2 * wait + 1)
+    if end >= 0:
+        return end + 1, end
+    read = last + 2 * wait + LONGEST_CHARACTER
+    if len(source) < read:
+        return None
+    end = last + 2 * wait
+    while source[end] & 0xC0 == 0x80:  # a continuation byte: its character began before or ends after
+        end += 1
+    return read, end

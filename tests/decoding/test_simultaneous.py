@@ -1,0 +1,301 @@
+"""Simultaneous translation: committed text never changes, and does not depend on how a source was fed."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from typing import Any
+
+import pytest
+import torch
+from cpu_engines import packed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from invariants import BOUNDED, build
+
+from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.pytorch.engine import TorchEngine
+from bytenmt.decoding.scheduler import decode
+from bytenmt.decoding.settings import Settings
+from bytenmt.decoding.simultaneous import next_checkpoint
+from bytenmt.decoding.translator import Translator
+from bytenmt.errors import DataError, SettingError
+
+LETTERS = ["a", "b", " ", "é", "각", "🙂"]
+texts = st.text(st.sampled_from(LETTERS), max_size=9)
+# A session: pieces of source, pauses (empty pieces), deletions of some characters, ends of segments.
+actions = st.lists(st.one_of(texts, st.integers(0, 6), st.none()), max_size=25)
+
+
+class HashedEngine:
+    """An engine whose output is a hash of what it may know: with a wait each byte of the source bytes that
+    have come and the bytes before it, without one of the whole source, so that longer sources revise it."""
+
+    capacity = 1
+
+    def __init__(self) -> None:
+        self.request, self.text, self.is_done = Request(b"", 0), b"", True
+
+    def room(self) -> int:
+        return int(self.is_done)
+
+    def admit(self, requests: list[Request]) -> list[int]:
+        (self.request,), self.text, self.is_done = requests, b"", False
+        return [0]
+
+    def _character(self) -> bytes:
+        source, at = self.request.source or b"", len(self.text)
+        wait = self.request.wait
+        has_ended = not wait or wait + at > len(source)
+        # Without a wait one letter in four depends on the newest words of the source: it may be revised.
+        known = source[: wait + at] if wait else source[: max(1, at)]
+        number = zlib.crc32(known + b"|" + self.text)
+        if not wait and number % 4 == 0:
+            number = zlib.crc32(source)
+        if has_ended and at >= len(source) // 2 and number % 5 == 0:
+            return b""
+        return (b"x", b" ", "é".encode(), "각".encode())[number // 8 % 4]
+
+    def advance(self, n_steps: int) -> None:
+        n = len(self.text) + n_steps
+        while len(self.text) < n and not self.is_done:
+            at = len(self.text)
+            if at < len(self.request.prefix):
+                self.text += self.request.prefix[at : at + 1]
+                continue
+            character = self._character()
+            self.is_done = not character or at + len(character) > self.request.limit
+            self.text += b"" if self.is_done else character
+
+    def finished(self) -> list[tuple[int, list[Hypothesis]]]:
+        return [(0, [Hypothesis(self.text, 0.0, 0.0)])] if self.is_done else []
+
+    def drop(self, handle: int) -> None:
+        self.is_done = True
+
+    def so_far(self, handle: int) -> bytes:
+        return self.text
+
+
+def hashed(least_wait: int) -> Translator:
+    return Translator(lambda capacity: HashedEngine(), least_wait=least_wait)
+
+
+def whole(translator: Translator, source: str, wait: int) -> str:
+    """What a session commits that is fed a whole line."""
+    session = translator.open(wait)
+    return session.feed(source).committed + session.finish().committed
+
+
+def play(translator: Translator, wait: int, script: list[Any]) -> int:
+    """Run a session and check every update; return the number of segments that deletions began."""
+    session, seen, source, n_begun = translator.open(wait), "", "", 0
+    for action in script:
+        if action is None:
+            seen += session.finish().committed
+            assert seen == whole(translator, source, wait), "another translation than of the whole line"
+            source = seen = ""
+            continue
+        if isinstance(action, int):
+            n = min(action, len(source))
+            update = session.delete(n)
+            if update.is_new_segment:
+                assert n and not update.committed and not update.tail
+                n_begun += 1
+                source = seen = ""
+                continue
+            source = source[: len(source) - n]
+        else:
+            update = session.feed(action)
+            source += action
+        seen += update.committed
+        if not source and not seen:
+            continue  # the segment before may have ended just now
+        assert session.segment.committed.decode() == seen, "committed text changed"
+        assert session.segment.consumed <= len(source.encode())
+        assert len(session.segment.reads) == len(seen.encode())
+    seen += session.finish().committed
+    assert not source or seen == whole(translator, source, wait)
+    return n_begun
+
+
+@pytest.mark.parametrize("least_wait", [0, 3])
+@given(script=actions, wait=st.integers(3, 12))
+@settings(max_examples=300)
+def test_any_session_commits_for_good_and_what_the_whole_line_gives(
+    least_wait: int, script: list[Any], wait: int
+) -> None:
+    """Pieces of any length, pauses, deletions and ends of segments, by both policies."""
+    play(hashed(least_wait), wait, script)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("least_wait", [0, 3])
+def test_ten_thousand_sessions(least_wait: int) -> None:
+    """Longer ones, of which many delete what has been consumed."""
+    draw, n_begun = random.Random(7), 0
+    translator = hashed(least_wait)
+    for _ in range(5000):
+        script: list[Any] = []
+        for _ in range(draw.randrange(3, 20)):
+            kind = draw.random()
+            length = draw.randrange(12)
+            piece = "".join(draw.choices(LETTERS, k=length))
+            script.append(None if kind < 0.1 else draw.randrange(1, 7) if kind < 0.3 else piece)
+        n_begun += play(translator, draw.randrange(3, 20), script)
+    assert n_begun > 500
+
+
+def test_wait_k_chooses_each_byte_when_it_may() -> None:
+    """Nothing before `wait` bytes have come, then as many bytes as have come since, in whole characters."""
+    translator, source = hashed(3), "a각bb 🙂ab a각é abba"
+    session, n_read = translator.open(5), 0
+    for character in source:
+        session.feed(character)
+        n_read += len(character.encode())
+        n_chosen = max(0, n_read - 5 + 1)
+        assert n_chosen - 3 <= len(session.segment.committed) <= n_chosen
+        assert session.segment.tail == b""
+    session.finish()
+    n = len(session.segment.committed)
+    assert session.segment.reads == [min(5 + i, len(source.encode())) for i in range(n)]
+
+
+def test_agreement_commits_what_two_translations_begin_with() -> None:
+    """By hand: translations of growing sources, and what two of them in a row share."""
+    answers = {b"aa": b"one", b"aa bb": b"on the", b"aa bb cc": b"on the two", b"aa bb cc d": b"on thee"}
+    prefixes = []
+
+    class Engine(HashedEngine):
+        def _character(self) -> bytes:
+            assert self.request.source is not None
+            if not self.text:
+                prefixes.append(self.request.prefix)
+            return answers[self.request.source][len(self.text) :][:1]
+
+    session = Translator(lambda capacity: Engine()).open(2)
+    assert session.feed("aa") == ("", "", False)
+    assert session.feed(" ") == ("", "one", False)
+    assert session.feed("bb ") == ("on", " the", False)
+    assert session.delete(1) == ("", "", True) and session.segment.source == b""
+    session = Translator(lambda capacity: Engine()).open(2)
+    assert session.feed("aa bb cc ") == ("on the", " two", False)
+    assert session.feed("d") == ("", " two", False)
+    assert session.finish() == ("e", "", False)
+    assert session.segment.reads == [6, 6, 9, 9, 9, 9, 10]
+
+
+@pytest.mark.parametrize(
+    ("source", "last", "expected"),
+    [
+        (b"abcd", 0, None),
+        (b"abcd ", 0, (5, 4)),
+        (b"ab cd e", 0, (6, 5)),  # the space after two bytes is too early
+        (b"ab cd efg ", 5, (10, 9)),
+        (b"ab cd ef ", 5, None),
+        (b"abcdefghijklm", 0, (12, 8)),  # no space within twice the wait
+        (b"abcdefghijk", 0, None),
+        ("abcdefg각ij".encode(), 0, (12, 10)),  # between two characters
+    ],
+)
+def test_checkpoints(source: bytes, last: int, expected: tuple[int, int] | None) -> None:
+    assert next_checkpoint(source, last, 4) == expected
+
+
+def test_a_tail_is_revised_when_the_source_is_deleted() -> None:
+    """Source that no committed byte depends on can be deleted; the tail is then that of what is left."""
+    session = hashed(0).open(4)
+    first = session.feed("abab ")
+    assert first.tail and not first.committed
+    assert session.delete(1).tail == ""
+    assert session.feed(" ") == first
+
+
+def test_refused() -> None:
+    """Settings that a session cannot have, and texts that are no part of a line."""
+    for options, name in (({"sample": True}, "sample"), ({"beam": 2}, "beam (with a bounded look-ahead)")):
+        translator = Translator(
+            lambda capacity: HashedEngine(), settings=Settings.from_dict(options), least_wait=3
+        )
+        with pytest.raises(SettingError) as refused:
+            translator.open(5)
+        assert f"cannot use {name}: leave it out" in str(refused.value)
+    with pytest.raises(SettingError, match="wait is 2: this model needs 3 to"):
+        hashed(3).open(2)
+    with pytest.raises(DataError, match="line break"):
+        hashed(0).open(4).feed("a\nb")
+    with pytest.raises(ValueError, match="3 characters cannot be deleted from 'ab'"):
+        session = hashed(0).open(4)
+        session.feed("ab")
+        session.delete(3)
+
+
+# ---- models
+
+
+def translator_of(name: str, engine: str) -> Translator:
+    """A small random model in single precision."""
+    model = build(BOUNDED[name], scale=0.1).float()
+
+    def make(capacity: int) -> Any:
+        if engine == "torch":
+            return TorchEngine([model], Options(), capacity, torch.device("cpu"))
+        return NumbaEngine([packed(model)], Options(), capacity)
+
+    limits = Settings.from_dict({"max_len_a": 1, "max_len_b": 4})
+    return Translator(make, settings=limits, least_wait=model.config.least_wait)
+
+
+def some_lines(n: int) -> list[str]:
+    draw = random.Random(3)
+    return ["".join(draw.choices(LETTERS, k=draw.randrange(1, 16))) for _ in range(n)]
+
+
+def check_model(translator: Translator) -> None:
+    """Byte by byte, in pieces and at once, a session gives what the engine gives for the whole line."""
+    for number, line in enumerate(some_lines(6)):
+        wait = translator.least_wait + 2 * number
+        data = line.encode()
+        request = Request(data, max(len(data) + 4, len(data) + 8), wait=wait)
+        with translator.engine(1) as engine:
+            ((_, hypotheses),) = decode(engine, [request])
+        session, text = translator.open(wait), ""
+        for character in line:
+            text += session.feed(character).committed
+            assert len(text.encode()) <= max(0, len(session.segment.source) - wait + 1)
+        text += session.finish().committed
+        assert text.encode() == hypotheses[0].text
+        assert len(text.encode()) >= min(request.limit, len(data) + 1 - wait), "ended before its source"
+        assert whole(translator, line, wait) == text
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_streaming_equals_batch_in_pytorch(name: str) -> None:
+    check_model(translator_of(name, "torch"))
+
+
+@pytest.mark.compiles_kernels
+@pytest.mark.parametrize("name", BOUNDED)
+def test_streaming_equals_batch_on_the_cpu_engine(name: str) -> None:
+    check_model(translator_of(name, "numba"))
+
+
+@pytest.mark.compiles_kernels
+@pytest.mark.parametrize("name", BOUNDED)
+def test_both_engines_wait_alike(name: str) -> None:
+    """Texts and scores with any wait, sentences of several waits side by side."""
+    model = build(BOUNDED[name], scale=0.1).float()
+    least = model.config.least_wait
+    requests = [Request(line.encode(), 20, wait=least + i % 5) for i, line in enumerate(some_lines(9))]
+    requests[3] = requests[3]._replace(wait=0)
+    found = []
+    for engine in (
+        TorchEngine([model], Options(), 4, torch.device("cpu")),
+        NumbaEngine([packed(model)], Options(), 4),
+    ):
+        by_index = dict(decode(engine, requests))
+        found.append([by_index[i][0] for i in range(len(requests))])
+    for ours, theirs in zip(*found, strict=True):
+        assert ours.text == theirs.text
+        assert ours.log_probability == pytest.approx(theirs.log_probability, abs=1e-4)
