@@ -50,7 +50,7 @@ class SessionModel(Protocol):
 
 
 class Update(NamedTuple):
-    """What a call of a session changed.
+    """The changes that a call of a session made.
 
     committed: text that is added to the committed text, for good. tail: the text after it as it would be if
     the source ended here; it replaces the tail of the update before. is_new_segment: whether the committed

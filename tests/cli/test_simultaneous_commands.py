@@ -69,7 +69,7 @@ def test_each_line_becomes_the_line_of_a_session(place: Path, run: str) -> None:
 
 
 def test_text_is_written_before_its_line_has_ended(place: Path) -> None:
-    """What a byte decides is in the pipe before the next byte is sent."""
+    """The text that a byte decides is in the pipe before the next byte is sent."""
     line = "a line that is longer than its wait"
     (from_test, to_command), (from_command, to_test) = os.pipe(), os.pipe()
     translator, found = translator_of("bounded"), b""

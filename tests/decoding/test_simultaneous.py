@@ -83,7 +83,7 @@ def hashed(least_wait: int) -> Translator:
 
 
 def whole(translator: Translator, source: str, wait: int) -> str:
-    """What a session commits that is fed a whole line."""
+    """Return the text that a session commits which is fed a whole line."""
     session = translator.open(wait)
     return session.feed(source).committed + session.finish().committed
 
@@ -163,7 +163,7 @@ def test_wait_k_chooses_each_byte_when_it_may() -> None:
 
 
 def test_agreement_commits_what_two_translations_begin_with() -> None:
-    """By hand: translations of growing sources, and what two of them in a row share."""
+    """Translations of growing sources, made up, and the beginning that two of them in a row share."""
     answers = {b"aa": b"one", b"aa bb": b"on the", b"aa bb cc": b"on the two", b"aa bb cc d": b"on thee"}
     prefixes = []
 

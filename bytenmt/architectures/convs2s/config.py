@@ -136,7 +136,7 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
 
     @property
     def _key_reaches(self) -> list[int]:
-        """How far each layer of the encoder, or of its keys, reaches: columns before the last one."""
+        """The columns that each layer of the encoder, or of its keys, reads besides one."""
         return [self.pooling_width - 1] if self.encoder == "pooling" else _reaches(self.encoder_stack)
 
     def _reason_against_a_bound(self) -> str | None:
