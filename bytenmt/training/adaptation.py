@@ -48,8 +48,8 @@ from bytenmt.training.run import train
 FEWEST_PAIRS = 20
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.2, 200  # of the pairs; pairs
 SMALL_MEMORY = 1000  # pairs; of a larger memory the held-out pairs are not missed
-PASSES, PATIENCE = 30, 6  # over the pairs at most; validations without a better one
-LEARNING_RATE, NGRAM_LEARNING_RATE = 2.5e-4, 1e-2  # of AdamW, and of the rows of n-gram tables
+PASSES, PATIENCE = 14, 4  # over the pairs at most; validations without a better one
+LEARNING_RATE, NGRAM_LEARNING_RATE = 5e-4, 5e-3  # of AdamW, and of the rows of n-gram tables
 BATCHES, FEWEST_BYTES = 4, 1000  # of a pass, at least, as long as a batch has so many bytes
 MOST_CPU_MINUTES = 0.5  # of each of the two trainings
 FACTORS = (0.25, 0.5, 0.75, 1.0)
