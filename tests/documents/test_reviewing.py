@@ -25,7 +25,7 @@ def units_of(document: Document, flags: tuple[str, ...] = (), **more: Any) -> li
 
 
 def edits_of(units: list[ReviewUnit]) -> list[UnitEdit]:
-    """What a person leaves who changes and accepts nothing."""
+    """Return the edits of a person who changes and accepts nothing."""
     return [
         UnitEdit(unit.number, unit.target, unit.verdict != "sure", unit.origin == "memory")
         for unit in units

@@ -39,11 +39,11 @@ MEMORY = "open 3 files\t3 Dateien öffnen\ngood dogs\tgute Hunde\n"
 FIELDS = {"source": "en", "target": "de"}
 
 
-def post(asked: TestClient, path: str, *, memory: str = "", data: str = PO, **fields: str) -> Any:
+def post(test_client: TestClient, path: str, *, memory: str = "", data: str = PO, **fields: str) -> Any:
     files = {"file": ("my menu.po", data.encode())}
     if memory:
         files["memory"] = ("memory.tsv", memory.encode())
-    return asked.post(path, data={**FIELDS, **fields}, files=files)
+    return test_client.post(path, data={**FIELDS, **fields}, files=files)
 
 
 def test_units_and_the_file_with_edits() -> None:
@@ -116,7 +116,7 @@ def test_what_is_refused(path: str, fields: dict[str, str], reason: str) -> None
 
 
 def test_limits_hold_for_reviews() -> None:
-    """Those of the characters, and of the key; a memory is read in a child, which counts its bytes too."""
+    """Too many characters and a missing key are refused; the page itself needs no key."""
     with client(limits=Limits(characters=20)) as asked:
         assert post(asked, "/review/units").status_code == 413
     with client(keys=["secret"]) as asked:
@@ -265,7 +265,7 @@ def test_nothing_is_lost_when_the_page_is_loaded_again(tab: Page, url: str, tmp_
 
 @pytest.mark.slow
 def test_accepted_translations_as_tmx(tab: Page, url: str, tmp_path: Path) -> None:
-    """What is read back from it is what was accepted."""
+    """A memory reads back from it what was accepted."""
     opened(tab, url, memory="")
     tab.js("setAccepted(2, false); document.getElementById('tmx').click()")
     assert "Accept a translation first" in tab.js("document.getElementById('said').textContent")
