@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 from bytenmt.documents.memory import TranslationMemory
 from bytenmt.serve.http.server import listening, run
 from bytenmt.serve.limits import Limits
-from tools.browser import CHROMIUM, Page, browser
+from tools.browser import CHROMIUM, Page, open_browser
 
 PO = """msgid ""
 msgstr ""
@@ -140,8 +140,8 @@ def tab(tmp_path: Path) -> Iterator[Page]:
     """A page of a browser with a profile of its own, which puts downloads into tmp_path."""
     if not CHROMIUM:
         pytest.skip("there is no Chromium")
-    with browser() as found:
-        found.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    with open_browser() as found:
+        found.send_command("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
         yield found
 
 
@@ -150,7 +150,7 @@ def opened(
 ) -> None:
     """Open the page and have it translate a document."""
     tab.open(url, **screen)
-    tab.until("languages.length && document.getElementById('from').options.length")
+    tab.wait_until("languages.length && document.getElementById('from').options.length")
     choose = """
         const given = new DataTransfer(), field = document.getElementById({field});
         given.items.add(new File([{data}], {name}));
@@ -159,13 +159,13 @@ def opened(
     files = [("file", data, name)] + ([("memory", memory, "memory.tsv")] if memory else [])
     for field, text, file in files:
         given = {"field": json.dumps(field), "data": json.dumps(text), "name": json.dumps(file)}
-        tab.js("(() => {" + choose.format(**given) + "})()")
+        tab.evaluate("(() => {" + choose.format(**given) + "})()")
     if name.endswith(".csv"):
-        tab.until("document.getElementById('column').value")
-    tab.js(
+        tab.wait_until("document.getElementById('column').value")
+    tab.evaluate(
         "document.getElementById('from').value = 'en'; fillTargets(); document.getElementById('go').click()"
     )
-    tab.until("rows.length")
+    tab.wait_until("rows.length")
 
 
 def downloaded(folder: Path, name: str) -> str:
@@ -177,12 +177,12 @@ def downloaded(folder: Path, name: str) -> str:
 
 
 def note(tab: Page, k: int) -> str:
-    return str(tab.js(f"document.getElementById('note{k}').textContent.trim()"))
+    return str(tab.evaluate(f"document.getElementById('note{k}').textContent.trim()"))
 
 
 def focused(tab: Page) -> int:
     """The number of the unit whose field has the focus."""
-    return int(tab.js("rows.findIndex((row) => row.field === document.activeElement)"))
+    return int(tab.evaluate("rows.findIndex((row) => row.field === document.activeElement)"))
 
 
 CONTROL, ALT = 2, 1
@@ -197,20 +197,26 @@ def test_edited_and_accepted_by_keyboard_and_saved(tab: Page, url: str, tmp_path
         "kept translated in the file",
         "wrong a number of the source is missing, or written in words",
     ]
-    assert tab.js("document.getElementById('tally').textContent") == "1 of 4 accepted · 0 to check · 1 wrong"
-    tab.js("rows[0].field.focus(); rows[0].field.select()")
-    tab.type("gute Hunde")
+    assert (
+        tab.evaluate("document.getElementById('tally').textContent")
+        == "1 of 4 accepted · 0 to check · 1 wrong"
+    )
+    tab.evaluate("rows[0].field.focus(); rows[0].field.select()")
+    tab.type_text("gute Hunde")
     assert note(tab, 0) == "wrong missing: %s"
-    tab.js("rows[0].insert.querySelector('button').click()")
-    assert tab.js("rows[0].field.value") == "gute Hunde%s" and note(tab, 0) == "edited"
-    tab.key("Enter", CONTROL)
+    tab.evaluate("rows[0].insert.querySelector('button').click()")
+    assert tab.evaluate("rows[0].field.value") == "gute Hunde%s" and note(tab, 0) == "edited"
+    tab.press_key("Enter", CONTROL)
     assert focused(tab) == 1
-    tab.key("Enter", CONTROL)
+    tab.press_key("Enter", CONTROL)
     assert focused(tab) == 3  # the one between was translated in the file
-    tab.key("ArrowUp", ALT)
+    tab.press_key("ArrowUp", ALT)
     assert focused(tab) == 2
-    assert tab.js("document.getElementById('tally').textContent") == "3 of 4 accepted · 0 to check · 1 wrong"
-    tab.js("document.getElementById('save').click()")
+    assert (
+        tab.evaluate("document.getElementById('tally').textContent")
+        == "3 of 4 accepted · 0 to check · 1 wrong"
+    )
+    tab.evaluate("document.getElementById('save').click()")
     made = downloaded(tmp_path, "menu_de.po")
     assert 'msgid "good %s dogs"\nmsgstr "gute Hunde%s"\n' in made
     assert 'msgid "open 3 files"\nmsgstr "3 Dateien öffnen"\n' in made
@@ -221,60 +227,62 @@ def test_edited_and_accepted_by_keyboard_and_saved(tab: Page, url: str, tmp_path
 @pytest.mark.slow
 def test_alternatives_and_matches(tab: Page, url: str) -> None:
     opened(tab, url)
-    tab.js("rows[0].field.focus()")
-    tab.key("a", ALT)
-    texts = tab.js("[...rows[0].others.querySelectorAll('button')].map((one) => one.firstChild.textContent)")
+    tab.evaluate("rows[0].field.focus()")
+    tab.press_key("a", ALT)
+    texts = tab.evaluate(
+        "[...rows[0].others.querySelectorAll('button')].map((one) => one.firstChild.textContent)"
+    )
     assert texts == ["gute Hunde", "GOOD %s DOGS1", "GOOD %s DOGS2", "GOOD %s DOGS3"]
-    assert tab.js("rows[0].others.querySelector('small').textContent") == "memory, 85 %: good dogs"
-    tab.key("Escape")
-    assert focused(tab) == 0 and tab.js("rows[0].others.hidden && rows[0].more.ariaExpanded") == "false"
-    tab.key("a", ALT)
-    tab.js("rows[0].others.querySelectorAll('button')[2].click()")
-    assert tab.js("rows[0].field.value") == "GOOD %s DOGS2" and focused(tab) == 0
-    tab.js("rows[0].undo.click()")
-    assert tab.js("rows[0].field.value") == "GOOD %s DOGS0" and note(tab, 0) == "sure"
+    assert tab.evaluate("rows[0].others.querySelector('small').textContent") == "memory, 85 %: good dogs"
+    tab.press_key("Escape")
+    assert focused(tab) == 0 and tab.evaluate("rows[0].others.hidden && rows[0].more.ariaExpanded") == "false"
+    tab.press_key("a", ALT)
+    tab.evaluate("rows[0].others.querySelectorAll('button')[2].click()")
+    assert tab.evaluate("rows[0].field.value") == "GOOD %s DOGS2" and focused(tab) == 0
+    tab.evaluate("rows[0].undo.click()")
+    assert tab.evaluate("rows[0].field.value") == "GOOD %s DOGS0" and note(tab, 0) == "sure"
     assert tab.logged == []
 
 
 @pytest.mark.slow
 def test_nothing_is_lost_when_the_page_is_loaded_again(tab: Page, url: str, tmp_path: Path) -> None:
     opened(tab, url)
-    tab.until("database('readonly', (reviews) => reviews.count()).then((n) => n === 1)")
-    tab.js("rows[3].field.focus(); rows[3].field.select()")
-    tab.type("die Katze 5")
-    tab.key("Enter", CONTROL)
+    tab.wait_until("database('readonly', (reviews) => reviews.count()).then((n) => n === 1)")
+    tab.evaluate("rows[3].field.focus(); rows[3].field.select()")
+    tab.type_text("die Katze 5")
+    tab.press_key("Enter", CONTROL)
     tab.open(url)
-    tab.until("rows.length && settings.language")
-    assert tab.js("rows[3].field.value") == "die Katze 5" and tab.js("states[3].accepted")
+    tab.wait_until("rows.length && settings.language")
+    assert tab.evaluate("rows[3].field.value") == "die Katze 5" and tab.evaluate("states[3].accepted")
     assert note(tab, 3) == "wrong missing: <b> </b>"
-    tab.js("document.getElementById('save').click()")
+    tab.evaluate("document.getElementById('save').click()")
     assert '#, fuzzy\nmsgid "the <b>cat</b> 5"\nmsgstr "die Katze 5<b></b>"' in downloaded(
         tmp_path, "menu_de.po"
     )
-    assert "put back" in tab.until(
+    assert "put back" in tab.wait_until(
         "document.getElementById('said').textContent.includes('put back') && "
         "document.getElementById('said').textContent"
     )
-    tab.js("document.getElementById('close').click()")
-    tab.js("document.querySelector('#sure [value=close]').click()")
-    tab.until("!document.getElementById('form').hidden && localStorage.length === 0")
+    tab.evaluate("document.getElementById('close').click()")
+    tab.evaluate("document.querySelector('#sure [value=close]').click()")
+    tab.wait_until("!document.getElementById('form').hidden && localStorage.length === 0")
     tab.open(url)
-    tab.until("settings.language")
-    assert tab.js("document.getElementById('review').hidden") and tab.logged == []
+    tab.wait_until("settings.language")
+    assert tab.evaluate("document.getElementById('review').hidden") and tab.logged == []
 
 
 @pytest.mark.slow
 def test_accepted_translations_as_tmx(tab: Page, url: str, tmp_path: Path) -> None:
     """A memory reads back from it what was accepted."""
     opened(tab, url, memory="")
-    tab.js("setAccepted(2, false); document.getElementById('tmx').click()")
-    assert "Accept a translation first" in tab.js("document.getElementById('said').textContent")
-    tab.js("setAccepted(2, true)")
-    tab.js(
+    tab.evaluate("setAccepted(2, false); document.getElementById('tmx').click()")
+    assert "Accept a translation first" in tab.evaluate("document.getElementById('said').textContent")
+    tab.evaluate("setAccepted(2, true)")
+    tab.evaluate(
         "changeText(3, 'die <b>Katze</b> 5'); setAccepted(3, true);"
         "changeText(0, 'a & b < \\u0001 %s'); setAccepted(0, true)"
     )
-    tab.js("document.getElementById('tmx').click()")
+    tab.evaluate("document.getElementById('tmx').click()")
     data = downloaded(tmp_path, "menu_de.tmx").encode()
     assert len(etree.fromstring(data).findall(".//tu")) == 3
     memory = TranslationMemory.from_pieces([data], "tmx", Path("a.tmx"), ("en", "de"))
@@ -287,14 +295,14 @@ def test_accepted_translations_as_tmx(tab: Page, url: str, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_filters(tab: Page, url: str) -> None:
     opened(tab, url)
-    tab.js("setAccepted(0, true)")
+    tab.evaluate("setAccepted(0, true)")
     for kind, expected in (
         ("open", [False, True, False, True]),
         ("flagged", [False, False, False, True]),
         ("all", [True] * 4),
     ):
-        tab.js(f"document.getElementById('filter').value = '{kind}'; filter()")
-        assert tab.js("rows.map(({ node }) => !node.hidden)") == expected
+        tab.evaluate(f"document.getElementById('filter').value = '{kind}'; filter()")
+        assert tab.evaluate("rows.map(({ node }) => !node.hidden)") == expected
     assert tab.logged == []
 
 
@@ -302,13 +310,13 @@ def test_filters(tab: Page, url: str) -> None:
 def test_a_table_has_a_column_and_is_closed_without_a_question(tab: Page, url: str) -> None:
     """There is a question only where something would be lost."""
     opened(tab, url, data="text,id\nthe dog,1\nthe cat,2\n", memory="", name="a.csv")
-    assert tab.js("[review.column, ...rows.map(({ field }) => field.value)]") == [
+    assert tab.evaluate("[review.column, ...rows.map(({ field }) => field.value)]") == [
         "text",
         "THE DOG0",
         "THE CAT0",
     ]
-    tab.js("document.getElementById('close').click()")
-    tab.until("!document.getElementById('form').hidden && document.activeElement.id === 'file'")
+    tab.evaluate("document.getElementById('close').click()")
+    tab.wait_until("!document.getElementById('form').hidden && document.activeElement.id === 'file'")
     assert tab.logged == []
 
 
@@ -318,10 +326,10 @@ def test_it_fits_the_screen_and_is_named(tab: Page, url: str, width: int, phone:
     """No line is cut, buttons are large enough for a thumb, and every field and button has a name."""
     long = PO + f'\nmsgid "{"Donaudampfschifffahrt" * 5} <b>a</b>"\nmsgstr ""\n'
     opened(tab, url, data=long, width=width, height=740, phone=phone)
-    tab.js("toggleOthers(4)")
-    assert tab.js("document.documentElement.scrollWidth <= innerWidth")
+    tab.evaluate("toggleOthers(4)")
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
     buttons = "[...document.querySelectorAll('button, select, textarea')].filter((one) => one.offsetHeight)"
-    assert min(tab.js(f"{buttons}.map((one) => one.offsetHeight)")) >= 40
-    names = tab.js(f"{buttons}.map((one) => one.ariaLabel || one.textContent.trim())")
+    assert min(tab.evaluate(f"{buttons}.map((one) => one.offsetHeight)")) >= 40
+    names = tab.evaluate(f"{buttons}.map((one) => one.ariaLabel || one.textContent.trim())")
     assert all(names) and "Translation of unit 5" in names
     assert tab.logged == []
