@@ -221,7 +221,7 @@ def test_edited_and_accepted_by_keyboard_and_saved(tab: Page, url: str, tmp_path
     assert 'msgid "good %s dogs"\nmsgstr "gute Hunde%s"\n' in made
     assert 'msgid "open 3 files"\nmsgstr "3 Dateien öffnen"\n' in made
     assert '#, fuzzy\nmsgid "the <b>cat</b> 5"\nmsgstr "THE <b>CAT</b> 50"\n' in made
-    assert tab.logged == []
+    assert tab.errors == []
 
 
 @pytest.mark.slow
@@ -241,7 +241,7 @@ def test_alternatives_and_matches(tab: Page, url: str) -> None:
     assert tab.evaluate("rows[0].field.value") == "GOOD %s DOGS2" and focused(tab) == 0
     tab.evaluate("rows[0].undo.click()")
     assert tab.evaluate("rows[0].field.value") == "GOOD %s DOGS0" and note(tab, 0) == "sure"
-    assert tab.logged == []
+    assert tab.errors == []
 
 
 @pytest.mark.slow
@@ -268,7 +268,7 @@ def test_nothing_is_lost_when_the_page_is_loaded_again(tab: Page, url: str, tmp_
     tab.wait_until("!document.getElementById('form').hidden && localStorage.length === 0")
     tab.open(url)
     tab.wait_until("settings.language")
-    assert tab.evaluate("document.getElementById('review').hidden") and tab.logged == []
+    assert tab.evaluate("document.getElementById('review').hidden") and tab.errors == []
 
 
 @pytest.mark.slow
@@ -289,7 +289,7 @@ def test_accepted_translations_as_tmx(tab: Page, url: str, tmp_path: Path) -> No
     assert memory.translation("good %s dogs") == "a & b <  %s"
     assert memory.translation("the <b>cat</b> 5") == "die <b>Katze</b> 5"
     assert memory.translation("done") == "fertig"
-    assert tab.logged == []
+    assert tab.errors == []
 
 
 @pytest.mark.slow
@@ -303,7 +303,7 @@ def test_filters(tab: Page, url: str) -> None:
     ):
         tab.evaluate(f"document.getElementById('filter').value = '{kind}'; filter()")
         assert tab.evaluate("rows.map(({ node }) => !node.hidden)") == expected
-    assert tab.logged == []
+    assert tab.errors == []
 
 
 @pytest.mark.slow
@@ -317,7 +317,7 @@ def test_a_table_has_a_column_and_is_closed_without_a_question(tab: Page, url: s
     ]
     tab.evaluate("document.getElementById('close').click()")
     tab.wait_until("!document.getElementById('form').hidden && document.activeElement.id === 'file'")
-    assert tab.logged == []
+    assert tab.errors == []
 
 
 @pytest.mark.slow
@@ -332,4 +332,4 @@ def test_it_fits_the_screen_and_is_named(tab: Page, url: str, width: int, phone:
     assert min(tab.evaluate(f"{buttons}.map((one) => one.offsetHeight)")) >= 40
     names = tab.evaluate(f"{buttons}.map((one) => one.ariaLabel || one.textContent.trim())")
     assert all(names) and "Translation of unit 5" in names
-    assert tab.logged == []
+    assert tab.errors == []
