@@ -21,6 +21,7 @@ from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.simultaneous import next_checkpoint
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import DataError, SettingError
+from bytenmt.utf8 import EOS
 
 LETTERS = ["a", "b", " ", "é", "각", "🙂"]
 texts = st.text(st.sampled_from(LETTERS), max_size=9)
@@ -299,3 +300,17 @@ def test_both_engines_wait_alike(name: str) -> None:
     for ours, theirs in zip(*found, strict=True):
         assert ours.text == theirs.text
         assert ours.log_probability == pytest.approx(theirs.log_probability, abs=1e-4)
+
+
+def test_no_output_ends_before_its_source() -> None:
+    """A model that would end at once writes as many bytes as are chosen before the source has ended."""
+    model: Any = build(BOUNDED["luong-location-bounded"], scale=0.1).float()
+    with torch.no_grad():
+        model.decoder.output.weight[EOS] = 0.0
+        model.decoder.combine.weight.zero_()  # all logits are 0 but for those that follow
+        model.decoder.output.bias = torch.nn.Parameter(torch.zeros(256))
+        model.decoder.output.bias[EOS] = 50.0
+    for wait, expected in ((3, 8), (6, 5), (20, 0), (0, 0)):
+        request = Request(b"abcdefghij", 40, wait=wait)
+        ((_, (best,)),) = decode(TorchEngine([model], Options(), 1, torch.device("cpu")), [request])
+        assert len(best.text) == expected == request.earliest_end
