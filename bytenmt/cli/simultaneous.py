@@ -64,9 +64,11 @@ def _decoded(input: BufferedReader, errors: str) -> Iterator[str]:
             return
 
 
-class Measured(NamedTuple):
-    """Quality and latency of a corpus with one wait. in_words, in_characters: None if no line can be
-    scored."""
+class SimultaneousResult(NamedTuple):
+    """Quality and latency of the translations of a corpus with one wait.
+
+    in_words, in_characters: latency by unit; None if no line can be scored. erasure: normalised erasure.
+    """
 
     wait: int
     scores: TextScores
@@ -77,7 +79,7 @@ class Measured(NamedTuple):
 
 def measure(
     translator: Translator, wait: int, corpus: ParallelCorpus, tokenize: str, log: BinaryIO | None
-) -> Measured:
+) -> SimultaneousResult:
     """Translate a corpus with one wait and score it. log: gets a record of every line, see log_record."""
     from bytenmt.evaluation import latency
     from bytenmt.evaluation.scores import text_scores
@@ -93,7 +95,7 @@ def measure(
         record = {"wait": wait, **latency.log_record(index, line, reference)}
         assert log is not None
         log.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
-    return Measured(
+    return SimultaneousResult(
         wait,
         text_scores([line.translation for line in lines], references, tokenize),
         latency.mean_latency(lines, references, in_words=True),
@@ -102,7 +104,7 @@ def measure(
     )
 
 
-def table(measured: Sequence[Measured]) -> Iterator[str]:
+def table(measured: Sequence[SimultaneousResult]) -> Iterator[str]:
     """Yield a head and a line for each wait: latency in words, average lagging in characters, quality."""
     yield "  wait      AL    LAAL     AP     DAL  AL char.     NE   BLEU   chrF"
     for one in measured:
@@ -114,7 +116,7 @@ def table(measured: Sequence[Measured]) -> Iterator[str]:
         )
 
 
-def as_json(measured: Sequence[Measured]) -> list[dict[str, Any]]:
+def as_json(measured: Sequence[SimultaneousResult]) -> list[dict[str, Any]]:
     """Return the scores as JSON values."""
     return [
         {

@@ -62,7 +62,7 @@ class Update(NamedTuple):
     is_new_segment: bool = False
 
 
-class Segment(ABC):
+class SourceSegment(ABC):
     """A source that is being read, and its translation.
 
     source, committed, tail: bytes; committed and tail are whole characters. reads: for each committed byte
@@ -117,7 +117,7 @@ class Segment(ABC):
         return hypotheses[0].text
 
 
-class WaitKSegment(Segment):
+class WaitKSegment(SourceSegment):
     """A segment of the wait-k policy."""
 
     def update(self) -> None:
@@ -142,7 +142,7 @@ class WaitKSegment(Segment):
         return min(self._wait + position, len(self.source))
 
 
-class AgreementSegment(Segment):
+class AgreementSegment(SourceSegment):
     """A segment of the local agreement policy.
 
     Of each checkpoint it keeps the source bytes that decided its place, and the translation.
@@ -254,7 +254,7 @@ class Session:
         segment.update()
         return Update(segment.committed[before:].decode(), whole_characters(segment.tail).decode(), is_new)
 
-    def _begin(self) -> Segment:
+    def _begin(self) -> SourceSegment:
         kind = WaitKSegment if self._translator.least_wait else AgreementSegment
         return kind(self._translator, self._wait)
 
