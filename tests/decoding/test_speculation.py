@@ -23,10 +23,10 @@ from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.draft_width import WIDTHS, best_width, seconds
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
+from bytenmt.decoding.search.batch import SearchBatch
 from bytenmt.decoding.search.host_search import HostSearch
 from bytenmt.decoding.search.state import RUNNING
 from bytenmt.ngram_hash import hash_ngram, word_of
-from bytenmt.splitmix import draw_key
 from bytenmt.utf8 import BOS, EOS
 
 CPU = torch.device("cpu")
@@ -193,18 +193,33 @@ def test_a_sentence_has_its_own_source(fixed: bool) -> None:
 # ---- drafts made to harm
 
 
+ADMIT = SearchBatch.admit
+
+
 class Oracle:
     """Drafts by what the text will be: `spoil` makes them of the bytes that come, EOS last, and the step."""
 
     def __init__(self, texts: Sequence[bytes], spoil: Callable[[bytes, int], bytes]) -> None:
-        self.texts = {draw_key(0, i, 0): text + bytes([EOS]) for i, text in enumerate(texts)}
+        self.texts = [text + bytes([EOS]) for text in texts]
         self.spoil = spoil
+        self.numbers: dict[int, int] = {}  # of the request in each slot
+
+    def draft(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let the search of the PyTorch engine take its drafts from here."""
+
+        def admit_and_note(batch: SearchBatch, requests: list[Request]) -> tuple[list[int], list[int]]:
+            handles, slots = ADMIT(batch, requests)
+            self.numbers.update(zip(slots, (request.number for request in requests), strict=True))
+            return handles, slots
+
+        monkeypatch.setattr(SearchBatch, "admit", admit_and_note)
+        monkeypatch.setattr(HostSearch, "draft_bytes", lambda search: self(search))
 
     def __call__(self, search: HostSearch) -> None:
         state, width = search.state, search.drafts.most
         for slot in np.flatnonzero(state.state == RUNNING):
             step = int(state.step[slot])
-            coming = self.texts[int(state.draw_keys[slot, 0])][step:]
+            coming = self.texts[self.numbers[int(slot)]][step:]
             draft = self.spoil(coming, step).ljust(width, b"\x80")[:width]
             state.drafted[slot, :width], state.n_drafted[slot] = list(draft), width
 
@@ -228,7 +243,7 @@ def test_no_draft_can_harm(harm: str, name: str, monkeypatch: pytest.MonkeyPatch
     model, requests = peaky(name), some_requests(name)
     expected = one_each(TorchEngine([model], GREEDY, 6, CPU), requests)
     oracle = Oracle([h.text for h in expected], HARM[harm])
-    monkeypatch.setattr(HostSearch, "draft_bytes", lambda self: oracle(self))
+    oracle.draft(monkeypatch)
     for m in (2, 8):
         actual = one_each(TorchEngine([model], GREEDY, 4, CPU, Speculation(draft.empty_table(), m)), requests)
         assert_same(actual, expected)
@@ -248,7 +263,7 @@ def test_drafts_near_the_limit(limit: int, monkeypatch: pytest.MonkeyPatch) -> N
     expected = one_each(TorchEngine([model], options, 6, CPU), requests)
     for spoil in (lambda coming, step: coming[:-1] + "한국어".encode(), HARM["right"], HARM["ends"]):
         oracle = Oracle([h.text for h in expected], spoil)
-        monkeypatch.setattr(HostSearch, "draft_bytes", lambda self, oracle=oracle: oracle(self))
+        oracle.draft(monkeypatch)
         actual = one_each(
             TorchEngine([model], options, 6, CPU, Speculation(draft.empty_table(), 8)), requests
         )

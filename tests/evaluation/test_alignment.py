@@ -100,7 +100,7 @@ def test_the_weights_are_those_of_the_prediction(name: str) -> None:
                 assert np.allclose(weights, np.mean(parts, axis=0), atol=1e-6)
                 if name not in FADING:
                     assert np.allclose(weights.sum(axis=1), 1, atol=1e-6)
-    assert np.ptp(found[1]) > (0.02 if name == "luong-twice" else 0.1), (
+    assert np.ptp(found[1]) > (0.02 if name in ("luong-twice", "luong-location-bounded") else 0.1), (
         "weights that are all alike tell no mistake"
     )
 
