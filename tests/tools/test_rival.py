@@ -75,7 +75,8 @@ def test_it_learns_to_copy(trained: Path) -> None:
     last = records(trained)[-1]
     assert last["update"] == 180 and last["valid_bits_per_byte"] < 0.1
     text = lines(30, 5)
-    assert sum(map(str.__eq__, translate.Translator(trained).translate(text), text)) >= 27
+    # In fp32: without VNNI instructions CTranslate2's products in int8 saturate, and this small model suffers.
+    assert sum(map(str.__eq__, translate.Translator(trained, "fp32").translate(text), text)) >= 27
 
 
 def test_ctranslate2_translates_as_pytorch_does(trained: Path) -> None:
@@ -240,7 +241,21 @@ def test_text_comes_back_from_its_pieces() -> None:
 def test_scores_of_a_run(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text").write_text("\n".join(lines(20, 8)) + "\n", encoding="utf-8")
     text = str(tmp_path / "text")
-    score.main([str(trained), "--src", text, "--ref", text, "--noise", "0", "--speed-lines", "4"])
+    score.main(
+        [
+            str(trained),
+            "--src",
+            text,
+            "--ref",
+            text,
+            "--noise",
+            "0",
+            "--speed-lines",
+            "4",
+            "--precision",
+            "fp32",
+        ]
+    )
     checked = json.loads(capsys.readouterr().out)
     assert checked["updates"] == 180 and checked["cpu_minutes"] > 0
     assert checked["chrf_by_noise"] == {"0": checked["chrf"]} and checked["chrf"] > 90
