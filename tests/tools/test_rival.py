@@ -75,7 +75,7 @@ def test_it_learns_to_copy(trained: Path) -> None:
     last = records(trained)[-1]
     assert last["update"] == 180 and last["valid_bits_per_byte"] < 0.1
     text = lines(30, 5)
-    # In fp32: without VNNI instructions CTranslate2's products in int8 saturate, and this small model suffers.
+    # In fp32: without VNNI instructions the int8 products of CTranslate2 saturate.
     assert sum(map(str.__eq__, translate.Translator(trained, "fp32").translate(text), text)) >= 27
 
 
