@@ -46,6 +46,7 @@ class Recipe(NamedTuple):
     title_case: float = 0.0
     lower_case: float = 0.0
     empty_source: float = 0.0
+    waits: int = 0
 
     def train(self, max_updates: int, max_cpu_minutes: float) -> TrainConfig:
         """Return rate, schedule and limits as bytenmt's configuration, so that both are counted alike."""
@@ -72,7 +73,9 @@ class Recipe(NamedTuple):
             )
         layers = self.decoder_layers or self.layers
         inner = self.ff * self.d_model
-        return TransformerShape(n_pieces, self.d_model, inner, self.layers, layers, heads, self.dropout)
+        return TransformerShape(
+            n_pieces, self.d_model, inner, self.layers, layers, heads, self.dropout, causal=self.waits > 0
+        )
 
 
 CHOICES = {"pieces": ("unigram", "bpe"), "optimizer": ("adamw", "muon"), "precision": ("fp32", "bf16")}
@@ -103,6 +106,7 @@ HELP = {
     "title_case": "share of pairs in which every word begins with a capital, as data.title_case",
     "lower_case": "share of pairs without capitals, as data.lower_case",
     "empty_source": "share of pairs whose source is emptied, as data.empty_source",
+    "waits": "simultaneous: a causal encoder, and of each batch a wait-k of 1 to so many pieces; 0: the whole source",
 }
 
 

@@ -123,6 +123,11 @@ class SubwordModel:
         found: list[list[str]] = self._processor.encode(list(lines), out_type=str, num_threads=1)
         return found
 
+    def ends(self, lines: Sequence[str]) -> list[list[int]]:
+        """Return for each line the number of its characters up to the end of each piece."""
+        found = self._processor.encode(list(lines), out_type="immutable_proto")
+        return [[piece.end for piece in line.pieces] for line in found]
+
     def vocabulary(self) -> list[str]:
         """Return the name of every id."""
         return [str(self._processor.id_to_piece(i)) for i in range(len(self))]
