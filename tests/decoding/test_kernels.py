@@ -20,6 +20,7 @@ from bytenmt.decoding.cpu.kernels import columns, elementwise, gemm, instruction
 from bytenmt.decoding.cpu.kernels.barrier import COUNTERS, barrier
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels, scratch_bytes
 from bytenmt.decoding.cpu.kernels.panels import PANEL, pack, unpack
+from bytenmt.decoding.cpu.kernels.simd import emit_function
 from bytenmt.decoding.interface import PRECISIONS
 
 f32 = np.float32
@@ -215,6 +216,49 @@ def test_int8_inputs_keep_16_bits_whatever_their_size() -> None:
     most = Matrix(np.full((64, 4096), f32(1)), "int8")
     for sign in (1, -1):
         assert np.allclose(most.times(np.full((1, 4096), f32(sign))), sign * 4096, rtol=1e-6)
+
+
+@pytest.mark.skipif(not microkernels.NATIVE_INT16, reason="needs AVX2")
+@pytest.mark.parametrize("case", ("one", "few", "many", "largest", "tiny"))
+def test_products_in_16_bits_are_those_of_integers(case: str) -> None:
+    """The kernel for machines without VNNI, which is compiled here on any, against integers of NumPy.
+
+    largest: sums of full 16 bits would overflow, so that inputs keep fewer.
+    """
+    n_in = {"one": 1, "few": 6, "many": 700, "largest": 5000, "tiny": 9}[case]
+    x, weights = numbers(7, n_in), numbers(PANEL, n_in, seed=1)
+    if case == "largest":
+        x, weights = np.sign(x) * f32(0.75), np.ones_like(weights)
+        x[0], x[1] = 0.75, -0.75
+    if case == "tiny":
+        x *= f32(1e-35)
+    kind = microkernels.Int8InInt16()
+    prepare, multiply = emit_function(3, 0, kind.prepare), gemm._gemm_kernel(kind)
+
+    @numba.njit
+    def run(x: Any, w: Any, y: Any, scales: Any, scratch: Any, room: int) -> None:
+        n, n_in = x.shape
+        steps = (n_in + 3) // 4
+        for row in range(n):
+            prepare(scratch.ctypes.data + row * room, x.ctypes.data + 4 * row * n_in, n_in)
+        at = scratch.ctypes.data, room, w.ctypes.data, 256 * steps, steps
+        multiply(n, 1, *at, y.ctypes.data, 256, 0, 0, scales.ctypes.data)
+
+    q, scales = quantise(weights)
+    room = 64 + 2 * 16 * -(-n_in // 16)
+    y, scratch = np.zeros((7, PANEL), f32), np.full(7 * room, 0xFF, np.uint8)
+    run(x, pack(weights, "int8"), y, scales, scratch, room)
+    for row in range(7):
+        most, size = np.abs(x[row]).max(), np.abs(x[row]).sum(dtype=float)
+        largest = min(32767, int(16.8e6 * float(most) / size))
+        factor = 0 if most < 1e-30 else largest / float(most)
+        integers = np.rint(x[row].astype(float) * factor).astype(np.int64)
+        sums = q.astype(np.int64) @ integers
+        assert np.abs(sums).max() < 2**31
+        expected = sums / largest * float(most) * scales
+        # float32 arithmetic may round an input at half an integer to the other side
+        tolerance = 1e-6 * np.abs(expected) + 1.5 * 127 * float(most) / largest * scales * (case == "many")
+        assert (np.abs(y[row] - expected) <= tolerance).all()
 
 
 compiled = cache(from_python)

@@ -11,12 +11,14 @@ from typing import Any
 
 from bytenmt.decoding.cpu.kernels.microkernels import (
     NATIVE_INT8,
+    NATIVE_INT16,
     W8A8,
     Bf16,
     Bf16InFloat32,
     Fp32,
     Int8,
     Int8InFloat32,
+    Int8InInt16,
     row_bytes,
 )
 from bytenmt.decoding.cpu.kernels.panels import BF16, FP32, INT8, PANEL, STEP_BYTES
@@ -184,11 +186,12 @@ def _gemv_kernel(kind: Fp32) -> Any:
     return emit_function(11, 0, generate)
 
 
+_WITHOUT_VNNI = Int8InInt16() if NATIVE_INT16 else Int8InFloat32()
 _FP32, _BF16, _INT8, _W8A8 = (
     Fp32(),
     Bf16() if NATIVE_BF16 else Bf16InFloat32(),
-    Int8() if NATIVE_INT8 else Int8InFloat32(),
-    W8A8() if NATIVE_INT8 else Int8InFloat32(),
+    Int8() if NATIVE_INT8 else _WITHOUT_VNNI,
+    W8A8() if NATIVE_INT8 else _WITHOUT_VNNI,
 )
 _fp32, _bf16, _int8, _w8a8 = (
     _gemm_kernel(_FP32),

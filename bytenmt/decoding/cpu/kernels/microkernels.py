@@ -1,8 +1,9 @@
 """The inner step of a matrix product in each precision: how rows are prepared, and how sums are updated.
 
 gemm.py builds loops from it. bfloat16 rounds the inputs to bfloat16, too. int8 rounds the inputs of a row to
-16 bits relative to its largest, and multiplies their high and low bytes with the weights in exact integers.
-Both have a float32 variant for machines without the instructions. Layouts are those of panels.py.
+16 bits relative to its largest, and multiplies them with the weights in exact integers: their high and low
+bytes where the machine has VNNI, else as they are, with AVX2. Both precisions have a float32 variant for
+machines without the instructions. Layouts are those of panels.py.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ from bytenmt.jit import compiled
 
 # Whether the machine has an instruction for dot products of four bytes.
 NATIVE_INT8 = FEATURES.get("avx512vnni", False)
+# Whether it has one for dot products of two 16-bit integers, eight at a time.
+NATIVE_INT16 = FEATURES.get("avx2", False)
 _BYTES = ir.VectorType(INT8, LANES)
 
 
@@ -151,6 +154,10 @@ class Int8(Int8InFloat32):
     initial_sums: ClassVar[tuple[Value, ...]] = (splat_int(0), splat_int(0))
     largest: ClassVar[float] = 127.0 * 256  # |x|, so that h fits a byte
 
+    def largest_integer(self, b: Builder, x: Value, n_in: Value, most: Value) -> Value:
+        """Return the integer, as float32, to which the largest |x| of a row, `most`, is rounded."""
+        return ir.Constant(FLOAT, self.largest)
+
     def split_bytes(self, b: Builder, integers: Value) -> list[Value]:
         """Return the bytes of x as integers: h and l."""
         h = b.ashr(b.add(integers, splat_int(128)), splat_int(8))
@@ -168,7 +175,8 @@ class Int8(Int8InFloat32):
         most = b.bitcast(most, FLOAT)
         # If all inputs are (almost) zero, or one is NaN, the scale alone determines the result.
         ordinary = b.fcmp_ordered(">", most, ir.Constant(FLOAT, _SMALLEST))
-        factor = b.fdiv(ir.Constant(FLOAT, self.largest), most)
+        largest = self.largest_integer(b, x, n_in, most)
+        factor = b.fdiv(largest, most)
         factor = broadcast(b, b.select(ordinary, factor, ir.Constant(FLOAT, 0.0)))
 
         def write(place: Value, values: Value, *sums: Value) -> list[Value]:
@@ -181,7 +189,7 @@ class Int8(Int8InFloat32):
             return [b.add(sum_, part) for sum_, part in zip(sums, parts, strict=True)]
 
         sums = _map_row(b, x, n_in, list(self.initial_sums), write)
-        b.store(b.fdiv(most, ir.Constant(FLOAT, self.largest)), pointer(b, to, FLOAT), align=4)
+        b.store(b.fdiv(most, largest), pointer(b, to, FLOAT), align=4)
         for k, vector in enumerate(sums):
             value = b.shl(reduce_lanes(b, vector, b.add), ir.Constant(INT32, 7))
             b.store(value, pointer(b, to, INT32, const_int(1 + k)), align=4)
@@ -225,8 +233,68 @@ class W8A8(Int8):
         return b.trunc(parts[0], _BYTES)
 
 
+class Int8InInt16(W8A8):
+    """Weights in int8 and inputs of 16 bits, multiplied as 16-bit integers by AVX2.
+
+    The weights plus 128 are unsigned bytes: those of inputs 0 and 2 of a step, and those of 1 and 3, become
+    pairs of 16 bits, and inputs stand in pairs, too. Sums wrap around in 32 bits, which is exact as long as
+    the final one fits: inputs of a row whose absolute values add up to too much are rounded to fewer bits.
+    """
+
+    input_bytes = 2
+    largest = 32767.0
+    narrow_rows = 4
+
+    def largest_integer(self, b: Builder, x: Value, n_in: Value, most: Value) -> Value:
+        """See Int8; at most so large that the integers of the row add up to _MOST_ADDED."""
+        (added,) = _map_row(b, x, n_in, [splat(0.0)], lambda _, values, sums: [b.fadd(sums, _size(b, values))])
+        share = b.fdiv(most, reduce_lanes(b, added, b.fadd))
+        fitting = b.fmul(share, ir.Constant(FLOAT, _MOST_ADDED))
+        fits = b.fcmp_ordered("<", fitting, ir.Constant(FLOAT, self.largest))
+        limit = b.select(fits, fitting, ir.Constant(FLOAT, self.largest))
+        return b.sitofp(b.fptosi(limit, INT32), FLOAT)
+
+    def interleave(self, b: Builder, parts: Sequence[Value]) -> Value:
+        """Return x of 16 inputs in 16 bits, of each four the first, third, second and fourth."""
+        words = b.trunc(parts[0], BF16_BITS)
+        order = [4 * (k // 4) + (0, 2, 1, 3)[k % 4] for k in range(LANES)]
+        return b.shuffle_vector(words, words, ir.Constant(INT_VECTOR, order))
+
+    def weights(self, b: Builder, panel: Value, step: Value, k: int) -> Sequence[Value]:
+        fours = b.bitcast(load(b, panel, _weight_index(b, step, k)), _WORDS)
+        even = b.and_(fours, ir.Constant(_WORDS, [0xFF] * (2 * LANES)))
+        return [even, b.lshr(fours, ir.Constant(_WORDS, [8] * (2 * LANES)))]
+
+    def add(self, b: Builder, sums: Sequence[Value], x: Sequence[Value], w: Sequence[Value]) -> list[Value]:
+        total = sums[0]
+        for input_, weight in zip(x, w, strict=True):
+            total = b.add(total, _add_pairs(b, b.bitcast(input_, _WORDS), weight))
+        return [total]
+
+    def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
+        first = b.add(b.mul(step, const_int(2)), const_int(ROW_HEADER // 4))
+        return [_broadcast_from(b, row, INT32, b.add(first, const_int(k))) for k in range(2)]
+
+
+def _add_pairs(b: Builder, x: Value, y: Value) -> Value:
+    """Return x[2 i] y[2 i] + x[2 i + 1] y[2 i + 1] of 32 integers of 16 bits, as 16 of 32 bits."""
+    halves = []
+    for first in (0, LANES):
+        half = ir.Constant(ir.VectorType(INT32, LANES), list(range(first, first + LANES)))
+        parts = [b.shuffle_vector(of, of, half) for of in (x, y)]
+        halves.append(call(b, "llvm.x86.avx2.pmadd.wd", ir.VectorType(INT32, LANES // 2), parts))
+    return b.shuffle_vector(*halves, ir.Constant(INT_VECTOR, list(range(LANES))))
+
+
+def _size(b: Builder, values: Value) -> Value:
+    """Return |x| of 16 numbers."""
+    return b.bitcast(b.and_(b.bitcast(values, INT_VECTOR), splat_int(0x7FFFFFFF)), VECTOR)
+
+
 ROW_HEADER = 64  # bytes before the inputs of a prepared row, see Int8; unused in other precisions
 _SMALLEST = 1e-30  # for larger x, 1 / x is finite
+_WORDS = ir.VectorType(INT16, 2 * LANES)
+_MOST_ADDED = 16.8e6  # sum of the inputs of 16 bits of a row: times 127 it fits 32 bits, rounding included
 _TO_INTEGER = 1.5 * 2.0**23  # adding it to a float32 rounds to integers in its last bits
 
 
