@@ -103,10 +103,6 @@ class Model(nn.Module, ABC, Generic[M, S]):
         with torch.no_grad():
             return tensors(self.start(self.encode(ids, torch.zeros(1, dtype=torch.int64, device=device))))
 
-    def state_bytes(self) -> int:
-        """Bytes of decoder state a row, in the precision of the weights."""
-        return sum(part.numel() * part.element_size() for part in self.first_state())
-
 
 def byte_embedding(config: ModelSection, std: float = 0.1) -> ByteEmbedding:
     """Build the embedding that a configuration describes, with its n-gram tables; std: of the 256 vectors."""

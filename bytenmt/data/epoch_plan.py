@@ -47,11 +47,6 @@ class EpochPlan(NamedTuple):
         place = self.sequence[index]
         return self.order[self.bounds[place] : self.bounds[place + 1]].astype(np.int64)
 
-    def widths(self, index: int) -> tuple[int, int]:
-        """Return the bytes of a source and of a target row of batch `index`, EOS and rounding included."""
-        source, target = self.shapes[self.sequence[index]].tolist()
-        return source, target
-
 
 def epoch_plan(
     source_lengths: Lengths,

@@ -124,10 +124,6 @@ class TextFile:
     def __iter__(self) -> Iterator[bytes]:
         return (self.line(index) for index in range(len(self)))
 
-    @property
-    def n_repaired(self) -> int:
-        return len(self.repaired)
-
     def check_whole(self) -> None:
         """Raise DataError if the mapped file has become shorter; see text_file.check_whole."""
         check_whole(self.path, self.data)

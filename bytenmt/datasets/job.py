@@ -73,13 +73,6 @@ class JobResult(NamedTuple):
 Runner = Callable[[BlockSteps, Sequence[RowBlock]], Iterator[FinishedBlock]]
 
 
-def run_in_process(steps: BlockSteps, blocks: Sequence[RowBlock]) -> Iterator[FinishedBlock]:
-    """Run the steps of all blocks in this process; a Runner."""
-    for block in blocks:
-        data = steps.read(block)
-        yield steps.write(block, data, steps.translate_block(block, data))
-
-
 def run(
     steps: BlockSteps,
     blocks: Sequence[RowBlock],

@@ -7,7 +7,7 @@ decoder and the link between them. No model is run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from bytenmt.architectures.costs import receptive_field, step_cost
@@ -19,8 +19,8 @@ FAR = 1 << 22  # bytes of source that no window of an attention covers
 class Path(NamedTuple):
     """The layers, steps and attentions between an input byte and a prediction on the shortest way, at most.
 
-    letters: as in the paper, a key of GROWTH or one of IN_FIELD and IN_WINDOW; number: c if it is layers
-    only.
+    letters: as in the paper, "S + T", "S", "T", "c" or "1", or one of IN_FIELD and IN_WINDOW; number: c if it
+    is layers only.
     """
 
     letters: str
@@ -32,14 +32,6 @@ class Path(NamedTuple):
 
 IN_FIELD = "c in the field, else T"  # a later prediction gets of it what the decoder has carried on
 IN_WINDOW = "1 in the window, else ≤ S + T"  # past it, along the encoder, or from its end on with the decoder
-# How a path grows with S and T, to within a constant; a way past a field or a window is not told here.
-GROWTH: Mapping[str, Callable[[int, int], int]] = {
-    "S + T": lambda s, t: s + t,
-    "S": lambda s, t: s,
-    "T": lambda s, t: t,
-    "c": lambda s, t: 0,
-    "1": lambda s, t: 0,
-}
 
 
 class Properties(NamedTuple):

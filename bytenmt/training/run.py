@@ -47,7 +47,6 @@ from bytenmt.training.task import Task
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation_task import open_pairs, open_stream
 
-FITTED = ("unfolding_factor", "unfolding_offset")
 WIDTHS_TO_COMPILE = 16  # the least train.round_to with which train.compile makes sense
 
 

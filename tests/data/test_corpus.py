@@ -161,7 +161,7 @@ def test_strict_names_the_place(tmp_path: Path, content: bytes, line: int, offse
     with pytest.raises(BytenmtError) as caught:
         TextFile.open(path, errors="strict")
     assert str(caught.value).startswith(f"{path}, line {line}, byte offset {offset}: ")
-    assert TextFile.open(path).n_repaired >= 1
+    assert len(TextFile.open(path).repaired) >= 1
 
 
 def test_strict_takes_valid_text() -> None:

@@ -21,7 +21,7 @@ from bytenmt.cli.main import main
 from bytenmt.datasets import Translate, job, ray_data
 from bytenmt.datasets.blocks import RowBlock, blocks_of
 from bytenmt.datasets.formats import FORMATS
-from bytenmt.datasets.job import BlockSteps, run_in_process
+from bytenmt.datasets.job import BlockSteps
 from bytenmt.datasets.translate import RowError
 from bytenmt.errors import BytenmtError
 
@@ -52,6 +52,13 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
     object.__setattr__(translator, "make_engine", making)
     monkeypatch.setattr(Translate, "load", lambda self: translator)
+
+
+def run_in_process(steps: BlockSteps, blocks: Sequence[RowBlock]) -> Iterator[FinishedBlock]:
+    """Run the steps of all blocks in this process; a Runner."""
+    for block in blocks:
+        data = steps.read(block)
+        yield steps.write(block, data, steps.translate_block(block, data))
 
 
 def job_of(place: Path, name: str = "out") -> tuple[BlockSteps, list[RowBlock]]:

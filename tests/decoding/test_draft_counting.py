@@ -15,6 +15,7 @@ import pytest
 import reference_drafts
 from msgspec.structs import replace
 from reference_drafts import draft_from_table
+from reference_hash import append_byte, hash_ngram, word_of
 
 from bytenmt.checkpoints.tensor_file import entry, read_arrays, serialise
 from bytenmt.config.facts import Facts, TextFact
@@ -33,7 +34,6 @@ from bytenmt.decoding.drafts.table import (
     write_table,
 )
 from bytenmt.errors import CheckpointError
-from bytenmt.ngram_hash import append_byte, hash_ngram, word_of
 from bytenmt.utf8 import BOS, EOS
 
 WIDE, NARROW = 1 << 14, 1 << 6  # slots: no two contexts share one, and nearly all do

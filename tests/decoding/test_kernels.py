@@ -19,7 +19,7 @@ from bytenmt.checkpoints.rounding import quantise, round_to_bf16
 from bytenmt.decoding.cpu.kernels import columns, elementwise, gemm, instructions, microkernels, panels, simd
 from bytenmt.decoding.cpu.kernels.barrier import COUNTERS, barrier
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels, scratch_bytes
-from bytenmt.decoding.cpu.kernels.panels import PANEL, pack, unpack
+from bytenmt.decoding.cpu.kernels.panels import INTEGERS, PANEL, ZERO, pack
 from bytenmt.decoding.cpu.kernels.simd import emit_function
 from bytenmt.decoding.interface import PRECISIONS
 
@@ -49,6 +49,18 @@ def in_bf16(x: Any) -> Any:
 
 def of_bf16(x: Any) -> Any:
     return (x.astype(np.uint32) << 16).view(f32).astype(float)
+
+
+def unpack(packed: Any, n_out: int, n_in: int, precision: str, scales: Any) -> Any:
+    """Return the matrix (n_out, n_in) float32 of packed panels. scales (n_out or more,) float32: for int8."""
+    kind, together = {"fp32": (f32, 1), "bf16": (np.uint16, 2)}.get(precision, (np.uint8, 4))
+    n_groups = -(-n_in // together)
+    parts = packed.view(kind).reshape(-1, n_groups, PANEL, together).swapaxes(1, 2)
+    whole = parts.reshape(-1, n_groups * together)[:n_out, :n_in]
+    if precision == "bf16":
+        return of_bf16(whole).astype(f32)
+    matrix = whole.astype(f32)
+    return (matrix - f32(ZERO)) * scales[:n_out, None] if precision in INTEGERS else matrix
 
 
 class Matrix:

@@ -13,6 +13,7 @@ import torch
 from invariants import PARALLEL, VARIANTS, WITH_SOURCE, AnyModel
 from made_up import may_follow
 from reference_drafts import tag_of
+from reference_hash import hash_ngram, word_of
 
 from bytenmt.decoding.drafts import table as draft
 from bytenmt.decoding.drafts.table import CHAIN, ORDERS, DraftTable, Speculation
@@ -26,7 +27,6 @@ from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.search.batch import SearchBatch
 from bytenmt.decoding.search.host_search import HostSearch
 from bytenmt.decoding.search.state import RUNNING
-from bytenmt.ngram_hash import hash_ngram, word_of
 from bytenmt.utf8 import BOS, EOS
 
 CPU = torch.device("cpu")

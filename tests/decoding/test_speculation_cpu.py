@@ -11,6 +11,7 @@ import reference_drafts
 from compiled_calls import from_python
 from cpu_engines import model, packed, run, some_requests
 from reference_drafts import draft_from_source, draft_from_table, tag_of
+from reference_hash import hash_ngram, word_of
 from rotation import rotated
 
 from bytenmt.decoding.cpu import engine as numba_cpu
@@ -26,7 +27,6 @@ from bytenmt.decoding.search.drafting import (
     may_pay,
 )
 from bytenmt.decoding.search.state import RUNNING, SearchState
-from bytenmt.ngram_hash import hash_ngram, word_of
 from bytenmt.utf8 import EOS
 
 SEARCHES = {

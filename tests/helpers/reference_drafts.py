@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from reference_hash import hash_ngram
+
 from bytenmt.decoding.drafts.table import CHAIN, LONGEST_MATCH, ORDERS, DraftTable
-from bytenmt.ngram_hash import hash_ngram
 
 
 class Draft(NamedTuple):
@@ -26,7 +27,7 @@ def tag_of(h: int) -> int:
 def draft(table: DraftTable, word: int, source: bytes | None = None) -> Draft:
     """Return what is drafted after a text: the table's chain, or the source's bytes if their reach is larger.
 
-    word: see ngram_hash.word_of. source: without EOS; None if there is none.
+    word: see reference_hash.word_of. source: without EOS; None if there is none.
     """
     chain = draft_from_table(table, word)
     copied = draft_from_source(table, word, source) if source is not None else NO_DRAFT

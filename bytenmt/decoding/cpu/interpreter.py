@@ -66,7 +66,7 @@ from bytenmt.decoding.search.drafting import DraftParams, draft_all, gather_rows
 from bytenmt.decoding.search.state import SearchParams, SearchState
 from bytenmt.jit import compiled, inlined, njit_borrowing
 from bytenmt.kernel_constants import FOLD_CASE
-from bytenmt.ngram_hash import N_BYTES, START, fold_case, hash_ngram_compiled
+from bytenmt.ngram_hash import N_BYTES, START, fold_case, hash_ngram
 from bytenmt.program.instructions import Base, Column, Op, RowKind
 
 EPSILON = 1e-5  # PyTorch's default for layer norms
@@ -232,7 +232,7 @@ def add_ngrams(d: int, tables: int, word: Any, n: int, orders: int, k: int) -> N
     table = tables
     for order in range(2, N_BYTES + 1):
         if (orders >> order) & 1:
-            row = np.int64(hash_ngram_compiled(key, order) >> np.uint64(64 - n_bits))
+            row = np.int64(hash_ngram(key, order) >> np.uint64(64 - n_bits))
             add(d, d, table + 4 * n * row, n)
             table += 4 * n << n_bits
 

@@ -25,7 +25,7 @@ from bytenmt.decoding.drafts.table import (
     DraftTable,
     empty_table,
 )
-from bytenmt.ngram_hash import KEYS, START
+from bytenmt.ngram_hash import N_BYTES, START
 from bytenmt.utf8 import EOS
 
 SLOTS = 1 << 17  # 2.6 MB
@@ -36,7 +36,7 @@ HELD_OUT = 20  # one in so many texts is held out
 DISCOUNT = 75  # subtracted from the frequency of a chain: a chain that occurred once will hardly occur again
 PRICE = 10  # of a drafted byte: a context is worth the bytes that it gets right, less this for each byte
 MOST_COMPARED = 1 << 29  # pairs of source and target bytes from which the chances of copying are estimated
-MASKS = np.array(KEYS, np.uint64)
+MASKS = np.array([(1 << 8 * n) - 1 for n in range(N_BYTES + 1)], np.uint64)
 
 
 class Positions(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 
 from bytenmt.decoding.drafts.lookup import find_entry, find_match, slot_of, tag_of
 from bytenmt.jit import njit
-from bytenmt.ngram_hash import hash_ngram_compiled
+from bytenmt.ngram_hash import hash_ngram
 
 
 @njit
@@ -146,7 +146,7 @@ def assign_slots(
             if worth > 0:
                 for i in range(low, high):
                     chains[order[i]], drafted[order[i]] = chain, n
-                h = hash_ngram_compiled(key, k)
+                h = hash_ngram(key, k)
                 slot = slot_of(h, len(value))
                 if worth > value[slot]:
                     value[slot] = worth

@@ -13,7 +13,7 @@ import numpy as np
 
 from bytenmt.jit import njit
 from bytenmt.kernel_constants import LONGEST_MATCH, ORDERS
-from bytenmt.ngram_hash import hash_ngram_compiled
+from bytenmt.ngram_hash import hash_ngram
 
 ONE, BYTE, HALF = np.uint64(1), np.uint64(8), np.uint64(32)
 LOW_BYTE, LOW_HALF = np.uint64(0xFF), np.uint64(0xFFFFFFFF)
@@ -35,7 +35,7 @@ def slot_of(h: Any, n_slots: Any) -> Any:
 def find_entry(tag: Any, word: Any) -> Any:
     """Return the slot of the longest context of a text that has one, -1 for none. tag: see DraftTable."""
     for order in ORDERS:
-        h = hash_ngram_compiled(word, order)
+        h = hash_ngram(word, order)
         slot = slot_of(h, len(tag))
         if tag[slot] == tag_of(h):
             return slot

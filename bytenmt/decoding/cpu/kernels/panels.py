@@ -1,4 +1,4 @@
-"""Pack weight matrices into panels of 64 outputs, in float32, bfloat16 or int8, and unpack them.
+"""Pack weight matrices into panels of 64 outputs, in float32, bfloat16 or int8.
 
 The 64 outputs of a panel stand together: the weights of one input, or of the two or four inputs that an
 instruction takes at once, are contiguous. gemm.py multiplies with panels.
@@ -66,20 +66,3 @@ def pack(matrix: Array, precision: str) -> Bytes:
         whole[:, :n_in] = part
         panels[panel, :, : len(part)] = whole.reshape(len(part), n_groups, together).swapaxes(0, 1)
     return panels.reshape(-1).view(np.uint8)
-
-
-def unpack(panels: Bytes, n_out: int, n_in: int, precision: str, scales: Array | None = None) -> Array:
-    """Return the matrix (n_out, n_in) float32 of packed panels. scales (n_out or more,) float32: for int8."""
-    kind, together = _LAYOUT[precision]
-    n_groups = -(-n_in // together)
-    parts = panels.view(kind).reshape(-1, n_groups, PANEL, together).swapaxes(1, 2)
-    whole = parts.reshape(-1, n_groups * together)[:n_out, :n_in]
-    if precision == "bf16":
-        whole = (whole.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    matrix: Array = whole.astype(np.float32, copy=False)
-    if precision in INTEGERS:
-        if scales is None:
-            raise ValueError("int8 panels need the scales that quantise made")
-        with np.errstate(invalid="ignore"):  # a scale of NaN makes its output NaN
-            matrix = (matrix - np.float32(ZERO)) * scales[:n_out, None]
-    return matrix
