@@ -17,10 +17,12 @@ from numba import types
 from numba.extending import intrinsic, register_jitable
 from torch import Tensor
 
+from bytenmt.llvm_bf16 import round_to_bf16_bits, widen_bf16
+
 Array = npt.NDArray[Any]  # float32, or the bits of bf16 as uint16
 KINDS = (torch.float32, torch.bfloat16)
 
-_FLOAT, _INT32, _INT16 = ir.FloatType(), ir.IntType(32), ir.IntType(16)
+_FLOAT, _INT32 = ir.FloatType(), ir.IntType(32)
 LOG2_E, LN_2_HIGH, LN_2_LOW = np.float32(1.44269504), np.float32(0.693359375), np.float32(-2.12194440e-4)
 FARTHEST = np.float32(87.0)  # exp(87) is a normal float32, and 1 + exp(-87) is 1 in float32
 
@@ -31,17 +33,13 @@ def as_array(x: Tensor) -> Array:
     return array
 
 
-def _constant(number: int) -> ir.Constant:
-    return ir.Constant(_INT32, number)
-
-
 def _wide(context: Any, x: Any) -> tuple[Any, Callable[..., Any]]:
     """Convert a number of an Array to float32."""
 
     def build(_: Any, b: Any, signature: Any, arguments: Sequence[Any]) -> Any:
         if x == types.float32:
             return arguments[0]
-        return b.bitcast(b.shl(b.zext(arguments[0], _INT32), _constant(16)), _FLOAT)
+        return widen_bf16(b, arguments[0])
 
     return types.float32(x), build
 
@@ -52,11 +50,7 @@ def _narrow(context: Any, value: Any, like: Any) -> tuple[Any, Callable[..., Any
     def build(_: Any, b: Any, signature: Any, arguments: Sequence[Any]) -> Any:
         if like == types.float32:
             return arguments[0]
-        bits = b.bitcast(arguments[0], _INT32)
-        odd = b.and_(b.lshr(bits, _constant(16)), _constant(1))
-        rounded = b.add(bits, b.add(odd, _constant(0x7FFF)))
-        none = b.fcmp_unordered("uno", arguments[0], arguments[0])
-        return b.trunc(b.lshr(b.select(none, _constant(0x7FC00000), rounded), _constant(16)), _INT16)
+        return b.trunc(round_to_bf16_bits(b, arguments[0]), ir.IntType(16))
 
     return like(types.float32, like), build
 
@@ -65,8 +59,8 @@ def _power(context: Any, n: Any) -> tuple[Any, Callable[..., Any]]:
     """Return 2^n for an integer n from -126 to 127, given as float32."""
 
     def build(_: Any, b: Any, signature: Any, arguments: Sequence[Any]) -> Any:
-        exponent = b.add(b.fptosi(arguments[0], _INT32), _constant(127))
-        return b.bitcast(b.shl(exponent, _constant(23)), _FLOAT)
+        exponent = b.add(b.fptosi(arguments[0], _INT32), ir.Constant(_INT32, 127))
+        return b.bitcast(b.shl(exponent, ir.Constant(_INT32, 23)), _FLOAT)
 
     return types.float32(types.float32), build
 

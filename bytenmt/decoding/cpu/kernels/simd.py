@@ -18,6 +18,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from bytenmt.llvm_bf16 import round_to_bf16_bits, widen_bf16
+
 LANES = 16
 FLOAT = ir.FloatType()
 INT8, INT16, INT32, INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
@@ -221,22 +223,17 @@ def masked_store(builder: Builder, value: Value, address: Value, index: Value, l
     call(builder, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), arguments)
 
 
-def _from_bf16(builder: Builder, halves: Value) -> Value:
-    bits = builder.shl(builder.zext(halves, INT_VECTOR), splat_int(16))
-    return builder.bitcast(bits, VECTOR)
-
-
 def load_bf16(builder: Builder, address: Value, index: Value) -> Value:
     """Load 16 numbers in bfloat16 as a vector of float32."""
     at = builder.bitcast(pointer(builder, address, INT16, index), BF16_BITS.as_pointer())
-    return _from_bf16(builder, builder.load(at, align=2))
+    return widen_bf16(builder, builder.load(at, align=2))
 
 
 def masked_load_bf16(builder: Builder, address: Value, index: Value, lanes: Value) -> Value:
     """Load the lanes of a mask as `load_bf16` does; the other lanes are zero."""
     at = builder.bitcast(pointer(builder, address, INT16, index), BF16_BITS.as_pointer())
     arguments = [at, ir.Constant(INT32, 2), lanes, ir.Constant(BF16_BITS, [0] * LANES)]
-    return _from_bf16(builder, call(builder, f"llvm.masked.load.v{LANES}i16.p0", BF16_BITS, arguments))
+    return widen_bf16(builder, call(builder, f"llvm.masked.load.v{LANES}i16.p0", BF16_BITS, arguments))
 
 
 def to_bf16(builder: Builder, values: Value) -> Value:
@@ -247,10 +244,7 @@ def to_bf16(builder: Builder, values: Value) -> Value:
     if NATIVE_BF16:
         rounded = call(builder, "llvm.x86.avx512bf16.cvtneps2bf16.512", _BFLOATS, [values])
         return builder.zext(builder.bitcast(rounded, BF16_BITS), INT_VECTOR)
-    bits = builder.bitcast(values, INT_VECTOR)
-    odd = builder.and_(builder.lshr(bits, splat_int(16)), splat_int(1))
-    bits = builder.lshr(builder.add(bits, builder.add(odd, splat_int(0x7FFF))), splat_int(16))
-    return builder.select(builder.fcmp_unordered("uno", values, values), splat_int(0x7FC0), bits)
+    return round_to_bf16_bits(builder, values)
 
 
 def store_bf16(builder: Builder, value: Value, address: Value, index: Value) -> None:
