@@ -10,10 +10,9 @@ import math
 
 from bytenmt.architectures.parameters import TABLE, build_on_meta, model_program, parameter_shapes
 from bytenmt.architectures.section import ModelSection
-from bytenmt.program.instructions import Column, Op
+from bytenmt.program.instructions import ATTENTIONS, Column, Op
 
 FLOAT = 4  # bytes of a float32
-ATTENTIONS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
 
 
 def state_bytes(config: ModelSection) -> int:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from bytenmt.architectures.section import ModelSection
 from bytenmt.kernel_constants import FOLD_CASE
-from bytenmt.program.instructions import Op, Program, Register
+from bytenmt.program.instructions import ATTENTIONS, Column, Op, Program, Register
 from bytenmt.program.writer import WeightSink, Writer, parameter
 from bytenmt.utf8 import N_IDS
 
@@ -58,6 +58,17 @@ class ModelProgram(NamedTuple):
     fixed: tuple[int, ...] = ()
     source: Source = Source()
     attending: tuple[int, ...] = (1,)
+
+    @property
+    def n_attentions(self) -> int:
+        """The number of attention instructions of a decode step."""
+        return len(self.step.select(*ATTENTIONS))
+
+    @property
+    def is_reversed(self) -> bool:
+        """True if the columns of the memory are in the opposite order of the source."""
+        is_turned = self.encode.select(Op.KEEP)[:, Column.M].any()  # by the encoder
+        return self.source.reverse and not is_turned
 
 
 class ModelWriter:

@@ -74,6 +74,9 @@ class Op(IntEnum):
     KEEP_STATE = 38  # a row a sentence: state k, of all beams, = a
 
 
+ATTENTIONS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
+
+
 @unique
 class Base(IntEnum):
     """The term that LINEAR adds its products to."""

@@ -176,7 +176,7 @@ def test_a_ring_stays_where_it_is_when_beams_reorder() -> None:
         before, address = working._past.copy(), working._past.ctypes.data
         engine.advance(1)
         reordered += engine._batch.state.parent[0].tolist() != [0, 1, 2, 3]
-        rings = sum(ring.width for ring in working.packed.rings)
+        rings = sum(ring.width for ring in working.packed.program.rings)
         assert working._past.ctypes.data == address
         assert np.count_nonzero(before != working._past) <= 4 * rings
     assert reordered > 5

@@ -143,10 +143,10 @@ def step_bytes(packed: PackedModel, n_rows: int = 1) -> int:
     of each n-gram table, which is stored before first_step_byte, per order and row of the step.
     """
     place = {column.name.lower(): int(column) for column in Column}
-    n_bytes = len(packed.weights) - packed.first_step_byte
-    for one in packed.step.instructions:
+    n_bytes = len(packed.weights) - packed.program.first_step_byte
+    for one in packed.program.step.instructions:
         row_bytes, m = 4 * int(one[place["n"]]), int(one[place["m"]])
-        if one[place["op"]] == Op.POSITION and one[place["w"]] >= packed.first_step_byte:
+        if one[place["op"]] == Op.POSITION and one[place["w"]] >= packed.program.first_step_byte:
             n_bytes -= row_bytes * (m - 1)
         elif one[place["op"]] == Op.NGRAMS:
             n_bytes += n_rows * row_bytes * m.bit_count()

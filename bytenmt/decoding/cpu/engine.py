@@ -41,7 +41,8 @@ class NumbaEngine:
         speculation: Speculation | None = None,
         run: RunProgram = run,
     ) -> None:
-        if speculation and (options.beam > 1 or any(model.states or not model.rings for model in packed)):
+        programs = [model.program for model in packed]
+        if speculation and (options.beam > 1 or any(one.states or not one.rings for one in programs)):
             raise ValueError(f"drafts for beam {options.beam}: expected beam 1 and convolutional models")
         self.capacity = capacity
         drafted = min(capacity * MOST_DRAFTED, MOST_ROWS) if speculation else 0
@@ -56,7 +57,7 @@ class NumbaEngine:
             len(packed),
             n_rows,
             speculation,
-            attends=all(model.n_attentions for model in packed),
+            attends=all(one.n_attentions for one in programs),
         )
         self._team = ThreadTeam(threads)
         self._measured = MEASURED_FOR  # calls of advance since then

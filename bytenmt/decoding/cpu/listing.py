@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from bytenmt.decoding.cpu.packing import PackedModel
-from bytenmt.program.instructions import Base, Bell, Column, Op, Program, RowKind, Table
+from bytenmt.program.instructions import ATTENTIONS, Base, Bell, Column, Op, Program, RowKind, Table
 
 # Operations that read weights, and the columns that hold their offsets.
 WEIGHTS: Mapping[Op, str] = {
@@ -33,23 +33,24 @@ MATRICES = (Op.LINEAR, Op.GRU_SCAN, Op.LSTM_SCAN)
 
 def listing(model: PackedModel) -> str:
     """Return a model's sizes, its encoder's and its step's program, and the state it keeps of a sentence."""
+    program = model.program
     lines = [
         f"weights: {model.weights.size:,} bytes in {model.precision},"
-        f" {model.weights.size - model.first_step_byte:,} of them read by a step"
+        f" {model.weights.size - program.first_step_byte:,} of them read by a step"
     ]
-    state = [f"state {k}: {width} floats a row" for k, width in enumerate(model.states)]
+    state = [f"state {k}: {width} floats a row" for k, width in enumerate(program.states)]
     state += [
         f"ring {k}: {ring.capacity} columns of {ring.width} floats a row, dilation {ring.dilation}"
-        for k, ring in enumerate(model.rings)
+        for k, ring in enumerate(program.rings)
     ]
-    state += [f"item {k}: {width} floats a column of the source" for k, width in enumerate(model.items)]
-    state += [f"fixed {k}: {width} floats a sentence" for k, width in enumerate(model.fixed)]
-    for title, program in (("encoder", model.encode), ("step", model.step)):
-        n = len(program.instructions)
-        lines += ["", f"{title}: {n} instructions, {program.row_floats:,} floats of registers a row"]
-        lines += instruction_lines(program, model)
-    starts = _starts(model.step.instructions)
-    return "\n".join([*lines, f"logits: r{starts.index(model.logits.start)}", "", *state])
+    state += [f"item {k}: {width} floats a column of the source" for k, width in enumerate(program.items)]
+    state += [f"fixed {k}: {width} floats a sentence" for k, width in enumerate(program.fixed)]
+    for title, part in (("encoder", program.encode), ("step", program.step)):
+        n = len(part.instructions)
+        lines += ["", f"{title}: {n} instructions, {part.row_floats:,} floats of registers a row"]
+        lines += instruction_lines(part, model)
+    starts = _starts(program.step.instructions)
+    return "\n".join([*lines, f"logits: r{starts.index(program.logits.start)}", "", *state])
 
 
 def instruction_lines(program: Program, model: PackedModel) -> Iterator[str]:
@@ -101,7 +102,7 @@ def _name(place: int, model: PackedModel) -> str:
 def _numbers(one: Mapping[Column, int], op: Op) -> Iterator[str]:
     """Yield the widths and other numbers of an instruction."""
     yield f"n={one[Column.N]}"
-    if op in (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION):
+    if op in ATTENTIONS:
         yield f"v={one[Column.V]}"
         if one[Column.S]:
             yield f"window={one[Column.S]} bell={Bell(one[Column.T]).name.lower()}"

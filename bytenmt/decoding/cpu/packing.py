@@ -8,52 +8,30 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.architectures.model_program import ModelWriter, Ring, Source
+from bytenmt.architectures.model_program import ModelProgram, ModelWriter
 from bytenmt.architectures.registry import of_config
 from bytenmt.architectures.section import ModelSection
 from bytenmt.checkpoints.rounding import quantise
 from bytenmt.decoding.cpu.kernels.panels import INTEGERS, pack
 from bytenmt.kernel_constants import PRECISIONS
-from bytenmt.program.instructions import ALIGNMENT, Column, Matrix, Op, Program, Register, padded
+from bytenmt.program.instructions import ALIGNMENT, Matrix, padded
 from bytenmt.program.writer import Array, Values
 
 Bytes = npt.NDArray[np.uint8]
-ATTENDS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
 Tensors = Mapping[str, Array]  # a model's weights by the names of its parameters
 
 
 class PackedModel(NamedTuple):
     """A model ready to run, in one precision.
 
-    weights: one block of bytes, aligned to a cache line. names: of the weights by their offset in the block,
-    for listings. The other fields are those of ModelProgram.
+    program: its programs and sizes. weights: one block of bytes, aligned to a cache line. names: of the
+    weights by their offset in the block, for listings.
     """
 
+    program: ModelProgram
     weights: Bytes
-    encode: Program
-    step: Program
-    logits: Register
     precision: str
-    first_step_byte: int
     names: Mapping[int, str]
-    states: tuple[int, ...] = ()
-    rings: tuple[Ring, ...] = ()
-    items: tuple[int, ...] = ()
-    fixed: tuple[int, ...] = ()
-    source: Source = Source()
-    attending: tuple[int, ...] = (1,)
-
-    @property
-    def n_attentions(self) -> int:
-        """The number of attention instructions of a decode step."""
-        return len(self.step.select(*ATTENDS))
-
-    @property
-    def is_reversed(self) -> bool:
-        """True if the columns of the memory are in the opposite order of the source."""
-        return (
-            self.source.reverse and not self.encode.select(Op.KEEP)[:, Column.M].any()
-        )  # else the encoder turns them
 
 
 def pack_model(tensors: Tensors, config: ModelSection, precision: str) -> PackedModel:
@@ -66,7 +44,7 @@ def pack_model(tensors: Tensors, config: ModelSection, precision: str) -> Packed
         raise ValueError("the architecture has no program for the CPU engine")
     weights = PackedWeights(tensors, precision)
     program = write_program(config, ModelWriter(config, weights))
-    return PackedModel(weights=weights.block(), precision=precision, names=weights.names, **program._asdict())
+    return PackedModel(program, weights.block(), precision, weights.names)
 
 
 class PackedWeights:

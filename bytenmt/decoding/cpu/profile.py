@@ -42,7 +42,7 @@ def profile(packed: PackedModel, n_sentences: int, source: bool) -> StepProfile:
     model = engine.first_model()
     samples = []
     for _ in range(CALLS):
-        model.ticks = np.zeros(len(packed.step.instructions) + 1, np.int64)
+        model.ticks = np.zeros(len(packed.program.step.instructions) + 1, np.int64)
         started = perf_counter()
         engine.advance(STEPS_PER_CALL)
         seconds = perf_counter() - started
@@ -58,8 +58,8 @@ def format_profile(packed: PackedModel, profile: StepProfile) -> Iterator[str]:
     n = profile.n_sentences
     yield f"a step of {n} sentence{'s' * (n != 1)} in {packed.precision}: {1e6 * whole:,.0f} us"
     sums: dict[str, float] = defaultdict(float)
-    lines = instruction_lines(packed.step, packed)
-    for line, row, seconds in zip(lines, packed.step.instructions, profile.instructions, strict=True):
+    lines = instruction_lines(packed.program.step, packed)
+    for line, row, seconds in zip(lines, packed.program.step.instructions, profile.instructions, strict=True):
         op = Op(row[Column.OP])
         sums[op.name] += seconds
         rate = ""

@@ -42,9 +42,8 @@ class _TextBatch:
 
         n_layers: attention layers whose weights are recorded.
         """
-        self._even = any(
-            model.states for model in packed
-        )  # whether a pass reads equally many bytes of each text
+        # Whether a pass reads equally many bytes of each text.
+        self._even = any(model.program.states for model in packed)
         self._n_slots, self._drafted, self._n_layers = n_slots, n_columns - 1, n_layers
         rows = n_slots * n_columns
         self._models = [
@@ -161,18 +160,18 @@ class CpuAttention:
         sources, texts = [source for source, _ in pairs], [text for _, text in pairs]
         readings: dict[int, dict[int, Weights]] = {}
         by = [self._packed], self._team, self._run
-        for batch, group in _read_groups(*by, sources, texts, self._packed.n_attentions):
+        for batch, group in _read_groups(*by, sources, texts, self._packed.program.n_attentions):
             for slot, which in enumerate(group):
                 n, order = len(sources[which]), [*range(len(sources[which]) + 1)]
-                columns = [*order[:n][::-1], n] if self._packed.is_reversed else order
+                columns = [*order[:n][::-1], n] if self._packed.program.is_reversed else order
                 weights = [layer[:, columns] for layer in batch.attention(slot, n + 1)]
-                readings[which] = dict(zip(self._packed.attending, weights, strict=True))
+                readings[which] = dict(zip(self._packed.program.attending, weights, strict=True))
         return [readings[i] for i in range(len(pairs))]
 
 
 def _shape(packed: Sequence[PackedModel]) -> tuple[int, int]:
     """Return how many texts are read together at most, and the rows of a pass."""
-    return RECURRENT if any(model.states for model in packed) else CONVOLUTIONAL
+    return RECURRENT if any(model.program.states for model in packed) else CONVOLUTIONAL
 
 
 def _read_groups(

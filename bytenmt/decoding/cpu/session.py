@@ -56,28 +56,29 @@ class ModelSession:
         drafted: columns of a pass that may be rejected. run: the interpreter.
         """
         self._run = run
-        self.packed = packed
+        self.packed, self._program = packed, packed.program
+        program, logits = packed.program, packed.program.logits
         self._n_slots, self._n_rows, self._n_threads = n_slots, n_slots * beam, n_threads
-        self._hidden = aligned_zeros(2 * sum(packed.states) * self._n_rows)
-        rings = [(ring.capacity + drafted, ring.width, ring.dilation) for ring in packed.rings]
+        self._hidden = aligned_zeros(2 * sum(program.states) * self._n_rows)
+        rings = [(ring.capacity + drafted, ring.width, ring.dilation) for ring in program.rings]
         floats = [capacity * width for capacity, width, _ in rings]
         self._past = aligned_zeros(sum(floats) * self._n_rows)
         history = max((capacity for capacity, _, _ in rings), default=1)
         self._ancestors = np.zeros((2, self._n_rows, history), np.uint8)
         self._columns, self._source_len, self._wait = (np.zeros(n_slots, np.int64) for _ in range(3))
         kinds = _item_kinds(packed)
-        room = [memory_column_floats(width, kind) for width, kind in zip(packed.items, kinds, strict=True)]
+        room = [memory_column_floats(width, kind) for width, kind in zip(program.items, kinds, strict=True)]
         self._item_floats = sum(room)
         self._tables = (
-            _table(_offsets(packed.states), packed.states),
+            _table(_offsets(program.states), program.states),
             _table(_offsets(floats), *([ring[i] for ring in rings] for i in range(3))),
-            _table(_offsets(room), packed.items, kinds),
-            _table(_offsets(packed.fixed), packed.fixed),
+            _table(_offsets(room), program.items, kinds),
+            _table(_offsets(program.fixed), program.fixed),
         )
-        scans = len(packed.encode.select(Op.GRU_SCAN, Op.LSTM_SCAN)) > 0
+        scans = len(program.encode.select(Op.GRU_SCAN, Op.LSTM_SCAN)) > 0
         self._together = SCANNED_TOGETHER if scans else ENCODED_TOGETHER
-        input_widths = [program.select(Op.LINEAR)[:, Column.M] for program in (packed.encode, packed.step)]
-        widest = max([int(widths.max(initial=1)) for widths in input_widths] + list(packed.states))
+        input_widths = [part.select(Op.LINEAR)[:, Column.M] for part in (program.encode, program.step)]
+        widest = max([int(widths.max(initial=1)) for widths in input_widths] + list(program.states))
         self._product_bytes = scratch_bytes(widest)
         self._memory_offset = np.zeros(n_slots, np.int64)
         self._region, self._memory = 0, aligned_zeros(0)
@@ -87,11 +88,11 @@ class ModelSession:
             None  # of thread 0, see ThreadContext.ticks; None: no profiling
         )
         pass_rows = max(n_rows, self._n_rows)
-        self._step_space = aligned_zeros(packed.step.row_floats * pass_rows)
+        self._step_space = aligned_zeros(program.step.row_floats * pass_rows)
         self._encode_space, self._encode_rows = aligned_zeros(0), 0
-        self._logits = np.array([packed.logits.start, packed.logits.stride, packed.logits.column], np.int64)
-        self._reads_words = len(packed.step.select(Op.NGRAMS)) > 0
-        self._is_reversed = packed.is_reversed
+        self._logits = np.array([logits.start, logits.stride, logits.column], np.int64)
+        self._reads_words = len(program.step.select(Op.NGRAMS)) > 0
+        self._is_reversed = program.is_reversed
         self._step_rows = _rows(self._step_space, pass_rows, self._reads_words)
 
     def run_steps(
@@ -99,7 +100,7 @@ class ModelSession:
     ) -> None:
         """Execute one thread's part of n_passes over all running sentences; see interpreter.run."""
         ctx = self._thread_context(thread, n_threads, barrier)
-        table, rows = self.packed.step.instructions, self._step_rows
+        table, rows = self._program.step.instructions, self._step_rows
         self._run(table, self._logits, self._buffers(), rows, *inputs, which, n_passes, ctx)
 
     def prepare(
@@ -120,7 +121,7 @@ class ModelSession:
         self._reserve(max(self._columns[slot] for slot in at))
         hidden = self._hidden.reshape(-1)
         begin = 0
-        for width in self.packed.states:
+        for width in self._program.states:
             bank = hidden[begin : begin + self._n_rows * width].reshape(self._n_slots, -1)
             bank[list(at)] = 0
             begin += 2 * self._n_rows * width
@@ -136,13 +137,13 @@ class ModelSession:
         n_rows = max(max(len(group), sum(_length(texts[i]) for i in group)) for group in calls)
         if n_rows > self._encode_rows:
             self._encode_rows = n_rows
-            self._encode_space = aligned_zeros(self.packed.encode.row_floats * n_rows)
+            self._encode_space = aligned_zeros(self._program.encode.row_floats * n_rows)
         return [self._encoder_rows([texts[i] for i in group], [at[i] for i in group]) for group in calls]
 
     def encode(self, rows: Rows, inputs: PassInputs, thread: int, n_threads: int, barrier: Barrier) -> None:
         """Execute one thread's part of an encoder call that `prepare` returned."""
         ctx = self._thread_context(thread, n_threads, barrier)
-        table = self.packed.encode.instructions
+        table = self._program.encode.instructions
         self._run(table, self._logits, self._buffers(), rows, *inputs, 0, 0, ctx)
 
     def _thread_context(self, thread: int, n_threads: int, barrier: Barrier) -> ThreadContext:
@@ -168,35 +169,35 @@ class ModelSession:
             self._source_len,
             self._ancestors,
             self._is_reversed,
-            self.packed.source.lookahead,
+            self._program.source.lookahead,
             self._wait,
         )
 
     def _encoder_bytes(self, source: bytes) -> bytes:
         """Return the bytes that the encoder reads: in its order, padded with EOS to its columns, at least
         one."""
-        text = source[::-1] if self.packed.source.reverse else source
-        width = max(len(source) + 1, self._memory_columns(len(source) + 1)) + self.packed.source.delay
+        text = source[::-1] if self._program.source.reverse else source
+        width = max(len(source) + 1, self._memory_columns(len(source) + 1)) + self._program.source.delay
         return text.ljust(width, bytes([EOS]))
 
     def _memory_columns(self, n_bytes: int) -> int:
         """Return the columns of memory of a source of n_bytes, EOS included; 0 without a source."""
-        if self.packed.source.unfolding is None or n_bytes == 0:
+        if self._program.source.unfolding is None or n_bytes == 0:
             return n_bytes
-        factor, offset = self.packed.source.unfolding
+        factor, offset = self._program.source.unfolding
         n_columns = math.ceil(factor * n_bytes + offset - 1e-9)  # see architectures/bytenet/model.py
-        return n_columns if self.packed.source.lookahead < 0 else max(n_columns, n_bytes)
+        return n_columns if self._program.source.lookahead < 0 else max(n_columns, n_bytes)
 
     def _reserve(self, n_columns: int) -> None:
         """Make room for memories of n_columns in every slot, and for attention scores over them."""
         columns = padded(n_columns)
-        region = round_up_to_lines(self._item_floats * columns + sum(self.packed.fixed))
+        region = round_up_to_lines(self._item_floats * columns + sum(self._program.fixed))
         if region > self._region:
             larger = aligned_zeros(region * self._n_slots).reshape(self._n_slots, region)
             larger[:, : self._region] = self._memory.reshape(self._n_slots, self._region)
             self._region, self._memory = region, larger.reshape(-1)
             self._memory_offset = np.arange(self._n_slots) * region
-        attended = 2 * columns + max(self.packed.items, default=0) + PANEL + scratch_bytes(columns, 1) // 4
+        attended = 2 * columns + max(self._program.items, default=0) + PANEL + scratch_bytes(columns, 1) // 4
         floats = round_up_to_lines(max(attended, self._product_bytes // 4))
         if floats > self._scratch_floats:
             self._scratch_floats, self._scratch = floats, aligned_zeros(floats * self._n_threads)
@@ -221,11 +222,11 @@ class ModelSession:
 
 def _item_kinds(packed: PackedModel) -> list[int]:
     """Return the kind of each memory item: in w8a8, int8 for items that attention reads as a whole."""
-    kinds: list[set[int]] = [set() for _ in packed.items]
-    for code in packed.step.instructions:
+    kinds: list[set[int]] = [set() for _ in packed.program.items]
+    for code in packed.program.step.instructions:
         op, key, value = Op(code[Column.OP]), code[Column.M], code[Column.V]
         whole = packed.precision == "w8a8" and NATIVE_INT8 and code[Column.S] == 0
-        whole = whole and packed.source.lookahead < 0
+        whole = whole and packed.program.source.lookahead < 0
         if op == Op.COLUMN:
             kinds[code[Column.K]].add(FLAT)
         elif op in (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE):
