@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Required, TypedDict, Unpack
 
 from bytenmt.decoding.confidence import LOST, SURE, Verdict
 from bytenmt.documents.document import Document, Parts, Unit
@@ -78,25 +78,28 @@ def segment_translator(translator: Translator, flag: Flag = lambda results: resu
     return translate_segments
 
 
-def translate(
-    document: Document,
-    translate_segments: TranslateSegments,
-    *,
-    limit: int,
-    overwrite: bool = False,
-    bar: Bar | None = None,
-    memory: TranslationMemory | None = None,
-) -> tuple[bytes, TranslationReport]:
-    """Return the bytes of the document with its units translated, and a report.
+class UnitOptions(TypedDict, total=False):
+    """Options of the translation of units.
 
     limit: bytes of a segment. overwrite: translate units that are translated already, too. bar: is advanced
     by segments, of which there are as many as segments_to_translate returns. memory: whose translations are
-    taken without asking the model. A translation with flags needs a review. Raises BytenmtError where the
-    file's encoding lacks a character.
+    taken without asking the model.
     """
-    units = translate_units(
-        document, translate_segments, limit=limit, overwrite=overwrite, bar=bar, memory=memory
-    )
+
+    limit: Required[int]
+    overwrite: bool
+    bar: Bar | None
+    memory: TranslationMemory | None
+
+
+def translate(
+    document: Document, translate_segments: TranslateSegments, **options: Unpack[UnitOptions]
+) -> tuple[bytes, TranslationReport]:
+    """Return the bytes of the document with its units translated, and a report.
+
+    A translation with flags needs a review. Raises BytenmtError where the file's encoding lacks a character.
+    """
+    units = translate_units(document, translate_segments, **options)
     report = TranslationReport()
     for unit, one in zip(document.units, units, strict=True):
         report.n_kept += one.origin == KEPT
@@ -114,20 +117,12 @@ def translate(
 
 
 def translate_units(
-    document: Document,
-    translate_segments: TranslateSegments,
-    *,
-    limit: int,
-    overwrite: bool = False,
-    bar: Bar | None = None,
-    memory: TranslationMemory | None = None,
+    document: Document, translate_segments: TranslateSegments, **options: Unpack[UnitOptions]
 ) -> list[UnitTranslation]:
-    """Return the translation of each unit of a document. For the arguments see translate."""
-    matches = _matches(document, overwrite, memory)
-    split = [
-        split_unit(unit.source, limit) if (overwrite or not unit.done) and index not in matches else None
-        for index, unit in enumerate(document.units)
-    ]
+    """Return the translation of each unit of a document."""
+    limit, overwrite, bar = options["limit"], options.get("overwrite", False), options.get("bar")
+    matches = _matches(document, overwrite, options.get("memory"))
+    split = _split_units(document, matches, limit, overwrite)
     results: dict[Segment, Hypothesis] = {}
     for batch in _batches(_distinct(split)):
         results.update(zip(batch, translate_segments(batch), strict=True))
@@ -145,13 +140,8 @@ def translate_units(
 def segments_to_translate(
     document: Document, limit: int, overwrite: bool, memory: TranslationMemory | None = None
 ) -> list[Segment]:
-    """Return the distinct segments that a model translates, in order. For the arguments see translate."""
-    matches = _matches(document, overwrite, memory)
-    return _distinct(
-        split_unit(unit.source, limit)
-        for index, unit in enumerate(document.units)
-        if (overwrite or not unit.done) and index not in matches
-    )
+    """Return the distinct segments that a model translates, in order. For the arguments see UnitOptions."""
+    return _distinct(_split_units(document, _matches(document, overwrite, memory), limit, overwrite))
 
 
 def is_copied(unit: Unit, limit: int) -> bool:
@@ -166,6 +156,16 @@ def _matches(document: Document, overwrite: bool, memory: TranslationMemory | No
     units = enumerate(document.units)
     found = ((index, memory.match(unit.source)) for index, unit in units if overwrite or not unit.done)
     return {index: match for index, match in found if match is not None}
+
+
+def _split_units(
+    document: Document, matches: Container[int], limit: int, overwrite: bool
+) -> list[list[str | Segment] | None]:
+    """Split the units that a model translates, see split_unit; None for those in `matches` or kept."""
+    return [
+        split_unit(unit.source, limit) if (overwrite or not unit.done) and index not in matches else None
+        for index, unit in enumerate(document.units)
+    ]
 
 
 def _distinct(pieces: Iterable[list[str | Segment] | None]) -> list[Segment]:
