@@ -1,11 +1,10 @@
 """Describe a corpus for people: its size, the lines that were left out or repaired, and several sentences in
 a line.
 
-Sentences are counted by a heuristic without any language data. A model that was trained on single sentences
-should be given single sentences; the share tells whether it was.
+A model that was trained on single sentences should be given single sentences; the share of lines with several
+tells whether it was.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -14,22 +13,13 @@ import numpy as np
 
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.line_scan import LONGEST_LINE, Indices, Lengths
+from bytenmt.data.sentences import languages_of_files, sentence_ends
 from bytenmt.errors import DataError, printable
 from bytenmt.language_profile import LanguageProfile
 
 N_LISTED = 10  # line numbers that are named
 MOST_PROFILED = 10_000  # pairs from which language profiles are counted
-MOST_COUNTED = 100_000  # lines of a part; of more, as many evenly spaced ones are looked at
-
-# A boundary: final punctuation, closing quotes or brackets, a blank, opening marks, then a capital, a digit
-# or a letter of a script without case. After the full-width marks of Chinese and Japanese no blank is needed.
-_BOUNDARY = re.compile(r"(?:([.!?…]+)[\"'”’»«)\]]*\s+[\"'“‘„‚«»¿¡(\[–—-]*\s*|[。！？][」』”’）]*)(\w)")
-# A full stop after one of these, or after a single letter or a number, ends no sentence.
-_ABBREVIATION = re.compile(
-    r"mrs?|ms|dr|prof|st|sen|rev|gen|col|capt|lt|sgt|[js]r|no|nr|vol|fig|vs|etc|inc|ltd|co|corp"
-    r"|ca|bzw|usw|vgl|evtl|ggf|inkl|exkl|abs|art|bd|[hf]r|str|tel|abb|mme|mlle|sra|srta",
-    re.IGNORECASE,
-)
+MOST_COUNTED = 20_000  # lines of a part; of more, as many evenly spaced ones are looked at
 
 
 def inventory(corpus: ParallelCorpus, listing: Path | None = None) -> list[str]:
@@ -121,20 +111,6 @@ def _write(listing: Path, rows: Iterable[str]) -> None:
         ) from error
 
 
-def has_several_sentences(line: str) -> bool:
-    """Return whether a sentence seems to end and another to begin inside a line."""
-    for found in _BOUNDARY.finditer(line):
-        if found[2].islower():
-            continue
-        before = re.search(r"\w+$", line[: found.start()])
-        if found[1] == "." and before is not None:
-            word = before.group()
-            if len(word) == 1 or word.isdigit() or _ABBREVIATION.fullmatch(word):
-                continue
-        return True
-    return False
-
-
 def multi_sentence_share(corpus: ParallelCorpus) -> float:
     """Return the share of a corpus' pairs whose source (without one: whose target) holds several sentences.
 
@@ -148,9 +124,9 @@ def multi_sentence_share(corpus: ParallelCorpus) -> float:
             continue
         text = part.tgt if part.src is None else part.src
         looked_at = begin + np.arange(n) * (end - begin) // n
-        hits = sum(
-            has_several_sentences(text.line(line).decode()) for line in corpus.lines[looked_at].tolist()
-        )
+        languages = languages_of_files([str(text.path)])
+        lines = (text.line(line).decode() for line in corpus.lines[looked_at].tolist())
+        hits = sum(bool(sentence_ends(line, languages)) for line in lines)
         total += part.weight * (end - begin)
         several += part.weight * (end - begin) * hits / n
     return several / total if total else 0.0

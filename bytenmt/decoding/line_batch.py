@@ -11,8 +11,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from bytenmt.data.sentences import sentence_ends
 from bytenmt.decoding.interface import Hypothesis, Request
-from bytenmt.decoding.sentences import sentence_ends
 from bytenmt.decoding.settings import Settings
 from bytenmt.spans.extractor import has_letters, span_extractor
 from bytenmt.spans.grammar import parse_tag, partners

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bytenmt.checkpoints.weights import is_weights_file, read_run
 from bytenmt.config.facts import Facts, SearchDefaults
 from bytenmt.config.schema import Config, architecture
+from bytenmt.data.sentences import UNKNOWN_LANGUAGE, is_trained_on_sentences, languages_of_files
 from bytenmt.decoding.drafts.table import FILE, Speculation, check_supports_drafts
 from bytenmt.decoding.drafts.table import read_table as read_drafts
 from bytenmt.decoding.engine_selection import choose
 from bytenmt.decoding.engines import EngineMaker, EngineModels, MakerOfEngines, load_numba, load_pytorch
 from bytenmt.decoding.interface import AUTO, OFF, EngineSpec, Options
 from bytenmt.decoding.reading import Attention, Reader
-from bytenmt.decoding.sentences import UNKNOWN_LANGUAGE, is_trained_on_sentences, source_languages
 from bytenmt.decoding.setting_table import ALWAYS
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.reporter import SILENT, Reporter
@@ -87,7 +87,7 @@ class Runtime:
             is_split = all(map(is_trained_on_sentences, facts))
         if not is_split:
             return ()
-        return source_languages(facts[0]) if facts else UNKNOWN_LANGUAGE
+        return languages_of_files(one.src or "" for one in facts[0].corpora) if facts else UNKNOWN_LANGUAGE
 
     @property
     def least_wait(self) -> int:

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_engine import MadeUpEngine
 
-from bytenmt.config.facts import CorpusFact, Facts
-from bytenmt.decoding import sentences
+from bytenmt.config.facts import Facts
+from bytenmt.data import sentences
+from bytenmt.data.sentences import languages_of_files, sentence_ends
 from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
 from bytenmt.decoding.interface import EngineSpec, Hypothesis, Request
 from bytenmt.decoding.line_batch import Chunk, join_hypotheses, split_line
 from bytenmt.decoding.loading import LoadedRun, Runtime
-from bytenmt.decoding.sentences import sentence_ends, source_languages
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import SettingError
@@ -144,17 +144,9 @@ def test_auto_follows_the_training_text(facts: dict[str, Any], is_split: bool) -
 
 
 def test_the_language_is_that_of_the_training_files() -> None:
-    def languages_of(*names: str) -> tuple[str, ...]:
-        return source_languages(Facts(corpora=tuple(CorpusFact(src=name) for name in names)))
-
-    assert languages_of("a/train.ko", "b.ko.gz") == ("ko",)
-    assert (
-        languages_of("train.en", "train.de")
-        == languages_of("train.src")
-        == languages_of("train.gz")
-        == languages_of()
-        == ("en", "de")
-    )
+    assert languages_of_files(["a/train.ko", "b.ko.gz"]) == ("ko",)
+    for names in (["train.en", "train.de"], ["train.src"], ["train.gz"], [""], []):
+        assert languages_of_files(names) == ("en", "de")
 
 
 def test_a_wrong_choice_is_told() -> None:

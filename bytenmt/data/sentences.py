@@ -8,7 +8,7 @@ little.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -95,11 +95,10 @@ def is_trained_on_sentences(facts: Facts) -> bool:
     return bool(facts.pairs and facts.source_bytes and facts.source_bytes < SHORT_LINE_BYTES * facts.pairs)
 
 
-def source_languages(facts: Facts) -> tuple[str, ...]:
-    """Return the language of a run's sources by the names of its training files, as train.en or
-    train.de.gz."""
+def languages_of_files(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the language of texts by the names of their files, as train.en or train.de.gz."""
     codes = set()
-    for corpus in facts.corpora:
-        suffixes = PurePath(corpus.src or "").suffixes
+    for name in names:
+        suffixes = PurePath(name).suffixes
         codes.add(next((one[1:] for one in reversed(suffixes) if LANGUAGE_SUFFIX.fullmatch(one)), ""))
     return tuple(codes) if len(codes) == 1 and "" not in codes else UNKNOWN_LANGUAGE
