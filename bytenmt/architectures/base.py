@@ -135,15 +135,16 @@ def with_wait(memory: M, wait: Tensor) -> M:
     return memory._replace(wait=(wait,)) if getattr(memory, "wait", ()) else memory
 
 
-def seen_columns(memory: Any, positions: Tensor, lookahead: int) -> Tensor:
-    """Return how many columns of its source each query may attend to, (n, q) int64.
+def seen_mask(memory: Any, positions: Tensor, lookahead: int) -> Tensor:
+    """Return which columns of its source each query may attend to, (n, q, s) bool.
 
     positions (n, q) int64: of the target bytes read, BOS at 0. After wait + position source bytes, those
     columns are complete that lie `lookahead` bytes before the last one; of a source that has ended, EOS
     included, all.
     """
     came, source_len = memory.wait[0][:, None] + positions, memory.source_len[:, None]
-    return torch.where(came < source_len, came - lookahead, source_len)
+    n_complete = torch.where(came < source_len, came - lookahead, source_len)
+    return torch.arange(memory.keys.shape[1], device=positions.device) < n_complete[:, :, None]
 
 
 def normalised(logits: Tensor) -> Tensor:

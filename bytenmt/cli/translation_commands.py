@@ -162,15 +162,7 @@ def translate(
         if workers > 1 and (group is not None or stream):
             other = "--stream" if stream else "torchrun"
             raise BytenmtError(f"--workers {workers} cannot be combined with {other}: drop one of the two")
-        check_output(output, input)
-        check_output(html, input, output)
-        check_streams(input, output)
-        if resume and not _is_file(output):
-            raise BytenmtError("--resume needs an output file: add -o FILE")
-        if resume and html is not None:
-            raise BytenmtError(
-                "--html with --resume would miss the lines translated before: drop one of the two"
-            )
+        _check_files(input, output, html, resume)
         text = None
         if input is not None and leads and not simultaneous:
             text = inputs.to_translate(input, errors)
@@ -260,6 +252,17 @@ def _refuse_with_simultaneous(answers: Answers, *, resume: bool, workers: bool) 
     }
     for option in (option for option, is_given in given.items() if is_given):
         raise BytenmtError(f"--simultaneous cannot be combined with {option}: drop one of the two")
+
+
+def _check_files(input: Path | None, output: Path | None, html: Path | None, resume: bool) -> None:
+    """Raise BytenmtError for files that cannot be written, or that --resume cannot continue."""
+    check_output(output, input)
+    check_output(html, input, output)
+    check_streams(input, output)
+    if resume and not _is_file(output):
+        raise BytenmtError("--resume needs an output file: add -o FILE")
+    if resume and html is not None:
+        raise BytenmtError("--html with --resume would miss the lines translated before: drop one of the two")
 
 
 @contextmanager

@@ -47,6 +47,10 @@ from bytenmt.training.task import Task
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation_task import open_pairs, open_stream
 
+SLOW_BF16 = (
+    "bf16: this processor has no instructions for it, which makes the training many times slower:"
+    " --set train.precision=fp32"
+)
 WIDTHS_TO_COMPILE = 16  # the least train.round_to with which train.compile makes sense
 
 
@@ -102,16 +106,12 @@ def train(
         trainer = Trainer(config, device, group, reporter)
         if init_embedding is not None:
             trainer.begin_with_embedding(init_embedding)
-        lineage: tuple[Ancestor, ...] = ()
         if saved:
             facts = trainer.load(run, resume_from)
             task.check(run, facts)
             lineage = _as_begun(run, init_from, facts.lineage)
-        elif init_from is not None:
-            start = group.on_leader(lambda: read_start(init_from, config.model))
-            trainer.begin_with(start.tensors, start.file)
-            lineage = start.lineage
-            aloud.say(f"starting from the weights of {start.file}")
+        else:
+            lineage = _begin_with(trainer, init_from, group, aloud)
         progress = trainer.progress
         if threads is not None or device.type == "cpu":
             progress.threads = threads or min(progress.threads, n_cores()) or idle_threads()
@@ -133,10 +133,7 @@ def train(
                     aloud.warn(warning)
             aloud.say(_describe(trainer))
             if device.type == "cpu" and in_bf16(config.train, device) and not has_fast_bf16():
-                aloud.warn(
-                    "bf16: this processor has no instructions for it, which makes the training many times"
-                    " slower: --set train.precision=fp32"
-                )
+                aloud.warn(SLOW_BF16)
             number = loop.go()
             if number:
                 aloud.say(f"stopped at update {progress.update}, saved; continue with --resume")
@@ -245,6 +242,18 @@ def _rate_jump(before: TrainConfig, now: TrainConfig, progress: Progress) -> str
         f"the {now.schedule} schedule ends at other limits than before: the learning rate goes from"
         f" {old:.3g} to {new:.3g} at once"
     )
+
+
+def _begin_with(
+    trainer: Trainer, init_from: Path | None, group: Group, reporter: Reporter
+) -> tuple[Ancestor, ...]:
+    """Take the weights of another run, if one is given; return its lineage."""
+    if init_from is None:
+        return ()
+    start = group.on_leader(lambda: read_start(init_from, trainer.config.model))
+    trainer.begin_with(start.tensors, start.file)
+    reporter.say(f"starting from the weights of {start.file}")
+    return start.lineage
 
 
 def _as_begun(run: Path, init_from: Path | None, lineage: tuple[Ancestor, ...]) -> tuple[Ancestor, ...]:

@@ -14,7 +14,7 @@ rest N(0, 0.01^2); v starts at 0 either way, so that attention begins as the mea
 
 encoder_lookahead = L: h_j is the state of the forward GRU after byte j + L, past the source's end after as
 many EOS, and s_0 = 0; attention at target byte i sees the h_j that are complete when k + i bytes of the
-source have come (base.seen_columns).
+source have come (base.seen_mask).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from bytenmt.architectures.base import (
     module_list,
     no_source,
     no_wait,
-    seen_columns,
+    seen_mask,
 )
 from bytenmt.layers.attention import AdditiveScore, attend, source_mask
 from bytenmt.layers.deferred_matmul import deferred
@@ -183,7 +183,6 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         n = len(memory.keys)
         d, d_embedding = self.config.d_hidden, self.config.d_embedding
         mask = source_mask(memory.source_len, memory.keys.shape[1])
-        columns = torch.arange(memory.keys.shape[1], device=tgt.device)
         cell = self.decoder.cell
         x = self._drop(self.embedding(tgt, state.recent))
         recent = self.embedding.advance(state.recent, tgt)
@@ -200,8 +199,7 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         for x_t in input_share:
             if memory.wait:
                 position = (state.position[0] + len(states)).view(n, -1)
-                n_seen = seen_columns(memory, position, self.config.encoder_lookahead)
-                mask = columns < n_seen[:, :, None]
+                mask = seen_mask(memory, position, self.config.encoder_lookahead)
             context, alpha = attend(score(h.view(n, -1, d)), values, mask)
             context = context.reshape(len(h), -1)
             alphas.append(alpha.flatten(0, 1))

@@ -20,7 +20,7 @@ out, and kernels dilated.
 
 encoder_lookahead = L: each convolution of the encoder ends so many columns to the right of its own as add up
 to L, so that z_j depends on source bytes up to j + L alone; attention at target byte i sees the columns that
-are complete when k + i bytes of the source have come (base.seen_columns), and m is their number.
+are complete when k + i bytes of the source have come (base.seen_mask), and m is their number.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from bytenmt.architectures.base import (
     module_list,
     no_source,
     no_wait,
-    seen_columns,
+    seen_mask,
 )
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
 from bytenmt.architectures.convs2s.encoder import ENCODERS, Encoder, position_table
@@ -192,8 +192,7 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         n, s = memory.keys.shape[:2]
         mask = source_mask(memory.source_len, s)
         if memory.wait:
-            columns = seen_columns(memory, clock.positions(t).view(n, -1), self.config.encoder_lookahead)
-            mask = torch.arange(s, device=tgt.device) < columns[:, :, None]
+            mask = seen_mask(memory, clock.positions(t).view(n, -1), self.config.encoder_lookahead)
         shapes = [(kernel_width, dilation) for _, kernel_width, dilation in self.config.decoder_stack]
         drafted = state.rings[0].shape[1] - ring_capacity(*shapes[0])
         taps = {shape: RingTaps.from_clock(clock, t, *shape, drafted) for shape in dict.fromkeys(shapes)}

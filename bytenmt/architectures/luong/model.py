@@ -19,7 +19,7 @@ init = "paper" (section 4.1): uniform in [-0.1, 0.1], biases 0.
 
 encoder_lookahead = L: h-_s is the encoder's state after byte s + L, past the source's end after as many EOS,
 and the decoder's layers start at zero; attention at target byte t sees the h-_s that are complete when k + t
-bytes of the source have come (base.seen_columns).
+bytes of the source have come (base.seen_mask).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from bytenmt.architectures.base import (
     module_list,
     no_source,
     no_wait,
-    seen_columns,
+    seen_mask,
 )
 from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.layers.attention import (
@@ -263,8 +263,8 @@ class Luong(Model[LuongMemory, LuongState]):
             scores, seen, factors = scores_of(query), mask, list[Tensor]()
             columns = torch.arange(n_columns, device=top.device)
             if memory.wait:
-                n_seen = seen_columns(memory, position.view(query.shape[:2]), config.encoder_lookahead)
-                seen = mask[:, None] & (columns < n_seen[:, :, None])
+                complete = seen_mask(memory, position.view(query.shape[:2]), config.encoder_lookahead)
+                seen = mask[:, None] & complete
             if config.local:
                 centres = centre_of(query, position)
                 distance = columns - centres[:, :, None]

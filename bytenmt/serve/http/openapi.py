@@ -147,8 +147,8 @@ def _path_parameters(*names: str) -> list[dict[str, Any]]:
     return [{"name": name, "in": "path", "required": True, "schema": STRING} for name in names]
 
 
-def description() -> dict[str, Any]:
-    """Return the OpenAPI 3 description of all routes."""
+def _posted() -> dict[str, dict[str, Any]]:
+    """Return the operations of the routes that are posted to, by their paths."""
     translation = _answer("The translation.", TRANSLATED)
     translation["content"]["text/event-stream"] = {
         "schema": {
@@ -158,7 +158,7 @@ def description() -> dict[str, Any]:
         }
     }
     options = ("format", "alternatives", "keep", "glossary", "details")
-    posted = {
+    return {
         "/translate": _post("Translate texts", ("q", *LANGUAGES, *options), ("q", "target"), translation),
         "/translate_file": _post(
             "Translate a file",
@@ -239,6 +239,10 @@ def description() -> dict[str, Any]:
             ),
         ),
     }
+
+
+def _read() -> dict[str, dict[str, Any]]:
+    """Return the operations of the routes that are read, by their paths."""
     language = {
         "type": "object",
         "properties": {
@@ -248,7 +252,7 @@ def description() -> dict[str, Any]:
             "direct": {"type": "array", "items": STRING},
         },
     }
-    read = {
+    return {
         "/": _get("Web page for translating", _answer("HTML.", STRING, "text/html")),
         "/review": _get("Web page for reviewing documents", _answer("HTML.", STRING, "text/html")),
         "/docs": _get("This description as a page", _answer("HTML.", STRING, "text/html")),
@@ -273,6 +277,10 @@ def description() -> dict[str, Any]:
             parameters=_path_parameters("token", "name"),
         ),
     }
+
+
+def description() -> dict[str, Any]:
+    """Return the OpenAPI 3 description of all routes."""
     return {
         "openapi": "3.0.3",
         "info": {
@@ -282,8 +290,8 @@ def description() -> dict[str, Any]:
             " request"
             " may also be sent in the query string. The websocket /ws translates texts as they are sent.",
         },
-        "paths": {path: {"post": one} for path, one in posted.items()}
-        | {path: {"get": one} for path, one in read.items()},
+        "paths": {path: {"post": one} for path, one in _posted().items()}
+        | {path: {"get": one} for path, one in _read().items()},
     }
 
 

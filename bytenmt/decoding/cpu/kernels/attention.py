@@ -116,7 +116,7 @@ def attend_location(
 def n_visible(model: ModelBuffers, slot: int, position: int, bound: int) -> int:
     """Return how many columns a row may attend to: at most `bound`, unless that is 0.
 
-    With a bounded look-ahead those that are complete, see architectures.base.seen_columns.
+    With a bounded look-ahead those that are complete, see architectures.base.seen_mask.
     """
     n: int = model.columns[slot]
     came = model.wait[slot] + position
