@@ -241,16 +241,17 @@ def test_a_simultaneous_rival(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     run = tmp_path / "run"
     train.main(words(tmp_path, run, "--max-updates", "180", "--waits", "3"))
     valid = str(tmp_path / "valid")
-    simultaneous.main([str(run), "--wait", "1,0", "--src", valid, "--ref", valid, "-o", str(tmp_path / "rows")])
+    text = ["--src", valid, "--ref", valid]
+    simultaneous.main([str(run), "--wait", "1,0", *text, "-o", str(tmp_path / "rows")])
     first, whole = map(json.loads, (tmp_path / "rows").read_text(encoding="utf-8").splitlines())
     assert first["al"] < whole["al"] and first["chrf"] > 80 and whole["chrf"] > 80
-    text = lines(20, 4)
-    n_words = [len(line.split()) for line in text]
-    found = simultaneous.translate_lines(load_model(run), SubwordModel.load(run), text, 0)
+    some = lines(20, 4)
+    n_words = [len(line.split()) for line in some]
+    found = simultaneous.translate_lines(load_model(run), SubwordModel.load(run), some, 0)
     assert [set(delays_in_words(line)) for line in found] == [{n} for n in n_words]
     assert len(capsys.readouterr().out.splitlines()) == 2
     with pytest.raises(SystemExit, match="--waits"):
-        simultaneous.main([str(trained), "--src", valid, "--ref", valid])
+        simultaneous.main([str(trained), *text])
 
 
 def test_reads_of_a_line() -> None:

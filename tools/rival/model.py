@@ -99,7 +99,7 @@ class Transformer(nn.Module):
 
 
 def later_columns(rows: int, ahead: int, columns: int = 0) -> Tensor:
-    """Return a bool mask (rows, columns) that is true from column i + ahead on in row i. columns 0: as many."""
+    """Return a bool mask (rows, columns), true in row i from column i + ahead on. columns 0: as rows."""
     return torch.ones(rows, columns or rows, dtype=torch.bool).triu(ahead)
 
 

@@ -106,7 +106,7 @@ HELP = {
     "title_case": "share of pairs in which every word begins with a capital, as data.title_case",
     "lower_case": "share of pairs without capitals, as data.lower_case",
     "empty_source": "share of pairs whose source is emptied, as data.empty_source",
-    "waits": "simultaneous: a causal encoder, and of each batch a wait-k of 1 to so many pieces; 0: the whole source",
+    "waits": "a causal encoder, and wait-k with a k of 1 to so many pieces, drawn for each batch; 0: none",
 }
 
 

@@ -125,8 +125,10 @@ class SubwordModel:
 
     def ends(self, lines: Sequence[str]) -> list[list[int]]:
         """Return for each line the number of its characters up to the end of each piece."""
-        found = self._processor.encode(list(lines), out_type="immutable_proto")
-        return [[piece.end for piece in line.pieces] for line in found]
+        return [
+            [len(text) for text in self.text([names[: i + 1] for i in range(len(names))])]
+            for names in self.names(lines)
+        ]
 
     def vocabulary(self) -> list[str]:
         """Return the name of every id."""

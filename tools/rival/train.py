@@ -62,9 +62,7 @@ VALID_TOKENS = 8000  # pieces of a validation batch
 LOG_EVERY = 50  # updates
 
 
-def summed_loss(
-    model: Transformer, data: Batch, smoothing: float, wait: int = 0
-) -> tuple[Tensor, Tensor]:
+def summed_loss(model: Transformer, data: Batch, smoothing: float, wait: int = 0) -> tuple[Tensor, Tensor]:
     """Return the summed loss in nats with label smoothing, and without (detached).
 
     wait: see Transformer.decode.

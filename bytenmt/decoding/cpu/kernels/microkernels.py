@@ -246,8 +246,12 @@ class Int8InInt16(W8A8):
     narrow_rows = 4
 
     def largest_integer(self, b: Builder, x: Value, n_in: Value, most: Value) -> Value:
-        """See Int8; at most so large that the integers of the row add up to _MOST_ADDED."""
-        (added,) = _map_row(b, x, n_in, [splat(0.0)], lambda _, values, sums: [b.fadd(sums, _size(b, values))])
+        """See Int8. The sizes of the integers of the row add up to _MOST_ADDED at most."""
+
+        def add(_: Value, values: Value, total: Value) -> list[Value]:
+            return [b.fadd(total, _size(b, values))]
+
+        (added,) = _map_row(b, x, n_in, [splat(0.0)], add)
         share = b.fdiv(most, reduce_lanes(b, added, b.fadd))
         fitting = b.fmul(share, ir.Constant(FLOAT, _MOST_ADDED))
         fits = b.fcmp_ordered("<", fitting, ir.Constant(FLOAT, self.largest))
