@@ -1,6 +1,7 @@
 """Adapt a model to the pairs of a translation memory, without its former training text.
 
-1. Some of the pairs are held out. The model is trained on the others until it gets no better on these.
+1. Some of the pairs are held out. The model is trained on the others until it gets no better on these; if
+   they are too few to tell, for a fixed number of updates.
 2. Of the weights between the old and the new ones, old + factor * (new - old), those are taken that are best
    on the held-out pairs and lose next to nothing on the probe text: sentences of another kind, which come
    with this package. Wortsman et al. 2022, "Robust fine-tuning of zero-shot models", mix weights in this way.
@@ -48,11 +49,14 @@ from bytenmt.training.run import train
 FEWEST_PAIRS = 20
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.2, 200  # of the pairs; pairs
 SMALL_MEMORY = 1000  # pairs; of a larger memory the held-out pairs are not missed
-PASSES, PATIENCE = 14, 4  # over the pairs at most; validations without a better one
-LEARNING_RATE, NGRAM_LEARNING_RATE = 5e-4, 5e-3  # of AdamW, and of the rows of n-gram tables
+FEWEST_TO_STOP_BY = 30  # held-out pairs
+FIXED_UPDATES = 120  # if there are fewer
+PASSES, PATIENCE = 28, 6  # over the pairs at most; validations without a better one
+LEARNING_RATE, NGRAM_LEARNING_RATE = 2.5e-4, 1e-2  # of AdamW, and of the rows of n-gram tables
 BATCHES, FEWEST_BYTES = 4, 1000  # of a pass, at least, as long as a batch has so many bytes
-MOST_CPU_MINUTES = 0.5  # of each of the two trainings
+MOST_CPU_MINUTES = 0.6  # of each of the two trainings
 FACTORS = (0.25, 0.5, 0.75, 1.0)
+CAREFUL_FACTORS = (0.25, 0.5)  # after a fixed number of updates
 MOST_FORGOTTEN = 0.012  # bits per byte of the probe text
 Pair = tuple[str, str]
 
@@ -109,8 +113,13 @@ def adapt(
     start = read_start(model, config.model)
     with tempfile.TemporaryDirectory(dir=output) as folder:
         work = Path(folder)
-        new, n_updates = _train(work / "1", config, model, learned, held_out, seed)
-        factor = _best_factor(config, start.tensors, new, held_out, probe)
+        few = n_held_out < FEWEST_TO_STOP_BY
+        new, n_updates = _train(
+            work / "1", config, model, learned, held_out, seed, FIXED_UPDATES if few else 0
+        )
+        factor = _best_factor(
+            config, start.tensors, new, held_out, probe, CAREFUL_FACTORS if few else FACTORS
+        )
         if not factor:
             raise BytenmtError(
                 f"the {len(held_out)} held-out pairs of {len(unique)} get no better: nothing was written;"
@@ -170,7 +179,7 @@ def _train(
 ) -> tuple[dict[str, Tensor], int]:
     """Train into a new run folder; return the weights that are best on the held-out pairs, and their update.
 
-    n_updates: make so many updates instead, and return the last weights.
+    n_updates: make so many updates instead, or as many as fit in the time, and return the last weights.
     """
     n_bytes = sum(len(text.encode()) for pair in pairs for text in pair)
     max_tokens = max(
@@ -192,7 +201,7 @@ def _train(
         max_updates=n_updates,
         max_epochs=0.0 if n_updates else float(PASSES),
         max_minutes=0.0,
-        max_cpu_minutes=0.0 if n_updates else MOST_CPU_MINUTES,
+        max_cpu_minutes=MOST_CPU_MINUTES,
         patience=0 if n_updates else PATIENCE,
         metric="bits_per_byte",
         valid_every=n_updates or min(25, 2 * math.ceil(n_bytes / max_tokens)),
@@ -230,12 +239,13 @@ def _best_factor(
     new: Mapping[str, Tensor],
     held_out: Sequence[Pair],
     probe: Sequence[Pair],
+    factors: Sequence[float],
 ) -> float:
     """Return the factor that is best on the held-out pairs and forgets little; 0 if none is better than 0."""
     module = build_model(config.model).eval()
     reader = TorchReader([module], torch.device("cpu"))
     best, forgotten, least = 0.0, math.inf, math.inf
-    for factor in (0.0, *FACTORS):
+    for factor in (0.0, *factors):
         mixed = {name: torch.from_numpy(array) for name, array in _mixed(old, new, factor).items()}
         load_weights(module, mixed, Path("the adapted model"))
         bits = _bits(reader, held_out)
