@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bytenmt.jit import njit
-from bytenmt.layers.parallel import parallel_for
+from bytenmt.layers.kernel_helpers import parallel_for
 from bytenmt.splitmix import INCREMENT, scrambled
 
 PARTS = 1 << 16  # a probability is a multiple of 1 / PARTS

@@ -18,7 +18,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from bytenmt.jit import njit_any_order
-from bytenmt.layers.parallel import parallel_for, thread_ranges
+from bytenmt.layers.kernel_helpers import parallel_for, thread_ranges
 
 Array = npt.NDArray[np.float32]
 LIMIT = 20.0  # exp(2 k) is far from overflow and from zero, so that no infinity meets a zero

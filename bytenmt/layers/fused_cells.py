@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from bytenmt.jit import njit_any_order
 from bytenmt.layers.deferred_matmul import Deferred, Product
-from bytenmt.layers.numbers import KINDS, Array, as_array, from_float32, sigmoid, tanh, to_float32
+from bytenmt.layers.kernel_helpers import KINDS, Array, as_array, from_float32, sigmoid, tanh, to_float32
 
 ONE = np.float32(1)
 

@@ -16,8 +16,15 @@ from torch.autograd.function import once_differentiable
 
 from bytenmt.jit import njit_any_order
 from bytenmt.layers.deferred_matmul import compute_type
-from bytenmt.layers.numbers import KINDS, Array, as_array, from_float32, to_float32
-from bytenmt.layers.parallel import parallel_for, thread_ranges
+from bytenmt.layers.kernel_helpers import (
+    KINDS,
+    Array,
+    as_array,
+    from_float32,
+    parallel_for,
+    thread_ranges,
+    to_float32,
+)
 
 ZERO = np.float32(0)
 

@@ -10,8 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from bytenmt.jit import njit_any_order
-from bytenmt.layers.numbers import KINDS, Array, as_array, from_float32, to_float32
-from bytenmt.layers.parallel import parallel_for
+from bytenmt.layers.kernel_helpers import KINDS, Array, as_array, from_float32, parallel_for, to_float32
 
 FEW = 4  # rows: with more, PyTorch's product is faster
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +11,6 @@ from torch import Tensor
 from bytenmt.architectures.base import Model, with_wait
 from bytenmt.config.schema import Config
 from bytenmt.data.batches import Batch
-from bytenmt.data.device import to_device
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.training.losses import (
     LossInputs,
@@ -23,6 +22,30 @@ from bytenmt.training.losses import (
     without_dropout,
 )
 from bytenmt.training.objective import autocast, compiled
+
+
+class Tensors(NamedTuple):
+    """A data.batches.Batch as tensors on a device; same fields, axes and types."""
+
+    source: Tensor
+    source_len: Tensor
+    target: Tensor
+    target_len: Tensor
+
+    @property
+    def target_in(self) -> Tensor:
+        """Return (n, t) uint8: the decoder's input."""
+        return self.target[:, :-1]
+
+    @property
+    def target_out(self) -> Tensor:
+        """Return (n, t) uint8: the bytes to be predicted."""
+        return self.target[:, 1:]
+
+
+def to_device(batch: Batch, device: torch.device) -> Tensors:
+    """Copy a batch's arrays to a device; from pinned memory the copy runs in parallel."""
+    return Tensors(*(torch.from_numpy(part).to(device, non_blocking=True) for part in batch))
 
 
 class TranslationObjective:

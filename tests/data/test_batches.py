@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from bytenmt.data import batches as batching
 from bytenmt.data.batches import Batch, assemble, batches
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
-from bytenmt.data.device import to_device
 from bytenmt.data.epoch_plan import EpochPlan, epoch_plan
 from bytenmt.data.text_file import TextFile
+from bytenmt.training.translation_objective import to_device
 from bytenmt.utf8 import BOS, EOS, PAD
 
 

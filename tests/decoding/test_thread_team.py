@@ -128,7 +128,7 @@ def test_a_worker_that_nobody_holds_ends_and_is_replaced() -> None:
 
 FORKED = """
 import os, signal, torch
-from bytenmt.layers.parallel import parallel_for
+from bytenmt.layers.kernel_helpers import parallel_for
 torch.set_num_threads(2)
 for where in ("parent", "child"):
     seen = []

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bytenmt.jit import njit
 from bytenmt.layers import fused_additive, fused_cells, fused_norm, matrix_rows
-from bytenmt.layers.numbers import Array, as_array, from_float32, sigmoid, tanh, to_float32
+from bytenmt.layers.kernel_helpers import Array, as_array, from_float32, sigmoid, tanh, to_float32
 from bytenmt.layers.recurrent import GRU, LSTM, GRUReset, GRUUpdate
 
 # ---- the same in every run

@@ -19,7 +19,6 @@ from bytenmt.checkpoints.checkpoint import load_checkpoint, load_run
 from bytenmt.checkpoints.manifest import METRICS
 from bytenmt.data.batches import Batch, assemble
 from bytenmt.data.corpus import ParallelCorpus
-from bytenmt.data.device import to_device
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.training import metrics
 from bytenmt.training.losses import draw_inputs, drop_bytes
@@ -27,7 +26,7 @@ from bytenmt.training.metrics import CURVE, TENSORBOARD, curve_figure
 from bytenmt.training.run import train
 from bytenmt.training.task import LEFT_OUT
 from bytenmt.training.trainer import Trainer
-from bytenmt.training.translation_objective import TranslationObjective
+from bytenmt.training.translation_objective import TranslationObjective, to_device
 from bytenmt.training.translation_task import TranslationTask
 from bytenmt.utf8 import BOS, PAD
 

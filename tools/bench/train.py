@@ -30,9 +30,10 @@ from bytenmt.architectures.costs import step_cost
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import Config, load_config
-from bytenmt.data.device import Tensors, pick_device
+from bytenmt.data.device import pick_device
 from bytenmt.layers.recurrent import GRU, LSTM
 from bytenmt.training.losses import byte_loss
+from bytenmt.training.translation_objective import Tensors
 from bytenmt.utf8 import BOS, EOS, PAD
 from tools.bench.records import Record, format_table, write_json
 from tools.bench.steps import DTYPES, AnyModel, seconds

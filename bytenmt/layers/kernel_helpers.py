@@ -1,12 +1,16 @@
-"""Scalar functions for compiled kernels: conversion of bf16, and a sigmoid that can be vectorised.
+"""Helpers of compiled kernels: threads, conversion of bf16, and a sigmoid that can be vectorised.
 
-NumPy has no bf16: such arrays are the upper 16 bits of float32 (`as_array`). `to_float32` and `from_float32`
-convert their numbers, and do nothing if an array is float32 already.
+Kernels run on as many threads as PyTorch uses. NumPy has no bf16: such arrays are the upper 16 bits of
+float32 (`as_array`). `to_float32` and `from_float32` convert their numbers, and do nothing if an array is
+float32 already.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -104,3 +108,31 @@ def tanh(x: np.float32) -> np.float32:
     """Return tanh(x) = 2 sigmoid(2 x) - 1, to 2e-7."""
     two = np.float32(2)
     return two * sigmoid(two * x) - np.float32(1)
+
+
+def thread_ranges(n: int) -> list[tuple[int, int, int]]:
+    """Divide n pieces of work among PyTorch's threads: (thread, first, last) for each, last not included."""
+    n_threads = max(1, min(n, torch.get_num_threads()))
+    cuts = [n * i // n_threads for i in range(n_threads + 1)]
+    return [(i, cuts[i], cuts[i + 1]) for i in range(n_threads)]
+
+
+def parallel_for(task: Callable[[int, int, int], None], n: int) -> None:
+    """Call task(thread, first, last) for all ranges of n at once, the last one on this thread.
+
+    This is useful only for tasks that release the interpreter lock, as kernels do.
+    """
+    *others, own = thread_ranges(n)
+    waiting = [_pool(len(others)).submit(task, *share) for share in others]
+    task(*own)
+    for future in waiting:
+        future.result()
+
+
+@cache
+def _pool(n_threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(n_threads)
+
+
+if hasattr(os, "register_at_fork"):  # a forked child has none of the threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)
