@@ -330,7 +330,7 @@ def edited(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
 
     def edit(name: str) -> None:
         read = kernel_cache._read
-        changed = {PACKAGE / name: kernel_cache._read(PACKAGE / name) + "\n# more\n"}
+        changed = {PACKAGE / name: (PACKAGE / name).read_text(encoding="latin-1") + "\n# more\n"}
         monkeypatch.setattr(kernel_cache, "_read", lambda path: changed.get(path) or read(path))
         for one in caches:
             one.cache_clear()

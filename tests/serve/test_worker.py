@@ -134,7 +134,7 @@ def test_a_translator_that_cannot_be_made_is_told() -> None:
     worker.submit(one)
     assert isinstance(outcomes.get(timeout=SECONDS), ValueError)
     worker.stop()
-    assert not worker._thread.is_alive()
+    assert not worker.alive
 
 
 @pytest.mark.parametrize("n", [1, 7])
