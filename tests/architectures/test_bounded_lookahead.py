@@ -9,6 +9,7 @@ from typing import Any
 import invariants
 import pytest
 import torch
+from fast_variants import by_variant
 from invariants import BOUNDED, TRANSFORMER, VARIANTS, build, make
 from small_runs import nine_lines
 
@@ -20,7 +21,7 @@ from bytenmt.training import translation_objective
 from bytenmt.training.losses import draw_waits
 from bytenmt.training.run import train
 
-every_bounded_model = pytest.mark.parametrize("name", BOUNDED)
+every_bounded_model = by_variant("name", BOUNDED)
 N_SOURCE, N_TARGET = 14, 15
 
 
@@ -90,7 +91,7 @@ def test_no_output_depends_on_bytes_that_have_not_come(name: str) -> None:
                 invariants.assert_same(logits[:, :before], expected[:, :before], f"before byte {j} came")
 
 
-@pytest.mark.parametrize("name", [name for name in BOUNDED if "local" not in name and "location" not in name])
+@by_variant("name", [name for name in BOUNDED if "local" not in name and "location" not in name])
 def test_outputs_depend_on_the_newest_byte_that_has_come(name: str) -> None:
     """The bound is not too careful: the prediction made when byte j has just come does change with it."""
     model: Any = make(name)

@@ -7,6 +7,7 @@ from typing import Any
 import invariants
 import pytest
 import torch
+from fast_variants import by_variant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from invariants import PARALLEL, VARIANTS, WITH_SOURCE, WITHOUT_SOURCE, make
@@ -16,8 +17,8 @@ from bytenmt.architectures.base import Model
 from bytenmt.architectures.costs import receptive_field, step_cost
 from bytenmt.architectures.tensor_tree import tensors
 
-every_model = pytest.mark.parametrize("name", VARIANTS)
-every_parallel_model = pytest.mark.parametrize("name", PARALLEL)
+every_model = by_variant("name", VARIANTS)
+every_parallel_model = by_variant("name", PARALLEL)
 
 
 class ModelsByName(dict[str, Model[Any, Any]]):
@@ -81,7 +82,7 @@ def test_autoregressive(name: str) -> None:
     invariants.check_autoregressive(MODELS[name])
 
 
-@pytest.mark.parametrize("name", WITH_SOURCE)
+@by_variant("name", WITH_SOURCE)
 def test_source_matters(name: str) -> None:
     """Each source byte changes the predictions."""
     invariants.check_source_matters(MODELS[name])
@@ -106,7 +107,7 @@ def test_beams_share_a_memory(name: str, beam: int) -> None:
     invariants.check_beams(MODELS[name], beam)
 
 
-@pytest.mark.parametrize(("name", "seed"), rotated([*VARIANTS], range(3), 1))
+@by_variant(("name", "seed"), rotated([*VARIANTS], range(3), 1))
 def test_reordered_beams_equal_teacher_forcing(name: str, seed: int) -> None:
     """Random reorderings, steps and chunks: each row is what its own bytes give."""
     invariants.check_reorder(MODELS[name], seed=seed)
@@ -138,7 +139,7 @@ def test_receptive_field(name: str) -> None:
     invariants.check_receptive_field(MODELS[name])
 
 
-@pytest.mark.parametrize("name", sorted(set(VARIANTS) - set(PARALLEL)))
+@by_variant("name", sorted(set(VARIANTS) - set(PARALLEL)))
 def test_recurrent_models_see_everything(name: str) -> None:
     """No receptive field is claimed, and the first byte still matters at the 30th."""
     model = MODELS[name]
@@ -177,7 +178,7 @@ def test_without_a_source(name: str) -> None:
     invariants.check_without_source(MODELS[name])
 
 
-@pytest.mark.parametrize("name", WITHOUT_SOURCE)
+@by_variant("name", WITHOUT_SOURCE)
 def test_a_model_without_a_source_takes_none(name: str) -> None:
     """The model has only the weights of its embedding and decoder, all of which learn; a source is
     refused.

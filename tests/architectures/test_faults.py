@@ -13,6 +13,7 @@ from typing import Any
 import invariants
 import pytest
 import torch
+from fast_variants import by_variant
 from invariants import VARIANTS, AnyModel, make
 from torch import Tensor, nn
 
@@ -61,7 +62,7 @@ def test_normalising_over_time_is_caught(monkeypatch: Patch) -> None:
     assert_caught(invariants.check_padding, make("bytenet"))
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
+@by_variant("name", CONVOLUTIONAL)
 def test_looking_one_byte_ahead_is_caught(name: str, monkeypatch: Patch) -> None:
     """A causal convolution shifted by one."""
     causal = Convolution.causal
@@ -74,7 +75,7 @@ def test_looking_one_byte_ahead_is_caught(name: str, monkeypatch: Patch) -> None
     assert_caught(invariants.check_steps, make(name))
 
 
-@pytest.mark.parametrize("name", ALL)
+@by_variant("name", ALL)
 def test_a_lag_of_one_byte_is_caught(name: str, monkeypatch: Patch) -> None:
     """F.9: an input shifted twice."""
     model = make(name)
@@ -88,7 +89,7 @@ def test_a_lag_of_one_byte_is_caught(name: str, monkeypatch: Patch) -> None:
     assert_caught(invariants.check_causality, model, "does not reach")
 
 
-@pytest.mark.parametrize("name", ALL)
+@by_variant("name", ALL)
 def test_a_decoder_that_ignores_its_input_is_caught(name: str, monkeypatch: Patch) -> None:
     """F.8: predictions from the source alone."""
     model = make(name)
@@ -101,7 +102,7 @@ def test_a_decoder_that_ignores_its_input_is_caught(name: str, monkeypatch: Patc
     assert_caught(invariants.check_autoregressive, model, "right after a change")
 
 
-@pytest.mark.parametrize("name", ALL)
+@by_variant("name", ALL)
 def test_a_decoder_that_ignores_its_source_is_caught(name: str, monkeypatch: Patch) -> None:
     """A memory that is always the same."""
     model = make(name)
@@ -114,7 +115,7 @@ def test_a_decoder_that_ignores_its_source_is_caught(name: str, monkeypatch: Pat
     assert_caught(invariants.check_source_matters, model, "source byte")
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
+@by_variant("name", CONVOLUTIONAL)
 def test_a_narrower_masked_kernel_is_caught(name: str, monkeypatch: Patch) -> None:
     """F.7: half of the kernel's taps gone, so that the receptive field is not the formula's."""
     causal = Convolution.causal
@@ -133,7 +134,7 @@ def test_a_narrower_masked_kernel_is_caught(name: str, monkeypatch: Patch) -> No
 # ---- padding
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
+@by_variant("name", CONVOLUTIONAL)
 def test_a_mask_forgotten_before_a_convolution_is_caught(name: str, monkeypatch: Patch) -> None:
     """F.3: biases make padding non-zero again."""
     centred = Convolution.centred
@@ -146,7 +147,7 @@ def test_a_mask_forgotten_before_a_convolution_is_caught(name: str, monkeypatch:
     assert_caught(invariants.check_reference, make(name))
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
+@by_variant("name", CONVOLUTIONAL)
 def test_masking_the_first_convolution_only_is_caught(name: str, monkeypatch: Patch) -> None:
     """F.3: masking the embeddings once is not enough."""
     centred = Convolution.centred
@@ -161,7 +162,7 @@ def test_masking_the_first_convolution_only_is_caught(name: str, monkeypatch: Pa
     assert_caught(invariants.check_padding, model)
 
 
-@pytest.mark.parametrize("name", ATTENTIVE)
+@by_variant("name", ATTENTIVE)
 def test_a_mask_forgotten_in_attention_is_caught(name: str, monkeypatch: Patch) -> None:
     """F.6: weight on padding."""
 
@@ -291,7 +292,7 @@ def test_recurrent_columns_that_stay_behind_are_caught(monkeypatch: Patch) -> No
     assert_caught(invariants.check_reorder, make("recurrent-bytenet-decoder"))
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
+@by_variant("name", CONVOLUTIONAL)
 def test_a_ring_that_is_not_written_is_caught(name: str, monkeypatch: Patch) -> None:
     """Steps that forget what they read."""
     causal = Convolution.causal
@@ -303,7 +304,7 @@ def test_a_ring_that_is_not_written_is_caught(name: str, monkeypatch: Patch) -> 
     assert_caught(invariants.check_steps, make(name), "steps and the whole")
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
+@by_variant("name", CONVOLUTIONAL)
 def test_a_ring_that_is_too_small_is_caught(name: str, monkeypatch: Patch) -> None:
     """A ring shorter than the taps reach: a column is overwritten before its last reading.
 
@@ -319,7 +320,7 @@ def test_a_ring_that_is_too_small_is_caught(name: str, monkeypatch: Patch) -> No
     assert_caught(invariants.check_reorder, make(name))
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
+@by_variant("name", CONVOLUTIONAL)
 def test_a_ring_overwritten_by_another_beam_is_caught(name: str, monkeypatch: Patch) -> None:
     """Rows that read and write one after another need one column more than (k-1)r."""
     causal = Convolution.causal
@@ -345,7 +346,7 @@ def test_a_ring_overwritten_by_another_beam_is_caught(name: str, monkeypatch: Pa
     assert_caught(invariants.check_reorder, make(name), "after reordering")
 
 
-@pytest.mark.parametrize("name", ALL)
+@by_variant("name", ALL)
 def test_reordering_forgotten_is_caught(name: str, monkeypatch: Patch) -> None:
     """Beams that keep another's past; by the contract and by the search's scores."""
     model = invariants.build(VARIANTS[name], seed=11, scale=0.9)
@@ -354,7 +355,7 @@ def test_reordering_forgotten_is_caught(name: str, monkeypatch: Patch) -> None:
     assert_caught(lambda m: invariants.check_search(m, beam=4), model, "off by")
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
+@by_variant("name", CONVOLUTIONAL)
 def test_ancestors_ignored_is_caught(name: str, monkeypatch: Patch) -> None:
     """Taps read from the row's own ring whatever its ancestors."""
     of = RingTaps.from_clock
@@ -369,14 +370,14 @@ def test_ancestors_ignored_is_caught(name: str, monkeypatch: Patch) -> None:
     invariants.check_steps(make(name))  # without beams nothing shows
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
+@by_variant("name", CONVOLUTIONAL)
 def test_ancestors_not_advanced_is_caught(name: str, monkeypatch: Patch) -> None:
     """A row that wrote a column is not made that column's owner."""
     monkeypatch.setattr(Clock, "advance", lambda self, t: Clock(self.position + t, self.ancestors))
     assert_caught(invariants.check_reorder, make(name), "after reordering")
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
+@by_variant("name", CONVOLUTIONAL)
 def test_ancestors_that_stay_behind_are_caught(name: str, monkeypatch: Patch) -> None:
     """A reordering that copies a row's distances without adding how far the row has come."""
 
@@ -387,7 +388,7 @@ def test_ancestors_that_stay_behind_are_caught(name: str, monkeypatch: Patch) ->
     assert_caught(invariants.check_reorder, make(name), "after reordering")
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
+@by_variant("name", CONVOLUTIONAL)
 def test_absolute_ancestors_are_caught(name: str, monkeypatch: Patch) -> None:
     """Row numbers instead of distances: right until rows move."""
     of, advance = RingTaps.from_clock, Clock.advance
@@ -417,7 +418,7 @@ def test_absolute_ancestors_are_caught(name: str, monkeypatch: Patch) -> None:
         invariants.check_moved_rows(make(name))
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
+@by_variant("name", CONVOLUTIONAL)
 def test_a_copied_ring_is_caught(name: str, monkeypatch: Patch) -> None:
     """A reordering that moves the rings."""
     model = make(name)
@@ -431,7 +432,7 @@ def test_a_copied_ring_is_caught(name: str, monkeypatch: Patch) -> None:
     assert_caught(invariants.check_rings_in_place, model, "copied")
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
+@by_variant("name", CONVOLUTIONAL)
 def test_a_state_written_under_gradients_is_caught(name: str, monkeypatch: Patch) -> None:
     """The fast path's in-place write where gradients need the old state."""
     causal = Convolution.causal

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fast_variants import by_variant
 from variants import OPTIONS
 
 from bytenmt.architectures.costs import decoder_weights, state_bytes, step_cost
@@ -28,7 +29,7 @@ def check_parameters(config: Config) -> None:
     assert not model.state_dict().keys() - built.keys() - {"decoder.output.weight"}  # a tied one
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@by_variant("name", OPTIONS)
 def test_names_and_shapes_are_those_of_the_model(name: str) -> None:
     """Every architecture with every option."""
     check_parameters(parse_config({"model": OPTIONS[name]}))
@@ -66,7 +67,7 @@ def attention_products(config: Any, source_bytes: int) -> int:
     return 2 * seen * config.d_hidden
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@by_variant("name", OPTIONS)
 def test_a_step_multiplies_with_the_decoders_matrices_and_attends(name: str) -> None:
     """At sources of any length."""
     config = parse_config({"model": OPTIONS[name]}).model
@@ -91,7 +92,7 @@ def test_a_program_that_contradicts_itself_is_refused() -> None:
         pack_model(tensors, config, "fp32")
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@by_variant("name", OPTIONS)
 def test_a_state_is_as_large_as_it_says(name: str) -> None:
     """All that a row's state keeps as numbers."""
     config = parse_config({"model": OPTIONS[name]})

@@ -8,6 +8,7 @@ from typing import Any
 import invariants
 import pytest
 import torch
+from fast_variants import by_variant
 from invariants import VARIANTS, WITHOUT_SOURCE, assert_same, build, make
 from torch import Tensor, nn
 from variants import OPTIONS
@@ -18,13 +19,13 @@ from bytenmt.layers.convolution import WeightNorm
 from bytenmt.layers.recurrent import GRU, LSTM
 
 
-@pytest.mark.parametrize("name", [name for name in OPTIONS if name not in WITHOUT_SOURCE])
+@by_variant("name", [name for name in OPTIONS if name not in WITHOUT_SOURCE])
 def test_model_equals_numpy(name: str) -> None:
     """A padded batch of unequal lengths agrees with the equations, sentence by sentence."""
     invariants.check_reference(build(OPTIONS[name], seed=3))
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@by_variant("name", VARIANTS)
 def test_model_equals_numpy_without_source(name: str) -> None:
     """A byte language model agrees with the equations."""
     invariants.check_reference_without_source(make(name, seed=4))

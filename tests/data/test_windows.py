@@ -9,6 +9,7 @@ import invariants
 import numpy as np
 import pytest
 import torch
+from fast_variants import by_variant
 from hypothesis import given
 from hypothesis import strategies as st
 from invariants import WITHOUT_SOURCE
@@ -253,7 +254,7 @@ def test_a_split_window_is_the_whole(texts: dict[str, Any], tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "n"), rotated([*WITHOUT_SOURCE], [1, 700, 5000, 2047]))
+@by_variant(("name", "n"), rotated([*WITHOUT_SOURCE], [1, 700, 5000, 2047]))
 def test_validation_is_prediction(name: str, n: int) -> None:
     """Read side by side a text costs what it costs as one stream."""
     torch.manual_seed(n)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from cpu_engines import ALL, model, ours, packed, run, some_requests, theirs
+from fast_variants import by_variant
 from invariants import VARIANTS, WITHOUT_SOURCE, build, make
 from rotation import rotated
 
@@ -52,7 +53,7 @@ EXACT = [
 ]
 
 
-@pytest.mark.parametrize(("name", "search"), rotated(list(ALL), list(SEARCHES)))
+@by_variant(("name", "search"), rotated(list(ALL), list(SEARCHES)))
 def test_texts_and_scores_are_those_of_plain_pytorch(name: str, search: str) -> None:
     """All options and all architectures, sentences taking the places of others; texts equal, scores to
     1e-4 over up to 25 bytes."""
@@ -61,7 +62,7 @@ def test_texts_and_scores_are_those_of_plain_pytorch(name: str, search: str) -> 
     agree(ours(of, requests, options), theirs(of, requests, options))
 
 
-@pytest.mark.parametrize(("name", "search"), rotated(list(ALL), list(SEARCHES), 1))
+@by_variant(("name", "search"), rotated(list(ALL), list(SEARCHES), 1))
 def test_kernels_in_numpy_yield_the_same(name: str, search: str) -> None:
     """NumPy kernels, which share no code with the compiled ones, give the same results under the uncompiled
     interpreter and search.
@@ -72,7 +73,7 @@ def test_kernels_in_numpy_yield_the_same(name: str, search: str) -> None:
     agree(actual, run(NumbaEngine([of], options, 3), requests))
 
 
-@pytest.mark.parametrize("name", ALL)
+@by_variant("name", ALL)
 def test_without_a_source(name: str) -> None:
     of, options = model(name, seed=1), Options(beam=2, n_best=2)
     requests = some_requests(3, source=False)
@@ -139,7 +140,7 @@ def test_numbers_that_are_none_stay_none_in_numpy() -> None:
 IN_BYTES = [("w8a8", name) for name in ("bahdanau", "luong", "convs2s")]  # attend to what is kept so
 
 
-@pytest.mark.parametrize(("precision", "name"), [*rotated(PRECISIONS, EXACT), *IN_BYTES])
+@by_variant(("precision", "name"), [*rotated(PRECISIONS, EXACT), *IN_BYTES])
 def test_to_the_last_bit_whatever_stands_beside_it(name: str, precision: str) -> None:
     """Alone, among others, with two threads: the same numbers, not only nearly."""
     of, requests = packed(model(name), precision), some_requests(11)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from cpu_engines import ALL, model, packed
+from fast_variants import by_variant
 from invariants import VARIANTS, build
 
 from bytenmt.cli.main import main
@@ -18,7 +19,7 @@ from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.program.instructions import Column, Op
 
 
-@pytest.mark.parametrize(("name", "precision"), list(zip(ALL, cycle(PRECISIONS), strict=False)))
+@by_variant(("name", "precision"), list(zip(ALL, cycle(PRECISIONS), strict=False)))
 def test_every_instruction_has_its_line(name: str, precision: str) -> None:
     """Lines are in program order, with registers; every parameter is read by one of them."""
     one = packed(model(name), precision)

@@ -11,6 +11,7 @@ import invariants
 import numpy as np
 import pytest
 import torch
+from fast_variants import by_variant
 from invariants import PARALLEL, VARIANTS, WITH_SOURCE, AnyModel
 from made_up import FakeDecoder, random_distribution
 from rotation import rotated
@@ -104,7 +105,7 @@ def check_captured(name: str, options: Options, capture: Capture, drafts: Specul
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "options"), PAIRS[1::2])
+@by_variant(("name", "options"), PAIRS[1::2])
 def test_the_captured_step_equals_plain_pytorch(name: str, options: Options) -> None:
     """Recorded once, repeated without Python."""
     check_captured(name, options, traced)
@@ -117,7 +118,7 @@ def test_the_captured_pass_equals_plain_steps() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "options"), rotated(WITH_SOURCE, MANY_OPTIONS, 1))
+@by_variant(("name", "options"), rotated(WITH_SOURCE, MANY_OPTIONS, 1))
 def test_fixed_places_equal_plain_pytorch(name: str, options: Options) -> None:
     """All but the recording, with all options and all models."""
     check_captured(name, options, rehearsed)
@@ -138,7 +139,7 @@ def test_the_captured_step_of_several_models() -> None:
     assert_equal(results(engine, requests), results(TorchEngine(models, options, 4, CPU), requests))
 
 
-@pytest.mark.parametrize(("name", "options"), PAIRS)
+@by_variant(("name", "options"), PAIRS)
 def test_a_longer_source_comes_while_others_run(name: str, options: Options) -> None:
     """They go on from where they were, beside other columns; the new step's rehearsal leaves no trace."""
     model, requests = peaky(name), requests_for([7, 3, 80, 150, 5], [30] * 5)
@@ -180,7 +181,7 @@ def test_a_step_is_captured_once_for_each_source_capacity() -> None:
     assert counts == [1, 2, 2, 2, 3, 3, 3]
 
 
-@pytest.mark.parametrize(
+@by_variant(
     ("name", "options", "drafts"),
     [*((*pair, None) for pair in PAIRS), *((*pair, speculation()) for pair in DRAFTED)],
 )
@@ -214,7 +215,7 @@ class OnDevice(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize(
+@by_variant(
     ("name", "options", "source"),
     list(zip(WITH_SOURCE, cycle(MANY_OPTIONS), cycle([None, b"some bytes"]), strict=False)),
 )
@@ -224,7 +225,7 @@ def test_a_pass_does_not_touch_the_host(name: str, options: Options, source: byt
 
 
 @pytest.mark.parametrize("source", [None, b"some bytes"])
-@pytest.mark.parametrize(("name", "options"), DRAFTED)
+@by_variant(("name", "options"), DRAFTED)
 def test_a_pass_with_drafts_does_not_touch_the_host(
     name: str, options: Options, source: bytes | None
 ) -> None:
@@ -308,7 +309,7 @@ def test_the_order_of_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-@pytest.mark.parametrize(
+@by_variant(
     ("name", "options", "drafts"),
     [
         *((*pair, None) for pair in zip(WITH_SOURCE, cycle(MANY_OPTIONS), strict=False)),
@@ -389,7 +390,7 @@ def test_an_engine_needs_a_model_and_a_place(make_engine: Callable[..., Engine])
             make_engine(models, Options(), capacity, CPU)
 
 
-@pytest.mark.parametrize("name", [name for name in PARALLEL if name in WITH_SOURCE])
+@by_variant("name", [name for name in PARALLEL if name in WITH_SOURCE])
 def test_rings_stay_while_beams_reorder(name: str) -> None:
     """Between admissions no step copies or moves a ring."""
     engine = TorchEngine([peaky(name)], Options(beam=4), 3, CPU)

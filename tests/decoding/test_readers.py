@@ -8,6 +8,7 @@ import invariants
 import numpy as np
 import pytest
 import torch
+from fast_variants import by_variant
 from invariants import VARIANTS, WITHOUT_SOURCE, AnyModel, build
 
 from bytenmt.config.schema import parse_config
@@ -53,7 +54,7 @@ def check_equal(actual: Sequence[Reading], expected: Sequence[Reading]) -> None:
         assert one.rank.shape == other.rank.shape and np.mean(one.rank != other.rank) < 0.02
 
 
-@pytest.mark.parametrize("name", WITH_SOURCE)
+@by_variant("name", WITH_SOURCE)
 def test_translations_cost_what_they_cost_in_pytorch(name: str) -> None:
     """Scores agree for any length, in any batch, also for an empty source or text."""
     models, packed = both(name)
@@ -81,7 +82,7 @@ def test_little_memory_changes_no_bit(name: str, monkeypatch: pytest.MonkeyPatch
         assert all(np.array_equal(layers[number], others[number]) for number in layers)
 
 
-@pytest.mark.parametrize("name", ALONE)
+@by_variant("name", ALONE)
 def test_a_stream_costs_what_it_costs_in_pytorch(name: str) -> None:
     """However it is cut, and texts of their own beside it."""
     models, packed = both(name)
@@ -110,7 +111,7 @@ ATTENTIVE = [name for name in WITH_SOURCE if hasattr(build(VARIANTS[name]), "for
 ATTENTIVE = [name for name in ATTENTIVE if VARIANTS[name].get("attention") != "off"]
 
 
-@pytest.mark.parametrize("name", ATTENTIVE)
+@by_variant("name", ATTENTIVE)
 def test_attention_goes_where_it_goes_in_pytorch(name: str) -> None:
     """Attention agrees for every layer, over the source in its own order and EOS."""
     models, packed = both(name)
@@ -124,7 +125,7 @@ def test_attention_goes_where_it_goes_in_pytorch(name: str) -> None:
             assert np.allclose(weights, other[number], atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ATTENTIVE)
+@by_variant("name", ATTENTIVE)
 def test_a_search_sees_the_attention_of_its_steps(name: str) -> None:
     """The sum over layers, of every beam, in both engines; without constraints nothing is recorded."""
     models, packed = both(name)
@@ -146,7 +147,7 @@ def test_a_search_sees_the_attention_of_its_steps(name: str) -> None:
     assert free._batch.state.attention.shape[1] == 0
 
 
-@pytest.mark.parametrize("name", [*WITH_SOURCE, *ALONE])
+@by_variant("name", [*WITH_SOURCE, *ALONE])
 def test_kernels_in_numpy_read_the_same(name: str) -> None:
     """NumPy kernels, which share no code with the compiled ones, give the same scores."""
     _, packed = both(name)

@@ -6,6 +6,7 @@ import invariants
 import numpy as np
 import pytest
 import torch
+from fast_variants import by_variant
 from hypothesis import given
 from hypothesis import strategies as st
 from invariants import VARIANTS, WITH_SOURCE, AnyModel, make
@@ -68,7 +69,7 @@ def check_output(results: list[list[Hypothesis]], limits: list[int], beam: int) 
             assert b"\n" not in found.text and b"\r" not in found.text
 
 
-@pytest.mark.parametrize(("name", "beam"), rotated(WITH_SOURCE, [1, 2, 3, 6], 1))
+@by_variant(("name", "beam"), rotated(WITH_SOURCE, [1, 2, 3, 6], 1))
 def test_scores_are_teacher_forced_scores(name: str, beam: int) -> None:
     """Every hypothesis' log-probability is what the model gives its bytes."""
     invariants.check_search(peaky(name), beam)
@@ -96,7 +97,7 @@ def test_beams_do_change_places(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert moved >= 6
 
 
-@pytest.mark.parametrize("name", WITH_SOURCE)
+@by_variant("name", WITH_SOURCE)
 def test_models_batch_mates_change_nothing(name: str) -> None:
     """A sentence decoded alone gives what it gives beside others, and at a place that another has left."""
     model, options = peaky(name), some_options(3)
@@ -111,7 +112,7 @@ def test_models_batch_mates_change_nothing(name: str) -> None:
                 assert a.log_probability == pytest.approx(b.log_probability, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", WITH_SOURCE)
+@by_variant("name", WITH_SOURCE)
 def test_model_greedy_is_the_naive_loop(name: str) -> None:
     """Beam 1 on a model is the most probable allowed byte, again and again."""
     model = peaky(name)

@@ -10,6 +10,7 @@ import invariants
 import numpy as np
 import pytest
 import torch
+from fast_variants import by_variant
 from invariants import PARALLEL, VARIANTS, WITH_SOURCE, AnyModel
 from made_up import may_follow
 from reference_drafts import tag_of
@@ -118,7 +119,7 @@ def random_table(texts: Sequence[bytes], seed: int, slots: int = 1 << 12) -> Dra
 # ---- the same bytes as without drafts
 
 
-@pytest.mark.parametrize(("name", "options"), PAIRS + [(name, GREEDY) for name in PARALLEL])
+@by_variant(("name", "options"), PAIRS + [(name, GREEDY) for name in PARALLEL])
 def test_drafts_change_nothing(name: str, options: Options) -> None:
     """Tables that are often right and often wrong, at any width; places that are taken again."""
     model, requests = peaky(name), some_requests(name)
@@ -154,7 +155,7 @@ def rehearsed(step: Callable[[], None]) -> Callable[[], None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "options"), list(zip(PARALLEL, cycle(MANY_OPTIONS), strict=False)))
+@by_variant(("name", "options"), list(zip(PARALLEL, cycle(MANY_OPTIONS), strict=False)))
 def test_drafts_change_nothing_at_fixed_places(name: str, options: Options) -> None:
     """With a longer source and a longer output that come while others run."""
     model, requests = peaky(name), some_requests(name)

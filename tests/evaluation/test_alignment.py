@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from fast_variants import by_variant
 from hypothesis import given
 from hypothesis import strategies as st
 from invariants import VARIANTS, WITH_SOURCE, build
@@ -84,7 +85,7 @@ def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarra
     return weights[:, order]
 
 
-@pytest.mark.parametrize("name", CASES)
+@by_variant("name", CASES)
 def test_the_weights_are_those_of_the_prediction(name: str) -> None:
     """Weights agree in a padded batch, in the order of the source; they are probabilities unless attention
     fades, and the mean for two models.
@@ -201,7 +202,7 @@ def test_the_command_tells_alignments(tmp_path: Path, options: str) -> None:
     assert records[0]["alignment"][0].keys() == {"bytes", "chars", "source_bytes", "source_chars", "weight"}
 
 
-@pytest.mark.parametrize("name", CASES)
+@by_variant("name", CASES)
 def test_layers_add_up_to_the_alignment(name: str) -> None:
     """Their mean is the model's alignment, by which characters are linked."""
     model = build(CASES[name], scale=2.0)

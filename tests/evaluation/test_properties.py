@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner
+from fast_variants import by_variant
 from invariants import VARIANTS, WITH_SOURCE, AnyModel, build, encode, some_inputs, some_sources
 from path_probe import longest_paths, path_lengths, seen_by_column, seen_by_prediction
 from torch.utils.flop_counter import FlopCounterMode
@@ -120,7 +121,7 @@ def test_windows_and_fields_are_of_their_models() -> None:
     assert [name for name in WITH_SOURCE if claimed[name] == IN_FIELD] == IN_FIELDS
 
 
-@pytest.mark.parametrize("name", IN_WINDOWS)
+@by_variant("name", IN_WINDOWS)
 def test_outside_of_a_window_ways_are_longer(name: str) -> None:
     """Inside the window a path is one attention and an encoder layer long; outside it exists, is never
     shorter, sometimes longer, and at most as long as both sentences.
@@ -139,7 +140,7 @@ def test_outside_of_a_window_ways_are_longer(name: str) -> None:
     assert layers + 1 <= int(found[~inside].min()) < int(found[~inside].max()) <= s + t
 
 
-@pytest.mark.parametrize("name", IN_FIELDS)
+@by_variant("name", IN_FIELDS)
 def test_outside_of_a_field_a_way_is_the_decoders(name: str) -> None:
     """The path has length c while the columns have seen the whole source; beyond that it grows with the
     target.
@@ -153,7 +154,7 @@ def test_outside_of_a_field_a_way_is_the_decoders(name: str) -> None:
     assert (second - first, third - second) == (2, 3)
 
 
-@pytest.mark.parametrize("name", CLAIMED)
+@by_variant("name", CLAIMED)
 def test_fields_are_as_wide_as_claimed(name: str) -> None:
     """Both nets': the bytes with a gradient are so many, around a column and up to a prediction; those of an
     n-gram, which is looked up, have none, and are claimed besides."""

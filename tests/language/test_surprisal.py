@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fast_variants import by_variant
 from invariants import VARIANTS, WITHOUT_SOURCE, AnyModel, build, make
 from rotation import rotated
 from torch import Tensor
@@ -64,7 +65,7 @@ def check_any_cut(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", VARIANTS)
+@by_variant("name", VARIANTS)
 def test_stream_equals_whole(name: str) -> None:
     """A stream equals the whole text in float64 and in float32."""
     model, text = make(name), some_text(300)
@@ -248,7 +249,7 @@ def test_windows_are_read_anew(name: str, size: int, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WITHOUT_SOURCE)
+@by_variant("name", WITHOUT_SOURCE)
 def test_random_bytes_cost_eight_bits(name: str) -> None:
     """A model that had a look at what it predicts would pay less."""
     assert bits_of_random_bytes(trainable(name)) >= LEAK_BITS
