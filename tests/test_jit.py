@@ -406,6 +406,7 @@ def test_the_kernels_depend_on_few_files() -> None:
         "decoding/search/state.py",
         "jit.py",
         "kernel_constants.py",
+        "llvm_bf16.py",
         "program/instructions.py",
         "ngram_hash.py",
         "decoding/drafts/lookup.py",

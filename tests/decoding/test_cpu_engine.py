@@ -308,8 +308,8 @@ def test_every_instruction_is_used() -> None:
     """The architectures together; an instruction that none needs would not be tested."""
     actual: set[int] = set()
     for name in ALL:
-        of = packed(model(name))
-        for program in (of.encode, of.step):
+        both = packed(model(name)).program
+        for program in (both.encode, both.step):
             actual |= set(program.instructions[:, Column.OP].tolist())
     assert actual == {int(op) for op in Op}
 

@@ -60,7 +60,8 @@ def unpack(packed: Any, n_out: int, n_in: int, precision: str, scales: Any) -> A
     if precision == "bf16":
         return of_bf16(whole).astype(f32)
     matrix = whole.astype(f32)
-    return (matrix - f32(ZERO)) * scales[:n_out, None] if precision in INTEGERS else matrix
+    with np.errstate(invalid="ignore"):  # a scale of NaN makes its output NaN
+        return (matrix - f32(ZERO)) * scales[:n_out, None] if precision in INTEGERS else matrix
 
 
 class Matrix:

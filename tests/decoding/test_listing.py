@@ -25,7 +25,7 @@ def test_every_instruction_has_its_line(name: str, precision: str) -> None:
     one = packed(model(name), precision)
     text = listing(one)
     lines = re.findall(r"^ *\d+ ([A-Z_]+) +(.*)$", text, re.MULTILINE)
-    table = [row for program in (one.encode, one.step) for row in program.instructions]
+    table = [row for program in (one.program.encode, one.program.step) for row in program.instructions]
     assert [op for op, _ in lines] == [Op(int(row[Column.OP])).name for row in table]
     for row, (_, told) in zip(table, lines, strict=True):
         for side in "dab":
@@ -49,7 +49,7 @@ def test_a_step_is_timed_instruction_by_instruction(name: str, n_sentences: int)
     source = not name.endswith("no-source")
     one = packed(model(name) if source else build(VARIANTS["bytenet"] | {"source": False}, 0, 0.4), "fp32")
     found = profile(one, n_sentences, source)
-    table = one.step.instructions
+    table = one.program.step.instructions
     assert len(found.instructions) == len(table) and min(found.instructions) >= 0 and found.rest >= 0
     assert sum(found.instructions) > 0
     head, *lines = format_profile(one, found)
