@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import zlib
 from collections import Counter
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -43,6 +44,7 @@ from bytenmt.spans.grammar import CLASSES
 from tools.verify.spans import naive_spans, random_line
 
 CPU = torch.device("cpu")
+N_AS_PYTHON = 16  # requests for which the search as Python must agree with the compiled one
 TERMS = Glossary.from_terms(
     [Term("word", ("가나", "cat"), ("다",)), Term("a b", ("5 b 6.1 c",), ()), Term("x", (), ("y",))]
 )
@@ -118,10 +120,13 @@ def distributions(n: int) -> list[Distribution]:
 def test_whatever_the_model_thinks_all_is_kept_and_the_searches_agree(search: str) -> None:
     """Spans once, tags in order, terms present, what is forbidden not: in both engines' searches."""
     requests, models = some_requests(36), distributions(36)
-    results = run(TorchEngine([FakeDecoder(models)], options(search), 100, CPU), numbered(requests))
+    results = run(compiled(models, options(search), 100), numbered(requests))
     check_kept(requests, results)
-    other = run(compiled(models, options(search), 100), numbered(requests))
-    assert [[one.text for one in of] for of in other] == [[one.text for one in of] for of in results]
+    asked = numbered(requests)[:N_AS_PYTHON]
+    other = run(TorchEngine([FakeDecoder(models)], options(search), 100, CPU), asked)
+    assert [[one.text for one in of] for of in other] == [
+        [one.text for one in of] for of in results[: len(asked)]
+    ]
 
 
 @pytest.mark.parametrize("search", ["greedy", "beam"])
@@ -132,11 +137,12 @@ def test_hostile_lines_lose_nothing_in_silence(search: str) -> None:
     lines = [random_line(draw) for _ in range(12)]
     requests = [rules.add_constraint(Request(line.encode(), len(line.encode()) + 60)) for line in lines]
     models = [few_bytes(i, b'<>{}%$@/:.5a s="', end=-1.0, floor=-9.0) for i in range(len(lines))]
-    results = run(
-        TorchEngine([FakeDecoder(models)], options(search, rules.tracker), 24, CPU), numbered(requests)
-    )
-    other = run(compiled(models, options(search, rules.tracker), 24), numbered(requests))
-    assert [[one.text for one in of] for of in other] == [[one.text for one in of] for of in results]
+    results = run(compiled(models, options(search, rules.tracker), 24), numbered(requests))
+    asked = numbered(requests)[: N_AS_PYTHON // 4]
+    other = run(TorchEngine([FakeDecoder(models)], options(search, rules.tracker), 24, CPU), asked)
+    assert [[one.text for one in of] for of in other] == [
+        [one.text for one in of] for of in results[: len(asked)]
+    ]
     n_unmet = 0
     for line, request, hypotheses in zip(lines, requests, results, strict=True):
         for one in hypotheses:
@@ -152,12 +158,12 @@ def test_hostile_lines_lose_nothing_in_silence(search: str) -> None:
 
 def test_fed_in_turns_and_by_a_graph_it_is_the_same() -> None:
     requests, models = some_requests(24, prefixes=True, seed=3), distributions(24)
+    form, graph = compiled_search_step(), partial(CudaGraphEngine, capture=lambda step: step)
     for search in ("greedy", "beam"):
-        expected = run(TorchEngine([FakeDecoder(models)], options(search), 24, CPU), numbered(requests))
+        expected = run(compiled(models, options(search), 24), numbered(requests))
         for engine in (
-            TorchEngine([FakeDecoder(models)], options(search), 3, CPU),
-            CudaGraphEngine([FakeDecoder(models)], options(search), 3, CPU, capture=lambda step: step),
-            compiled(models, options(search), 5),
+            compiled(models, options(search), 3),
+            graph([FakeDecoder(models)], options(search), 3, CPU, search=form),
         ):
             assert [[one.text for one in of] for of in run(engine, numbered(requests))] == [
                 [one.text for one in of] for of in expected
@@ -186,8 +192,7 @@ def test_tags_nest_and_close_in_order() -> None:
         requests = [rules.add_constraint(Request(source, 90)) for source in sources]
         models = [few_bytes(2 * seed + i, b"<>/biur ", end=-1.0) for i in range(2)]
         for search in ("greedy", "beam", "sample"):
-            engine = TorchEngine([FakeDecoder(models)], options(search, rules.tracker), 9, CPU)
-            results = run(engine, numbered(requests))
+            results = run(compiled(models, options(search, rules.tracker), 9), numbered(requests))
             check_kept(requests, results, rules)
             assert all(nested(one.text) for of in results for one in of)
             orders |= {rules.kept_spans(one.text)[0] for one in results[0]}
@@ -210,10 +215,10 @@ def test_the_best_of_all_texts_that_keep_is_found(seed: int) -> None:
     roomy = [p for text, p in keeping.items() if len(text) <= limit - len(spans(source))]
     searched = Options(beam=900, length_penalty=0.0, tracker=rules.tracker)
     request = rules.add_constraint(Request(source, limit))
-    (results,) = run(TorchEngine([FakeDecoder([log_p])], searched, 1, CPU), numbered([request]))
+    (results,) = run(compiled([log_p], searched, 1), numbered([request]))
     assert results[0].text in keeping
     assert keeping[results[0].text] == pytest.approx(results[0].log_probability)
-    assert max(roomy) - 1e-9 <= results[0].log_probability <= max(keeping.values()) + 1e-9
+    assert max(roomy) - 1e-5 <= results[0].log_probability <= max(keeping.values()) + 1e-5
 
 
 def sure_of(text: bytes, p: float = 0.9) -> Distribution:
