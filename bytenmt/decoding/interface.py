@@ -24,6 +24,7 @@ from bytenmt.kernel_constants import CLOSING_COST as CLOSING_COST
 from bytenmt.kernel_constants import LOOK_AHEAD as LOOK_AHEAD
 from bytenmt.kernel_constants import MOST_DRAFTED as MOST_DRAFTED
 from bytenmt.kernel_constants import OPEN_WITHIN as OPEN_WITHIN
+from bytenmt.kernel_constants import WHOLE_SOURCE
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault  # as of Python 3.13
@@ -86,7 +87,8 @@ class Request(NamedTuple):
     Options.endless; its log-probability is part of the hypothesis'. number: the random draws depend on it.
     constraint: what the output must contain; used where Options.tracker is set. wait: source bytes that have
     come when the first byte is chosen, one more with each further byte, for models with a bounded look-ahead:
-    until all have come the output does not end; 0: the whole source.
+    until all have come the output does not end; 0: the whole source. is_open: the source is empty, and
+    Engine.extend appends to it; with a wait, and in an engine of capacity 1.
     """
 
     source: bytes | None
@@ -95,10 +97,13 @@ class Request(NamedTuple):
     number: int = 0
     constraint: Constraint = NO_CONSTRAINT
     wait: int = 0
+    is_open: bool = False
 
     @property
     def earliest_end(self) -> int:
         """The fewest bytes of output, unless its limit is lower: those chosen before the source ended."""
+        if self.is_open:
+            return WHOLE_SOURCE
         return max(0, len(self.source or b"") + 1 - self.wait) if self.wait else 0
 
 
@@ -150,6 +155,14 @@ class Engine(Protocol):
 
     def admit(self, requests: list[Request]) -> list[int]:
         """Encode the sources of at most room() requests and begin to decode. Return a handle for each."""
+        ...
+
+    def extend(self, handle: int, added: bytes, limit: int, is_last: bool) -> None:
+        """Append to the source of a sentence that was admitted open: its encoder computes the new columns only.
+
+        limit: replaces that of the request. is_last: no more follows; before that, `advance` may choose byte i,
+        from 0, when wait + i source bytes have come, and no sentence ends.
+        """
         ...
 
     def advance(self, n_steps: int) -> None:

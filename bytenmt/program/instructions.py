@@ -170,6 +170,13 @@ class Program(NamedTuple):
         return self.instructions[np.isin(self.instructions[:, Column.OP], [int(op) for op in ops])]
 
 
+def aligned_zeros(n_floats: int) -> npt.NDArray[np.float32]:
+    """Return zeros that begin on a cache line."""
+    space = np.zeros(n_floats + ALIGNMENT // 4, np.float32)
+    first = -space.ctypes.data % ALIGNMENT // 4
+    return space[first : first + n_floats]
+
+
 def padded(width: int) -> int:
     """Round a number of floats up to whole panels."""
     return -(-width // PANEL) * PANEL

@@ -73,14 +73,27 @@ class NumbaEngine:
         """
         batch = self._batch
         is_idle = batch.room() == self.capacity
-        if requests and is_idle and batch.drafts.most == ADAPTIVE and self._measured >= MEASURED_FOR:
+        is_open = any(request.is_open for request in requests)
+        is_adaptive = batch.most_drafted == ADAPTIVE and not is_open
+        if requests and is_idle and is_adaptive and self._measured >= MEASURED_FOR:
             self._measure()
         handles, slots = batch.admit(requests)
+        if is_open:
+            for model in self._models:
+                model.open(requests[0].wait)
+            return handles
         for model in self._models if requests else ():
             waits = [request.wait for request in requests]
             for rows in model.prepare([request.source for request in requests], slots, waits):
                 self._team.run(partial(model.encode, rows, batch.pass_inputs()))
         return handles
+
+    def extend(self, handle: int, added: bytes, limit: int, is_last: bool) -> None:
+        """Append to the source of a sentence that was admitted open; see interface.Engine."""
+        source = self._batch.extend(handle, added, limit, is_last)
+        for model in self._models:
+            for rows in model.extend(source, len(source) - len(added), is_last):
+                self._team.run(partial(model.encode, rows, self._batch.pass_inputs()))
 
     def advance(self, n_steps: int) -> None:
         """Execute n_steps passes over all sentences that are not done."""

@@ -126,7 +126,7 @@ class HostSearch(SearchBatch):
         Call it before the first sentence is admitted.
         """
         self._width, self._has_drafts = width, width > 0
-        self.drafts = self.drafts._replace(most=width)
+        self.most_drafted = width
 
     def draft_bytes(self) -> None:
         """Draft the bytes that the next pass reads after the last chosen ones."""
