@@ -16,11 +16,11 @@ fed or on the time between them. So a session gives the same bytes as one that i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from typing import NamedTuple, Protocol
 
 from bytenmt.decoding.interface import Engine, Options, Request, shared_beginning
-from bytenmt.decoding.scheduler import decode
+from bytenmt.decoding.scheduler import STOP_TEST_EVERY, decode
 from bytenmt.decoding.setting_table import DEFAULT_WAIT
 from bytenmt.decoding.settings import Settings, encode_line
 from bytenmt.errors import SettingError
@@ -87,13 +87,14 @@ class SourceSegment(ABC):
     def finish(self) -> None:
         """Translate to the end: no source follows."""
         if self.source:
-            prefix, wait = self.committed, self._offline_wait
-            limit = max(self._translator.settings.max_target_bytes(len(self.source)), len(prefix))
-            if wait:
-                limit = max(limit, len(self.source) + ROOM)
-            text = self._decode(Request(self.source, limit, prefix, wait=wait))
-            self.commit(text, [self._read_at(i) for i in range(len(prefix), len(text))])
+            n_before, n_bytes = len(self.committed), len(self.source)
+            limit = max(self._translator.settings.max_target_bytes(n_bytes), n_before)
+            text = self._whole_translation(limit)
+            self.commit(text, [self._read_at(i) for i in range(n_before, len(text))])
         self.tail = b""
+
+    def close(self) -> None:  # noqa: B027  not every policy holds anything
+        """Free the engine that the segment holds."""
 
     def commit(self, text: bytes, reads: list[int]) -> None:
         """Extend the committed text to `text`. reads: of the bytes that are new."""
@@ -101,42 +102,67 @@ class SourceSegment(ABC):
         if reads:
             self.consumed = max(reads)
 
-    @property
-    def _offline_wait(self) -> int:
-        """The wait of a request that the model decodes."""
-        return 0
+    @abstractmethod
+    def _whole_translation(self, limit: int) -> bytes:
+        """Return the translation of the source, which begins with the committed text. limit: in bytes."""
 
     def _read_at(self, position: int) -> int:
         """The source bytes that have come when the byte at a position is chosen, if none follow."""
         return len(self.source)
 
-    def _decode(self, request: Request) -> bytes:
-        """Return the best translation."""
-        with self._translator.engine(1) as engine:
-            ((_, hypotheses),) = decode(engine, [request])
-        return hypotheses[0].text
-
 
 class WaitKSegment(SourceSegment):
-    """A segment of the wait-k policy."""
+    """A segment of the wait-k policy.
+
+    It holds an engine from its first byte on, which reads each source byte and chooses each target byte once.
+    """
+
+    def __init__(self, translator: SessionModel, wait: int) -> None:
+        super().__init__(translator, wait)
+        self._engine: Engine | None = None
+        self._lease = ExitStack()  # gives the engine back when it is closed
+        self._handle, self._n_read, self._n_chosen = 0, 0, 0
+
+    def truncate(self, n_bytes: int) -> None:
+        """See SourceSegment; the encoder has read what is deleted, so the source is read anew."""
+        super().truncate(n_bytes)
+        self.close()
 
     def update(self) -> None:
-        n_decided = len(self.source) - self._wait + 1
-        if n_decided <= len(self.committed):
-            return
-        request = Request(self.source, len(self.source) + ROOM, self.committed, wait=self._wait)
-        with self._translator.engine(1) as engine:
-            (handle,) = engine.admit([request])
-            engine.advance(n_decided)
-            text = engine.so_far(handle)[:n_decided]
-            engine.drop(handle)
-        text = whole_characters(text)
-        if len(text) > len(self.committed):
-            self.commit(text, [self._read_at(i) for i in range(len(self.committed), len(text))])
+        engine, n_decided = self._extended(len(self.source) + ROOM, False), len(self.source) - self._wait + 1
+        while self._n_chosen < n_decided:
+            engine.advance(n_decided - self._n_chosen)
+            text, n_before = engine.so_far(self._handle), len(self.committed)
+            self._n_chosen = len(text)
+            added = whole_characters(text[n_before:])
+            self.commit(self.committed + added, [self._read_at(n_before + i) for i in range(len(added))])
+        self._engine = engine
 
-    @property
-    def _offline_wait(self) -> int:
-        return self._wait
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.drop(self._handle)
+            self._engine = None
+            self._lease.close()
+
+    def _whole_translation(self, limit: int) -> bytes:
+        engine = self._extended(max(limit, len(self.source) + ROOM), True)
+        while not (done := engine.finished()):
+            engine.advance(STOP_TEST_EVERY)
+        self._lease.close()
+        return done[0][1][0].text
+
+    def _extended(self, limit: int, is_last: bool) -> Engine:
+        """Return the engine when it has read the source. It is no longer held: after an error it is not used
+        again."""
+        engine, self._engine = self._engine, None
+        if engine is None:
+            self._lease, self._n_read, self._n_chosen = ExitStack(), 0, 0
+            engine = self._lease.enter_context(self._translator.engine(1))
+            engine.room()  # an engine that waits for compiled kernels takes them up here
+            (self._handle,) = engine.admit([Request(b"", ROOM, self.committed, wait=self._wait, is_open=True)])
+        engine.extend(self._handle, self.source[self._n_read :], limit, is_last)
+        self._n_read = len(self.source)
+        return engine
 
     def _read_at(self, position: int) -> int:
         return min(self._wait + position, len(self.source))
@@ -174,6 +200,15 @@ class AgreementSegment(SourceSegment):
     def _last_end(self) -> int:
         return self._checkpoints[-1][1] if self._checkpoints else 0
 
+    def _whole_translation(self, limit: int) -> bytes:
+        return self._decode(Request(self.source, limit, self.committed))
+
+    def _decode(self, request: Request) -> bytes:
+        """Return the best translation."""
+        with self._translator.engine(1) as engine:
+            ((_, hypotheses),) = decode(engine, [request])
+        return hypotheses[0].text
+
     def _show_tail(self) -> None:
         """Let the tail be what the newest translation has after the committed text."""
         text = self._checkpoints[-1][2] if self._checkpoints else self.committed
@@ -189,7 +224,9 @@ class Session:
     >>> text += session.finish().committed  # doctest: +SKIP
 
     After `finish`, what is fed begins the next segment. segment: the current one, or the last one if nothing
-    was fed after it.
+    was fed after it. Between calls a session of a model with bounded look-ahead holds an engine of its own,
+    with a few megabytes beside the shared weights; `finish`, `close` and the end of a `with` block give it
+    back.
     """
 
     def __init__(self, translator: SessionModel, wait: int = DEFAULT_WAIT) -> None:
@@ -234,6 +271,7 @@ class Session:
             return Update("", whole_characters(self.segment.tail).decode())
         left = text[: len(text) - n_characters].encode()
         if len(left) < self.segment.consumed:
+            self.segment.close()
             self.segment = self._begin()
             return Update("", "", is_new_segment=True)
         self.segment.truncate(len(left))
@@ -247,6 +285,17 @@ class Session:
         self.segment.finish()
         self._is_finished = True
         return Update(self.segment.committed[before:].decode(), "")
+
+    def close(self) -> None:
+        """Abandon the segment without its rest; what is fed after that begins the next one."""
+        self.segment.close()
+        self._is_finished = True
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _changed(self, source: bytes, is_new: bool) -> Update:
         segment, before = self.segment, len(self.segment.committed)
