@@ -158,10 +158,10 @@ class Engine(Protocol):
         ...
 
     def extend(self, handle: int, added: bytes, limit: int, is_last: bool) -> None:
-        """Append to the source of a sentence that was admitted open: its encoder computes the new columns only.
+        """Append to the source of a sentence that was admitted open; only the new columns are encoded.
 
-        limit: replaces that of the request. is_last: no more follows; before that, `advance` may choose byte i,
-        from 0, when wait + i source bytes have come, and no sentence ends.
+        limit: replaces that of the request. is_last: no more follows. Before that the sentence does not end,
+        and byte i, from 0, must not be chosen before wait + i source bytes have come.
         """
         ...
 

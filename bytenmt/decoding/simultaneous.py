@@ -129,6 +129,8 @@ class WaitKSegment(SourceSegment):
         self.close()
 
     def update(self) -> None:
+        if not self.source:
+            return
         engine, n_decided = self._extended(len(self.source) + ROOM, False), len(self.source) - self._wait + 1
         while self._n_chosen < n_decided:
             engine.advance(n_decided - self._n_chosen)
@@ -159,7 +161,9 @@ class WaitKSegment(SourceSegment):
             self._lease, self._n_read, self._n_chosen = ExitStack(), 0, 0
             engine = self._lease.enter_context(self._translator.engine(1))
             engine.room()  # an engine that waits for compiled kernels takes them up here
-            (self._handle,) = engine.admit([Request(b"", ROOM, self.committed, wait=self._wait, is_open=True)])
+            (self._handle,) = engine.admit(
+                [Request(b"", ROOM, self.committed, wait=self._wait, is_open=True)]
+            )
         engine.extend(self._handle, self.source[self._n_read :], limit, is_last)
         self._n_read = len(self.source)
         return engine

@@ -193,6 +193,11 @@ class Convolution(nn.Module):
         assert self.plain is not None
         return self.plain
 
+    @property
+    def reach(self) -> int:
+        """The columns that the kernel reads besides one."""
+        return (self.kernel_width - 1) * self.dilation
+
     def centred(self, x: Tensor, mask: Tensor, right: int | None = None) -> Tensor:
         """Convolve x (n, s, d_input) around each column; return (n, s, d_output).
 
@@ -200,7 +205,7 @@ class Convolution(nn.Module):
         right: columns to the right that the kernel reaches; None: half of its reach, of an odd one the longer
         half.
         """
-        reach = (self.kernel_width - 1) * self.dilation
+        reach = self.reach
         right = reach - reach // 2 if right is None else right
         x = F.pad(x * mask[:, :, None], (0, 0, reach - right, right))
         return self._convolve(x, self.dilation)

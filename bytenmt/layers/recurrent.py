@@ -17,7 +17,6 @@ from torch.nn import functional as F
 from bytenmt.layers.deferred_matmul import deferred
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.fused_cells import FusedGRU, FusedLSTM, fusible
-from bytenmt.utf8 import EOS
 
 GRUReset = Literal["before", "after"]
 GRUUpdate = Literal["keep", "take"]
@@ -157,14 +156,6 @@ def reverse(x: Tensor, lengths: Tensor) -> Tensor:
     turned = lengths[:, None] - 1 - columns
     index = torch.where(turned >= 0, turned, columns)
     return x[torch.arange(len(x), device=x.device)[:, None], index]
-
-
-def with_late_ends(src: Tensor, src_len: Tensor, n: int) -> Tensor:
-    """Return src (rows, s) uint8 with n more columns; after its src_len (rows,) bytes each row reads EOS."""
-    if not n:
-        return src
-    src = F.pad(src, (0, n), value=EOS)
-    return torch.where(torch.arange(src.shape[1], device=src.device) < src_len[:, None], src, EOS)
 
 
 def last(x: Tensor, lengths: Tensor) -> Tensor:

@@ -41,7 +41,8 @@ class Memory:
             0, W8A8, len(columns), 0, 0, self.space.ctypes.data, sum(room), nothing[:, :2], nothing,
             np.array([[0, widths[0], kinds[0]], [room[0], widths[1], kinds[1]]]), nothing[:, :2],
             np.arange(len(columns)) * region, np.array(columns), -(-np.array(columns) // PANEL) * PANEL,
-            np.array(columns),            np.zeros((2, len(columns), 1), np.uint8), False, -1, np.zeros(len(columns), np.int64),
+            np.array(columns), np.zeros((2, len(columns), 1), np.uint8), False, -1,
+            np.zeros(len(columns), np.int64),
         )  # fmt: skip
         self.width = widths[1]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import weakref
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,8 +16,11 @@ from hypothesis import strategies as st
 from invariants import BOUNDED, build
 
 from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.cpu.session import ModelSession
 from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
+from bytenmt.decoding.pytorch.forward import source_tensors
 from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.simultaneous import next_checkpoint
@@ -37,17 +42,25 @@ class HashedEngine:
 
     def __init__(self) -> None:
         self.request, self.text, self.is_done = Request(b"", 0), b"", True
+        self.n_steps = 0
 
     def room(self) -> int:
         return int(self.is_done)
 
     def admit(self, requests: list[Request]) -> list[int]:
-        (self.request,), self.text, self.is_done = requests, b"", False
+        assert self.is_done, "the slot was not free"
+        (self.request,), self.text, self.is_done, self.n_steps = requests, b"", False, 0
         return [0]
+
+    def extend(self, handle: int, added: bytes, limit: int, is_last: bool) -> None:
+        assert self.request.is_open and not self.is_done
+        source = (self.request.source or b"") + added
+        self.request = self.request._replace(source=source, limit=limit, is_open=not is_last)
 
     def _character(self) -> bytes:
         source, at = self.request.source or b"", len(self.text)
         wait = self.request.wait
+        assert not self.request.is_open or wait + at <= len(source), "a byte that is not decided yet"
         has_ended = not wait or wait + at > len(source)
         # Without a wait one letter in four depends on the newest words of the source: it may be revised.
         known = source[: wait + at] if wait else source[: max(1, at)]
@@ -59,8 +72,8 @@ class HashedEngine:
         return (b"x", b" ", "é".encode(), "각".encode())[number // 8 % 4]
 
     def advance(self, n_steps: int) -> None:
-        n = len(self.text) + n_steps
-        while len(self.text) < n and not self.is_done:
+        self.n_steps += n_steps
+        while len(self.text) < self.n_steps and not self.is_done:
             at = len(self.text)
             if at < len(self.request.prefix):
                 self.text += self.request.prefix[at : at + 1]
@@ -70,13 +83,14 @@ class HashedEngine:
             self.text += b"" if self.is_done else character
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        return [(0, [Hypothesis(self.text, 0.0, 0.0)])] if self.is_done else []
+        return [(0, [Hypothesis(self.text, 0.0, 0.0)])] if self.is_done and self.n_steps else []
 
     def drop(self, handle: int) -> None:
+        assert not self.is_done
         self.is_done = True
 
     def so_far(self, handle: int) -> bytes:
-        return self.text
+        return self.text[: self.n_steps]
 
 
 def hashed(least_wait: int) -> Translator:
@@ -235,51 +249,155 @@ def test_refused() -> None:
 # ---- models
 
 
-def translator_of(name: str, engine: str) -> Translator:
-    """A small random model in single precision."""
-    model = build(BOUNDED[name], scale=0.1).float()
+def maker_of(name: str, engine: str) -> tuple[Any, Callable[[int], Any]]:
+    """A small random model in single precision, and what makes engines for it."""
+    model: Any = build(BOUNDED[name], scale=0.1).float()
 
     def make(capacity: int) -> Any:
         if engine == "torch":
             return TorchEngine([model], Options(), capacity, torch.device("cpu"))
+        if engine == "graph":
+            return CudaGraphEngine(
+                [model], Options(), capacity, torch.device("cpu"), capture=lambda step: step
+            )
         return NumbaEngine([packed(model)], Options(), capacity)
 
-    limits = Settings.from_dict({"max_len_a": 1, "max_len_b": 4})
-    return Translator(make, settings=limits, least_wait=model.config.least_wait)
+    return model, make
 
 
 def some_lines(n: int) -> list[str]:
+    """Lines of which the last one is longer than what an engine reads, and has room for, at first."""
     draw = random.Random(3)
-    return ["".join(draw.choices(LETTERS, k=draw.randrange(1, 16))) for _ in range(n)]
+    return ["".join(draw.choices(LETTERS, k=draw.randrange(1, 16) + 90 * (i == n - 1))) for i in range(n)]
 
 
-def check_model(translator: Translator) -> None:
-    """Byte by byte, in pieces and at once, a session gives what the engine gives for the whole line."""
-    for number, line in enumerate(some_lines(6)):
-        wait = translator.least_wait + 2 * number
-        data = line.encode()
-        request = Request(data, max(len(data) + 4, len(data) + 8), wait=wait)
-        with translator.engine(1) as engine:
-            ((_, hypotheses),) = decode(engine, [request])
-        session, text = translator.open(wait), ""
-        for character in line:
-            text += session.feed(character).committed
-            assert len(text.encode()) <= max(0, len(session.segment.source) - wait + 1)
-        text += session.finish().committed
-        assert text.encode() == hypotheses[0].text
-        assert len(text.encode()) >= min(request.limit, len(data) + 1 - wait), "ended before its source"
-        assert whole(translator, line, wait) == text
+def streamed(engine: Any, line: bytes, wait: int, draw: random.Random) -> Hypothesis:
+    """The hypothesis of a line that comes in random pieces, each byte chosen as soon as it may be."""
+    (handle,), at, n_chosen = engine.admit([Request(b"", 0, wait=wait, is_open=True)]), 0, 0
+    while at < len(line):
+        n = draw.choice([0, 1, 1, 1, 2, 7, 80])
+        engine.extend(handle, line[at : at + n], at + n + 8, False)
+        at = min(at + n, len(line))
+        engine.advance(max(0, at - wait + 1 - n_chosen))
+        n_chosen = len(engine.so_far(handle))
+        assert n_chosen == max(0, at - wait + 1)
+    engine.extend(handle, b"", len(line) + 8, True)
+    while not (done := engine.finished()):
+        engine.advance(8)
+    return done[0][1][0]
+
+
+def check_engine(name: str, engine: str, tolerance: float) -> None:
+    """In random pieces an engine gives what it gives for the whole line, and so does a session."""
+    (model, make), draw = maker_of(name, engine), random.Random(5)
+    least = model.config.least_wait
+    limits = Settings.from_dict({"max_len_a": 1, "max_len_b": 4})
+    translator = Translator(make, settings=limits, least_wait=least)
+    reused = make(1)
+    for number, line in enumerate(some_lines(5)):
+        data, wait = line.encode(), least + 2 * number
+        ((_, (expected,)),) = decode(make(1), [Request(data, len(data) + 8, wait=wait)])
+        found = streamed(reused, data, wait, draw)
+        assert found.text == expected.text
+        assert found.log_probability == pytest.approx(expected.log_probability, rel=0, abs=tolerance)
+        assert len(found.text) >= len(data) + 1 - wait, "ended before its source"
+        assert whole(translator, line, wait).encode() == expected.text
+    n_begun = 0
+    for wait in range(least, least + 4):
+        pieces = ["a b", 1, "é각", "🙂", 1, "", "ab", None, "a", 1, "b" * wait, 2, "abab b", "a각", None]
+        n_begun += play(translator, wait, [*pieces, draw.choice(LETTERS), 1, "각", "ab", 1, "a"])
+    assert n_begun > 3
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-def test_streaming_equals_batch_in_pytorch(name: str) -> None:
-    check_model(translator_of(name, "torch"))
+@pytest.mark.parametrize("engine", ["torch", "graph"])
+def test_streaming_equals_batch_in_pytorch(name: str, engine: str) -> None:
+    check_engine(name, engine, 1e-3)
 
 
 @pytest.mark.compiles_kernels
 @pytest.mark.parametrize("name", BOUNDED)
-def test_streaming_equals_batch_on_the_cpu_engine(name: str) -> None:
-    check_model(translator_of(name, "numba"))
+def test_streaming_equals_batch_to_the_bit_on_the_cpu_engine(name: str) -> None:
+    check_engine(name, "numba", 0.0)
+
+
+@pytest.mark.compiles_kernels
+@pytest.mark.parametrize("name", BOUNDED)
+def test_every_column_is_encoded_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each instruction of the CPU engine's encoder is executed as often as the source has columns, and
+    PyTorch's encoder is given each byte once, however the source comes."""
+    line, executed, given = some_lines(5)[-1].encode(), [], []
+    model, make = maker_of(name, "numba")
+    run_encoder, encode = ModelSession.encode, model.encode
+
+    def count(self: ModelSession, rows: Any, *rest: Any) -> None:
+        executed.append(rows.span[:, 1] - rows.span[:, 0])
+        run_encoder(self, rows, *rest)
+
+    monkeypatch.setattr(ModelSession, "encode", count)
+    streamed(make(1), line, model.config.least_wait, random.Random(2))
+    n_columns = len(model.encode(*source_tensors([Request(line, 0)]))[0][0]) - ("bytenet" in name)
+    delay = 0 if name.startswith(("bytenet", "convs2s")) else model.config.encoder_lookahead
+    assert len(executed) > 20 and set(sum(executed).tolist()) == {n_columns + delay}
+
+    def note(src: Any, src_len: Any, *stream: Any) -> Any:
+        given.append(src.shape[1] if stream else 0)
+        return encode(src, src_len, *stream)
+
+    monkeypatch.setattr(model, "encode", note)
+    engine = TorchEngine([model], Options(), 1, torch.device("cpu"))
+    streamed(engine, line, model.config.least_wait, random.Random(2))
+    assert len(given) > 20 and sum(given) == len(line) + 1
+
+
+def test_a_session_holds_one_engine_and_gives_it_back() -> None:
+    """An engine serves one open segment; a segment that ends, is closed or left for another one frees its
+    slot, and a session that nobody holds any more frees its engine."""
+    engines = list[HashedEngine]()
+
+    def make(capacity: int) -> HashedEngine:
+        engines.append(HashedEngine())
+        return engines[-1]
+
+    translator = Translator(make, least_wait=3)
+    with translator.open(3) as first, translator.open(3) as second:
+        first.feed("abab")
+        second.feed("ba")
+        assert len(engines) == 2 and not any(engine.room() for engine in engines)
+    assert all(engine.room() for engine in engines)
+    assert first.segment.committed and first.finish() == ("", "", False)
+    for end in (first.finish, first.close, lambda: first.delete(1)):
+        first.feed("abab")
+        end()
+        assert len(engines) == 2 and all(engine.room() for engine in engines)
+    abandoned: Any = translator.open(3)
+    abandoned.feed("abab")
+    engine = weakref.ref(abandoned.segment._engine)
+    engines.clear()
+    assert engine() is not None
+    del abandoned
+    assert engine() is None
+
+
+def test_an_engine_that_failed_is_not_used_again() -> None:
+    """After an error the next call translates the same source with another engine."""
+    engines = list[HashedEngine]()
+
+    class Failing(HashedEngine):
+        def advance(self, n_steps: int) -> None:
+            if self is engines[0]:
+                raise KeyboardInterrupt
+            super().advance(n_steps)
+
+    def make(capacity: int) -> HashedEngine:
+        engines.append(Failing())
+        return engines[-1]
+
+    session = Translator(make, least_wait=3).open(3)
+    with pytest.raises(KeyboardInterrupt):
+        session.feed("abab a")
+    assert session.feed("b").committed + session.finish().committed == whole(hashed(3), "abab ab", 3)
+    assert len(engines) == 2
 
 
 @pytest.mark.compiles_kernels

@@ -66,12 +66,12 @@ class EndlessModel(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def endless_model(arch: str, preset: str) -> EndlessModel:
-    """Build a preset's model whose sentences never end.
+def endless_model(arch: str, preset: str, *settings: str) -> EndlessModel:
+    """Build a preset's model, with further settings, whose sentences never end.
 
     Where the output layer has no bias, the logit of EOS is 0, which about half of the other 255 bytes exceed.
     """
-    config = load_config(arch, preset, "", [])
+    config = load_config(arch, preset, "", list(settings))
     torch.manual_seed(1)
     model: AnyModel = build_model(config.model).eval()
     parameters: Mapping[str, nn.Parameter] = dict(model.named_parameters())

@@ -42,7 +42,8 @@ from bytenmt.layers.deferred_matmul import deferred
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
-from bytenmt.layers.recurrent import GRU, initialise, reverse, with_late_ends
+from bytenmt.layers.recurrent import GRU, initialise, reverse
+from bytenmt.layers.source_stream import WHOLE, WholeSources
 
 
 class BahdanauMemory(NamedTuple):
@@ -81,10 +82,10 @@ class BothWays(nn.Module):
         self.forwards = GRU(n_in, d, update="take")
         self.backwards = None if is_bounded else GRU(n_in, d, update="take")
 
-    def forward(self, x: Tensor, src_len: Tensor) -> Tensor:
+    def forward(self, x: Tensor, src_len: Tensor, source: WholeSources) -> Tensor:
         """x (n, s, n_in), src_len (n,) int64 -> h_j (n, s, d_annotation)."""
         zero = x.new_zeros(len(x), self.d)
-        forwards: Tensor = self.forwards(x, zero)
+        (forwards,) = source.scan(self.forwards, x, zero)
         if self.backwards is None:
             return forwards
         backwards = reverse(self.backwards(reverse(x, src_len), zero), src_len)
@@ -134,7 +135,7 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
             nn.init.normal_(self.encoder.keys.weight, std=0.001)
             nn.init.normal_(self.decoder.score.query.weight, std=0.001)
 
-    def encode(self, src: Tensor, src_len: Tensor) -> BahdanauMemory:
+    def encode(self, src: Tensor, src_len: Tensor, source: WholeSources = WHOLE) -> BahdanauMemory:
         n = len(src)
         zero = self.embedding.weight.new_zeros(n, self.config.d_hidden)
         if no_source(self.config.source, src) or self.encoder is None:
@@ -142,13 +143,15 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
             keys = zero.new_zeros(n, 0, self.config.d_attention)
             return BahdanauMemory(annotations, keys, src_len, zero, no_wait(self.config, src_len))
         delay = self.config.encoder_delay
-        src = with_late_ends(src, src_len, delay)
-        annotations = self.encoder(self._drop(self.embedding(src)), src_len)
+        real_len = src_len + delay if delay else src_len
+        src, mask = source.pad(src, src_len, real_len, src.shape[1] + delay)
+        x = self.encoder(self._drop(source.embed(self.embedding, src)), src_len, source)
         for layer in self.encoder.above:
-            annotations = layer(self._drop(annotations), src_len)
-        annotations = annotations[:, delay:]
+            x = layer(self._drop(x), src_len, source)
+        annotations = source.collect("annotations", x, mask, delay)
         first = zero if self.config.is_bounded else annotations[:, 0, self.config.d_hidden :]
-        keys, wait = self.encoder.keys(annotations), no_wait(self.config, src_len)
+        keys, wait = self.encoder.keys(x), no_wait(self.config, src_len)
+        keys = source.collect("keys", keys, mask, delay)
         return BahdanauMemory(annotations, keys, src_len, first, wait)
 
     def start(self, memory: BahdanauMemory, beam: int = 1) -> BahdanauState:

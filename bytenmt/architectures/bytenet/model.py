@@ -41,7 +41,7 @@ from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.fused_norm import norm_relu
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import GRU, initialise
-from bytenmt.utf8 import EOS
+from bytenmt.layers.source_stream import WHOLE, WholeSources
 
 
 class ByteNetMemory(NamedTuple):
@@ -211,7 +211,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         # Of a source that has not ended yet only its bytes so far are known, so each has its column.
         return torch.maximum(unfolded_len, src_len) if config.is_bounded else unfolded_len
 
-    def encode(self, src: Tensor, src_len: Tensor) -> ByteNetMemory:
+    def encode(self, src: Tensor, src_len: Tensor, source: WholeSources = WHOLE) -> ByteNetMemory:
         n, s = src.shape
         unfolded_len = self.unfolded_len(src_len)
         if self.encoder is None:
@@ -223,16 +223,14 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
             return ByteNetMemory(zero, unfolded_len)
         delay = self.config.encoder_delay
         real_len = torch.maximum(src_len, unfolded_len) + delay
-        width = max(s, int(real_len.max()))
-        src = F.pad(src, (0, width - s), value=EOS)
-        src = torch.where(source_mask(src_len, width), src, EOS)
-        mask = source_mask(real_len, width)
-        x = self.encoder.input(self.embedding(src))
+        src, mask = source.pad(src, src_len, real_len, max(s, int(real_len.max())))
+        x = self.encoder.input(source.embed(self.embedding, src))
         for block, right in zip(self.encoder.blocks, self.config.encoder_rights, strict=True):
-            x = block.centred(x, mask, right)
+            x, mask = source.convolve(block.centred, x, mask, block.convolution.reach, right)
         for layer in self.encoder.layers:
-            x = self._drop(layer(x, x.new_zeros(n, x.shape[2])))
-        columns = self.encoder.output(x)[:, delay:] * source_mask(unfolded_len, width - delay)[:, :, None]
+            x = self._drop(source.scan(layer, x, x.new_zeros(n, x.shape[2]))[0])
+        columns = source.collect("columns", self.encoder.output(x), mask, delay)
+        columns = columns * source_mask(unfolded_len, columns.shape[1])[:, :, None]
         return ByteNetMemory(F.pad(columns, (0, 0, 0, 1)), unfolded_len)
 
     def start(self, memory: ByteNetMemory, beam: int = 1, drafted: int = 0) -> ByteNetState:

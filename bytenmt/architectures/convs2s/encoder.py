@@ -20,6 +20,7 @@ from bytenmt.architectures.convs2s.config import ConvS2SConfig
 from bytenmt.layers.convolution import scaled_linear
 from bytenmt.layers.embedding import PositionEmbedding, SinusoidalPositions
 from bytenmt.layers.residual_convolution import HALF, GatedLayer, TanhLayer, pooled
+from bytenmt.layers.source_stream import WholeSources, unchanged
 
 Layers = tuple[tuple[int, int, int], ...]  # channels, kernel width, dilation
 
@@ -40,14 +41,17 @@ class GatedEncoder(nn.Module):
         self.output = scaled_linear(widths[-1], f, math.sqrt(1 / widths[-1]), norm)
         self.rights = config.encoder_rights
 
-    def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, e: Tensor, mask: Tensor, gradient: float, source: WholeSources
+    ) -> tuple[Tensor, Tensor]:
         """e (n, s, d_embedding), mask (n, s) bool, true on real columns -> keys and values, each as e.
         gradient: the factor of that into the stack."""
-        z = self.input(e)
-        for layer, right in zip(self.layers, self.rights, strict=True):
-            z = layer.centred(z, mask, right)
+        z, seen, right = self.input(e), mask, sum(self.rights)
+        for layer, right_of in zip(self.layers, self.rights, strict=True):
+            z, seen = source.convolve(layer.centred, z, seen, layer.convolution.reach, right_of)
         z = scale_gradient(self.output(z), gradient)
-        return z, (z + e) * HALF
+        e, _ = source.convolve(unchanged, e, mask, right, right)
+        return source.collect("keys", z, seen), source.collect("values", (z + e) * HALF, seen)
 
 
 class PoolingEncoder(nn.Module):
@@ -58,9 +62,16 @@ class PoolingEncoder(nn.Module):
         self.positions = position_table(config)
         self.width, self.right = config.pooling_width, config.encoder_rights[0]
 
-    def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, e: Tensor, mask: Tensor, gradient: float, source: WholeSources
+    ) -> tuple[Tensor, Tensor]:
         """See GatedEncoder; there is no stack whose gradient would be scaled."""
-        return pooled(e, mask, self.width, self.right), e
+        z, seen = source.convolve(self._pooled, e, mask, self.width - 1, self.right)
+        e, _ = source.convolve(unchanged, e, mask, self.right, self.right)
+        return source.collect("keys", z, seen), source.collect("values", e, seen)
+
+    def _pooled(self, e: Tensor, mask: Tensor, right: int) -> Tensor:
+        return pooled(e, mask, self.width, right)
 
 
 class TanhStack(nn.Module):
@@ -79,12 +90,12 @@ class TanhStack(nn.Module):
         )
         self.output = None if last == f else scaled_linear(last, f, math.sqrt(1 / last), norm)
 
-    def forward(self, e: Tensor, mask: Tensor) -> Tensor:
-        """e (n, s, d_embedding), mask (n, s) bool -> as e."""
+    def forward(self, e: Tensor, mask: Tensor, source: WholeSources) -> tuple[Tensor, Tensor]:
+        """e (n, s, d_embedding), mask (n, s) bool -> as e, and the mask of its columns."""
         y = e if self.input is None else self.input(e)
         for layer, right in zip(self.layers, self.rights, strict=True):
-            y = layer.centred(y, mask, right)
-        return y if self.output is None else self.output(y)
+            y, mask = source.convolve(layer.centred, y, mask, layer.convolution.reach, right)
+        return y if self.output is None else self.output(y), mask
 
 
 class TwoStackEncoder(nn.Module):
@@ -96,10 +107,16 @@ class TwoStackEncoder(nn.Module):
         self.keys = TanhStack(config, config.encoder_stack, config.encoder_rights)
         self.values = TanhStack(config, config.value_stack, config.value_rights)
 
-    def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, e: Tensor, mask: Tensor, gradient: float, source: WholeSources
+    ) -> tuple[Tensor, Tensor]:
         """See GatedEncoder; the gradients into both stacks are scaled."""
-        keys, values = self.keys(e, mask), self.values(e, mask)
-        return scale_gradient(keys, gradient), scale_gradient(values, gradient)
+        sides = {"keys": self.keys(e, mask, source), "values": self.values(e, mask, source)}
+        keys, values = (
+            source.collect(name, scale_gradient(x, gradient), seen) for name, (x, seen) in sides.items()
+        )
+        n = min(keys.shape[1], values.shape[1])  # of a source in pieces one side may be ahead
+        return keys[:, :n], values[:, :n]
 
 
 Encoder = GatedEncoder | PoolingEncoder | TwoStackEncoder

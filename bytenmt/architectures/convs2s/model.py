@@ -48,6 +48,7 @@ from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.residual_convolution import HALF, GatedLayer
+from bytenmt.layers.source_stream import WHOLE, WholeSources
 from bytenmt.utf8 import N_IDS
 
 
@@ -146,17 +147,19 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         self.encoder: Encoder | None = ENCODERS[config.encoder](config) if config.source else None
         self.decoder: ConvS2SDecoder = ConvS2SDecoder(config, self.embedding)
 
-    def encode(self, src: Tensor, src_len: Tensor) -> ConvS2SMemory:
+    def encode(self, src: Tensor, src_len: Tensor, source: WholeSources = WHOLE) -> ConvS2SMemory:
         n, s = src.shape
         if no_source(self.config.source, src) or self.encoder is None:
             nothing = self.embedding.weight.new_zeros(n, 0, self.config.d_embedding)
             return ConvS2SMemory(nothing, nothing, src_len)
-        e = self.embedding(src)
+        src, mask = source.pad(src, src_len, src_len, s)
+        e = source.embed(self.embedding, src)
         if self.encoder.positions is not None:
-            e = e + self.encoder.positions(torch.arange(s, device=src.device)).to(e.dtype)
+            positions = source.n_before + torch.arange(src.shape[1], device=src.device)
+            e = e + self.encoder.positions(positions).to(e.dtype)
         e = self._drop(e)
         n_attentions = sum(self.config.attends)
-        keys, values = self.encoder(e, source_mask(src_len, s), 0.5 / n_attentions)
+        keys, values = self.encoder(e, mask, 0.5 / n_attentions, source)
         return ConvS2SMemory(keys, values, src_len, no_wait(self.config, src_len))
 
     def start(self, memory: ConvS2SMemory, beam: int = 1, drafted: int = 0) -> ConvS2SState:

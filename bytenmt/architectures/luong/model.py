@@ -54,7 +54,8 @@ from bytenmt.layers.deferred_matmul import Product, deferred
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
-from bytenmt.layers.recurrent import LSTM, initialise, last, reverse, with_late_ends
+from bytenmt.layers.recurrent import LSTM, initialise, last, reverse
+from bytenmt.layers.source_stream import WHOLE, WholeSources
 
 
 class LuongMemory(NamedTuple):
@@ -128,7 +129,7 @@ class Luong(Model[LuongMemory, LuongState]):
             if part is not None:
                 nn.init.uniform_(part.v, -0.1, 0.1)
 
-    def encode(self, src: Tensor, src_len: Tensor) -> LuongMemory:
+    def encode(self, src: Tensor, src_len: Tensor, source: WholeSources = WHOLE) -> LuongMemory:
         n = len(src)
         zero = self.embedding.weight.new_zeros(n, self.config.d_hidden)
         if no_source(self.config.source, src):
@@ -139,15 +140,14 @@ class Luong(Model[LuongMemory, LuongState]):
         if self.config.reverse_source:
             src = reverse(src, src_len - 1)  # EOS stays at the end
         delay = self.config.encoder_delay
-        x = self.embedding(with_late_ends(src, src_len, delay))
+        real_len = src_len + delay if delay else src_len
+        src, mask = source.pad(src, src_len, real_len, src.shape[1] + delay)
+        x = source.embed(self.embedding, src)
         hidden, cell = [], []
         for layer in self.encoder:
-            x, cells = layer(self._drop(x), zero, zero)
-            hidden.append(last(x, src_len))
-            cell.append(last(cells, src_len))
-        if self.config.is_bounded:
-            hidden = cell = [zero] * len(hidden)
-        x = x[:, delay:]
+            x, cells = source.scan(layer, self._drop(x), zero)
+            hidden.append(zero if self.config.is_bounded else last(x, src_len))
+            cell.append(zero if self.config.is_bounded else last(cells, src_len))
         h, c = (
             torch.stack([part[layer] for layer in self.config.starts_from], dim=1) for part in (hidden, cell)
         )
@@ -156,6 +156,7 @@ class Luong(Model[LuongMemory, LuongState]):
         elif self.config.reverse_source and self.config.by_place:
             x = reverse(x, src_len - 1)
         keys = x if self.keys is None else self.keys(x)
+        x, keys = source.collect("states", x, mask, delay), source.collect("keys", keys, mask, delay)
         return LuongMemory(x, keys, src_len, h, c, no_wait(self.config, src_len))
 
     def start(self, memory: LuongMemory, beam: int = 1) -> LuongState:

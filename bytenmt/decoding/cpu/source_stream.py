@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from bytenmt.decoding.cpu.kernels.instructions import Rows
 from bytenmt.program.instructions import Base, Column, Op, Program, Table, aligned_zeros
-from bytenmt.utf8 import EOS
 
 PIECE = 64  # bytes of a source that are read together at most
 # Operations whose destination is not read; LINEAR unless it adds to it.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from bytenmt.architectures.tensor_tree import map_tensors, tensors
+from bytenmt.architectures.tensor_tree import map_tensors, place, tensors
 from bytenmt.decoding.drafts.table import Speculation
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.draft_width import best_width, check, seconds
@@ -22,6 +22,7 @@ from bytenmt.decoding.pytorch.forward import (
     Decoder,
     Inputs,
     ModelState,
+    OpenSource,
     Outputs,
     attends,
     begin,
@@ -98,7 +99,19 @@ class CudaGraphEngine:
         states = self._plans[self._source_capacity].states
         place_sentences(states, torch.tensor(slots, device=self._device), fresh, self._options.beam)
         self._n_rejected[slots] = 0
+        if requests[0].is_open:
+            self._source = OpenSource(self._models, requests[0].wait, self._device)
         return handles
+
+    @torch.no_grad()
+    def extend(self, handle: int, added: bytes, limit: int, is_last: bool) -> None:
+        source = self._search.extend(handle, added, limit, is_last)
+        if added or is_last:
+            memories = self._source.extend(added, len(source), is_last)
+            self._make_room([Request(source, 0)], False)
+            slot = torch.zeros(1, dtype=torch.int64, device=self._device)
+            for memory, old in zip(memories, self._plans[self._source_capacity].states, strict=True):
+                place(old.memory, slot, memory)
 
     @torch.no_grad()
     def advance(self, n_steps: int) -> None:

@@ -20,6 +20,7 @@ from bytenmt.decoding.pytorch.forward import (
     Decoder,
     Inputs,
     ModelState,
+    OpenSource,
     attends,
     begin,
     forward,
@@ -82,7 +83,17 @@ class TorchEngine:
         self._states = concatenate([self._states, fresh]) if self._slots else fresh
         self._slots += slots
         self._n_rejected = torch.cat([self._n_rejected, torch.zeros(len(slots), dtype=torch.int64)])
+        if requests[0].is_open:
+            self._source = OpenSource(self._models, requests[0].wait, self._device)
         return handles
+
+    @torch.no_grad()
+    def extend(self, handle: int, added: bytes, limit: int, is_last: bool) -> None:
+        source = self._search.extend(handle, added, limit, is_last)
+        if added or is_last:
+            memories = self._source.extend(added, len(source), is_last)
+            pairs = zip(memories, self._states, strict=True)
+            self._states = tuple(ModelState(memory, old.state) for memory, old in pairs)
 
     @torch.no_grad()
     def advance(self, n_steps: int) -> None:
