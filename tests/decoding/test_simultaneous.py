@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import weakref
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -271,11 +271,12 @@ def some_lines(n: int) -> list[str]:
     return ["".join(draw.choices(LETTERS, k=draw.randrange(1, 16) + 90 * (i == n - 1))) for i in range(n)]
 
 
-def streamed(engine: Any, line: bytes, wait: int, draw: random.Random) -> Hypothesis:
-    """The hypothesis of a line that comes in random pieces, each byte chosen as soon as it may be."""
+def streamed(engine: Any, line: bytes, wait: int, pieces: Iterator[int] | None = None) -> Hypothesis:
+    """The hypothesis of a line whose bytes are chosen as soon as they may be. pieces: bytes that come together;
+    None: one by one."""
     (handle,), at, n_chosen = engine.admit([Request(b"", 0, wait=wait, is_open=True)]), 0, 0
     while at < len(line):
-        n = draw.choice([0, 1, 1, 1, 2, 7, 80])
+        n = next(pieces) if pieces else 1
         engine.extend(handle, line[at : at + n], at + n + 8, False)
         at = min(at + n, len(line))
         engine.advance(max(0, at - wait + 1 - n_chosen))
@@ -297,7 +298,8 @@ def check_engine(name: str, engine: str, tolerance: float) -> None:
     for number, line in enumerate(some_lines(5)):
         data, wait = line.encode(), least + 2 * number
         ((_, (expected,)),) = decode(make(1), [Request(data, len(data) + 8, wait=wait)])
-        found = streamed(reused, data, wait, draw)
+        pieces = iter(lambda: draw.choice([0, 1, 1, 1, 2, 7, 80]), None)
+        found = streamed(reused, data, wait, pieces)
         assert found.text == expected.text
         assert found.log_probability == pytest.approx(expected.log_probability, rel=0, abs=tolerance)
         assert len(found.text) >= len(data) + 1 - wait, "ended before its source"
@@ -335,10 +337,10 @@ def test_every_column_is_encoded_once(name: str, monkeypatch: pytest.MonkeyPatch
         run_encoder(self, rows, *rest)
 
     monkeypatch.setattr(ModelSession, "encode", count)
-    streamed(make(1), line, model.config.least_wait, random.Random(2))
+    streamed(make(1), line, model.config.least_wait)
     n_columns = len(model.encode(*source_tensors([Request(line, 0)]))[0][0]) - ("bytenet" in name)
     delay = 0 if name.startswith(("bytenet", "convs2s")) else model.config.encoder_lookahead
-    assert len(executed) > 20 and set(sum(executed).tolist()) == {n_columns + delay}
+    assert len(executed) > 90 and set(sum(executed).tolist()) == {n_columns + delay}
 
     def note(src: Any, src_len: Any, *stream: Any) -> Any:
         given.append(src.shape[1] if stream else 0)
@@ -346,8 +348,8 @@ def test_every_column_is_encoded_once(name: str, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(model, "encode", note)
     engine = TorchEngine([model], Options(), 1, torch.device("cpu"))
-    streamed(engine, line, model.config.least_wait, random.Random(2))
-    assert len(given) > 20 and sum(given) == len(line) + 1
+    streamed(engine, line, model.config.least_wait)
+    assert len(given) > 90 and sum(given) == len(line) + 1
 
 
 def test_a_session_holds_one_engine_and_gives_it_back() -> None:

@@ -10,7 +10,7 @@ wherever it stands.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -113,7 +113,7 @@ class SourceStream:
     def _move(self) -> None:
         """Move the columns that an instruction waits for to the first rows."""
         end = self._end - self._first
-        parts = [self._ids[:, None], self._words[:, None]]
+        parts: list[npt.NDArray[Any]] = [self._ids, self._words]
         for start, stride in self._program.registers:
             floats = self._space[start * self._capacity : (start + stride) * self._capacity]
             parts.append(floats.reshape(self._capacity, stride))
