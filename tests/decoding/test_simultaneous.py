@@ -272,7 +272,7 @@ def some_lines(n: int) -> list[str]:
 
 
 def streamed(engine: Any, line: bytes, wait: int, pieces: Iterator[int] | None = None) -> Hypothesis:
-    """The hypothesis of a line whose bytes are chosen as soon as they may be. pieces: bytes that come together;
+    """The hypothesis of a line whose bytes are chosen as soon as they may be. pieces: how many come together;
     None: one by one."""
     (handle,), at, n_chosen = engine.admit([Request(b"", 0, wait=wait, is_open=True)]), 0, 0
     while at < len(line):
@@ -289,7 +289,7 @@ def streamed(engine: Any, line: bytes, wait: int, pieces: Iterator[int] | None =
 
 
 def check_engine(name: str, engine: str, tolerance: float) -> None:
-    """In random pieces an engine gives what it gives for the whole line, and so does a session."""
+    """Compare random pieces of a line in an engine, and a session, with the whole line in the engine."""
     (model, make), draw = maker_of(name, engine), random.Random(5)
     least = model.config.least_wait
     limits = Settings.from_dict({"max_len_a": 1, "max_len_b": 4})

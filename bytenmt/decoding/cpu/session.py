@@ -15,7 +15,7 @@ from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, Rows, Thread
 from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
 from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.decoding.cpu.packing import PackedModel
-from bytenmt.decoding.cpu.source_stream import SourceStream, StreamProgram
+from bytenmt.decoding.cpu.source_stream import EncoderWorkspace, StreamProgram
 from bytenmt.decoding.cpu.thread_team import Barrier
 from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.decoding.search.drafting import PassInputs
@@ -139,7 +139,7 @@ class ModelSession:
         if self._stream_program is None:
             lookahead = self._program.source.lookahead
             self._stream_program = StreamProgram.from_program(self._program.encode, lookahead)
-        self._stream = SourceStream(self._stream_program)
+        self._workspace = EncoderWorkspace(self._stream_program)
         self._source_len[0], self._wait[0], self._columns[0] = WHOLE_SOURCE, wait, 0
         self._zero_states([0])
 
@@ -156,7 +156,7 @@ class ModelSession:
         first, words = max(0, n_before - N_BYTES), NO_WORDS
         if self._reads_words:
             words = _recent_words(text[first:])[n_before - first :]
-        yield from self._stream.rows(text[n_before:], words, is_last)
+        yield from self._workspace.rows(text[n_before:], words, is_last)
 
     def encode(self, rows: Rows, inputs: PassInputs, thread: int, n_threads: int, barrier: Barrier) -> None:
         """Execute one thread's part of an encoder call that `prepare` or `extend` returned."""

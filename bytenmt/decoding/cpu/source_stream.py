@@ -64,8 +64,8 @@ class StreamProgram(NamedTuple):
         return cls(table, program.row_floats, np.array(lags), ring_floats, frozenset(registers))
 
 
-class SourceStream:
-    """A source that is being read: the registers and rings of its encoder, in which rows are columns."""
+class EncoderWorkspace:
+    """The registers and rings of an encoder that reads a source in pieces; rows are columns of the source."""
 
     def __init__(self, program: StreamProgram) -> None:
         self._program = program
