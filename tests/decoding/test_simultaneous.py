@@ -396,8 +396,9 @@ def test_an_engine_that_failed_is_not_used_again() -> None:
         return engines[-1]
 
     session = Translator(make, least_wait=3).open(3)
+    session.feed("ab")
     with pytest.raises(KeyboardInterrupt):
-        session.feed("abab a")
+        session.feed("ab a")
     assert session.feed("b").committed + session.finish().committed == whole(hashed(3), "abab ab", 3)
     assert len(engines) == 2
 
