@@ -27,6 +27,7 @@ WITHOUT_ENGINE = (
 # Before any test imports PyTorch, which reads it, and for the programs that tests start: their threads would
 # spin. No import of PyTorch here: the process that only hands out tests needs none.
 os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # of the few tests that set more threads
 settings.register_profile("bytenmt", deadline=None, max_examples=25, derandomize=True)
 settings.register_profile("fast", settings.get_profile("bytenmt"), max_examples=8)
 settings.load_profile("bytenmt")

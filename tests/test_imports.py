@@ -88,6 +88,7 @@ def test_a_configuration_does_not_import_pytorch(name: str) -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["decoding.scheduler", "decoding.translator", "decoding.cpu.engine"])
 def test_decoding_on_a_cpu_does_not_import_pytorch(name: str) -> None:
     """A line alone is answered sooner than PyTorch is imported."""

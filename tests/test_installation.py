@@ -14,6 +14,7 @@ BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_e
 IMPORT = "import site, sys; site.addsitedir(sys.argv[1]); import bytenmt; print(bytenmt.__file__)"
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_clone_is_not_taken_for_the_package(tmp_path: Path) -> None:
     """A clone is a folder named bytenmt, too: in the folder that it lies in, Python must not take it for a
     namespace package, in which there is nothing."""

@@ -97,6 +97,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "kernels"
 
 
+@pytest.mark.slow
 def test_nothing_is_compiled_where_that_is_not_wanted(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -446,6 +447,7 @@ def test_an_edited_source_is_another_entry(folder: Path, edited: Callable[[str],
     assert len(entries(folder)) == 2
 
 
+@pytest.mark.slow
 def test_imports_are_found() -> None:
     """The imports of every file that compiles are those that Python's parser finds."""
     compiling = {path for path in MODULES.values() if "njit" in path.read_text(encoding="utf-8")}

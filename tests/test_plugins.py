@@ -49,6 +49,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
             del sys.modules[name]
 
 
+@pytest.mark.slow
 def test_the_plugins_of_the_guide_train_and_resume_exactly(
     files: list[str], tmp_path: Path, texts: dict[str, Any]
 ) -> None:
@@ -63,6 +64,7 @@ def test_the_plugins_of_the_guide_train_and_resume_exactly(
     assert read_config(whole).train.loss_terms == {"confidence": 0.1}
 
 
+@pytest.mark.slow
 def test_a_loss_term_changes_the_weights_by_its_weight(
     files: list[str], tmp_path: Path, texts: dict[str, Any]
 ) -> None:
@@ -79,6 +81,7 @@ def test_a_loss_term_changes_the_weights_by_its_weight(
         small_runs.assert_same(found[0], found[2])
 
 
+@pytest.mark.slow
 def test_a_run_says_which_plugin_is_missing(files: list[str], tmp_path: Path, texts: dict[str, Any]) -> None:
     """The plugin is needed for training but not for translating."""
     load_plugins(files)
@@ -100,6 +103,7 @@ def test_a_run_says_which_plugin_is_missing(files: list[str], tmp_path: Path, te
         assert not message or len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_child_process_has_the_plugins(files: list[str]) -> None:
     """The child process reads a configuration with their names."""
     load_plugins(files)
@@ -111,6 +115,7 @@ def test_a_child_process_has_the_plugins(files: list[str]) -> None:
     assert done.stdout == "('schedules',)\n"
 
 
+@pytest.mark.slow
 def test_an_installed_plugin_needs_no_option(tmp_path: Path) -> None:
     """A package with an entry point of the group `bytenmt.plugins` is imported by every command; one that
     cannot be imported ends in one line."""

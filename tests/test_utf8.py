@@ -57,6 +57,7 @@ def mismatches(following: np.ndarray, cost: np.ndarray) -> list[bytes]:
     return [text for text in strings if (run(text, following, cost) == ACCEPT) != decodes(text)]
 
 
+@pytest.mark.slow
 def test_automaton_accepts_what_python_decodes() -> None:
     assert mismatches(UTF8_NEXT, UTF8_COST) == []
 

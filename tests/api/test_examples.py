@@ -32,6 +32,7 @@ def make_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "least"),
     [(api, 10), (runs, 15), (language_model, 12), (training_arguments, 8), (python_names, 3)],

@@ -130,6 +130,7 @@ def test_both_engines_run_it(echo: ModuleType, tmp_path: Path, source: str) -> N
         assert cpu.log_probability == pytest.approx(reference.log_probability, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_it_is_one_folder_and_one_line_of_the_package(tmp_path: Path) -> None:
     """A copy of the package with the folder, the line and a preset knows it like any other."""
     package = tmp_path / "bytenmt"
@@ -155,6 +156,7 @@ def test_it_is_one_folder_and_one_line_of_the_package(tmp_path: Path) -> None:
     assert "fading = 0.8" in told and "multiply-accumulates" in told
 
 
+@pytest.mark.slow
 @without_a_program
 def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[str, Any]) -> None:
     """auto takes PyTorch in place of the CPU engine, and says so once; what insists on that engine fails."""
@@ -177,6 +179,7 @@ def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[s
     assert "echo" in model_description(str(run), None) and "fading = 0.8" in model_description("echo", None)
 
 
+@pytest.mark.slow
 def test_its_weights_are_stored_and_checked(echo: ModuleType, tmp_path: Path, texts: dict[str, Any]) -> None:
     """Converted, averaged, and refused where they do not fit, as those of any other."""
     run = trained(tmp_path / "run", texts)

@@ -190,6 +190,7 @@ def test_a_model_without_a_source_takes_none(name: str) -> None:
         model.encode(*invariants.some_sources([5]))
 
 
+@pytest.mark.slow
 @every_model
 def test_evaluation_is_deterministic_and_training_drops(name: str) -> None:
     """Dropout belongs to training mode alone."""

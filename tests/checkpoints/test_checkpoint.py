@@ -350,6 +350,7 @@ KILLED: dict[str, tuple[list[int], Callable[[Path], None], tuple[int, int | None
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", KILLED)
 def test_a_kill_leaves_the_old_checkpoint_or_the_new(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -46,6 +46,7 @@ def folded(tensors: dict[str, Any]) -> dict[str, np.ndarray]:
     return whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("precision", ["bf16", "int8", "fp32"])
 def test_every_number_is_the_nearest(tmp_path: Path, arch: str, precision: str) -> None:

@@ -277,6 +277,7 @@ BAD: list[tuple[str, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "message"), BAD)
 def test_bad_input_is_one_line(place: Path, command: str, message: str) -> None:
     """Exit code 1, nothing on stdout, nothing written."""
@@ -402,6 +403,7 @@ def test_score_tells_of_every_pair(place: Path) -> None:
     assert f"bits per byte: {whole:.4f}" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_info_is_a_configuration(arch: str) -> None:
     """Facts, then TOML that parses to the preset; quick for the largest too."""
@@ -591,6 +593,7 @@ def test_version() -> None:
     assert accepted("--version").strip() == f"bytenmt, version {__version__}"
 
 
+@pytest.mark.slow
 def test_help_imports_nothing_heavy() -> None:
     """The help of the program and of every command imports no heavy module."""
     code = (
@@ -728,6 +731,7 @@ def test_a_prefix_is_part_of_a_line(place: Path, prefix: str) -> None:
     assert "--prefix contains a line break" in result.stderr
 
 
+@pytest.mark.slow
 def test_several_runs_vote(place: Path) -> None:
     """`-m A B` is `-m A -m B`; their order is of no weight, and each alone says something else."""
     make_run(place / "other", "bytenet", settings=("model.d_channels=8",), seed=3)
@@ -793,6 +797,7 @@ def test_commands_that_need_no_pytorch_do_not_import_it(place: Path) -> None:
     assert heavy == [f"heavy: set() after {line}" for line in WITHOUT_PYTORCH]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("missing", "command"),
     [

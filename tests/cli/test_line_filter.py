@@ -82,6 +82,7 @@ def answers(translator: Translator, text: bytes, buffer_size: int = 1000, **opti
 # What is read and written.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_rubbish_gives_a_valid_line_for_each(arch: str) -> None:
     """200 lines of all that can be wrong with a text."""

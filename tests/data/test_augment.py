@@ -120,6 +120,7 @@ def rows_of(lines: list[str]) -> tuple[Any, Any]:
     return rows, np.array([len(text) for text in texts])
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.text(st.sampled_from(SAMPLE + "0123x😀."), max_size=20), min_size=1, max_size=4),
     st.sampled_from([0.0, 0.1, 0.5, 1.0]),
@@ -321,6 +322,7 @@ def test_a_share_of_the_sources_is_empty() -> None:
     assert {source for source, _ in all_of_them} == {bytes([EOS])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", PRESETS["tiny"])
 def test_every_architecture_learns_from_empty_sources(
     texts: dict[str, Any], tmp_path: Path, arch: str

@@ -318,6 +318,7 @@ def test_tables(tmp_path: Path, end: bytes) -> None:
         assert n_rows < 700 or len(repaired) > 100
 
 
+@pytest.mark.slow
 def test_tab_at_any_place() -> None:
     """Around the 64 bytes that are looked at together, to the last byte of the file and beyond the line."""
     for length in (*range(1, 4), *range(60, 70), *range(124, 132)):

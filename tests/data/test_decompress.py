@@ -43,6 +43,7 @@ def unpack_both(path: Path, cache: Path) -> bytes:
     return content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_packed_comes_out(tmp_path: Path, kind: str) -> None:
     """One stream and several, empty ones among them; zeros between and behind them."""

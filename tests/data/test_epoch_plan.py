@@ -70,6 +70,7 @@ length_pairs = st.lists(st.tuples(one_length, one_length), max_size=120)
 budgets = st.integers(1, 2000) | st.integers(1, 2**40)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     pairs=length_pairs,
@@ -334,6 +335,7 @@ def padding(source: np.ndarray, target: np.ndarray, plan: EpochPlan, round_to: i
     return float(1 - used / (total * np.diff(plan.bounds)).sum())
 
 
+@pytest.mark.slow
 def test_little_padding() -> None:
     source, target = like_sentences(1_000_000)
     for shuffle in (True, False):

@@ -90,6 +90,7 @@ def test_a_window_of_no_pair_ends_it() -> None:
         windows(PairStream(io.BytesIO(good + b"a\tb\nab\n"), 2), 9)
 
 
+@pytest.mark.slow
 def test_a_text_that_is_repeated_is_learnt_as_from_files(texts: dict[str, Any], tmp_path: Path) -> None:
     """Windows of the text's length over several epochs give the same weights and optimiser state to the
     bit.
@@ -101,6 +102,7 @@ def test_a_text_that_is_repeated_is_learnt_as_from_files(texts: dict[str, Any], 
     assert load_checkpoint(tmp_path / "stream").facts.progress.epoch >= 2
 
 
+@pytest.mark.slow
 def test_resume_is_bit_identical(texts: dict[str, Any], tmp_path: Path) -> None:
     """Stopped within a window behind the first one; another stream and files are refused."""
     settings, text = ["data.stream_window=17"], table(texts)
@@ -132,6 +134,7 @@ def test_what_needs_a_text_that_stays(texts: dict[str, Any], tmp_path: Path) -> 
         learn(tmp_path / "run", io.BytesIO(), texts, files=[*texts["files"], stream])
 
 
+@pytest.mark.slow
 def test_the_end_of_a_stream_ends_the_run(texts: dict[str, Any], tmp_path: Path) -> None:
     """Validated and saved; every pair was learnt once. Given longer, it goes on; given the same, nothing is
     left."""
@@ -174,6 +177,7 @@ def epochs(run: Path) -> list[int]:
     return [record["epoch"] for record in records if "train_bits_per_byte" in record]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hangs", [False, True])
 def test_what_comes_after_ctrl_c_is_not_learnt(texts: dict[str, Any], tmp_path: Path, hangs: bool) -> None:
     """The run is saved as it was before the window that is cut off or never comes, and goes on to the bit."""

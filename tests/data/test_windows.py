@@ -264,6 +264,7 @@ def test_validation_is_prediction(name: str, n: int) -> None:
     assert text_bits(model, text, CPU) == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_other_text_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:
     """A resume needs the bytes that the run began with, wherever they lie."""
     run = tmp_path / "run"

@@ -124,6 +124,7 @@ def check_sound(make: Make, beam: int, seed: int = 0) -> None:
 CASES = [(1, 0.0, 1, b""), (1, 0.6, 5, b"a"), (1, 1.0, 3, b""), (2, 1.0, 4, "é".encode()), (3, 2.0, 2, b"")]
 
 
+@pytest.mark.slow
 @each_form
 @pytest.mark.parametrize(
     ("n_models", "length_penalty", "n_best", "prefix", "seed"),
@@ -145,6 +146,7 @@ def test_no_beam_is_below_greedy_on_a_confident_model(make: Make, beam: int, how
     check_never_below_greedy(make, beam, length_penalty, n_best)
 
 
+@pytest.mark.slow
 @each_form
 @given(seed=st.integers(0, 10_000), limit=st.integers(0, 12), end=st.sampled_from([-3.0, 5.0, 8.0]))
 def test_beam_1_is_greedy_search(make: Make, seed: int, limit: int, end: float) -> None:
@@ -166,6 +168,7 @@ def test_hypotheses_are_sound(make: Make, beam: int) -> None:
 PREFIXES = [b"", b"a", "é".encode(), "a한".encode()]
 
 
+@pytest.mark.slow
 @each_form
 @given(
     seed=st.integers(0, 10_000),

@@ -45,6 +45,7 @@ def teacher_forced(of: Any, source: bytes, text: bytes) -> np.ndarray:
     return logits[torch.arange(len(text) + 1), torch.tensor([*text, EOS])].numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("which", ENGINES)
 def test_a_byte_costs_what_the_model_says(search: str, which: str) -> None:

@@ -116,6 +116,7 @@ def distributions(n: int) -> list[Distribution]:
     return [random_distribution(i, end=(0.0, 6.0, -50.0)[i % 3]) for i in range(n)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", SEARCHES)
 def test_whatever_the_model_thinks_all_is_kept_and_the_searches_agree(search: str) -> None:
     """Spans once, tags in order, terms present, what is forbidden not: in both engines' searches."""
@@ -129,6 +130,7 @@ def test_whatever_the_model_thinks_all_is_kept_and_the_searches_agree(search: st
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", ["greedy", "beam"])
 def test_hostile_lines_lose_nothing_in_silence(search: str) -> None:
     """Halves of spans in the source and in what the model likes to write; tools/verify/kept_spans.py does it
@@ -156,6 +158,7 @@ def test_hostile_lines_lose_nothing_in_silence(search: str) -> None:
     assert n_unmet <= 2
 
 
+@pytest.mark.slow
 def test_fed_in_turns_and_by_a_graph_it_is_the_same() -> None:
     requests, models = some_requests(24, prefixes=True, seed=3), distributions(24)
     form, graph = compiled_search_step(), partial(CudaGraphEngine, capture=lambda step: step)
@@ -183,6 +186,7 @@ def nested(text: bytes) -> bool:
     return not open_
 
 
+@pytest.mark.slow
 def test_tags_nest_and_close_in_order() -> None:
     """Tags nest as in the source; elements side by side may come in any order."""
     rules = ConstraintSpec(("tags",))
@@ -199,6 +203,7 @@ def test_tags_nest_and_close_in_order() -> None:
     assert len(orders) > 1, "always in the order of the source: nothing has been tried"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_the_best_of_all_texts_that_keep_is_found(seed: int) -> None:
     """A beam that holds everything finds the best of all texts, by trying all; spans are told by hand."""
@@ -253,6 +258,7 @@ def test_plain_text_writes_no_span() -> None:
     assert sorted(rules.kept_spans(greedily(rules, b"5 7", sure_of(b"57 x")))) == [b"5", b"7"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", SEARCHES)
 def test_what_begins_like_a_span_to_keep_and_is_a_span_itself_is_written_on(search: str) -> None:
     """Both searches: of 3.1 the 3 alone would be one more number; so would the 5 of a term's form."""
@@ -323,6 +329,7 @@ def test_terms_stand_and_forbidden_ones_do_not() -> None:
     assert b"dogma" in greedily(rules("cat", "dog"), b"server", sure_of(b"cat dogma"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", ['<a href="', "http://", "<b> {", "<a href='x' ", "5", "a@"])
 def test_a_prefix_may_leave_a_span_open(prefix: str) -> None:
     """The required rest follows the prefix, under a limit that leaves just enough room."""
@@ -370,6 +377,7 @@ def test_the_width_is_shared_among_the_banks(candidates: list[tuple[int, int]]) 
 # ---- random models
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "search"), rotated(["bytenet", "convs2s", "luong"], list(SEARCHES)))
 def test_random_models_keep_all_in_the_compiled_engine(name: str, search: str) -> None:
     """Results equal those of the PyTorch engine up to rounding; alone and in a batch they are equal to the
@@ -386,6 +394,7 @@ def test_random_models_keep_all_in_the_compiled_engine(name: str, search: str) -
     assert run(NumbaEngine([packed(model(name))], options(search), 24), requests) == results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", SEARCHES)
 def test_the_search_as_python_keeps_the_same(search: str) -> None:
     """Above kernels in NumPy; prefixes, and limits that leave no room, among the requests."""
@@ -395,6 +404,7 @@ def test_the_search_as_python_keeps_the_same(search: str) -> None:
     assert [[h.text for h in of] for of in results] == [[h.text for h in of] for of in expected]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", ["greedy", "sample"])
 @pytest.mark.parametrize("name", ["bytenet", "convs2s"])
 def test_drafts_change_no_byte(name: str, search: str) -> None:
@@ -412,6 +422,7 @@ def test_drafts_change_no_byte(name: str, search: str) -> None:
         assert passes < n_bytes, "nothing was accepted"
 
 
+@pytest.mark.slow
 def test_without_constraints_a_tracker_of_nothing_changes_nothing() -> None:
     """An extractor that finds nothing forbids nothing."""
     requests, models = [Request(b"%d" % i, 25, number=i) for i in range(12)], distributions(12)
@@ -559,6 +570,7 @@ def test_beams_do_not_go_on_to_put_off_what_is_owed() -> None:
     assert results[0].score > results[0].log_probability / (len(results[0].text) + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_compiled", [False, True])
 @given(
     seed=st.integers(0, 10_000),

@@ -62,6 +62,7 @@ def test_texts_and_scores_are_those_of_plain_pytorch(name: str, search: str) -> 
     agree(ours(of, requests, options), theirs(of, requests, options))
 
 
+@pytest.mark.slow
 @by_variant(("name", "search"), rotated(list(ALL), list(SEARCHES), 1))
 def test_kernels_in_numpy_yield_the_same(name: str, search: str) -> None:
     """NumPy kernels, which share no code with the compiled ones, give the same results under the uncompiled
@@ -118,6 +119,7 @@ def test_a_forced_prefix_and_an_empty_limit() -> None:
         assert actual[0][0].text.startswith("é🙂".encode()) and actual[2][0].text == b"xyz"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam", [1, 3])
 def test_models_of_different_architectures_vote(beam: int) -> None:
     models = [model("luong"), model("bytenet"), model("seq2seq-every-step", seed=2)]
@@ -248,6 +250,7 @@ def test_a_model_that_has_diverged_is_told(options: Options, name: str, weight: 
         ours(of, some_requests(2), options)
 
 
+@pytest.mark.slow
 def test_every_output_is_utf_8_within_its_limit() -> None:
     """Random weights, temperature 2, every limit from 1 to 40."""
     of, options = packed(model("luong")), Options(sample=True, temperature=2.0)
@@ -304,6 +307,7 @@ def test_who_is_dropped_gives_its_place_back() -> None:
     assert [actual[one], actual[three], actual[four]] == [expected[0], *expected[2:]]
 
 
+@pytest.mark.slow
 def test_every_instruction_is_used() -> None:
     """The architectures together; an instruction that none needs would not be tested."""
     actual: set[int] = set()

@@ -443,6 +443,7 @@ def test_speculation_checks_its_number() -> None:
             Speculation(empty_table(), most)
 
 
+@pytest.mark.slow
 def test_reading_a_table_compiles_nothing() -> None:
     """Nor imports PyTorch: a line alone is answered at once."""
     program = (

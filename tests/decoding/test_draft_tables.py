@@ -194,6 +194,7 @@ def test_beams_and_guards_go_the_ordinary_way(place: Path, option: str) -> None:
     assert not drafts(f"{TRANSLATE} {option} --draft 4", message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["cut", "flipped", "foreign", "empty"])
 def test_a_table_that_is_no_good_is_told_of_once(place: Path, fault: str) -> None:
     """One line names the table, and decoding continues without it."""
@@ -233,6 +234,7 @@ def test_a_run_without_a_table_is_as_ever(place: Path) -> None:
     assert texts[0] == texts[1]
 
 
+@pytest.mark.slow
 def test_training_counts_at_its_end(place: Path) -> None:
     """On request, once; what convert counts of the same text later is the same, and of other text refused."""
     said = invoke(f"train -o one {TRAIN} {SMALL} --draft").stderr

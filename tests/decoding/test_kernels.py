@@ -129,6 +129,7 @@ def test_bf16_ties_go_to_even_and_what_is_no_number_stays_none() -> None:
     assert (round_to_bf16(bits.view(f32))[4:] & 0x7FFF > 0x7F80).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("n_in", (1, 2, 7, 16, 33, 130))
 def test_product_is_that_of_the_unpacked_matrix(precision: str, n_in: int) -> None:
@@ -170,6 +171,7 @@ def check_bits(times: Callable[..., Any]) -> None:
         assert same_bits(apart, together[:rows]), f"panels apart, {rows} rows"
 
 
+@pytest.mark.slow
 def test_bits_of_a_block_that_adds_in_its_own_way_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted fault: single rows are multiplied and added without fusing the two."""
 
@@ -295,6 +297,7 @@ def sigma(x: Any) -> Any:
     return 1 / (1 + np.exp(-x.astype(float)))
 
 
+@pytest.mark.slow
 def test_exp_tanh_and_sigmoid_are_exact_to_rounding() -> None:
     with np.errstate(over="ignore"):
         x = np.linspace(-87, 88.7, 500_003).astype(f32)
@@ -360,6 +363,7 @@ def test_spans_compute_what_they_are_called_for(n: int) -> None:
         assert np.allclose(got, want, rtol=1e-6, atol=1e-6 if name != "softmax of large" else 3e-5), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", (1, 16, 63, 64, 150, 1000))
 def test_sums_are_those_of_float64_and_keep_what_is_no_number(n: int) -> None:
     a, b, c = (numbers(n, seed=seed) for seed in range(3))
@@ -464,6 +468,7 @@ def barrier_rounds(counters: int, n_threads: int, me: int, rounds: Any, n_rounds
     return late
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_threads", (1, 2, 3))
 def test_nobody_passes_a_barrier_before_all_have_come(n_threads: int) -> None:
     counters, rounds = np.zeros(COUNTERS, np.int64), np.zeros(8 * n_threads, np.int64)

@@ -132,6 +132,7 @@ def test_the_captured_step_without_a_source(name: str) -> None:
     assert_equal(results(engine, requests), results(TorchEngine([model], options, 3, CPU), requests))
 
 
+@pytest.mark.slow
 def test_the_captured_step_of_several_models() -> None:
     models, options = [peaky(name) for name in ARCHITECTURES], Options(beam=2, n_best=2)
     requests = requests_for([7, 3, 70, 5], [14, 9, 11, 6])
@@ -139,6 +140,7 @@ def test_the_captured_step_of_several_models() -> None:
     assert_equal(results(engine, requests), results(TorchEngine(models, options, 4, CPU), requests))
 
 
+@pytest.mark.slow
 @by_variant(("name", "options"), PAIRS)
 def test_a_longer_source_comes_while_others_run(name: str, options: Options) -> None:
     """They go on from where they were, beside other columns; the new step's rehearsal leaves no trace."""
@@ -156,6 +158,7 @@ def test_a_longer_source_comes_while_others_run(name: str, options: Options) -> 
     )
 
 
+@pytest.mark.slow
 def test_a_longer_output_takes_longer_buffers() -> None:
     """While sentences run that began in the shorter ones."""
     model, options = peaky("bytenet"), Options(beam=2, no_repeat_ngram_size=2)
@@ -215,6 +218,7 @@ class OnDevice(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+@pytest.mark.slow
 @by_variant(
     ("name", "options", "source"),
     list(zip(WITH_SOURCE, cycle(MANY_OPTIONS), cycle([None, b"some bytes"]), strict=False)),
@@ -224,6 +228,7 @@ def test_a_pass_does_not_touch_the_host(name: str, options: Options, source: byt
     check_on_device(name, options, source, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [None, b"some bytes"])
 @by_variant(("name", "options"), DRAFTED)
 def test_a_pass_with_drafts_does_not_touch_the_host(
@@ -446,6 +451,7 @@ def test_trees_are_moved_by_rows() -> None:
 # ---- UTF-8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["seq2seq", "convs2s"])
 @pytest.mark.parametrize(
     "options", [Options(beam=4, n_best=4, sample=True, temperature=2.0), Options(beam=3)]

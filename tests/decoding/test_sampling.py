@@ -140,6 +140,7 @@ def test_the_ends_of_the_range_draw_what_may_come(u: float, drawn: int) -> None:
         assert draw(log_p, log_p > -np.inf, SearchParams.from_options(Options(sample=True)), u) == drawn
 
 
+@pytest.mark.slow
 def test_equal_bytes_are_kept_in_their_order() -> None:
     """Among equal probabilities the lower byte is kept; top_p keeps as few bytes as reach it."""
     flat, allowed = np.zeros(256), np.ones(256, np.bool_)
@@ -197,6 +198,7 @@ def test_sampled_texts_are_the_naive_ones(
             assert h.score == pytest.approx(total / (len(h.text) + 1), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_sample_depends_on_its_number_and_seed_alone() -> None:
     """Not on batch mates, places, or the order of requests; and on both of them it does depend."""
     distribution = random_distribution(4, peak=2.0, end=3.0)
@@ -216,6 +218,7 @@ def test_a_sample_depends_on_its_number_and_seed_alone() -> None:
 # ---- n-gram blocking
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(text=st.text(st.sampled_from("ab é한환👍👎"), max_size=25), n=st.integers(1, 5), cut=st.integers(0, 3))
 def test_blocked_bytes_are_those_that_repeat(text: str, n: int, cut: int) -> None:

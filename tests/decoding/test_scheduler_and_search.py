@@ -97,6 +97,7 @@ def test_beams_do_change_places(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert moved >= 6
 
 
+@pytest.mark.slow
 @by_variant("name", WITH_SOURCE)
 def test_models_batch_mates_change_nothing(name: str) -> None:
     """A sentence decoded alone gives what it gives beside others, and at a place that another has left."""
@@ -112,6 +113,7 @@ def test_models_batch_mates_change_nothing(name: str) -> None:
                 assert a.log_probability == pytest.approx(b.log_probability, abs=1e-9)
 
 
+@pytest.mark.slow
 @by_variant("name", WITH_SOURCE)
 def test_model_greedy_is_the_naive_loop(name: str) -> None:
     """Beam 1 on a model is the most probable allowed byte, again and again."""
@@ -199,6 +201,7 @@ def test_the_repetition_guard_is_the_naive_one(
     assert found[0].log_probability == pytest.approx(expected[0][1], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_the_guard_never_empties_the_choice() -> None:
     """Two bytes begin 64 characters each: when all are used up, inside the next one the ban is dropped."""
     full = random_distribution(3, end=-200.0)
@@ -233,6 +236,7 @@ def test_output_is_always_sound(seed: int, limits: list[int], beam: int, end: fl
             assert found.log_probability == pytest.approx(total, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [254, 255, 256, 258, 300])
 def test_output_is_sound_with_a_large_limit(limit: int) -> None:
     """However much room there is, a forbidden byte stays forbidden."""
@@ -240,6 +244,7 @@ def test_output_is_sound_with_a_large_limit(limit: int) -> None:
     check_output(run(distributions, [limit, 3], some_options(2)), [limit, 3], 2)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10_000), beam=st.integers(1, 4))
 def test_batch_mates_change_nothing(seed: int, beam: int) -> None:
     """A sentence alone gives exactly what it gives beside others with other limits."""
@@ -335,6 +340,7 @@ def test_not_a_number_is_one_clear_error(options: Options, bad: list[bool]) -> N
         run(distributions, [4] * len(bad), options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [Options(), Options(beam=2)])
 def test_a_long_sentence_does_not_hold_up_short_ones(options: Options) -> None:
     """Waiting sentences take the places of those that are done, while a long one goes on; what it and they
@@ -384,6 +390,7 @@ def test_models_vote_by_the_mean_of_their_probabilities(options: Options) -> Non
             assert a.log_probability == pytest.approx(b.log_probability, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_any_architectures_vote_together() -> None:
     """A hypothesis' log-probability is that of the five models' mean, step by step."""
     models = [peaky(name) for name in ("seq2seq", "bahdanau", "luong", "bytenet", "convs2s")]

@@ -135,6 +135,7 @@ def play(translator: Translator, wait: int, script: list[Any]) -> int:
     return n_begun
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("least_wait", [0, 3])
 @given(script=actions, wait=st.integers(3, 12))
 @settings(max_examples=300)

@@ -119,6 +119,7 @@ def random_table(texts: Sequence[bytes], seed: int, slots: int = 1 << 12) -> Dra
 # ---- the same bytes as without drafts
 
 
+@pytest.mark.slow
 @by_variant(("name", "options"), PAIRS + [(name, GREEDY) for name in PARALLEL])
 def test_drafts_change_nothing(name: str, options: Options) -> None:
     """Tables that are often right and often wrong, at any width; places that are taken again."""
@@ -136,6 +137,7 @@ def test_drafts_change_nothing(name: str, options: Options) -> None:
     assert n_saved > 10, "the test means nothing unless some drafts are right"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", MANY_OPTIONS[:2])
 def test_drafts_change_nothing_of_what_several_decide(options: Options) -> None:
     models, requests = (
@@ -238,6 +240,7 @@ HARM: dict[str, Callable[[bytes, int], bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("harm", "name"), list(zip(HARM, cycle(["bytenet", "convs2s-alone"]), strict=False)))
 def test_no_draft_can_harm(harm: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the passes are as few, or as many, as the draft deserves."""
@@ -272,6 +275,7 @@ def test_drafts_near_the_limit(limit: int, monkeypatch: pytest.MonkeyPatch) -> N
         assert all(len(h.text) <= limit for h in actual)
 
 
+@pytest.mark.slow
 def test_a_forced_beginning_is_its_own_draft() -> None:
     """With an empty table: of the prefix m + 1 bytes a pass, then one."""
     prefix = "Das ist eine längere Vorgabe".encode()

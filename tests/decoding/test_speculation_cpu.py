@@ -160,6 +160,7 @@ def test_a_match_is_the_longest_one_and_the_last_of_those() -> None:
         assert find_match(np.frombuffer(source, np.uint8), np.uint64(word_of(text))) == expected
 
 
+@pytest.mark.slow
 def test_so_many_drafted_bytes_are_read_as_give_the_most_bytes_a_second() -> None:
     """Against all ways to take the first few drafted bytes of each of three sentences."""
     draw, take = np.random.default_rng(5), from_python(keep_profitable)
@@ -183,6 +184,7 @@ def test_so_many_drafted_bytes_are_read_as_give_the_most_bytes_a_second() -> Non
         assert abs(rate(tuple(search.n_drafted.tolist())) - rate(best)) < 1e-12
 
 
+@pytest.mark.slow
 def test_where_a_row_costs_as_much_as_any_nothing_is_tried() -> None:
     search = SearchState.allocate(2, 1, 1, 100, 0, n_rows=18)
     search.state[:], search.n_drafted[:], search.draft_chance[:] = RUNNING, CHAIN, 0.95

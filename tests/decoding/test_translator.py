@@ -132,6 +132,7 @@ def test_the_output_limit(factor: float, offset: int) -> None:
     assert min(slack) == 0
 
 
+@pytest.mark.slow
 def test_the_default_limits_take_a_longer_line() -> None:
     """Over 255 bytes of room: the automaton still holds."""
     for text in make(max_len_a=3.0, max_len_b=100).translate([b"x" * 60, b"y" * 90]):
@@ -299,6 +300,7 @@ def test_lines_that_are_none(line: Any, message: str) -> None:
         made_up().n_best([type(line)(), line])
 
 
+@pytest.mark.slow
 def test_a_line_comes_in_whole_characters() -> None:
     """Parts come as soon as they are committed and together equal the translation."""
     line = "한글 \U0001f600 é"
@@ -362,6 +364,7 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert said.getvalue() == ""
 
 
+@pytest.mark.slow
 def test_the_package_gives_the_translator_and_its_errors() -> None:
     """And imports nothing heavy until it does."""
     code = (

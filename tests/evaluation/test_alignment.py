@@ -170,6 +170,7 @@ def test_a_trained_eye_sees_where_it_looks() -> None:
     ] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", ["", "--engine torch --device cpu -b 2 --n-best 2 --max-source-bytes 7"])
 def test_the_command_tells_alignments(tmp_path: Path, options: str) -> None:
     """Every character but the separators of parts is aligned for a run with attention, and none without

@@ -101,6 +101,7 @@ def test_a_measured_card(trained_run: Path, tmp_path: Path) -> None:
     assert str(trained_run) not in card and str(tmp_path) not in card
 
 
+@pytest.mark.slow
 def test_a_card_of_what_is_not_measured(trained_run: Path, tmp_path: Path) -> None:
     """Into the run folder, and again; a file that somebody else wrote there stays; a converted file is told
     where."""

@@ -31,6 +31,7 @@ def scored(name: str, texts: list[str]) -> Scored:
     return Scored(name, "luong", 1000, 1.0, text_scores(texts, REFERENCES))
 
 
+@pytest.mark.slow
 def test_chance_is_told_from_skill() -> None:
     """Against the first run: one that is much worse, and one with as many mistakes elsewhere."""
     first = [line.replace("cats", "dogs") if i % 4 == 0 else line for i, line in enumerate(REFERENCES)]
@@ -72,6 +73,7 @@ def test_equal_runs_do_not_differ() -> None:
     assert "*" not in "\n".join(list(table(found, len(lines)))[:3])
 
 
+@pytest.mark.slow
 def test_without_ties_p_is_that_of_sacrebleu() -> None:
     """The oracle is sacreBLEU's own paired bootstrap of the same draws."""
     generator = random.Random(1)

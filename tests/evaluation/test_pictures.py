@@ -45,6 +45,7 @@ def test_a_page_stands_alone() -> None:
     assert titles == expected and page.count("<table>") == page.count("</table>") == 3
 
 
+@pytest.mark.slow
 def test_a_picture_has_a_panel_for_each_map() -> None:
     pytest.importorskip("matplotlib")
     found = some_maps(1, 2, 4)
@@ -113,6 +114,7 @@ def test_neighbours_are_those_at_the_smallest_angle() -> None:
     assert next(embedding_map.listing(table, [0x20, 0x24, 0xEA], 1)).split()[0] == "␣"
 
 
+@pytest.mark.slow
 def test_bytes_of_every_kind_are_on_the_map() -> None:
     pytest.importorskip("matplotlib")
     table = np.random.default_rng(3).normal(size=(256, 8))

@@ -115,6 +115,7 @@ IN_WINDOWS = ["luong-location", "luong-twice", "luong-local-m", "luong-local-p",
 IN_FIELDS = ["recurrent-bytenet-decoder"]
 
 
+@pytest.mark.slow
 def test_windows_and_fields_are_of_their_models() -> None:
     claimed = {name: letters(name) for name in WITH_SOURCE}
     assert [name for name in WITH_SOURCE if claimed[name] == IN_WINDOW] == IN_WINDOWS

@@ -21,6 +21,7 @@ from bytenmt.utf8 import BOS, EOS
 CPU = torch.device("cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("cells", [30, 10_000])
 def test_log_probabilities_one_sentence_at_a_time(

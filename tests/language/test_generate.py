@@ -85,6 +85,7 @@ def test_a_translation_has_none() -> None:
     assert b"\n" not in hypotheses[0].text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["seq2seq", "convs2s"])
 def test_both_engines_draw_the_same_text(arch: str, tmp_path: Path) -> None:
     """With a prompt of several lines; the seed decides."""

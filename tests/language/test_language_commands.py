@@ -96,6 +96,7 @@ def stdin(monkeypatch: pytest.MonkeyPatch) -> Any:
     return feed
 
 
+@pytest.mark.slow
 def test_a_file_stdin_and_a_packed_file_give_the_same(place: Path, stdin: Any) -> None:
     """Every digit; and so does any chunk."""
     told = accepted("predict", "-m", "blind", "text")
@@ -110,6 +111,7 @@ def test_a_file_stdin_and_a_packed_file_give_the_same(place: Path, stdin: Any) -
     assert accepted("predict", "-m", "blind", "text", "--chunk", "7") == told
 
 
+@pytest.mark.slow
 def test_xz_and_the_n_gram_stand_beside_the_figure(place: Path) -> None:
     """The reference figures are those of xz and n-grams of the training text that the run records."""
     told = accepted("predict", "-m", str(tells_its_text(Path("tells"))), "text")
@@ -155,6 +157,7 @@ def test_each_byte_as_json(place: Path) -> None:
     assert f"bits per byte: {mean:.4f}\naccuracy: {right:.2f} %" in result.stderr
 
 
+@pytest.mark.slow
 def test_several_models_decide_by_the_mean_of_their_probabilities(place: Path) -> None:
     make_run(place / "other", settings=BLIND, seed=5)
 
@@ -170,6 +173,7 @@ def test_several_models_decide_by_the_mean_of_their_probabilities(place: Path) -
     assert told.exit_code == 1 and "an ensemble needs models of one kind" in told.output
 
 
+@pytest.mark.slow
 def test_the_page_is_there_when_it_is_whole(place: Path) -> None:
     """With the figures of stdout; nothing is left of one that was given up."""
     told = accepted("predict", "-m", "blind", "text", "--html", "page.html")
@@ -242,6 +246,7 @@ def test_nothing_on_stdin(place: Path, stdin: Any) -> None:
     assert result.exit_code == 1 and "standard input is empty" in result.stderr
 
 
+@pytest.mark.slow
 def test_text_is_drawn(place: Path) -> None:
     """The text begins with the prompt, has the requested length, and is the same again."""
     words = ("generate", "-m", "blind", "--engine", "torch", "--prompt", "고양이\n", "--bytes", "50")

@@ -64,6 +64,7 @@ def test_it_is_what_its_definition_says(smoothing: str) -> None:
     np.testing.assert_allclose(model.bits(array(told)), expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 @pytest.mark.parametrize("text", [TEXT, b"a", bytes(range(256)) * 2, b"ab" * 50], ids=len)
 def test_the_probabilities_of_all_bytes_sum_to_one(text: bytes, smoothing: str) -> None:

@@ -91,6 +91,7 @@ def test_a_chunk_that_begins_anew_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
             check_any_cut(make("seq2seq"), some_text(600), 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["luong", "bytenet"])
 def test_bits_and_ranks_are_those_of_the_models_own_distribution(name: str) -> None:
     """The first bytes one by one: all 256 bytes are data, their probabilities sum to 1, and the rank is the
@@ -131,6 +132,7 @@ def test_the_numbers_do_not_depend_on_the_pieces() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_stream_is_read_as_it_is_predicted() -> None:
     """No more than a chunk ahead; the state does not grow."""
     read = 0
@@ -221,6 +223,7 @@ def trainable(name: str) -> AnyModel:
     return build_model(parse_config({"model": VARIANTS[name] | wide}).model).train()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "size"), rotated(["seq2seq", "luong", "bytenet", "convs2s"], [1, 7, 16, 64, 1000])
 )

@@ -91,6 +91,7 @@ def test_a_detected_language_is_told() -> None:
         assert record.json()["source"] == "en"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "fields", "reason"),
     [

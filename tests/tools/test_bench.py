@@ -168,6 +168,7 @@ def test_margins_are_those_of_the_scores():
     assert verdict.equal == 0 and len(verdict.wrong) == 1 and not verdict.near
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_floor_is_measured(threads):
     """Reading is done, by as many threads; a chain of matrices is passed in every precision."""

@@ -158,6 +158,7 @@ def test_an_engine_is_compared_with_itself(
     assert "torch fp32 drawn" not in wrong  # rounding may part draws: they are only counted
 
 
+@pytest.mark.slow
 def test_a_picture_is_drawn_from_figures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     points = [[1, 1.0], [2, 1.5]]

@@ -133,6 +133,7 @@ def raising(message: str) -> None:
     raise RuntimeError(message)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("warm")
 def test_a_student_learns_what_its_teachers_say(recipe: Recipe, tmp_path: Path) -> None:
     folder = tmp_path / "out"
@@ -360,6 +361,7 @@ def test_updates_between_validations_are_timed() -> None:
         updates_per_minute(records("train", "valid", "train"))
 
 
+@pytest.mark.slow
 def test_every_recipe_can_be_read() -> None:
     """And its settings are ones that there are; no two of its rows are the same training."""
     for path in FOLDER.glob("*.toml"):

@@ -22,6 +22,7 @@ def read(name: str) -> list[str]:
     return (DATA / name).read_bytes().decode().removesuffix("\n").split("\n")
 
 
+@pytest.mark.slow
 def test_files_are_what_the_tool_writes(sample, tmp_path):
     make.write_sample(sample, tmp_path)
     names = {path.name for path in tmp_path.iterdir()}

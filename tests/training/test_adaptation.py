@@ -44,6 +44,7 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_adapted_model_is_one_like_the_old_that_knows_the_pairs_better(
     tmp_path: Path, model: Path
 ) -> None:
@@ -61,6 +62,7 @@ def test_the_adapted_model_is_one_like_the_old_that_knows_the_pairs_better(
     assert [path.name for path in new.iterdir()] == ["model.safetensors"]
 
 
+@pytest.mark.slow
 def test_weights_that_forget_too_much_are_not_taken(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +105,7 @@ def test_the_command_refuses_in_one_line(tmp_path: Path, model: Path) -> None:
         assert words in result.output and result.output.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_command_tells_before_and_after(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

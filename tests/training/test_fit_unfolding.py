@@ -27,6 +27,7 @@ def numbers(run: Path) -> tuple[str, float, int]:
     return model.unfolding, model.unfolding_factor, model.unfolding_offset
 
 
+@pytest.mark.slow
 def test_a_fitted_run_is_that_of_given_numbers(texts: dict[str, Any], tmp_path: Path) -> None:
     """Its configuration holds them; what is resumed, with the option or without, ends with the same bits."""
     heard, parts = Heard(), tmp_path / "parts"

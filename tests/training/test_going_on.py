@@ -100,13 +100,14 @@ def test_a_finished_run_says_what_to_raise(
     assert re.search(f"to go on, set {message}", line), line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("schedule", "jumps"), [("cosine", True), ("inverse_sqrt", False)])
 def test_a_jump_of_the_learning_rate_is_told(
     texts: dict[str, Any], tmp_path: Path, schedule: str, jumps: bool
 ) -> None:
     """Cosine ends at the run's limit: a higher one raises the rate at once."""
     heard = Heard()
-    for most in (6, 60):
+    for most in (6, 12):
         limits = [f"train.max_updates={most}", f"train.schedule='{schedule}'", "train.warmup_updates=2"]
         train(
             tmp_path / "run", config("luong", *limits), **texts, device=CPU, resume=most > 6, reporter=heard

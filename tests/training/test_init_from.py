@@ -83,6 +83,7 @@ def test_it_begins_with_the_weights(
     )
 
 
+@pytest.mark.slow
 def test_what_is_handed_on_tells_the_lineage(first_run: Path, texts: dict[str, Any], tmp_path: Path) -> None:
     """Converted and averaged files do; a run that begins with one of those names them all, the nearest
     first, also where weights are rounded."""
@@ -99,6 +100,7 @@ def test_what_is_handed_on_tells_the_lineage(first_run: Path, texts: dict[str, A
     assert [one.name for one in read_pointer(fourth).last_facts().lineage] == ["second", "first"]
 
 
+@pytest.mark.slow
 def test_resume_does_not_begin_again(first_run: Path, texts: dict[str, Any], tmp_path: Path) -> None:
     """Stopped and resumed by the same options, it ends with the weights of one that was not, even where the
     first run has gone since; a run with weights of its own refuses the option."""

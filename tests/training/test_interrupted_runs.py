@@ -21,6 +21,7 @@ from bytenmt.checkpoints.weights import read_run
 ARCHIVE = Path(__file__).parents[1] / "files" / "interrupted_runs.tar.xz"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["luong", "seq2seq"])
 def test_an_earlier_interrupted_training_is_resumed(name: str, tmp_path: Path) -> None:
     """On one machine the bits are the same; another processor may sum in another order, hence a tolerance a

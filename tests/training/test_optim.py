@@ -97,6 +97,7 @@ def test_weight_decay_leaves_vectors_alone(name: Any) -> None:
     assert (plain[:6] != decayed[:6]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", PRESETS["tiny"])
 def test_muon_takes_each_map_by_itself(arch: str) -> None:
     """Each of the stacked gates is made orthogonal, kernels are flattened; the other parameters use AdamW."""

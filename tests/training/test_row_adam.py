@@ -143,6 +143,7 @@ def run_for(run: Path, texts: dict[str, Any], arch: str, updates: int, *settings
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arch", "more"),
     rotated(
@@ -191,6 +192,7 @@ def test_only_rows_that_were_read_are_stored(tmp_path: Path, texts: dict[str, An
         assert file.stat().st_size < 90_000  # all rows would take 98,304 bytes even in int8
 
 
+@pytest.mark.slow
 def test_a_run_without_tables_begins_one_with(tmp_path: Path, texts: dict[str, Any]) -> None:
     """--init-from: its weights, and tables of zeros; the other way round is refused."""
     plain = tmp_path / "plain"
@@ -213,6 +215,7 @@ def test_a_run_without_tables_begins_one_with(tmp_path: Path, texts: dict[str, A
         )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # by the compiler itself
 def test_tables_stay_outside_of_a_compiled_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """The graphs of a compiled loss hold what is done with the embeddings, not the look-up, whose backward

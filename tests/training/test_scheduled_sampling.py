@@ -120,6 +120,7 @@ def heard_shares(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return asked
 
 
+@pytest.mark.slow
 def test_a_resume_goes_on_with_the_decay(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

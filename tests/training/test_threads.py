@@ -49,6 +49,7 @@ def test_what_the_machine_allows_is_not_exceeded(
     assert idle_threads() == 2
 
 
+@pytest.mark.slow
 def test_resume_keeps_the_threads(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,7 +63,8 @@ def test_resume_keeps_the_threads(
     def go(updates: int, idle: int, threads: int | None = None) -> None:
         monkeypatch.setattr(training, "idle_threads", lambda: idle)
         heard = Heard()
-        settings = config("luong", f"train.max_updates={updates}", "train.schedule='constant'")
+        limits = [f"train.max_updates={updates}", "train.schedule='constant'", "train.valid_lines=0"]
+        settings = config("luong", *limits)
         resume = run.exists()
         train(run, settings, **texts, device=CPU, resume=resume, threads=threads, reporter=heard)
         (line,) = (line for line in heard.lines if "CPU thread" in line)

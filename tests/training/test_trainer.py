@@ -223,6 +223,7 @@ def test_a_full_disk_ends_nothing(
     assert all(torch.equal(t, weights(run)[name]) for name, t in weights(tmp_path / "whole").items())
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_and_the_one_before(texts: dict[str, Any], tmp_path: Path) -> None:
     """A flipped bit is refused by name; resumed from the checkpoint before, the run ends as ever."""
     run = tmp_path / "run"
@@ -289,6 +290,7 @@ def test_pictures_and_tensorboard(
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_the_legend_stands_beside_the_curve() -> None:
     """Above the axes, where no line can be."""
     pytest.importorskip("matplotlib")

@@ -37,6 +37,7 @@ def make_config(arch: str, settings: list[str], more: tuple[str, ...], n_updates
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arch", "settings", "more"), CASES)
 def test_resumed_to_the_bit(
     arch: str, settings: list[str], more: tuple[str, ...], texts: dict[str, Any], tmp_path: Path
@@ -54,6 +55,7 @@ def test_resumed_to_the_bit(
     assert_same(weights(whole), weights(parts))
 
 
+@pytest.mark.slow
 def test_a_recurrent_language_model_carries_its_state(texts: dict[str, Any], tmp_path: Path) -> None:
     """The state is carried from window to window and survives a resumption, as in the recurrent
     architectures.
