@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from cpu_engines import packed
+from fast_variants import by_variant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from invariants import BOUNDED, build
@@ -312,20 +313,20 @@ def check_engine(name: str, engine: str, tolerance: float) -> None:
     assert n_begun > 3
 
 
-@pytest.mark.parametrize("name", BOUNDED)
+@by_variant("name", BOUNDED)
 @pytest.mark.parametrize("engine", ["torch", "graph"])
 def test_streaming_equals_batch_in_pytorch(name: str, engine: str) -> None:
     check_engine(name, engine, 1e-3)
 
 
 @pytest.mark.compiles_kernels
-@pytest.mark.parametrize("name", BOUNDED)
+@by_variant("name", BOUNDED)
 def test_streaming_equals_batch_to_the_bit_on_the_cpu_engine(name: str) -> None:
     check_engine(name, "numba", 0.0)
 
 
 @pytest.mark.compiles_kernels
-@pytest.mark.parametrize("name", BOUNDED)
+@by_variant("name", BOUNDED)
 def test_every_column_is_encoded_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each instruction of the CPU engine's encoder is executed as often as the source has columns, and
     PyTorch's encoder is given each byte once, however the source comes."""
@@ -405,7 +406,7 @@ def test_an_engine_that_failed_is_not_used_again() -> None:
 
 
 @pytest.mark.compiles_kernels
-@pytest.mark.parametrize("name", BOUNDED)
+@by_variant("name", BOUNDED)
 def test_both_engines_wait_alike(name: str) -> None:
     """Texts and scores with any wait, sentences of several waits side by side."""
     model = build(BOUNDED[name], scale=0.1).float()
