@@ -9,6 +9,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_editable(sys.argv[1]))"
 IMPORT = "import site, sys; site.addsitedir(sys.argv[1]); import bytenmt; print(bytenmt.__file__)"

@@ -110,6 +110,7 @@ def test_nothing_is_compiled_where_that_is_not_wanted(
     assert not was_kept(another_process())
 
 
+@pytest.mark.slow
 def test_a_function_is_compiled_once(folder: Path, messages: list[str]) -> None:
     assert was_kept(another_process())
     assert len(entries(folder)) == len(list(folder.iterdir())) == 1

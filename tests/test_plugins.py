@@ -214,6 +214,7 @@ def test_a_plugin_is_imported_once(files: list[str]) -> None:
     assert result.exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["linear", "wsd", "cosine"])
 def test_epochs_end_a_run_and_resume_exactly(tmp_path: Path, texts: dict[str, Any], schedule: str) -> None:
     """The rate falls to zero with the last batch of the last epoch, wherever the run was interrupted."""

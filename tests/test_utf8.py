@@ -73,6 +73,7 @@ def test_planted_faults_are_found(state: int, byte: int, target: int) -> None:
     assert mismatches(following, cost)
 
 
+@pytest.mark.slow
 def test_cost_is_the_shortest_completion() -> None:
     """Prefixes lead to every state; the shortest completion is found by trying with Python."""
     prefixes = {

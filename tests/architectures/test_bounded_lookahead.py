@@ -66,6 +66,7 @@ def test_a_column_looks_ahead_as_far_as_the_bound_and_no_further(name: str) -> N
     assert int(touched.max()) == at + ahead
 
 
+@pytest.mark.slow
 @every_bounded_model
 def test_no_output_depends_on_bytes_that_have_not_come(name: str) -> None:
     """Changing source byte j, or the length from j on, changes no prediction before byte j has come; with the

@@ -67,6 +67,7 @@ def attention_products(config: Any, source_bytes: int) -> int:
     return 2 * seen * config.d_hidden
 
 
+@pytest.mark.slow
 @by_variant("name", OPTIONS)
 def test_a_step_multiplies_with_the_decoders_matrices_and_attends(name: str) -> None:
     """At sources of any length."""

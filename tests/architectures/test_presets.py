@@ -41,6 +41,7 @@ def test_presets_and_models_have_the_same_names() -> None:
         load_config("luong", "dilated", "", [])
 
 
+@pytest.mark.slow
 def test_presets_of_convs2s_alone() -> None:
     """Sizes that fairseq publishes, and one for bytes: as many weights as small, a field twice as wide."""
     fairseq, iwslt, dilated = (on_meta("convs2s", name) for name in OF_CONVS2S)
@@ -273,6 +274,7 @@ def test_receptive_field_is_wide_enough_for_bytes(arch: str, preset: str) -> Non
     assert field is not None and field >= (25 if (arch, preset) == ("convs2s", "tiny") else 60)
 
 
+@pytest.mark.slow
 def test_papers_receptive_fields() -> None:
     """ByteNet's formula 1 + sum (k-1) r over 6 sets of 1..16; ConvS2S' 13 layers of kernel 3."""
     assert receptive_field(on_meta("bytenet", "paper").config) == 373

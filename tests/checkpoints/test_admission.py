@@ -275,6 +275,7 @@ def folder(template: dict[str, Path], place: Path, arch: str = "seq2seq") -> Pat
     return Path(shutil.copytree(template[arch], place / "run"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "message"),
     [

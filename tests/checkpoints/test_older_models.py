@@ -49,6 +49,7 @@ def test_converted_weights_of_an_earlier_version_are_read(older: Path, version: 
     assert scores(older, older / version / "int8.safetensors") == pytest.approx(then, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", ["run", "int8.safetensors"])
 def test_models_of_an_earlier_version_translate(older: Path, version: str, name: str) -> None:

@@ -68,6 +68,7 @@ def test_a_text_that_is_there_is_scored_as_a_runs_own(place: Path) -> None:
     assert json.loads(accepted("evaluate", "--hyp", "ref", "--ref", "ref", "--json"))["exact_match"] == 100
 
 
+@pytest.mark.slow
 def test_scores_by_length_are_printed_and_drawn(place: Path) -> None:
     pytest.importorskip("matplotlib")
     texts = ["--src", "src", "--hyp", "src", "--ref", "ref", "--by-length"]
@@ -82,6 +83,7 @@ def test_scores_by_length_are_printed_and_drawn(place: Path) -> None:
     assert run["bits_per_byte"] > 0 and len(run["by_length"]) == 2
 
 
+@pytest.mark.slow
 def test_attention_is_drawn_and_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attention is drawn for a given target or the translation, from an option or stdin, for every layer of
     ConvS2S.
@@ -101,6 +103,7 @@ def test_attention_is_drawn_and_told(place: Path, monkeypatch: pytest.MonkeyPatc
     assert done.exit_code == 1 or (place / "attention.png").read_bytes().startswith(PNG)
 
 
+@pytest.mark.slow
 def test_an_embedding_is_drawn_and_listed(place: Path) -> None:
     pytest.importorskip("matplotlib")
     said = accepted("plot", "embedding", "bytenet", "--text", "three", "--text", "ref").splitlines()
@@ -109,6 +112,7 @@ def test_an_embedding_is_drawn_and_listed(place: Path) -> None:
     assert (place / "embedding.png").read_bytes().startswith(PNG)
 
 
+@pytest.mark.slow
 def test_runs_are_compared(place: Path) -> None:
     """A row each by their folders' names; evaluate's own figures; a curve where there is one."""
     pytest.importorskip("matplotlib")

@@ -39,6 +39,7 @@ def json_records(*options: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["-b", "3"], ["--sample"], ["-b", "3", "--no-repeat-ngram-size", "3"]])
 def test_all_is_kept_line_by_line(place: Path, more: list[str]) -> None:
     rules = ConstraintSpec.from_settings(KEEP, glossary=place / "terms")
@@ -74,6 +75,7 @@ def test_what_cannot_be_is_told_once(place: Path) -> None:
     assert UNMET in json_records("--glossary", "terms")[3]["flags"]  # type: ignore[operator]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "why"),
     [

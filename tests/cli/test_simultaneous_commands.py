@@ -56,6 +56,7 @@ def translator_of(run: str) -> Translator:
     return Translator.load(run, engine="torch", max_len_a=0.5, max_len_b=9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", ["bounded", "plain"])
 def test_each_line_becomes_the_line_of_a_session(place: Path, run: str) -> None:
     expected, translator = "", translator_of(run)
@@ -68,6 +69,7 @@ def test_each_line_becomes_the_line_of_a_session(place: Path, run: str) -> None:
     assert Path("out").read_text(encoding="utf-8") == expected
 
 
+@pytest.mark.slow
 def test_text_is_written_before_its_line_has_ended(place: Path) -> None:
     """The text that a byte decides is in the pipe before the next byte is sent."""
     line = "a line that is longer than its wait"
@@ -140,6 +142,7 @@ def test_line_ends_marks_and_mistakes(place: Path, text: bytes, lines: list[str]
             translate_as_it_comes(made, 4, source, out, "strict")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", ["bounded", "plain"])
 def test_latency_is_measured_for_every_wait(place: Path, run: str) -> None:
     """A row a wait; the whole source first has the lag of its length; the log has every line."""

@@ -26,6 +26,7 @@ def command(texts: dict[str, Any], folder: Path, *more: str) -> Result:
     return CliRunner().invoke(main, [*words.split(), *more])
 
 
+@pytest.mark.slow
 def test_records(texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every line of stderr is one, an error too; the metrics are those of the run's folder."""
     monkeypatch.setattr("bytenmt.cli.progress.QUIET_SECONDS", -1.0)
@@ -45,6 +46,7 @@ def test_records(texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.Monk
     assert failed.exit_code == 1 and record["level"] == "error" and "already holds a run" in record["event"]
 
 
+@pytest.mark.slow
 def test_gauges(texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While it trains; a name once, and none after the end."""
     asked: list[str] = []

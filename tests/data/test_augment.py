@@ -144,6 +144,7 @@ def test_noise_is_the_plain_one(lines: list[str], share: float, key: int, more: 
     assert noisy.shape[1] % round_to == 0 and noisy.shape[1] - max(lengths) < round_to
 
 
+@pytest.mark.slow
 def test_the_share_is_of_characters() -> None:
     """And each kind of noise comes about as often as any other; nothing happens at 0."""
     lines = ["".join(random.Random(n).choices("abcdefgh", k=200)) for n in range(30)]
@@ -208,6 +209,7 @@ def test_what_is_not_sure_to_be_copied_stays(source: str, target: str) -> None:
     assert other_items(source, target, keyed_draws(np.uint64(1))) == (source, target)
 
 
+@pytest.mark.slow
 @given(st.text(st.sampled_from("Abcé 19.{}%s<>/@ü"), max_size=20), st.integers(0, WORD))
 def test_a_copied_text_is_still_copied(text: str, key: int) -> None:
     """A text and itself become one text, of as many bytes, whose items are of the same kinds and places."""
@@ -263,6 +265,7 @@ def all_batches(augmenter: Augmenter, size: int, epoch: int, first: int = 0) -> 
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shares",
     [

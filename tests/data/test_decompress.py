@@ -83,6 +83,7 @@ def test_other_frames_of_zst(tmp_path: Path) -> None:
     assert unpack_both(path, tmp_path) == b"abcd"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_archives(tmp_path: Path, kind: str) -> None:
     """Cut off anywhere, or changed: one line that names the file, and nothing left behind."""

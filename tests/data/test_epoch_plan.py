@@ -221,6 +221,7 @@ def uncompiled() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=60),
     st.booleans(),

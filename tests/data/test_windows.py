@@ -239,6 +239,7 @@ def test_what_is_context_only_costs_nothing() -> None:
     assert float(objective.gradients([whole], 48, 1)) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_split_window_is_the_whole(texts: dict[str, Any], tmp_path: Path) -> None:
     """If memory is short, rows and their states go through the model in parts, with the same result."""
     found = []

@@ -501,6 +501,7 @@ def test_greedy_search_takes_what_is_owed_where_it_is_nearly_the_best() -> None:
     assert greedily(rules, b"{x}", nearly(0.05)).startswith(b"aaaaaaaaa {x}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_a_span_begins_where_the_attention_lies_on_it(is_compiled: bool) -> None:
     """Though the model itself would never write it; without attention it comes at the end, which is flagged

@@ -7,6 +7,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import pytest
+
 from bytenmt.decoding.translator import Translator
 
 MODEL = Path(__file__).resolve().parents[2] / "data/models/en-de"
@@ -32,6 +34,7 @@ def called_functions(translator: Translator) -> list[CodeType]:
     return list(called)
 
 
+@pytest.mark.slow
 def test_no_function_swallows_an_interrupt() -> None:
     """NumPy drops exceptions of Python code that it calls to look for attributes, as those of enums do."""
     translator = Translator.load(MODEL, device="cpu", threads=1)

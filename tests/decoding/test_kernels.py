@@ -153,6 +153,7 @@ def test_product_is_that_of_the_unpacked_matrix(precision: str, n_in: int) -> No
         assert same_bits(matrix.times(x, own, into=own), matrix.times(x, kept))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_bits_do_not_depend_on_the_rows_and_panels_of_a_call(precision: str) -> None:
     check_bits(Matrix(numbers(5 * PANEL, 75), precision).times)
@@ -233,6 +234,7 @@ def test_int8_inputs_keep_16_bits_whatever_their_size() -> None:
         assert np.allclose(most.times(np.full((1, 4096), f32(sign))), sign * 4096, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not microkernels.NATIVE_INT16, reason="needs AVX2")
 @pytest.mark.parametrize("case", ("one", "few", "many", "largest", "tiny"))
 def test_products_in_16_bits_are_those_of_integers(case: str) -> None:
@@ -321,6 +323,7 @@ def test_exp_tanh_and_sigmoid_are_exact_to_rounding() -> None:
     assert str(span(elementwise.relu, edges)) == "[ nan  inf   0.   0. 200.   0.]"
 
 
+@pytest.mark.slow
 def test_a_number_has_the_same_bits_wherever_it_stands() -> None:
     x = numbers(77) * f32(3)
     for function in (elementwise.exp, elementwise.tanh, elementwise.sigmoid):

@@ -353,6 +353,7 @@ sys.exit(child.wait())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["current folder", "path"])
 def test_the_child_compiles_the_package_of_its_parent(where: str, tmp_path: Path) -> None:
     """Not the one that stands in the current folder, such as a clone, nor another one in PYTHONPATH."""
@@ -385,6 +386,7 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["normal", "SIGTERM", "SIGKILL"])
 def test_a_signal_ends_the_compiler_and_a_normal_end_does_not(ending: str, tmp_path: Path) -> None:
     """A compilation started by a short command continues for the next one; a stopped server leaves no process

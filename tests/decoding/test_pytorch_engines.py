@@ -409,6 +409,7 @@ def test_rings_stay_while_beams_reorder(name: str) -> None:
     assert moved > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ARCHITECTURES)
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float32])
 def test_low_precision_searches_too(name: str, kind: torch.dtype) -> None:

@@ -147,6 +147,7 @@ def test_a_search_sees_the_attention_of_its_steps(name: str) -> None:
     assert free._batch.state.attention.shape[1] == 0
 
 
+@pytest.mark.slow
 @by_variant("name", [*WITH_SOURCE, *ALONE])
 def test_kernels_in_numpy_read_the_same(name: str) -> None:
     """NumPy kernels, which share no code with the compiled ones, give the same scores."""

@@ -121,6 +121,7 @@ def test_bytes_are_drawn_with_their_probabilities(options: Options, seed: int) -
     assert squared < freedom + 5 * (2 * freedom) ** 0.5 + 10
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10_000), options=st.sampled_from(SHAPES), step=st.integers(0, 50))
 def test_a_draw_is_the_naive_one(seed: int, options: Options, step: int) -> None:
     """The first byte, in their order, at which the running sum exceeds its share of the total."""

@@ -218,6 +218,7 @@ def test_the_guard_never_empties_the_choice() -> None:
     assert len(set(characters[:64])) == 64 and len(set(characters)) < len(characters)
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10_000),
     limits=st.lists(st.integers(0, 12), min_size=1, max_size=3),

@@ -89,6 +89,7 @@ for wrong in (10, -1, "x", 1.5):
 """
 
 
+@pytest.mark.slow
 def test_adding_a_setting_is_one_line(tmp_path: Path) -> None:
     """Adding one line to a copy of the package adds the setting to the commands, the API and the server."""
     shutil.copytree(PACKAGE, tmp_path / "bytenmt", ignore=shutil.ignore_patterns("__pycache__"))

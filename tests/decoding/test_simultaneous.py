@@ -313,12 +313,14 @@ def check_engine(name: str, engine: str, tolerance: float) -> None:
     assert n_begun > 3
 
 
+@pytest.mark.slow
 @by_variant("name", BOUNDED)
 @pytest.mark.parametrize("engine", ["torch", "graph"])
 def test_streaming_equals_batch_in_pytorch(name: str, engine: str) -> None:
     check_engine(name, engine, 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.compiles_kernels
 @by_variant("name", BOUNDED)
 def test_streaming_equals_batch_to_the_bit_on_the_cpu_engine(name: str) -> None:
@@ -405,6 +407,7 @@ def test_an_engine_that_failed_is_not_used_again() -> None:
     assert len(engines) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.compiles_kernels
 @by_variant("name", BOUNDED)
 def test_both_engines_wait_alike(name: str) -> None:

@@ -144,6 +144,7 @@ raise SystemExit(status)
 """
 
 
+@pytest.mark.slow
 def test_a_forked_child_has_threads_for_the_training_kernels() -> None:
     done = subprocess.run([sys.executable, "-c", FORKED], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, (done.returncode, done.stderr)

@@ -50,6 +50,7 @@ def test_every_format_has_a_hostile_document_and_forty_pieces() -> None:
     assert all(len(set(cases())) >= 40 for cases in growth.CASES.values())
 
 
+@pytest.mark.slow
 def test_quadratic_time_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def quadratic(data: bytes, *_: object) -> None:
         for at in range(0, len(data), 16):
@@ -68,6 +69,7 @@ def test_time_is_limited() -> None:
             pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -139,6 +139,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 def test_any_page_is_read_as_the_standard_has_it(page: str) -> None:

@@ -77,6 +77,7 @@ def test_none_is_lost_whatever_a_translator_does(pieces: list[str]) -> None:
         assert Counter(codes(restore_tags(source, output)[0])) == Counter(codes(source))
 
 
+@pytest.mark.slow
 def test_many_codes_are_put_back_in_linear_time() -> None:
     """Restoring takes linear time in the order of the source and in reverse."""
     seconds = []

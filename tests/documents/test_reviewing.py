@@ -37,6 +37,7 @@ def document(data: str, form: str = "po", options: ReadOptions = PAIR) -> Docume
     return read(data.encode(), form, Path("a"), options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("flags", [(), ("unsure",)])
 def test_a_review_without_edits_writes_what_is_written_without_a_review(

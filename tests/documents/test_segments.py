@@ -109,6 +109,7 @@ def test_a_span_is_not_cut() -> None:
     assert "{a name of a placeholder}" in cut(text, 16) and "".join(cut(text, 16)).count("{") == 1
 
 
+@pytest.mark.slow
 def test_many_codes_take_no_quadratic_time() -> None:
     parts: Parts = tuple(
         UnitPart(text, kind)
@@ -161,6 +162,7 @@ def _upper(text: str) -> str:
     return "".join(one if one.startswith("<") else one.upper() for one in re.split("(</?[a-z0-9]+/?>)", text))
 
 
+@pytest.mark.slow
 def test_a_long_text_takes_little_memory_and_linear_time() -> None:
     """Per character no Python integers; and a text is not copied for each of its pieces."""
     text = "One word after the other. " * 40_000

@@ -50,6 +50,7 @@ def test_pieces_of_any_size_are_the_whole(encoding: str, size: int) -> None:
     assert list(pairs(pieces, "tmx", Path("a"), ("en", "de"), strict=False)) == expected
 
 
+@pytest.mark.slow
 def test_a_long_memory_takes_little_of_the_machines() -> None:
     unit = (
         '<tu><tuv xml:lang="en"><seg>number %d</seg></tuv><tuv xml:lang="de"><seg>Zahl %d</seg></tuv></tu>\n'

@@ -125,6 +125,7 @@ def test_a_card_of_what_is_not_measured(trained_run: Path, tmp_path: Path) -> No
     assert "in int8" in (tmp_path / "a.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -93,6 +93,7 @@ def test_a_run_alone_is_compared_with_none() -> None:
     assert runs[0].p_bleu is None and "bootstrap" not in "\n".join(table(runs, 120))
 
 
+@pytest.mark.slow
 def test_curves_are_of_what_was_written(tmp_path: Path) -> None:
     """A panel for each thing that a run measured, a line for each run that did; half a line is left out."""
     pytest.importorskip("matplotlib")

@@ -123,6 +123,7 @@ def test_xz_and_the_n_gram_stand_beside_the_figure(place: Path) -> None:
     assert "reference" not in accepted("predict", "-m", "tells", "text", "--no-reference")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["changed", "gone", "never told"])
 def test_without_its_training_text_a_run_has_no_n_gram(place: Path, fault: str) -> None:
     """One line says why; the figure and xz are there."""
@@ -185,6 +186,7 @@ def test_the_page_is_there_when_it_is_whole(place: Path) -> None:
     assert sorted(Path.cwd().iterdir()) == before
 
 
+@pytest.mark.slow
 def test_a_translation_model_is_told_the_source(place: Path, stdin: Any) -> None:
     """The figure is evaluate's; stdin may be the target."""
     told = accepted("predict", "-m", "run", "tgt", "--src", "src")
@@ -226,6 +228,7 @@ BAD = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "message"), BAD)
 def test_bad_input_is_one_line(place: Path, command: str, message: str) -> None:
     """Exit code 1, nothing on stdout, nothing written."""

@@ -64,6 +64,7 @@ def with_one_behind(n: int, m: int, buffers: list[Array]) -> tuple[Array, Array]
     raise AssertionError("the memory is never given out in order")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("name", WITH_SCRATCH)
 def test_a_kernels_result_is_the_same_wherever_its_memory_lies(name: str, seed: int) -> None:

@@ -256,6 +256,7 @@ def test_files() -> None:
         assert test_client.post("/translate_file", data=HELLO).status_code == 400
 
 
+@pytest.mark.slow
 def test_documents_keep_what_is_no_text() -> None:
     """This holds for a bilingual format and a table; a malformed file is reported with the position."""
     po = b'msgid ""\nmsgstr ""\n\n#: a.c:1\nmsgid "%d dogs"\nmsgstr ""\n'
@@ -453,6 +454,7 @@ def test_a_failure_is_told_in_the_log_and_not_to_the_client() -> None:
     assert "hello" not in "".join(lines)
 
 
+@pytest.mark.slow
 def test_an_engine_that_fails_is_replaced() -> None:
     gate = Gate()
     with client(gate=gate) as test_client:

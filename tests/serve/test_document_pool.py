@@ -66,6 +66,7 @@ def read(pool: DocumentPool, text: str) -> Coroutine[Any, Any, list[list[str]]]:
     return pool.read([page(text)])
 
 
+@pytest.mark.slow
 def test_a_document_is_read_and_written(pool: DocumentPool) -> None:
     """Several at once, with alternatives; as in this process."""
     pages = [page(PAGE), page("<p>three</p><p>four</p>"), page("<hr>")]

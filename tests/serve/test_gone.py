@@ -84,6 +84,7 @@ def n_cut_off(server: Server) -> int:
     return int(found[1]) if found else 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["http", "events", "websocket"])
 def test_who_does_not_read_is_cut_off(kind: str) -> None:
     """A client that does not read holds no slot while its response is sent, and its connection is closed."""

@@ -51,6 +51,7 @@ def test_one_to_one_over_all_sets():
     assert len(korean) == len(set(korean)) == len(english) == len(set(english)) == total
 
 
+@pytest.mark.slow
 def test_no_value_of_a_held_out_set_occurs_in_training(sample):
     values = {side: {value for p in pairs for value in p.values} for side, pairs in sample.items()}
     assert not values["train"] & values["test"]

@@ -59,6 +59,7 @@ def first_run(module_texts: dict[str, Any], tmp_path_factory: pytest.TempPathFac
     return begun(module_texts, tmp_path_factory.mktemp("runs") / "first")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ema", [(), ("train.ema=0.9999",)])
 def test_it_begins_with_the_weights(
     first_run: Path, texts: dict[str, Any], tmp_path: Path, ema: tuple[str, ...]

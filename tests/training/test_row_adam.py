@@ -49,6 +49,7 @@ def dense(gradients: list[RowGradients], n_rows: int = 24) -> Tensor:
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropped", [False, True])
 @pytest.mark.parametrize("device", ["kernels", "tensors"])
 def test_each_row_is_updated_as_by_adam(dropped: bool, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
