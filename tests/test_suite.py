@@ -18,6 +18,7 @@ def test_test_modules_do_not_import_each_other() -> None:
             assert not modules & set(name.split(".")), f"{path.name} imports {name}"
 
 
+@pytest.mark.slow
 def test_docstrings_name_files_that_are_there() -> None:
     """A module that a docstring names has not been renamed or deleted."""
     repository = TESTS.parent

@@ -99,6 +99,7 @@ def test_a_page_with_its_own_lines_is_as_it_was(text: str, lines: list[str]) -> 
     assert write_document(document, translations).decode() == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "why"), [(SPIN, "too much time"), (MEMORY, "too much memory"), (CRASH, "time or memory")]
 )
@@ -115,6 +116,7 @@ def test_a_child_at_its_limit_is_replaced(hostile: None, pool: DocumentPool, tex
     assert pool.n_killed == 1
 
 
+@pytest.mark.slow
 def test_the_event_loop_runs_while_documents_are_read(
     hostile: None, pool: DocumentPool, tmp_path: Path
 ) -> None:
@@ -130,6 +132,7 @@ def test_the_event_loop_runs_while_documents_are_read(
     asyncio.run(asyncio.wait_for(ask(), PATIENCE))
 
 
+@pytest.mark.slow
 def test_a_small_page_does_not_wait_for_large_files(
     hostile: None, pool: DocumentPool, tmp_path: Path
 ) -> None:
@@ -196,6 +199,7 @@ def test_what_waits_to_be_read_is_limited(hostile: None, tmp_path: Path) -> None
     pool.close()
 
 
+@pytest.mark.slow
 def test_an_upload_for_which_there_is_no_room_is_refused_unparsed() -> None:
     server, _ = made_up_server()
     sent = {"source": "en", "target": "de"}
@@ -209,6 +213,7 @@ def test_an_upload_for_which_there_is_no_room_is_refused_unparsed() -> None:
     server.service.documents.close()
 
 
+@pytest.mark.slow
 def test_who_leaves_gives_the_child_back(hostile: None, pool: DocumentPool, tmp_path: Path) -> None:
     async def ask() -> None:
         for _ in range(3):
@@ -223,6 +228,7 @@ def test_who_leaves_gives_the_child_back(hostile: None, pool: DocumentPool, tmp_
     assert pool.n_killed == 3
 
 
+@pytest.mark.slow
 def test_a_child_that_ended_while_idle_is_not_the_clients_affair(pool: DocumentPool) -> None:
     assert asyncio.run(read(pool, PAGE))
     for process in pool._idle:
@@ -232,6 +238,7 @@ def test_a_child_that_ended_while_idle_is_not_the_clients_affair(pool: DocumentP
     assert asyncio.run(read(pool, PAGE)) == [["One <b>two</b>."]]
 
 
+@pytest.mark.slow
 def test_signals_to_the_group_leave_the_children(pool: DocumentPool) -> None:
     """The server answers what it has accepted before it ends, documents included."""
     assert asyncio.run(read(pool, PAGE))
@@ -256,6 +263,7 @@ def test_what_is_no_document_is_refused(pool: DocumentPool) -> None:
     assert refused.value.status == 400
 
 
+@pytest.mark.slow
 def test_children_end_with_the_pool() -> None:
     made = DocumentPool(Limits(), 2)
     made.start()
@@ -266,6 +274,7 @@ def test_children_end_with_the_pool() -> None:
     assert all(child is not None and child.wait(PATIENCE) is not None for child in children)
 
 
+@pytest.mark.slow
 def test_a_child_imports_neither_numba_nor_pytorch() -> None:
     """A new one is ready in a fraction of a second."""
     program = (
@@ -277,6 +286,7 @@ def test_a_child_imports_neither_numba_nor_pytorch() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+@pytest.mark.slow
 def test_a_server_answers_while_files_are_read(hostile: None, tmp_path: Path) -> None:
     """Both ways in: a file and a page. What takes too long is refused."""
     languages = {"source": "en", "target": "de"}

@@ -23,6 +23,7 @@ def events(text: str) -> list[tuple[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["en", "de"])
 def test_parts_make_the_text(target: str) -> None:
     """Every text's parts are its translation, what stands between the lines included; over two models too."""

@@ -30,6 +30,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.slow
 @given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join))
 def test_a_text_with_its_own_lines_is_the_text(text: str) -> None:
     found = PlainText.from_text(text)

@@ -95,6 +95,7 @@ def test_of_overlapping_spans_the_longer_wins_and_the_rest_is_searched_again() -
     ]
 
 
+@pytest.mark.slow
 def test_the_extractor_is_the_naive_one() -> None:
     """And monotone, and each span is found again alone; tools/verify/spans.py does it at length."""
     assert check_lines(1500, seed=4) > 4000
@@ -127,6 +128,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", [*HOSTILE, "mixed"])
 def test_the_time_is_linear(piece: str) -> None:
     """Four times the text takes about four times as long; quadratic would be sixteen times."""

@@ -61,6 +61,7 @@ def test_a_character_is_free_where_it_completes_no_span() -> None:
     assert not any(span_tracker((), ("x.",)).free[read(span_tracker((), ("x.",)), b"x")[0], 0xEA])
 
 
+@pytest.mark.slow
 def test_a_separator_lets_items_come() -> None:
     """Behind it every item of each class alone may begin; most text has one."""
     draw = random.Random(2)

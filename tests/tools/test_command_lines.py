@@ -58,6 +58,7 @@ def test_a_tool_takes_the_checkout_before_what_is_installed(tool: Path) -> None:
     assert not needs or paths_set(tool, body) and paths_set(tool, body)[0] < needs[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", TOOLS, ids=name)
 def test_a_tool_tells_its_usage_from_elsewhere(
     tool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -71,6 +72,7 @@ def test_a_tool_tells_its_usage_from_elsewhere(
     assert capsys.readouterr().out.lower().startswith(f"usage: {tool.name}")
 
 
+@pytest.mark.slow
 def test_a_tool_runs_as_a_file_and_as_a_module(tmp_path: Path) -> None:
     """Tools run in a process of their own that imports little."""
     for command, folder in (
