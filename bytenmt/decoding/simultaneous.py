@@ -175,11 +175,14 @@ class WaitKSegment(SourceSegment):
 class AgreementSegment(SourceSegment):
     """A segment of the local agreement policy.
 
-    Of each checkpoint it keeps the source bytes that decided its place, and the translation.
+    Of each checkpoint it keeps the source bytes that decided its place, and the translation. skips: of the
+    checkpoints that one call of `feed` reaches only the last one counts. A call then costs one translation,
+    however long its text is, and what is committed depends on the pieces in which a source was fed.
     """
 
-    def __init__(self, translator: SessionModel, wait: int) -> None:
+    def __init__(self, translator: SessionModel, wait: int, skips: bool = False) -> None:
         super().__init__(translator, wait)
+        self._skips = skips
         self._checkpoints: list[tuple[int, int, bytes]] = []  # bytes read, bytes translated, translation
 
     def truncate(self, n_bytes: int) -> None:
@@ -189,8 +192,11 @@ class AgreementSegment(SourceSegment):
         self._show_tail()
 
     def update(self) -> None:
-        while (found := next_checkpoint(self.source, self._last_end, self._wait)) is not None:
+        end = self._last_end
+        while (found := next_checkpoint(self.source, end, self._wait)) is not None:
             read, end = found
+            if self._skips and next_checkpoint(self.source, end, self._wait) is not None:
+                continue
             limit = max(self._translator.settings.max_target_bytes(end), len(self.committed))
             text = self._decode(Request(self.source[:end], limit, self.committed))
             before = [translation for _, _, translation in self._checkpoints[-1:]]
@@ -280,6 +286,19 @@ class Session:
             return Update("", "", is_new_segment=True)
         self.segment.truncate(len(left))
         return self._changed(left, False)
+
+    def preview(self) -> Update:
+        """Translate the source so far to its end, as a tail: nothing is committed, and more may be fed."""
+        source, prefix = self.segment.source, self.segment.committed
+        if self._is_finished or not source:
+            return Update("", "")
+        limit = max(self._translator.settings.max_target_bytes(len(source)), len(prefix))
+        request = Request(source, limit, prefix)
+        if self._translator.least_wait:
+            request = request._replace(limit=max(limit, len(source) + ROOM), wait=self._wait)
+        with self._translator.engine(1) as engine:
+            ((_, hypotheses),) = decode(engine, [request])
+        return Update("", hypotheses[0].text[len(prefix) :].decode())
 
     def finish(self) -> Update:
         """End the segment: commit the rest of its translation."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, overload
@@ -223,10 +223,22 @@ class Translator:
         if self.group is not None:
             self.group.broadcast(None)
 
-    def batch(self, lines: Sequence[bytes], first: int = 0, rules: ConstraintSpec | None = None) -> LineBatch:
-        """Return the requests of lines; see LineBatch for the arguments."""
-        limit = self.max_source_bytes
-        return LineBatch(lines, self.settings, limit, self.has_source, first, rules, self.languages)
+    def batch(
+        self,
+        lines: Sequence[bytes],
+        first: int = 0,
+        rules: ConstraintSpec | None = None,
+        prefix: bytes | None = None,
+    ) -> LineBatch:
+        """Return the requests of lines; see LineBatch for the arguments.
+
+        prefix: of each translation, instead of that of the settings; the lines are then not split.
+        """
+        if prefix is None:
+            limit = self.max_source_bytes
+            return LineBatch(lines, self.settings, limit, self.has_source, first, rules, self.languages)
+        settings = replace(self.settings, prefix=prefix)
+        return LineBatch(lines, settings, max(map(len, lines), default=0), self.has_source, first, rules)
 
     def stream(self, line: AnyStr) -> Iterator[AnyStr]:
         """Yield the translation of a line while it is decoded, in parts of whole characters; for beam 1."""

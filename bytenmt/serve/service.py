@@ -7,6 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
@@ -121,12 +122,18 @@ class Service:
     _seconds_each: float = 0.1  # between two answers under load, as of late
     _last_answer: float = 0.0
     _rules: dict[tuple[tuple[str, ...], Direction], ConstraintSpec | None] = field(default_factory=dict)
+    n_sockets: int = 0  # for simultaneous translation
     _requests_of: Counter[str] = field(default_factory=Counter)  # in flight, by the accounts of clients
     _characters_of: Counter[str] = field(default_factory=Counter)
+    _sockets_of: Counter[str] = field(default_factory=Counter)  # by addresses
 
     def __post_init__(self) -> None:
         self.languages = Languages(list(self.workers))
         self.documents = DocumentPool(self.limits)
+        # Simultaneous translation: threads that wait for workers, and one that decodes models with bounded
+        # look-ahead, which takes milliseconds.
+        self.session_threads = ThreadPoolExecutor(self.limits.sockets, "session")
+        self.bounded_thread = ThreadPoolExecutor(1, "bounded-session")
 
     def replace_models(
         self,
@@ -178,6 +185,22 @@ class Service:
 
         count(1)
         return Admission(release)
+
+    def admit_socket(self, address: str) -> Admission:
+        """Count a websocket for simultaneous translation as open. Raises Refusal (503) above the limits."""
+        limits = self.limits
+        most = max(1, limits.sockets * limits.queue_per_client // limits.queue)
+        if self.n_sockets >= limits.sockets or self._sockets_of[address] >= most:
+            whose = "" if self.n_sockets >= limits.sockets else " of this client"
+            raise Refusal(503, f"too many websockets{whose} are open: send the text to /translate")
+
+        def count(sign: int) -> None:
+            self.n_sockets += sign
+            self._sockets_of[address] += sign
+            self._sockets_of += Counter()  # nothing is kept of who has gone
+
+        count(1)
+        return Admission(lambda: count(-1))
 
     def _refuse(self, why: str, n_requests: int) -> None:
         """Raise Refusal (429) with the seconds in which so many requests will probably be answered."""
@@ -245,14 +268,14 @@ class Service:
         translation while it is decoded. Cancelling it cancels the work. Raises Refusal if the detected
         language of a text is not translated into the target, and if it takes too long.
         """
-        return await self._observed(self._translate(texts, params, on_part))
+        return await self.observed(self._translate(texts, params, on_part))
 
     async def _translate(
         self, texts: Sequence[str], params: TranslateParams, on_part: OnPart | None
     ) -> list[TranslateResponse]:
         guesses: list[Guess | None] = [None] * len(texts)
         if params.source == AUTO:  # in a thread: ten thousand texts take seconds
-            guesses = await asyncio.to_thread(lambda: [self._guess(text, params.target) for text in texts])
+            guesses = await asyncio.to_thread(lambda: [self.guess(text, params.target) for text in texts])
         groups: dict[str, list[int]] = {}
         for number, guess in enumerate(guesses):
             groups.setdefault(guess.language if guess else params.source, []).append(number)
@@ -265,7 +288,7 @@ class Service:
             found |= part
         return [found[number] for number in range(len(texts))]
 
-    def _guess(self, text: str, target: str) -> Guess:
+    def guess(self, text: str, target: str) -> Guess:
         """Return the likeliest language that is translated into the target; the target itself if it is the
         likeliest of all."""
         for place, guess in enumerate(self.detector.guesses(text)):
@@ -356,7 +379,7 @@ class Service:
             ((data,),) = await self.documents.write([document], [translations])
             return data
 
-        return await self._observed(work())
+        return await self.observed(work())
 
     async def review(
         self,
@@ -374,9 +397,9 @@ class Service:
             source, translations = await self._document_lines(lines, params)
             return source, await self.documents.review(document, translations, memory)
 
-        return await self._observed(work())
+        return await self.observed(work())
 
-    async def _observed(self, work: Awaitable[T]) -> T:
+    async def observed(self, work: Awaitable[T]) -> T:
         """Await work within the deadline, and count how long it takes."""
         began = time.monotonic()
         found = await self.within_deadline(work)
@@ -389,7 +412,7 @@ class Service:
         """Return the source language of the lines of a file, and their translations, the best first."""
         source = params.source
         if source == AUTO:
-            source = (await asyncio.to_thread(self._guess, "\n".join(lines), params.target)).language
+            source = (await asyncio.to_thread(self.guess, "\n".join(lines), params.target)).language
         path = self.languages.path(source, params.target)
         assert path is not None
         if not path:
@@ -409,13 +432,13 @@ class Service:
         """
         flags: list[tuple[str, ...]] = [()] * len(lines)
         for step in path[:-1]:
-            results = await self._ask(step, lines, 1, None, params)
+            results = await self.ask(step, lines, 1, None, params)
             lines = [result.best.text for result in results]
             flags = [(*own, *(one.best.flags or ())) for own, one in zip(flags, results, strict=True)]
-        results = await self._ask(path[-1], lines, 1 + params.alternatives, on_part, params)
+        results = await self.ask(path[-1], lines, 1 + params.alternatives, on_part, params)
         return [one.with_flags(own) if own else one for own, one in zip(flags, results, strict=True)]
 
-    def _rules_of(self, params: TranslateParams, step: Direction) -> ConstraintSpec | None:
+    def rules_of(self, params: TranslateParams, step: Direction) -> ConstraintSpec | None:
         """Return the constraints of a step: kept spans, the server's terms and the client's."""
         keep, server_terms = params.keep or (), self.glossaries.get(step)
         if params.terms:
@@ -426,16 +449,17 @@ class Service:
             self._rules[keep, step] = ConstraintSpec(keep, (), server_terms) if keep or server_terms else None
         return self._rules[keep, step]
 
-    async def _ask(
+    async def ask(
         self,
         step: Direction,
         lines: list[bytes],
         n_best: int,
         on_part: Callable[[int, bytes], None] | None,
         params: TranslateParams,
+        prefix: bytes | None = None,
     ) -> list[TranslationResult]:
-        """Have a worker translate lines of a client."""
-        rules, client = self._rules_of(params, step), params.client.accounts()[-1]
+        """Have a worker translate lines of a client. prefix: see Job."""
+        rules, client = self.rules_of(params, step), params.client.accounts()[-1]
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[TranslationResult]] = loop.create_future()
 
@@ -456,7 +480,7 @@ class Service:
                 loop.call_soon_threadsafe(on_part, line, text)  # type: ignore[arg-type]
 
         on_line_part = part if on_part is not None else None
-        job = Job(lines, done, n_best, on_line_part, rules, client, params.details)
+        job = Job(lines, done, n_best, on_line_part, rules, client, params.details, prefix)
         worker = self.workers[step]
         worker.submit(job)
         try:

@@ -34,9 +34,10 @@ class Job:
 
     lines: valid UTF-8 without line ends. n_best: hypotheses of each line. rules: constraints on the
     translations. client: an account; clients take turns. is_judged: whether the best hypotheses get flags.
-    on_done: is called with the results in the order of
-    the lines, or with the error. on_part: if given, is called with the number of a line and the next whole
-    characters of its translation, line after line. Both are called by the worker's thread and must not raise.
+    prefix: what the translations begin with, of lines that are not split; None: lines are split. on_done: is
+    called with the results in the order of the lines, or with the error. on_part: if given, is called with
+    the number of a line and the next whole characters of its translation, line after line. Both are called by
+    the worker's thread and must not raise.
     """
 
     lines: Sequence[bytes]
@@ -46,6 +47,7 @@ class Job:
     rules: ConstraintSpec | None = None
     client: str = ""
     is_judged: bool = False
+    prefix: bytes | None = None
     batch: LineBatch = field(init=False)
     numbers: dict[Request, tuple[_Lane, int]] = field(default_factory=dict, init=False)
     n_sent: tuple[int, int] = field(default=(0, 0), init=False)  # lines, and bytes of the next one
@@ -78,8 +80,8 @@ class EngineKey(NamedTuple):
 class Worker:
     """The thread of a direction.
 
-    make: returns a Translator for an EngineKey; it is called in the worker's thread, and nobody else uses its
-    engines. judge: flags the translations of jobs that ask for it; None: they get no flags.
+    make: returns a Translator for an EngineKey; only the worker's thread uses its engines. judge: flags the
+    translations of jobs that ask for it; None: they get no flags.
     """
 
     def __init__(
@@ -98,6 +100,10 @@ class Worker:
         self._finishing = False
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    def make_translator(self) -> Translator:
+        """Return a Translator of the caller's own, without constraints. Thread-safe."""
+        return self._make(EngineKey(1))
 
     @property
     def alive(self) -> bool:
@@ -167,7 +173,7 @@ class Worker:
         if kind not in self._translators:
             self._translators[kind] = self._make(kind)
         translator = self._translators[kind]
-        job.batch = translator.batch(job.lines, rules=job.rules)
+        job.batch = translator.batch(job.lines, rules=job.rules, prefix=job.prefix)
         for request in job.batch.requests:
             lane = self._lane(translator, kind, len(request.source or b"") <= SHORT_LINE_BYTES)
             number = lane.scheduler.submit(request, job, job.client)

@@ -24,7 +24,7 @@ from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.pytorch.forward import source_tensors
 from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.settings import Settings
-from bytenmt.decoding.simultaneous import next_checkpoint
+from bytenmt.decoding.simultaneous import AgreementSegment, Session, SourceSegment, next_checkpoint
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import DataError, SettingError
 from bytenmt.utf8 import EOS
@@ -227,6 +227,52 @@ def test_a_tail_is_revised_when_the_source_is_deleted() -> None:
     assert first.tail and not first.committed
     assert session.delete(1).tail == ""
     assert session.feed(" ") == first
+
+
+@pytest.mark.parametrize("least_wait", [0, 3])
+def test_a_preview_is_the_rest_and_commits_nothing(least_wait: int) -> None:
+    """After each piece it is what `finish` commits in another session that was fed as much."""
+    translator, source = hashed(least_wait), "a각bb 🙂ab a각é abba"
+    session = translator.open(4)
+    assert session.preview() == ("", "", False)
+    for n, character in enumerate(source, 1):
+        session.feed(character)
+        committed, tail = session.segment.committed, session.preview().tail
+        assert session.segment.committed == committed
+        assert committed.decode() + tail == whole(translator, source[:n], 4)
+    session.finish()
+    assert session.preview() == ("", "", False)
+
+
+def test_checkpoints_are_skipped_where_a_text_is_longer() -> None:
+    """Then one call translates once; fed word by word a session commits what it does without skipping."""
+    engines: list[HashedEngine] = []
+
+    class Engine(HashedEngine):
+        n_admitted = 0
+
+        def admit(self, requests: list[Request]) -> list[int]:
+            self.n_admitted += 1
+            return super().admit(requests)
+
+    def make(capacity: int) -> Engine:
+        engines.append(Engine())
+        return engines[-1]  # type: ignore[return-value]
+
+    class SkippingSession(Session):
+        def _begin(self) -> SourceSegment:
+            return AgreementSegment(self._translator, self._wait, skips=True)
+
+    translator, words = Translator(make), ["ab각 ", "baé ", "aab ", "b🙂 ", "abba "]
+    session, skipping = translator.open(4), SkippingSession(translator, 4)
+    for word in words:
+        assert skipping.feed(word) == session.feed(word)
+    assert skipping.segment.committed
+    (engine,) = engines
+    before = engine.n_admitted  # type: ignore[attr-defined]
+    update = SkippingSession(translator, 4).feed("".join(words))
+    assert engine.n_admitted == before + 1  # type: ignore[attr-defined]
+    assert not update.committed and update.tail
 
 
 def test_refused() -> None:

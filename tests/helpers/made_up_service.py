@@ -68,8 +68,10 @@ document_worker.main({fd}, {memory})
 class Gate:
     """Engines that take a step only while it is open, and what they were asked for."""
 
-    def __init__(self, open: bool = True) -> None:
-        self.open = Event()
+    def __init__(
+        self, open: bool = True, kind: type[MadeUpEngine] = MadeUpEngine, languages: Sequence[str] = ()
+    ) -> None:
+        self.open, self.kind, self.languages = Event(), kind, languages
         self.admitted: list[list[Request]] = []
         self.began = Event()  # a step is wanted
         if open:
@@ -82,7 +84,7 @@ class Gate:
         settings = Settings.from_dict({"beam": kind.n_best, "n_best": kind.n_best, "keep": kind.keep or ()})
 
         def make(capacity: int) -> Engine:
-            engine = MadeUpEngine(capacity, settings.search, self.admitted)
+            engine = self.kind(capacity, settings.search, self.admitted)
             steps = engine.advance
 
             def advance(n_steps: int) -> None:
@@ -93,7 +95,7 @@ class Gate:
             engine.advance = advance  # type: ignore[method-assign]
             return engine
 
-        return Translator(make, settings=settings)
+        return Translator(make, settings=settings, languages=self.languages)
 
     def lines(self) -> list[bytes]:
         return [request.source or b"" for batch in self.admitted for request in batch]

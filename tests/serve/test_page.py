@@ -83,11 +83,11 @@ def test_what_is_typed_is_translated_meanwhile(tab: Page, url: str) -> None:
 def test_alignments_and_surprise(tab: Page, url: str) -> None:
     ready(tab, url)
     tab.type_text("가나다")
-    tab.wait_until(f"{TARGET}.querySelectorAll('span').length === 4")
-    tab.evaluate(f"point({TARGET}.querySelectorAll('span')[1])")
+    tab.wait_until(f"{TARGET}.querySelectorAll('[title]').length === 4")
+    tab.evaluate(f"point({TARGET}.querySelectorAll('[title]')[1])")
     assert tab.evaluate("document.querySelector('#mirror mark').textContent") == "나"
     tab.evaluate("document.getElementById('shade').click()")
-    shades = f"[...{TARGET}.querySelectorAll('span')].map((one) => one.style.backgroundColor !== '')"
+    shades = f"[...{TARGET}.querySelectorAll('[title]')].map((one) => one.style.backgroundColor !== '')"
     assert tab.evaluate(shades) == [False, True, False, False]
 
 
@@ -121,7 +121,8 @@ def test_terms_and_what_is_kept(tab: Page, url: str) -> None:
     tab.wait_until(f"{DONE} === 'Apfel x@y.org A0'")
     note = "document.getElementById('termsnote').textContent"
     assert tab.evaluate(note) == ""
-    tab.evaluate("document.getElementById('from').value = 'auto'; typed()")
+    source = "document.getElementById('from')"
+    tab.evaluate(f"{source}.value = 'auto'; {source}.dispatchEvent(new Event('change'))")
     assert "Name the language" in tab.wait_until(note) and tab.errors == []
 
 

@@ -148,6 +148,8 @@ OPTIONAL: dict[str, list[Any]] = {
     "api_key": ["x"],
     "column": ["1", "text", "0"],
     "into": ["2", "1"],
+    "wait": [1, "16", 10_001, -1],
+    "state": ["typing", "paused", "finished", "x"],
     "id": ["a", 5, None, "x" * 65, 2**64],
 }
 
@@ -157,7 +159,7 @@ def _websocket(fields: dict[str, Any], chance: random.Random) -> HTTPRequest:
     texts: list[str | bytes] = [json.dumps(fields), chance.choice(TEXTS[:8]), "{", "[]", b"\xff", "null", ""]
     messages = [chance.choice(texts[:1] + texts) for _ in range(chance.choice([0, 1, 2, 20]))]
     query = chance.choice([b"", b"source=en&target=de", b"source=%ff", b"id=x&q=y"])
-    path = chance.choice(["/ws", "/translate"])
+    path = chance.choice(["/ws", "/translate", "/simultaneous"])
     return HTTPRequest("GET", path, query, [(b"host", b"localhost")], b"", messages, chance.random() < 0.2)
 
 

@@ -102,6 +102,21 @@ LIMITS = headed(
         show_default=True,
         help="Seconds from the headers of a request to the end of its response.",
     ),
+    click.option(
+        "--max-sockets",
+        type=COUNT,
+        default=256,
+        show_default=True,
+        help="Maximum number of open websockets for simultaneous translation, all clients together; more get"
+        " 503. A client has the same share of them as of --max-queue.",
+    ),
+    click.option(
+        "--idle-timeout",
+        type=TIMEOUT,
+        default=300,
+        show_default=True,
+        help="Seconds without a message after which such a websocket is closed.",
+    ),
 )
 ACCESS = headed(
     "Access",
@@ -237,6 +252,8 @@ def serve(
     send_timeout: int,
     compute_timeout: int,
     request_timeout: int,
+    max_sockets: int,
+    idle_timeout: int,
     precision: str,
     threads: int | None,
     **search: Any,
@@ -276,6 +293,8 @@ def serve(
         send_seconds=send_timeout,
         compute_seconds=compute_timeout,
         request_seconds=request_timeout,
+        sockets=max_sockets,
+        idle_seconds=idle_timeout,
         document_seconds=document_seconds,
         document_memory=document_memory,
     )

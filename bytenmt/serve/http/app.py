@@ -36,6 +36,7 @@ from bytenmt.serve.http.responses import (
     while_connected,
 )
 from bytenmt.serve.http.streams import (
+    SimultaneousSocket,
     WebSocketSession,
     format_answer,
     format_answers,
@@ -292,6 +293,7 @@ class Server:
         current: list[CurrentValue] = [
             ("requests_in_flight", {}, service.n_requests),
             ("characters_in_flight", {}, service.n_characters),
+            ("simultaneous_sockets", {}, service.n_sockets),
         ]
         for direction, worker in service.workers.items():
             of = {"direction": str(direction)}
@@ -346,6 +348,10 @@ class Server:
         """/ws, and /translate as marian-server has it."""
         await WebSocketSession(socket, self.service, self.keys, socket.url.path == "/translate").serve()
 
+    async def simultaneous(self, socket: WebSocket) -> None:
+        """/simultaneous: lines are translated while they are typed."""
+        await SimultaneousSocket(socket, self.service, self.keys).serve()
+
     def routes(self) -> list[BaseRoute]:
         """Return all routes."""
         posted = {
@@ -373,6 +379,7 @@ class Server:
             *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posted.items()),
             *(Route(path, endpoint, methods=["GET"]) for path, endpoint in read.items()),
             *(WebSocketRoute(path, self.socket) for path in ("/ws", "/translate")),
+            WebSocketRoute("/simultaneous", self.simultaneous),
         ]
 
     def app(self) -> Starlette:

@@ -10,14 +10,17 @@ from typing import Any
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from bytenmt.decoding.setting_table import DEFAULT_WAIT
 from bytenmt.errors import BytenmtError
-from bytenmt.serve.http.request import ParsedRequest, parse_json
+from bytenmt.serve.http.request import ParsedRequest, address_of, parse_json
 from bytenmt.serve.limits import ApiKeys, Refusal
 from bytenmt.serve.service import Admission, Service, TranslateParams, TranslateResponse
+from bytenmt.serve.simultaneous import TypedLine, TypingState
 
 PIPELINED = 16  # lines that a client may send before it reads an answer
 LONGEST_ID, LARGEST_ID = 64, 1 << 53  # characters; the first number that JavaScript does not have exactly
-POLICY_VIOLATION = 1008
+MAX_WAIT = 10_000  # bytes, of simultaneous translation
+POLICY_VIOLATION, TRY_AGAIN_LATER = 1008, 1013  # codes with which a websocket is closed
 Part = tuple[int, str]
 
 
@@ -67,13 +70,14 @@ class WebSocketSession:
             fields = {"source": only.source, "target": only.target, **fields}
         self._fields = fields
         self._n_lines = 0  # that came and are not answered
+        self._idle_seconds: float | None = None  # without a message, after which the socket is closed
+        self._inbox: asyncio.Queue[str] = asyncio.Queue(PIPELINED)
 
     async def serve(self) -> None:
         """Answer messages until the client leaves."""
         await self._socket.accept()
-        inbox: asyncio.Queue[str | None] = asyncio.Queue(PIPELINED)
-        reader = asyncio.ensure_future(self._read(inbox))
-        answering = asyncio.ensure_future(self._answer_all(inbox))
+        reader = asyncio.ensure_future(self._read())
+        answering = asyncio.ensure_future(self._answer_all())
         await asyncio.wait({reader, answering}, return_when=asyncio.FIRST_COMPLETED)
         for task in (reader, answering):
             task.cancel()
@@ -81,11 +85,16 @@ class WebSocketSession:
                 await task
         self._service.n_lines -= self._n_lines  # those that it has left
 
-    async def _read(self, inbox: asyncio.Queue[str | None]) -> None:
-        """Put messages into the inbox until the client leaves."""
+    async def _read(self) -> None:
+        """Put messages into the inbox until the client leaves or is idle for too long."""
         with suppress(WebSocketDisconnect, RuntimeError):
             while True:
-                message = await self._socket.receive()
+                try:
+                    async with asyncio.timeout(self._idle_seconds):
+                        message = await self._socket.receive()
+                except TimeoutError:
+                    await self._socket.close(reason=f"no message for {self._idle_seconds:g} s")
+                    return
                 if message["type"] != "websocket.receive":
                     return
                 text = message.get("text")
@@ -93,10 +102,11 @@ class WebSocketSession:
                     text = (message.get("bytes") or b"").decode("utf-8", "replace")
                 self._service.n_lines += 1
                 self._n_lines += 1
-                await inbox.put(text)
+                await self._inbox.put(text)
 
-    async def _answer_all(self, inbox: asyncio.Queue[str | None]) -> None:
-        while (message := await inbox.get()) is not None:
+    async def _answer_all(self) -> None:
+        while True:
+            message = await self._inbox.get()
             known: dict[str, Any] = {}
             try:
                 fields = dict(self._fields)
@@ -152,6 +162,85 @@ class WebSocketSession:
 
     async def _send(self, value: Any) -> None:
         await self._socket.send_text(msgspec.json.encode(value).decode())
+
+
+class SimultaneousSocket(WebSocketSession):
+    """A websocket that translates lines while they are typed: see TypedLine.
+
+    A message is a JSON object: q, the line as it now is; state, see TypingState; id, which names the line;
+    wait; and source, target, keep, glossary, details and api_key as in POST /translate. Each has an answer:
+    {"id", "committed", "tail", "new_segment", …} or {"id", "error"}. A new id or changed parameters begin a
+    line. A text is not translated where a newer message waits, unless it is finished.
+    """
+
+    def __init__(self, socket: WebSocket, service: Service, keys: ApiKeys) -> None:
+        super().__init__(socket, service, keys, plain=False)
+        self._idle_seconds = service.limits.idle_seconds
+        self._line: TypedLine | None = None
+        self._line_key: object = None
+
+    async def serve(self) -> None:
+        """Answer messages until the client leaves; close the websocket if too many are open."""
+        try:
+            admission = self._service.admit_socket(address_of(self._socket))
+        except Refusal as error:
+            await self._socket.accept()
+            await self._refused(error, {})
+            await self._socket.close(TRY_AGAIN_LATER)
+            return
+        with admission:
+            try:
+                await super().serve()
+            finally:
+                self._close_line()
+
+    async def _answer(self, parsed: ParsedRequest, known: dict[str, Any]) -> None:
+        service, client = self._service, parsed.client(self._socket, self._keys)
+        params = service.check(parsed.translate_params(service.limits))._replace(client=client, details=False)
+        text, wait = parsed.text("q"), parsed.number("wait", MAX_WAIT) or DEFAULT_WAIT
+        if params.html or params.alternatives or "\n" in text or "\r" in text:
+            raise Refusal(400, "Invalid request: expected one line, in format text, without alternatives")
+        key = known, params, wait
+        if self._line is None or self._line.is_finished or key != self._line_key:
+            self._close_line()
+            self._line, self._line_key = TypedLine(service, params, wait), key
+        n_characters = service.limits.check_texts([text])
+        state = typing_state(parsed.text("state", "paused"))
+        is_judged = parsed.flag("details")
+        if self._inbox.empty() or state == TypingState.FINISHED:
+            try:
+                with service.admitted(n_characters, client):
+                    update = await self._line.update(text, state, is_judged)
+            except BaseException:
+                self._close_line()
+                raise
+        else:
+            update = self._line.unchanged()
+        shown = TranslateResponse("", [], self._line.guess, update.results)
+        await self._send(
+            {
+                **known,
+                "committed": update.committed,
+                "tail": update.tail,
+                "new_segment": update.is_new_segment,
+                **({"detectedLanguage": shown.guess._asdict()} if shown.guess else {}),
+                **({"details": shown.line_details()} if is_judged else {}),
+            }
+        )
+
+    def _close_line(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+
+def typing_state(value: str) -> TypingState:
+    """Return the state of a text. Raises Refusal (400)."""
+    try:
+        return TypingState(value)
+    except ValueError:
+        known = ", ".join(one.value for one in TypingState)
+        raise Refusal(400, f"Invalid request: state must be one of {known}") from None
 
 
 def message_id(value: object) -> str | int | None:
