@@ -232,16 +232,18 @@ def test_a_tail_is_revised_when_the_source_is_deleted() -> None:
 @pytest.mark.parametrize("least_wait", [0, 3])
 def test_a_preview_is_the_rest_and_commits_nothing(least_wait: int) -> None:
     """After each piece it is what `finish` commits in another session that was fed as much."""
-    translator, source = hashed(least_wait), "a각bb 🙂ab a각é abba"
-    session = translator.open(4)
-    assert session.preview() == ("", "", False)
-    for n, character in enumerate(source, 1):
-        session.feed(character)
-        committed, tail = session.segment.committed, session.preview().tail
-        assert session.segment.committed == committed
-        assert committed.decode() + tail == whole(translator, source[:n], 4)
-    session.finish()
-    assert session.preview() == ("", "", False)
+    translator, draw = hashed(least_wait), random.Random(7)
+    for _ in range(20):
+        session, source = translator.open(4), ""
+        assert session.preview() == ("", "", False)
+        for character in draw.choices(LETTERS, k=25):
+            session.feed(character)
+            source += character
+            committed, tail = session.segment.committed, session.preview().tail
+            assert session.segment.committed == committed
+            assert committed.decode() + tail == whole(translator, source, 4)
+        session.finish()
+        assert session.preview() == ("", "", False)
 
 
 def test_checkpoints_are_skipped_where_a_text_is_longer() -> None:

@@ -274,7 +274,8 @@ def test_sockets_are_limited_and_counted() -> None:
             Typist(socket).send("a")
             assert "bytenmt_simultaneous_sockets 2.0" in client.get("/metrics").text
             assert "too many websockets of this client are open" in refused_socket(client)
-            others = [service.admit_socket(address) for address in ("1.1.1.1", "2.2.2.2")]
+        with client.websocket_connect(SOCKET):
+            others = [service.admit_socket(address) for address in ("1.1.1.1", "1.1.1.1", "2.2.2.2")]
             assert "too many websockets are open" in refused_socket(client)
         for one in others:
             one.release()
