@@ -29,7 +29,7 @@ REASONS = {
     LENGTH: (WRONG, "far longer or shorter than its source"),
     NUMBER: (WRONG, "a number of the source is missing, or written in words"),
     UNMET: (WRONG, "a term, placeholder or tag is missing, or there is one too many"),
-    LOST: (CHECK, "tags or placeholders were lost, and put back at the end"),
+    LOST: (CHECK, "tags or placeholders were lost, and put back by their position"),
     PLACEMENT: (CHECK, "a tag or placeholder may be in the wrong place"),
     LIMIT: (CHECK, "terms or placeholders were added at the end, as the translation was getting too long"),
     UNSURE: (CHECK, "the model is unsure"),

@@ -125,7 +125,7 @@ class Document:
 
     text: of the whole file. lead: its byte order mark, or empty. encoding: Python's name of it. charref:
     whether a character that the encoding lacks can be written as a reference. languages, language_edits: see
-    Content.
+    Content. is_xml: whether only tags of the file itself may stand in a unit.
     """
 
     text: str
@@ -135,6 +135,7 @@ class Document:
     charref: bool = False
     languages: DeclaredLanguages = DeclaredLanguages()
     language_edits: tuple[Edit, ...] = ()
+    is_xml: bool = False
 
     def place(self, at: int) -> str:
         """Return line and column of a character, both from 1."""

@@ -68,6 +68,7 @@ class Member(NamedTuple):
 class WordDocument(Document):
     """A document whose text is that of several parts of an archive, one after another. data: the archive."""
 
+    is_xml: bool = True
     data: bytes = b""
     members: tuple[Member, ...] = ()
 

@@ -130,7 +130,7 @@ def read(data: bytes, name: str, path: Path, options: ReadOptions | None = None)
         text, lead, encoding = decode(data, options.encoding or one.encoding(data))
     except BytenmtError as error:
         raise DataError(f"{path}: {error}") from None
-    document = Document(text, lead, encoding, (), one.charref)
+    document = Document(text, lead, encoding, (), one.charref, is_xml=one.encoding is _declared)
     lost = re.search("[\udc80-\udcff]", text) if options.strict else None
     if lost is not None:
         raise DataError(

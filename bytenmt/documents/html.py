@@ -265,10 +265,11 @@ def _attribute_unit(text: str, value: str, start: int, end: int) -> Unit:
         return escape(raw, quote=False).replace(quote, "&quot;" if quote == '"' else "&#x27;")
 
     def write(parts: Parts, _: bool) -> str:
-        raw = (escape_value(part.text) if part.kind == TEXT else part.text for part in parts)
+        raw = (part.text if part in codes else escape_value(part.text) for part in parts)
         return f"{quote}{''.join(raw)}{quote}"
 
     source = escaped_tags([UnitPart(value)], escape_value)
+    codes = {part for part in source if part.kind != TEXT}
     return Unit(start, "", source, start, end, source, write)
 
 

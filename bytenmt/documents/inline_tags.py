@@ -5,9 +5,10 @@ translation that may have lost, doubled or crossed some.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, groupby
 
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Parts, UnitPart, joined_text
 from bytenmt.spans import grammar
@@ -16,6 +17,7 @@ from bytenmt.spans.extractor import span_extractor
 PLACEHOLDERS, TAGS = ("placeholders",), ("tags",)  # classes of spans, see spans.grammar
 IN_STRINGS = PLACEHOLDERS + TAGS
 ESCAPE = re.compile(r"\\[!-/:-@\[-`{-~]")
+WORDS = re.compile(r"\s+|\w(?:\S*\w)?|[^\w\s]")  # with the white space and signs between them
 MAX_REPARSED = 5_000_000  # characters that are parsed again, at most, to separate tags
 NAME = re.compile(r"(?:<|&lt;)/?([A-Za-z][^\s/>&]*)")
 # {1&gt;bold&lt;1}, as XLIFF of Phrase has it
@@ -106,40 +108,143 @@ def restore_tags(source: Parts, output: str) -> tuple[Parts, bool]:
     """Return a translation as parts with all codes of its source, and whether it had exactly these.
 
     Codes that the source has less often, or that would close a pair that is not open, are dropped. Open pairs
-    are closed at the end; missing codes are appended in their order.
+    are closed at the end; other missing codes are put where they stood.
     """
     codes = {index: part for index, part in enumerate(source) if part.kind != TEXT}
     if not codes:
         return ((UnitPart(output),) if output else ()), True
-    partner, unused, stack = partners(source), dict(codes), list[int]()
+    partner, lost, stack = partners(source), dict(codes), list[int]()
     waiting: dict[tuple[str, str], deque[int]] = {}  # by text and kind: the codes that were not met yet
     for index, part in codes.items():
         waiting.setdefault((part.text, part.kind), deque()).append(index)
-    parts, last, whole = list[UnitPart](), 0, True
+    pieces, last, whole = list[str | int](), 0, True  # texts, and the indices of codes in the source
     for begin, end in _occurrences({part.text for part in codes.values()}, output):
-        if begin > last:
-            parts.append(UnitPart(output[last:begin]))
-        code, last = output[begin:end], end
+        between, code, last = output[last:begin], output[begin:end], end
         closing = partner[stack[-1]] if stack and source[partner[stack[-1]]].text == code else None
         fitting = _fitting(code, waiting, closing)
-        if fitting is None:
+        if fitting is None:  # dropped, with the space on one of its sides
+            is_apart = between.endswith(" ") and not output[end : end + 1].strip()
+            pieces.append(between[: len(between) - is_apart])
             whole = False
             continue
+        pieces.append(between)
         if fitting == closing:
             stack.pop()
         elif source[fitting].kind == OPEN:
             stack.append(fitting)
-        parts.append(unused.pop(fitting))
-    if last < len(output):
-        parts.append(UnitPart(output[last:]))
+        del lost[fitting]
+        pieces.append(fitting)
+    pieces.append(output[last:])
     while stack:
         whole = False
-        parts.append(unused.pop(partner[stack.pop()]))
-    for index, part in unused.items():
-        whole = False
-        spaced = part.kind == ALONE and not part.text.startswith("<")
-        parts += [UnitPart(" ")] * (spaced and index > 0 and bool(parts)) + [part]
-    return paired(parts), whole
+        closing = partner[stack.pop()]
+        del lost[closing]
+        pieces.append(closing)
+    if lost:
+        pieces, whole = _with_lost(source, partner, pieces, list(lost)), False
+    return paired(UnitPart(one) if isinstance(one, str) else source[one] for one in pieces), whole
+
+
+def _with_lost(
+    source: Parts, partner: dict[int, int], pieces: Sequence[str | int], lost: Sequence[int]
+) -> list[str | int]:
+    """Return the texts and codes of a translation with those that it lost, by their indices in the source.
+
+    A placeholder is put beside the code that it stood beside; other codes where as large a share of the
+    letters is before them as in the source, tags at the end if they would cross others there.
+    """
+    words = [w for one in pieces for w in (WORDS.findall(one) if isinstance(one, str) else [one])]
+    before = list(accumulate((_n_letters(one.text) * (one.kind == TEXT) for one in source), initial=0))
+    reached = list(accumulate((_n_letters(one) if isinstance(one, str) else 0 for one in words), initial=0))
+    places = {one: at for at, one in enumerate(words) if isinstance(one, int)}  # of codes
+    gaps = dict[int, list[int]]()  # lost codes by the index of the word or code that follows them
+    opened = dict[int, int]()  # by closing tag: the gap of the opening one
+    for index in lost:
+        left, right = (_neighbour(source, index, step) for step in (-1, 1))
+        if source[index].kind == ALONE and (left in places or right in places):
+            gap = places[left] + 1 if left in places else places[right]
+            places[index] = gap - 1  # for the next code
+        else:
+            wanted = before[index] / max(1, before[-1]) * reached[-1]
+            after = bisect_left(reached, wanted)
+            nearest = min(reached[max(0, after - 1)], reached[after], key=lambda n: abs(n - wanted))
+            # A closing tag, or %s in "of %s.", stands before the white space and signs between two words.
+            follows = _text_beside(source, index, 1)[:1] or " "
+            is_before = source[index].kind == CLOSE or not (follows.isalnum() or follows.isspace())
+            gap = bisect_left(reached, nearest) if is_before else bisect_right(reached, nearest) - 1
+            gap = max(gap, opened.get(index, 0))
+            opened[partner.get(index, -1)] = gap
+        gaps.setdefault(gap, []).append(index)
+    made = _merged(source, words, gaps)
+    if not _is_nested(made, partner):
+        gaps = {gap: [index for index in some if index not in partner] for gap, some in gaps.items()}
+        gaps.setdefault(len(words), []).extend(index for index in lost if index in partner)
+        made = _merged(source, words, gaps)
+    return made
+
+
+def _neighbour(source: Parts, index: int, step: int) -> int:
+    """Return the index of the code that stands beside another one, with nothing but white space between them.
+
+    step: on which side, -1 or 1. Returns -1 where there is none.
+    """
+    for beside in (index + step, index + 2 * step):
+        if not 0 <= beside < len(source) or source[beside].kind != TEXT:
+            return beside if beside < len(source) else -1
+        if source[beside].text.strip():
+            break
+    return -1
+
+
+def _text_beside(source: Parts, index: int, step: int) -> str:
+    """Return the text that a code touches, on the side -1 or 1; empty where it touches another code."""
+    beside = index + step
+    return source[beside].text if 0 <= beside < len(source) and source[beside].kind == TEXT else ""
+
+
+def _n_letters(text: str) -> int:
+    return sum(map(str.isalnum, text))
+
+
+def _merged(source: Parts, words: Sequence[str | int], gaps: Mapping[int, Sequence[int]]) -> list[str | int]:
+    """Return words and codes with lost codes in their gaps, and white space around these as in the source."""
+    made = list[str | int]()
+    for at, word in enumerate([*words, ""]):
+        for index in gaps.get(at, ()):
+            made += [_blank(source, index, -1, made[-1] if made else ""), index]
+        if gaps.get(at):
+            made.append(_blank(source, gaps[at][-1], 1, word))
+        made.append(word)
+    return made
+
+
+def _blank(source: Parts, index: int, step: int, neighbour: str | int) -> str:
+    """Return the white space between a code and its neighbour in a translation.
+
+    step: on which side, -1 or 1. It is that of the source; a placeholder is kept apart from words that it did
+    not touch there, too.
+    """
+    if isinstance(neighbour, str) and not neighbour.strip():
+        return ""
+    text = _text_beside(source, index, step)
+    blank = text[: len(text) - len(text.lstrip())] if step > 0 else text[len(text.rstrip()) :]
+    code = source[index]
+    if blank or isinstance(neighbour, int) or code.kind != ALONE or code.text.startswith("<"):
+        return blank
+    is_apart = neighbour[::step][:1].isalnum() and not text[::step][:1].isalnum()
+    return " " if is_apart else ""
+
+
+def _is_nested(pieces: Iterable[str | int], partner: dict[int, int]) -> bool:
+    """Return whether no pair of tags crosses another one."""
+    stack = list[int]()
+    for one in pieces:
+        if isinstance(one, int) and one in partner:
+            if stack and partner[one] == stack[-1] < one:
+                stack.pop()
+            else:
+                stack.append(one)
+    return not stack
 
 
 def separate_tags(

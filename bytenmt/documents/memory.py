@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from typing import NamedTuple
 from bytenmt.decoding.setting_table import KEPT
 from bytenmt.documents import formats
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Parts, UnitPart, joined_text
+from bytenmt.documents.html import unescape_text
 from bytenmt.documents.inline_tags import kind_of_tag, paired
 from bytenmt.errors import DataError
 from bytenmt.spans.extractor import span_extractor
@@ -25,6 +26,9 @@ NUMBER, ADDRESS = "number", "address"  # kinds of parts beside those of document
 KIND_OF_SPAN = {"numbers": NUMBER, "urls": ADDRESS, "emails": ADDRESS, "placeholders": ALONE}
 SLOTS = {NUMBER: "\0n", ADDRESS: "\0a", ALONE: "\0p", OPEN: "\0o", CLOSE: "\0c"}
 MAY_HAVE_SPANS = re.compile(r"[0-9<{%$\[@]|://|www\.")
+# A code of TMX or XLIFF 1.2 with the program's own code inside, and a tag of XLIFF that stands for one.
+NATIVE = re.compile(r"<(?:bpt|ept|it|ph|ut)\b[^<>]*>(.*)</\w+\s*>", re.DOTALL)
+OF_XLIFF = re.compile(r"</?(?:g|x|bx|ex|mrk|pc|sc|ec|ph)\b")
 MOST_TRIED = 20  # entries that differ in their spans alone, of which the last ones are tried
 LEAST_SCORE = 70.0  # of a fuzzy match
 
@@ -60,10 +64,10 @@ class TranslationMemory:
         self._entries: dict[str, dict[tuple[str, ...], Parts]] = {}
         self._texts: dict[str, str] = {}
         for source, target in pairs:
-            key, spans = _template(source)
+            key, spans = _template(_split(source))
             same = self._entries.setdefault(key, {})
             same.pop(spans, None)  # so that the new one is the last
-            same[spans] = target
+            same[spans] = _split(target)
             self._texts[joined_text(source).strip()] = joined_text(target).strip()
 
     def __len__(self) -> int:
@@ -95,16 +99,17 @@ class TranslationMemory:
             raise DataError(f"{path} has no pair of texts{languages} that are translated")
         return memory
 
-    def match(self, source: Parts) -> MemoryMatch | None:
+    def match(self, source: Parts, is_xml: bool = False) -> MemoryMatch | None:
         """Return the stored translation of a source, or None if the memory has none.
 
         Sources match that are equal, or equal but for placeholders, tags and numbers; those of the given
         source then replace the stored ones in the translation.
 
         A span is exchanged only where source and translation of the entry have the same ones, and a number
-        not where one of the two is 1, which other words may go with.
+        not where one of the two is 1, which other words may go with. is_xml: whether the document of the
+        source is XML, where a tag that only the translation has is text.
         """
-        key, spans = _template(source)
+        key, spans = _template(_split(source))
         same = self._entries.get(key)
         if same is None:
             return None
@@ -114,7 +119,9 @@ class TranslationMemory:
             tried = islice(reversed(same.items()), MOST_TRIED)
             found = (_with_spans(old, target, spans) for old, target in tried)
             target = next((one for one in found if one is not None), None)
-        return None if target is None else MemoryMatch(_with_blanks(source, target), is_exact)
+        if target is None:
+            return None
+        return MemoryMatch(_with_blanks(source, _in_document(target, source, spans, is_xml)), is_exact)
 
     def translation(self, source: str) -> str | None:
         """Return the translation of a plain text, None if it is not in the memory; see match."""
@@ -135,7 +142,10 @@ class TranslationMemory:
 
 
 def _split(parts: Parts) -> Parts:
-    """Return parts with the spans of their texts as parts of their own; blanks at the ends are dropped."""
+    """Return parts with the spans of their texts as own parts, and with codes as programs write them.
+
+    So the parts of files of several formats are the same. Blanks at the ends are dropped.
+    """
     split: list[UnitPart] = []
     for part in parts:
         last = 0
@@ -145,16 +155,23 @@ def _split(parts: Parts) -> Parts:
                 kind = KIND_OF_SPAN[of] if of in KIND_OF_SPAN else kind_of_tag(text)
                 split += [UnitPart(part.text[last:begin]), UnitPart(text, kind)]
                 last = end
-        split.append(UnitPart(part.text[last:], part.kind))
+        split.append(UnitPart(part.text[last:]) if part.kind == TEXT else _as_in_programs(part))
     for at, strip in ((0, str.lstrip), (-1, str.rstrip)):
         if split and split[at].kind == TEXT:
             split[at] = UnitPart(strip(split[at].text))
     return paired(split)
 
 
-def _template(parts: Parts) -> tuple[str, tuple[str, ...]]:
+def _as_in_programs(code: UnitPart) -> UnitPart:
+    """Return a code without the escapes and the element that its file puts around it: <b> of &lt;b&gt;."""
+    inside = NATIVE.fullmatch(code.text)
+    text = unescape_text(inside[1] if inside else code.text) or code.text
+    is_tag = text != code.text and text.startswith("<")
+    return UnitPart(text, kind_of_tag(text) if is_tag else code.kind)
+
+
+def _template(split: Parts) -> tuple[str, tuple[str, ...]]:
     """Return a text with a slot in place of each code, span and number, and what stands in the slots."""
-    split = _split(parts)
     key = "".join(part.text if part.kind == TEXT else SLOTS[part.kind] for part in split)
     return key, tuple(part.text for part in split if part.kind != TEXT)
 
@@ -164,35 +181,35 @@ def _with_spans(old: tuple[str, ...], target: Parts, new: tuple[str, ...]) -> Pa
 
     old, new: the spans of the entry's source and of the text that is looked up, slot by slot.
     """
-    split = _split(target)
-    if Counter(part.text for part in split if part.kind != TEXT) != Counter(old):
+    if Counter(part.text for part in target if part.kind != TEXT) != Counter(old):
         return None
     exchanged: dict[str, str] = {}
     for before, after in zip(old, new, strict=True):
         if exchanged.setdefault(before, after) != after or (before == "1") != (after == "1"):
             return None
-    return tuple(
-        part if part.kind == TEXT else UnitPart(exchanged[part.text], _kind_in_document(part.kind))
-        for part in split
-    )
+    return tuple(part if part.kind == TEXT else UnitPart(exchanged[part.text], part.kind) for part in target)
 
 
-def _kind_in_document(kind: str) -> str:
-    return TEXT if kind in (NUMBER, ADDRESS) else kind
+def _in_document(target: Parts, source: Parts, spans: Collection[str], is_xml: bool) -> Parts:
+    """Return a translation with its codes as they are written in the document of a source.
+
+    spans: those of the source. A code that the source lacks is a tag of the document, or text where it is
+    XML; what stands for a tag in XLIFF alone, such as <g id="1">, is dropped.
+    """
+    codes = {_as_in_programs(part).text: part for part in source if part.kind != TEXT}
+    parts = list[UnitPart]()
+    for part in target:
+        if part.kind in (TEXT, NUMBER, ADDRESS):
+            parts.append(UnitPart(part.text))
+        elif part.text in codes:
+            parts.append(codes[part.text])
+        elif part.text in spans or not OF_XLIFF.match(part.text):
+            parts.append(UnitPart(part.text, TEXT if is_xml or part.text in spans else part.kind))
+    return tuple(parts)
 
 
 def _with_blanks(source: Parts, target: Parts) -> Parts:
     """Return a translation with the white space around its source."""
     text = joined_text(source)
     before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
-    return paired([UnitPart(before), *_stripped(target), UnitPart(after)])
-
-
-def _stripped(parts: Parts) -> Parts:
-    """Return parts without white space at their ends."""
-    texts = list(parts)
-    if texts and texts[0].kind == TEXT:
-        texts[0] = UnitPart(texts[0].text.lstrip())
-    if texts and texts[-1].kind == TEXT:
-        texts[-1] = UnitPart(texts[-1].text.rstrip())
-    return tuple(texts)
+    return paired([UnitPart(before), *target, UnitPart(after)])

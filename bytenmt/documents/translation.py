@@ -153,8 +153,11 @@ def _matches(document: Document, overwrite: bool, memory: TranslationMemory | No
     """Return the translations that a memory has, by the index of the unit."""
     if memory is None:
         return {}
-    units = enumerate(document.units)
-    found = ((index, memory.match(unit.source)) for index, unit in units if overwrite or not unit.done)
+    found = (
+        (index, memory.match(unit.source, document.is_xml))
+        for index, unit in enumerate(document.units)
+        if overwrite or not unit.done
+    )
     return {index: match for index, match in found if match is not None}
 
 

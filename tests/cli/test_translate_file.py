@@ -30,7 +30,7 @@ def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Translator, "from_runtime", from_runtime)
 
 
-LOST_CODES = "check: tags or placeholders were lost, and put back at the end"
+LOST_CODES = "check: tags or placeholders were lost, and put back by their position"
 
 
 def run(*arguments: str | Path) -> Result:

@@ -104,6 +104,61 @@ def test_a_catalogue_takes_what_the_memory_has() -> None:
     assert 0 < report.n_matched < report.n_translated and not report.review
 
 
+TAGGED_TMX = """<tmx version="1.4"><header/><body><tu>
+<tuv xml:lang="en"><seg>Click here, {}</seg></tuv>
+<tuv xml:lang="de"><seg>Klicken Sie {}hier{}, {}</seg></tuv>
+</tu></body></tmx>"""
+
+
+@pytest.mark.parametrize(
+    ("codes", "name", "data", "expected"),
+    [
+        (("&lt;b&gt;", "&lt;/b&gt;"), "a.po", 'msgid "Click here, %s"\nmsgstr ""\n', "<b>hier</b>, %s"),
+        (("&lt;b&gt;", "&lt;/b&gt;"), "a.html", "<p>Click here, %s</p>", "<b>hier</b>, %s"),
+        (("&lt;b&gt;", "&lt;/b&gt;"), "a.html", '<img alt="Click here, %s">', "&lt;b&gt;hier&lt;/b&gt;, %s"),
+        (("&lt;b&gt;", "&lt;/b&gt;"), "a.json", '["Click here, %s"]', "<b>hier</b>, %s"),
+        (
+            ('<bpt i="1">&lt;b&gt;</bpt>', '<ept i="1">&lt;/b&gt;</ept>'),
+            "a.po",
+            'msgid "Click here, %s"\nmsgstr ""\n',
+            "<b>hier</b>, %s",
+        ),
+        (('<ph x="1"/>', '<ph x="2"/>'), "a.po", 'msgid "Click here, %s"\nmsgstr ""\n', "Sie hier, %s"),
+        (
+            ("&lt;b&gt;", "&lt;/b&gt;"),
+            "a.xml",
+            '<resources><string name="a">Click here, %s</string></resources>',
+            "&lt;b&gt;hier&lt;/b&gt;, %s",
+        ),
+    ],
+)
+def test_a_tag_of_a_translation_alone(
+    tmp_path: Path, codes: tuple[str, str], name: str, data: str, expected: str
+) -> None:
+    """Write such a tag as the document has tags, or as text where the document is XML."""
+    path = tmp_path / "a.tmx"
+    path.write_text(TAGGED_TMX.format("%s", *codes, "%s"), encoding="utf-8")
+    text, report = translated_with_memory(data, name, TranslationMemory.from_file(path, PAIR))
+    assert expected in text and report.n_exact == 1
+
+
+def test_tags_of_a_memory_match_those_of_other_formats(tmp_path: Path) -> None:
+    """Its pair of native codes is the <b> and </b> of a catalogue, and the escaped ones of XLIFF."""
+    path = tmp_path / "a.tmx"
+    seg = '<seg>{} <bpt i="1">&lt;b&gt;</bpt>{}<ept i="1">&lt;/b&gt;</ept></seg>'
+    path.write_text(
+        f'<tmx><body><tu><tuv xml:lang="en">{seg.format("very", "old")}</tuv>'
+        f'<tuv xml:lang="de">{seg.format("sehr", "alt")}</tuv></tu></body></tmx>'
+    )
+    entries = TranslationMemory.from_file(path, PAIR)
+    for tags, expected in ((("<b>", "</b>"), "sehr <b>alt</b>"), (("<i>", "</i>"), "sehr <i>alt</i>")):
+        assert entries.translation(f"very {tags[0]}old{tags[1]}") == expected
+    unit = '<trans-unit id="1"><source>very &lt;b&gt;old&lt;/b&gt;</source><target/></trans-unit>'
+    xliff = f'<xliff version="1.2"><file><body>{unit}</body></file></xliff>'
+    text, report = translated_with_memory(xliff, "a.xlf", entries)
+    assert ">sehr &lt;b&gt;alt&lt;/b&gt;</target>" in text and report.n_exact == 1
+
+
 def test_xliff_tells_that_a_translation_comes_from_a_memory() -> None:
     unit = '<trans-unit id="1"><source>a %d</source><target/></trans-unit>'
     one = f'<xliff version="1.2"><file><body>{unit}</body></file></xliff>'

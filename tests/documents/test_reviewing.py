@@ -125,8 +125,8 @@ def test_long_codes_are_numbered_tags() -> None:
     ("text", "written", "is_restored"),
     [
         ("%d Hunde", "%d Hunde", False),
-        ("Hunde", "Hunde %d", True),
-        ("%d Hunde %d", "%d Hunde ", True),
+        ("Hunde", "%d Hunde", True),
+        ("%d Hunde %d", "%d Hunde", True),
     ],
 )
 def test_lost_and_superfluous_codes(text: str, written: str, is_restored: bool) -> None:

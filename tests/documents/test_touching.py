@@ -43,7 +43,7 @@ def written(name: str, text: str, output: str) -> str:
 @pytest.mark.parametrize(
     ("output", "expected"),
     [
-        ("So `b`", "So `b` ``a``"),
+        ("So `b`", "``a`` So `b`"),
         ("So.``a```b`", "So.``a`` `b`"),
         ("So ` ``a`` `b`", r"So \` ``a`` `b`"),
         ("So *x ``a`` `b` y*", r"So \*x ``a`` `b` y\*"),

@@ -294,14 +294,14 @@ def test_without_blanks_it_is_cut_at_ideographic_stops() -> None:
     assert "".join(asked) == joined_text(source) and all(piece.endswith("\u3002") for piece in asked)
 
 
-def test_lost_codes_follow_and_are_told() -> None:
+def test_lost_codes_are_put_back_and_told() -> None:
     ask, _ = recording_translator(lambda segment: b"nothing kept")
     source = PO.replace('"%d file', '"the %d file')
     text, told = translate(Sample("po", source.encode()).document(), ask, limit=1000)
-    assert 'msgstr[1] "nothing kept %d"' in text.decode() and "#, fuzzy, c-format" in text.decode()
+    assert 'msgstr[1] "nothing %d kept"' in text.decode() and "#, fuzzy, c-format" in text.decode()
     assert told.review == [
-        ("line 10, column 8", "check: tags or placeholders were lost, and put back at the end"),
-        ("line 11, column 15", "check: tags or placeholders were lost, and put back at the end"),
+        ("line 10, column 8", "check: tags or placeholders were lost, and put back by their position"),
+        ("line 11, column 15", "check: tags or placeholders were lost, and put back by their position"),
     ]
 
 
