@@ -537,6 +537,31 @@ def test_a_span_begins_where_the_attention_lies_on_it(is_compiled: bool) -> None
     assert rules.flags(last, b"ab cd <b>ef</b>", is_past_end=True) == ()
 
 
+@pytest.mark.parametrize(
+    ("source", "text", "is_flagged"),
+    [
+        ("%s is open", "geöffnet: %s", True),
+        ("open %s now", "jetzt „%s“.", True),
+        ("now open %s", "jetzt %s", False),
+        ("connect to %s", "Verbindung fehlgeschlagen. %s", True),
+        ("copy it to “%s”?", "kopieren? %s", True),
+        ("It failed. %s", "Fehlgeschlagen! %s", False),
+        ("No “%s”. %s", "Kein „%s“ da. %s", False),
+        ("<b>Web site:</b>", "<b>Webseite.</b>", False),
+        ("<b>a</b> b", "B <b>A</b>", False),
+        ("<b>a</b> b", "A B<b></b>", True),
+        ("%d of %d left", "noch %d von %d", True),
+        ("%d of %d", "%d von %d", False),
+    ],
+)
+def test_a_span_at_the_end_is_flagged(source: str, text: str, is_flagged: bool) -> None:
+    """A span at the end that is not there in the source, or that stands after a sentence, though the model
+    wrote it itself."""
+    rules = ConstraintSpec(("placeholders", "tags"))
+    request = rules.add_constraint(Request(source.encode(), 100))
+    assert rules.flags(request, text.encode()) == (PLACEMENT,) * is_flagged
+
+
 def test_a_term_that_is_begun_too_early_does_not_win() -> None:
     """Its first byte is nearly as likely at the beginning, and the rest of it is not: the text in which it
     stands where it belongs is better, by its log-probability, than the one that begins with it."""

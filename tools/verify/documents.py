@@ -19,6 +19,7 @@ written as documents of every format and checked in the same way.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -57,8 +58,11 @@ def read_options(name: str, data: bytes) -> ReadOptions:
 
 
 def pseudo_translate(parts: Parts) -> Parts:
-    """Return other text with the same inline tags."""
-    return tuple(UnitPart(part.text.swapcase() + "q") if part.kind == TEXT else part for part in parts)
+    """Return other text with the same inline tags, beside which it is unchanged."""
+    return tuple(
+        UnitPart(re.sub(r"[^\W\d_]\b", r"\g<0>q\g<0>", part.text.swapcase())) if part.kind == TEXT else part
+        for part in parts
+    )
 
 
 def outermost(document: Document) -> list[Unit]:

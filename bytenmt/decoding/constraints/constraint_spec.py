@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     from bytenmt.decoding.interface import Request
 
 CACHED = 2048  # lines whose parts are remembered: they are needed to cut, to translate and to check a line
+# A full stop or the like, and quotes such as » after it; and the bytes in which it is looked for.
+SENTENCE_END, LONGEST_END = re.compile(rb"(?:[.!?]|\xe2\x80\xa6)[\"')\]\x80-\xff]*\s*\Z"), 12
 BEGINNINGS = b"<{"  # of tags and placeholders
 # Flags of a translation: LIMIT, required items were written out because the room got short; UNMET, it lacks
-# something that is required, or has something more; PLACEMENT, required items stand at its end because the
-# search found no place for them, and text follows them in the source.
+# something that is required, or has something more; PLACEMENT, required items stand at its end and do not
+# belong there, as those for which the search found no place.
 LIMIT, UNMET, PLACEMENT = "limit", "unmet", "placement"
 
 
@@ -193,7 +196,7 @@ class ConstraintSpec:
             reader = TextReader(self.tracker, constraint, limit, len(request.prefix))
             short = reader.read(text).is_squeezed
         source = request.source or b""
-        misplaced = is_past_end and not short and self._is_end_misplaced(source, text)
+        misplaced = not short and self._is_end_misplaced(source, text, is_past_end)
         return (LIMIT,) * short + (UNMET,) * (not self.is_met(source, text)) + (PLACEMENT,) * misplaced
 
     def is_met(self, source: bytes, text: bytes) -> bool:
@@ -217,19 +220,22 @@ class ConstraintSpec:
         )
         return has_terms and not any(_occurs(banned, text) for banned in forbidden)
 
-    def _is_end_misplaced(self, source: bytes, text: bytes) -> bool:
-        """Return whether a span or term at the end of a translation is followed by text in the source."""
+    def _is_end_misplaced(self, source: bytes, text: bytes, is_past_end: bool) -> bool:
+        """Return whether a translation ends with a span or term that does not belong there.
+
+        That is a span which text follows in the source, or which stands after a sentence in the translation
+        alone; or a term which text follows in the source, where the search had to write it (is_past_end).
+        """
         spans, terms, _ = self._parts(source)
-        last = {source[span.begin : span.end]: span.end for span in spans if span.of}
-        last |= {form: term.end for term in terms for form in term.forms}
-        # The translation's own spans and terms are taken off from its end.
-        rest = text.rstrip()
-        while item := max((item for item in last if rest.endswith(item)), key=len, default=b""):
-            after = source[last[item] :]
-            if has_letters(after, self.tracker.extractor.spans(after)):
+        if kept := [span for span in spans if span.of]:
+            last, is_after_end = _last_spans(text, self.tracker.extractor.spans(text))
+            last_in_source, is_after_end_of_source = _last_spans(source, kept)
+            if last - last_in_source or (is_after_end and not is_after_end_of_source):
                 return True
-            rest = rest.removesuffix(item).rstrip()
-        return False
+        ends = {form: term.end for term in terms for form in term.forms}
+        form = max((form for form in ends if text.rstrip().endswith(form)), key=len, default=None)
+        after = b"" if form is None or not is_past_end else source[ends[form] :]
+        return has_letters(after, self.tracker.extractor.spans(after))
 
     def kept_spans(self, text: bytes) -> list[bytes]:
         """Return the spans of a text that are kept."""
@@ -264,6 +270,22 @@ class ConstraintSpec:
                 terms[term.source] = first._replace(is_inflected=first.is_inflected or is_inflected)
             forbidden.update((text.encode(), None) for text in term.forbidden)
         return LineParts(sorted(left + spans[at:] + of_terms), list(terms.values()), tuple(forbidden))
+
+
+def _last_spans(line: bytes, spans: Sequence[Span]) -> tuple[Counter[bytes], bool]:
+    """Return the spans of a line that no letters follow, and whether one of them stands after a sentence.
+
+    Numbers and closing tags do not count: other words may enclose them.
+    """
+    last, is_after_end, end = Counter[bytes](), False, len(line)
+    for span in reversed(spans):
+        if has_letters(line[span.end : end], ()):
+            break
+        text, end = line[span.begin : span.end], span.begin
+        if span.of != "numbers" and not text.startswith(b"</"):
+            last[text] += 1
+            is_after_end |= SENTENCE_END.search(line, max(0, end - LONGEST_END), end) is not None
+    return last, is_after_end
 
 
 class TagPosition(NamedTuple):
