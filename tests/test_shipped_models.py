@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,11 @@ def test_a_model_in_the_clone(name: str) -> None:
     assert sum(path.stat().st_size for path in folder.iterdir()) <= 6_000_000
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "tatoeba.org and www.manythings.org/anki" in card and "cc-by-2.0" in card
+    matter = dict(line.split(": ", 1) for line in card.split("---\n")[1].splitlines())
+    values = {key: json.loads(value) for key, value in matter.items()}  # JSON is YAML, too
+    assert (values["language"], values["pipeline_tag"]) == (name.split("-"), "translation")
+    (result,) = values["model-index"][0]["results"]
+    assert [metric["type"] for metric in result["metrics"]] == ["chrf", "bleu"]
     translator = Translator.load(folder, beam=5, threads=1)
     assert translator.translate([*KNOWN[name]]) == [*KNOWN[name].values()]
 

@@ -34,6 +34,7 @@ ENDS = ((":", "\uff1a"), ("\u2026", "..."))
 # The mark before the letter of a keyboard shortcut: &File, _Open, and inside a word as in E&xit.
 SHORTCUT = re.compile(r"(?<![\w&])[&_](?=[^\W\d_])|(?<=[A-Za-z])&(?=[a-z])")
 ENTITY = re.compile(r"&\w+;")
+NAME = re.compile(r"\b[A-Z]++[a-z]*+[0-9][A-Za-z0-9]*+\b", re.ASCII)  # of a key, a format or the like
 MAX_SHORTCUT = 80  # characters of a text that may have a shortcut
 
 
@@ -118,12 +119,13 @@ def _spans(text: str) -> list[bytes]:
 
 
 def has_words(parts: Sequence[UnitPart]) -> bool:
-    """Return whether there is a letter outside of spans (addresses, placeholders, tags, numbers)."""
+    """Return whether there is a word outside of spans (addresses, placeholders, tags), unlike F1 and MP3."""
     for part in parts:
         if part.kind == TEXT and any(map(str.isalpha, part.text)):
             last = 0
-            for begin, end, _ in (*span_extractor(KEPT).spans_of_text(part.text), (len(part.text), 0, "")):
-                if any(map(str.isalpha, part.text[last:begin])):
+            spans = span_extractor(KEPT_OF_DOCUMENTS).spans_of_text(part.text)
+            for begin, end, _ in (*spans, (len(part.text), 0, "")):
+                if any(map(str.isalpha, NAME.sub("", part.text[last:begin]))):
                     return True
                 last = end
     return False

@@ -8,6 +8,7 @@ are left out.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from bytenmt.errors import printable
 from bytenmt.evaluation.measurements import NOISE_SEED, Measured
 
 LIBRARY = "bytenmt"
+HUB_NAME, NOT_OF_NAME = re.compile(r"[\w.-]+(?:/[\w.-]+)?", re.ASCII), re.compile(r"[^a-z0-9]+")
 MARK = f'library_name: "{LIBRARY}"'  # a card of this program has this line
 
 
@@ -59,13 +61,14 @@ def _front_matter(details: CardDetails, of: Subject, measured: Measured | None) 
     task = "translation" if of.config.model.source else "text-generation"
     values: dict[str, Any] = {"language": list(details.languages), "license": details.license}
     values["tags"] = [task, "byte-level", LIBRARY, architecture(of.config.model)]
-    values |= {"pipeline_tag": task, "datasets": list(details.data), "library_name": LIBRARY}
+    names = [name for name in details.data if HUB_NAME.fullmatch(name)]  # hubs refuse others
+    values |= {"pipeline_tag": task, "datasets": names, "library_name": LIBRARY}
     if measured is not None:
         scores = measured.scores
         values["metrics"] = ["chrf", "bleu"]
         found = {
             "task": {"type": task, "name": task.capitalize()},
-            "dataset": {"name": details.test, "type": details.test},
+            "dataset": {"name": details.test, "type": NOT_OF_NAME.sub("-", details.test.lower()).strip("-")},
             "metrics": [
                 {"type": "chrf", "name": "chrF", "value": round(scores.chrf, 2)},
                 {"type": "bleu", "name": "BLEU", "value": round(scores.bleu, 2)},

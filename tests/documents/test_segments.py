@@ -11,7 +11,7 @@ from bytenmt.decoding.interface import Hypothesis
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, Parts, UnitPart, joined_text
 from bytenmt.documents.formats import ReadOptions, read
 from bytenmt.documents.inline_tags import parse_string
-from bytenmt.documents.segments import Segment, split_unit
+from bytenmt.documents.segments import Segment, has_words, split_unit
 from bytenmt.documents.translation import translate
 
 
@@ -40,10 +40,17 @@ def translated(text: str, translation: str) -> str:
         "42",
         "\u266a \u266b",
         "12 %s 5,6",
+        "F1",
+        "MP3 / H264, A4",
     ],
 )
 def test_what_has_no_words_is_copied(text: str) -> None:
     assert cut(text) == [text]
+
+
+@pytest.mark.parametrize("text", ["%s a", "{0}Uhr", "2nd", "2023\ub144", "A4 page", "F-1", "%sF1 go"])
+def test_what_has_words_is_translated(text: str) -> None:
+    assert has_words(parse_string(text))
 
 
 def test_a_unit_of_an_address_alone_is_copied() -> None:

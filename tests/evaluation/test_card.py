@@ -65,18 +65,23 @@ def test_a_measured_card(trained_run: Path, tmp_path: Path) -> None:
         "--language",
         "de",
     ]
-    given += ["--language", "no", "--license", "cc-by-4.0", "--data", "a: #\n'b\"", "--data-license", "mit"]
+    given += ["--language", "no", "--license", "cc-by-4.0", "--data", "a: #\n'b\""]
+    given += ["--data", "wmt/wmt14", "--data-license", "mit"]
     path = tmp_path / "card.md"
     done = call(
-        trained_run / "run", *given, "-o", path, "--limit", "It knows\nno verbs.", "--test-name", "colours"
+        trained_run / "run", *given, "-o", path, "--limit", "It knows\nno verbs.", "--test-name", "Colours, 9"
     )
     assert done.exit_code == 0, done.stderr
     card = path.read_text(encoding="utf-8")
     matter = front_matter(card)
     assert matter["language"] == ["de", "no"] and matter["license"] == "cc-by-4.0"
-    assert matter["datasets"] == ["a: #\\n'b\""] and matter["pipeline_tag"] == "translation"
+    assert matter["datasets"] == ["wmt/wmt14"] and matter["pipeline_tag"] == "translation"
+    assert "- Data sets: a: #\\n'b\", wmt/wmt14\n" in card
     (result,) = matter["model-index"][0]["results"]
-    assert matter["model-index"][0]["name"] == "run" and result["dataset"]["name"] == "colours"
+    assert matter["model-index"][0]["name"] == "run" and result["dataset"] == {
+        "name": "Colours, 9",
+        "type": "colours-9",
+    }
     values = {metric["type"]: metric["value"] for metric in result["metrics"]}
 
     lines = (trained_run / "text|1").read_text(encoding="utf-8").splitlines()
