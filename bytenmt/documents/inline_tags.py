@@ -150,50 +150,31 @@ def _with_lost(
 ) -> list[str | int]:
     """Return the texts and codes of a translation with those that it lost, by their indices in the source.
 
-    A placeholder is put beside the code that it stood beside; other codes where as large a share of the
-    letters is before them as in the source, tags at the end if they would cross others there.
+    Each is put where as large a share of the letters is before it as in the source; tags that would cross
+    others there are put at the end.
     """
     words = [w for one in pieces for w in (WORDS.findall(one) if isinstance(one, str) else [one])]
     before = list(accumulate((_n_letters(one.text) * (one.kind == TEXT) for one in source), initial=0))
     reached = list(accumulate((_n_letters(one) if isinstance(one, str) else 0 for one in words), initial=0))
-    places = {one: at for at, one in enumerate(words) if isinstance(one, int)}  # of codes
     gaps = dict[int, list[int]]()  # lost codes by the index of the word or code that follows them
     opened = dict[int, int]()  # by closing tag: the gap of the opening one
     for index in lost:
-        left, right = (_neighbour(source, index, step) for step in (-1, 1))
-        if source[index].kind == ALONE and (left in places or right in places):
-            gap = places[left] + 1 if left in places else places[right]
-            places[index] = gap - 1  # for the next code
-        else:
-            wanted = before[index] / max(1, before[-1]) * reached[-1]
-            after = bisect_left(reached, wanted)
-            nearest = min(reached[max(0, after - 1)], reached[after], key=lambda n: abs(n - wanted))
-            # A closing tag, or %s in "of %s.", stands before the white space and signs between two words.
-            follows = _text_beside(source, index, 1)[:1] or " "
-            is_before = source[index].kind == CLOSE or not (follows.isalnum() or follows.isspace())
-            gap = bisect_left(reached, nearest) if is_before else bisect_right(reached, nearest) - 1
-            gap = max(gap, opened.get(index, 0))
-            opened[partner.get(index, -1)] = gap
+        wanted = before[index] / max(1, before[-1]) * reached[-1]
+        after = bisect_left(reached, wanted)
+        nearest = min(reached[max(0, after - 1)], reached[after], key=lambda n: abs(n - wanted))
+        # A closing tag, or %s in "of %s.", stands before the white space and signs between two words.
+        follows = _text_beside(source, index, 1)[:1] or " "
+        is_before = source[index].kind == CLOSE or not (follows.isalnum() or follows.isspace())
+        gap = bisect_left(reached, nearest) if is_before else bisect_right(reached, nearest) - 1
+        gap = max(gap, opened.get(index, 0))
+        opened[partner.get(index, -1)] = gap
         gaps.setdefault(gap, []).append(index)
     made = _merged(source, words, gaps)
-    if not _is_nested(made, partner):
+    if len(partners([source[one] for one in made if isinstance(one, int)])) < len(partner):
         gaps = {gap: [index for index in some if index not in partner] for gap, some in gaps.items()}
         gaps.setdefault(len(words), []).extend(index for index in lost if index in partner)
         made = _merged(source, words, gaps)
     return made
-
-
-def _neighbour(source: Parts, index: int, step: int) -> int:
-    """Return the index of the code that stands beside another one, with nothing but white space between them.
-
-    step: on which side, -1 or 1. Returns -1 where there is none.
-    """
-    for beside in (index + step, index + 2 * step):
-        if not 0 <= beside < len(source) or source[beside].kind != TEXT:
-            return beside if beside < len(source) else -1
-        if source[beside].text.strip():
-            break
-    return -1
 
 
 def _text_beside(source: Parts, index: int, step: int) -> str:
@@ -233,18 +214,6 @@ def _blank(source: Parts, index: int, step: int, neighbour: str | int) -> str:
         return blank
     is_apart = neighbour[::step][:1].isalnum() and not text[::step][:1].isalnum()
     return " " if is_apart else ""
-
-
-def _is_nested(pieces: Iterable[str | int], partner: dict[int, int]) -> bool:
-    """Return whether no pair of tags crosses another one."""
-    stack = list[int]()
-    for one in pieces:
-        if isinstance(one, int) and one in partner:
-            if stack and partner[one] == stack[-1] < one:
-                stack.pop()
-            else:
-                stack.append(one)
-    return not stack
 
 
 def separate_tags(
