@@ -162,11 +162,17 @@ def _with_lost(
         wanted = before[index] / max(1, before[-1]) * reached[-1]
         after = bisect_left(reached, wanted)
         nearest = min(reached[max(0, after - 1)], reached[after], key=lambda n: abs(n - wanted))
+        # A pair encloses a word at least, if it does in the source.
+        is_filled = before[partner.get(index, index)] != before[index]
+        if is_filled and source[index].kind == OPEN and nearest == reached[-1]:
+            nearest = reached[max(0, bisect_left(reached, nearest) - 1)]
         # A closing tag, or %s in "of %s.", stands before the white space and signs between two words.
         follows = _text_beside(source, index, 1)[:1] or " "
         is_before = source[index].kind == CLOSE or not (follows.isalnum() or follows.isspace())
         gap = bisect_left(reached, nearest) if is_before else bisect_right(reached, nearest) - 1
-        gap = max(gap, opened.get(index, 0))
+        if index in opened:
+            least = bisect_left(reached, reached[opened[index]] + is_filled)
+            gap = max(gap, opened[index], min(least, len(words)))
         opened[partner.get(index, -1)] = gap
         gaps.setdefault(gap, []).append(index)
     made = _merged(source, words, gaps)

@@ -45,6 +45,8 @@ def codes(parts: Parts) -> list[str]:
         ("<b>a</b> <i>b</i> c", "A B C", "<b>A</b> <i>B</i> C", False),
         ("<i>a b</i> <b>c</b>", "<b>A</b> B C", "<b>A</b> B C<i></i>", False),
         ("a <br/>%s", "A", "A <br/>%s", False),
+        ("press the key <b>x</b> for a longer help", "Taste drücken", "Taste <b>drücken</b>", False),
+        ("press the longer key <b>x</b>", "Taste drücken", "Taste <b>drücken</b>", False),
         ("plain", "PLAIN <b>", "PLAIN <b>", True),
         ("%d%%", "%d%%", "%d%%", True),
     ],
