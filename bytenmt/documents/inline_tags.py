@@ -108,7 +108,7 @@ def restore_tags(source: Parts, output: str) -> tuple[Parts, bool]:
     """Return a translation as parts with all codes of its source, and whether it had exactly these.
 
     Codes that the source has less often, or that would close a pair that is not open, are dropped. Open pairs
-    are closed at the end; other missing codes are put where they stood.
+    are closed at the end; missing codes are put where they stood, and so are pairs that enclose nothing.
     """
     codes = {index: part for index, part in enumerate(source) if part.kind != TEXT}
     if not codes:
@@ -140,9 +140,22 @@ def restore_tags(source: Parts, output: str) -> tuple[Parts, bool]:
         closing = partner[stack.pop()]
         del lost[closing]
         pieces.append(closing)
+    filled = list[str | int]()  # without the pairs that enclose nothing: they have no place
+    for one in pieces:
+        if isinstance(one, int) and filled and partner.get(one) == filled[-1] and _encloses(source, one):
+            lost |= {index: source[index] for index in (partner[one], one)}
+            filled.pop()
+        elif one != "":
+            filled.append(one)
     if lost:
-        pieces, whole = _with_lost(source, partner, pieces, list(lost)), False
-    return paired(UnitPart(one) if isinstance(one, str) else source[one] for one in pieces), whole
+        filled, whole = _with_lost(source, partner, filled, sorted(lost)), False
+    return paired(UnitPart(one) if isinstance(one, str) else source[one] for one in filled), whole
+
+
+def _encloses(source: Parts, closing: int) -> bool:
+    """Return whether a closing tag of a source stands after text, or after the end of another element."""
+    before = source[closing - 1]
+    return before.kind == CLOSE or (before.kind == TEXT and bool(before.text.strip()))
 
 
 def _with_lost(
