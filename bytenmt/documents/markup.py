@@ -13,7 +13,7 @@ from xml.parsers import expat
 
 from bytenmt.documents.document import ALONE, TEXT, MalformedError, Parts, UnitPart
 from bytenmt.documents.html import unescape_text
-from bytenmt.documents.inline_tags import PLACEHOLDERS, escaped_tags, find_tags, kind_of_tag, paired
+from bytenmt.documents.inline_tags import PLACEHOLDERS, escaped_tags, kind_of_tag
 
 # Possessive (++, *+): a pattern that may backtrack remembers every character of a long tag.
 TAG = re.compile(r"<(?:[^<>\"']++|\"[^\"]*+\"|'[^']*+')*+>")
@@ -228,19 +228,8 @@ def folded(text: str) -> str:
 
 
 def with_placeholders(raw: str, opaque: frozenset[str], preserve: bool) -> Parts:
-    """Return the content of an element as parts, with placeholders in the text as codes.
-
-    A placeholder is found in the text without entities, as {a < b} of {a &lt; b}, and is escaped again,
-    because codes are written as they are.
-    """
-    parts: list[UnitPart] = []
-    for part in content(raw, opaque, preserve):
-        if part.kind != TEXT:
-            parts.append(part)
-            continue
-        for found in find_tags(part.text, PLACEHOLDERS):
-            parts.append(found if found.kind == TEXT else found._replace(text=escape(found.text)))
-    return paired(parts)
+    """Return the content of an element as parts, with placeholders in the text as codes."""
+    return escaped_tags(content(raw, opaque, preserve), escape, PLACEHOLDERS)
 
 
 TAG_NAME = re.compile(r"</?([^\s/>]+)")
