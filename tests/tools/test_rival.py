@@ -237,7 +237,7 @@ def test_wait_k_sees_only_the_pieces_that_have_come() -> None:
 
 
 def test_a_simultaneous_rival(tmp_path: Path, capsys: pytest.CaptureFixture[str], trained: Path) -> None:
-    """It copies as far as it has read, and its latency is that of its wait."""
+    """A copy comes as far as the source has, and its latency is that of the wait."""
     run = tmp_path / "run"
     train.main(words(tmp_path, run, "--max-updates", "180", "--waits", "3"))
     valid = str(tmp_path / "valid")

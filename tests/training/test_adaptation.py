@@ -17,15 +17,16 @@ from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.language_profile import LanguageProfile
 from bytenmt.training import adaptation
-from bytenmt.training.adaptation import FACTORS, FEWEST_PAIRS, adapt, read_probe
+from bytenmt.training.adaptation import CAREFUL_FACTORS, FACTORS, FEWEST_PAIRS, adapt, read_probe
 
 WORDS = ("open", "close", "save", "print", "delete", "rename")
 PAIRS = [(f"{word} file {n}", f"{word.upper()} {n}") for word in WORDS for n in range(5)]
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
-    """A weights file in int8 that declares its languages."""
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A weights file in int8 that declares its languages; adaptations of it are short."""
+    monkeypatch.setattr(adaptation, "FIXED_UPDATES", 20)
     path = tmp_path / "old.safetensors"
     convert(make_run(tmp_path / "run"), path, "int8")
     contents = read_run(path)[1]
@@ -51,7 +52,7 @@ def test_the_adapted_model_is_one_like_the_old_that_knows_the_pairs_better(
     new = tmp_path / "new"
     report = adapt(model, [*PAIRS, PAIRS[0]], new, name="memory.tsv")
     assert (report.n_pairs, report.n_held_out) == (30, 6)
-    assert report.factor in FACTORS and report.n_updates > 0 and report.old is None
+    assert report.factor in CAREFUL_FACTORS and report.n_updates == 20 and report.old is None
     assert report.new[1].bits < report.new[0].bits
     old, written = read_run(model)[1], read_run(new)[1]
     assert written.config == old.config and written.precision == old.precision
@@ -63,6 +64,13 @@ def test_the_adapted_model_is_one_like_the_old_that_knows_the_pairs_better(
 
 
 @pytest.mark.slow
+def test_enough_held_out_pairs_tell_when_to_stop(tmp_path: Path, model: Path) -> None:
+    pairs = [(f"{word} file {n}", f"{word.upper()} {n}") for word in WORDS for n in range(26)]
+    report = adapt(model, pairs, tmp_path / "new", name="memory.tsv")
+    assert report.n_held_out == 32 and report.factor in FACTORS and report.n_updates != 20
+    assert report.new[1].bits < report.new[0].bits
+
+
 def test_weights_that_forget_too_much_are_not_taken(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
