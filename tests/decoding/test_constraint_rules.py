@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bytenmt.decoding.constraints.constraint_spec import (
     LIMIT,
+    PLACEMENT,
     UNMET,
     ConstraintSpec,
     TagPosition,
@@ -249,7 +250,8 @@ def test_flags() -> None:
     asked = rules.add_constraint(Request(b"a {x} b", 20))
     assert rules.flags(asked, b"q {x} r") == ()
     assert rules.flags(asked, b"q") == (UNMET,)
-    assert rules.flags(asked, b"q {x} {x}") == (UNMET,)
+    assert rules.flags(asked, b"q {x} r {x} s") == (UNMET,)
+    assert rules.flags(asked, b"q {x} {x}") == (UNMET, PLACEMENT)
     assert rules.flags(asked, b"sixteen letters {x}") == (LIMIT,)
 
 

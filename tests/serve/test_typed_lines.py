@@ -379,9 +379,11 @@ def test_idle_sockets_and_pastes_starve_nobody(served: tuple[Service, str]) -> N
         for socket in sockets[:16]:
             for text in ("x" * 1_000_000, "wort " * 3999):
                 socket.send(json.dumps({"q": text}))
+        until = time.monotonic() + SECONDS
+        while not service.n_requests:
+            assert time.monotonic() < until, "no paste is being translated: nothing can be shown"
         for number in range(20):
             assert translate(address, f"z{number}") == f"Z{number}?"
-        assert service.n_requests > 0, "the pastes were done before: nothing was shown"
         errors = [json.loads(socket.recv(SECONDS))["error"] for socket in sockets[:16]]
         assert all("at most 20,000" in error for error in errors)
     wait_for_nothing(service)
