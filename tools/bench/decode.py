@@ -12,9 +12,9 @@
 Weights are random and sentences never end, so that every step has all its rows. Sources have 100 bytes. The
 floor of a step on the CPU is the larger of two times: reading the bytes of its packed weights at the best
 rate for a buffer of that size, and, for many rows, its FLOP at the best rate of torch's matrix product
-(bf16's for bf16 and int8, twice that for w8a8). "floor" is the ratio of step time to floor time: 1 is
-optimal, and below 0.9 the floor must be wrong, which the table then says. Relative to another implementation
-the ratio is the speed-up.
+(bf16's for bf16 and int8, twice that for w8a8; on a CPU without bf16 that of fp32, twice that for int8 and
+w8a8). "floor" is the ratio of step time to floor time: 1 is optimal, and below 0.9 the floor must be wrong,
+which the table then says. Relative to another implementation the ratio is the speed-up.
 
 Other programs may use the machine. So floors and steps are measured in turn in several rounds, and the best
 round counts; the medians, the load and the stolen processor time are printed too.
@@ -39,6 +39,7 @@ from bytenmt.architectures.registry import ARCHITECTURES as KNOWN
 from bytenmt.config.schema import PARALLEL
 from bytenmt.data.device import pick_device
 from bytenmt.errors import BytenmtError
+from bytenmt.training.objective import has_fast_bf16
 from tools.bench.floor import read_rate
 from tools.bench.records import Record, format_table, write_json
 from tools.bench.steps import (
@@ -108,9 +109,10 @@ def floor_of(case: Case, n_bytes: int) -> dict[str, Callable[[], float]]:
         f"read {n_bytes}": lambda: n_bytes / read_rate(n_bytes, case.threads)
     }
     if case.batch * case.beam > 1:
-        kind = "fp32" if case.precision == "fp32" else "bf16"
+        kind = "bf16" if case.precision != "fp32" and has_fast_bf16() else "fp32"
         flop = step_flop(case)
-        speed_up = 2 if case.precision == "w8a8" else 1  # one byte per weight, not two
+        narrow = ("w8a8",) if kind == "bf16" else ("int8", "w8a8")  # products of half the width
+        speed_up = 2 if case.precision in narrow else 1
         floors[f"multiply {kind} {speed_up}"] = lambda: flop / (speed_up * multiply_rate(kind))
     return floors
 
