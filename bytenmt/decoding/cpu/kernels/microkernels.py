@@ -275,10 +275,6 @@ class Int8InInt16(W8A8):
             total = b.add(total, _add_pairs(b, b.bitcast(input_, _WORDS), weight))
         return [total]
 
-    def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
-        first = b.add(b.mul(step, const_int(2)), const_int(ROW_HEADER // 4))
-        return [_broadcast_from(b, row, INT32, b.add(first, const_int(k))) for k in range(2)]
-
 
 def _add_pairs(b: Builder, x: Value, y: Value) -> Value:
     """Return x[2 i] y[2 i] + x[2 i + 1] y[2 i + 1] of 32 integers of 16 bits, as 16 of 32 bits."""
