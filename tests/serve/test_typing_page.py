@@ -176,11 +176,12 @@ def test_a_socket_that_is_lost_is_opened_again(tab: Page, gate: Gate) -> None:
 
 
 def test_a_refused_text_is_sent_as_a_request(tab: Page) -> None:
-    """Here a language without a model of its own, over another one; and the box that turns typing off."""
+    """Text goes by requests while the box is off, and after an error on the socket."""
     tab.evaluate("document.getElementById('live').click()")
     tab.type_text("하나")
     tab.wait_until(f"{TARGET}.textContent === '하나?'")
     assert tab.evaluate("socket === null")
     tab.evaluate("document.getElementById('live').click()")
-    tab.evaluate("received({ error: 'no' })") if tab.evaluate("socket !== null") else None
+    tab.wait_until("socket !== null")
+    tab.evaluate("received({ error: 'no' })")
     tab.wait_until(f"{TARGET}.textContent === '하나?' && unfit")
