@@ -49,12 +49,14 @@ class Answers(NamedTuple):
     stream: bool = False
 
 
-OF_THE_ENGINE = ("engine", "precision", "draft")
+OF_THE_ENGINE = ("engine", "precision", "draft", "reverse")
 
 
 def engine_spec(decoding: Mapping[str, Any], device: str, threads: int | None) -> EngineSpec:
     """Return the engine that the options ask for."""
-    return EngineSpec(decoding["engine"], device, decoding["precision"], threads, decoding["draft"])
+    reverse = decoding.get("reverse")
+    reverse = None if reverse is None else str(reverse)
+    return EngineSpec(decoding["engine"], device, decoding["precision"], threads, decoding["draft"], reverse)
 
 
 def settings(decoding: Mapping[str, Any], answers: Answers | None = None) -> Settings:
@@ -191,12 +193,13 @@ def made_with(
     The keys are the names of the options; `translate --resume` compares them with those of the first run.
     """
 
-    spec, search = runtime.spec, replace(translator.options, tracker=None)
+    spec, reverse, search = runtime.spec, runtime.reverse, replace(translator.options, tracker=None)
 
     def make() -> dict[str, Any]:
         return {
             "version": __version__,
             "models": [_sha256(run.file) for run in runtime.runs],
+            **({} if reverse is None else {"reverse": [_sha256(run.file) for run in reverse.runs]}),
             "engine": spec.engine,
             "device": spec.device,
             "precision": [precision_of(run.precision, spec) for run in runtime.runs],

@@ -290,7 +290,17 @@ def setting_options(*groups: str) -> Callable[[Command], Command]:
 
 
 SAMPLING = options(*(setting_option(row) for row in TABLE.values() if row.needs_sample))
-DECODING = options(setting_options("search", "sampling"), ENGINE)
+REVERSE = headed(
+    "Search",
+    click.option(
+        "--reverse",
+        type=FILE,
+        metavar="MODEL",
+        help="A model of the opposite direction, which ranks the hypotheses of a beam search, too: better"
+        " translations in two to three times the time.",
+    ),
+)
+DECODING = options(setting_options("search", "sampling"), REVERSE, ENGINE)
 ANSWERS = headed(  # how `translate` writes its results
     "Output format",
     click.option(

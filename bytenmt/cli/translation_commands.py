@@ -34,6 +34,7 @@ from bytenmt.cli.options import (
     FILE,
     FILES,
     ONLY_ENGINE,
+    REVERSE,
     RUN,
     RUNS,
     RUNTIME,
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
 )
 @CONSTRAINTS
 @setting_options("search", "sampling", "output")
+@REVERSE
 @ENGINE
 @headed(
     SPEED,
@@ -155,7 +157,9 @@ def translate(
     if wait is not None and not simultaneous:
         raise BytenmtError("--wait would be ignored: give --simultaneous with it")
     if simultaneous:
-        _refuse_with_simultaneous(answers, resume=resume, workers=workers > 1)
+        _refuse_with_simultaneous(
+            answers, resume=resume, workers=workers > 1, reverse=wanted.reverse is not None
+        )
     with processes(choose(wanted).device) as group:
         leads = group is None or group.is_leader
         shape = decoding_args.output_format(answers, settings, group)
@@ -240,7 +244,7 @@ def score(
         click.echo(f"{nats:.6f}\t{bits:.6f}")
 
 
-def _refuse_with_simultaneous(answers: Answers, *, resume: bool, workers: bool) -> None:
+def _refuse_with_simultaneous(answers: Answers, *, resume: bool, workers: bool, reverse: bool) -> None:
     """Raise BytenmtError for options that --simultaneous cannot be combined with."""
     given = {
         "--format": answers.format != "text",
@@ -249,6 +253,7 @@ def _refuse_with_simultaneous(answers: Answers, *, resume: bool, workers: bool) 
         "--stream": answers.stream,
         "--resume": resume,
         "--workers": workers,
+        "--reverse": reverse,
     }
     for option in (option for option, is_given in given.items() if is_given):
         raise BytenmtError(f"--simultaneous cannot be combined with {option}: drop one of the two")

@@ -69,8 +69,8 @@ class Translate:
     runs: folders or weights files, under names that every machine knows. column: of the texts, str or bytes;
     to: of the translations. A text of several lines is translated line by line, its line ends stay. errors:
     invalid UTF-8 becomes U+FFFD ("replace"), or is the failure of its row ("strict"). threads: of the CPU,
-    for each engine. settings, engine, device, precision, draft: as of Translator.load. Raises SettingError
-    here, and what loading raises where the first batch is translated.
+    for each engine. settings, engine, device, precision, draft, reverse: as of Translator.load. Raises
+    SettingError here, and what loading raises where the first batch is translated.
     """
 
     def __init__(
@@ -84,6 +84,7 @@ class Translate:
         precision: str = AUTO,
         threads: int | None = 1,
         draft: str | int = AUTO,
+        reverse: str | Path | None = None,
         **settings: Any,
     ) -> None:
         if not runs:
@@ -93,7 +94,9 @@ class Translate:
         if to == column:
             raise SettingError(f"the translations would replace the column {column}: give another name")
         try:
-            spec = EngineSpec(engine, device, precision, threads, draft)
+            spec = EngineSpec(
+                engine, device, precision, threads, draft, None if reverse is None else str(reverse)
+            )
         except ValueError as error:
             raise SettingError(str(error)) from None
         Settings.from_dict(settings)  # what it refuses is told now, not on another machine

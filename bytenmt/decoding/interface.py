@@ -40,7 +40,8 @@ class EngineSpec:
 
     engine: one of ENGINES; device: one of DEVICES; precision: one of PRECISIONS, AUTO where the weights files
     decide; threads: of the CPU, None where the engine decides; draft: bytes that are drafted a pass where a
-    run has a draft table, AUTO where the engine decides, or OFF. Raises ValueError for anything else.
+    run has a draft table, AUTO where the engine decides, or OFF. reverse: a run folder or weights file of the
+    opposite direction, which ranks the hypotheses of a beam search, too. Raises ValueError for anything else.
     """
 
     engine: str = AUTO
@@ -48,6 +49,7 @@ class EngineSpec:
     precision: str = AUTO
     threads: int | None = None
     draft: str | int = AUTO
+    reverse: str | None = None
 
     def __post_init__(self) -> None:
         for value, known in ((self.engine, ENGINES), (self.device, DEVICES), (self.precision, PRECISIONS)):

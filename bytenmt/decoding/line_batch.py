@@ -20,6 +20,7 @@ from bytenmt.utf8 import first_invalid
 
 if TYPE_CHECKING:
     from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
+    from bytenmt.decoding.reranking import Reranker
 
 CHUNK_NUMBER_STEP = 1 << 40  # between the sampling numbers of a line's chunks: more than there are lines
 ALWAYS_COPIED = ("urls", "emails")  # classes of spans that a line may consist of without being translated
@@ -78,7 +79,7 @@ class LineBatch:
     lines: valid UTF-8 without line ends. languages: see split_line. max_source_bytes: of a chunk. has_source:
     whether the model was trained with a source; without one it is asked for its likeliest text, whatever the
     line. first: number of the first line, on which random draws depend. rules: constraints instead of those
-    of the settings.
+    of the settings. reranker: ranks the hypotheses of each request, of which n_best are kept.
     """
 
     def __init__(
@@ -90,8 +91,9 @@ class LineBatch:
         first: int = 0,
         rules: ConstraintSpec | None = None,
         languages: Sequence[str] = (),
+        reranker: Reranker | None = None,
     ) -> None:
-        self._settings, self._has_source = settings, has_source
+        self._settings, self._has_source, self._reranker = settings, has_source, reranker
         self._rules = settings.rules if rules is None else rules
         self._chunks = [
             split_line(line, max_source_bytes, self._rules, languages) if has_source else [Chunk(b"", b"")]
@@ -119,7 +121,10 @@ class LineBatch:
         return list(zip(self._chunks[line], self._requests[line], strict=True))
 
     def add(self, request: Request, hypotheses: list[Hypothesis]) -> None:
-        """Store the hypotheses of a request, best first, with flags where constraints are checked."""
+        """Store the hypotheses of a request, best first: reranked, and with flags under constraints."""
+        if self._reranker is not None:
+            n_best = self._settings.search.n_best
+            hypotheses = self._reranker.rerank(request, hypotheses)[:n_best]
         if self._rules is not None:
             flags = self._rules.flags
             hypotheses = [one._replace(flags=flags(request, one.text, one.is_past_end)) for one in hypotheses]

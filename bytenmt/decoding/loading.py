@@ -51,7 +51,7 @@ class Runtime:
     engine_maker: returns, for Options, a function that makes an engine for a capacity. has_source: whether
     the runs were trained with a source. max_source_bytes: of the longest line that all of them saw in
     training. runs: empty for models in memory. spec: of the engine; AUTO is left for precision and draft
-    only. models: None for models in memory.
+    only. models: None for models in memory. reverse: the model that reranks their hypotheses.
     """
 
     engine_maker: Callable[[Options], EngineMaker]
@@ -60,6 +60,7 @@ class Runtime:
     runs: Sequence[LoadedRun] = ()
     spec: EngineSpec = EngineSpec("torch", "cpu")
     models: EngineModels | None = None
+    reverse: Runtime | None = None
 
     def reader(self) -> Reader:
         """Return a reader, which scores fixed texts, in fp32 unless another precision was asked for."""
@@ -131,7 +132,13 @@ def load_runs(
     else:
         models = load_pytorch(read, chosen, reporter)
     engine_maker = _with_drafts(models.engine_maker, speculation, reporter)
-    return Runtime(engine_maker, has_source, limit, runs, chosen, models)
+    reverse = None
+    if spec.reverse is not None:
+        reverse = load_runs([spec.reverse], replace(spec, reverse=None, draft=OFF), reporter, at_once)
+        if not (has_source and reverse.has_source):
+            named = spec.reverse if has_source else paths[0]
+            raise BytenmtError(f"{named} is a language model: --reverse ranks translations by their sources")
+    return Runtime(engine_maker, has_source, limit, runs, chosen, models, reverse)
 
 
 def _usable_engine(spec: EngineSpec, runs: Sequence[LoadedRun], reporter: Reporter) -> EngineSpec:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, AnyStr, overload
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Hypothesis, Options, Request
 from bytenmt.decoding.line_batch import LineBatch, TranslationResult
 from bytenmt.decoding.loading import Runtime, load_runs
+from bytenmt.decoding.reranking import Reranker
 from bytenmt.decoding.scheduler import decode, stream_characters
 from bytenmt.decoding.setting_table import DEFAULT_WAIT
 from bytenmt.decoding.settings import Settings, encode_line
@@ -51,7 +52,8 @@ class Translator:
     has_source: whether the runs were trained with a source; without one they are asked for their likeliest
     text, whatever the line. longest_source: bytes of the longest line in training. group: processes that
     share the work. least_wait: source bytes that complete the first column of runs with bounded look-ahead; 0
-    for others.
+    for others. reranker: ranks the hypotheses of each line, of which make_engine's engines return the whole
+    beam.
     """
 
     make_engine: Callable[[int], Engine]
@@ -63,6 +65,7 @@ class Translator:
     group: Group | None = None
     languages: Sequence[str] = ()
     least_wait: int = 0
+    reranker: Reranker | None = None
     _engines: dict[int, Engine] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -74,12 +77,14 @@ class Translator:
         precision: str = AUTO,
         threads: int | None = None,
         draft: str | int = AUTO,
+        reverse: str | Path | None = None,
         reporter: Reporter = SILENT,
         **settings: Any,
     ) -> Translator:
         """Load a run folder or weights file; several decide together by the mean of their probabilities.
 
         engine, device, precision, threads, draft: see interface.EngineSpec; auto is what suits the machine.
+        reverse: a run of the opposite direction, which ranks the hypotheses of a beam search, too.
         reporter: gets messages that a user may not expect, such as that kernels are being compiled.
         settings: the fields of settings.Settings (prefix, max_len_a, …) and of interface.Options (beam,
         n_best, sample, …), and keep, keep_pattern, glossary and glossary_match as
@@ -95,7 +100,9 @@ class Translator:
             raise SettingError("no run: give a run folder or a weights file")
         checked = Settings.from_dict(settings)
         try:
-            spec = EngineSpec(engine, device, precision, threads, draft)
+            spec = EngineSpec(
+                engine, device, precision, threads, draft, None if reverse is None else str(reverse)
+            )
         except ValueError as error:
             raise SettingError(str(error)) from None
         return cls.from_runtime(load_runs(runs, spec, reporter), checked)
@@ -116,8 +123,17 @@ class Translator:
         """
         settings = Settings.from_dict(named) if settings is None else settings
         settings = settings.with_defaults(runtime.search)
+        search, reranker = settings.search, None
+        if runtime.reverse is not None:
+            if search.beam == 1 or search.sample:
+                raise SettingError(
+                    "the reverse model would be ignored: it ranks hypotheses of beam search; give a beam"
+                    " size of 2 or more, and do not sample"
+                )
+            reranker = Reranker(runtime.reverse.reader(), search.length_penalty)
+            search = replace(search, n_best=search.beam)
         return cls(
-            runtime.engine_maker(settings.search),
+            runtime.engine_maker(search),
             prepare=runtime.prepare,
             settings=settings,
             has_source=runtime.has_source,
@@ -125,6 +141,7 @@ class Translator:
             group=group,
             languages=runtime.sentence_languages(settings.split_sentences),
             least_wait=runtime.least_wait,
+            reranker=reranker,
         )
 
     @property
@@ -235,10 +252,14 @@ class Translator:
         prefix: of each translation, instead of that of the settings; the lines are then not split.
         """
         if prefix is None:
-            limit = self.max_source_bytes
-            return LineBatch(lines, self.settings, limit, self.has_source, first, rules, self.languages)
-        settings = replace(self.settings, prefix=prefix)
-        return LineBatch(lines, settings, max(map(len, lines), default=0), self.has_source, first, rules)
+            settings, limit, languages = self.settings, self.max_source_bytes, self.languages
+        else:
+            settings, limit, languages = (
+                replace(self.settings, prefix=prefix),
+                max(map(len, lines), default=0),
+                (),
+            )
+        return LineBatch(lines, settings, limit, self.has_source, first, rules, languages, self.reranker)
 
     def stream(self, line: AnyStr) -> Iterator[AnyStr]:
         """Yield the translation of a line while it is decoded, in parts of whole characters; for beam 1."""

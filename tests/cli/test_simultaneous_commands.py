@@ -173,6 +173,8 @@ EVALUATE = "evaluate bounded --src src --ref ref"
         (f"{TRANSLATE} --simultaneous --stream", "--simultaneous cannot be combined with --stream"),
         (f"{TRANSLATE} --simultaneous --format jsonl", "cannot be combined with --format"),
         (f"{TRANSLATE} --simultaneous --workers 2", "cannot be combined with --workers"),
+        (f"{TRANSLATE} --simultaneous --reverse bounded", "cannot be combined with --reverse"),
+        (f"{EVALUATE} --simultaneous --reverse bounded", "cannot be combined with --reverse"),
         (f"{TRANSLATE} --simultaneous --wait 2", "wait is 2: this model needs 3 to"),
         (f"{TRANSLATE} --simultaneous -b 2", "cannot use beam (with a bounded look-ahead)"),
         (f"{TRANSLATE} --simultaneous --keep urls", "cannot use keep or glossary"),

@@ -153,6 +153,15 @@ ACCESS = headed(
 SEARCH = options(
     setting_options("search"),
     headed(
+        "Search",
+        click.option(
+            "--reverse",
+            is_flag=True,
+            help="Have the model of the opposite direction, where it is served, rank the hypotheses, too:"
+            " better translations in two to three times the time. Needs --beam-size 2 or more.",
+        ),
+    ),
+    headed(
         SPEED,
         click.option(
             "--precision",
@@ -427,17 +436,25 @@ def _workers(
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
+    from bytenmt.serve.languages import Direction
     from bytenmt.serve.worker import Worker
 
     given = {name: value for name, value in search.items() if value is not None}
     settings(given)  # reports contradicting options before anything is loaded
+    opposite: dict[Direction, Path] = {}
+    if search.get("reverse"):
+        pairs = ((one, Direction(one.target, one.source)) for one in directions)
+        opposite = {one: directions[other][0] for one, other in pairs if other in directions}
+        if not opposite:
+            raise BytenmtError("--reverse would be ignored: no two models translate in opposite directions")
     # Threads synchronise hundreds of times per decode step, so each needs a core of its own; one core is left
     # for the HTTP server.
     threads = threads or max(1, min(MAX_THREADS, n_cores() // (len(directions) + 1)))
     workers, runtimes = {}, {}
     with ExitStack() as stack:  # what was loaded before another model fails does not stay
         for direction, paths in directions.items():
-            spec = EngineSpec(AUTO, "cpu", precision, threads)
+            reverse = str(opposite[direction]) if direction in opposite else None
+            spec = EngineSpec(AUTO, "cpu", precision, threads, reverse=reverse)
             runtime = load_runs(paths, spec, Console(), at_once=True)
             if not runtime.has_source:
                 raise BytenmtError(

@@ -1,0 +1,46 @@
+"""Reranking of hypotheses by a model of the opposite direction: the noisy channel.
+
+A translation that leaves something out or invents something may be likely, but its source is not likely given
+it (Yee, Dauphin and Auli 2019, "Simple and Effective Noisy Channel Modeling for Neural Machine Translation").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bytenmt.decoding.interface import Hypothesis, Request
+from bytenmt.decoding.reading import Reader
+from bytenmt.utf8 import EOS
+
+# Of the source's score against the translation's, chosen on validation lines: tools/EXPERIMENTS.md.
+WEIGHT = 0.3
+
+
+@dataclass(frozen=True)
+class Reranker:
+    """Ranks hypotheses anew.
+
+    reader: of the opposite model. length_penalty: the exponent of both scores.
+    """
+
+    reader: Reader
+    length_penalty: float
+
+    def rerank(self, request: Request, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+        """Return the hypotheses of a request in their new order, with their new scores.
+
+        To a score is added WEIGHT * log p(source | text) / (bytes of the source + 1) ** length_penalty. A
+        request without a source is left as it is.
+        """
+        if not request.source or len(hypotheses) < 2:
+            return list(hypotheses)
+        source = request.source + bytes([EOS])
+        texts = [one.text for one in hypotheses]
+        readings = self.reader.texts(texts, [source] * len(texts))
+        scale = WEIGHT / len(source) ** self.length_penalty
+        ranked = [
+            one._replace(score=one.score + scale * float(reading.log_p.sum()))
+            for one, reading in zip(hypotheses, readings, strict=True)
+        ]
+        return sorted(ranked, key=lambda one: -one.score)

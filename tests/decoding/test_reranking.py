@@ -1,0 +1,135 @@
+"""A reverse model ranks hypotheses by the probability that it gives their source."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+import torch
+from made_up_engine import make_run
+
+from bytenmt import Run, Translator
+from bytenmt.cli.workbench import serve_command
+from bytenmt.datasets import Translate
+from bytenmt.decoding.interface import AUTO
+from bytenmt.errors import BytenmtError, SettingError
+from bytenmt.serve.languages import Direction
+from bytenmt.serve.worker import Job
+from bytenmt.utf8 import BOS, EOS
+
+LINES = ["a bc", "dd a", "", "x", "a bc. dd a!", "zz top", "one two three", "q?", "Hello", "(what)"]
+SEARCH: dict[str, Any] = {"max_len_a": 1.0, "max_len_b": 3, "device": "cpu", "threads": 1}
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "there")
+
+
+@pytest.fixture
+def back(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "back", "luong", seed=4)
+
+
+def source_log_probability(run: Path, text: bytes, source: bytes) -> float:
+    """log p(source | text) by the PyTorch module, from its logits."""
+    model = Run(run).model()
+    src = torch.tensor([[*text, EOS]], dtype=torch.uint8)
+    memory = model.encode(src, torch.tensor([len(text) + 1]))
+    tgt = torch.tensor([[BOS, *source]], dtype=torch.uint8)
+    with torch.no_grad():
+        logits = model(tgt, memory, model.start(memory))[0][0].double()
+    return sum(float(row.log_softmax(0)[byte]) for row, byte in zip(logits, [*source, EOS], strict=True))
+
+
+@pytest.mark.parametrize("length_penalty", [1.0, 0.4])
+def test_scores_of_both_directions_are_added(there: Path, back: Path, length_penalty: float) -> None:
+    """The hypotheses are those of the search, in the order of the sums, of which n_best are returned."""
+    search = {**SEARCH, "beam": 5, "length_penalty": length_penalty}
+    plain = Translator.load(there, n_best=5, **search)
+    ranked = Translator.load(there, n_best=3, reverse=back, **search)
+    n_moved = 0
+    for line, before, after in zip(LINES, plain.n_best(LINES), ranked.n_best(LINES), strict=True):
+        if not line:
+            assert [one.text for one in after] == [""]
+            continue
+        scale = 0.3 / (len(line) + 1) ** length_penalty
+        expected = sorted(
+            (one.score + scale * source_log_probability(back, one.text.encode(), line.encode()), one.text)
+            for one in before
+        )[::-1]
+        n_moved += expected[0][1] != before[0].text
+        assert [one.text for one in after] == [text for _, text in expected[:3]]
+        assert [one.score for one in after] == pytest.approx([score for score, _ in expected[:3]], abs=1e-5)
+        of_search = {one.text: one.log_probability for one in before}
+        assert all(one.log_probability == of_search[one.text] for one in after)
+    assert n_moved, "no hypothesis has changed its place: the test shows nothing"
+
+
+def test_each_sentence_of_a_line_is_ranked(there: Path, back: Path) -> None:
+    """A line of several sentences has the best hypothesis of each."""
+    ranked = Translator.load(there, reverse=back, beam=4, split_sentences="always", **SEARCH)
+    line = "A bc. Dd a!"
+    parts = [ranked.translate(part) for part in ("A bc.", "Dd a!")]
+    assert ranked.translate(line) == " ".join(parts)
+
+
+def test_a_data_set_is_ranked_too(there: Path, back: Path) -> None:
+    texts = ["a bc", "dd a"]
+    one = Translate(there, reverse=back, beam=4, **SEARCH)
+    ranked = Translator.load(there, reverse=back, beam=4, **SEARCH)
+    assert one.rows([text.encode() for text in texts]) == ranked.translate(texts)
+
+
+def test_what_reranking_needs(there: Path, back: Path, tmp_path: Path) -> None:
+    """Hypotheses of a beam search, and a model that translates."""
+    for search in ({}, {"beam": 4, "sample": True}):
+        with pytest.raises(SettingError, match="the reverse model would be ignored"):
+            Translator.load(there, reverse=back, **SEARCH, **search)
+    language_model = make_run(tmp_path / "language", settings=("model.source=false",))
+    with pytest.raises(BytenmtError, match=f"{language_model} is a language model"):
+        Translator.load(there, reverse=language_model, beam=2, **SEARCH)
+
+
+def served(worker: Any, lines: list[bytes]) -> list[bytes]:
+    """Return the translations of a server's worker."""
+    done: SimpleQueue[Any] = SimpleQueue()
+    worker.submit(Job(lines, done.put))
+    return [result.best.text for result in done.get(timeout=60)]
+
+
+def test_a_server_ranks_by_the_model_of_the_opposite_direction(there: Path, back: Path) -> None:
+    lines = [line for line in LINES if line]
+    directions = {Direction("ko", "en"): [there], Direction("en", "ko"): [back]}
+    search = {"beam": 4, "max_len_a": 1.0, "max_len_b": 3, "reverse": True}
+    workers, _ = serve_command._workers(directions, AUTO, 1, search, ())
+    n_moved = 0
+    try:
+        for own, other in ((there, back), (back, there)):
+            ranked = Translator.load(own, reverse=other, beam=4, **SEARCH).translate(lines)
+            n_moved += ranked != Translator.load(own, beam=4, **SEARCH).translate(lines)
+            worker = workers[next(one for one, [run] in directions.items() if run == own)]
+            assert [text.decode() for text in served(worker, [line.encode() for line in lines])] == ranked
+    finally:
+        for worker in workers.values():
+            worker.stop()
+    assert n_moved, "no hypothesis has changed its place: the test shows nothing"
+    with pytest.raises(BytenmtError, match="no two models translate in opposite directions"):
+        serve_command._workers({Direction("ko", "en"): [there]}, AUTO, 1, search, ())
+
+
+def test_hypotheses_that_are_equal_to_the_reverse_model_keep_their_order(there: Path) -> None:
+    """A reverse model that knows nothing changes nothing."""
+    ranked = Translator.load(there, reverse=there, beam=4, n_best=4, **SEARCH)
+    plain = Translator.load(there, beam=4, n_best=4, **SEARCH)
+    assert ranked.reranker is not None
+
+    class Nothing:
+        def texts(self, sources: Any, texts: list[bytes]) -> list[Any]:
+            return [type("Reading", (), {"log_p": torch.zeros(1).numpy()}) for _ in texts]
+
+    unknowing: Any = replace(ranked.reranker, reader=Nothing())
+    assert replace(ranked, reranker=unknowing).n_best(LINES) == plain.n_best(LINES)
