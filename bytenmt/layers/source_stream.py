@@ -58,7 +58,7 @@ class WholeSources:
 
     def collect(self, name: str, x: Tensor, mask: Tensor, delay: int = 0) -> Tensor:
         """Return the columns of the memory's part `name`, which x (n, s, d) has `delay` columns later."""
-        return x[:, delay:]
+        return x[:, delay:] if delay else x  # a slice of all would add gradients in another order
 
 
 class SourceStream(WholeSources):
