@@ -82,7 +82,9 @@ FORMATS: dict[str, DocumentFormat] = {
     "html": DocumentFormat(
         (".html", ".htm", ".xhtml"), lambda text, w: html.read(text, w.pair), html.charset, True, _PAIR
     ),
-    "markdown": DocumentFormat((".md", ".markdown", ".mdown"), lambda text, _: Content(markdown.read(text))),
+    "markdown": DocumentFormat(
+        (".md", ".markdown", ".mdown", ".mdx"), lambda text, _: Content(markdown.read(text))
+    ),
     "json": DocumentFormat((".json", ".arb"), lambda text, _: Content(strings.read_json(text))),
     "properties": DocumentFormat(
         (".properties",), lambda text, _: Content(strings.read_properties(text)), strings.properties_encoding

@@ -28,6 +28,11 @@ RULE = re.compile(r"[ \t]*+(?:(?:[-_*][ \t]*+){3,}+|=++|-++)$")
 DEFINITION = re.compile(r"[ \t]*+\[([^\]]++)\]:")
 LABEL_DEFINITION = re.compile(r"\[([^\[\]]++)\]:")
 HTML_BLOCK = re.compile(r"[ ]{0,3}<(?:[!?]|/?([A-Za-z][A-Za-z0-9-]*)(?=[\s/>]|$))")
+# A line of MDX that imports or exports; it and the lines up to the next blank one are JavaScript.
+JAVASCRIPT = re.compile(
+    r"import\s++(?:[\w*{][^'\"]*\bfrom\s++)?+(?:'[^']*'|\"[^\"]*\");?\s*$"
+    r"|export\s++(?:default|const|let|var|function|class|async|\*|\{)(?![^\W\d])"
+)
 INLINE_NAMES = "a abbr b bdi br cite code del em i img ins kbd mark q s samp small span strong sub sup u"
 INLINE_HTML = frozenset(INLINE_NAMES.split())
 DIVIDER = re.compile(r"[ \t]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*+$")
@@ -140,7 +145,7 @@ class _Reader:
         self._blank = False
 
     def _opaque(self, bare: str) -> bool:
-        """Return whether a line belongs to a fenced block or an HTML block, which are not translated."""
+        """Return whether a line is not translated: fenced code, an HTML block, JavaScript of MDX."""
         fence = FENCE.match(bare)
         if self._fence:
             if fence and fence[1].startswith(self._fence) and bare.strip() == fence[1]:
@@ -160,6 +165,9 @@ class _Reader:
         if block and not self._block.lines and (block[1] or "").lower() not in INLINE_HTML:
             closed = block[1] is None and "-->" in bare
             self._html = not closed
+            return True
+        if not self._block.lines and JAVASCRIPT.match(bare):
+            self._html = True
             return True
         return False
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bytenmt.decoding.setting_table import KEPT_OF_DOCUMENTS
-from bytenmt.documents.document import TEXT, Document, Parts, Value, joined_text
-from bytenmt.documents.inline_tags import restore_tags
+from bytenmt.documents.document import TEXT, Document, Parts, UnitPart, Value, joined_text
+from bytenmt.documents.inline_tags import TAGS, find_tags, paired, restore_tags
 from bytenmt.documents.memory import FuzzyMatch, TranslationMemory
 from bytenmt.documents.segments import numbered_tags, utf8
 from bytenmt.documents.translation import TranslateSegments, is_copied, translate_units
@@ -50,13 +50,15 @@ class UnitEdit(NamedTuple):
     """The translation that a person leaves a unit with.
 
     number: of the unit. text: as shown. needs_review: whether the file says so. is_match: whether it comes
-    unchanged from a translation memory.
+    unchanged from a translation memory. has_tags: whether a tag that the source lacks is a tag of the file,
+    as persons and memories mean it, and not text.
     """
 
     number: int
     text: str
     needs_review: bool = False
     is_match: bool = False
+    has_tags: bool = False
 
 
 def review_units(
@@ -123,12 +125,24 @@ def write_reviewed(document: Document, edits: Sequence[UnitEdit], limit: int) ->
         if end is not None and end[0] != "\n" and "\r" not in text:  # a field of a page has only \n
             text = text.replace("\n", end[0])
         parts, is_whole = restore_tags(unit.source, text)
+        if edit.has_tags and not document.is_xml:
+            parts = _with_new_tags(parts, unit.source)
         if edit.is_match and is_whole:
             matches.add(number)
         if not is_whole:
             restored.append(number)
         values.append((parts, edit.needs_review or not is_whole))
     return document.with_units(values, matches), restored
+
+
+def _with_new_tags(parts: Parts, source: Parts) -> Parts:
+    """Return a translation with the tags in its texts as codes, but for those that are text in the source."""
+    texts = {tag.text for part in source if part.kind == TEXT for tag in find_tags(part.text, TAGS)}
+    return paired(
+        UnitPart(one.text, TEXT if one.text in texts else one.kind)
+        for part in parts
+        for one in (find_tags(part.text, TAGS) if part.kind == TEXT else [part])
+    )
 
 
 class _Display:

@@ -184,6 +184,34 @@ def test_matches_of_a_memory() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("form", "data", "written"),
+    [
+        ("html", "<p>Save</p>", "<p><b>Speichern</b></p>"),
+        ("markdown", "Save\n", "<b>Speichern</b>\n"),
+        ("html", "<p>Save &lt;b&gt;</p>", "<p>Speichern &lt;b&gt;</p>"),
+    ],
+)
+def test_tags_that_only_a_memory_has_are_tags(form: str, data: str, written: str) -> None:
+    """A file written without a review has them too; a tag that the source shows as text stays text."""
+    memory = TranslationMemory.from_texts([("Save", "<b>Speichern</b>"), ("Save <b>", "Speichern <b>")])
+    html = document(data, form, ReadOptions())
+    (unit,) = units_of(html, memory=memory)
+    assert unit.origin == "memory"
+    edit = UnitEdit(unit.number, unit.target, is_match=True, has_tags=True)
+    assert write_reviewed(html, [edit], LIMIT) == (written.encode(), [])
+    assert translate(html, recording_translator()[0], limit=LIMIT, memory=memory)[0] == written.encode()
+
+
+def test_other_tags_are_text_where_the_file_has_none() -> None:
+    """A model means text by a tag; in XML a tag of another name would break the file."""
+    html = document("<p>Save</p>", "html", ReadOptions())
+    assert write_reviewed(html, [UnitEdit(0, "<b>x</b>")], LIMIT)[0] == b"<p>&lt;b&gt;x&lt;/b&gt;</p>"
+    android = document('<resources><string name="a">Save it</string></resources>', "android", ReadOptions())
+    written, _ = write_reviewed(android, [UnitEdit(0, "<b>x</b>", has_tags=True)], LIMIT)
+    assert b"&lt;b&gt;x&lt;/b&gt;" in written
+
+
 def test_bytes_that_are_no_text_are_shown_and_kept() -> None:
     """A tag with such a byte is a numbered tag for people, and is the same byte in the file."""
     data = b'<p>one <b title="\xff">two</b> three</p>'

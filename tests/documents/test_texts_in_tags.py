@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bytenmt.documents.document import TEXT, Document, Parts, UnitPart, joined_text
-from bytenmt.documents.formats import read
+from bytenmt.documents.formats import format_of, read
 
 
 def texts(name: str, text: str) -> list[str]:
@@ -84,6 +84,23 @@ MARKDOWN = """See ![the icon](a.png "t").
 | a ![cell](c.png) |
 |---|
 """
+
+
+def test_imports_and_exports_of_mdx_are_not_translated() -> None:
+    mdx = (
+        "import Tabs from '@theme/Tabs';\nimport { A, b as c } from \"./x\"\n\n"
+        "export const a = {\n  title: 'x',\n"
+        "};\n\nimport './style.css'\n\nexport default Page\n\n"
+        "One import from the 'moon'\nexport default it.\n\n"
+        "import the file from 'a' to 'b'\n\nexport constants\n"
+    )
+    assert format_of(Path("page.mdx")) == "markdown"
+    document = read(mdx.encode(), "markdown", Path("page.mdx"))
+    assert [joined_text(unit.source) for unit in document.units] == [
+        "One import from the 'moon' export default it.",
+        "import the file from 'a' to 'b'",
+        "export constants",
+    ]
 
 
 def test_images_of_markdown() -> None:

@@ -206,7 +206,7 @@ def test_edited_and_accepted_by_keyboard_and_saved(tab: Page, url: str, tmp_path
     tab.type_text("gute Hunde")
     assert note(tab, 0) == "wrong missing: %s"
     tab.evaluate("rows[0].insert.querySelector('button').click()")
-    assert tab.evaluate("rows[0].field.value") == "gute Hunde%s" and note(tab, 0) == "edited"
+    assert tab.evaluate("rows[0].field.value") == "gute Hunde %s" and note(tab, 0) == "edited"
     tab.press_key("Enter", CONTROL)
     assert focused(tab) == 1
     tab.press_key("Enter", CONTROL)
@@ -219,9 +219,42 @@ def test_edited_and_accepted_by_keyboard_and_saved(tab: Page, url: str, tmp_path
     )
     tab.evaluate("document.getElementById('save').click()")
     made = downloaded(tmp_path, "menu_de.po")
-    assert 'msgid "good %s dogs"\nmsgstr "gute Hunde%s"\n' in made
+    assert 'msgid "good %s dogs"\nmsgstr "gute Hunde %s"\n' in made
     assert 'msgid "open 3 files"\nmsgstr "3 Dateien öffnen"\n' in made
     assert '#, fuzzy\nmsgid "the <b>cat</b> 5"\nmsgstr "THE <b>CAT</b> 50"\n' in made
+    assert tab.errors == []
+
+
+@pytest.mark.slow
+def test_placeholders_are_inserted_apart_from_words_and_tags_touch_them(tab: Page, url: str) -> None:
+    """No blank is inserted where the source has none."""
+    opened(tab, url, 'msgid "good %s dogs, <b>all</b> ({n}s)"\nmsgstr ""\n', memory="")
+    insert = """((text, at, code) => {
+        changeText(0, text);
+        rows[0].field.setSelectionRange(at, at);
+        [...rows[0].insert.children].find((one) => one.textContent === `Insert ${code}`).click();
+        return [rows[0].field.value, rows[0].field.selectionEnd];
+    })"""
+    for text, at, code, expected in (
+        ("Hunde", 5, "%s", ["Hunde %s", 8]),
+        ("Hunde", 0, "%s", ["%s Hunde", 2]),
+        ("Hunde alle", 6, "%s", ["Hunde %s alle", 8]),
+        ("gute Hunde", 4, "%s", ["gute %s Hunde", 7]),
+        ("Hunde", 5, "</b>", ["Hunde</b>", 9]),
+        ("nicht", 0, "{n}", ["{n}nicht", 3]),
+    ):
+        assert tab.evaluate(f"{insert}({json.dumps(text)}, {at}, {json.dumps(code)})") == expected, text
+    assert tab.errors == []
+
+
+@pytest.mark.slow
+def test_tags_of_a_memory_are_tags_of_the_saved_page(tab: Page, url: str, tmp_path: Path) -> None:
+    """Edited translations have them, too."""
+    memory = "Save\t<b>Speichern</b>\nOpen\t<i>Offnen</i>\n"
+    opened(tab, url, "<p>Save</p>\n<p>Open</p>\n", memory, "page.html")
+    tab.evaluate("changeText(1, '<i>Öffnen</i>'); document.getElementById('save').click()")
+    written = downloaded(tmp_path, "page_de.html")
+    assert "<p><b>Speichern</b></p>\n<p><i>Öffnen</i></p>" in written
     assert tab.errors == []
 
 

@@ -78,9 +78,11 @@ FIELDS: dict[str, Schema] = {
     },
     "units": {
         **STRING,
-        "description": "Translations as a JSON list of [number, text, needs_review, is_match]: number of the"
-        " unit, its translation, whether the file should say that it needs a review, and whether it comes"
-        " unchanged from the memory. Other units are left as they are.",
+        "description": "Translations as a JSON list of [number, text, needs_review, is_match, has_tags]:"
+        " number of the unit, its translation, whether the file should say that it needs a review, whether it"
+        " comes unchanged from the memory, and whether tags in it that the source lacks are tags of the"
+        " file, not text (in XML they always are text). The last three may be left out, which means false."
+        " Other units are left as they are.",
     },
     "into": {
         **STRING,

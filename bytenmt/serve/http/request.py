@@ -135,7 +135,8 @@ class ParsedRequest:
             raise Refusal(400, f"Invalid request: {error}") from None
 
     def edits(self) -> list[UnitEdit]:
-        """Return the translations of people, from a JSON list of [number, text, needs_review, is_match].
+        """Return the translations of people, from a JSON list of [number, text, needs_review, is_match,
+        has_tags].
 
         Raises Refusal (400).
         """
