@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from bytenmt.config.facts import FlagThresholds
 from bytenmt.decoding.constraints.constraint_spec import LIMIT, PLACEMENT, UNMET
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.spans.extractor import span_extractor
+from bytenmt.spans.extractor import Span, span_extractor
 
 # Levels of a verdict, the best one first.
 SURE, CHECK, WRONG = LEVELS = ("sure", "check", "wrong")
@@ -150,7 +150,12 @@ def _letters(line: bytes) -> str:
 def plain_text(line: bytes) -> str:
     """Return a line with spaces in place of the spans that are the same in all languages."""
     parts, end = [], 0
-    for span in span_extractor(NO_TEXT).spans(line):
+    for span in copied_spans(line):
         parts.append(line[end : span.begin])
         end = span.end
     return b" ".join([*parts, line[end:]]).decode()
+
+
+def copied_spans(line: bytes) -> list[Span]:
+    """Return the spans of a line that are the same in all languages."""
+    return span_extractor(NO_TEXT).spans(line)

@@ -6,7 +6,7 @@ decoding.confidence has the flags, and the tests that need no model.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +19,7 @@ from bytenmt.decoding.confidence import (
     INVENTION,
     LANGUAGE,
     UNSURE,
+    copied_spans,
     is_copy,
     plain_text,
     text_flags,
@@ -31,6 +32,7 @@ from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.language.ngram import NGram
 from bytenmt.language_profile import N_BYTES, LanguageProfile, normalise
+from bytenmt.spans.extractor import Span
 from bytenmt.utf8 import EOS
 
 FLAG_ABOVE = 0.2  # bits per byte, of a model without thresholds, where a file is marked for review
@@ -109,7 +111,7 @@ class Judge:
         # The search did not write what has a probability of 1: it was copied, as an empty line or a URL is.
         found = [[] if not best.log_probability else self._flags(source, best) for source, best in pairs]
         doubtful = [k for k, flags in enumerate(found) if UNSURE in flags]
-        saved = self.saved_bits([pairs[k][1] for k in doubtful])
+        saved = self.saved_bits([pairs[k][0] for k in doubtful], [pairs[k][1] for k in doubtful])
         for k, bits in zip(doubtful, saved, strict=False):  # none are computed for some models
             assert self.thresholds is not None and self.thresholds.source_bits is not None
             if bits < self.thresholds.source_bits and INVENTION not in found[k]:
@@ -119,7 +121,7 @@ class Judge:
     def _flags(self, source: bytes, best: Hypothesis) -> list[str]:
         """Return the flags that need no further costs."""
         found = list(text_flags(source, best.text, self.thresholds))
-        bits = best.bits_per_byte
+        bits = bits_of_text(best)
         is_unsure = self.flag_above is not None and bits is not None and bits > self.flag_above
         if is_copy(source, best.text):
             would_not_copy = bits is not None and bits > COPY_BITS
@@ -128,16 +130,24 @@ class Judge:
             found.append(LANGUAGE)
         return found + [UNSURE] * is_unsure
 
-    def saved_bits(self, translations: Sequence[Hypothesis]) -> list[float]:
+    def saved_bits(self, sources: Sequence[bytes], translations: Sequence[Hypothesis]) -> list[float]:
         """Return how many bits less each translation costs with its source than with an empty one.
 
         It is their pointwise mutual information. A text that was written without regard to its source saves
-        more than k bits with a probability of 2^-k at most. Empty if the model does not know empty sources.
+        more than k bits with a probability of 2^-k at most. Tags, placeholders and addresses do not count:
+        they save many bits in every translation that has those of its source. Empty if the model does not
+        know empty sources.
         """
         if self.thresholds is None or self.thresholds.source_bits is None or not translations:
             return []
-        alone = costs(self.reader, None, [best.text for best in translations])
-        return [a + best.log_probability / math.log(2) for a, best in zip(alone, translations, strict=True)]
+        texts = [best.text for best in translations]
+        alone = costs(self.reader, None, texts, copied_spans)
+        of_source = np.array([-best.log_probability / math.log(2) for best in translations])
+        with_spans = [k for k, text in enumerate(texts) if copied_spans(text)]
+        if with_spans:  # the search has the cost of the whole text alone
+            some = [sources[k] for k in with_spans], [texts[k] for k in with_spans]
+            of_source[with_spans] = costs(self.reader, *some, copied_spans)
+        return (alone - of_source).tolist()
 
     def is_in_source_language(self, text: bytes) -> bool:
         """Return whether the trigrams of the languages say that a text is in that of the source."""
@@ -163,15 +173,37 @@ class Judge:
         return self.make_reader()
 
 
-def costs(reader: Reader, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> npt.NDArray[np.float64]:
-    """Return the bits of each text and its end, (m,). sources: None: an empty one for all texts."""
+def bits_of_text(translation: Hypothesis) -> float | None:
+    """Return the bits per byte outside of tags, placeholders and addresses; None where there is nothing else.
+
+    A long tag, of which only the first byte is a decision, would hide what the words cost. What the spans
+    cost counts: it is high where the search had to write them.
+    """
+    n_bytes = len(translation.text) - sum(end - begin for begin, end, _ in copied_spans(translation.text))
+    return -translation.log_probability / math.log(2) / n_bytes if n_bytes else None
+
+
+def costs(
+    reader: Reader,
+    sources: Sequence[bytes] | None,
+    texts: Sequence[bytes],
+    skipped: Callable[[bytes], Iterable[Span]] = lambda _: (),
+) -> npt.NDArray[np.float64]:
+    """Return the bits of each text and its end, (m,).
+
+    sources: None: an empty one for all texts. skipped: returns the spans of a text whose bits do not count.
+    """
     order = sorted(range(len(texts)), key=lambda k: len(texts[k]))
     bits = np.zeros(len(texts))
     for first in range(0, len(order), AT_ONCE):
         some = order[first : first + AT_ONCE]
         own = [b"" if sources is None else sources[k] for k in some]
         readings = reader.texts(own, [texts[k] + bytes([EOS]) for k in some])
-        bits[some] = [-reading.log_p.sum() / math.log(2) for reading in readings]
+        for k, reading in zip(some, readings, strict=True):
+            log_p = reading.log_p.copy()
+            for begin, end, _ in skipped(texts[k]):
+                log_p[begin:end] = 0.0
+            bits[k] = -log_p.sum() / math.log(2)
     return bits
 
 

@@ -562,6 +562,25 @@ def test_a_span_at_the_end_is_flagged(source: str, text: str, is_flagged: bool) 
     assert rules.flags(request, text.encode()) == (PLACEMENT,) * is_flagged
 
 
+@pytest.mark.parametrize(
+    ("source", "text", "is_flagged"),
+    [
+        ("Press <b>OK</b> now", "<b></b>Nun OK drücken", True),
+        ("Press <b>OK</b> now", "Nun <b>OK</b> drücken", False),
+        ("Press <b>%s</b> now", "Nun <b>%s</b> drücken", False),
+        ("<b>a</b> or <b>b</b>", "<b>a</b> oder <b> </b> b", True),
+        ("<b><i>a</i></b> b", "<b><i></i>A</b> B", True),
+        ("<b><i>a</i></b> b", "<b><i>A</i></b> B", False),
+        ("<b>a</b> <i></i> b", "<b>A</b> <i></i> B", False),
+        ("a <br> b", "A <br> B", False),
+    ],
+)
+def test_an_element_that_has_lost_its_words_is_flagged(source: str, text: str, is_flagged: bool) -> None:
+    rules = ConstraintSpec(("placeholders", "tags"))
+    request = rules.add_constraint(Request(source.encode(), 100))
+    assert rules.flags(request, text.encode()) == (PLACEMENT,) * is_flagged
+
+
 def test_a_term_that_is_begun_too_early_does_not_win() -> None:
     """Its first byte is nearly as likely at the beginning, and the rest of it is not: the text in which it
     stands where it belongs is better, by its log-probability, than the one that begins with it."""

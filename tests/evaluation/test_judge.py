@@ -69,13 +69,33 @@ def test_an_invention_is_what_the_source_saves_nothing_of() -> None:
     judge = Judge(THRESHOLDS, 0.5, make_reader=lambda: reader)
     # Without a source each text of ten bytes and its end cost 11 bits.
     cheap, dear, cheap_and_sure = written("abcdefghij", 0.6), written("abcdefghij", 0.8), written("abc", 0.1)
-    assert judge.saved_bits([cheap, dear]) == pytest.approx([5.0, 3.0])
+    assert judge.saved_bits([b"klm"] * 2, [cheap, dear]) == pytest.approx([5.0, 3.0])
     assert reader.n_read == 2
     sources = [b"klmnopqrst"] * 3
     assert judge.flags(sources, [cheap, dear, cheap_and_sure]) == [["unsure"], ["unsure", "invention"], []]
     assert reader.n_read == 4, "what is sure is not read again"
     unknown = replace(judge, thresholds=FlagThresholds(**{**_fields(THRESHOLDS), "source_bits": None}))
     assert unknown.flags(sources[:1], [dear]) == [["unsure"]]
+
+
+def test_tags_do_not_hide_an_invention() -> None:
+    """The source saves half a bit of the b; of the tags, which do not count, it would save 3.5 bits."""
+    judge = Judge(THRESHOLDS, 0.5, make_reader=FakeReader)
+    tagged = written("<b>abcdef</b>", 0.6)
+    assert judge.saved_bits([b"<b>klmnop</b>"], [tagged]) == pytest.approx([0.5])
+    assert judge.flags([b"<b>klmnop</b>"], [tagged]) == [["unsure", "invention"]]
+
+
+def test_tags_do_not_hide_what_the_words_cost() -> None:
+    judge = Judge(None, 0.5)
+    link = '<a href="https://example.org/a/long/address">'
+    for text, bits_per_byte, expected in (
+        ("abcdefghij", 0.6, ["unsure"]),
+        (f"{link}abcdefghij</a>", 0.3, ["unsure"]),
+        (f"{link}abcdefghij</a>", 0.05, []),
+        (link, 9.0, []),  # there are no words
+    ):
+        assert judge.flags([b"klmnopqrst"], [written(text, bits_per_byte)]) == [expected], text
 
 
 def _fields(thresholds: FlagThresholds) -> dict[str, float | None]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,7 +32,7 @@ SENTENCE_END, LONGEST_END = re.compile(rb"(?:[.!?]|\xe2\x80\xa6)[\"')\]\x80-\xff
 BEGINNINGS = b"<{"  # of tags and placeholders
 # Flags of a translation: LIMIT, required items were written out because the room got short; UNMET, it lacks
 # something that is required, or has something more; PLACEMENT, required items stand at its end and do not
-# belong there, as those for which the search found no place.
+# belong there, as those for which the search found no place; or an element has lost the words in it.
 LIMIT, UNMET, PLACEMENT = "limit", "unmet", "placement"
 
 
@@ -196,7 +197,9 @@ class ConstraintSpec:
             reader = TextReader(self.tracker, constraint, limit, len(request.prefix))
             short = reader.read(text).is_squeezed
         source = request.source or b""
-        misplaced = not short and self._is_end_misplaced(source, text, is_past_end)
+        misplaced = not short and (
+            self._is_end_misplaced(source, text, is_past_end) or self._is_element_emptied(source, text)
+        )
         return (LIMIT,) * short + (UNMET,) * (not self.is_met(source, text)) + (PLACEMENT,) * misplaced
 
     def is_met(self, source: bytes, text: bytes) -> bool:
@@ -236,6 +239,12 @@ class ConstraintSpec:
         form = max((form for form in ends if text.rstrip().endswith(form)), key=len, default=None)
         after = b"" if form is None or not is_past_end else source[ends[form] :]
         return has_letters(after, self.tracker.extractor.spans(after))
+
+    def _is_element_emptied(self, source: bytes, text: bytes) -> bool:
+        """Return whether an element has words in the source and none in the translation."""
+        spans = [span for span in self._parts(source).spans if span.of]
+        filled = _filled_elements(source, spans)
+        return bool(filled and filled - _filled_elements(text, self.tracker.extractor.spans(text)))
 
     def kept_spans(self, text: bytes) -> list[bytes]:
         """Return the spans of a text that are kept."""
@@ -286,6 +295,15 @@ def _last_spans(line: bytes, spans: Sequence[Span]) -> tuple[Counter[bytes], boo
             last[text] += 1
             is_after_end |= SENTENCE_END.search(line, max(0, end - LONGEST_END), end) is not None
     return last, is_after_end
+
+
+def _filled_elements(line: bytes, spans: Sequence[Span]) -> Counter[bytes]:
+    """Return how often the line has elements with letters in them, by their opening tags."""
+    tags = [line[span.begin : span.end] for span in spans]
+    partner = partners([parse_tag(tag.decode()) for tag in tags])
+    pieces = [line[one.end : other.begin] for one, other in pairwise(spans)]  # between two spans
+    n_filled = list(accumulate((has_letters(piece, ()) for piece in pieces), initial=0))
+    return Counter(tags[i] for i, end in partner.items() if i < end and n_filled[end] > n_filled[i])
 
 
 class TagPosition(NamedTuple):
