@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any, NoReturn
 
+import command_server
 import pytest
 import torch
 import torch.distributed as dist
 from click.testing import CliRunner
-from processes import Outcome, job, results
+from processes import Outcome, job, results, torchrun
 
 from bytenmt.cli.main import main
 from bytenmt.distributed import SINGLE_PROCESS, Group, LostProcess, local_device, process_group
@@ -222,17 +221,12 @@ def test_torchrun_translates_as_one_process(tmp_path: Path) -> None:
     alone = runner.invoke(main, [*translate, "-i", text])
     assert alone.exit_code == 0 and len(set(alone.stdout.splitlines())) > 1, alone.stderr
 
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    found = subprocess.run(
-        [*torchrun, "-m", "bytenmt", *translate],
-        input=lines + b"bad \xff\n",
-        capture_output=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        timeout=300,
-    )
+    with command_server.serving(tmp_path) as program:
+        job = ["--nproc-per-node=2", "--no-python", str(program), *translate]
+        found = torchrun(tmp_path, *job, stdin=lines + b"bad \xff\n")
     assert found.stdout == alone.stdout_bytes
-    said = [line for line in found.stderr.decode().splitlines() if line.startswith("bytenmt: ")]
+    said = [line for line in found.stderr.splitlines() if line.startswith("bytenmt: ")]
     assert len(said) == 1 and "standard input, line 21, byte offset 4" in said[0]
-    assert found.returncode == 1
-    root = found.stderr.decode().partition("Root Cause")[2]
+    assert found.exit_code == 1
+    root = found.stderr.partition("Root Cause")[2]
     assert "rank      : 0" in root, "torchrun names the process that met the error"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import command_server
 import guide_pages
 import pytest
 import small_runs
@@ -87,18 +88,22 @@ def test_a_run_says_which_plugin_is_missing(files: list[str], tmp_path: Path, te
     load_plugins(files)
     run = tmp_path / "run"
     train(run, config("luong", *USED, "train.max_updates=2"), **texts, device=CPU)
-    script = "import sys; from bytenmt.cli.main import main; main(sys.argv[1:])"
-    for words, message in (
+    commands = (
         (["train", "-o", str(run), "--resume", "--max-updates", "3"], "--plugin schedules"),
         (["translate", str(run), "--engine", "torch", "--max-len-a", "0", "--max-len-b", "2"], ""),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-c", script, *words],
-            input="ab\n",
-            capture_output=True,
-            text=True,
-            env={**os.environ, plugins.ENVIRONMENT: ""},
-        )
+    )
+    with command_server.serving(tmp_path) as program:
+        ended = [
+            subprocess.run(
+                [str(program), *words],
+                input="ab\n",
+                capture_output=True,
+                text=True,
+                env={**os.environ, plugins.ENVIRONMENT: ""},
+            )
+            for words, _ in commands
+        ]
+    for done, (_, message) in zip(ended, commands, strict=True):
         assert (done.returncode != 0) == bool(message) and message in done.stderr, done.stderr
         assert not message or len(done.stderr.splitlines()) == 1
 

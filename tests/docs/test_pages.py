@@ -35,7 +35,7 @@ def page_name(page: Path) -> str:
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with a program `bytenmt` that a warmed process answers."""
     folder = tmp_path_factory.mktemp("programs")
-    with command_server.serving(folder):
+    with command_server.serving(folder, command_server.run_shortened):
         yield folder
 
 

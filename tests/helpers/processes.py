@@ -5,11 +5,13 @@ Nothing here waits for ever: a job that has not ended in time is killed and fail
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 from collections.abc import Callable
 from datetime import timedelta
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,14 +23,15 @@ from bytenmt import distributed
 
 SECONDS = 60  # until a job counts as hanging; it takes about one
 FORKSERVER = multiprocessing.get_context("forkserver")
-# Once for all processes; also what the first optimiser would import, two seconds.
+# Imported once, before the first fork: what is missing here is imported again by each process that needs it,
+# Numba alone in a quarter of a second, and torch._dynamo, by the first optimiser, in two.
 FORKSERVER.set_forkserver_preload(
     [
-        "bytenmt.evaluation.scores",
-        "bytenmt.decoding.translator",
-        "hypothesis",
-        "pytest",
-        "torch._dynamo",
+        *("bytenmt.training.run", "bytenmt.cli.main", "bytenmt.cli.line_filter", "bytenmt.api.runs"),
+        *("bytenmt.evaluation.scores", "bytenmt.decoding.translator", "bytenmt.decoding.cpu.engine"),
+        *("bytenmt.checkpoints.resumable", "bytenmt.training.metrics"),
+        *("click.testing", "hypothesis", "msgspec", "pytest", "sacrebleu", "torch._dynamo"),
+        "torch.distributed.run",
     ]
 )
 
@@ -114,3 +117,35 @@ def _child(
     except BaseException as raised:
         value, error = None, raised
     pipe.send((value, error))
+
+
+class Finished(NamedTuple):
+    """What a program printed, and its exit code."""
+
+    stdout: bytes
+    stderr: str
+    exit_code: int | None
+
+
+def torchrun(folder: Path, *arguments: str, stdin: bytes = b"") -> Finished:
+    """Run torchrun's own program, which starts the processes, in a fork that has imported it.
+
+    folder: for the files that stand for the standard streams.
+    """
+    paths = [folder / f"torchrun.{name}" for name in ("stdin", "stdout", "stderr")]
+    for path, data in zip(paths, (stdin, b"", b""), strict=True):
+        path.write_bytes(data)
+    process = FORKSERVER.Process(target=_torchrun, args=(paths, ["--standalone", *arguments]))
+    process.start()
+    process.join(5 * SECONDS)
+    if process.is_alive():
+        process.terminate()  # ends what it has started, too
+        process.join(SECONDS)
+        pytest.fail(f"torchrun hangs: {paths[2].read_text()}")
+    return Finished(paths[1].read_bytes(), paths[2].read_text(), process.exitcode)
+
+
+def _torchrun(paths: list[Path], arguments: list[str]) -> None:
+    for target, path in enumerate(paths):
+        os.dup2(os.open(path, os.O_RDWR | os.O_APPEND), target)
+    importlib.import_module("torch.distributed.run").main(arguments)

@@ -3,72 +3,73 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from processes import FORKSERVER, SECONDS
 
+from bytenmt.checkpoints import weights
 from bytenmt.cli.main import main
-from tools.verify import fuzz_options
+from tools.verify import fuzz, fuzz_children, fuzz_options
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
-# A process of its own, because one with threads must not fork; the same one for all, because it imports much.
-PROGRAM = """
-import json, os, sys, tempfile, time
-from pathlib import Path
-from tools.verify import fuzz, fuzz_children
-from bytenmt.checkpoints import weights
+N_FILES, N_OTHERS = 30, 20  # mutations of weights files by each engine, and of each other kind
 
-def kinds(numbers, kind="files"):
-    fuzzer = fuzz.Fuzzer(cases, place, 7, engine, [kind])
-    if kind == "requests":
-        fuzzer.warm_up()
-    return [one.kind for one in fuzz_children.run_in_children(fuzzer.run, numbers, place)]
 
-def planted(name, fault, numbers):
-    own = getattr(weights, name)
-    setattr(weights, name, fault)
-    try:
-        return kinds(numbers)
-    finally:
-        setattr(weights, name, own)
+def fuzz_briefly(path: Path) -> None:
+    """Write the outcomes of each kind, and of programs with planted faults, to a file; for a process of its
+    own, because one with threads must not fork."""
+    fuzz.torch.set_num_threads(1)
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        cases = fuzz.make_cases(place)
 
-fuzz.torch.set_num_threads(1)
-found = {}
-with tempfile.TemporaryDirectory() as folder:
-    place = Path(folder)
-    cases = fuzz.make_cases(place)
+        def kinds(numbers: Iterable[int], engine: str = "numba", kind: str = "files") -> list[str]:
+            fuzzer = fuzz.Fuzzer(cases, place, 7, engine, [kind])
+            if kind == "requests":
+                fuzzer.warm_up()
+            return [one.kind for one in fuzz_children.run_in_children(fuzzer.run, numbers, place)]
+
+        def planted(name: str, fault: Callable[..., Any], numbers: Iterable[int]) -> list[str]:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(weights, name, fault)
+                return kinds(numbers)
+
+        for engine in ("torch", "numba"):
+            fuzz.Fuzzer(cases, place, 7, engine, ["files"]).warm_up()
+            found[engine] = kinds(range(N_FILES), engine)
+        for kind in ("options", "documents", "requests"):
+            found[kind] = kinds(range(N_OTHERS), kind=kind)
+        few = [number for number, kind in enumerate(found["numba"]) if kind == "output"][:2]
+        fuzz_children.CPU_SECONDS = fuzz_children.WALL_FACTOR = 1
+        found["unchecked"] = planted("describe_misfit", lambda *parts: None, range(N_FILES))
+        found["believed"] = planted("parse_facts", lambda facts: 1 / 0, few)
+        found["hanging"] = planted("parse_facts", lambda facts: time.sleep(60), few)
+        found["crashing"] = planted("parse_facts", lambda facts: os.abort(), few)
+        found["hungry"] = planted("parse_facts", lambda facts: bytes(bytearray(5 << 30)) and facts, few)
+    path.write_text(json.dumps(found), encoding="utf-8")
+
+
+def test_a_short_one_finds_nothing_and_a_fault_is_found(tmp_path: Path) -> None:
+    """Mutations of files by both engines and of each other kind; then planted faults."""
+    process = FORKSERVER.Process(target=fuzz_briefly, args=(tmp_path / "found.json",))
+    process.start()
+    process.join(5 * SECONDS)
+    assert process.exitcode == 0
+    found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
     for engine in ("torch", "numba"):
-        fuzz.Fuzzer(cases, place, 7, engine, ["files"]).warm_up()
-        found[engine] = kinds(range(50))
-    for kind in ("options", "documents", "requests"):
-        found[kind] = kinds(range(25), kind)
-    few = [number for number, kind in enumerate(found["numba"]) if kind == "output"][:2]
-    fuzz_children.CPU_SECONDS = fuzz_children.WALL_FACTOR = 1
-    found["unchecked"] = planted("describe_misfit", lambda *parts: None, range(50))
-    found["believed"] = planted("parse_facts", lambda facts: 1 / 0, few)
-    found["hanging"] = planted("parse_facts", lambda facts: time.sleep(60), few)
-    found["crashing"] = planted("parse_facts", lambda facts: os.abort(), few)
-    found["hungry"] = planted("parse_facts", lambda facts: bytes(bytearray(5 << 30)) and facts, few)
-print(json.dumps(found))
-"""
-
-
-def test_a_short_one_finds_nothing_and_a_fault_is_found() -> None:
-    """Fifty mutations of files by both engines and 25 of each other kind; then planted faults."""
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{PROGRAM}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    for engine in ("torch", "numba"):
-        assert set(found[engine]) == {"output", "refused"} and len(found[engine]) == 50
-        assert 5 < found[engine].count("output") < 35
+        assert set(found[engine]) == {"output", "refused"} and len(found[engine]) == N_FILES
+        assert N_FILES // 10 < found[engine].count("output") < 0.7 * N_FILES
     for kind in ("options", "documents", "requests"):
         assert set(found[kind]) <= {"output", "refused", "usage"} and len(set(found[kind])) > 1
-        assert len(found[kind]) == 25
+        assert len(found[kind]) == N_OTHERS
     assert "misfit" in found["unchecked"]
     assert [set(found[name]) for name in ("believed", "hanging", "crashing", "hungry")] == [
         {"traceback"},

@@ -73,7 +73,7 @@ def recipe(tmp_path: Path) -> Recipe:
 @pytest.fixture(scope="module")
 def warm_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A program `bytenmt` that a warmed process answers: the tests start a dozen commands."""
-    with command_server.serving(tmp_path_factory.mktemp("program"), "--unchanged") as program:
+    with command_server.serving(tmp_path_factory.mktemp("program")) as program:
         yield program
 
 
