@@ -86,7 +86,7 @@ def texts(tmp_path: Path) -> dict[str, Any]:
     words = ["하나", "둘", "three", "four", "다섯 ", "x"]
     files = {}
     for name, n in (("src", 40), ("tgt", 40), ("valid_src", 5), ("valid_tgt", 5)):
-        lines = ["".join(generator.choice(words, 4)) for _ in range(n)]
+        lines = ["".join(generator.choice(words, 2)) for _ in range(n)]
         files[name] = tmp_path / name
         files[name].write_text("\n".join(lines) + "\n", encoding="utf-8")
     return {

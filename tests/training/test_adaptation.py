@@ -28,7 +28,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A weights file in int8 that declares its languages; adaptations of it are short."""
     monkeypatch.setattr(adaptation, "FIXED_UPDATES", 20)
     path = tmp_path / "old.safetensors"
-    convert(make_run(tmp_path / "run"), path, "int8")
+    convert(make_run(tmp_path / "run", "convs2s"), path, "int8")
     contents = read_run(path)[1]
     profiles = [
         LanguageProfile.from_lines(lines) for lines in ([b"open close save"], [b"oeffnen schliessen"])

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import command_server
 import numpy as np
 import pytest
 import torch
-from processes import results
+from processes import results, torchrun
 from small_runs import config, draw_nothing
 
 from bytenmt.checkpoints.checkpoint import load_checkpoint
@@ -27,8 +26,6 @@ from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).parents[2]
 
 
 def write_texts(folder: Path) -> None:
@@ -72,20 +69,20 @@ def records(run: Path) -> list[dict[str, Any]]:
     ("arch", "more"), [("convs2s", []), ("seq2seq", ["model.ngrams=[2,3]", "model.ngram_rows=64"])]
 )
 def test_processes_share_one_run(arch: str, more: list[str], tmp_path: Path) -> None:
-    """40 updates of two processes have the losses of one, and the same validation; a run that two began
+    """20 updates of two processes have the losses of one, and the same validation; a run that two began
     is finished by one."""
     write_texts(tmp_path)
-    settings = ["train.max_updates=40", "train.valid_every=20", "train.update_freq=2", "train.ema=0.9", *more]
-    settings += ["train.valid_lines=4", "train.lr=0.01"]
+    settings = ["train.max_updates=20", "train.valid_every=10", "train.update_freq=2", "train.ema=0.9", *more]
+    settings += ["train.valid_lines=4", "train.lr=0.03"]
     train_as_one(SINGLE_PROCESS, arch, tmp_path / "one", tmp_path, settings)
-    results(train_as_one, arch, tmp_path / "two", tmp_path, [*settings, "train.max_updates=25"])
+    results(train_as_one, arch, tmp_path / "two", tmp_path, [*settings, "train.max_updates=12"])
     train_as_one(SINGLE_PROCESS, arch, tmp_path / "two", tmp_path, settings)
     one, two = records(tmp_path / "one"), records(tmp_path / "two")
     losses = [[r["train_bits_per_byte"] for r in run if "train_bits_per_byte" in r] for run in (one, two)]
-    assert len(losses[0]) == len(losses[1]) == 40
+    assert len(losses[0]) == len(losses[1]) == 20
     assert losses[0][-1] < losses[0][0] - 0.5
     np.testing.assert_allclose(losses[0], losses[1], rtol=0, atol=1e-8)
-    for update in (20, 40):
+    for update in (10, 20):
         values = [
             next(
                 r["valid_bits_per_byte"] for r in run if "valid_bits_per_byte" in r and r["update"] == update
@@ -154,12 +151,11 @@ def test_torchrun_restarts_a_job_of_which_a_process_has_died(tmp_path: Path) -> 
     """The second process is killed once; the first ends by a clear message; the restarted job goes on from
     the last checkpoint and ends as a run in one go."""
     write_texts(tmp_path)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    # More than the one that is needed: now and then a thread of PyTorch's aborts a process that has finished.
-    job = [*torchrun, "--max-restarts", "3", "--monitor-interval", "0.1", __file__, str(tmp_path)]
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'helpers'}", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(job, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    # Of four attempts one is needed: now and then a thread of PyTorch's aborts a process that has finished.
+    job = ["--nproc-per-node=2", "--max-restarts=3", "--monitor-interval=0.1", "--no-python"]
+    with command_server.serving(tmp_path, die_once) as program:
+        done = torchrun(tmp_path, *job, str(program), str(tmp_path))
+    assert done.exit_code == 0, done.stderr
     assert "resuming" in done.stderr and "at update 4" in done.stderr
     train_as_one(SINGLE_PROCESS, "convs2s", tmp_path / "whole", tmp_path, ["train.max_updates=10"])
     whole, killed = load_checkpoint(tmp_path / "whole"), load_checkpoint(tmp_path / "killed")
@@ -168,10 +164,11 @@ def test_torchrun_restarts_a_job_of_which_a_process_has_died(tmp_path: Path) -> 
         torch.testing.assert_close(killed.weights[name], tensor, rtol=0, atol=1e-8)
 
 
-def die_once(folder: Path) -> None:
+def die_once(arguments: list[str]) -> None:
     """Train as a process of torchrun; the second process dies in update 7 of the first attempt."""
     from bytenmt.distributed import process_group
 
+    folder = Path(arguments[0])
     draw_nothing()
     update = Trainer.update
 
@@ -185,7 +182,3 @@ def die_once(folder: Path) -> None:
     settings = ["train.max_updates=10", "train.save_every=4", "train.valid_every=10"]
     with process_group(torch.device("cpu")) as group:
         train_as_one(group, "convs2s", folder / "killed", folder, settings)
-
-
-if __name__ == "__main__":
-    die_once(Path(sys.argv[1]))

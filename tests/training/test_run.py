@@ -189,7 +189,7 @@ def test_bf16_on_a_processor_without_it_has_a_warning(
     monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", lambda: features)
     settings = ["train.precision=bf16", "train.max_updates=1", "train.valid_lines=0"]
     heard = Heard()
-    train(tmp_path / "run", config("luong", *settings), **texts, device=CPU, reporter=heard)
+    train(tmp_path / "run", config("convs2s", *settings), **texts, device=CPU, reporter=heard)
     assert any("no instructions for it" in line for line in heard.lines) == warned
 
 

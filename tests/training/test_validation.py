@@ -252,7 +252,7 @@ def test_a_limit_of_cpu_time_spaces_validations_by_it(
     and lines are decoded at every validation."""
     monkeypatch.setattr(validation, "ALWAYS", ALWAYS)
     machine = FakeMachine(monkeypatch, load, scoring=8.0, step=0.01)
-    train(tmp_path / "run", config("luong", *BUSY), **texts, device=CPU)
+    train(tmp_path / "run", config("convs2s", *BUSY), **texts, device=CPU)
     found = records(tmp_path / "run")
     assert [record["valid_lines"] for record in found] == [5] * len(found)
     assert "valid_chrf" in found[-1]
@@ -275,7 +275,7 @@ def test_the_last_validation_decodes(
     that uses up the rest of the limit."""
     monkeypatch.setattr(validation, "ALWAYS", 0.0)
     FakeMachine(monkeypatch, 7.0, scoring=8.0, step=200.0)
-    train(tmp_path / "run", config("luong", *settings), **texts, device=CPU)
+    train(tmp_path / "run", config("convs2s", *settings), **texts, device=CPU)
     found = records(tmp_path / "run")
     assert found[-1]["valid_lines"] == 5 and "valid_chrf" in found[-1]
 
@@ -301,7 +301,7 @@ def test_translations_to_read(tmp_path: Path) -> None:
     pair = PairFiles(file, file)
     settings = ["train.valid_every=2", "train.save_every=2", "train.valid_lines=7", "train.max_tokens=900"]
     for most in (3, 7):
-        limited = config("luong", *settings, f"train.max_updates={most}", "train.schedule='constant'")
+        limited = config("convs2s", *settings, f"train.max_updates={most}", "train.schedule='constant'")
         train(run, limited, files=[pair], valid=pair, device=CPU, resume=most > 3)
         with open(run / SAMPLES, "a") as more:
             more.write("update 99\n  source")
