@@ -29,7 +29,7 @@ class ModelsByName(dict[str, Model[Any, Any]]):
 
 
 MODELS = ModelsByName()
-N_EXAMPLES = 8  # of each of fifty models, whose states are all cut by the same code
+N_EXAMPLES = 4  # of each of fifty models, whose states are all cut by the same code
 pieces_of_text = st.lists(st.integers(1, 5), min_size=1, max_size=6)
 
 

@@ -160,10 +160,10 @@ def test_hostile_lines_lose_nothing_in_silence(search: str) -> None:
 
 @pytest.mark.slow
 def test_fed_in_turns_and_by_a_graph_it_is_the_same() -> None:
-    requests, models = some_requests(24, prefixes=True, seed=3), distributions(24)
+    requests, models = some_requests(12, prefixes=True, seed=3), distributions(12)
     form, graph = compiled_search_step(), partial(CudaGraphEngine, capture=lambda step: step)
     for search in ("greedy", "beam"):
-        expected = run(compiled(models, options(search), 24), numbered(requests))
+        expected = run(compiled(models, options(search), 12), numbered(requests))
         for engine in (
             compiled(models, options(search), 3),
             graph([FakeDecoder(models)], options(search), 3, CPU, search=form),
@@ -192,7 +192,7 @@ def test_tags_nest_and_close_in_order() -> None:
     rules = ConstraintSpec(("tags",))
     sources = [b"<b>x<i>y</i>z</b> <u>q</u> <b>s<br></b>", b"<i></i><b><b><u></u></b></b>"]
     orders = set()
-    for seed in range(12):
+    for seed in range(6):
         requests = [rules.add_constraint(Request(source, 90)) for source in sources]
         models = [few_bytes(2 * seed + i, b"<>/biur ", end=-1.0) for i in range(2)]
         for search in ("greedy", "beam", "sample"):
@@ -204,7 +204,7 @@ def test_tags_nest_and_close_in_order() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_best_of_all_texts_that_keep_is_found(seed: int) -> None:
     """A beam that holds everything finds the best of all texts, by trying all; spans are told by hand."""
     rules = ConstraintSpec((), ("y+",))
@@ -264,7 +264,7 @@ def test_what_begins_like_a_span_to_keep_and_is_a_span_itself_is_written_on(sear
     """Both searches: of 3.1 the 3 alone would be one more number; so would the 5 of a term's form."""
     rules = ConstraintSpec(("numbers",), glossary=Glossary.from_terms([Term("term", ("5 b 6.1 c",), ())]))
     sources = [b"a 3.1", b"3.1 3.2", b"1,000.5", b"term", b"3 3.1"]
-    for seed in range(4):
+    for seed in range(2):
         requests = [rules.add_constraint(Request(source, 40)) for source in sources]
         models = [few_bytes(9 * seed + i, b"356.1, bc0", end=-2.0, floor=-9.0) for i in range(len(sources))]
         asked, how = numbered(requests), options(search, rules.tracker)
@@ -383,22 +383,22 @@ def test_random_models_keep_all_in_the_compiled_engine(name: str, search: str) -
     """Results equal those of the PyTorch engine up to rounding; alone and in a batch they are equal to the
     bit.
     """
-    requests = some_requests(24, seed=5)
+    requests = some_requests(14, seed=5)
     engine = NumbaEngine([packed(model(name))], options(search), 7)
     results = run(engine, requests)
     check_kept(requests, results)
     other = run(TorchEngine([model(name)], options(search), 30, CPU), requests)
     check_kept(requests, other)
     same = sum(a[0].text == b[0].text for a, b in zip(results, other, strict=True))
-    assert same >= 22
-    assert run(NumbaEngine([packed(model(name))], options(search), 24), requests) == results
+    assert same >= 13
+    assert run(NumbaEngine([packed(model(name))], options(search), 14), requests) == results
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("search", SEARCHES)
 def test_the_search_as_python_keeps_the_same(search: str) -> None:
     """Above kernels in NumPy; prefixes, and limits that leave no room, among the requests."""
-    requests, of = some_requests(12, prefixes=True), packed(model("bahdanau"))
+    requests, of = some_requests(8, prefixes=True), packed(model("bahdanau"))
     results = run(NumbaEngine([of], options(search), 5, run=numpy_interpreter()), requests)
     expected = run(NumbaEngine([of], options(search), 5), requests)
     assert [[h.text for h in of] for of in results] == [[h.text for h in of] for of in expected]
@@ -410,7 +410,7 @@ def test_the_search_as_python_keeps_the_same(search: str) -> None:
 def test_drafts_change_no_byte(name: str, search: str) -> None:
     one = {**SEARCHES[search], "beam": 1, "n_best": 1}
     chosen = Options(**one, tracker=RULES.tracker)  # type: ignore[arg-type]
-    requests = some_requests(16, prefixes=True, seed=9)
+    requests = some_requests(9, prefixes=True, seed=9)
     table = empty_table()
     table.copy[1:] = 200  # the source is copied from
     for engine, of in ((NumbaEngine, packed(model(name))), (TorchEngine, model(name))):
@@ -425,11 +425,11 @@ def test_drafts_change_no_byte(name: str, search: str) -> None:
 @pytest.mark.slow
 def test_without_constraints_a_tracker_of_nothing_changes_nothing() -> None:
     """An extractor that finds nothing forbids nothing."""
-    requests, models = [Request(b"%d" % i, 25, number=i) for i in range(12)], distributions(12)
+    requests, models = [Request(b"%d" % i, 20, number=i) for i in range(6)], distributions(6)
     nothing = ConstraintSpec((), ("\x01\x02\x03",)).tracker
     for search in SEARCHES:
-        expected = run(TorchEngine([FakeDecoder(models)], Options(**SEARCHES[search]), 9, CPU), requests)  # type: ignore[arg-type]
-        found = run(TorchEngine([FakeDecoder(models)], options(search, nothing), 9, CPU), requests)
+        expected = run(TorchEngine([FakeDecoder(models)], Options(**SEARCHES[search]), 4, CPU), requests)  # type: ignore[arg-type]
+        found = run(TorchEngine([FakeDecoder(models)], options(search, nothing), 4, CPU), requests)
         # is_past_end is recorded only under constraints.
         assert [[one._replace(is_past_end=False) for one in of] for of in found] == expected
 

@@ -152,13 +152,14 @@ def test_a_search_sees_the_attention_of_its_steps(name: str) -> None:
 def test_kernels_in_numpy_read_the_same(name: str) -> None:
     """NumPy kernels, which share no code with the compiled ones, give the same scores."""
     _, packed = both(name)
+    texts = [text[-40:] for text in ENDED[:6]]  # NumPy takes a step for each byte
     sources = SOURCES[:6] if name in WITH_SOURCE else None
     reader, plain = CpuReader(packed), CpuReader(packed, run=numpy_interpreter())
-    check_equal(plain.texts(sources, ENDED[:6]), reader.texts(sources, ENDED[:6]))
+    check_equal(plain.texts(sources, texts), reader.texts(sources, texts))
     if sources is None:
-        check_equal([plain.stream().read(STREAM)], [reader.stream().read(STREAM)])
+        check_equal([plain.stream().read(STREAM[200:300])], [reader.stream().read(STREAM[200:300])])
     if name in ATTENTIVE:
-        pairs = [(source, text) for source, text in zip(SOURCES[:6], TEXTS, strict=False) if text]
+        pairs = [(source, text[:-1]) for source, text in zip(SOURCES[:6], texts, strict=True) if text[:-1]]
         expected = CpuAttention(packed[0]).layers(pairs)
         actual = CpuAttention(packed[0], run=numpy_interpreter()).layers(pairs)
         for layers, others in zip(actual, expected, strict=True):

@@ -15,6 +15,7 @@ from fast_variants import by_variant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from invariants import BOUNDED, build
+from rotation import rotated
 
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.session import ModelSession
@@ -139,7 +140,7 @@ def play(translator: Translator, wait: int, script: list[Any]) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("least_wait", [0, 3])
 @given(script=actions, wait=st.integers(3, 12))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_any_session_commits_for_good_and_what_the_whole_line_gives(
     least_wait: int, script: list[Any], wait: int
 ) -> None:
@@ -318,7 +319,7 @@ def maker_of(name: str, engine: str) -> tuple[Any, Callable[[int], Any]]:
 def some_lines(n: int) -> list[str]:
     """Lines of which the last one is longer than what an engine reads, and has room for, at first."""
     draw = random.Random(3)
-    return ["".join(draw.choices(LETTERS, k=draw.randrange(1, 16) + 90 * (i == n - 1))) for i in range(n)]
+    return ["".join(draw.choices(LETTERS, k=draw.randrange(1, 16) + 45 * (i == n - 1))) for i in range(n)]
 
 
 def streamed(engine: Any, line: bytes, wait: int, pieces: Iterator[int] | None = None) -> Hypothesis:
@@ -362,8 +363,7 @@ def check_engine(name: str, engine: str, tolerance: float) -> None:
 
 
 @pytest.mark.slow
-@by_variant("name", BOUNDED)
-@pytest.mark.parametrize("engine", ["torch", "graph"])
+@by_variant(("name", "engine"), rotated([*BOUNDED], ["torch", "graph"], 1))
 def test_streaming_equals_batch_in_pytorch(name: str, engine: str) -> None:
     check_engine(name, engine, 1e-3)
 
