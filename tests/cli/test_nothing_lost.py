@@ -539,21 +539,22 @@ def test_what_is_left_is_told(model: Path, place: Path, monkeypatch: pytest.Monk
     os.close(file)
 
 
-def test_kill_9(model: Path, tmp_path: Path) -> None:
+def test_kill_9(model: Path, place: Path) -> None:
     """Real deaths, after the first blocks: the output is that of a command that lived."""
-    (tmp_path / "in").write_bytes(b"\n".join(LINES * 50) + b"\n")
+    (place / "in").write_bytes(b"\n".join(LINES * 50) + b"\n")
     eager = "from bytenmt.checkpoints import resumable\nresumable.SYNC_SECONDS = 0.0\n"
     eager += "from bytenmt.cli.main import main\nmain()"
-    command = [sys.executable, "-c", eager, "translate", "-m", str(model), "-i", "in", "--buffer-size", "50"]
+    command = ["translate", "-m", str(model), "-i", "in", "--buffer-size", "50"]
     command += ["--max-len-a", "1", "--max-len-b", "5", "-o"]
-    subprocess.run([*command, "whole"], cwd=tmp_path, env=ENVIRONMENT, check=True)
-    note, message = tmp_path / ".out.part.json", b""
+    assert CliRunner().invoke(main, [*command, "whole"]).exit_code == 0
+    child_command = [sys.executable, "-c", eager, *command, "out", "--resume"]
+    note, message = place / ".out.part.json", b""
     for _ in range(2):
-        child = subprocess.Popen([*command, "out", "--resume"], cwd=tmp_path, env=ENVIRONMENT)
+        child = subprocess.Popen(child_command, env=ENVIRONMENT)
         while child.poll() is None and (not note.exists() or note.read_bytes() == message):
             time.sleep(0.001)
         child.kill()
         assert child.wait() == -signal.SIGKILL
         message = note.read_bytes()
-    subprocess.run([*command, "out", "--resume"], cwd=tmp_path, env=ENVIRONMENT, check=True)
-    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert CliRunner().invoke(main, [*command, "out", "--resume"]).exit_code == 0
+    assert (place / "out").read_bytes() == (place / "whole").read_bytes()
