@@ -34,7 +34,7 @@ HOSTILE = [
     Case("tsv", "\t"),
     Case("text", " ", "a", "x"),
 ]
-SIZE, LIMIT_SECONDS = 200_000, 15.0
+SIZE, LIMIT_SECONDS = 100_000, 3.75
 
 
 @pytest.mark.slow
