@@ -378,7 +378,9 @@ def test_the_width_is_shared_among_the_banks(candidates: list[tuple[int, int]]) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "search"), rotated(["bytenet", "convs2s", "luong"], list(SEARCHES)))
+@pytest.mark.parametrize(
+    ("name", "search"), rotated(["bytenet", "convs2s", "luong", "bahdanau"], list(SEARCHES), 1)
+)
 def test_random_models_keep_all_in_the_compiled_engine(name: str, search: str) -> None:
     """Results equal those of the PyTorch engine up to rounding; alone and in a batch they are equal to the
     bit.

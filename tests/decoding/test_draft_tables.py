@@ -38,7 +38,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Random runs: two with a draft table, one of them without a source; two without; and texts."""
     place = tmp_path_factory.mktemp("made")
     for name in ("ko", "en"):
-        lines = (DATA / f"train.{name}").read_bytes().splitlines(keepends=True)[:300]
+        lines = (DATA / f"train.{name}").read_bytes().splitlines(keepends=True)[:100]
         (place / {"ko": "src", "en": "tgt"}[name]).write_bytes(b"".join(lines))
     (place / "in").write_bytes(b"".join((DATA / "test.ko").read_bytes().splitlines(keepends=True)[:6]))
     make_run(place / "run", "convs2s")

@@ -580,7 +580,7 @@ def check_search(model: AnyModel, beam: int) -> None:
     lengths = [7, 3, 5, 4]
     src, _ = some_sources(lengths)
     engine = TorchEngine([model], Options(beam=beam, n_best=beam), 2, torch.device("cpu"))
-    for i, hypotheses in decode(engine, some_requests(lengths, [14, 9, 11, 16])):
+    for i, hypotheses in decode(engine, some_requests(lengths, [9, 6, 7, 10])):
         for found in hypotheses:
             expected = log_probability(model, src[i : i + 1, : lengths[i]], found.text)
             difference = abs(found.log_probability - expected)

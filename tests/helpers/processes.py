@@ -120,7 +120,7 @@ def _child(
 
 
 class Finished(NamedTuple):
-    """What a program printed, and its exit code."""
+    """The output and the exit code of a program."""
 
     stdout: bytes
     stderr: str
