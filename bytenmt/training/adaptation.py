@@ -5,6 +5,8 @@
 2. Of the weights between the old and the new ones, old + factor * (new - old), those are taken that are best
    on the held-out pairs and lose next to nothing on the probe text: sentences of another kind, which come
    with this package. Wortsman et al. 2022, "Robust fine-tuning of zero-shot models", mix weights in this way.
+   Tables of n-grams are taken as they were learned: other text has other n-grams and hardly reads their new
+   rows.
 3. Of a small memory the held-out pairs are learned too: the model is trained on all pairs for as many
    updates, and takes the same factor.
 """
@@ -24,6 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bytenmt.architectures.model_program import NGRAM_TABLES
 from bytenmt.architectures.registry import build_model
 from bytenmt.atomic_file import make_folder_of
 from bytenmt.checkpoints.checkpoint import load_weights, read_weights
@@ -72,8 +75,8 @@ class AdaptationReport(NamedTuple):
     """The result of an adaptation.
 
     n_pairs: without repetitions; n_held_out: those that the model was tested on; n_updates: of the training;
-    factor: the share of the new weights. new: of the held-out pairs, old: of the probe text, before and
-    after; None without a probe text.
+    factor: the share of the new weights, but for n-gram tables, which are new. new: of the held-out pairs,
+    old: of the probe text, before and after; None without a probe text.
     """
 
     n_pairs: int
@@ -229,8 +232,15 @@ def _train(
 
 
 def _mixed(old: Mapping[str, Tensor], new: Mapping[str, Tensor], factor: float) -> dict[str, np.ndarray]:
-    """Return the weights between two models as float32 arrays: old + factor * (new - old)."""
-    return {name: torch.lerp(old[name].float(), new[name].float(), factor).numpy() for name in old}
+    """Return the weights between two models as float32 arrays, old + factor * (new - old).
+
+    Of n-gram tables they are the new ones, unless the factor is 0.
+    """
+    shares = {name: float(factor > 0) if name == NGRAM_TABLES else factor for name in old}
+    return {
+        name: torch.lerp(old[name].float(), new[name].float(), share).numpy()
+        for name, share in shares.items()
+    }
 
 
 def _best_factor(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import torch
 from click.testing import CliRunner, Result
 from made_up_engine import make_run
 
@@ -69,6 +70,17 @@ def test_enough_held_out_pairs_tell_when_to_stop(tmp_path: Path, model: Path) ->
     report = adapt(model, pairs, tmp_path / "new", name="memory.tsv")
     assert report.n_held_out == 32 and report.factor in FACTORS and report.n_updates != 20
     assert report.new[1].bits < report.new[0].bits
+
+
+def test_tables_of_n_grams_are_the_new_ones() -> None:
+    old, new = (
+        {"embedding.ngrams.weight": torch.full((3,), value), "output": torch.full((2,), value)}
+        for value in (1.0, 5.0)
+    )
+    for factor, table, other in ((0.0, 1.0, 1.0), (0.25, 5.0, 2.0), (0.5, 5.0, 3.0)):
+        mixed = adaptation._mixed(old, new, factor)
+        assert mixed["embedding.ngrams.weight"].tolist() == [table] * 3
+        assert mixed["output"].tolist() == [other] * 2
 
 
 def test_weights_that_forget_too_much_are_not_taken(
