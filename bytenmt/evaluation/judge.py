@@ -147,7 +147,7 @@ class Judge:
         if with_spans:  # the search has the cost of the whole text alone
             some = [sources[k] for k in with_spans], [texts[k] for k in with_spans]
             of_source[with_spans] = costs(self.reader, *some, copied_spans)
-        return (alone - of_source).tolist()
+        return [float(bits) for bits in alone - of_source]
 
     def is_in_source_language(self, text: bytes) -> bool:
         """Return whether the trigrams of the languages say that a text is in that of the source."""
