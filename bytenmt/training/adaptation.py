@@ -59,7 +59,7 @@ LEARNING_RATE, NGRAM_LEARNING_RATE = 2.5e-4, 1e-2  # of AdamW, and of the rows o
 BATCHES, FEWEST_BYTES = 4, 1000  # of a pass, at least, as long as a batch has so many bytes
 MOST_CPU_MINUTES = 0.6  # of each of the two trainings
 FACTORS = (0.25, 0.5, 0.75, 1.0)
-CAREFUL_FACTORS = (0.25, 0.5)  # after a fixed number of updates
+CAREFUL_FACTORS = (0.25, 0.4)  # after a fixed number of updates
 MOST_FORGOTTEN = 0.012  # bits per byte of the probe text
 Pair = tuple[str, str]
 
