@@ -50,7 +50,7 @@ class Registry(dict[str, T]):
         self.on_remove: Callable[[str], object] = lambda name: None
 
     def add(self, name: str, entry: T, owner: str = "") -> None:
-        """Add an entry.
+        """Add an object by its name.
 
         owner: the module that adds it where no plugin is being imported. Raises ValueError for a name that is
         taken.

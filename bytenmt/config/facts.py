@@ -105,7 +105,7 @@ class Ancestor(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The defaults of a search with a run.
+    """The search settings that a run stores as its defaults.
 
     length_penalty: see interface.Options; beam: with which it was found.
     """
@@ -134,7 +134,7 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The known facts about a run.
+    """The facts that a run stores: its training files, search defaults, flag thresholds, earlier runs.
 
     With a source: pairs, the bytes of either side, the files, the digest of each, and the share of pairs with
     several sentences (see data.corpus_report); without one: texts. source_profile, target_profile: the

@@ -53,7 +53,7 @@ class Subject(NamedTuple):
 
 
 def card(details: CardDetails, of: Subject, measured: Measured | None) -> str:
-    """Return the text of the card."""
+    """Return the text of the model card, in Markdown."""
     return "\n".join([*_front_matter(details, of, measured), "", *_body(details, of, measured), ""])
 
 

@@ -272,7 +272,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         return state._replace(clock=state.clock.reorder(parents), hidden=hidden, recent=recent)
 
     def rewind(self, state: ByteNetState, columns: Tensor) -> ByteNetState:
-        """See base.Drafting."""
+        """Return the state before its last `columns` (rows,) bytes were read; see base.Drafting."""
         recent = self.embedding.rewind(state.recent, columns)
         return state._replace(clock=state.clock.rewind(columns), recent=recent)
 

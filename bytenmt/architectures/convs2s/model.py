@@ -216,7 +216,7 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         return state._replace(clock=state.clock.reorder(parents), recent=recent)
 
     def rewind(self, state: ConvS2SState, columns: Tensor) -> ConvS2SState:
-        """See base.Drafting."""
+        """Return the state before its last `columns` (rows,) bytes were read; see base.Drafting."""
         recent = self.embedding.rewind(state.recent, columns)
         return state._replace(clock=state.clock.rewind(columns), recent=recent)
 

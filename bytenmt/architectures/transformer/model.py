@@ -263,7 +263,7 @@ class Transformer(Model[TransformerMemory, TransformerState]):
         return state._replace(clock=state.clock.reorder(parents), recent=recent)
 
     def rewind(self, state: TransformerState, columns: Tensor) -> TransformerState:
-        """See base.Drafting."""
+        """Return the state before its last `columns` (rows,) bytes were read; see base.Drafting."""
         recent = self.embedding.rewind(state.recent, columns)
         return state._replace(clock=state.clock.rewind(columns), recent=recent)
 
