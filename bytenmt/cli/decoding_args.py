@@ -54,9 +54,8 @@ OF_THE_ENGINE = ("engine", "precision", "draft", "reverse")
 
 def engine_spec(decoding: Mapping[str, Any], device: str, threads: int | None) -> EngineSpec:
     """Return the engine that the options ask for."""
-    reverse = decoding.get("reverse")
-    reverse = None if reverse is None else str(reverse)
-    return EngineSpec(decoding["engine"], device, decoding["precision"], threads, decoding["draft"], reverse)
+    of_models = decoding["draft"], decoding.get("reverse")
+    return EngineSpec(decoding["engine"], device, decoding["precision"], threads, *of_models)
 
 
 def settings(decoding: Mapping[str, Any], answers: Answers | None = None) -> Settings:

@@ -157,9 +157,7 @@ def translate(
     if wait is not None and not simultaneous:
         raise BytenmtError("--wait would be ignored: give --simultaneous with it")
     if simultaneous:
-        _refuse_with_simultaneous(
-            answers, resume=resume, workers=workers > 1, reverse=wanted.reverse is not None
-        )
+        _refuse_with_simultaneous(answers, resume=resume, workers=workers > 1)
     with processes(choose(wanted).device) as group:
         leads = group is None or group.is_leader
         shape = decoding_args.output_format(answers, settings, group)
@@ -244,7 +242,7 @@ def score(
         click.echo(f"{nats:.6f}\t{bits:.6f}")
 
 
-def _refuse_with_simultaneous(answers: Answers, *, resume: bool, workers: bool, reverse: bool) -> None:
+def _refuse_with_simultaneous(answers: Answers, *, resume: bool, workers: bool) -> None:
     """Raise BytenmtError for options that --simultaneous cannot be combined with."""
     given = {
         "--format": answers.format != "text",
@@ -253,7 +251,6 @@ def _refuse_with_simultaneous(answers: Answers, *, resume: bool, workers: bool, 
         "--stream": answers.stream,
         "--resume": resume,
         "--workers": workers,
-        "--reverse": reverse,
     }
     for option in (option for option, is_given in given.items() if is_given):
         raise BytenmtError(f"--simultaneous cannot be combined with {option}: drop one of the two")

@@ -109,6 +109,11 @@ def _rates(rows: int, n_bytes: int, seconds: float) -> str:
     return f"{rows:,} rows in {seconds:,.0f} s, {rows / each:,.0f} rows/s, {n_bytes / each / 1e3:,.1f} kB/s"
 
 
+def _sha256(file: Path) -> str:
+    """Return the SHA-256 of a file as hex digits."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
 def job_description(
     steps: BlockSteps, blocks: Sequence[RowBlock], files: Sequence[Path], block_bytes: int
 ) -> dict[str, Any]:
@@ -122,17 +127,18 @@ def job_description(
         file, contents = read_run(Path(run))
         if not contents.config.model.source:
             raise BytenmtError(f"{run} is a language model and cannot translate: give a translation model")
-        models.append(hashlib.sha256(file.read_bytes()).hexdigest())
+        models.append(_sha256(file))
     spec = recipe.spec
     settings = {name.replace("_", "-"): str(value) for name, value in recipe.settings.items()}
     glossary = recipe.settings.get("glossary")
     if glossary is not None:
-        settings["glossary"] = hashlib.sha256(Path(glossary).read_bytes()).hexdigest()
+        settings["glossary"] = _sha256(Path(glossary))
     return settings | {
         "version": __version__,
         "models": models,
         "engine": spec.engine,
         "precision": spec.precision,
+        **({} if spec.reverse is None else {"reverse": _sha256(read_run(Path(spec.reverse))[0])}),
         "column": steps.translate.column,
         "to": steps.translate.to,
         "errors": steps.translate.errors,

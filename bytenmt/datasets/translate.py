@@ -94,12 +94,12 @@ class Translate:
         if to == column:
             raise SettingError(f"the translations would replace the column {column}: give another name")
         try:
-            spec = EngineSpec(
-                engine, device, precision, threads, draft, None if reverse is None else str(reverse)
-            )
+            spec = EngineSpec(engine, device, precision, threads, draft, reverse)
         except ValueError as error:
             raise SettingError(str(error)) from None
-        Settings.from_dict(settings)  # what it refuses is told now, not on another machine
+        checked = Settings.from_dict(settings)  # what it refuses is told now, not on another machine
+        if reverse is not None:
+            checked.check_ranks_hypotheses()
         self.recipe = TranslatorSpec(tuple(map(str, runs)), spec, settings)
         self.column, self.to, self.errors = column, to, errors
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os.path import commonprefix
+from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from bytenmt.config import bounds
@@ -49,7 +50,7 @@ class EngineSpec:
     precision: str = AUTO
     threads: int | None = None
     draft: str | int = AUTO
-    reverse: str | None = None
+    reverse: str | Path | None = None
 
     def __post_init__(self) -> None:
         for value, known in ((self.engine, ENGINES), (self.device, DEVICES), (self.precision, PRECISIONS)):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -61,6 +61,11 @@ class Runtime:
     spec: EngineSpec = EngineSpec("torch", "cpu")
     models: EngineModels | None = None
     reverse: Runtime | None = None
+
+    @cached_property
+    def reverse_reader(self) -> Reader | None:
+        """The reader of the reverse model, one for all Translators of these runs; None without one."""
+        return None if self.reverse is None else self.reverse.reader()
 
     def reader(self) -> Reader:
         """Return a reader, which scores fixed texts, in fp32 unless another precision was asked for."""

@@ -74,6 +74,14 @@ class Settings(LineSettings):
         """Return the most bytes of a translation of so many bytes; a longer prefix extends it."""
         return int(self.max_len_a * n_source_bytes) + self.max_len_b
 
+    def check_ranks_hypotheses(self) -> None:
+        """Raise SettingError if a reverse model would be ignored, because the search ranks no hypotheses."""
+        if self.search.beam == 1 or self.search.sample:
+            raise SettingError(
+                "the reverse model would be ignored: it ranks hypotheses of beam search; give a beam size of"
+                " 2 or more, and do not sample"
+            )
+
     def with_defaults(self, defaults: SearchDefaults | None) -> Settings:
         """Return these settings with the defaults of the runs where they were left to the runs."""
         if defaults is None or not self.left_to_runs:

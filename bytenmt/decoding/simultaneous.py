@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import NamedTuple, Protocol
 
 from bytenmt.decoding.interface import Engine, Options, Request, shared_beginning
+from bytenmt.decoding.reranking import Reranker
 from bytenmt.decoding.scheduler import STOP_TEST_EVERY, decode
 from bytenmt.decoding.setting_table import DEFAULT_WAIT
 from bytenmt.decoding.settings import Settings, encode_line
@@ -45,6 +46,9 @@ class SessionModel(Protocol):
 
     @property
     def least_wait(self) -> int: ...
+
+    @property
+    def reranker(self) -> Reranker | None: ...
 
     def engine(self, capacity: int) -> AbstractContextManager[Engine]: ...
 
@@ -250,6 +254,7 @@ class Session:
             "n_best": search.n_best > 1,
             "prefix": bool(settings.prefix),
             "keep or glossary": settings.rules is not None,
+            "reverse": translator.reranker is not None,
             "beam (with a bounded look-ahead)": search.beam > 1 and least > 0,
         }
         for name in (name for name, is_given in refused.items() if is_given):

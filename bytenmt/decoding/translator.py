@@ -100,9 +100,7 @@ class Translator:
             raise SettingError("no run: give a run folder or a weights file")
         checked = Settings.from_dict(settings)
         try:
-            spec = EngineSpec(
-                engine, device, precision, threads, draft, None if reverse is None else str(reverse)
-            )
+            spec = EngineSpec(engine, device, precision, threads, draft, reverse)
         except ValueError as error:
             raise SettingError(str(error)) from None
         return cls.from_runtime(load_runs(runs, spec, reporter), checked)
@@ -124,13 +122,9 @@ class Translator:
         settings = Settings.from_dict(named) if settings is None else settings
         settings = settings.with_defaults(runtime.search)
         search, reranker = settings.search, None
-        if runtime.reverse is not None:
-            if search.beam == 1 or search.sample:
-                raise SettingError(
-                    "the reverse model would be ignored: it ranks hypotheses of beam search; give a beam"
-                    " size of 2 or more, and do not sample"
-                )
-            reranker = Reranker(runtime.reverse.reader(), search.length_penalty)
+        if runtime.reverse_reader is not None:
+            settings.check_ranks_hypotheses()
+            reranker = Reranker(runtime.reverse_reader, search.length_penalty)
             search = replace(search, n_best=search.beam)
         return cls(
             runtime.engine_maker(search),

@@ -7,7 +7,7 @@ lines of clients that have left are dropped at once. Results are passed to callb
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from threading import Thread
 from typing import NamedTuple
@@ -102,8 +102,8 @@ class Worker:
         self._thread.start()
 
     def make_translator(self) -> Translator:
-        """Return a Translator of the caller's own, without constraints. Thread-safe."""
-        return self._make(EngineKey(1))
+        """Return a Translator of the caller's own, without constraints and reranking. Thread-safe."""
+        return replace(self._make(EngineKey(1)), reranker=None)
 
     @property
     def alive(self) -> bool:

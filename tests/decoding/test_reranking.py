@@ -12,9 +12,12 @@ import torch
 from made_up_engine import make_run
 
 from bytenmt import Run, Translator
+from bytenmt.cli.decoding_args import made_with
 from bytenmt.cli.workbench import serve_command
 from bytenmt.datasets import Translate
-from bytenmt.decoding.interface import AUTO
+from bytenmt.datasets.job import BlockSteps, job_description
+from bytenmt.decoding.interface import AUTO, EngineSpec
+from bytenmt.decoding.loading import load_runs
 from bytenmt.errors import BytenmtError, SettingError
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.worker import Job
@@ -72,16 +75,33 @@ def test_scores_of_both_directions_are_added(there: Path, back: Path, length_pen
 def test_each_sentence_of_a_line_is_ranked(there: Path, back: Path) -> None:
     """A line of several sentences has the best hypothesis of each."""
     ranked = Translator.load(there, reverse=back, beam=4, split_sentences="always", **SEARCH)
-    line = "A bc. Dd a!"
-    parts = [ranked.translate(part) for part in ("A bc.", "Dd a!")]
-    assert ranked.translate(line) == " ".join(parts)
+    plain = Translator.load(there, beam=4, split_sentences="always", **SEARCH)
+    sentences = ["A bc.", "Dd a!", "Zz top.", "One two three!"]
+    parts = ranked.translate(sentences)
+    assert parts != plain.translate(sentences), "the test shows nothing"
+    assert ranked.translate(" ".join(sentences)) == " ".join(parts)
 
 
 def test_a_data_set_is_ranked_too(there: Path, back: Path) -> None:
-    texts = ["a bc", "dd a"]
+    texts = [line for line in LINES if line]
     one = Translate(there, reverse=back, beam=4, **SEARCH)
-    ranked = Translator.load(there, reverse=back, beam=4, **SEARCH)
-    assert one.rows([text.encode() for text in texts]) == ranked.translate(texts)
+    ranked = Translator.load(there, reverse=back, beam=4, **SEARCH).translate(texts)
+    assert ranked != Translator.load(there, beam=4, **SEARCH).translate(texts), "the test shows nothing"
+    assert one.rows([text.encode() for text in texts]) == ranked
+
+
+def test_what_is_resumed_has_the_same_reverse_model(there: Path, back: Path) -> None:
+    """The records that --resume compares name the model, by its contents."""
+    of_rows, of_lines = [], []
+    for reverse in (None, back, there):
+        spec = EngineSpec("numba", "cpu", threads=1, reverse=reverse)
+        runtime = load_runs([there], spec)
+        made = made_with(runtime, Translator.from_runtime(runtime, beam=4), None, 1, "replace")()
+        of_lines.append(made.get("reverse"))
+        steps = BlockSteps("text", "out", Translate(there, reverse=reverse, beam=4))
+        of_rows.append(job_description(steps, [], [], 1).get("reverse"))
+    assert len({str(one) for one in of_lines}) == len({str(one) for one in of_rows}) == 3
+    assert of_lines[0] is of_rows[0] is None, "jobs of before can be resumed"
 
 
 def test_what_reranking_needs(there: Path, back: Path, tmp_path: Path) -> None:
@@ -89,6 +109,8 @@ def test_what_reranking_needs(there: Path, back: Path, tmp_path: Path) -> None:
     for search in ({}, {"beam": 4, "sample": True}):
         with pytest.raises(SettingError, match="the reverse model would be ignored"):
             Translator.load(there, reverse=back, **SEARCH, **search)
+        with pytest.raises(SettingError, match="the reverse model would be ignored"):
+            Translate(there, reverse=back, **SEARCH, **search)
     language_model = make_run(tmp_path / "language", settings=("model.source=false",))
     with pytest.raises(BytenmtError, match=f"{language_model} is a language model"):
         Translator.load(there, reverse=language_model, beam=2, **SEARCH)

@@ -231,8 +231,6 @@ def _measure_latency(
     from bytenmt.decoding.translator import Translator
 
     check_output(log, src, ref)
-    if decoding["reverse"] is not None:
-        raise BytenmtError("--simultaneous cannot be combined with --reverse: drop one of the two")
     settings = decoding_args.settings(decoding)
     corpus = inputs.all_pairs(src, ref, errors)
     runtime = loaded_runs(runs, decoding_args.engine_spec(decoding, device, threads), is_leader=True)

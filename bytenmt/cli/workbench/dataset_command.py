@@ -78,8 +78,9 @@ def translate_dataset(
     from bytenmt.cli import decoding_args
     from bytenmt.datasets import Translate, blocks, formats, job, ray_data
 
-    if decoding["glossary"] is not None:
-        decoding["glossary"] = decoding["glossary"].resolve()  # actors have folders of their own
+    for name in ("glossary", "reverse"):
+        if decoding[name] is not None:
+            decoding[name] = decoding[name].resolve()  # actors have folders of their own
     decoding_args.settings(decoding)  # reports options that contradict each other by their names
     ray_data.check_packages()
     translate = Translate(

@@ -453,8 +453,7 @@ def _workers(
     workers, runtimes = {}, {}
     with ExitStack() as stack:  # what was loaded before another model fails does not stay
         for direction, paths in directions.items():
-            reverse = str(opposite[direction]) if direction in opposite else None
-            spec = EngineSpec(AUTO, "cpu", precision, threads, reverse=reverse)
+            spec = EngineSpec(AUTO, "cpu", precision, threads, reverse=opposite.get(direction))
             runtime = load_runs(paths, spec, Console(), at_once=True)
             if not runtime.has_source:
                 raise BytenmtError(
