@@ -17,7 +17,6 @@ from bytenmt.documents.markup import Element
 from bytenmt.documents.strings import unescape
 
 NAMES = ("resources", "string", "string-array", "plurals", "item")
-OPAQUE = frozenset(("g",))
 REFERENCE = re.compile(r"[@?][+*]?(?:[\w.]+:)?(?:\w+/)?[\w.]+|@null|@empty")  # @string/name: no text
 CDATA = re.compile(r"<!\[CDATA\[((?:(?!\]\]>).)*+)\]\]>", re.DOTALL)
 LEXEME = re.compile(r'(?P<text>(?:[^\\" \t\r\n]++|\\.)++)|(?P<quote>")|(?P<blank>[ \t\r\n]++)|\\', re.DOTALL)
@@ -53,10 +52,15 @@ def _unit(text: str, one: Element, name: str) -> Iterator[Unit]:
         start, value = start + cdata.start(1), cdata[1]
     is_plain = cdata is not None and not markup.TOKEN.search(value)  # else it is HTML, where & is &amp;
     escape = _escape_cdata if is_plain else markup.escape
-    pieces = [UnitPart(value)] if is_plain else markup.split_tags(value, OPAQUE)
+    pieces = [UnitPart(value)] if is_plain else markup.split_tags(value, _is_kept)
     source = escaped_tags(_unescaped(pieces, start), lambda code: escape(_escaped(code)), IN_STRINGS)
     if source and not REFERENCE.fullmatch(value):
         yield Unit(start, name, source, start, start + len(value), source, _writer(escape))
+
+
+def _is_kept(tag: str) -> bool:
+    """Return whether the element of a start tag is copied with its content: xliff:g."""
+    return markup.local_name(tag) == "g"
 
 
 def _escape_cdata(text: str) -> str:

@@ -177,22 +177,22 @@ def preserved(element: Element) -> bool:
     return element.inherited.get("xml:space") == "preserve"
 
 
-def content(raw: str, opaque: frozenset[str] = frozenset(), preserve: bool = False) -> Parts:
+def content(raw: str, is_opaque: Callable[[str], bool], preserve: bool) -> Parts:
     """Return the content of an element as parts: text with references resolved, and tags.
 
-    opaque: see split_tags. preserve: keep line ends; otherwise a line end and the white space around it
+    is_opaque: see split_tags. preserve: keep line ends; otherwise a line end and the white space around it
     become a space.
     """
-    parts = split_tags(raw, opaque)
+    parts = split_tags(raw, is_opaque)
     if not preserve:
         parts = [UnitPart(folded(part.text)) if part.kind == TEXT else part for part in parts]
     return escaped_tags(parts, escape)
 
 
-def split_tags(raw: str, opaque: frozenset[str] = frozenset()) -> list[UnitPart]:
+def split_tags(raw: str, is_opaque: Callable[[str], bool] = lambda _: False) -> list[UnitPart]:
     """Return the content of an element as texts, with references resolved, and tags; without comments.
 
-    opaque: local names of elements that are one code, content included.
+    is_opaque: returns for a start tag whether its element is one code, content included.
     """
     parts: list[UnitPart] = []
     last, closing, depth, code = 0, "", 0, 0
@@ -207,7 +207,7 @@ def split_tags(raw: str, opaque: frozenset[str] = frozenset()) -> list[UnitPart]
             continue
         parts.append(UnitPart(raw[last : match.start()]))
         last = match.end()
-        if tag and local_name(tag) in opaque and not tag.endswith("/>"):
+        if tag and not tag.startswith("</") and not tag.endswith("/>") and is_opaque(tag):
             closing, depth, code = local_name(tag), 1, match.start()
         elif tag:
             parts.append(UnitPart(tag, kind_of_tag(tag)))
@@ -227,9 +227,9 @@ def folded(text: str) -> str:
     return BLANKS.sub(lambda blanks: " " if set(blanks[0]) & {"\r", "\n"} else blanks[0], text)
 
 
-def with_placeholders(raw: str, opaque: frozenset[str], preserve: bool) -> Parts:
+def with_placeholders(raw: str, is_opaque: Callable[[str], bool], preserve: bool) -> Parts:
     """Return the content of an element as parts, with placeholders in the text as codes."""
-    return escaped_tags(content(raw, opaque, preserve), escape, PLACEHOLDERS)
+    return escaped_tags(content(raw, is_opaque, preserve), escape, PLACEHOLDERS)
 
 
 TAG_NAME = re.compile(r"</?([^\s/>]+)")
@@ -257,6 +257,12 @@ def escape(text: str) -> str:
     """Escape text for the content of an element; characters that XML forbids become U+FFFD."""
     text = FORBIDDEN.sub("\ufffd", text)
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def attribute_value(tag: str, name: str) -> str | None:
+    """Return the value of an attribute of a tag as it is written, or None."""
+    span = attribute_span(tag, name)
+    return None if span is None else tag[span[0] : span[1]].partition("=")[2].strip()[1:-1]
 
 
 def attribute_span(tag: str, name: str) -> tuple[int, int] | None:

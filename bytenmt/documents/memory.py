@@ -19,6 +19,7 @@ from bytenmt.documents import formats
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Parts, UnitPart, joined_text
 from bytenmt.documents.html import unescape_text
 from bytenmt.documents.inline_tags import kind_of_tag, paired
+from bytenmt.documents.markup import TAG
 from bytenmt.errors import DataError
 from bytenmt.spans.extractor import span_extractor
 
@@ -194,7 +195,7 @@ def _in_document(target: Parts, source: Parts, spans: Collection[str], is_xml: b
     """Return a translation with its codes as they are written in the document of a source.
 
     spans: those of the source. A code that the source lacks is a tag of the document, or text where it is
-    XML; what stands for a tag in XLIFF alone, such as <g id="1">, is dropped.
+    XML; of what stands for a tag in XLIFF alone, such as <g id="1">, only the text in it is kept.
     """
     codes = {_as_in_programs(part).text: part for part in source if part.kind != TEXT}
     parts = list[UnitPart]()
@@ -205,6 +206,8 @@ def _in_document(target: Parts, source: Parts, spans: Collection[str], is_xml: b
             parts.append(codes[part.text])
         elif part.text in spans or not OF_XLIFF.match(part.text):
             parts.append(UnitPart(part.text, TEXT if is_xml or part.text in spans else part.kind))
+        else:
+            parts.append(UnitPart(TAG.sub("", part.text)))
     return tuple(parts)
 
 

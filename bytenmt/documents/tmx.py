@@ -45,7 +45,7 @@ def variant(unit: Element, language: str) -> Element | None:
 
 def parts_of(raw: str, preserve: bool = False) -> Parts:
     """Return the content of a segment as text, tags and placeholders."""
-    return markup.with_placeholders(raw, OPAQUE, preserve)
+    return markup.with_placeholders(raw, lambda tag: markup.local_name(tag) in OPAQUE, preserve)
 
 
 def _folded(language: str) -> str:

@@ -3,6 +3,8 @@
 A unit is a <segment> of version 2 and a <trans-unit> of version 1.2, or every segment of one whose
 <seg-source> is segmented (<mrk mtype="seg">). Its translation fills the target, which is made if missing.
 Trados keeps the state of a segment in <sdl:seg conf="…">, Phrase in the trans-unit's m:confirmed.
+Annotations of text that is not translated, <mrk mtype="protected"> of version 1.2 and translate="no" of
+version 2, are one code with their content, also with a translate="yes" in it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from bytenmt.documents.document import (
     ALONE,
     CLOSE,
     OPEN,
+    TEXT,
     Content,
     DeclaredLanguages,
     Edit,
@@ -122,15 +125,49 @@ def _parts(file: _File, element: Element) -> Parts:
     """Return the content of a source, a target or one of their segments as text, tags and placeholders."""
     raw, preserve = file.text[element.inside : element.outside], markup.preserved(element)
     if not file.phrase or "<" in raw:
-        return markup.with_placeholders(raw, OPAQUE, preserve)
+        return _joined_annotations(markup.with_placeholders(raw, _is_opaque, preserve))
     parts: list[UnitPart] = []
     for number, piece in enumerate(PHRASE_TAG.split(raw)):
         if number % 2 == 0:
-            parts += markup.with_placeholders(piece, OPAQUE, preserve)
+            parts += markup.with_placeholders(piece, _is_opaque, preserve)
         else:
             kind = CLOSE if piece.startswith("&lt;") else ALONE if piece.endswith("}") else OPEN
             parts.append(UnitPart(piece, kind))
     return paired(parts)
+
+
+def _is_opaque(tag: str) -> bool:
+    """Return whether the element of a start tag is one code with its content."""
+    name = markup.local_name(tag)
+    return name in OPAQUE or (name == "mrk" and _is_annotated(tag))
+
+
+def _is_annotated(tag: str) -> bool:
+    """Return whether an annotation says that its text is not translated."""
+    mtype, translate = (markup.attribute_value(tag, name) for name in ("mtype", "translate"))
+    return mtype == "protected" or translate == "no"
+
+
+def _joined_annotations(parts: Parts) -> Parts:
+    """Return parts with each text between <sm translate="no"/> and its <em/>, of version 2, as one code.
+
+    Without an <em/> it lasts until the end of the segment.
+    """
+    joined, held = list[UnitPart](), list[UnitPart]()  # held: the parts of the annotation that is open
+    number: str | None = None  # its id
+    for index, part in enumerate(parts):
+        name = "" if part.kind == TEXT else markup.local_name(part.text)
+        if not held and name == "sm" and _is_annotated(part.text):
+            number = markup.attribute_value(part.text, "id")
+        elif not held:
+            joined.append(part)
+            continue
+        held.append(part)
+        is_end = name == "em" and markup.attribute_value(part.text, "startRef") == number
+        if is_end or index == len(parts) - 1:
+            joined.append(UnitPart(markup.escaped(held), ALONE))
+            held = []
+    return paired(joined)
 
 
 def _has_content(parts: Parts) -> bool:

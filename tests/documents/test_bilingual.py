@@ -128,3 +128,46 @@ def test_any_numbers_of_segments(mids: tuple[str, str], target: str) -> None:
     written = translate(Sample("xliff", data.encode()).document(), ask, limit=1000)[0].decode()
     assert len(noted) == 2 and ">ONE</mrk>" in written and ">TWO</mrk>" in written
     assert len(Sample("xliff", written.encode()).document().units) == 2
+
+
+ONE, TWO = '<xliff version="1.2"><file><body><trans-unit id="1">', "</trans-unit></body></file></xliff>"
+ONE_2 = '<xliff version="2.0" srcLang="en" trgLang="de"><file id="f"><unit id="u"><segment>'
+TWO_2 = "</segment></unit></file></xliff>"
+
+
+@pytest.mark.parametrize(
+    ("around", "annotation", "is_copied"),
+    [
+        ((ONE, TWO), '<mrk mtype="protected">Good &amp; <g id="1">Office</g></mrk>', True),
+        ((ONE, TWO), '<mrk mid="a > b" mtype = \'protected\'>a <mrk mtype="x">b</mrk> c</mrk>', True),
+        ((ONE, TWO), '<mrk mtype="term">office</mrk>', False),
+        ((ONE, TWO), '<mrk mtype="x" comment="mtype=\'protected\'">office</mrk>', False),
+        ((ONE_2, TWO_2), '<mrk id="m" translate="no">Good Office</mrk>', True),
+        ((ONE_2, TWO_2), '<mrk id="m" translate="no">a <mrk id="n" translate="yes">b</mrk></mrk>', True),
+        ((ONE_2, TWO_2), '<mrk id="m" translate="yes">office</mrk>', False),
+        ((ONE_2, TWO_2), '<sm id="1" translate="no"/>Good &lt;Office<em startRef="1"/>', True),
+        (
+            (ONE_2, TWO_2),
+            '<sm id="1" translate="no"/>a <sm id="2"/>b<em startRef="2"/> c<em startRef="1"/>',
+            True,
+        ),
+    ],
+)
+def test_an_annotation_of_text_that_is_not_translated(
+    around: tuple[str, str], annotation: str, is_copied: bool
+) -> None:
+    """Copy it as one code, as HTML does with translate="no"."""
+    data = f"{around[0]}<source>Sign in to {annotation} now.</source>{around[1]}"
+    ask, noted = recording_translator()
+    text = translate(Sample("xliff", data.encode()).document(), ask, limit=1000)[0].decode()
+    assert (f">SIGN IN TO {annotation} NOW.</target>" in text) == is_copied
+    assert (noted[0].text == b"Sign in to <x1/> now.") == is_copied
+    etree.fromstring(text)
+
+
+def test_an_annotation_that_ends_in_another_segment() -> None:
+    data = f'{ONE_2}<source>Go to <sm id="1" translate="no"/>Good Office</source>{TWO_2}'
+    ask, noted = recording_translator()
+    text = translate(Sample("xliff", data.encode()).document(), ask, limit=1000)[0].decode()
+    assert '>GO TO <sm id="1" translate="no"/>Good Office</target>' in text
+    assert [one.text for one in noted] == [b"Go to"]

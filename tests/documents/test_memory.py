@@ -159,6 +159,16 @@ def test_tags_of_a_memory_match_those_of_other_formats(tmp_path: Path) -> None:
     assert ">sehr &lt;b&gt;alt&lt;/b&gt;</target>" in text and report.n_exact == 1
 
 
+def test_an_annotation_of_a_memory_alone_is_its_text(tmp_path: Path) -> None:
+    """<mrk mtype="protected"> is one code, whose text a document without it needs all the same."""
+    path = tmp_path / "a.xlf"
+    target = '<target state="final">Im <mrk mtype="protected">Good Office</mrk> anmelden</target>'
+    unit = f'<trans-unit id="1"><source>Sign in</source>{target}</trans-unit>'
+    path.write_text(f'<xliff version="1.2"><file><body>{unit}</body></file></xliff>')
+    text, _ = translated_with_memory("Sign in", "a.txt", TranslationMemory.from_file(path, PAIR))
+    assert text == "Im Good Office anmelden"
+
+
 def test_xliff_tells_that_a_translation_comes_from_a_memory() -> None:
     unit = '<trans-unit id="1"><source>a %d</source><target/></trans-unit>'
     one = f'<xliff version="1.2"><file><body>{unit}</body></file></xliff>'
