@@ -171,14 +171,14 @@ def beam_option(of: str) -> Callable[[Command], Command]:
     return click.option("-b", "--beam-size", "--beam", "beam", type=within(BEAM), help=help)
 
 
-def errors_option(hidden: bool = False) -> Callable[[Command], Command]:
+def errors_option(hidden: bool = False, default: str = "replace") -> Callable[[Command], Command]:
     """Return the option --errors. hidden: leave it out of --help."""
     return click.option(
         "--errors",
         type=click.Choice(["replace", "strict"]),
-        default="replace",
+        default=default,
         hidden=hidden,
-        help="Invalid UTF-8 in the input: replace it by U+FFFD, or stop with an error (default: replace).",
+        help=f"Invalid UTF-8 in the input: replace it by U+FFFD, or stop with an error (default: {default}).",
     )
 
 

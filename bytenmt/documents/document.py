@@ -9,12 +9,13 @@ from __future__ import annotations
 import codecs
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
-from bytenmt.errors import BytenmtError
+from bytenmt.errors import BytenmtError, DataError
 
 TEXT, ALONE, OPEN, CLOSE = "text", "alone", "open", "close"
 MARKS = (  # the longer one first: UTF-32's begins with UTF-16's
@@ -30,6 +31,18 @@ NOT_OF_FILES = frozenset(
 )
 SAMPLE_BYTES = 4096  # of a file without a byte order mark, whose zero bytes may show UTF-16 or UTF-32
 WIDE_SHARE = 0.2  # of zero bytes among the high bytes of UTF-16 text that is mostly ASCII
+# What typographic signs are written as where an encoding lacks them: in ISO 8859-1 most of them.
+PLAIN_SIGNS = {
+    sign: plain
+    for plain, signs in (
+        ('"', "\u201c\u201d\u201e\u201f\u00ab\u00bb"),
+        ("'", "\u2018\u2019\u201a\u201b\u2039\u203a"),
+        ("-", "\u2010\u2011\u2012\u2013\u2014\u2212"),
+        (" ", "\u00a0\u2009\u202f"),
+        ("...", "\u2026"),
+    )
+    for sign in signs
+}
 # A line and its end: one \n with all \r before it, or one \r. The look-behind keeps a long run of \r from
 # being searched for its \n at every one of them.
 LINES = re.compile(r"([^\r\n]*)((?<!\r)\r*+\n|\r|$)")
@@ -63,6 +76,10 @@ class MalformedError(BytenmtError):  # formats.read turns it into a DataError wi
     def __init__(self, message: str, at: int) -> None:
         super().__init__(message)
         self.message, self.at = message, at
+
+
+class UnencodableError(DataError):
+    """A character of a translation that the encoding of its file lacks."""
 
 
 Value = tuple[Parts, bool]  # a translation, and whether it needs a review
@@ -125,7 +142,7 @@ class Document:
 
     text: of the whole file. lead: its byte order mark, or empty. encoding: Python's name of it. charref:
     whether a character that the encoding lacks can be written as a reference. languages, language_edits: see
-    Content. is_xml: whether only tags of the file itself may stand in a unit.
+    Content. is_xml: whether only tags of the file itself may stand in a unit. path: for messages.
     """
 
     text: str
@@ -136,6 +153,7 @@ class Document:
     languages: DeclaredLanguages = DeclaredLanguages()
     language_edits: tuple[Edit, ...] = ()
     is_xml: bool = False
+    path: Path = Path("the document")
 
     def place(self, at: int) -> str:
         """Return line and column of a character, both from 1."""
@@ -150,24 +168,43 @@ class Document:
     def replaced(self, edits: Iterable[Edit]) -> bytes:
         """Return the bytes of the file with edits applied; equal edits count once.
 
-        Raises BytenmtError where the encoding lacks a character.
+        Raises UnencodableError with the place of a character that the encoding lacks.
         """
         pieces, last = [], 0
-        for edit in sorted(dict.fromkeys(edits)):
+        ordered = sorted(dict.fromkeys(edits))
+        for edit in ordered:
             if edit.start < last:
                 raise ValueError(f"edits at {edit.start} overlap")
             pieces += [self.text[last : edit.start], edit.text]
             last = edit.end
         whole = "".join([*pieces, self.text[last:]])
-        return self.lead + encode(whole, self.encoding, self.charref)
+        try:
+            return self.lead + encode(whole, self.encoding, self.charref)
+        except UnicodeEncodeError as error:
+            letter = whole[error.start]
+            at = next((edit.start for edit in ordered if letter in edit.text), 0)
+            raise UnencodableError(
+                f"{self.path}, {self.place(at)}: the file is in {self.encoding}, which lacks the {letter!r} of"
+                " the translation there: convert the file to UTF-8"
+            ) from None
 
     def with_units(self, values: Sequence[Value | None], matches: Collection[int] = ()) -> bytes:
         """Return the bytes of the file with the units' translations put in.
 
         values: for each unit its translation and whether it needs a review, or None to leave the unit as it
         is. A translation that is what stands there already changes nothing. matches: the indices of the
-        units whose translation comes from a translation memory.
+        units whose translation comes from a translation memory. Typographic signs that the encoding lacks are
+        written as plain ones. Raises UnencodableError.
         """
+        try:
+            return self._with_units(values, matches)
+        except UnencodableError:
+            signs = str.maketrans(dict(_missing_signs(self.encoding)))
+            plain = [value and (_translated_texts(value[0], signs), value[1]) for value in values]
+            return self._with_units(plain, matches)
+
+    def _with_units(self, values: Sequence[Value | None], matches: Collection[int]) -> bytes:
+        """Return the bytes of the file with translations; see with_units."""
         edits, marks = list[Edit](), dict[Callable[[bool], Sequence[Edit]], bool]()
         inserted = dict[Callable[[Sequence[Value | None]], Sequence[Edit]], list[Value | None]]()
         for index, (unit, value) in enumerate(zip(self.units, values, strict=True)):
@@ -186,6 +223,20 @@ class Document:
                 edits += insert(together)
         edits += [edit for mark, review in marks.items() for edit in mark(review)]
         return self.replaced([*edits, *self.language_edits] if edits else [])
+
+
+def _missing_signs(encoding: str) -> Iterator[tuple[str, str]]:
+    """Yield the typographic signs that an encoding lacks, each with what is written for it."""
+    for sign, plain in PLAIN_SIGNS.items():
+        try:
+            sign.encode(encoding)
+        except UnicodeEncodeError:
+            yield sign, plain
+
+
+def _translated_texts(parts: Parts, table: Mapping[int, str]) -> Parts:
+    """Return parts with the characters of their texts, but not of codes, replaced by a table."""
+    return tuple(UnitPart(part.text.translate(table)) if part.kind == TEXT else part for part in parts)
 
 
 def joined_text(parts: Iterable[UnitPart]) -> str:
@@ -255,8 +306,10 @@ def decode(data: bytes, declared: str | None) -> tuple[str, bytes, str]:
         text = data[len(lead) :].decode(encoding, errors)
         exact = text.encode(encoding, errors) == data[len(lead) :]
     except UnicodeDecodeError as error:
+        line = error.object[: error.start].decode(encoding, "ignore").count("\n") + 1
         raise BytenmtError(
-            f"byte {len(lead) + error.start} is not {encoding} ({error.reason}): give --encoding NAME"
+            f"0x{error.object[error.start]:02X} in line {line} is not {encoding} ({error.reason}): give"
+            " --encoding NAME"
         ) from None
     except UnicodeError:
         exact = False
@@ -266,14 +319,9 @@ def decode(data: bytes, declared: str | None) -> tuple[str, bytes, str]:
 
 
 def encode(text: str, encoding: str, charref: bool) -> bytes:
-    """Return the bytes of a text; the inverse of decode. Raises BytenmtError."""
-    if encoding == "utf-8":
-        return text.encode(encoding, "surrogateescape")
-    try:
-        return text.encode(encoding, "xmlcharrefreplace" if charref else "strict")
-    except UnicodeEncodeError as error:
-        letter = text[error.start]
-        raise BytenmtError(
-            f"the file is in {encoding}, which cannot encode {letter!r} of a translation: convert the file"
-            f" to UTF-8"
-        ) from None
+    """Return the bytes of a text; the inverse of decode.
+
+    charref: write characters that the encoding lacks as references. Raises UnicodeEncodeError.
+    """
+    errors = "surrogateescape" if encoding == "utf-8" else "xmlcharrefreplace" if charref else "strict"
+    return text.encode(encoding, errors)

@@ -31,7 +31,7 @@ class ReadOptions(NamedTuple):
     pair: source and target language; the file declares the target language afterwards. column: of a table,
     the name or number of the column to translate. into: the column for the translations, the same one if
     None. encoding: of the file, None for the one that it declares. strict: whether bytes that are not UTF-8
-    are an error.
+    are an error. cure: what its message advises.
     """
 
     pair: tuple[str, str] | None = None
@@ -39,6 +39,7 @@ class ReadOptions(NamedTuple):
     into: str | None = None
     encoding: str | None = None
     strict: bool = False
+    cure: str = "give the file's encoding, such as --encoding cp1252, or use --errors replace"
 
 
 class DocumentFormat(NamedTuple):
@@ -132,12 +133,12 @@ def read(data: bytes, name: str, path: Path, options: ReadOptions | None = None)
         text, lead, encoding = decode(data, options.encoding or one.encoding(data))
     except BytenmtError as error:
         raise DataError(f"{path}: {error}") from None
-    document = Document(text, lead, encoding, (), one.charref, is_xml=one.encoding is _declared)
+    document = Document(text, lead, encoding, (), one.charref, is_xml=one.encoding is _declared, path=path)
     lost = re.search("[\udc80-\udcff]", text) if options.strict else None
     if lost is not None:
         raise DataError(
             f"{path}, {document.place(lost.start())}: 0x{ord(lost[0]) - 0xDC00:02X} is not valid UTF-8 there:"
-            " give --encoding NAME, or use --errors replace"
+            f" {options.cure}"
         )
     try:
         content = one.read(text, options)
@@ -178,9 +179,9 @@ def unit_pairs(
         except DataError as error:
             raise DataError(f"{path}, {error}") from None
         return
-    options = ReadOptions(pair, strict=strict)
+    options = ReadOptions(pair, strict=strict, cure="convert the file to UTF-8")
     if "column" in FORMATS[name].options:
-        options = ReadOptions(column="1", into="2", strict=strict)
+        options = options._replace(pair=None, column="1", into="2")
     for unit in read(b"".join(pieces), name, path, options).units:
         if unit.done and unit.target and not unit.doubted:
             yield unit.source, unit.target

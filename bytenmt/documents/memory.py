@@ -94,7 +94,7 @@ class TranslationMemory:
         cls, pieces: Iterable[bytes], name: str, path: Path, pair: tuple[str, str] | None
     ) -> TranslationMemory:
         """Read a memory from the bytes of a file. name: of its format; path: for messages; see from_file."""
-        memory = cls(formats.unit_pairs(pieces, name, path, pair, strict=False))
+        memory = cls(formats.unit_pairs(pieces, name, path, pair, strict=True))
         if not memory:
             languages = "" if pair is None else f" {pair[0]} and {pair[1]}"
             raise DataError(f"{path} has no pair of texts{languages} that are translated")

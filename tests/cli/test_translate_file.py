@@ -108,10 +108,34 @@ def test_what_is_broken_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
 
 def test_bytes_that_are_not_utf_8(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"one\xff\n\n42 \xff\n")
-    assert run(tmp_path / "a.txt", tmp_path / "b.txt").exit_code == 0
+    arguments = (tmp_path / "a.txt", tmp_path / "b.txt")
+    assert run(*arguments, "--errors", "replace").exit_code == 0
     assert (tmp_path / "b.txt").read_bytes() == "ONE\ufffd0\n\n42 ".encode() + b"\xff\n"
-    strict = run(tmp_path / "a.txt", tmp_path / "b.txt", "--errors", "strict")
-    assert "a.txt, line 1, column 4: 0xFF is not valid UTF-8 there" in strict.stderr
+    for more in ((), ("--errors", "strict")):
+        assert "a.txt, line 1, column 4: 0xFF is not valid UTF-8 there" in run(*arguments, *more).stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "options"),
+    [
+        ("a.html", b"<html><body><p>Open, Ren.</p>\n<pre>caf\xe9</pre>", []),
+        ("a.md", b"Open.\n\tcaf\xe9\n", []),
+        ("a.srt", b"1\n00:00:01,000 --> 00:00:02,000\xe9\nOpen.\n", []),
+        ("a.csv", b"en,note\nOpen,caf\xe9\n", ["--column", "en"]),
+    ],
+)
+def test_a_file_in_an_older_encoding(tmp_path: Path, name: str, data: bytes, options: list[str]) -> None:
+    """It would come out in two encodings, also where the bytes are not in a text that is translated."""
+    (tmp_path / name).write_bytes(data)
+    arguments = (tmp_path / name, tmp_path / f"b{name}", *options)
+    refused = run(*arguments)
+    assert refused.exit_code == 1 and not (tmp_path / f"b{name}").exists()
+    assert f"{name}, line 2, column " in refused.stderr
+    assert (
+        "0xE9 is not valid UTF-8 there: give the file's encoding, such as --encoding cp1252" in refused.stderr
+    )
+    assert run(*arguments, "--encoding", "cp1252").exit_code == 0
+    assert b"\xe9" in (tmp_path / f"b{name}").read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import pytest
 
 from bytenmt.documents.document import decode, wide_encoding
 from bytenmt.documents.formats import ReadOptions, pairs, read
+from bytenmt.documents.inline_tags import parse_string
+from bytenmt.documents.memory import TranslationMemory
 from bytenmt.documents.translation import translate
 from bytenmt.errors import BytenmtError, DataError
 from tools.verify.sample_documents import SAMPLES, recording_translator
@@ -93,3 +95,50 @@ def test_a_declaration_that_can_be_read_is_not_in_utf_16(name: str, encoding: st
     for declared in (b"UTF-8", b"utf-8"):
         data = data.replace(declared, encoding.encode())
     assert read(data, name, Path("a.file")).encoding == "utf-8"
+
+
+LATIN = """msgid ""
+msgstr "Content-Type: text/plain; charset=ISO-8859-1\\n"
+
+msgid "one"
+msgstr ""
+
+msgid "two %s"
+msgstr "caf\xe9"
+"""
+
+
+def with_texts(data: str, *texts: str) -> str:
+    document = read(data.encode("latin-1"), "po", Path("a.po"))
+    values = [(parse_string(text), False) for text in texts]
+    return document.with_units(values).decode("latin-1")
+
+
+def test_signs_that_an_encoding_lacks_are_written_as_plain_ones() -> None:
+    text = with_texts(LATIN, "\u201eeins\u201c \u2026", "caf\xe9 \xab%s\xbb \u2013")
+    assert 'msgid "one"\nmsgstr "\\"eins\\" ..."\n' in text
+    assert text.endswith('msgstr "caf\xe9 \xab%s\xbb -"\n')
+
+
+def test_another_character_that_an_encoding_lacks_is_refused_with_its_place() -> None:
+    expected = (
+        r"^a.po, line 8, column 8: the file is in iso8859-1, which lacks the '\u0159' of the translation"
+    )
+    with pytest.raises(DataError, match=expected):
+        with_texts(LATIN, "eins", "\u201e\u0159\u201c %s")
+
+
+def test_a_byte_that_a_declared_encoding_lacks_is_refused_with_its_line() -> None:
+    data = LATIN.replace("ISO-8859-1", "US-ASCII").encode("latin-1")
+    expected = r"^a.po: 0xE9 in line 8 is not ascii \(ordinal not in range\(128\)\): give --encoding NAME$"
+    with pytest.raises(DataError, match=expected):
+        read(data, "po", Path("a.po"))
+
+
+def test_a_memory_in_an_older_encoding_is_refused(tmp_path: Path) -> None:
+    """Its bytes would come out as they are, in a file of another encoding."""
+    path = tmp_path / "a.tsv"
+    path.write_bytes(b"one\teins\ntwo\tcaf\xe9\n")
+    expected = "a.tsv, line 2, column 8: 0xE9 is not valid UTF-8 there: convert the file to UTF-8$"
+    with pytest.raises(DataError, match=expected):
+        TranslationMemory.from_file(path)

@@ -80,7 +80,7 @@ def test_the_place_is_told(name: str, data: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "options", "message"),
     [
-        ("text", b"\xff\xfe\0", ReadOptions(), "a.file: byte 2 is not utf-16-le (truncated data)"),
+        ("text", b"\xff\xfe\0", ReadOptions(), "a.file: 0x00 in line 1 is not utf-16-le (truncated data)"),
         ("po", PO.replace("UTF-8", "KLINGON").encode(), ReadOptions(), "a.file: unknown encoding KLINGON"),
         (
             "po",

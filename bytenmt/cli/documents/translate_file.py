@@ -18,7 +18,17 @@ from bytenmt.cli.documents.languages import (
     model_languages,
     pair_of_memory,
 )
-from bytenmt.cli.options import CONSTRAINTS, DECODING, FILE, MODELS, RUNTIME, within
+from bytenmt.cli.options import (
+    CONSTRAINTS,
+    DECODING,
+    FILE,
+    FILES,
+    MACHINE,
+    MODELS,
+    errors_option,
+    headed,
+    within,
+)
 from bytenmt.cli.progress import Console, progress
 from bytenmt.config.bounds import Bounds
 from bytenmt.decoding.setting_table import BEAM_OF_DOCUMENTS, KEPT_OF_DOCUMENTS
@@ -68,7 +78,8 @@ MOST_BITS = 1e6
 )
 @CONSTRAINTS
 @DECODING
-@RUNTIME
+@headed(FILES, errors_option(default="strict"))
+@MACHINE
 def translate_file(
     input: Path,
     output: Path,
