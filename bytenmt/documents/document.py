@@ -89,7 +89,8 @@ Value = tuple[Parts, bool]  # a translation, and whether it needs a review
 class Unit:
     """A piece of text that is translated as a whole.
 
-    at: where its source begins, in characters. name: its id, context or key, or empty.
+    at: where its source begins, in characters. name: its id, context or key, or empty. has_context: whether
+    the name is a context (msgctxt), which tells apart what the same source means.
     source: what is translated.
     start, end: the characters that a translation replaces; start == end where there was no target.
     target: what stands there now, None where there was nothing.
@@ -116,6 +117,7 @@ class Unit:
     mark: Callable[[bool], Sequence[Edit]] | None = None
     insert: Callable[[Sequence[Value | None]], Sequence[Edit]] | None = None
     as_match: Callable[[], Unit] | None = None
+    has_context: bool = False
 
 
 class DeclaredLanguages(NamedTuple):
@@ -184,8 +186,8 @@ class Document:
             letter = whole[error.start]
             at = next((edit.start for edit in ordered if letter in edit.text), 0)
             raise UnencodableError(
-                f"{self.path}, {self.place(at)}: the file is in {self.encoding}, which lacks the {letter!r} of"
-                " the translation there: convert the file to UTF-8"
+                f"{self.path}, {self.place(at)}: the file is in {self.encoding}, which lacks the {letter!r}"
+                " of the translation there: convert the file to UTF-8"
             ) from None
 
     def with_units(self, values: Sequence[Value | None], matches: Collection[int] = ()) -> bytes:

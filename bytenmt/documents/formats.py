@@ -42,6 +42,15 @@ class ReadOptions(NamedTuple):
     cure: str = "give the file's encoding, such as --encoding cp1252, or use --errors replace"
 
 
+class UnitPair(NamedTuple):
+    """A unit that is translated. name, has_context: see Unit."""
+
+    source: Parts
+    target: Parts
+    name: str = ""
+    has_context: bool = False
+
+
 class DocumentFormat(NamedTuple):
     """A format of documents.
 
@@ -159,23 +168,23 @@ def pairs(
 
     The arguments are those of unit_pairs. Raises DataError.
     """
-    for parts in unit_pairs(pieces, name, path, pair, strict):
-        source, target = (" ".join(utf8(joined_text(one)).decode().split()) for one in parts)
+    for unit in unit_pairs(pieces, name, path, pair, strict):
+        source, target = (" ".join(utf8(joined_text(one)).decode().split()) for one in unit[:2])
         if source and target:
             yield source, target
 
 
 def unit_pairs(
     pieces: Iterable[bytes], name: str, path: Path, pair: tuple[str, str] | None, strict: bool
-) -> Iterator[tuple[Parts, Parts]]:
-    """Yield source and target of the units that are translated and not doubted.
+) -> Iterator[UnitPair]:
+    """Yield the units that are translated and not doubted.
 
     pieces: the bytes of the file; a TMX may be larger than the memory. Of a table the first two columns are
     read. path: for messages. strict: see ReadOptions. Raises DataError.
     """
     if name == "tmx" and pair is not None:
         try:
-            yield from tmx.pairs(_decoded(pieces, path), pair)
+            yield from (UnitPair(*one) for one in tmx.pairs(_decoded(pieces, path), pair))
         except DataError as error:
             raise DataError(f"{path}, {error}") from None
         return
@@ -184,7 +193,7 @@ def unit_pairs(
         options = options._replace(pair=None, column="1", into="2")
     for unit in read(b"".join(pieces), name, path, options).units:
         if unit.done and unit.target and not unit.doubted:
-            yield unit.source, unit.target
+            yield UnitPair(unit.source, unit.target, unit.name, unit.has_context)
 
 
 def _decoded(pieces: Iterable[bytes], path: Path) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Translation memories: sources with their translations, looked up exactly or by similarity.
 
 Sources that differ only in placeholders, tags, addresses or numbers count as the same: the translation gets
-those of the text that is looked up. Of two translations of one source the later one in the file is used,
-since programs append what was corrected last.
+those of the text that is looked up. Of two translations of one source the one with the same context or key is
+used, else the later one in the file, since programs append what was corrected last.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import NamedTuple
 from bytenmt.decoding.setting_table import KEPT
 from bytenmt.documents import formats
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Parts, UnitPart, joined_text
+from bytenmt.documents.formats import UnitPair
 from bytenmt.documents.html import unescape_text
 from bytenmt.documents.inline_tags import kind_of_tag, paired
 from bytenmt.documents.markup import TAG
@@ -34,6 +35,10 @@ MOST_TRIED = 20  # entries that differ in their spans alone, of which the last o
 LEAST_SCORE = 70.0  # of a fuzzy match
 
 
+_Name = tuple[str, bool]  # name and has_context of a unit
+_Translations = dict[_Name, Parts]  # the latest one last
+
+
 class FuzzyMatch(NamedTuple):
     """An entry whose source resembles a text. score: 100 for the same text, as rapidfuzz.fuzz.ratio."""
 
@@ -43,10 +48,15 @@ class FuzzyMatch(NamedTuple):
 
 
 class MemoryMatch(NamedTuple):
-    """A translation from a memory. is_exact: whether the source is the same, its placeholders too."""
+    """A translation from a memory.
+
+    is_exact: whether the source is the same, its placeholders too. is_other_context: whether the entry has
+    another context, or another key while the memory translates the source in several ways.
+    """
 
     target: Parts
     is_exact: bool
+    is_other_context: bool = False
 
 
 class TranslationMemory:
@@ -59,16 +69,17 @@ class TranslationMemory:
     [FuzzyMatch(score=92.3..., source='Delete 3 files', target='3 Dateien löschen')]
     """
 
-    def __init__(self, pairs: Iterable[tuple[Parts, Parts]]) -> None:
+    def __init__(self, pairs: Iterable[UnitPair]) -> None:
         """pairs: source and translation of each entry, the later ones win."""
-        # By the source with a slot for each span: translations by the texts of the spans.
-        self._entries: dict[str, dict[tuple[str, ...], Parts]] = {}
+        # By the source with a slot for each span, and then by the texts of the spans.
+        self._entries: dict[str, dict[tuple[str, ...], _Translations]] = {}
         self._texts: dict[str, str] = {}
-        for source, target in pairs:
+        for source, target, name, has_context in pairs:
             key, spans = _template(_split(source))
             same = self._entries.setdefault(key, {})
-            same.pop(spans, None)  # so that the new one is the last
-            same[spans] = _split(target)
+            named = same[spans] = same.pop(spans, {})  # so that the new one is the last
+            named.pop((name, has_context), None)
+            named[name, has_context] = _split(target)
             self._texts[joined_text(source).strip()] = joined_text(target).strip()
 
     def __len__(self) -> int:
@@ -77,7 +88,7 @@ class TranslationMemory:
     @classmethod
     def from_texts(cls, pairs: Iterable[tuple[str, str]]) -> TranslationMemory:
         """Return a memory of plain texts."""
-        return cls(((UnitPart(source),), (UnitPart(target),)) for source, target in pairs)
+        return cls(UnitPair((UnitPart(source),), (UnitPart(target),)) for source, target in pairs)
 
     @classmethod
     def from_file(cls, path: Path, pair: tuple[str, str] | None = None) -> TranslationMemory:
@@ -100,29 +111,38 @@ class TranslationMemory:
             raise DataError(f"{path} has no pair of texts{languages} that are translated")
         return memory
 
-    def match(self, source: Parts, is_xml: bool = False) -> MemoryMatch | None:
+    def match(
+        self, source: Parts, is_xml: bool = False, name: str = "", has_context: bool = False
+    ) -> MemoryMatch | None:
         """Return the stored translation of a source, or None if the memory has none.
 
         Sources match that are equal, or equal but for placeholders, tags and numbers; those of the given
         source then replace the stored ones in the translation.
 
         A span is exchanged only where source and translation of the entry have the same ones, and a number
-        not where one of the two is 1, which other words may go with. is_xml: whether the document of the
-        source is XML, where a tag that only the translation has is text.
+        not where one of the two is 1, which other words may go with, or where only one has separators.
+
+        is_xml: whether the document of the source is XML, where a tag that only the translation has is text.
+        name, has_context: see Unit.
         """
         key, spans = _template(_split(source))
-        same = self._entries.get(key)
-        if same is None:
+        same = self._entries.get(key, {})
+        is_exact = spans in same
+        tried = [(spans, same[spans])] if is_exact else list(islice(reversed(same.items()), MOST_TRIED))
+        found = [
+            (named, other)
+            for old, translations in tried
+            for named, target in _latest(translations, (name, has_context))
+            if (other := target if is_exact else _with_spans(old, target, spans)) is not None
+        ]
+        if not found:
             return None
-        target = same.get(spans)
-        is_exact = target is not None
-        if target is None:
-            tried = islice(reversed(same.items()), MOST_TRIED)
-            found = (_with_spans(old, target, spans) for old, target in tried)
-            target = next((one for one in found if one is not None), None)
-        if target is None:
-            return None
-        return MemoryMatch(_with_blanks(source, _in_document(target, source, spans, is_xml)), is_exact)
+        chosen, target = next((one for one in found if one[0] == (name, has_context)), found[0])
+        is_other = chosen != (name, has_context) and (
+            (chosen[1] and has_context) or any(one != target for named, one in found if named != chosen)
+        )
+        parts = _with_blanks(source, _in_document(target, source, spans, is_xml))
+        return MemoryMatch(parts, is_exact, is_other)
 
     def translation(self, source: str) -> str | None:
         """Return the translation of a plain text, None if it is not in the memory; see match."""
@@ -140,6 +160,12 @@ class TranslationMemory:
             source.strip(), self._texts.keys(), scorer=fuzz.ratio, limit=limit, score_cutoff=least
         )
         return [FuzzyMatch(score, text, self._texts[text]) for text, score, _ in found]
+
+
+def _latest(translations: _Translations, name: _Name) -> Iterable[tuple[_Name, Parts]]:
+    """Return the translation of a name, if there is one, and the latest ones of other names."""
+    own = {name: translations[name]} if name in translations else {}
+    return (own | dict(islice(reversed(translations.items()), MOST_TRIED))).items()
 
 
 def _split(parts: Parts) -> Parts:
@@ -188,7 +214,16 @@ def _with_spans(old: tuple[str, ...], target: Parts, new: tuple[str, ...]) -> Pa
     for before, after in zip(old, new, strict=True):
         if exchanged.setdefault(before, after) != after or (before == "1") != (after == "1"):
             return None
+    if any(
+        _separators(part.text) != _separators(exchanged[part.text]) for part in target if part.kind == NUMBER
+    ):
+        return None
     return tuple(part if part.kind == TEXT else UnitPart(exchanged[part.text], part.kind) for part in target)
+
+
+def _separators(number: str) -> str:
+    """Return the signs of a number that languages write in different ways: of 1,000.5 the comma and dot."""
+    return "".join(sign for sign in number if not sign.isdecimal())
 
 
 def _in_document(target: Parts, source: Parts, spans: Collection[str], is_xml: bool) -> Parts:

@@ -246,6 +246,7 @@ def _units(text: str, entry: _Entry, one: _One) -> list[Unit]:
                     done=bool(string and string.value) and not fuzzy,
                     doubted=fuzzy,
                     mark=mark,
+                    has_context=True,
                 )
             )
     return units

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Required, TypedDict, Unpack
 
-from bytenmt.decoding.confidence import LOST, SURE, Verdict
+from bytenmt.decoding.confidence import CHECK, LOST, SURE, Verdict
 from bytenmt.documents.document import Document, Parts, Unit
 from bytenmt.documents.inline_tags import restore_tags
 from bytenmt.documents.segments import Segment, split_unit
@@ -23,6 +23,8 @@ BATCH = 1000  # segments that are translated together
 TranslateSegments = Callable[[Sequence[Segment]], "Sequence[Hypothesis]"]
 Flag = Callable[["Sequence[TranslationResult]"], "Sequence[TranslationResult]"]  # see judge.Judge.flag
 
+OTHER_CONTEXT = "the memory has it in another context"  # why a translation from a memory is checked
+
 # Where the translation of a unit comes from: it stood in the file, the source is copied since there are no
 # words in it, a model, a translation memory, nowhere since the model gave an empty text.
 KEPT, COPIED, MACHINE, MEMORY, EMPTY = "kept", "copied", "machine", "memory", "empty"
@@ -32,7 +34,7 @@ class UnitTranslation(NamedTuple):
     """The translation of a unit.
 
     parts: the translation, None where the unit is left as it is. origin: KEPT, COPIED, MACHINE, MEMORY or
-    EMPTY. verdict: of the model's translation. is_exact: whether the entry of a memory has the same source,
+    EMPTY. verdict: of the translation. is_exact: whether the entry of a memory has the same source,
     its placeholders and numbers too.
     """
 
@@ -154,7 +156,7 @@ def _matches(document: Document, overwrite: bool, memory: TranslationMemory | No
     if memory is None:
         return {}
     found = (
-        (index, memory.match(unit.source, document.is_xml))
+        (index, memory.match(unit.source, document.is_xml, unit.name, unit.has_context))
         for index, unit in enumerate(document.units)
         if overwrite or not unit.done
     )
@@ -183,7 +185,8 @@ def _batches(segments: list[Segment]) -> Iterator[list[Segment]]:
 
 
 def _from_match(match: MemoryMatch) -> UnitTranslation:
-    return UnitTranslation(match.target, MEMORY, is_exact=match.is_exact)
+    verdict = Verdict(CHECK, (OTHER_CONTEXT,)) if match.is_other_context else Verdict(SURE, ())
+    return UnitTranslation(match.target, MEMORY, verdict, match.is_exact)
 
 
 def _join_unit(

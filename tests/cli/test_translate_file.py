@@ -125,7 +125,7 @@ def test_bytes_that_are_not_utf_8(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_in_an_older_encoding(tmp_path: Path, name: str, data: bytes, options: list[str]) -> None:
-    """It would come out in two encodings, also where the bytes are not in a text that is translated."""
+    """Refuse it, also where such bytes are in no unit: it would come out in two encodings."""
     (tmp_path / name).write_bytes(data)
     arguments = (tmp_path / name, tmp_path / f"b{name}", *options)
     refused = run(*arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from bytenmt.errors import DataError
 from tools.verify.sample_documents import PO, TMX
 
 PAIR = ("en", "de")
+CHECKED = "check: the memory has it in another context"
 
 
 def memory(*pairs: tuple[str, str]) -> TranslationMemory:
@@ -35,6 +37,10 @@ def memory(*pairs: tuple[str, str]) -> TranslationMemory:
         (("%s and %s", "%s und %s"), "{a} and {b}", None),  # which of the two is which is not known
         (("1.5 km", "1,5 km"), "2.5 km", None),  # the translation writes the number in another way
         (("1.5 km", "1,5 km"), "1.5 km", "1,5 km"),
+        (("Delete 5 files", "5 Dateien löschen"), "Delete 1,000 files", None),  # as are its separators
+        (("Delete 5 files", "5 Dateien löschen"), "Delete 1000 files", "1000 Dateien löschen"),
+        (("1,000 files", "1,000 Dateien"), "25,000 files", "25,000 Dateien"),
+        (("1,000 files", "1,000 Dateien"), "1,000,000 files", None),
         (("2 sheep", "2 Schafe"), "1 sheep", None),  # singular
         (("Hello %s!", "Hallo!"), "Hello {name}!", None),
     ],
@@ -102,6 +108,63 @@ def test_a_catalogue_takes_what_the_memory_has() -> None:
     assert 'msgstr[0] "%d Datei"\nmsgstr[1] "%d Dateien"\n' in text
     assert (report.n_matched, report.n_exact) == (2, 2)
     assert 0 < report.n_matched < report.n_translated and not report.review
+
+
+def context_of(name: str) -> str:
+    return f'msgctxt "{name}"\n' if name else ""
+
+
+def po_of(*entries: tuple[str, str, str]) -> str:
+    """A catalogue of entries: context, source and translation."""
+    return "\n".join(f'{context_of(a)}msgid "{b}"\nmsgstr "{c}"\n' for a, b, c in entries)
+
+
+CLOSE = (("close the window", "Close", "Schließen"), ("near", "Close", "Nah"))
+
+
+@pytest.mark.parametrize(
+    ("entries", "context", "expected", "is_sure"),
+    [
+        (CLOSE, "close the window", "Schließen", True),
+        (CLOSE, "near", "Nah", True),
+        (CLOSE, "other", "Nah", False),
+        (CLOSE, "", "Nah", False),
+        (CLOSE[1:], "close the window", "Nah", False),
+        ((("", "Close", "Schließen"), CLOSE[1]), "", "Schließen", True),
+        ((("a", "Close %d", "Nah %d"), ("b", "Close %s", "Schließen %s")), "a", "Nah %i", True),
+    ],
+)
+def test_the_entry_with_the_same_context_is_used(
+    tmp_path: Path, entries: tuple[tuple[str, str, str], ...], context: str, expected: str, is_sure: bool
+) -> None:
+    """A translation from another context is marked for review."""
+    path = tmp_path / "a.po"
+    path.write_text(po_of(*entries), encoding="utf-8")
+    source = entries[0][1].replace("%d", "%i")
+    data = po_of((context, source, ""))
+    text, report = translated_with_memory(data, "b.po", TranslationMemory.from_file(path))
+    assert text == ("" if is_sure else "#, fuzzy\n") + po_of((context, source, expected))
+    assert [reason for _, reason in report.review] == [CHECKED] * (not is_sure)
+
+
+def test_the_entry_with_the_same_key_is_used(tmp_path: Path) -> None:
+    """Another key alone is no reason for a review; but several translations are one."""
+    path = tmp_path / "a.xlf"
+    units = "".join(
+        f'<trans-unit id="{key}"><source>{source}</source>'
+        f'<target state="final">{target}</target></trans-unit>'
+        for key, source, target in (
+            ("a", "Close", "Schließen"),
+            ("b", "Close", "Nah"),
+            ("c", "Open", "Offen"),
+        )
+    )
+    path.write_text(f'<xliff version="1.2"><file><body>{units}</body></file></xliff>', encoding="utf-8")
+    entries = TranslationMemory.from_file(path)
+    data = '{"a": "Close", "b": "Close", "d": "Close", "e": "Open"}'
+    text, report = translated_with_memory(data, "b.json", entries)
+    assert json.loads(text) == {"a": "Schließen", "b": "Nah", "d": "Nah", "e": "Offen"}
+    assert report.review == [("line 1, column 36", CHECKED)]
 
 
 TAGGED_TMX = """<tmx version="1.4"><header/><body><tu>
