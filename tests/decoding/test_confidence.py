@@ -14,6 +14,7 @@ from bytenmt.decoding.confidence import (
     has_loop,
     is_copy,
     lacks_number,
+    repeats_number,
     text_flags,
 )
 from bytenmt.decoding.interface import Hypothesis
@@ -72,6 +73,7 @@ LENGTHS = FlagThresholds(n_lines=500, bits_per_byte=1.0, length_ratio=1.2, lengt
         ("Ja", "Yes, of course", []),
         ("...", "Good day", ["invention"]),
         ("12 Äpfel", "apples", ["number"]),
+        ("Delete 5 files", "5 5 Dateien löschen", ["number"]),
         ("", "", []),
     ],
 )
@@ -104,6 +106,22 @@ def test_lengths_are_compared_with_those_of_the_languages() -> None:
 )
 def test_numbers(source: str, text: str, expected: bool) -> None:
     assert lacks_number(source.encode(), text.encode()) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "expected"),
+    [
+        ("Delete 5 files", "5 5 Dateien löschen", True),
+        ("1,000 yen", "1.000 Yen, 1000 Yen", True),
+        ("2 of 2", "2 von 2", False),
+        ("2 of 2", "2 von 2 von 2", True),
+        ("At 3:40 p.m.", "Um 15:40 Uhr", False),
+        ("I turned thirteen in 2003.", "Im Jahr 2003 wurde ich 13.", False),
+        ("{0} files", "{0} von {0} Dateien", False),  # which is a matter of the flag for placeholders
+    ],
+)
+def test_repeated_numbers(source: str, text: str, expected: bool) -> None:
+    assert repeats_number(source.encode(), text.encode()) == expected
 
 
 @pytest.mark.parametrize(

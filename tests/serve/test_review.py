@@ -60,7 +60,7 @@ def test_units_and_the_file_with_edits() -> None:
         first, match, _, last = record["units"]
         assert (last["verdict"], last["reasons"]) == (
             "wrong",
-            ["a number of the source is missing, or written in words"],
+            ["a number of the source is missing, written in words or repeated"],
         )
         assert first["keep"] == ["%s"] and len(first["alternatives"]) == 2
         assert first["fuzzy"][0]["target"] == "gute Hunde" and first["fuzzy"][0]["score"] > 80
@@ -196,7 +196,7 @@ def test_edited_and_accepted_by_keyboard_and_saved(tab: Page, url: str, tmp_path
         "sure",
         "memory exact match",
         "kept translated in the file",
-        "wrong a number of the source is missing, or written in words",
+        "wrong a number of the source is missing, written in words or repeated",
     ]
     assert (
         tab.evaluate("document.getElementById('tally').textContent")
