@@ -131,11 +131,13 @@ class Content(NamedTuple):
     """The result of a reader: the units of a text and its languages.
 
     language_edits: edits that declare the target language; they are made as soon as a translation is put in.
+    warnings: what a user should know of the file, each without its name.
     """
 
     units: Sequence[Unit]
     languages: DeclaredLanguages = DeclaredLanguages()
     language_edits: Sequence[Edit] = ()
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,8 +145,9 @@ class Document:
     """The text of a file and its units.
 
     text: of the whole file. lead: its byte order mark, or empty. encoding: Python's name of it. charref:
-    whether a character that the encoding lacks can be written as a reference. languages, language_edits: see
-    Content. is_xml: whether only tags of the file itself may stand in a unit. path: for messages.
+    whether a character that the encoding lacks can be written as a reference. languages, language_edits,
+    warnings: see Content. is_xml: whether only tags of the file itself may stand in a unit. path: for
+    messages.
     """
 
     text: str
@@ -156,6 +159,7 @@ class Document:
     language_edits: tuple[Edit, ...] = ()
     is_xml: bool = False
     path: Path = Path("the document")
+    warnings: tuple[str, ...] = ()
 
     def place(self, at: int) -> str:
         """Return line and column of a character, both from 1."""
@@ -225,6 +229,12 @@ class Document:
                 edits += insert(together)
         edits += [edit for mark, review in marks.items() for edit in mark(review)]
         return self.replaced([*edits, *self.language_edits] if edits else [])
+
+
+def is_language_or_region(declared: str | None, language: str) -> bool:
+    """Return whether a declared language is a language or one of its regions: de_AT is one of de."""
+    folded, wanted = (one.lower().replace("_", "-") for one in (declared or "", language))
+    return folded == wanted or folded.startswith(f"{wanted}-")
 
 
 def _missing_signs(encoding: str) -> Iterator[tuple[str, str]]:

@@ -86,7 +86,9 @@ _PAIR = ("pair",)
 FORMATS: dict[str, DocumentFormat] = {
     "tmx": DocumentFormat((".tmx",), lambda text, w: Content(tmx.read(text, w.pair)), _declared, True, _PAIR),
     "xliff": DocumentFormat(_XLIFF, lambda text, w: xliff.read(text, w.pair), _declared, True, _PAIR),
-    "po": DocumentFormat((".po", ".pot"), lambda text, w: po.read(text, w.pair), po.charset, options=_PAIR),
+    "po": DocumentFormat(
+        (".po", ".pot"), lambda text, w: po.read(text, w.pair, w.encoding), po.charset, options=_PAIR
+    ),
     "srt": DocumentFormat((".srt",), lambda text, _: Content(subtitles.read_srt(text))),
     "vtt": DocumentFormat((".vtt",), lambda text, _: Content(subtitles.read_vtt(text))),
     "html": DocumentFormat(
@@ -158,6 +160,7 @@ def read(data: bytes, name: str, path: Path, options: ReadOptions | None = None)
         units=tuple(content.units),
         languages=content.languages,
         language_edits=tuple(content.language_edits),
+        warnings=tuple(content.warnings),
     )
 
 

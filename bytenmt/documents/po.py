@@ -2,13 +2,14 @@
 
 A translation replaces the string behind msgstr. It also clears the flag fuzzy and the previous msgid (#|),
 which show the text that an older string translates; a doubtful translation sets the flag. The
-header's Language is set where the target language is known.
+header's Language is set where the target language is known. The header of a template (charset=CHARSET,
+nplurals=INTEGER) is filled in as msginit does.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from gettext import c2py
@@ -23,6 +24,7 @@ from bytenmt.documents.document import (
     MalformedError,
     Parts,
     Unit,
+    is_language_or_region,
 )
 from bytenmt.documents.html import ascii_based
 from bytenmt.documents.inline_tags import format_string, parse_string
@@ -34,6 +36,27 @@ LINE = re.compile(
 )
 STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"')
 LANGUAGE = re.compile(r"^Language:[ \t]*+([^\s]*+)[ \t]*+$", re.MULTILINE)
+TEMPLATE_CHARSET = re.compile(r"(?<=charset=)CHARSET\b")
+TEMPLATE_PLURALS = re.compile(r"nplurals=INTEGER;\s*plural=EXPRESSION;?")
+# nplurals and plural by language, as gettext's msginit writes them; those of languages that it lacks, such as
+# Arabic, Catalan and Chinese, follow the Unicode CLDR.
+PLURALS_OF_LANGUAGES = {
+    "1; plural=0": "id ja ko ms th vi zh",
+    "2; plural=(n != 1)": "af bg ca da de el en eo es et eu fi gl he hu it nb nl nn no pt sq sv sw tr",
+    "2; plural=(n > 1)": "fa fr hi pt_br",
+    "3; plural=(n==1) ? 0 : (n>=2 && n<=4) ? 1 : 2": "cs sk",
+    "3; plural=(n==1 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2)": "pl",
+    "3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2)": (
+        "be bs hr ru sr uk"
+    ),
+    "3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && (n%100<10 || n%100>=20) ? 1 : 2)": "lt",
+    "3; plural=(n%10==1 && n%100!=11 ? 0 : n != 0 ? 1 : 2)": "lv",
+    "3; plural=n==1 ? 0 : n==2 ? 1 : 2": "ga",
+    "3; plural=n==1 ? 0 : (n==0 || (n%100 > 0 && n%100 < 20)) ? 1 : 2": "ro",
+    "4; plural=(n%100==1 ? 0 : n%100==2 ? 1 : n%100==3 || n%100==4 ? 2 : 3)": "sl",
+    "6; plural=n==0 ? 0 : n==1 ? 1 : n==2 ? 2 : n%100>=3 && n%100<=10 ? 3 : n%100>=11 ? 4 : 5": "ar",
+}
+PLURALS = {code: forms for forms, codes in PLURALS_OF_LANGUAGES.items() for code in codes.split()}
 PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d{1,4})\s*;\s*plural\s*=\s*([^;\n]+)")
 ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))")
 MOST_FORMS = 10
@@ -84,33 +107,62 @@ def charset(data: bytes) -> str | None:
     return None if declared is None or declared[1] == b"CHARSET" else ascii_based(declared[1].decode())
 
 
-def read(text: str, pair: tuple[str, str] | None = None) -> Content:
-    """Return the units; the header and what is obsolete are none. pair: source and target language.
+def read(text: str, pair: tuple[str, str] | None = None, encoding: str | None = None) -> Content:
+    """Return the units; the header and what is obsolete are none.
 
-    Raises MalformedError.
+    pair: source and target language. encoding: that the user names, for the header of a template. Raises
+    MalformedError.
     """
     entries = _entries(text)
-    header = next((entry.strings["msgstr"] for entry in entries if _is_header(entry)), None)
-    one = _One() if header is None else _form_of_one(header.value)
-    units = [unit for entry in entries if not _is_header(entry) for unit in _units(text, entry, one)]
-    declared = None if header is None else LANGUAGE.search(header.value)
-    language = declared[1] if declared and declared[1] else None
-    edits = [] if header is None or pair is None else _language_edits(text, header, pair[1])
-    return Content(units, DeclaredLanguages(None, language), edits)
+    header = next((entry for entry in entries if _is_header(entry)), None)
+    if header is None:
+        return Content([unit for entry in entries for unit in _units(text, entry, _One())])
+    before = header.strings["msgstr"]
+    value = _completed_header(before.value, None if pair is None else pair[1], encoding)
+    one = _form_of_one(value)
+    others = [entry for entry in entries if entry is not header]
+    edits = list[Edit]()
+    if TEMPLATE_PLURALS.search(before.value) and one.n_forms:
+        edits += [edit for entry in others for edit in _drop_forms(entry, one.n_forms)]
+    units = [unit for entry in others for unit in _units(text, entry, one)]
+    language = next((found[1] for found in LANGUAGE.finditer(before.value) if found[1]), None)
+    newline = "\r\n" if "\r\n" in text[before.start : before.end] else "\n"
+    if value != before.value:
+        edits.append(Edit(before.start, before.end, _quoted(value, newline)))
+    if TEMPLATE_CHARSET.search(before.value):
+        edits += _mark(text, header, newline)(False)
+    warnings = []
+    if TEMPLATE_PLURALS.search(value) and any("msgid_plural" in entry.strings for entry in others):
+        known = "give --pair, such as --pair en-de" if pair is None else f"those of {pair[1]} are not known"
+        warnings.append(f"gettext needs Plural-Forms in the header: {known}")
+    return Content(units, DeclaredLanguages(None, language), edits, warnings)
 
 
-def _language_edits(text: str, header: _String, target: str) -> list[Edit]:
-    """Return the edit that sets Language in the header, to en_US for en-US as gettext writes it."""
-    line = f"Language: {target.replace('-', '_')}"
-    value = header.value
-    if LANGUAGE.search(value):
-        value = LANGUAGE.sub(lambda _: line, value, count=1)
-    elif value:
-        value = f"{value}{'' if value.endswith(chr(10)) else chr(10)}{line}\n"
-    if value == header.value:
-        return []
-    newline = "\r\n" if "\r\n" in text[header.start : header.end] else "\n"
-    return [Edit(header.start, header.end, _quoted(value, newline))]
+def _completed_header(value: str, target: str | None, encoding: str | None) -> str:
+    """Return a header that declares the target language, and what a template leaves open.
+
+    target: None where it is not known; Language is en_US for en-US, as gettext writes it.
+    """
+    value = TEMPLATE_CHARSET.sub(lambda _: encoding or "UTF-8", value)
+    if target is None:
+        return value
+    code = target.replace("-", "_")
+    declared = LANGUAGE.search(value)
+    if declared and not is_language_or_region(declared[1], target):
+        value = LANGUAGE.sub(lambda _: f"Language: {code}", value, count=1)
+    elif value and not declared:
+        value = f"{value}{'' if value.endswith(chr(10)) else chr(10)}Language: {code}\n"
+    forms = PLURALS.get(code.lower()) or PLURALS.get(code.lower().split("_")[0])
+    return TEMPLATE_PLURALS.sub(lambda _: f"nplurals={forms};", value) if forms else value
+
+
+def _drop_forms(entry: _Entry, n_forms: int) -> Iterator[Edit]:
+    """Drop the empty plural forms that the target language lacks; yield the edits for the file."""
+    for form in range(MOST_FORMS, n_forms - 1, -1):
+        string, before = (entry.strings.get(f"msgstr[{number}]") for number in (form, form - 1))
+        if string is not None and before is not None and not string.value:
+            del entry.strings[f"msgstr[{form}]"]
+            yield Edit(before.end, string.end, "")
 
 
 def _is_header(entry: _Entry) -> bool:

@@ -138,6 +138,18 @@ def test_a_file_in_an_older_encoding(tmp_path: Path, name: str, data: bytes, opt
     assert b"\xe9" in (tmp_path / f"b{name}").read_bytes()
 
 
+def test_a_warning_about_a_template(tmp_path: Path) -> None:
+    header = 'msgid ""\nmsgstr "Plural-Forms: nplurals=INTEGER; plural=EXPRESSION;\\n"\n'
+    entry = 'msgid "%d a"\nmsgid_plural "%d b"\nmsgstr[0] ""\nmsgstr[1] ""\n'
+    (tmp_path / "a.pot").write_text(f"{header}\n{entry}")
+    arguments = (tmp_path / "a.pot", tmp_path / "b.po")
+    warning = (
+        "bytenmt: warning: {}: gettext needs Plural-Forms in the header: give --pair, such as --pair en-de"
+    )
+    assert warning.format(tmp_path / "a.pot") in run(*arguments).stderr.splitlines()
+    assert "warning" not in run(*arguments, "--pair", "en-de").stderr
+
+
 @pytest.mark.parametrize(
     ("declared", "pair", "message"),
     [

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+from gettext import c2py
+from pathlib import Path
 from xml.etree import ElementTree
 
 import polib
@@ -95,3 +100,54 @@ def test_a_language_is_escaped_in_a_memory() -> None:
     """A language name from the user is escaped, so that TMX stays well-formed XML."""
     sample = SAMPLES["tmx"]._replace(options=ReadOptions(pair=("en", 'a"b<c>&')))
     assert 'a"b<c>&' in {tuv.get(XML_LANG) for tuv in ElementTree.fromstring(written(sample)).iter("tuv")}
+
+
+TEMPLATE = """# A template
+#, fuzzy
+msgid ""
+msgstr ""
+"Project-Id-Version: a\\n"
+"Language: \\n"
+"Content-Type: text/plain; charset=CHARSET\\n"
+"Plural-Forms: nplurals=INTEGER; plural=EXPRESSION;\\n"
+
+#, c-format
+msgid "%d file"
+msgid_plural "%d files"
+msgstr[0] ""
+msgstr[1] ""
+"""
+
+
+@pytest.mark.parametrize(
+    ("language", "n_forms"),
+    [("de", 2), ("de-AT", 2), ("ja", 1), ("pl", 3), ("pt-BR", 2), ("zh-CN", 1), ("ar", 6), ("ru", 3)],
+)
+def test_the_header_of_a_template_is_filled_in(language: str, n_forms: int, tmp_path: Path) -> None:
+    """Fill it in as msginit does; Python's gettext reads the file, and msgfmt where it is installed."""
+    sample = Sample("po", TEMPLATE.encode(), ReadOptions(pair=("en", language)))
+    text = written(sample)
+    metadata = polib.pofile(text).metadata
+    assert metadata["Content-Type"] == "text/plain; charset=UTF-8" and not sample.document().warnings
+    assert metadata["Language"] == language.replace("-", "_")
+    assert metadata["Plural-Forms"].startswith(f"nplurals={n_forms}; plural=")
+    form = c2py(metadata["Plural-Forms"].partition("plural=")[2].strip(";"))
+    assert {form(number) for number in range(200)} == set(range(n_forms))
+    assert [line[:9] for line in text.splitlines() if line.startswith("msgstr[")] == [
+        f"msgstr[{number}]" for number in range(n_forms)
+    ]
+    assert "fuzzy" not in text and text.startswith("# A template\nmsgid")
+    if shutil.which("msgfmt"):
+        (tmp_path / "a.po").write_text(text, encoding="utf-8")
+        subprocess.run(["msgfmt", "-c", "-o", os.devnull, tmp_path / "a.po"], check=True)
+
+
+@pytest.mark.parametrize(
+    ("pair", "advice"), [(None, "give --pair"), (("en", "tlh"), "those of tlh are not known")]
+)
+def test_a_template_whose_plural_forms_stay_open(pair: tuple[str, str] | None, advice: str) -> None:
+    sample = Sample("po", TEMPLATE.encode(), ReadOptions(pair=pair))
+    assert [advice in warning for warning in sample.document().warnings] == [True]
+    assert "charset=UTF-8" in written(sample) and "nplurals=INTEGER" in written(sample)
+    without = TEMPLATE.partition("#, c-format")[0] + 'msgid "a"\nmsgstr ""\n'
+    assert not Sample("po", without.encode(), ReadOptions(pair=pair)).document().warnings

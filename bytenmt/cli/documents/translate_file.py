@@ -139,6 +139,8 @@ def translate_file(
         if document is None:
             translator.follow()
             return
+        for warning in document.warnings:
+            Console().warn(f"{input}: {warning}")
         declared = options.pair or document.languages
         corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
         trained_on = model_languages(corpora)
