@@ -131,13 +131,15 @@ class Content(NamedTuple):
     """The result of a reader: the units of a text and its languages.
 
     language_edits: edits that declare the target language; they are made as soon as a translation is put in.
-    warnings: what a user should know of the file, each without its name.
+    warnings: what a user should know of the file, each without its name. other_languages: of further parts of
+    the file.
     """
 
     units: Sequence[Unit]
     languages: DeclaredLanguages = DeclaredLanguages()
     language_edits: Sequence[Edit] = ()
     warnings: Sequence[str] = ()
+    other_languages: Sequence[DeclaredLanguages] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +148,8 @@ class Document:
 
     text: of the whole file. lead: its byte order mark, or empty. encoding: Python's name of it. charref:
     whether a character that the encoding lacks can be written as a reference. languages, language_edits,
-    warnings: see Content. is_xml: whether only tags of the file itself may stand in a unit. path: for
-    messages.
+    warnings, other_languages: see Content. is_xml: whether only tags of the file itself may stand in a unit.
+    path: for messages.
     """
 
     text: str
@@ -160,6 +162,7 @@ class Document:
     is_xml: bool = False
     path: Path = Path("the document")
     warnings: tuple[str, ...] = ()
+    other_languages: tuple[DeclaredLanguages, ...] = ()
 
     def place(self, at: int) -> str:
         """Return line and column of a character, both from 1."""

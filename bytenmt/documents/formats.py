@@ -97,7 +97,8 @@ FORMATS: dict[str, DocumentFormat] = {
     "markdown": DocumentFormat(
         (".md", ".markdown", ".mdown", ".mdx"), lambda text, _: Content(markdown.read(text))
     ),
-    "json": DocumentFormat((".json", ".arb"), lambda text, _: Content(strings.read_json(text))),
+    "json": DocumentFormat((".json",), lambda text, _: Content(strings.read_json(text))),
+    "arb": DocumentFormat((".arb",), lambda text, w: strings.read_arb(text, w.pair), options=_PAIR),
     "properties": DocumentFormat(
         (".properties",), lambda text, _: Content(strings.read_properties(text)), strings.properties_encoding
     ),
@@ -161,6 +162,7 @@ def read(data: bytes, name: str, path: Path, options: ReadOptions | None = None)
         languages=content.languages,
         language_edits=tuple(content.language_edits),
         warnings=tuple(content.warnings),
+        other_languages=tuple(content.other_languages),
     )
 
 

@@ -25,6 +25,7 @@ from bytenmt.documents.document import (
     Parts,
     Unit,
     UnitPart,
+    is_language_or_region,
     lookup_encoding,
 )
 from bytenmt.documents.inline_tags import escaped_tags, partners
@@ -229,7 +230,7 @@ def _language(
     edits = [
         Edit(start, end, f'{text[start : start + len(name)]}="{target}"')
         for name, (value, start, end) in declared.items()
-        if value != pair[1]
+        if not is_language_or_region(value, pair[1])
     ]
     return DeclaredLanguages(language), edits if declared else [Edit(at, at, f' lang="{target}"')]
 

@@ -9,10 +9,21 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from bytenmt.documents.document import LINES, MalformedError, Parts, Unit, wide_encoding
+from bytenmt.documents.document import (
+    LINES,
+    Content,
+    DeclaredLanguages,
+    Edit,
+    MalformedError,
+    Parts,
+    Unit,
+    is_language_or_region,
+    wide_encoding,
+)
 from bytenmt.documents.inline_tags import format_string, parse_string
 
 JSON_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]')
+LOCALE = re.compile(r'"@@locale"\s*+:\s*+"([^"\\]*+)"')
 SENTENCE_RULES = re.compile(
     r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,"
 )  # ICU's: programs, not text
@@ -48,6 +59,21 @@ def read_json(text: str) -> list[Unit]:
         source = parse_string(value)
         units.append(Unit(start + 1, path, source, start, end, source, _json_writer(ascii_only)))
     return units
+
+
+def read_arb(text: str, pair: tuple[str, str] | None = None) -> Content:
+    """Return the units of an ARB file, which is JSON that declares its language. Raises MalformedError.
+
+    pair: source and target language. A @@locale is then set to the target language, to de_AT for de-AT.
+    """
+    units = read_json(text)
+    locale = LOCALE.search(text)
+    if locale is None:
+        return Content(units)
+    edits = list[Edit]()
+    if pair is not None and not is_language_or_region(locale[1], pair[1]):
+        edits.append(Edit(locale.start(1), locale.end(1), json.dumps(pair[1].replace("-", "_"))[1:-1]))
+    return Content(units, DeclaredLanguages(locale[1] or None), edits)
 
 
 def _json_writer(ascii_only: bool) -> Callable[[Parts, bool], str]:

@@ -29,6 +29,7 @@ from bytenmt.documents.document import (
     Unit,
     UnitPart,
     Value,
+    is_language_or_region,
 )
 from bytenmt.documents.inline_tags import paired
 from bytenmt.documents.markup import Element
@@ -84,7 +85,11 @@ def read(text: str, pair: tuple[str, str] | None = None) -> Content:
     )
     units = [unit for one in _to_translate(file, root, holder) for unit in _units(file, one)]
     languages = DeclaredLanguages(_first_declared(declaring, source), _first_declared(declaring, target))
-    return Content(units, languages, _language_edits(text, declaring, target, pair))
+    of_files = [
+        DeclaredLanguages(one.attributes.get(source), one.attributes.get(target)) for one in declaring
+    ]
+    edits = _language_edits(text, declaring, target, pair)
+    return Content(units, languages, edits, other_languages=of_files[1:])
 
 
 def _phrase_prefix(root: Element) -> str:
@@ -103,7 +108,7 @@ def _language_edits(
     return [
         Edit(one.start, one.inside, markup.attribute(text[one.start : one.inside], name, pair[1]))
         for one in declared
-        if pair is not None and one.attributes.get(name) != pair[1]
+        if pair is not None and not is_language_or_region(one.attributes.get(name), pair[1])
     ]
 
 

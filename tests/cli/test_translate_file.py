@@ -174,3 +174,15 @@ def test_other_languages_than_the_models(
     assert [line for line in result.stderr.splitlines() if "declares" in line] == expected
     wanted = b'target-language="%s"' % (b"de" if pair else declared.encode())
     assert wanted in (tmp_path / "b.xlf").read_bytes()
+
+
+@pytest.mark.parametrize("pair", [[], ["--pair", "en-de"]])
+def test_every_file_of_an_xliff_is_looked_at(tmp_path: Path, pair: list[str]) -> None:
+    body = '<body><trans-unit id="1"><source>one</source></trans-unit></body>'
+    files = "".join(f'<file source-language="{source}">{body}</file>' for source in ("en", "fr", "fr"))
+    (tmp_path / "a.xlf").write_text(f'<xliff version="1.2">{files}</xliff>')
+    result = run(tmp_path / "a.xlf", tmp_path / "b.xlf", *pair)
+    expected = f"{tmp_path / 'a.xlf'} declares fr as the source language, and RUN was trained on en"
+    assert [line for line in result.stderr.splitlines() if "declares" in line] == [
+        f"bytenmt: warning: {expected}"
+    ]

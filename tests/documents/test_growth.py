@@ -26,6 +26,7 @@ HOSTILE = [
     Case("srt", "\u2028", growth.SRT_HEAD + "a", "x"),
     Case("vtt", " ", growth.VTT_HEAD, "x"),
     Case("json", "<b></i>", '{"a": "', '"}'),
+    Case("arb", '"@@locale" ', "[", "]"),
     Case("properties", "\r"),
     Case("strings", "/*"),
     Case("android", '" ', "<resources><string name='a'>", "</string></resources>"),

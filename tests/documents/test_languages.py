@@ -37,6 +37,8 @@ def written(sample: Sample) -> str:
         ("html", "<p lang=fr>a", DeclaredLanguages(None, None)),
         ("html", "<HTML class='a' XML:LANG='en-GB' lang='&#101;n'><p>a", DeclaredLanguages("en", None)),
         ("text", "a", DeclaredLanguages(None, None)),
+        ("arb", '{"@@locale": "en", "a": "b"}', DeclaredLanguages("en", None)),
+        ("arb", '{"a": "b"}', DeclaredLanguages(None, None)),
     ],
 )
 def test_what_a_file_declares(name: str, text: str, languages: DeclaredLanguages) -> None:
@@ -56,6 +58,9 @@ def test_what_a_file_declares(name: str, text: str, languages: DeclaredLanguages
         ),
         ("html", "<html>", '<html lang="de">'),
         ("html", "<html lang=de>", "<html lang=de>"),
+        ("html", "<html lang=de-AT>", "<html lang=de-AT>"),
+        ("html", "<html lang=den>", '<html lang="de">'),
+        ("xliff", "<file target-language='de-DE'>", "<file target-language='de-DE'>"),
         ("html", "<body lang=en>", "<body lang=en>"),
     ],
 )
@@ -70,6 +75,17 @@ def test_the_target_language_is_set(name: str, before: str, after: str) -> None:
     assert text.startswith(head + after) and "TEXT" in text
     plain = written(Sample(name, f"{head}{before}{body}{end}".encode()))
     assert plain.startswith(head + before)
+
+
+@pytest.mark.parametrize(
+    ("language", "declared", "expected"),
+    [("de", "en", "de"), ("pt-BR", "en", "pt_BR"), ("de", "de_AT", "de_AT"), ("de-AT", "de", "de_AT")],
+)
+def test_the_locale_of_arb(language: str, declared: str, expected: str) -> None:
+    text = f'{{"@@locale": "{declared}", "a": "b", "@a": {{"type": "text"}}}}'
+    after = text.replace(f'"{declared}"', f'"{expected}"').replace('"b"', '"B"')
+    assert written(Sample("arb", text.encode(), ReadOptions(pair=("en", language)))) == after
+    assert written(Sample("arb", text.encode())) == text.replace('"b"', '"B"')
 
 
 def test_version_2_changes_its_language() -> None:
@@ -94,6 +110,11 @@ def test_nothing_is_declared_where_nothing_is_translated(name: str) -> None:
     sample = SAMPLES[name]._replace(options=ReadOptions(pair=("en", "fr")))
     document = sample.document()
     assert document.with_units([None] * len(document.units)) == sample.data
+
+
+def test_a_region_in_a_catalogue_stays() -> None:
+    text = written(Sample("po", POT.replace("Language: ", "Language: de_AT").encode(), PAIR))
+    assert polib.pofile(text).metadata["Language"] == "de_AT"
 
 
 def test_a_language_is_escaped_in_a_memory() -> None:

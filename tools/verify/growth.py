@@ -392,11 +392,11 @@ def _cues(name: str, head: str) -> Iterator[Case]:
         yield Case(name, piece, head + "a\n\n", "\na\n")
 
 
-def _json() -> Iterator[Case]:
+def _json(name: str) -> Iterator[Case]:
     for piece in PIECES:
-        yield Case("json", json.dumps(piece, ensure_ascii=False)[1:-1], '{"a": "', '"}')
-        yield Case("json", json.dumps(piece)[1:-1], '{"a": "a', 'x"}')
-        yield Case("json", json.dumps(piece)[1:-1], '{"', '": "a"}')
+        yield Case(name, json.dumps(piece, ensure_ascii=False)[1:-1], '{"a": "', '"}')
+        yield Case(name, json.dumps(piece)[1:-1], '{"a": "a', 'x"}')
+        yield Case(name, json.dumps(piece)[1:-1], '{"', '": "a"}')
     for piece in (
         '"a",',
         "1,",
@@ -406,12 +406,14 @@ def _json() -> Iterator[Case]:
         "\n",
         '"a" ,',
         '{"message": "a", "description": "b"},',
+        '{"@@locale": "en"},',
+        '"@@locale" ,',
     ):
-        yield Case("json", piece, "[", "1]")
+        yield Case(name, piece, "[", "1]")
     for piece in ("1", "1e", "[", '[{"a":', "\\u0041"):
-        yield Case("json", piece, "[", "]")
-    yield Case("json", '"a",', "[" * 900 + '"b",', '"c"' + "]" * 900)
-    yield Case("json", '"\\u0041', "[", "]")
+        yield Case(name, piece, "[", "]")
+    yield Case(name, '"a",', "[" * 900 + '"b",', '"c"' + "]" * 900)
+    yield Case(name, '"\\u0041', "[", "]")
 
 
 def _apple_strings() -> Iterator[Case]:
@@ -511,7 +513,8 @@ CASES: dict[str, Callable[[], Iterator[Case]]] = {
     "po": _po,
     "srt": lambda: _cues("srt", SRT_HEAD),
     "vtt": lambda: _cues("vtt", VTT_HEAD),
-    "json": _json,
+    "json": lambda: _json("json"),
+    "arb": lambda: _json("arb"),
     "properties": _properties,
     "strings": _apple_strings,
     "android": _android,

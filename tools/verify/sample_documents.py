@@ -427,6 +427,7 @@ def _all_samples() -> dict[str, Sample]:
         "html": Sample("html", HTML.encode()),
         "markdown": Sample("markdown", MARKDOWN.encode()),
         "json": Sample("json", JSON.encode()),
+        "arb": Sample("arb", JSON.replace("{", '{"@@locale": "en", ', 1).encode(), PAIR),
         "properties": Sample("properties", PROPERTIES.encode()),
         "strings": Sample("strings", STRINGS.encode()),
         "android": Sample("android", ANDROID.encode()),

@@ -5,6 +5,7 @@ Heavy modules are imported inside the command.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +33,12 @@ from bytenmt.cli.options import (
 from bytenmt.cli.progress import Console, progress
 from bytenmt.config.bounds import Bounds
 from bytenmt.decoding.setting_table import BEAM_OF_DOCUMENTS, KEPT_OF_DOCUMENTS
+from bytenmt.documents.document import DeclaredLanguages
 from bytenmt.documents.formats import FORMATS
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
+    from bytenmt.documents.document import Document
     from bytenmt.documents.translation import TranslationReport
 
 MOST_BITS = 1e6
@@ -144,8 +147,7 @@ def translate_file(
         declared = options.pair or document.languages
         corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
         trained_on = model_languages(corpora)
-        for side, language, trained in language_mismatches(declared, trained_on):
-            where = "--pair" if options.pair else str(input)
+        for where, side, language, trained in _mismatches(input, document, options.pair, trained_on):
             Console().warn(
                 f"{where} declares {language} as the {side} language, and {runs[0]} was trained on {trained}"
             )
@@ -169,6 +171,24 @@ def translate_file(
     with writer(output) as out:
         out.write(written)
     _print_report(report, len(document.units))
+
+
+def _mismatches(
+    input: Path,
+    document: Document,
+    pair: tuple[str, str] | None,
+    trained_on: tuple[str | None, str | None],
+) -> Iterable[tuple[str, str, str, str]]:
+    """Return where another language than the model's is declared, see language_mismatches.
+
+    The target languages that a file declares do not count with --pair, which sets them.
+    """
+    declared = [("--pair", DeclaredLanguages(*pair))] if pair else []
+    for one in (document.languages, *document.other_languages):
+        declared.append((str(input), one._replace(target=None) if pair else one))
+    return dict.fromkeys(
+        (where, *mismatch) for where, one in declared for mismatch in language_mismatches(one, trained_on)
+    )
 
 
 def _print_report(report: TranslationReport, n_units: int) -> None:
