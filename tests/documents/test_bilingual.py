@@ -171,3 +171,36 @@ def test_an_annotation_that_ends_in_another_segment() -> None:
     text = translate(Sample("xliff", data.encode()).document(), ask, limit=1000)[0].decode()
     assert '>GO TO <sm id="1" translate="no"/>Good Office</target>' in text
     assert [one.text for one in noted] == [b"Go to"]
+
+
+@pytest.mark.parametrize(
+    ("around", "unit", "target", "is_kept"),
+    [
+        ((ONE, TWO), "", "<target>andere</target>", True),
+        ((ONE, TWO), "", "<target> </target>", False),
+        ((ONE, TWO), "", "<target>one</target>", False),
+        ((ONE, TWO), 'approved="yes"', "<target>one</target>", True),
+        ((ONE, TWO), "", '<target state="final">one</target>', True),
+        ((ONE, TWO), "", '<target state="needs-review-translation">andere</target>', True),
+        ((ONE, TWO), "", '<target state="needs-translation">andere</target>', False),
+        ((ONE, TWO), 'approved="yes"', '<target state="new">andere</target>', False),
+        ((ONE_2, TWO_2), "", "<target>andere</target>", True),
+        ((ONE_2, TWO_2), "", "<target>one</target>", False),
+        (
+            (ONE_2.replace("<segment", '<segment state="initial"'), TWO_2),
+            "",
+            "<target>andere</target>",
+            False,
+        ),
+        ((ONE_2.replace("<segment", '<segment state="final"'), TWO_2), "", "<target>one</target>", True),
+    ],
+)
+def test_which_targets_are_translations(
+    around: tuple[str, str], unit: str, target: str, is_kept: bool
+) -> None:
+    """Keep or replace targets as the guide to documents says."""
+    head = around[0].replace('<trans-unit id="1"', f'<trans-unit id="1" {unit}')
+    data = f"{head}<source>one</source>{target}{around[1]}".encode()
+    document = Sample("xliff", data).document()
+    assert document.units[0].done == is_kept
+    assert (translate(document, recording_translator()[0], limit=1000)[0] == data) == is_kept
