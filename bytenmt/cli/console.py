@@ -277,12 +277,11 @@ def writer(path: Path | None) -> Iterator[BinaryIO]:
             raise BytenmtError("standard output is closed: name an output file by -o FILE")
         yield sys.stdout.buffer
         return
-    path = path.resolve()  # a link stays one
-    if path.exists() and not path.is_file():  # a device or a named pipe
+    if path.exists() and not path.is_file():  # a device or a pipe, such as /dev/stdout
         with open(path, "wb") as file:
             yield file
         return
-    with replacing(path, sync=False) as file:
+    with replacing(path.resolve(), sync=False) as file:  # a link stays one
         yield file
 
 

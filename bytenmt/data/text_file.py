@@ -154,9 +154,9 @@ def check_file(path: Path, pipe: bool = False) -> None:
     """
     try:
         if path.is_dir():
-            raise DataError(f"{path} is a directory: give the name of a text file in it")
+            raise DataError(f"{path} is a directory: give the name of a file in it")
         if not path.exists():
-            raise DataError(f"{path} does not exist: check the name of the text file")
+            raise DataError(f"{path} does not exist: check its name")
         if not path.is_file() and not (pipe and path.is_fifo()):
             raise DataError(f"{path} is not a regular file: write its text to a file and give that one")
     except OSError as error:

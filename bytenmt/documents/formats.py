@@ -114,13 +114,19 @@ OPTIONS = {"pair": "--pair", "column": "--column", "into": "--to-column"}
 
 def format_of(path: Path) -> str:
     """Return the name of the format of a file, by its suffix. Raises BytenmtError."""
-    suffix = path.suffix.lower()
-    for name, one in FORMATS.items():
-        if suffix in one.suffixes:
-            return name
+    name = format_of_suffix(path)
+    if name is not None:
+        return name
+    if path.is_dir():
+        raise BytenmtError(f"{path} is a directory: give the name of a file in it")
     raise BytenmtError(
-        f"{path}: no format has the suffix {suffix!r}: give --format, one of {', '.join(FORMATS)}"
+        f"{path}: no format has the suffix {path.suffix!r}: give --format, one of {', '.join(FORMATS)}"
     )
+
+
+def format_of_suffix(path: Path) -> str | None:
+    """Return the name of the format that has the suffix of a path, or None."""
+    return next((name for name, one in FORMATS.items() if path.suffix.lower() in one.suffixes), None)
 
 
 def check_options(name: str, options: ReadOptions) -> None:
@@ -188,10 +194,7 @@ def unit_pairs(
     read. path: for messages. strict: see ReadOptions. Raises DataError.
     """
     if name == "tmx" and pair is not None:
-        try:
-            yield from (UnitPair(*one) for one in tmx.pairs(_decoded(pieces, path), pair))
-        except DataError as error:
-            raise DataError(f"{path}, {error}") from None
+        yield from (UnitPair(*one) for one in tmx.pairs(_decoded(pieces, path), pair, path))
         return
     options = ReadOptions(pair, strict=strict, cure="convert the file to UTF-8")
     if "column" in FORMATS[name].options:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from bytenmt.documents import markup
 from bytenmt.documents.document import MalformedError, Parts, Unit, joined_text
@@ -82,10 +83,11 @@ def _unit(text: str, one: Element, pair: tuple[str, str]) -> Unit | None:
     return Unit(seg.inside, name, source, tuv.end, tuv.end, None, make)
 
 
-def pairs(pieces: Iterable[str], pair: tuple[str, str]) -> Iterator[tuple[Parts, Parts]]:
+def pairs(pieces: Iterable[str], pair: tuple[str, str], path: Path) -> Iterator[tuple[Parts, Parts]]:
     """Yield source and target of each unit that has both.
 
-    pieces: the text of the file; it is never held as a whole. Raises DataError with the place of a mistake.
+    pieces: the text of the file; it is never held as a whole. path: for messages. Raises DataError with the
+    place of a mistake.
     """
     found: list[tuple[Parts, Parts]] = []
 
@@ -106,5 +108,5 @@ def pairs(pieces: Iterable[str], pair: tuple[str, str]) -> Iterator[tuple[Parts,
             found.clear()
         scanner.feed("")
     except MalformedError as error:
-        raise DataError(f"{scanner.place(error.at)}: {error.message}") from None
+        raise DataError(f"{path}, {scanner.place(error.at)}: {error.message}") from None
     yield from found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +32,7 @@ def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Translator, "from_runtime", from_runtime)
 
 
+MAIN = "from bytenmt.cli.main import main; main()"
 LOST_CODES = "check: tags or placeholders were lost, and put back by their position"
 
 
@@ -75,7 +78,9 @@ def test_the_format_is_told_or_named(tmp_path: Path) -> None:
     [
         ("a.po a.po", "a.po is the input too: give another file"),
         ("a.po a.po/b.po", "cannot be created"),
-        ("none.po b.po", "none.po does not exist"),
+        ("none.po b.po", "none.po does not exist: check its name"),
+        (". b.po", "is a directory: give the name of a file in it"),
+        ("a.po b.po --memory none.tmx --pair en-de", "bytenmt: {}/none.tmx does not exist: check its name"),
         ("a.po b.po --format json", "line 1, column 1: not JSON"),
         ("a.po b.po --column x", "--column would be ignored with --format po"),
         ("a.po b.po --format tmx --pair ende", "--pair ende: expected two languages"),
@@ -90,9 +95,37 @@ def test_one_line_for_a_mistake(tmp_path: Path, arguments: str, message: str) ->
     (tmp_path / "a.po").write_text(PO)
     words = [str(tmp_path / word) if "." in word else word for word in arguments.split()]
     result = run(*words)
-    assert result.exit_code in (1, 2) and message in result.stderr
+    assert result.exit_code in (1, 2) and message.format(tmp_path) in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.po"]
     assert (tmp_path / "a.po").read_text() == PO
+
+
+def test_the_standard_streams(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    result = run(tmp_path / "a.txt", "-")
+    assert (result.exit_code, result.stdout) == (0, "ONE0\n") and "1 translated" in result.stderr
+    command = [sys.executable, "-c", MAIN, "translate-file", "-", "-", "--format", "text", "-m", "RUN"]
+    done = subprocess.run(command, input=b"\xff\n", capture_output=True, cwd=tmp_path)
+    assert b"bytenmt: standard input, line 1, column 1: 0xFF is not valid UTF-8" in done.stderr
+    assert "standard input has no suffix: give --format, one of" in run("-", tmp_path / "b.txt").stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_pipe_by_its_name() -> None:
+    """/dev/stdout is no file, but a link to the pipe."""
+    code = "from pathlib import Path; from bytenmt.cli.console import writer\n"
+    code += "with writer(Path('/dev/stdout')) as file: file.write(b'one')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout == b"one"
+
+
+def test_another_suffix_than_that_of_the_format(tmp_path: Path) -> None:
+    (tmp_path / "a.pot").write_text(PO)
+    for output, is_warned in (("b.xlf", True), ("b.po", False), ("b", False)):
+        result = run(tmp_path / "a.pot", tmp_path / output)
+        expected = f"{output} gets the format of {tmp_path / 'a.pot'}, po, and has the suffix of xliff"
+        assert result.exit_code == 0 and (expected in result.stderr) == is_warned
+    assert "gets the format" not in run(tmp_path / "a.pot", tmp_path / "b.xlf", "--format", "po").stderr
 
 
 def test_what_is_broken_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

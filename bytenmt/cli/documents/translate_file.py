@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bytenmt.cli.console import Command, check_output, detail, say, writer
+from bytenmt.cli.console import (
+    Command,
+    check_output,
+    check_streams,
+    dash,
+    detail,
+    say,
+    standard_input,
+    writer,
+)
 from bytenmt.cli.documents.languages import (
     PAIR,
     language_mismatches,
@@ -45,8 +54,8 @@ MOST_BITS = 1e6
 
 
 @click.command("translate-file", cls=Command)
-@click.argument("input", metavar="IN", type=FILE)
-@click.argument("output", metavar="OUT", type=FILE)
+@click.argument("input", metavar="IN", type=FILE, callback=dash)
+@click.argument("output", metavar="OUT", type=FILE, callback=dash)
 @MODELS
 @click.option(
     "--format", "form", type=click.Choice(list(FORMATS)), help="Format of IN (default: by its suffix)."
@@ -84,8 +93,8 @@ MOST_BITS = 1e6
 @headed(FILES, errors_option(default="strict"))
 @MACHINE
 def translate_file(
-    input: Path,
-    output: Path,
+    input: Path | None,
+    output: Path | None,
     runs: tuple[Path, ...],
     form: str | None,
     overwrite: bool,
@@ -106,7 +115,8 @@ def translate_file(
     strings.xml, .docx, CSV, TSV and plain text. Only text is replaced; everything else stays byte for byte,
     in the encoding of IN. Placeholders, tags, URLs and e-mail addresses are copied unchanged, see --keep;
     --beam-size is 4 by default, since greedy search places them worse. Existing translations stay; doubtful
-    new ones are marked for review. OUT appears when it is complete.
+    new ones are marked for review. OUT appears when it is complete. - is stdin or stdout; stdin needs
+    --format.
     """
     from bytenmt.cli import decoding_args
     from bytenmt.cli.translation_commands import loaded_runs
@@ -124,7 +134,13 @@ def translate_file(
         decoding["beam"] = BEAM_OF_DOCUMENTS
     settings = decoding_args.settings(decoding)
     spec = decoding_args.engine_spec(decoding, device, threads)
-    name = form or formats.format_of(input)
+    if input is None and form is None:
+        raise BytenmtError(f"standard input has no suffix: give --format, one of {', '.join(FORMATS)}")
+    source = input or Path("standard input")  # for messages
+    name = form or formats.format_of(source)
+    of_output = None if output is None or form else formats.format_of_suffix(output)
+    if of_output is not None and of_output != name:
+        Console().warn(f"{output} gets the format of {source}, {name}, and has the suffix of {of_output}")
     options = formats.ReadOptions(
         None if pair is None else language_pair(pair), column, into, encoding, errors == "strict"
     )
@@ -132,7 +148,11 @@ def translate_file(
     with processes(choose(spec).device) as group:
         leads = group is None or group.is_leader
         check_output(output, input)
-        document = formats.read(read_bytes(input).tobytes(), name, input, options) if leads else None
+        check_streams(input, output)
+        document = None
+        if leads:
+            data = standard_input().read() if input is None else read_bytes(input).tobytes()
+            document = formats.read(data, name, source, options)
         runtime = loaded_runs(runs, spec, leads, at_once=True)
         if not runtime.has_source:
             raise BytenmtError(
@@ -143,11 +163,11 @@ def translate_file(
             translator.follow()
             return
         for warning in document.warnings:
-            Console().warn(f"{input}: {warning}")
+            Console().warn(f"{source}: {warning}")
         declared = options.pair or document.languages
         corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
         trained_on = model_languages(corpora)
-        for where, side, language, trained in _mismatches(input, document, options.pair, trained_on):
+        for where, side, language, trained in _mismatches(source, document, options.pair, trained_on):
             Console().warn(
                 f"{where} declares {language} as the {side} language, and {runs[0]} was trained on {trained}"
             )
@@ -174,7 +194,7 @@ def translate_file(
 
 
 def _mismatches(
-    input: Path,
+    path: Path,
     document: Document,
     pair: tuple[str, str] | None,
     trained_on: tuple[str | None, str | None],
@@ -185,7 +205,7 @@ def _mismatches(
     """
     declared = [("--pair", DeclaredLanguages(*pair))] if pair else []
     for one in (document.languages, *document.other_languages):
-        declared.append((str(input), one._replace(target=None) if pair else one))
+        declared.append((str(path), one._replace(target=None) if pair else one))
     return dict.fromkeys(
         (where, *mismatch) for where, one in declared for mismatch in language_mismatches(one, trained_on)
     )
