@@ -177,7 +177,7 @@ def preserved(element: Element) -> bool:
     return element.inherited.get("xml:space") == "preserve"
 
 
-def content(raw: str, is_opaque: Callable[[str], bool], preserve: bool) -> Parts:
+def content(raw: str, is_opaque: Callable[[str], bool] = lambda _: False, preserve: bool = False) -> Parts:
     """Return the content of an element as parts: text with references resolved, and tags.
 
     is_opaque: see split_tags. preserve: keep line ends; otherwise a line end and the white space around it

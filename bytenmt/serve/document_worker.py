@@ -95,6 +95,7 @@ def read_document(source: DocumentSource) -> Document:
         into=source.into if "into" in options else None,
         encoding=source.encoding,
         strict=source.encoding is None,
+        cure="convert the file to UTF-8",
     )
     return formats.read(source.data, source.format, Path(source.name), read_options)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bytenmt.documents.document import Document, joined_text
-from bytenmt.documents.formats import ReadOptions, read
+from bytenmt.documents.document import Document, UnitPart, joined_text
+from bytenmt.documents.formats import ReadOptions, UnitPair, read
 from bytenmt.documents.memory import TranslationMemory
 from bytenmt.documents.review import ReviewUnit, UnitEdit, review_units, write_reviewed
 from bytenmt.documents.translation import translate
@@ -47,6 +47,16 @@ def test_a_review_without_edits_writes_what_is_written_without_a_review(
     expected, _ = translate(document, recording_translator(flags=flags)[0], limit=LIMIT)
     written, restored = write_reviewed(document, edits_of(units_of(document, flags)), LIMIT)
     assert written == expected and restored == []
+
+
+def test_a_match_from_another_context_is_to_be_checked() -> None:
+    entry = (UnitPart("Close"),)
+    memory = TranslationMemory([UnitPair(entry, (UnitPart("Nah"),), "near", True)])
+    text = 'msgctxt "{}"\nmsgid "Close"\nmsgstr ""\n'
+    for context, verdict in (("near", "sure"), ("menu", "check")):
+        units = units_of(document(text.format(context)), memory=memory)
+        assert [(unit.target, unit.origin, unit.verdict) for unit in units] == [("Nah", "memory", verdict)]
+        assert units[0].is_exact
 
 
 @pytest.mark.parametrize("name", SAMPLES)

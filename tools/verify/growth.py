@@ -278,11 +278,14 @@ def _xml(name: str, before: str, after: str) -> Iterator[Case]:
         "<?a?>",
         "<ph>a</ph>",
         "<bpt>a</bpt>",
+        "<mrk mtype='protected'>a</mrk>",
+        "<sm id='1' translate='no'/>",
+        "<sm id='1' translate='no'/>a<em startRef='1'/>",
         "&#65;",
         "&#x41;",
     ):
         yield Case(name, piece, before, after)
-    for element in ("g", "ph", "bpt", "mrk", "mrk mtype='seg' mid='1'", "sub", "x:y"):
+    for element in ("g", "ph", "bpt", "mrk", "mrk mtype='seg' mid='1'", "mrk translate='no'", "sub", "x:y"):
         yield Case(name, f"<{element}>", before, "a", f"</{element.split()[0]}>", after)
     yield Case(name, " a='b'", before + "<x", "/>" + after)
     for piece in (" ", "\t", "\n", "a", "'", "&lt;", "/", ">"):
