@@ -97,7 +97,7 @@ def _lines(path: Path, pair: tuple[str, str] | None, limit: int) -> Iterator[tup
     from bytenmt.documents import formats
     from bytenmt.documents.segments import aligned_lines
 
-    for unit in formats.unit_pairs(pieces_of(path), formats.format_of(path), path, pair, strict=False):
+    for unit in formats.unit_pairs(pieces_of(path), formats.format_of(path), path, pair, strict=True):
         for source, target in aligned_lines(unit.source, unit.target, limit):
             if source and target and len(target.encode()) <= limit:
                 yield source, target
