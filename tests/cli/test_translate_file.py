@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from made_up_engine import made_up_translator
 
+import bytenmt
 from bytenmt.cli import translation_commands
 from bytenmt.cli.main import main
 from bytenmt.config.facts import CorpusFact, Facts
@@ -32,6 +34,8 @@ def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Translator, "from_runtime", from_runtime)
 
 
+# So that a child in another folder finds the package under test.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}
 MAIN = "from bytenmt.cli.main import main; main()"
 LOST_CODES = "check: tags or placeholders were lost, and put back by their position"
 
@@ -105,7 +109,7 @@ def test_the_standard_streams(tmp_path: Path) -> None:
     result = run(tmp_path / "a.txt", "-")
     assert (result.exit_code, result.stdout) == (0, "ONE0\n") and "1 translated" in result.stderr
     command = [sys.executable, "-c", MAIN, "translate-file", "-", "-", "--format", "text", "-m", "RUN"]
-    done = subprocess.run(command, input=b"\xff\n", capture_output=True, cwd=tmp_path)
+    done = subprocess.run(command, input=b"\xff\n", capture_output=True, env=ENVIRONMENT, cwd=tmp_path)
     assert b"bytenmt: standard input, line 1, column 1: 0xFF is not valid UTF-8" in done.stderr
     assert "standard input has no suffix: give --format, one of" in run("-", tmp_path / "b.txt").stderr
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
@@ -115,7 +119,7 @@ def test_a_pipe_by_its_name() -> None:
     """/dev/stdout is no file, but a link to the pipe."""
     code = "from pathlib import Path; from bytenmt.cli.console import writer\n"
     code += "with writer(Path('/dev/stdout')) as file: file.write(b'one')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=ENVIRONMENT)
     assert done.stdout == b"one"
 
 
