@@ -19,7 +19,7 @@ IN_STRINGS = PLACEHOLDERS + TAGS
 ESCAPE = re.compile(r"\\[!-/:-@\[-`{-~]")
 WORDS = re.compile(r"\s+|\w(?:\S*\w)?|[^\w\s]")  # with the white space and signs between them
 MAX_REPARSED = 5_000_000  # characters that are parsed again, at most, to separate tags
-NAME = re.compile(r"(?:<|&lt;)/?([A-Za-z][^\s/>&]*)")
+NAME = re.compile(r"(?:<|&lt;)/?([A-Za-z0-9][^\s/>&]*)")
 # {1&gt;bold&lt;1}, as XLIFF of Phrase has it
 PHRASE_TAG = re.compile(r"\{([^{}<>&\s]+)(?:>|&gt;)|&lt;([^{}<>&\s]+)\}")
 
