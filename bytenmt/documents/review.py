@@ -15,7 +15,7 @@ from bytenmt.decoding.setting_table import KEPT_OF_DOCUMENTS
 from bytenmt.documents.document import TEXT, Document, Parts, UnitPart, Value, joined_text
 from bytenmt.documents.inline_tags import TAGS, find_tags, paired, restore_tags
 from bytenmt.documents.memory import FuzzyMatch, TranslationMemory
-from bytenmt.documents.segments import numbered_tags, utf8
+from bytenmt.documents.segments import is_icu_message, numbered_tags, utf8
 from bytenmt.documents.translation import TranslateSegments, is_copied, translate_units
 from bytenmt.spans.extractor import span_extractor
 
@@ -117,7 +117,8 @@ def write_reviewed(document: Document, edits: Sequence[UnitEdit], limit: int) ->
     for number, unit in enumerate(document.units):
         edit = by_number.get(number)
         if edit is None:
-            copied = not unit.done and is_copied(unit, limit) and joined_text(unit.source).strip()
+            has_copy = joined_text(unit.source).strip() and not is_icu_message(unit.source)
+            copied = not unit.done and has_copy and is_copied(unit, limit)
             values.append((unit.source, False) if copied else None)
             continue
         end = LINE_END.search(joined_text(unit.source))

@@ -14,9 +14,6 @@ from bytenmt.documents.document import LINES, MalformedError, Parts, Unit, wide_
 from bytenmt.documents.inline_tags import format_string, parse_string
 
 JSON_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]')
-SENTENCE_RULES = re.compile(
-    r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,"
-)  # ICU's: programs, not text
 CHROME_KEYS = frozenset(("message", "description", "placeholders", "hash"))  # of a message of Chrome
 CHROME_PLACEHOLDER = re.compile(r"(?<!\$)\$[1-9]")  # which the program fills in; a price is written $$5
 KEY = re.compile(r"[^\\:= \t\f]*+(?:\\.[^\\:= \t\f]*+)*+", re.DOTALL)
@@ -46,7 +43,7 @@ def read_json(text: str) -> list[Unit]:
     units = []
     for path, start, end, is_chrome in _json_values(text):
         value = json.loads(text[start:end])
-        if SENTENCE_RULES.search(value) or any("\ud800" <= one <= "\udfff" for one in value):
+        if any("\ud800" <= one <= "\udfff" for one in value):
             continue
         placeholder = CHROME_PLACEHOLDER if is_chrome else None
         source = parse_string(value, placeholder)
@@ -165,8 +162,6 @@ def read_properties(text: str) -> list[Unit]:
         value = unescape(JOINT.sub("", text[begin:end]), begin)
         if value:
             apostrophes = bool(re.search(r"\{\d", value)) and ("''" in value or "'" not in value)
-            if SENTENCE_RULES.search(value) or re.search(r"\{\d+,choice,", value):
-                continue
             source = parse_string(value.replace("''", "'") if apostrophes else value)
             name = unescape(JOINT.sub("", key[0]), start)
             units.append(Unit(begin, name, source, begin, end, source, _property_writer(apostrophes, most)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Required, TypedDict, Unpack
 from bytenmt.decoding.confidence import LOST, SURE, Verdict
 from bytenmt.documents.document import Document, Parts, Unit
 from bytenmt.documents.inline_tags import restore_tags
-from bytenmt.documents.segments import Segment, split_unit
+from bytenmt.documents.segments import Segment, is_icu_message, split_unit
 from bytenmt.reporter import Bar
 
 if TYPE_CHECKING:
@@ -145,12 +145,12 @@ def segments_to_translate(
 
 
 def is_copied(unit: Unit, limit: int) -> bool:
-    """Return whether a unit is copied, since it has no words: numbers, signs and codes alone."""
+    """Return whether a unit is not given to a model: numbers, signs and codes alone, or an ICU message."""
     return not any(isinstance(piece, Segment) for piece in split_unit(unit.source, limit))
 
 
 def _matches(document: Document, overwrite: bool, memory: TranslationMemory | None) -> dict[int, MemoryMatch]:
-    """Return the translations that a memory has, by the index of the unit."""
+    """Return the translations that a memory has, by the index of the unit; of an ICU message an exact one."""
     if memory is None:
         return {}
     found = (
@@ -158,7 +158,11 @@ def _matches(document: Document, overwrite: bool, memory: TranslationMemory | No
         for index, unit in enumerate(document.units)
         if overwrite or not unit.done
     )
-    return {index: match for index, match in found if match is not None}
+    return {
+        index: match
+        for index, match in found
+        if match is not None and (match.is_exact or not is_icu_message(document.units[index].source))
+    }
 
 
 def _split_units(
@@ -191,7 +195,7 @@ def _join_unit(
 ) -> UnitTranslation:
     """Return the translation of a unit from those of its segments. pieces: see split_unit."""
     segments = [results[piece] for piece in pieces if isinstance(piece, Segment)]
-    if not segments:  # numbers, signs and codes alone
+    if not segments:  # numbers, signs and codes alone; no pieces of an ICU message
         return UnitTranslation(unit.source if "".join(map(str, pieces)).strip() else None, COPIED)
     if not all(segment.text.strip() for segment in segments):
         return UnitTranslation(None, EMPTY)
