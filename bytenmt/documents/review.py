@@ -109,7 +109,7 @@ def write_reviewed(document: Document, edits: Sequence[UnitEdit], limit: int) ->
 
     Units without an edit, and those whose text is blank, are left as they are; those without words are
     copied as `translate` does. A code that a text lacks is put back, and one too many removed; such a unit
-    needs a review. Numbers that are no unit's are ignored.
+    needs a review, and so does one that a program could not use. Numbers that are no unit's are ignored.
     """
     by_number = {edit.number: edit for edit in edits if edit.text.strip()}
     values: list[Value | None] = []
@@ -132,7 +132,7 @@ def write_reviewed(document: Document, edits: Sequence[UnitEdit], limit: int) ->
             matches.add(number)
         if not is_whole:
             restored.append(number)
-        values.append((parts, edit.needs_review or not is_whole))
+        values.append((parts, edit.needs_review or not is_whole or not unit.is_valid(parts)))
     return document.with_units(values, matches), restored
 
 

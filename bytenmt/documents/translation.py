@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Required, TypedDict, Unpack
 
-from bytenmt.decoding.confidence import LOST, SURE, Verdict
+from bytenmt.decoding.confidence import FORMAT, LOST, SURE, Verdict
 from bytenmt.documents.document import Document, Parts, Unit
 from bytenmt.documents.inline_tags import restore_tags
 from bytenmt.documents.segments import Segment, is_icu_message, split_unit
@@ -128,7 +128,7 @@ def translate_units(
         results.update(zip(batch, translate_segments(batch), strict=True))
         (bar or Bar()).advance(len(batch))
     return [
-        _from_match(matches[index])
+        _from_match(unit, matches[index])
         if index in matches
         else UnitTranslation(None, KEPT)
         if pieces is None
@@ -186,8 +186,9 @@ def _batches(segments: list[Segment]) -> Iterator[list[Segment]]:
         yield segments[first : first + BATCH]
 
 
-def _from_match(match: MemoryMatch) -> UnitTranslation:
-    return UnitTranslation(match.target, MEMORY, is_exact=match.is_exact)
+def _from_match(unit: Unit, match: MemoryMatch) -> UnitTranslation:
+    flags = () if unit.is_valid(match.target) else (FORMAT,)
+    return UnitTranslation(match.target, MEMORY, Verdict.from_flags(flags), match.is_exact)
 
 
 def _join_unit(
@@ -202,4 +203,5 @@ def _join_unit(
     output = "".join(p.restore(results[p].text.decode()) if isinstance(p, Segment) else p for p in pieces)
     parts, whole = restore_tags(unit.source, output)
     flags = [flag for segment in segments for flag in segment.flags or ()]
-    return UnitTranslation(parts, MACHINE, Verdict.from_flags(flags if whole else [*flags, LOST]))
+    flags += ([] if whole else [LOST]) + ([] if unit.is_valid(parts) else [FORMAT])
+    return UnitTranslation(parts, MACHINE, Verdict.from_flags(flags))

@@ -40,12 +40,14 @@ _PATH = r"[A-Za-z0-9._~:/?#@!$&'()*+,;=%\[\]-]"
 _PATH_END = r"[A-Za-z0-9/_~#$&*+=%@-]"  # a full stop or a bracket after an address is not part of it
 _URL = rf"(https?|ftp)://{_PATH}*{_PATH_END}"
 
-# Conversions of printf, such as %s, %1$s, %-5.2f and %(name)d, and those that group digits: %,d and %'d. A
-# letter right behind one makes another span of it: %sch is not the %s of the source with two letters more.
+# Conversions of printf, such as %s, %1$s, %-5.2f and %(name)d, those that group digits, %,d and %'d, and
+# Java's dates, %1$tY. A letter right behind one makes another span of it: %sch is not the %s of the source
+# with two letters more.
 _CONVERSION = (
     r"%(\([^(){}\s]+\))?([0-9]+\$)?("
     r"([#0+]*|[#0+-]*([0-9]+|\*))(\.([0-9]+|\*))?(hh|h|ll|l|q|j|z|t|L)?[diouxXeEfFgGaAcrspn@]"
     r"|[#0+-]*[,'][#0+-]*([0-9]+|\*)?(\.([0-9]+|\*))?(ll|l|q|j|z|t|L)?[diufFgG])"
+    r"|%[0-9]+\$[A-Za-z]"
 )
 # $NAME$ of Chrome. As with conversions, what goes on behind it is part of the span: $A$B is one of a shell.
 _BETWEEN_DOLLARS = r"(\$[A-Za-z0-9_@]+)+\$"

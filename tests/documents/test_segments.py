@@ -96,7 +96,7 @@ FORMS = "{n, plural, one {one file} other {# files}}"
     ],
 )
 def test_icu_messages_are_left_untranslated(name: str, text: str) -> None:
-    """In every format, whatever inline codes they have; a target stays empty."""
+    """All formats leave them, with and without inline codes; a target stays empty."""
     document = read(text.encode(), name, None, ReadOptions(column="1" if name == "csv" else None))
     assert document.units
     made, told = translate(
@@ -119,7 +119,7 @@ def test_a_memory_translates_an_icu_message_if_it_is_the_same() -> None:
 
 
 def test_codes_with_forms_inside_are_kept_in_a_sentence() -> None:
-    """As the code of Markdown in a guide, or a nested message of Angular's XLIFF 2."""
+    """Examples are code of Markdown in a guide, and a nested message in XLIFF 2 of Angular."""
     assert has_words(read(b"Write `{n, plural, other {#}}` then.", "markdown", None).units[0].source)
     assert split_unit(read(b"Write `{n, plural, other {#}}` then.", "markdown", None).units[0].source, 99)
 

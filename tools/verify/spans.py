@@ -31,8 +31,8 @@ URL = rf"(?:https?|ftp)://{IN_URL}*{LAST_OF_URL}"
 URL_CASED = URL.replace("a-z", "A-Za-z")
 MAIL = rf"[0-9a-z_][a-z0-9._+-]*@{HOSTS}\.[a-z]{{2,}}".replace("a-z", "A-Za-z")
 CONVERSION = (
-    r"%(?:\([^(){}\s]+\))?(?:\d+\$)?(?:(?:[#0+]*|[#0+-]*(?:\d+|\*))(?:\.(?:\d+|\*))?(?:hh|ll|[hlqjztL])?"
-    r"[diouxXeEfFgGaAcrspn@]|[#0+-]*[,'][#0+-]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:ll|[lqjztL])?[diufFgG])"
+    r"(?:%\d+\$[A-Za-z]|%(?:\([^(){}\s]+\))?(?:\d+\$)?(?:(?:[#0+]*|[#0+-]*(?:\d+|\*))(?:\.(?:\d+|\*))?(?:hh|ll|[hlqjztL])?"
+    r"[diouxXeEfFgGaAcrspn@]|[#0+-]*[,'][#0+-]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:ll|[lqjztL])?[diufFgG]))"
     r"(?:[A-Za-z0-9_]|[\xc0-\u07ff])*"
 )
 NAIVE = {
@@ -81,6 +81,7 @@ SPANS = [
         "%-5.2f",
         "%(n)d",
         "%,d",
+        "%1$tY",
         "%'5.2f",
         "$FILE$",
         "%%",
