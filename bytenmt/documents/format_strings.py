@@ -35,7 +35,9 @@ _OF_QT = r"%L?(?P<name>[0-9]{1,2}|n)(?P<type>)"
 _QT = FormatStyle(re.compile(_OF_QT), re.compile(_OF_QT))
 # ~A, ~2,'0D, ~:@R, ~{ and ~}; ~~, ~% and ~& are signs and line ends.
 _PARAMETER = r"(?:[-+]?[0-9]+|'.|[vV#])?"
-_OF_LISP = rf"~(?:[0-9]*[~%&|]|(?P<type>{_PARAMETER}(?:,{_PARAMETER})*+[:@]*+[A-Za-z$(){{}}\[\];^<>?*/_]))"
+_OF_LISP = (
+    rf"~(?:[0-9]*[~%&|]|(?P<type>{_PARAMETER}(?:,{_PARAMETER}){{0,7}}+[:@]*+[A-Za-z$(){{}}\[\];^<>?*/_]))"
+)
 _LISP = FormatStyle(re.compile(_OF_LISP), re.compile(_OF_LISP))
 _LANGUAGES = {
     _PERCENT: "c objc c++ java-printf python php perl ruby javascript lua go awk tcl d elisp object-pascal",

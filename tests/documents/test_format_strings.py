@@ -84,7 +84,7 @@ SWAPPED = entry("c-format", "The %s of %d files", "%d von %s Dateien")
 
 
 def test_a_translation_with_other_arguments_is_fuzzy() -> None:
-    """It does not matter whether a model, a memory or a person made it."""
+    """A model, a memory and a person may each make one."""
     document = read(entry("c-format", "The %s of %d files").encode(), "po", Path("a.po"))
     fuzzy = SWAPPED.replace("#, c-format", "#, fuzzy, c-format")
     ask, _ = recording_translator(lambda _: b"%d von %s Dateien")
