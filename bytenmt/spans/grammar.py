@@ -71,10 +71,9 @@ CLASSES = tuple(_PATTERNS)
 OPEN, CLOSE, ALONE = "open", "close", "alone"
 _ONE_TAG = re.compile(TAG)
 _TAG_NAME = re.compile(r"</?([A-Za-z0-9][^\s/>]*)?")
-# Of HTML: elements without an end tag.
+# Of HTML: elements without an end tag; but programs often name a pair <link>…</link>.
 VOID = frozenset(
-    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link"]
-    + ["meta", "param", "source", "track", "wbr"]
+    ["area", "base", "br", "col", "embed", "hr", "img", "input"] + ["meta", "param", "source", "track", "wbr"]
 )
 
 

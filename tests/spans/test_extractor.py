@@ -203,12 +203,15 @@ def test_a_pattern_means_what_python_means(pattern: str, texts: list[str]) -> No
 
 
 def test_kinds_and_names_of_tags() -> None:
-    assert [parse_tag(tag) for tag in ("<b>", "</b>", '<a href=">">', "<1>", "</1>", "<>", "</>")] == [
+    assert [
+        parse_tag(tag) for tag in ("<b>", "</b>", '<a href=">">', "<1>", "</1>", "<link>", "<>", "</>")
+    ] == [
         (OPEN, "b"),
         (CLOSE, "b"),
         (OPEN, "a"),
         (OPEN, "1"),
         (CLOSE, "1"),
+        (OPEN, "link"),
         (OPEN, ""),
         (CLOSE, ""),
     ]
