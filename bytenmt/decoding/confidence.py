@@ -20,7 +20,7 @@ from bytenmt.spans.extractor import Span, span_extractor
 SURE, CHECK, WRONG = LEVELS = ("sure", "check", "wrong")
 # Flags of a translation: what programs read, the level, and the words that people read.
 UNSURE, LOOP, LENGTH, NUMBER, COPY = "unsure", "loop", "length", "number", "copy"
-LANGUAGE, INVENTION, LOST = "language", "invention", "lost"
+LANGUAGE, INVENTION, LOST, FORMAT = "language", "invention", "lost", "format"
 REASONS = {
     LOOP: (WRONG, "repeats itself"),
     COPY: (WRONG, "is the source, untranslated"),
@@ -29,6 +29,7 @@ REASONS = {
     LENGTH: (WRONG, "far longer or shorter than its source"),
     NUMBER: (WRONG, "a number of the source is missing, written in words or repeated"),
     UNMET: (WRONG, "a term, placeholder or tag is missing, or there is one too many"),
+    FORMAT: (WRONG, "its conversions, such as %s, take other arguments than those of the source"),
     LOST: (CHECK, "tags or placeholders were lost, and put back by their position"),
     PLACEMENT: (CHECK, "a tag or placeholder may be in the wrong place"),
     LIMIT: (CHECK, "terms or placeholders were added at the end, as the translation was getting too long"),

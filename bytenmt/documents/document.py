@@ -103,6 +103,7 @@ class Unit:
     order, None for one without a translation.
     as_match: returns the unit with the `write` and `mark` of a translation that comes from a translation
     memory, where the format tells it.
+    is_valid: whether a program could use a translation; one that it could not use needs a review.
     """
 
     at: int
@@ -118,6 +119,7 @@ class Unit:
     insert: Callable[[Sequence[Value | None]], Sequence[Edit]] | None = None
     as_match: Callable[[], Unit] | None = None
     has_context: bool = False
+    is_valid: Callable[[Parts], bool] = lambda _: True
 
 
 class DeclaredLanguages(NamedTuple):

@@ -19,7 +19,7 @@ IN_STRINGS = PLACEHOLDERS + TAGS
 ESCAPE = re.compile(r"\\[!-/:-@\[-`{-~]")
 WORDS = re.compile(r"\s+|\w(?:\S*\w)?|[^\w\s]")  # with the white space and signs between them
 MAX_REPARSED = 5_000_000  # characters that are parsed again, at most, to separate tags
-NAME = re.compile(r"(?:<|&lt;)/?([A-Za-z][^\s/>&]*)")
+NAME = re.compile(r"(?:<|&lt;)/?([A-Za-z0-9][^\s/>&]*)")
 # {1&gt;bold&lt;1}, as XLIFF of Phrase has it
 PHRASE_TAG = re.compile(r"\{([^{}<>&\s]+)(?:>|&gt;)|&lt;([^{}<>&\s]+)\}")
 
@@ -94,14 +94,29 @@ def _name(code: str) -> str:
     return "[" if code.startswith(("]", "![")) else code
 
 
-def parse_string(text: str) -> Parts:
-    """Split the string of a program into text, tags and placeholders."""
-    return paired(find_tags(text, IN_STRINGS))
+def parse_string(text: str, placeholder: re.Pattern[str] | None = None) -> Parts:
+    """Split the string of a program into text, tags and placeholders.
+
+    placeholder: matches further placeholders in the text, which only this file has.
+    """
+    parts = find_tags(text, IN_STRINGS)
+    return paired(parts if placeholder is None else _with_placeholders(parts, placeholder))
 
 
-def format_string(parts: Parts) -> str:
+def _with_placeholders(parts: Iterable[UnitPart], placeholder: re.Pattern[str]) -> Iterator[UnitPart]:
+    """Yield the parts, with the matches of a pattern in the texts as codes."""
+    for part in parts:
+        last = 0
+        for match in placeholder.finditer(part.text) if part.kind == TEXT else ():
+            yield UnitPart(part.text[last : match.start()])
+            yield UnitPart(match[0], ALONE)
+            last = match.end()
+        yield UnitPart(part.text[last:], part.kind)
+
+
+def format_string(parts: Parts, placeholder: re.Pattern[str] | None = None) -> str:
     """Return the string of a program from its parts, so that parse_string finds the same codes."""
-    return joined_text(separate_tags(parts, parse_string))
+    return joined_text(separate_tags(parts, lambda text: parse_string(text, placeholder)))
 
 
 def restore_tags(source: Parts, output: str) -> tuple[Parts, bool]:

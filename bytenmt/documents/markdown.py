@@ -53,10 +53,14 @@ NOTE = re.compile(r"[ \t]*+\[\^[^\]]++\]:[ \t]*+")
 MARK = re.compile(r"#{1,6}(?:\s|$)|>|[-+*](?:\s|$)|=+\s*$|-+\s*$|\|")
 # What a text would be no paragraph with, at its beginning, and what might be read as a code.
 BEGINNING = re.compile(f"{MARK.pattern}|{HTML_BLOCK.pattern}|{FENCE.pattern}|{DEFINITION.pattern}")
-SPECIAL = re.compile(r"[\\`*_~\[\]<&]")
+SPECIAL = re.compile(r"[\\`*_~\[\]<&$]")
 NUMBER = re.compile(r"(\d{1,9})([.)](?:\s|$))")
 LABEL = re.compile(r"\[([^\[\]]++)\](?![(\[])")
+# Maths, by pandoc's rule: no blank inside next to the signs, and no digit behind, as in "$5 or $6". Unlike
+# there, no letter or digit stands before it, as in "5$/6$".
+MATHS = r"(?<!\w)(?:\$\$[^$]++\$\$|\$`[^`$]++`\$|\$(?![\s$])(?:[^$\\`]++|\\.)*+(?<!\s)\$(?![\d$]))"
 CODES = re.compile(
+    rf"{MATHS}|"
     r"(?P<ticks>(?<!`)`++)|(?P<comment><!--)"
     r"|<(?:[A-Za-z][A-Za-z0-9+.-]*+:[^\s<>]*+|[^\s<>@]++@[^\s<>]++)>"
     rf"|(?P<tag>{TAG})"

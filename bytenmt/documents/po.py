@@ -1,8 +1,9 @@
 """PO, the catalogues of GNU gettext: a unit for each msgid, or for each plural form of one.
 
 A translation replaces the string behind msgstr. It also clears the flag fuzzy and the previous msgid (#|),
-which show the text that an older string translates; a doubtful translation sets the flag. The
-header's Language is set where the target language is known. The header of a template (charset=CHARSET,
+which show the text that an older string translates; a doubtful translation sets the flag, and so does one
+that takes other arguments than its source, where the entry is a format string (c-format, python-format, …).
+The header's Language is set where the target language is known. The header of a template (charset=CHARSET,
 nplurals=INTEGER) is filled in as msginit does.
 """
 
@@ -25,7 +26,9 @@ from bytenmt.documents.document import (
     Parts,
     Unit,
     is_language_or_region,
+    joined_text,
 )
+from bytenmt.documents.format_strings import format_style, has_same_arguments
 from bytenmt.documents.html import ascii_based
 from bytenmt.documents.inline_tags import format_string, parse_string
 
@@ -67,11 +70,16 @@ LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v"
 
 @dataclass(eq=False)
 class _String:
-    """A string. start, end: from its first quote to its last. pieces: its lines, unquoted and unescaped."""
+    """A string.
+
+    start, end: from its first quote to its last. pieces: its lines, unquoted and unescaped. placeholder: of
+    its format, see FormatStyle.
+    """
 
     start: int
     end: int
     pieces: list[str]
+    placeholder: re.Pattern[str] | None = None
 
     @cached_property
     def value(self) -> str:
@@ -79,7 +87,7 @@ class _String:
 
     @cached_property
     def parts(self) -> Parts:
-        return parse_string(self.value)
+        return parse_string(self.value, self.placeholder)
 
 
 @dataclass(eq=False)
@@ -273,7 +281,11 @@ def _units(text: str, entry: _Entry, one: _One) -> list[Unit]:
     name = known["msgctxt"].value if "msgctxt" in known else ""
     newline = "\r\n" if text.startswith("\r\n", known["msgid"].end) else "\n"
     mark = _mark(text, entry, newline)
-    fuzzy = any("fuzzy" in _flags(text[start:end]) for start, end in entry.flags)
+    flags = [flag for start, end in entry.flags for flag in _flags(text[start:end])]
+    fuzzy, style = "fuzzy" in flags, format_style(flags)
+    placeholder = style.placeholder if style else None
+    for string in known.values():
+        string.placeholder = placeholder
     counted = "msgid_plural" in known and _codes(known["msgid"]) != _codes(known["msgid_plural"])
     words = [word for word in known if word.startswith("msgstr")]
     if "msgid_plural" in known:
@@ -283,30 +295,35 @@ def _units(text: str, entry: _Entry, one: _One) -> list[Unit]:
     for word in words:
         plural = "msgid_plural" in known and (word != f"msgstr[{one.form}]" or (one.often and counted))
         source = known["msgid_plural" if plural else "msgid"]
-        string = known.get(word)
-        lead = f"{newline}{word} " if string is None else ""
+        target = known.get(word)
+        lead = f"{newline}{word} " if target is None else ""
+
+        def is_valid(parts: Parts, source: str = source.value) -> bool:
+            return style is None or has_same_arguments(style, source, joined_text(parts))
+
         if source.value:
             units.append(
                 Unit(
                     at=source.start + 1,
                     name=name,
                     source=source.parts,
-                    start=string.start if string else behind,
-                    end=string.end if string else behind,
-                    target=string.parts if string else None,
-                    write=_writer(lead, newline),
-                    done=bool(string and string.value) and not fuzzy,
+                    start=target.start if target else behind,
+                    end=target.end if target else behind,
+                    target=target.parts if target else None,
+                    write=_writer(lead, newline, placeholder),
+                    done=bool(target and target.value) and not fuzzy,
                     doubted=fuzzy,
                     mark=mark,
                     has_context=True,
+                    is_valid=is_valid,
                 )
             )
     return units
 
 
-def _writer(lead: str, newline: str) -> Callable[[Parts, bool], str]:
+def _writer(lead: str, newline: str, placeholder: re.Pattern[str] | None) -> Callable[[Parts, bool], str]:
     """Return a unit's `write`. lead: the keyword, on a new line, of a form that the entry lacks."""
-    return lambda parts, _: lead + _quoted(format_string(parts), newline)
+    return lambda parts, _: lead + _quoted(format_string(parts, placeholder), newline)
 
 
 def _codes(string: _String) -> list[str]:

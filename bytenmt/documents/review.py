@@ -15,7 +15,7 @@ from bytenmt.decoding.setting_table import KEPT_OF_DOCUMENTS
 from bytenmt.documents.document import TEXT, Document, Parts, UnitPart, Value, joined_text
 from bytenmt.documents.inline_tags import TAGS, find_tags, paired, restore_tags
 from bytenmt.documents.memory import FuzzyMatch, TranslationMemory
-from bytenmt.documents.segments import numbered_tags, utf8
+from bytenmt.documents.segments import is_icu_message, numbered_tags, utf8
 from bytenmt.documents.translation import TranslateSegments, is_copied, translate_units
 from bytenmt.spans.extractor import span_extractor
 
@@ -109,7 +109,7 @@ def write_reviewed(document: Document, edits: Sequence[UnitEdit], limit: int) ->
 
     Units without an edit, and those whose text is blank, are left as they are; those without words are
     copied as `translate` does. A code that a text lacks is put back, and one too many removed; such a unit
-    needs a review. Numbers that are no unit's are ignored.
+    needs a review, and so does one that a program could not use. Numbers that are no unit's are ignored.
     """
     by_number = {edit.number: edit for edit in edits if edit.text.strip()}
     values: list[Value | None] = []
@@ -117,7 +117,8 @@ def write_reviewed(document: Document, edits: Sequence[UnitEdit], limit: int) ->
     for number, unit in enumerate(document.units):
         edit = by_number.get(number)
         if edit is None:
-            copied = not unit.done and is_copied(unit, limit) and joined_text(unit.source).strip()
+            has_copy = joined_text(unit.source).strip() and not is_icu_message(unit.source)
+            copied = not unit.done and has_copy and is_copied(unit, limit)
             values.append((unit.source, False) if copied else None)
             continue
         end = LINE_END.search(joined_text(unit.source))
@@ -131,7 +132,7 @@ def write_reviewed(document: Document, edits: Sequence[UnitEdit], limit: int) ->
             matches.add(number)
         if not is_whole:
             restored.append(number)
-        values.append((parts, edit.needs_review or not is_whole))
+        values.append((parts, edit.needs_review or not is_whole or not unit.is_valid(parts)))
     return document.with_units(values, matches), restored
 
 

@@ -2,9 +2,10 @@
 
 A unit is split at line ends and tabs and, where a line is longer than models accept, at ends of sentences,
 never inside a tag or a span. What has no translatable text is copied: white space, symbols such as a note,
-tags around a line, and lines of addresses, numbers and placeholders alone. A code that a search cannot keep
-as it is, such as the two halves of [a link](of Markdown) or the times inside a cue, is replaced by a tag for
-the translator: <g1>a link</g1>. The mark of a keyboard shortcut, as in &File, is removed and set again.
+tags around a line, and lines of addresses, numbers and placeholders alone. ICU messages with several forms
+are not translated. A code that a search cannot keep as it is, such as the two halves of [a link](of Markdown)
+or the times inside a cue, is replaced by a tag for the translator: <g1>a link</g1>. The mark of a keyboard
+shortcut, as in &File, is removed and set again.
 """
 
 from __future__ import annotations
@@ -34,7 +35,14 @@ ENDS = ((":", "\uff1a"), ("\u2026", "..."))
 # The mark before the letter of a keyboard shortcut: &File, _Open, and inside a word as in E&xit.
 SHORTCUT = re.compile(r"(?<![\w&])[&_](?=[^\W\d_])|(?<=[A-Za-z])&(?=[a-z])")
 ENTITY = re.compile(r"&\w+;")
+# {n, plural, one {…} other {…}}, in the syntax of ICU's and Java's MessageFormat: a program, not a text.
+ICU_FORMS = re.compile(r"\{\s*+[\w.-]++\s*+,\s*+(?:plural|select|selectordinal|choice)\s*,")
 NAME = re.compile(r"\b[A-Z]++[a-z]*+[0-9][A-Za-z0-9]*+\b", re.ASCII)  # of a key, a format or the like
+# Values of programs: a colour, a key such as menu.file.open (not e.g or p.m), a word of JSON.
+VALUE = re.compile(
+    r"#(?:[0-9A-Fa-f]{3,4}|[0-9A-Fa-f]{6}|[0-9A-Fa-f]{8})|[a-z][\w-]+(?:\.[a-z0-9_][\w-]*)+|true|false|null",
+    re.ASCII,
+)
 MAX_SHORTCUT = 80  # characters of a text that may have a shortcut
 
 
@@ -119,7 +127,12 @@ def _spans(text: str) -> list[bytes]:
 
 
 def has_words(parts: Sequence[UnitPart]) -> bool:
-    """Return whether there is a word outside of spans (addresses, placeholders, tags), unlike F1 and MP3."""
+    """Return whether there is a word outside of spans (addresses, placeholders, tags), unlike F1 and MP3.
+
+    A colour, a dotted key, and true, false or null alone are no words.
+    """
+    if len(parts) == 1 and VALUE.fullmatch(parts[0].text):
+        return False
     for part in parts:
         if part.kind == TEXT and any(map(str.isalpha, part.text)):
             last = 0
@@ -131,6 +144,14 @@ def has_words(parts: Sequence[UnitPart]) -> bool:
     return False
 
 
+def is_icu_message(source: Iterable[UnitPart]) -> bool:
+    """Return whether a unit has forms to choose from, as {n, plural, one {# file} other {# files}}.
+
+    The forms may contain inline codes, as in XLIFF of Angular; a code may not contain the forms.
+    """
+    return any(part.kind == TEXT and ICU_FORMS.search(part.text) for part in source)
+
+
 def utf8(text: str) -> bytes:
     """Encode a text; bytes of the file that are not UTF-8 become U+FFFD."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode()
@@ -139,9 +160,11 @@ def utf8(text: str) -> bytes:
 def split_unit(source: Parts, limit: int) -> list[str | Segment]:
     """Return the segments of a unit, and as str the texts between them, which are copied.
 
-    limit: bytes of a segment.
+    limit: bytes of a segment. Empty for an ICU message, which is left as it is.
     """
     made: list[str | Segment] = []
+    if is_icu_message(source):
+        return made
     for line in _lines(source):
         before, core, after = _core(line)
         if not has_words(core):

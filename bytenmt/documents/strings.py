@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from bytenmt.documents.document import (
     LINES,
@@ -24,9 +25,8 @@ from bytenmt.documents.inline_tags import format_string, parse_string
 
 JSON_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]')
 LOCALE = re.compile(r'"@@locale"\s*+:\s*+"([^"\\]*+)"')
-SENTENCE_RULES = re.compile(
-    r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,"
-)  # ICU's: programs, not text
+CHROME_KEYS = frozenset(("message", "description", "placeholders", "hash"))  # of a message of Chrome
+CHROME_PLACEHOLDER = re.compile(r"(?<!\$)\$[1-9]")  # which the program fills in; a price is written $$5
 KEY = re.compile(r"[^\\:= \t\f]*+(?:\\.[^\\:= \t\f]*+)*+", re.DOTALL)
 BETWEEN = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 JOINT = re.compile(r"\\(?:\r\n|\n|\r)[ \t\f]*")  # a line that goes on in the next one
@@ -41,8 +41,8 @@ APPLE_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"|(?!/[*/])([\w$/:.-]++)
 def read_json(text: str) -> list[Unit]:
     """Return the units: string values.
 
-    Of Chrome's messages only `message` is translated, and of ARB no metadata (keys with @). Raises
-    MalformedError.
+    Of Chrome's messages, objects with no other keys than CHROME_KEYS, only `message` is translated, and of
+    ARB no metadata (keys with @). Raises MalformedError.
     """
     try:
         json.loads(text, parse_int=str)  # as numbers, integers of more than 4,300 digits are refused
@@ -52,12 +52,14 @@ def read_json(text: str) -> list[Unit]:
         raise MalformedError("values that are nested too deeply", 0) from None
     ascii_only = text.isascii()
     units = []
-    for path, start, end in _json_values(text):
+    for path, start, end, is_chrome in _json_values(text):
         value = json.loads(text[start:end])
-        if SENTENCE_RULES.search(value) or any("\ud800" <= one <= "\udfff" for one in value):
+        if any("\ud800" <= one <= "\udfff" for one in value):
             continue
-        source = parse_string(value)
-        units.append(Unit(start + 1, path, source, start, end, source, _json_writer(ascii_only)))
+        placeholder = CHROME_PLACEHOLDER if is_chrome else None
+        source = parse_string(value, placeholder)
+        write = _json_writer(ascii_only, placeholder)
+        units.append(Unit(start + 1, path, source, start, end, source, write))
     return units
 
 
@@ -76,31 +78,46 @@ def read_arb(text: str, pair: tuple[str, str] | None = None) -> Content:
     return Content(units, DeclaredLanguages(locale[1] or None), edits)
 
 
-def _json_writer(ascii_only: bool) -> Callable[[Parts, bool], str]:
-    return lambda parts, _: json.dumps(format_string(parts), ensure_ascii=ascii_only)
+def _json_writer(ascii_only: bool, placeholder: re.Pattern[str] | None) -> Callable[[Parts, bool], str]:
+    return lambda parts, _: json.dumps(format_string(parts, placeholder), ensure_ascii=ascii_only)
+
+
+class _JSONString(NamedTuple):
+    """A string to translate. start, end: with its quotes. is_chrome: whether it is a message of Chrome."""
+
+    path: str
+    start: int
+    end: int
+    is_chrome: bool
 
 
 @dataclass(eq=False)
 class _JSONLevel:
     """An object or list that is being read.
 
-    path: its last keys. is_about: whether it holds metadata of other strings. key: of the current value, or
-    the index of the item. has_message: whether it has a string `message`. values: key, begin and end of its
-    strings.
+    path: its last keys. is_about: whether it holds metadata of other strings. first: the number of strings
+    before it. key: of the current value, or the index of the item. keys: of an object, so far. values: key,
+    begin and end of its strings.
     """
 
     is_object: bool
     path: str
     is_about: bool
+    first: int
     key: str | int
-    has_message: bool = False
+    keys: set[str] = field(default_factory=set)
     values: list[tuple[str | int, int, int]] = field(default_factory=list)
 
+    @property
+    def is_chrome(self) -> bool:
+        """Return whether it is a message of Chrome."""
+        return self.keys <= CHROME_KEYS and any(key == "message" for key, _, _ in self.values)
 
-def _json_values(text: str) -> list[tuple[str, int, int]]:
-    """Return path, begin and end of each string to translate in valid JSON."""
-    values = list[tuple[str, int, int]]()
-    top = _JSONLevel(False, "", False, 0)
+
+def _json_values(text: str) -> list[_JSONString]:
+    """Return the strings to translate in valid JSON."""
+    values = list[_JSONString]()
+    top = _JSONLevel(False, "", False, 0, 0)
     stack = [top]
     is_key = False
     for match in JSON_TOKEN.finditer(text):
@@ -108,11 +125,12 @@ def _json_values(text: str) -> list[tuple[str, int, int]]:
         if token in ("{", "["):
             is_key = token == "{"
             path = f"{level.path}.{level.key}"[-LONGEST_PATH:] if level is not top else ""
-            stack.append(
-                _JSONLevel(is_key, path, level.is_about or _is_about(level.key), "" if is_key else 0)
-            )
+            is_about = level.is_about or _is_about(level.key)
+            stack.append(_JSONLevel(is_key, path, is_about, len(values), "" if is_key else 0))
         elif token in ("}", "]"):
             stack.pop()
+            if level.is_chrome:
+                del values[level.first :]  # of its placeholders
             values += _translatable(level)
         elif token == ",":
             is_key = level.is_object
@@ -122,11 +140,11 @@ def _json_values(text: str) -> list[tuple[str, int, int]]:
             is_key = False
         elif is_key:
             level.key = json.loads(token)
+            level.keys.add(str(level.key))
         else:
             level.values.append((level.key, match.start(), match.end()))
-            level.has_message = level.has_message or level.key == "message"
     values += _translatable(top)
-    return sorted(values, key=lambda value: value[1])
+    return sorted(values, key=lambda value: value.start)
 
 
 def _is_about(key: str | int) -> bool:
@@ -134,11 +152,12 @@ def _is_about(key: str | int) -> bool:
     return isinstance(key, str) and key.startswith("@")
 
 
-def _translatable(level: _JSONLevel) -> Iterator[tuple[str, int, int]]:
+def _translatable(level: _JSONLevel) -> Iterator[_JSONString]:
     """Yield the strings of an object or a list that are to be translated."""
+    is_chrome = level.is_chrome
     for key, start, end in level.values:
-        if not (level.is_about or _is_about(key) or (level.has_message and key != "message")):
-            yield f"{level.path}.{key}".lstrip("."), start, end
+        if not (level.is_about or _is_about(key) or (is_chrome and key != "message")):
+            yield _JSONString(f"{level.path}.{key}".lstrip("."), start, end, is_chrome)
 
 
 def properties_encoding(data: bytes) -> str:
@@ -169,8 +188,6 @@ def read_properties(text: str) -> list[Unit]:
         value = unescape(JOINT.sub("", text[begin:end]), begin)
         if value:
             apostrophes = bool(re.search(r"\{\d", value)) and ("''" in value or "'" not in value)
-            if SENTENCE_RULES.search(value) or re.search(r"\{\d+,choice,", value):
-                continue
             source = parse_string(value.replace("''", "'") if apostrophes else value)
             name = unescape(JOINT.sub("", key[0]), start)
             units.append(Unit(begin, name, source, begin, end, source, _property_writer(apostrophes, most)))

@@ -21,6 +21,7 @@ SRT_TIME = re.compile(r"\s*+-?\d++:\d++:\d++[,.:]\d++\s*+-->\s*+-?\d++:\d++:\d++
 VTT_TIME = re.compile(r"\s*+(?:\d++:)?\d++:\d++\.\d++\s*+-->\s*+(?:\d++:)?\d++:\d++\.\d++(?:\s.*+)?")
 TIME = re.compile(r"\s*+\d++:\d\d:\d\d[,.]\d")
 VTT_ARROW = re.compile("-->")
+KARAOKE_TIME = re.compile(r"<[\d:.]+>")  # inside a cue of WebVTT: when the words behind it are sung
 SRT_ARROW = re.compile(r"\d\s*-->|-->\s*\d")  # a text may have one without times
 NOT_A_CUE = re.compile(r"(?:NOTE|STYLE|REGION)(?:\s|$)")
 CODE = re.compile(
@@ -124,13 +125,21 @@ def _cues(text: str, lines: list[_Line], name: str, entities: bool) -> Iterator[
         source = _parts(" ".join(line.text for line in group), entities)
         n = len(group)
 
-        def write(parts: Parts, _: bool, n: int = n, ends: str = ends) -> str:
+        def write(parts: Parts, _: bool, n: int = n, ends: str = ends, source: Parts = source) -> str:
+            parts = _with_times_in_order(parts, source)
             lines = [_escaped(line, entities) for line in broken(parts, n)]
             if any(TIME.match(line) for line in lines[1:]):  # it would be read as a line of times
                 lines = [_escaped(parts, entities)]
             return ends.join(lines)
 
         yield Unit(start, name, source, start, end, source, write)
+
+
+def _with_times_in_order(parts: Parts, source: Parts) -> Parts:
+    """Return a translation with the times inside the cue in the order of its source: WebVTT wants them so."""
+    times = [part for part in source if part.kind == ALONE and KARAOKE_TIME.fullmatch(part.text)]
+    following, known = iter(times), frozenset(times)
+    return tuple(next(following, part) if part in known else part for part in parts)
 
 
 def _behind_dash(line: _Line) -> _Line:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Required, TypedDict, Unpack
 
-from bytenmt.decoding.confidence import CHECK, LOST, SURE, Verdict
+from bytenmt.decoding.confidence import FORMAT, LOST, SURE, Verdict
 from bytenmt.documents.document import Document, Parts, Unit
 from bytenmt.documents.inline_tags import restore_tags
-from bytenmt.documents.segments import Segment, split_unit
+from bytenmt.documents.segments import Segment, is_icu_message, split_unit
 from bytenmt.reporter import Bar
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def translate_units(
         results.update(zip(batch, translate_segments(batch), strict=True))
         (bar or Bar()).advance(len(batch))
     return [
-        _from_match(matches[index])
+        _from_match(unit, matches[index])
         if index in matches
         else UnitTranslation(None, KEPT)
         if pieces is None
@@ -147,12 +147,12 @@ def segments_to_translate(
 
 
 def is_copied(unit: Unit, limit: int) -> bool:
-    """Return whether a unit is copied, since it has no words: numbers, signs and codes alone."""
+    """Return whether a unit is not given to a model: numbers, signs and codes alone, or an ICU message."""
     return not any(isinstance(piece, Segment) for piece in split_unit(unit.source, limit))
 
 
 def _matches(document: Document, overwrite: bool, memory: TranslationMemory | None) -> dict[int, MemoryMatch]:
-    """Return the translations that a memory has, by the index of the unit."""
+    """Return the translations that a memory has, by the index of the unit; of an ICU message an exact one."""
     if memory is None:
         return {}
     found = (
@@ -160,7 +160,11 @@ def _matches(document: Document, overwrite: bool, memory: TranslationMemory | No
         for index, unit in enumerate(document.units)
         if overwrite or not unit.done
     )
-    return {index: match for index, match in found if match is not None}
+    return {
+        index: match
+        for index, match in found
+        if match is not None and (match.is_exact or not is_icu_message(document.units[index].source))
+    }
 
 
 def _split_units(
@@ -184,9 +188,10 @@ def _batches(segments: list[Segment]) -> Iterator[list[Segment]]:
         yield segments[first : first + BATCH]
 
 
-def _from_match(match: MemoryMatch) -> UnitTranslation:
-    verdict = Verdict(CHECK, (OTHER_CONTEXT,)) if match.is_other_context else Verdict(SURE, ())
-    return UnitTranslation(match.target, MEMORY, verdict, match.is_exact)
+def _from_match(unit: Unit, match: MemoryMatch) -> UnitTranslation:
+    flags = [] if unit.is_valid(match.target) else [FORMAT]
+    flags += [OTHER_CONTEXT] if match.is_other_context else []
+    return UnitTranslation(match.target, MEMORY, Verdict.from_flags(flags), match.is_exact)
 
 
 def _join_unit(
@@ -194,11 +199,12 @@ def _join_unit(
 ) -> UnitTranslation:
     """Return the translation of a unit from those of its segments. pieces: see split_unit."""
     segments = [results[piece] for piece in pieces if isinstance(piece, Segment)]
-    if not segments:  # numbers, signs and codes alone
+    if not segments:  # numbers, signs and codes alone; no pieces of an ICU message
         return UnitTranslation(unit.source if "".join(map(str, pieces)).strip() else None, COPIED)
     if not all(segment.text.strip() for segment in segments):
         return UnitTranslation(None, EMPTY)
     output = "".join(p.restore(results[p].text.decode()) if isinstance(p, Segment) else p for p in pieces)
     parts, whole = restore_tags(unit.source, output)
     flags = [flag for segment in segments for flag in segment.flags or ()]
-    return UnitTranslation(parts, MACHINE, Verdict.from_flags(flags if whole else [*flags, LOST]))
+    flags += ([] if whole else [LOST]) + ([] if unit.is_valid(parts) else [FORMAT])
+    return UnitTranslation(parts, MACHINE, Verdict.from_flags(flags))

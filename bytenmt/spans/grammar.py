@@ -29,19 +29,29 @@ WORDS = re.compile(rb"(?:[0-9A-Za-z_]|[\xc3-\xdf][\x80-\xbf])+")
 _NAME = r"[A-Za-z][A-Za-z0-9:._-]*"
 _ATTRIBUTE = r"[A-Za-z_:@][A-Za-z0-9:._-]*"
 _VALUE = r"""(?:"[^"<]*"|'[^'<]*'|[^\s"'<>=`]+)"""
-TAG = rf"</?{_NAME}(?:\s+{_ATTRIBUTE}(?:\s*=\s*{_VALUE})?)*\s*/?>|<>|</>|<!--[^<>]*-->"
+# The last ones are <1> and <0/> of react-i18next, which numbers the elements of a text.
+TAG = (
+    rf"</?{_NAME}(?:\s+{_ATTRIBUTE}(?:\s*=\s*{_VALUE})?)*\s*/?>|<>|</>|<!--[^<>]*-->"
+    r"|</?[0-9]{1,3}\s*/?>"
+)
 _DOMAIN = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
 _ADDRESS = rf"[0-9A-Za-z_][A-Za-z0-9._+-]*@{_DOMAIN}\.[A-Za-z][A-Za-z]+"
 _PATH = r"[A-Za-z0-9._~:/?#@!$&'()*+,;=%\[\]-]"
 _PATH_END = r"[A-Za-z0-9/_~#$&*+=%@-]"  # a full stop or a bracket after an address is not part of it
 _URL = rf"(https?|ftp)://{_PATH}*{_PATH_END}"
 
-# Conversions of printf, such as %s, %1$s, %-5.2f and %(name)d. A letter right behind one makes another span
-# of it: %sch is not the %s of the source with two letters more.
+# Conversions of printf, such as %s, %1$s, %-5.2f and %(name)d, those that group digits, %,d and %'d, and
+# Java's dates, %1$tY. A letter right behind one makes another span of it: %sch is not the %s of the source
+# with two letters more.
 _CONVERSION = (
-    r"%(\([^(){}\s]+\))?([0-9]+\$)?([#0+]*|[#0+-]*([0-9]+|\*))(\.([0-9]+|\*))?(hh|h|ll|l|q|j|z|t|L)?"
-    r"[diouxXeEfFgGaAcrspn@]"
+    r"%(\([^(){}\s]+\))?([0-9]+\$)?("
+    r"([#0+]*|[#0+-]*([0-9]+|\*))(\.([0-9]+|\*))?(hh|h|ll|l|q|j|z|t|L)?[diouxXeEfFgGaAcrspn@]"
+    r"|[#0+-]*[,'][#0+-]*([0-9]+|\*)?(\.([0-9]+|\*))?(ll|l|q|j|z|t|L)?[diufFgG])"
+    r"|%[0-9]+\$[A-Za-z]"
 )
+# $NAME$ of Chrome. As with conversions, what goes on behind it is part of the span: $A$B is one of a shell.
+_BETWEEN_DOLLARS = r"(\$[A-Za-z0-9_@]+)+\$"
+_WITH_LETTERS_BEHIND = (_CONVERSION, _BETWEEN_DOLLARS)
 # Each class as alternatives, which a search follows one by one: together their automata would be larger.
 _PATTERNS = {
     "placeholders": (
@@ -50,7 +60,7 @@ _PATTERNS = {
         r"\$t\(([^(){}]|\{[^{}]*\}|\{\{[^{}]*\}\})*\)",  # $t(menu.open)
         # $name, %NAME%, %name%, [X7X]; %dx%d and %ld%c are conversions
         r"\$[A-Za-z_][A-Za-z0-9_]*|%%|%[A-Z_][A-Za-z_]+%|%[a-z][A-Za-z_]{3,}%|\[[A-Z][0-9]+[A-Z]\]",
-        _CONVERSION,
+        *_WITH_LETTERS_BEHIND,
     ),
     "tags": (TAG,),
     "urls": (rf"{_URL}|<{_URL}>", rf"www\.{_DOMAIN}(/{_PATH}*{_PATH_END})?"),
@@ -60,11 +70,10 @@ _PATTERNS = {
 CLASSES = tuple(_PATTERNS)
 OPEN, CLOSE, ALONE = "open", "close", "alone"
 _ONE_TAG = re.compile(TAG)
-_TAG_NAME = re.compile(r"</?([A-Za-z][^\s/>]*)?")
-# Of HTML: elements without an end tag.
+_TAG_NAME = re.compile(r"</?([A-Za-z0-9][^\s/>]*)?")
+# Of HTML: elements without an end tag; but programs often name a pair <link>…</link>.
 VOID = frozenset(
-    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link"]
-    + ["meta", "param", "source", "track", "wbr"]
+    ["area", "base", "br", "col", "embed", "hr", "img", "input"] + ["meta", "param", "source", "track", "wbr"]
 )
 
 
@@ -98,7 +107,7 @@ def pattern_class(pattern: str) -> SpanClass:
 
 def _build(pattern: str) -> Build:
     build = parse_pattern(pattern)
-    if pattern != _CONVERSION:
+    if pattern not in _WITH_LETTERS_BEHIND:
         return build
     letters = repetition(character(CharacterSet(WORD, LETTER_LEADS)), 0, None)
     return sequence([build, letters])

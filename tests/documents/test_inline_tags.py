@@ -33,6 +33,7 @@ def codes(parts: Parts) -> list[str]:
         ("<i>a</i> <b>x</b>", "<i>A <b></i>X</b>", "<i>A <b>X</b></i>", False),
         ("%s of {n}", "OF %s", "OF %s {n}", False),
         ("<b><i>a</i></b>", "A", "<b><i>A</i></b>", False),
+        ("<1>a <2>b</2></1> <0/>", "<0/> <1>A <2>B</1></2>", "<0/> <1>A <2>B</2></1>", False),
         ("%d dogs", "Hunde", "%d Hunde", False),
         ("dogs: %d", "Hunde:", "Hunde: %d", False),
         ("%s: no dogs", "keine Hunde", "%s keine Hunde", False),

@@ -11,6 +11,8 @@ from bytenmt.decoding.interface import Hypothesis
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, Parts, UnitPart, joined_text
 from bytenmt.documents.formats import ReadOptions, read
 from bytenmt.documents.inline_tags import parse_string
+from bytenmt.documents.memory import TranslationMemory
+from bytenmt.documents.review import review_units, write_reviewed
 from bytenmt.documents.segments import Segment, has_words, split_unit
 from bytenmt.documents.translation import translate
 
@@ -42,15 +44,84 @@ def translated(text: str, translation: str) -> str:
         "12 %s 5,6",
         "F1",
         "MP3 / H264, A4",
+        *("#ff00ff", "#FFF", "menu.file.open", "errors.not_found.0", "app.fileMenu", "<b>app.title</b>"),
+        *("true", "false", "null"),
     ],
 )
 def test_what_has_no_words_is_copied(text: str) -> None:
     assert cut(text) == [text]
 
 
-@pytest.mark.parametrize("text", ["%s a", "{0}Uhr", "2nd", "2023\ub144", "A4 page", "F-1", "%sF1 go"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("%s a", "{0}Uhr", "2nd", "2023\ub144", "A4 page", "F-1", "%sF1 go"),
+        *(
+            "e.g.",
+            "Done.",
+            "done.",
+            "p.m",
+            "True",
+            "Null",
+            "it is true",
+            "done.Next",
+            "Menu.file",
+            "a #fff wall",
+        ),
+        *("#1 choice", "menu.file.open it", "ready...", "ab.", "#red"),
+    ],
+)
 def test_what_has_words_is_translated(text: str) -> None:
     assert has_words(parse_string(text))
+
+
+ANGULAR = 'You have {VAR_PLURAL, plural, =0 {no files} other {<x id="INTERPOLATION"/> files}} here'
+FORMS = "{n, plural, one {one file} other {# files}}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("po", f'msgid "{FORMS}"\nmsgstr ""\n'),
+        ("po", 'msgid ""\n"{sex, select, male {his}"\n" other {their}} file"\nmsgstr ""\n'),
+        ("json", json.dumps({"a": FORMS, "b": "the {n, selectordinal, one {#st} other {#th}} file"})),
+        ("properties", f"a={FORMS}\nb={{0,choice,0#no files|1#one file}}\n"),
+        ("strings", f'"a" = "{FORMS}";\n'),
+        ("android", f'<resources><string name="a">{FORMS}</string></resources>'),
+        ("xliff", f'<xliff version="1.2"><trans-unit><source>{ANGULAR}</source></trans-unit></xliff>'),
+        ("html", f"<p>A {FORMS}</p>"),
+        ("markdown", f"A *new* {FORMS}\n"),
+        ("csv", f'"{FORMS}"\n'),
+        ("text", FORMS),
+    ],
+)
+def test_icu_messages_are_left_untranslated(name: str, text: str) -> None:
+    """All formats leave them, with and without inline codes; a target stays empty."""
+    document = read(text.encode(), name, None, ReadOptions(column="1" if name == "csv" else None))
+    assert document.units
+    made, told = translate(
+        document, lambda segments: pytest.fail(str(segments)) if segments else [], limit=100, overwrite=True
+    )
+    assert made.decode() == text and told.n_translated == 0
+    assert write_reviewed(document, [], limit=100)[0].decode() == text
+    assert review_units(document, [lambda _: []], limit=100) == []
+
+
+def test_a_memory_translates_an_icu_message_if_it_is_the_same() -> None:
+    german = "{n, plural, one {eine Datei} other {# Dateien}}"
+    other = ("Has {n, plural, =2 {x}}", "Hat {n, plural, =2 {x}}")
+    memory = TranslationMemory.from_texts([(FORMS, german), other])
+    strings = {"a": FORMS, "b": "Has {n, plural, =3 {x}}"}
+    made, _ = translate(
+        read(json.dumps(strings).encode(), "json", None), lambda _: [], limit=100, memory=memory
+    )
+    assert json.loads(made) == strings | {"a": german}
+
+
+def test_codes_with_forms_inside_are_kept_in_a_sentence() -> None:
+    """Examples are code of Markdown in a guide, and a nested message in XLIFF 2 of Angular."""
+    assert has_words(read(b"Write `{n, plural, other {#}}` then.", "markdown", None).units[0].source)
+    assert split_unit(read(b"Write `{n, plural, other {#}}` then.", "markdown", None).units[0].source, 99)
 
 
 def test_a_unit_of_an_address_alone_is_copied() -> None:

@@ -60,6 +60,30 @@ def test_code_in_markdown(output: str, expected: str) -> None:
     assert sorted(one.content for one in inline(text) if one.type == "code_inline") == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    ("text", "maths"),
+    [
+        ("Einstein's $E = mc^2$ is known.", ["$E = mc^2$"]),
+        (
+            r"# The $n$th of $\{a_1, *b* \$ c\}$, $$x$$, $`y`$",
+            ["$n$", r"$\{a_1, *b* \$ c\}$", "$$x$$", "$`y`$"],
+        ),
+        ("| a $x$ | b |\n|--|--|\n| c $y$-d | e |", ["$x$", "$y$"]),
+        ("It costs $5 or $6, from $5-$10.", []),
+        ("US$ 5 $ 6, 5$/6$, 5 $.", []),
+        ("Set $HOME and $PATH.", []),
+        (r"So \$a$ is none.", []),
+        ("Run $a `b$` c.", ["`b$`"]),
+    ],
+)
+def test_maths_in_markdown(text: str, maths: list[str]) -> None:
+    assert [code for unit in document("markdown", text).units for code in codes(unit.source)] == maths
+
+
+def test_a_dollar_before_maths_is_escaped() -> None:
+    assert written("markdown", "The $x+1$ is\n", "Nur $a-$x+1$ ist") == "Nur \\$a-$x+1$ ist\n"
+
+
 PIECES = [
     "``a``",
     "`b`",

@@ -177,6 +177,15 @@ def test_a_cue_has_as_many_lines_as_before() -> None:
     )
 
 
+def test_times_inside_a_cue_ascend() -> None:
+    """WebVTT forbids another order, whatever that of the words is."""
+    cue = "WEBVTT\n\n00:01.000 --> 00:09.000\nI <00:02.000>have <c>it</c> <00:03.000>seen <00:04.000>now"
+    ask, _ = recording_translator(lambda segment: b"A <x3/>b <x1/>c <c>d</c> <x2/>e")
+    text, told = translate(Sample("vtt", cue.encode()).document(), ask, limit=99)
+    assert not told.review
+    assert text.decode().endswith("\nA <00:02.000>b <00:03.000>c <c>d</c> <00:04.000>e")
+
+
 @pytest.mark.parametrize(
     ("name", "before", "after"),
     [

@@ -40,12 +40,31 @@ def span_texts(line: str, *classes: str) -> list[str]:
         ("x < 3 and 5 > y; 50% of", ["3", "5", "50"]),
         ("a{b", []),
         ("{{name} {{name}} {{{x}}} {x}", ["{name}", "{{name}}", "{{{x}}}", "{x}"]),
-        ("http:// {a.b} <1> @ 한@글.kr", ["{a.b}", "1"]),
+        ("http:// {a.b} @ 한@글.kr", ["{a.b}"]),
+        (
+            "$FILE$는 $a_1@$, $USER$$FILE$ $A$B $A/$B",
+            ["$FILE$", "$a_1@$", "$USER$", "$FILE$", "$A$B", "$A", "$B"],
+        ),
+        ("%,d %1$,d %,.2f %'d %-,10d %+,ld", ["%,d", "%1$,d", "%,.2f", "%'d", "%-,10d", "%+,ld"]),
+        ("%1$tY-%2$b, %tig", ["%1$tY", "%2$b", "%tig"]),
+        ("<1>글</1>, <0/> <12 /> x<1>y", ["<1>", "</1>", "<0/>", "<12 />", "<1>"]),
     ],
 )
 def test_spans_of_each_class(line: str, spans: list[str] | None) -> None:
     expected = ["http://a.b/c?d=%s", "www.x.org/a", "https://x.y/z_(q"] if spans is None else spans
     assert span_texts(line) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("$5", "$5 and $6", "US$ 5 $ 6", "$1,000 or A$5.", "from $5-$10", "$ FILE$"),
+        *("100 % der", "5 % d. Bevölkerung", "5%, das", "the 99%'s", "'%', 'x'", "'%','d'", "a % b"),
+        *("a <1 b", "a < 1 > b", "x<1 and 2>y", "<1234>", "I <3 you"),
+    ],
+)
+def test_prices_percentages_and_comparisons_are_text(line: str) -> None:
+    assert span_texts(line, "placeholders", "tags") == []
 
 
 def test_a_class_alone_leaves_the_others() -> None:
@@ -184,14 +203,21 @@ def test_a_pattern_means_what_python_means(pattern: str, texts: list[str]) -> No
 
 
 def test_kinds_and_names_of_tags() -> None:
-    assert [parse_tag(tag) for tag in ("<b>", "</b>", '<a href=">">', "<>", "</>")] == [
+    assert [
+        parse_tag(tag) for tag in ("<b>", "</b>", '<a href=">">', "<1>", "</1>", "<link>", "<>", "</>")
+    ] == [
         (OPEN, "b"),
         (CLOSE, "b"),
         (OPEN, "a"),
+        (OPEN, "1"),
+        (CLOSE, "1"),
+        (OPEN, "link"),
         (OPEN, ""),
         (CLOSE, ""),
     ]
-    assert not any(map(parse_tag, ("<br>", "<b/>", "<!-- c -->", "{x}", "<x@y.org>", "<http://a.b>", "<b")))
+    assert not any(
+        map(parse_tag, ("<br>", "<b/>", "<0/>", "<!-- c -->", "{x}", "<x@y.org>", "<http://a.b>", "<b"))
+    )
 
 
 def test_tags_are_paired_in_linear_time() -> None:

@@ -227,6 +227,9 @@ def _markdown() -> Iterator[Case]:
         "[a]\n",
         "<div>\n",
         "<b>\n",
+        "$a",
+        "$$a ",
+        "$`",
     ):
         yield Case("markdown", piece)
         yield Case("markdown", piece, "", "a")
@@ -367,6 +370,15 @@ def _po() -> Iterator[Case]:
     yield Case("po", "n+", 'msgid ""\nmsgstr "Plural-Forms: nplurals=2; plural=', '1;\\n"\n')
     yield Case("po", "(", 'msgid ""\nmsgstr "Plural-Forms: nplurals=2; plural=', '1;\\n"\n')
     yield Case("po", "Content-Type: ", 'msgid ""\nmsgstr "', '\\n"\n')
+    for flag, piece in (
+        ("c", "%("),
+        ("c", "% "),
+        ("c", "%1"),
+        ("lisp", ",'~"),
+        ("lisp", "~1"),
+        ("java", "{a"),
+    ):
+        yield Case("po", piece, f'{PO_HEAD}#, {flag}-format\nmsgid "~', '"\nmsgstr ""\n')
     yield Case("po", "\\7", PO_HEAD + 'msgid "', '"\nmsgstr ""\n')
 
 

@@ -32,7 +32,7 @@ from bytenmt.evaluation.scores import text_scores
 from bytenmt.spans.extractor import span_extractor
 
 ELEMENT = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9:._-]*)(?:\s[^<>]*?)?(/?)>")
-VOID = ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
+VOID = ("area", "base", "br", "col", "embed", "hr", "img", "input", "meta", "source", "track", "wbr")
 
 
 EXTRACTOR = span_extractor(KEPT)

@@ -1,0 +1,76 @@
+"""Format strings of programming languages: their conversions, and whether two take the same arguments.
+
+The kinds are those of gettext's flags (gnu.org/software/gettext/manual/html_node/PO-Files.html): an entry of
+a catalog that says c-format is a format string of C.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class FormatStyle(NamedTuple):
+    """A kind of format strings.
+
+    conversion: matches conversions, the argument that one names as the group `name`, how it is printed as the
+    group `type`; what takes no argument, such as %%, has no `type`. placeholder: matches the conversions that
+    a translation keeps beside those that are spans, see spans.grammar.
+    """
+
+    conversion: re.Pattern[str]
+    placeholder: re.Pattern[str] | None = None
+
+
+# A percent sign without a letter, which msgfmt takes for a mistake, has an empty type.
+_FLAGS = r"%(?P<name>\([^()\s]+\)|[0-9]+\$)?[-+#0 ,']*+(?:[0-9]+|\*)?(?:\.(?:[0-9]+|\*)?)?"
+_LETTERS = r"(?:hh|ll|[hlqjztL])?[A-Za-z@]"
+# The blank of % d may be the space behind a percentage: a conversion that is kept ends a word.
+_PERCENT = FormatStyle(
+    re.compile(rf"%%|{_FLAGS}(?P<type>{_LETTERS}|)"), re.compile(rf"{_FLAGS}{_LETTERS}(?!\w)")
+)
+_BRACES = FormatStyle(re.compile(r"\{\{|\}\}|\{(?P<name>[^{}\s:!.,\[]*)[^{}]*(?P<type>)\}"))
+_OF_QT = r"%L?(?P<name>[0-9]{1,2}|n)(?P<type>)"
+_QT = FormatStyle(re.compile(_OF_QT), re.compile(_OF_QT))
+# ~A, ~2,'0D, ~:@R, ~{ and ~}; ~~, ~% and ~& are signs and line ends.
+_PARAMETER = r"(?:[-+]?[0-9]+|'.|[vV#])?"
+_OF_LISP = (
+    rf"~(?:[0-9]*[~%&|]|(?P<type>{_PARAMETER}(?:,{_PARAMETER}){{0,7}}+[:@]*+[A-Za-z$(){{}}\[\];^<>?*/_]))"
+)
+_LISP = FormatStyle(re.compile(_OF_LISP), re.compile(_OF_LISP))
+_LANGUAGES = {
+    _PERCENT: "c objc c++ java-printf python php perl ruby javascript lua go awk tcl d elisp object-pascal",
+    _BRACES: "python-brace java csharp perl-brace rust",
+    _QT: "qt qt-plural kde ycp",
+    _LISP: "lisp scheme",
+}
+_STYLES = {f"{name}-format": style for style, names in _LANGUAGES.items() for name in names.split()}
+
+
+def format_style(flags: Iterable[str]) -> FormatStyle | None:
+    """Return the kind of format strings that the flags of a PO entry name, or None."""
+    return next((_STYLES[flag] for flag in flags if flag in _STYLES), None)
+
+
+def has_same_arguments(style: FormatStyle, source: str, translation: str) -> bool:
+    """Return whether two format strings take the same arguments, each printed in the same way.
+
+    `msgfmt -c` refuses other translations: arguments without a name are taken in their order, so that %s and
+    %d may not change places.
+    """
+    return _arguments(style, source) == _arguments(style, translation)
+
+
+def _arguments(style: FormatStyle, text: str) -> set[tuple[str | int, str]]:
+    """Return the arguments of a format string, by name or number, each with how it is printed."""
+    arguments, n_unnamed = set[tuple[str | int, str]](), 0
+    for match in style.conversion.finditer(text):
+        groups = match.groupdict()
+        if groups["type"] is None:
+            continue
+        # In %*d and %.*f a number of characters is an argument of its own.
+        for printed in (*"*" * match[0].count("*"), groups["type"]):
+            n_unnamed += not groups.get("name")
+            arguments.add((groups.get("name") or n_unnamed, printed))
+    return arguments
