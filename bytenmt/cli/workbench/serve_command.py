@@ -107,15 +107,15 @@ LIMITS = headed(
         type=COUNT,
         default=256,
         show_default=True,
-        help="Maximum number of open websockets for simultaneous translation, all clients together; more get"
-        " 503. A client has the same share of them as of --max-queue.",
+        help="Maximum number of open websockets, all clients together; more are closed with code 1013. A"
+        " client has the same share of them as of --max-queue.",
     ),
     click.option(
         "--idle-timeout",
         type=TIMEOUT,
         default=300,
         show_default=True,
-        help="Seconds without a message after which such a websocket is closed.",
+        help="Seconds without a message, counted from the last answer, after which a websocket is closed.",
     ),
 )
 ACCESS = headed(
