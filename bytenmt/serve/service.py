@@ -205,9 +205,13 @@ class Service:
         return Admission(lambda: count(-1))
 
     def _refuse(self, why: str, n_requests: int) -> None:
-        """Raise Refusal (429) with the seconds in which so many requests will probably be answered."""
-        wait = min(max(math.ceil(n_requests * self._seconds_each), SHORTEST_WAIT), LONGEST_WAIT)
+        """Raise Refusal (429). n_requests: that must be answered first."""
+        wait = self._retry_after(n_requests)
         raise Refusal(429, f"{why}: try again in {wait} s", wait)
+
+    def _retry_after(self, n_requests: int) -> int:
+        """Return the seconds in which so many requests will probably be answered, within bounds."""
+        return min(max(math.ceil(n_requests * self._seconds_each), SHORTEST_WAIT), LONGEST_WAIT)
 
     @property
     def not_ready(self) -> str | None:
@@ -257,7 +261,11 @@ class Service:
                 deadline.reschedule(0)
 
     async def within_deadline(self, work: Awaitable[T]) -> T:
-        """Await work. Raises Refusal (503) and cancels it after Limits.compute_seconds."""
+        """Await work. Raises Refusal (503) and cancels it after Limits.compute_seconds.
+
+        The refusal says when to try again where other requests were translated at that time.
+        """
+        n_before = self.n_requests
         try:
             async with asyncio.timeout(self.limits.compute_seconds) as deadline:
                 return await work
@@ -265,9 +273,13 @@ class Service:
             if not deadline.expired():
                 raise
             self.metrics.count("deadlines_total", what="compute")
-            raise Refusal(
-                503, f"the text was not translated within {self.limits.compute_seconds:g} s: send less of it"
-            ) from None
+            why = f"the text was not translated within {self.limits.compute_seconds:g} s"
+            n_others = max(n_before, self.n_requests) - 1
+            if n_others > 0:
+                wait = self._retry_after(n_others)
+                message = f"{why}: it waited for up to {n_others} other requests: try again in {wait} s"
+                raise Refusal(503, message, wait) from None
+            raise Refusal(503, f"{why}: send less of it") from None
 
     def check(self, params: TranslateParams) -> TranslateParams:
         """Return parameters with the codes of served languages and the defaults of the server.
