@@ -398,7 +398,10 @@ def test_a_table_has_a_column_to_translate() -> None:
             assert test_client.get(answer.json()["translatedFileUrl"]).content == expected
         for fields, reason in (
             ({}, "a table needs a column"),
-            ({"column": "none"}, "not one of the columns id, text, de"),
+            (
+                {"column": "none"},
+                "the file.csv, line 1, column 1: column none is not one of the columns id, text, de",
+            ),
             ({"name": "a.txt", "column": "1"}, "column and into are for CSV"),
         ):
             refused = upload(test_client, **fields)

@@ -208,8 +208,12 @@ def listening(host: str, port: int) -> socket.socket:
             found.close()
             raise
     except OSError as error:
-        raise BytenmtError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
+        raise _listen_error(host, port, error) from None
     return found
+
+
+def _listen_error(host: str, port: int, error: OSError) -> BytenmtError:
+    return BytenmtError(f"cannot listen on {host}, port {port}: {error.strerror or error}")
 
 
 def raise_file_limit() -> None:
@@ -246,9 +250,12 @@ def run(server: Server, listener: socket.socket, seconds: float = 30.0) -> None:
         proxy_headers=False,
     )
     raise_file_limit()
-    server.service.documents.start()
-    listener.listen(BACKLOG)
     host, port = listener.getsockname()[:2]
+    try:
+        listener.listen(BACKLOG)
+    except OSError as error:  # of two servers that have bound an address, one can listen
+        raise _listen_error(host, port, error) from None
+    server.service.documents.start()
     shown = f"[{host}]" if ":" in host else host
     server.log.say("serving", url=f"http://{shown}:{port}/")
     try:
