@@ -27,8 +27,8 @@ def temporary(path: Path, unique: str = "") -> Path:
 def replacing(path: Path, *, unique: str = "", sync: bool = True) -> Iterator[BinaryIO]:
     """Open a file that replaces `path` when the context ends without an exception, and is deleted otherwise.
 
-    Readers see the old file or the complete new one, which has the permissions of the old one. sync: flush it to the disk, so that it survives a power
-    cut. unique: see temporary. Raises OSError.
+    Readers see the old file or the complete new one, which has the permissions of the old one. sync: flush it
+    to the disk, so that it survives a power cut. unique: see temporary. Raises OSError.
     """
     written = temporary(path, unique)
     with suppress(FileNotFoundError):

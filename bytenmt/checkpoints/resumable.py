@@ -300,11 +300,11 @@ def _take_up_finished(
     """
     with open(path, "rb") as file:
         try:
-            note = msgspec.json.decode(os.getxattr(file.fileno(), ATTRIBUTE), type=Note)
+            stored = msgspec.json.decode(os.getxattr(file.fileno(), ATTRIBUTE), type=Note)
         except (OSError, AttributeError, msgspec.MsgspecError):
             reporter.say(f"bytenmt: {path} exists, but not how it was made: all lines are translated again")
             return None
-        note = _note_to_continue(path, path, file, note, made_with)
+        note = _note_to_continue(path, path, file, stored, made_with)
         shutil.copyfileobj(file, part)
         part.flush()
     return note

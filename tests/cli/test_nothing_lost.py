@@ -408,7 +408,7 @@ def has_attributes(path: Path) -> bool:
 
 
 def test_a_complete_output_is_not_made_again(model: Path, place: Path) -> None:
-    """It stays as it is; lines that were added are translated; another job is refused."""
+    """The file stays as it is; lines that were added are translated; another job is refused."""
     if not has_attributes(place):
         pytest.skip("the file system has no extended attributes")
     translate(model)

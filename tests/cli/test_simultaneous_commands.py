@@ -159,7 +159,7 @@ def test_lines_before_a_mistake_are_written(place: Path, ends: bytes) -> None:
 
 @pytest.mark.slow
 def test_sentences_and_long_lines_are_translated_in_parts(place: Path) -> None:
-    """As options say, whose effect is that of lines that hold the parts."""
+    """The options have the effect of an input with a line for each part."""
     Path("parts").write_text("One is here.\nTwo is there.\n", encoding="utf-8")
     parts = accepted("translate", "plain", "-i", "parts", "--simultaneous", *SHORT).splitlines()
     Path("line").write_text("One is here. Two is there.\n", encoding="utf-8")

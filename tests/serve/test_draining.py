@@ -78,10 +78,10 @@ def request(accept: str, body: bytes = b'{"q": "a", "source": "ko", "target": "e
     return f"{head}content-length: {len(body) + rest}\r\n\r\n".encode() + body
 
 
-def answer(asked: socket.socket) -> tuple[bytes, bytes]:
+def answer(connection: socket.socket) -> tuple[bytes, bytes]:
     """Return the head and the body of what comes until the server closes the connection."""
     found = b""
-    while part := asked.recv(1 << 16):
+    while part := connection.recv(1 << 16):
         found += part
     head, _, body = found.partition(b"\r\n\r\n")
     return head, body

@@ -240,7 +240,7 @@ def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_empty_variable_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As --keep '' does; other options take an empty variable for none."""
+    """An empty variable of --keep means none; those of other options count as missing."""
     command = main.get_command(None, "serve")  # type: ignore[arg-type]
     assert isinstance(command, Command)
     for variable in ("KEEP", "MAX_QUEUE"):
