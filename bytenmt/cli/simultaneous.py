@@ -36,7 +36,8 @@ def translate_as_it_comes(
     wait: see Translator.open. errors: for invalid UTF-8, "replace" or "strict", which raises DataError with
     name, line and byte offset once what stands before is written.
     """
-    session, has_line, number = LineSession(translator, wait), False, 1
+    session = LineSession(translator.open(wait), translator.languages, translator.max_source_bytes)
+    has_line, number = False, 1
 
     def finish() -> None:
         if session.n_cuts:

@@ -16,8 +16,9 @@ fed or on the time between them. So a session gives the same bytes as one that i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from bytenmt.data.sentences import TERMINATORS_WITHOUT_SPACE, sentence_ends
 from bytenmt.decoding.interface import Engine, Options, Request, shared_beginning
@@ -27,9 +28,6 @@ from bytenmt.decoding.setting_table import DEFAULT_WAIT
 from bytenmt.decoding.settings import Settings, encode_line
 from bytenmt.errors import SettingError
 from bytenmt.utf8 import LONGEST_CHARACTER, first_invalid
-
-if TYPE_CHECKING:
-    from bytenmt.decoding.translator import Translator
 
 LONGEST_WORD = 32  # bytes; what is longer, as in scripts without spaces, does not wait for its end
 # Bytes by which the limit of an output exceeds what may be chosen before the source has ended, so that the
@@ -350,10 +348,10 @@ class LineSession:
     line that were cut.
     """
 
-    def __init__(self, translator: Translator, wait: int) -> None:
-        """See Translator.open."""
-        self._session = translator.open(wait)
-        self._languages, self._limit = translator.languages, translator.max_source_bytes
+    def __init__(self, session: Session, languages: Sequence[str], max_source_bytes: int) -> None:
+        """Begin a line. session: see Translator.open. languages: see Translator; none: lines are not split."""
+        self._session = session
+        self._languages, self._limit = languages, max_source_bytes
         self._begin_line()
 
     def feed(self, text: str) -> str:

@@ -4,7 +4,6 @@ which a line comes make no difference."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,8 +20,7 @@ from bytenmt.serve.worker import EngineKey
 def session(languages: Sequence[str] = ("de",), limit: int = 1000) -> tuple[LineSession, Gate]:
     """A session whose model translates a text into capitals and a question mark."""
     gate = Gate(kind=ShoutingEngine, languages=languages)
-    translator = gate.translator(EngineKey(1))
-    return LineSession(replace(translator, longest_source=limit), wait=8), gate
+    return LineSession(gate.translator(EngineKey(1)).open(wait=8), languages, limit), gate
 
 
 def translation(line: str, pieces: Sequence[int] = (), **more: Any) -> str:
