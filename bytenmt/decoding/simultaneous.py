@@ -349,7 +349,7 @@ class LineSession:
     """
 
     def __init__(self, session: Session, languages: Sequence[str], max_source_bytes: int) -> None:
-        """Begin a line. session: see Translator.open. languages: see Translator; none: lines are not split."""
+        """Begin a line. session: see Translator.open. languages: as Translator has them; none: no split."""
         self._session = session
         self._languages, self._limit = languages, max_source_bytes
         self._begin_line()
