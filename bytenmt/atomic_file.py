@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,8 +27,8 @@ def temporary(path: Path, unique: str = "") -> Path:
 def replacing(path: Path, *, unique: str = "", sync: bool = True) -> Iterator[BinaryIO]:
     """Open a file that replaces `path` when the context ends without an exception, and is deleted otherwise.
 
-    Readers see the old file or the complete new one. sync: flush it to the disk, so that it survives a power
-    cut. unique: see temporary. Raises OSError.
+    Readers see the old file or the complete new one, which has the permissions of the old one. sync: flush it
+    to the disk, so that it survives a power cut. unique: see temporary. Raises OSError.
     """
     written = temporary(path, unique)
     with suppress(FileNotFoundError):
@@ -35,6 +36,7 @@ def replacing(path: Path, *, unique: str = "", sync: bool = True) -> Iterator[Bi
     try:
         # "x" creates the file: a symbolic link that somebody has put there is not followed.
         with open(written, "xb") as file:
+            keep_mode(file.fileno(), path)
             yield file
             file.flush()
             if sync:
@@ -46,6 +48,12 @@ def replacing(path: Path, *, unique: str = "", sync: bool = True) -> Iterator[Bi
         raise
     if sync:
         sync_folder(path.parent)
+
+
+def keep_mode(descriptor: int, path: Path) -> None:
+    """Give an open file the permissions of the file that it is going to replace, if there is one."""
+    with suppress(OSError):  # of file systems without permissions, too
+        os.fchmod(descriptor, stat.S_IMODE(os.stat(path).st_mode))
 
 
 def replace_synced(path: Path, parts: Iterable[bytes | memoryview]) -> None:

@@ -5,6 +5,9 @@ A file (`ResumableFile`) is written beside its final place, and renamed when it 
     .NAME.part          translations of complete blocks of lines, and perhaps a part of the next
     .NAME.part.json     how many lines and bytes are complete, digests of both, and what made them
 
+The complete file has that note as an extended attribute, where the file system has them: resumed, nothing of
+it is done again.
+
 A folder (`Manifest`) has a file for each block:
 
     OUT/part-000012.jsonl           the rows of a block, complete or not there
@@ -21,6 +24,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -31,7 +35,7 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 from msgspec import Meta, Struct
 
-from bytenmt.atomic_file import SUFFIX, read_limited, replace_synced
+from bytenmt.atomic_file import SUFFIX, keep_mode, read_limited, replace_synced
 from bytenmt.checkpoints.lock import lock
 from bytenmt.errors import BytenmtError
 from bytenmt.reporter import SILENT, Reporter
@@ -42,6 +46,7 @@ SYNC_SECONDS = 1.0  # of work, besides the last block, that a kill may cost: a s
 FILE_ALTERNATIVE = "or leave out --resume to start again"
 FOLDER, JOB, FINISHED, LOCK = "_bytenmt", "job.json", "finished.jsonl", "lock"
 TRIES = ".tries"
+ATTRIBUTE = "user.bytenmt.note"  # of a complete file: its note
 FOLDER_ALTERNATIVE = "or give another OUT"
 Count = Annotated[int, Meta(ge=0)]
 
@@ -93,12 +98,20 @@ class ResumableFile:
     """
 
     def __init__(
-        self, path: Path, file: BinaryIO, made_with: Mapping[str, Any], note: Note | None, reporter: Reporter
+        self,
+        path: Path,
+        file: BinaryIO,
+        made_with: Mapping[str, Any],
+        note: Note | None,
+        reporter: Reporter,
+        is_finished: bool = False,
     ) -> None:
         """Open the output.
 
-        path: of the complete file; file: the part, positioned after what the note describes.
+        path: of the complete file; file: the part, positioned after what the note describes. is_finished:
+        whether the part is a copy of a complete file.
         """
+        self._is_finished = is_finished
         self.path, self.file, self._reporter = path, file, reporter
         self.n_answered = note.lines if note else 0
         self._begun = self._whole = self._safe = note  # at the beginning, now, and as the disk has it
@@ -150,8 +163,17 @@ class ResumableFile:
                 f"--resume: the input has {self._lines:,} lines, fewer than when {self.path} was started:"
                 f" give the same input, {FILE_ALTERNATIVE}"
             )
+        if self._is_finished and self._whole is self._begun:
+            self._delete_part()
+            self._reporter.say(
+                f"bytenmt: {self.path} is complete: its {self.n_answered:,} lines are not translated again"
+            )
+            return
         self.sync()
         self.file.flush()
+        if self._whole is not None:
+            _store_note(self.file, self._whole)
+        keep_mode(self.file.fileno(), self.path)
         os.replace(part_path(self.path), self.path)
         note_path(self.path).unlink(missing_ok=True)
 
@@ -159,14 +181,18 @@ class ResumableFile:
         """After an error, keep the complete part and say so, or leave nothing."""
         with suppress(OSError):
             self.sync()
-        if self._safe is None:
+        if self._safe is None or (self._is_finished and self._safe is self._begun):
             with suppress(OSError):
-                part_path(self.path).unlink()
+                self._delete_part()
         else:
             self._reporter.say(
                 f"bytenmt: {self._safe.lines:,} translated lines are saved beside {self.path}: continue"
                 f" with --resume"
             )
+
+    def _delete_part(self) -> None:
+        note_path(self.path).unlink(missing_ok=True)
+        part_path(self.path).unlink(missing_ok=True)
 
     def _count(self, lines: Sequence[bytes]) -> None:
         self._lines += len(lines)
@@ -221,12 +247,21 @@ def open_resumable_file(
     with open(descriptor, "r+b") as file:
         size = os.fstat(descriptor).st_size
         job_description = _as_json_values(made_with())
-        note = _note_to_continue(path, file, size, job_description) if resume and size else None
+        note, is_finished = None, False
+        if resume and size:
+            note = _note_to_continue(path, part_path(path), file, _read_note(path), job_description)
+        elif resume and path.is_file():
+            try:
+                note = _take_up_finished(path, file, job_description, reporter)
+            except BaseException:
+                part_path(path).unlink(missing_ok=True)
+                raise
+            is_finished = note is not None
         if note is None:
             _begin_anew(path, size, reporter)
         os.truncate(descriptor, note.bytes if note else 0)
         file.seek(0, os.SEEK_END)
-        output = ResumableFile(path, file, job_description, note, reporter)
+        output = ResumableFile(path, file, job_description, note, reporter, is_finished)
         try:
             yield output
             output.finish()
@@ -249,19 +284,47 @@ def _begin_anew(path: Path, size: int, reporter: Reporter) -> None:
     note_path(path).unlink(missing_ok=True)
 
 
-def _note_to_continue(path: Path, file: BinaryIO, size: int, made_with: Mapping[str, Any]) -> Note | None:
+def _store_note(file: BinaryIO, note: Note) -> None:
+    """Store the note of a complete file as an attribute of it, where the system can."""
+    with suppress(OSError, AttributeError):
+        os.setxattr(file.fileno(), ATTRIBUTE, msgspec.json.encode(note))
+
+
+def _take_up_finished(
+    path: Path, part: BinaryIO, made_with: Mapping[str, Any], reporter: Reporter
+) -> Note | None:
+    """Copy a complete file to its part, so that lines that were added to the input are translated, too.
+
+    Returns its note, None if it has none: then it is written anew. Raises BytenmtError if the note does not
+    fit the options or the file.
+    """
+    with open(path, "rb") as file:
+        try:
+            stored = msgspec.json.decode(os.getxattr(file.fileno(), ATTRIBUTE), type=Note)
+        except (OSError, AttributeError, msgspec.MsgspecError):
+            reporter.say(f"bytenmt: {path} exists, but not how it was made: all lines are translated again")
+            return None
+        note = _note_to_continue(path, path, file, stored, made_with)
+        shutil.copyfileobj(file, part)
+        part.flush()
+    return note
+
+
+def _note_to_continue(
+    path: Path, written: Path, file: BinaryIO, note: Note | None, made_with: Mapping[str, Any]
+) -> Note | None:
     """Return the note to continue from, or None if nothing is complete yet.
 
-    Raises BytenmtError if the note does not fit the options, or the bytes of the part, of which there are
-    `size`.
+    path: of the output; written, file: of its part, or of itself. Raises BytenmtError if the note does not
+    fit the options, or the bytes of the file.
     """
-    note = _read_note(path)
     if note is None:
         return None
+    size = os.fstat(file.fileno()).st_size
     if size < note.bytes:
         raise BytenmtError(
-            f"--resume: {part_path(path)} has {size:,} bytes instead of {note.bytes:,} and is damaged:"
-            f" leave out --resume to start again"
+            f"--resume: {written} has {size:,} bytes instead of {note.bytes:,} and is damaged: leave out"
+            f" --resume to start again"
         )
     check_same_job(path, note.made_with, made_with, FILE_ALTERNATIVE)
     if note.written:
@@ -269,7 +332,7 @@ def _note_to_continue(path: Path, file: BinaryIO, size: int, made_with: Mapping[
         _digest_file(digest, file, 0, note.bytes)
         if digest.hexdigest() != note.written:
             raise BytenmtError(
-                f"--resume: {part_path(path)} was changed since it was written (its digest differs): leave"
+                f"--resume: {written} was changed since it was written (its digest differs): leave"
                 f" out --resume to start again"
             )
     return note
@@ -361,7 +424,7 @@ def open_manifest(
     """Open or create the manifest of a folder.
 
     job_description: JSON values of everything that the output depends on. Raises BytenmtError if another
-    process writes there, if there is an unfinished job and `resume` is false, and if that job is another one.
+    process writes there, if there is a job and `resume` is false, and if that job is another one.
     """
     try:
         (out / FOLDER).mkdir(parents=True, exist_ok=True)
@@ -396,7 +459,8 @@ def _check_job(out: Path, job_description: Mapping[str, Any], resume: bool) -> N
         raise BytenmtError(f"{job} cannot be read ({error}): remove {out}, {FOLDER_ALTERNATIVE}") from None
     if not resume:
         raise BytenmtError(
-            f"{out} holds an unfinished job: continue it with --resume, remove it, {FOLDER_ALTERNATIVE}"
+            f"{out} holds a job already: continue it with --resume, which repeats nothing that is finished,"
+            f" remove it, {FOLDER_ALTERNATIVE}"
         )
     check_same_job(out, before, job_description, FOLDER_ALTERNATIVE)
 

@@ -9,10 +9,13 @@ from collections.abc import Iterator, Sequence
 from io import BufferedReader
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
+from bytenmt.cli.console import say
 from bytenmt.cli.line_filter import STANDARD_INPUT
 from bytenmt.cli.progress import progress
+from bytenmt.decoding.simultaneous import LineSession
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import DataError
+from bytenmt.utf8 import describe_byte
 
 if TYPE_CHECKING:
     from bytenmt.data.corpus import ParallelCorpus
@@ -21,45 +24,69 @@ if TYPE_CHECKING:
 
 
 def translate_as_it_comes(
-    translator: Translator, wait: int, input: BufferedReader, output: BinaryIO, errors: str
+    translator: Translator,
+    wait: int,
+    input: BufferedReader,
+    output: BinaryIO,
+    errors: str,
+    name: str = STANDARD_INPUT,
 ) -> None:
     """Write the translation of each line while the line is still being read.
 
-    wait: see Translator.open. errors: for invalid UTF-8, "replace" or "strict", which raises DataError.
+    wait: see Translator.open. errors: for invalid UTF-8, "replace" or "strict", which raises DataError with
+    name, line and byte offset once what stands before is written.
     """
-    session, has_line = translator.open(wait), False
-    for text in _decoded(input, errors):
+    session = LineSession(translator.open(wait), translator.languages, translator.max_source_bytes)
+    has_line, number = False, 1
+
+    def finish() -> None:
+        if session.n_cuts:
+            say(
+                f"bytenmt: {name}, line {number} is over the {translator.max_source_bytes} bytes of"
+                f" --max-source-bytes: translated in parts"
+            )
+        output.write(session.finish().encode() + b"\n")
+
+    for text in _decoded(input, errors, name):
         *ended, rest = text.split("\n")
         for line in ended:
-            committed = session.feed(line).committed + session.finish().committed
-            output.write(committed.encode() + b"\n")
+            output.write(session.feed(line).encode())
+            finish()
+            number += 1
         if ended:
             has_line = False
         if rest:
             has_line = True
-            output.write(session.feed(rest).committed.encode())
+            output.write(session.feed(rest).encode())
         output.flush()
     if has_line:
-        output.write(session.finish().committed.encode() + b"\n")
+        finish()
         output.flush()
 
 
-def _decoded(input: BufferedReader, errors: str) -> Iterator[str]:
+def _decoded(input: BufferedReader, errors: str, name: str) -> Iterator[str]:
     """Yield the text of a stream as it arrives, in whole characters, each line end as a line feed."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors)
     kept = ""  # a carriage return, until it is known whether a line feed follows
+    number, n_bytes = 1, 0  # of the line that is being read
     while True:
         data = input.read1()
+        mistake = None
         try:
-            text = kept + decoder.decode(data, final=not data)
-        except UnicodeDecodeError:
-            raise DataError(
-                f"{STANDARD_INPUT} is not valid UTF-8: convert it to UTF-8, or use --errors replace"
-            ) from None
-        kept = "\r" if data and text.endswith("\r") else ""
+            text = decoder.decode(data, final=not data)
+        except UnicodeDecodeError as error:
+            mistake = error
+            text = error.object[: error.start].decode()
+        line = text[text.rfind("\n") + 1 :]
+        number += text.count("\n")
+        n_bytes = len(line.encode()) + (0 if "\n" in text else n_bytes)
+        text = kept + text
+        kept = "\r" if data and not mistake and text.endswith("\r") else ""
         text = text.removesuffix("\r") if kept else text
         if text:
             yield text.replace("\r\n", "\n")
+        if mistake is not None:
+            raise DataError(describe_byte(name, number, n_bytes, mistake.object[mistake.start]))
         if not data:
             return
 

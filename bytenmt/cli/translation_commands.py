@@ -143,7 +143,7 @@ def translate(
     with --resume continues. Under torchrun the processes share the lines.
     """
     from bytenmt.cli import decoding_args, inputs
-    from bytenmt.cli.line_filter import Filter
+    from bytenmt.cli.line_filter import BUFFER_SIZE, STANDARD_INPUT, Filter
     from bytenmt.datasets.recipe import TranslatorSpec
     from bytenmt.datasets.workers import threads_per_process, worker_processes
     from bytenmt.decoding.engine_selection import choose, processes
@@ -157,8 +157,11 @@ def translate(
     if wait is not None and not simultaneous:
         raise BytenmtError("--wait would be ignored: give --simultaneous with it")
     if simultaneous:
-        _refuse_with_simultaneous(answers, resume=resume, workers=workers > 1)
+        others = {"--resume": resume, "--workers": workers > 1, "--buffer-size": buffer_size != BUFFER_SIZE}
+        _refuse_with_simultaneous(answers, others)
     with processes(choose(wanted).device) as group:
+        if simultaneous and group is not None:
+            raise BytenmtError("--simultaneous runs in one process: drop it, or start without torchrun")
         leads = group is None or group.is_leader
         shape = decoding_args.output_format(answers, settings, group)
         if workers > 1 and (group is not None or stream):
@@ -182,7 +185,8 @@ def translate(
 
             source = standard_input() if input is None else open(input, "rb")  # noqa: SIM115
             with source, writer(output) as out:
-                translate_as_it_comes(translator, wait or DEFAULT_WAIT, source, out, errors)
+                name = STANDARD_INPUT if input is None else str(input)
+                translate_as_it_comes(translator, wait or DEFAULT_WAIT, source, out, errors, name)
             return
         shape = decoding_args.with_alignment(shape, loaded, alignment)
         made_with = decoding_args.made_with(loaded, translator, shape, buffer_size, errors, flag_above)
@@ -242,15 +246,15 @@ def score(
         click.echo(f"{nats:.6f}\t{bits:.6f}")
 
 
-def _refuse_with_simultaneous(answers: Answers, *, resume: bool, workers: bool) -> None:
-    """Raise BytenmtError for options that --simultaneous cannot be combined with."""
+def _refuse_with_simultaneous(answers: Answers, others: Mapping[str, bool]) -> None:
+    """Raise BytenmtError for options that --simultaneous cannot be combined with. others: whether each of
+    these options was given."""
     given = {
         "--format": answers.format != "text",
         "--flag-above": answers.flag_above is not None,
         "--html": answers.html is not None,
         "--stream": answers.stream,
-        "--resume": resume,
-        "--workers": workers,
+        **others,
     }
     for option in (option for option, is_given in given.items() if is_given):
         raise BytenmtError(f"--simultaneous cannot be combined with {option}: drop one of the two")

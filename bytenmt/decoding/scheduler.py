@@ -3,7 +3,7 @@ done."""
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Hashable, Iterator, Sequence
 
 from bytenmt.decoding.interface import Engine, Hypothesis, Request
@@ -19,14 +19,18 @@ class Scheduler:
     is better shared. A free slot goes to the client that has the fewest, so that neither many nor long
     sentences of one client keep the others waiting (max-min fairness). While there are several clients, none
     has more than half of the slots, and requests are admitted as soon as any slot is free: a client with a
-    few sentences need not wait for those of one that sends without end. The jobs of a client take turns, and
-    the sentences of a job are admitted in their order.
+    few sentences need not wait for those of one that sends without end.
+
+    Of the jobs of a client, and of clients with equally many slots, the one goes first of which the fewest
+    sentences wait, then the older one (shortest remaining work first). So a short job waits for no long one,
+    and of long ones that come at once some are done early, where taking turns would finish all of them late.
+    The sentences of a job are admitted in their order.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        # By client and job, in the order in which they were served last.
-        self._waiting: dict[Hashable, OrderedDict[Hashable, deque[tuple[int, Request]]]] = {}
+        # By client, in the order in which they were served last, and job, in the order in which they came.
+        self._waiting: dict[Hashable, dict[Hashable, deque[tuple[int, Request]]]] = {}
         self._running: dict[int, tuple[int, Hashable, Hashable]] = {}  # number, job, client, by engine handle
         self._n_submitted = 0
 
@@ -46,7 +50,7 @@ class Scheduler:
         job: a group of requests that can be dropped together. client: the owner of the job.
         """
         number = self._n_submitted
-        self._waiting.setdefault(client, OrderedDict()).setdefault(job, deque()).append((number, request))
+        self._waiting.setdefault(client, {}).setdefault(job, deque()).append((number, request))
         self._n_submitted += 1
         return number
 
@@ -81,20 +85,24 @@ class Scheduler:
         """Return whether several clients have sentences that wait or are decoded."""
         return len({*self._waiting, *(client for _, _, client in self._running.values())}) > 1
 
+    def _n_of_shortest(self, client: Hashable) -> int:
+        """Return the number of waiting sentences of the client's job that has the fewest."""
+        return min(map(len, self._waiting[client].values()))
+
     def _next(self, n: int) -> Iterator[tuple[tuple[int, Hashable, Hashable], Request]]:
         """Yield up to n waiting requests, each of the client that has the fewest slots then."""
         n_slots = Counter(client for _, _, client in self._running.values())
         most = max(1, self._engine.capacity // 2) if self._is_shared() else self._engine.capacity
         while n and self._waiting:
-            client = min(self._waiting, key=n_slots.__getitem__)  # of equal ones the one served longest ago
+            client = min(self._waiting, key=lambda one: (n_slots[one], self._n_of_shortest(one)))
             if n_slots[client] >= most:
                 return
             jobs = self._waiting.pop(client)
-            job, requests = jobs.popitem(last=False)
-            number, request = requests.popleft()
+            job = min(jobs, key=lambda one: len(jobs[one]))
+            number, request = jobs[job].popleft()
             yield (number, job, client), request
-            if requests:
-                jobs[job] = requests
+            if not jobs[job]:
+                del jobs[job]
             if jobs:
                 self._waiting[client] = jobs
             n_slots[client] += 1

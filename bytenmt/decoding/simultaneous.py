@@ -16,9 +16,11 @@ fed or on the time between them. So a session gives the same bytes as one that i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import NamedTuple, Protocol
 
+from bytenmt.data.sentences import TERMINATORS_WITHOUT_SPACE, sentence_ends
 from bytenmt.decoding.interface import Engine, Options, Request, shared_beginning
 from bytenmt.decoding.reranking import Reranker
 from bytenmt.decoding.scheduler import STOP_TEST_EVERY, decode
@@ -27,6 +29,7 @@ from bytenmt.decoding.settings import Settings, encode_line
 from bytenmt.errors import SettingError
 from bytenmt.utf8 import LONGEST_CHARACTER, first_invalid
 
+LONGEST_WORD = 32  # bytes; what is longer, as in scripts without spaces, does not wait for its end
 # Bytes by which the limit of an output exceeds what may be chosen before the source has ended, so that the
 # limit rules out no character.
 ROOM = 2 * LONGEST_CHARACTER
@@ -334,6 +337,75 @@ class Session:
     def _begin(self) -> SourceSegment:
         kind = WaitKSegment if self._translator.least_wait else AgreementSegment
         return kind(self._translator, self._wait)
+
+
+class LineSession:
+    """The simultaneous translation of lines of several sentences, each line fed in pieces.
+
+    Sentences that have ended are translated to their end, as in Translator.translate; only the last one goes
+    on. No sentence is longer than max_source_bytes: a longer one ends at one of the last spaces before that,
+    or else between two characters. White space between two sentences is copied. n_cuts: sentences of the
+    line that were cut.
+    """
+
+    def __init__(self, session: Session, languages: Sequence[str], max_source_bytes: int) -> None:
+        """Begin a line. session: see Translator.open. languages: as Translator has them; none: no split."""
+        self._session = session
+        self._languages, self._limit = languages, max_source_bytes
+        self._begin_line()
+
+    def feed(self, text: str) -> str:
+        """Append to the line; return the text that is committed. The pieces make no difference."""
+        committed = "".join(map(self._add, text))
+        return committed + self._translate()
+
+    def finish(self) -> str:
+        """End the line; return the rest of its translation."""
+        committed = self._end_sentence(self._blanks)
+        self._begin_line()
+        return committed
+
+    def _begin_line(self) -> None:
+        self.n_cuts = 0
+        self._sentence, self._n_bytes = "", 0
+        self._unread = ""  # the end of the sentence that the session has not got
+        self._blanks = ""  # after a sign that may end the sentence, until the next character decides
+
+    def _add(self, character: str) -> str:
+        """Append a character to the line; return the text that is committed if a sentence ends."""
+        last = self._sentence[-1:]
+        if character.isspace() and self._n_bytes >= self._limit - min(LONGEST_WORD, self._limit // 4):
+            self.n_cuts += 1
+            return self._end_sentence(self._blanks + character)
+        if character.isspace() and self._languages and last and not last.isalnum():
+            self._blanks += character
+            return ""
+        if self._blanks or (self._languages and last and last in TERMINATORS_WITHOUT_SPACE):
+            ends = sentence_ends(self._sentence + self._blanks + character, self._languages)
+            if ends and ends[-1] == len(self._sentence):
+                return self._end_sentence(self._blanks) + self._append(character)
+        blanks, self._blanks = self._blanks, ""
+        return "".join(map(self._append, blanks + character))
+
+    def _append(self, character: str) -> str:
+        """Append a character to the sentence, which ends before it if it is too long."""
+        committed, n_bytes = "", len(character.encode())
+        if self._n_bytes + n_bytes > self._limit:
+            self.n_cuts += 1
+            committed = self._end_sentence("")
+        self._sentence, self._unread = self._sentence + character, self._unread + character
+        self._n_bytes += n_bytes
+        return committed
+
+    def _translate(self) -> str:
+        unread, self._unread = self._unread, ""
+        return self._session.feed(unread).committed if unread else ""
+
+    def _end_sentence(self, separator: str) -> str:
+        """Translate the sentence to its end; return what is committed, and the separator after it."""
+        committed = self._translate() + self._session.finish().committed
+        self._sentence, self._n_bytes, self._blanks = "", 0, ""
+        return committed + separator
 
 
 def whole_characters(text: bytes) -> bytes:

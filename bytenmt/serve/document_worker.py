@@ -178,7 +178,9 @@ def _guarded(task: DocumentTask) -> DocumentResult:
     try:
         return run_task(task)
     except BytenmtError as error:
-        return DocumentResult(refusal=str(error))
+        # Messages name the options of translate-file; a request has fields instead.
+        refusal = str(error).replace("--to-column ", "into ").replace("--column ", "column ")
+        return DocumentResult(refusal=refusal)
     except RecursionError:
         return DocumentResult(refusal="the document is nested too deeply")
     except MemoryError:

@@ -72,9 +72,8 @@ class Limits:
     send_seconds: in which a client must take what it was sent, or some of it (see http/server.py).
     compute_seconds: that translating a request may take, waiting for its turn included.
     request_seconds: from a request's headers to the last byte of its answer.
-    sockets: websockets for simultaneous translation that are open, of all clients. One address has the same
-        share of them as of the queue.
-    idle_seconds: without a message, after which such a websocket is closed.
+    sockets: websockets that are open, of all clients. One address has the same share of them as of the queue.
+    idle_seconds: without a message since the last answer, after which a websocket is closed.
     document_seconds: of CPU time to read a file or web page, and as many to write its translation.
     document_memory: bytes that either may use.
     """

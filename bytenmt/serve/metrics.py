@@ -16,7 +16,10 @@ BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  
 COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "requests_total": ("Requests that were answered, by path and status.", ("path", "status")),
     "abandoned_total": ("Requests whose clients had gone before they were answered.", ()),
-    "deadlines_total": ("Deadlines that have passed: of computing, sending or a whole request.", ("what",)),
+    "deadlines_total": (
+        "Deadlines that have passed: of computing, sending, a whole request or draining.",
+        ("what",),
+    ),
     "characters_total": ("Characters of texts that were translated, by direction.", ("direction",)),
     "source_bytes_total": ("Bytes of lines that were asked of a model, by direction.", ("direction",)),
     "target_bytes_total": ("Bytes of their translations, by direction.", ("direction",)),
@@ -25,7 +28,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
 CURRENT = {
     "requests_in_flight": "Requests that wait or are decoded.",
     "characters_in_flight": "Characters of their texts.",
-    "simultaneous_sockets": "Websockets for simultaneous translation that are open.",
+    "simultaneous_sockets": "Websockets that are open, whatever their path.",
     "sentences_running": "Sentences that are decoded side by side, by direction.",
     "steps_total": "Decoding steps, by direction.",
     "sentence_steps_total": "Decoding steps times the sentences that took part, by direction.",

@@ -6,9 +6,9 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -122,13 +122,15 @@ class Service:
     _seconds_each: float = 0.1  # between two answers under load, as of late
     _last_answer: float = 0.0
     _rules: dict[tuple[tuple[str, ...], Direction], ConstraintSpec | None] = field(default_factory=dict)
-    n_sockets: int = 0  # for simultaneous translation
+    n_sockets: int = 0  # websockets that are open
     _requests_of: Counter[str] = field(default_factory=Counter)  # in flight, by the accounts of clients
     _characters_of: Counter[str] = field(default_factory=Counter)
     _sockets_of: Counter[str] = field(default_factory=Counter)  # by addresses
 
     def __post_init__(self) -> None:
         self.languages = Languages(list(self.workers))
+        self._deadlines: set[asyncio.Timeout] = set()  # of the requests that are not answered in full
+        self._is_cut_off = False
         self.documents = DocumentPool(self.limits)
         # Simultaneous translation: threads that wait for workers, and one that decodes models with bounded
         # look-ahead, which takes milliseconds.
@@ -187,7 +189,7 @@ class Service:
         return Admission(release)
 
     def admit_socket(self, address: str) -> Admission:
-        """Count a websocket for simultaneous translation as open. Raises Refusal (503) above the limits."""
+        """Count a websocket as open. Raises Refusal (503) above the limits."""
         limits = self.limits
         most = max(1, limits.sockets * limits.queue_per_client // limits.queue)
         if self.n_sockets >= limits.sockets or self._sockets_of[address] >= most:
@@ -203,9 +205,13 @@ class Service:
         return Admission(lambda: count(-1))
 
     def _refuse(self, why: str, n_requests: int) -> None:
-        """Raise Refusal (429) with the seconds in which so many requests will probably be answered."""
-        wait = min(max(math.ceil(n_requests * self._seconds_each), SHORTEST_WAIT), LONGEST_WAIT)
+        """Raise Refusal (429). n_requests: that must be answered first."""
+        wait = self._retry_after(n_requests)
         raise Refusal(429, f"{why}: try again in {wait} s", wait)
+
+    def _retry_after(self, n_requests: int) -> int:
+        """Return the seconds in which so many requests will probably be answered, within bounds."""
+        return min(max(math.ceil(n_requests * self._seconds_each), SHORTEST_WAIT), LONGEST_WAIT)
 
     @property
     def not_ready(self) -> str | None:
@@ -221,8 +227,45 @@ class Service:
             return "too many requests are waiting"
         return None
 
+    @property
+    def n_unanswered(self) -> int:
+        """The number of requests and websocket messages of which the answer is not sent in full."""
+        return len(self._deadlines) + self.n_lines
+
+    @asynccontextmanager
+    async def request_deadline(self) -> AsyncIterator[None]:
+        """Inside, a request is received, translated and answered.
+
+        Raises Refusal (503) and cancels that after Limits.request_seconds, and at `cut_off`.
+        """
+        try:
+            async with asyncio.timeout(0 if self._is_cut_off else self.limits.request_seconds) as deadline:
+                self._deadlines.add(deadline)
+                try:
+                    yield
+                finally:
+                    self._deadlines.discard(deadline)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            self.metrics.count("deadlines_total", what="drain" if self._is_cut_off else "request")
+            if self._is_cut_off:
+                raise Refusal(503, "the server is ending: send the request again", SHORTEST_WAIT) from None
+            raise Refusal(503, f"not answered within {self.limits.request_seconds:g} s") from None
+
+    def cut_off(self) -> None:
+        """Refuse (503) all requests that are not answered yet, and those that still come."""
+        self._is_cut_off = True
+        for deadline in self._deadlines:
+            if not deadline.expired():
+                deadline.reschedule(0)
+
     async def within_deadline(self, work: Awaitable[T]) -> T:
-        """Await work. Raises Refusal (503) and cancels it after Limits.compute_seconds."""
+        """Await work. Raises Refusal (503) and cancels it after Limits.compute_seconds.
+
+        The refusal says when to try again where other requests were translated at that time.
+        """
+        n_before = self.n_requests
         try:
             async with asyncio.timeout(self.limits.compute_seconds) as deadline:
                 return await work
@@ -230,9 +273,13 @@ class Service:
             if not deadline.expired():
                 raise
             self.metrics.count("deadlines_total", what="compute")
-            raise Refusal(
-                503, f"the text was not translated within {self.limits.compute_seconds:g} s: send less of it"
-            ) from None
+            why = f"the text was not translated within {self.limits.compute_seconds:g} s"
+            n_others = max(n_before, self.n_requests) - 1
+            if n_others > 0:
+                wait = self._retry_after(n_others)
+                message = f"{why}: it waited for up to {n_others} other requests: try again in {wait} s"
+                raise Refusal(503, message, wait) from None
+            raise Refusal(503, f"{why}: send less of it") from None
 
     def check(self, params: TranslateParams) -> TranslateParams:
         """Return parameters with the codes of served languages and the defaults of the server.

@@ -16,14 +16,12 @@ from typing import NamedTuple
 
 from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.decoding.line_batch import Chunk, TranslationResult, split_line
-from bytenmt.decoding.simultaneous import AgreementSegment, Session, SourceSegment
+from bytenmt.decoding.simultaneous import LONGEST_WORD, AgreementSegment, Session, SourceSegment
 from bytenmt.decoding.translator import Translator
 from bytenmt.serve.detect import Guess
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.limits import Refusal
 from bytenmt.serve.service import AUTO, Service, TranslateParams
-
-LONGEST_WORD = 32  # bytes; a longer one, as in scripts without spaces, is translated while it is typed
 
 
 class TypingState(Enum):

@@ -399,6 +399,58 @@ def test_a_translation_goes_on(form: str, model: Path, place: Path) -> None:
     assert {path.name for path in place.iterdir()} == {"in", "out"}
 
 
+def has_attributes(path: Path) -> bool:
+    try:
+        os.setxattr(path, "user.bytenmt.test", b"x")
+    except (OSError, AttributeError):
+        return False
+    return True
+
+
+def test_a_complete_output_is_not_made_again(model: Path, place: Path) -> None:
+    """The file stays as it is; lines that were added are translated; another job is refused."""
+    if not has_attributes(place):
+        pytest.skip("the file system has no extended attributes")
+    translate(model)
+    made, whole = (place / "out").stat(), (place / "out").read_bytes()
+    done = translate(model, "--resume", dies_after=None)
+    assert done.exit_code == 0 and "out is complete: its " in done.stderr
+    assert (place / "out").stat().st_mtime_ns == made.st_mtime_ns and done.stderr.count("\n") == 1
+    refused = translate(model, "--resume", "-b", "2")
+    assert refused.exit_code == 1 and "out was started with" in refused.stderr
+    lines = (place / "in").read_bytes()
+    (place / "in").write_bytes(b"other\n" + lines)
+    refused = translate(model, "--resume")
+    assert refused.exit_code == 1 and "lines of the input differ" in refused.stderr
+    assert (place / "out").read_bytes() == whole
+    assert {path.name for path in place.iterdir()} == {"in", "out"}
+    (place / "in").write_bytes(lines + b"more\n")
+    assert translate(model, "--resume").exit_code == 0
+    longer = (place / "out").read_bytes()
+    assert longer.startswith(whole) and longer.count(b"\n") == whole.count(b"\n") + 1
+    (place / "out").write_bytes(whole)  # edited
+    refused = translate(model, "--resume")
+    assert refused.exit_code == 1 and "and is damaged" in refused.stderr
+    assert {path.name for path in place.iterdir()} == {"in", "out"}
+
+
+def test_a_complete_output_of_unknown_origin_is_made_again(model: Path, place: Path) -> None:
+    (place / "out").write_bytes(b"x\n")
+    (place / "out").chmod(0o600)
+    done = translate(model, "--resume")
+    assert done.exit_code == 0 and "out exists, but not how it was made: all lines are" in done.stderr
+    assert (place / "out").read_bytes() != b"x\n"
+    assert (place / "out").stat().st_mode & 0o777 == 0o600, "permissions stay"
+
+
+def test_a_replaced_file_keeps_its_permissions(place: Path) -> None:
+    (place / "out").touch(0o640)
+    (place / "out").chmod(0o640)
+    with replacing(place / "out") as file:
+        file.write(b"x")
+    assert (place / "out").stat().st_mode & 0o777 == 0o640
+
+
 def test_a_stream_goes_on(model: Path, place: Path) -> None:
     """Lines from standard input too, which are read again and not answered again."""
     given = (place / "in").read_bytes()

@@ -127,6 +127,9 @@ def test_line_ends_marks_and_mistakes(place: Path, text: bytes, lines: list[str]
             return super().read(1)
 
     class Made:
+        languages = ()
+        max_source_bytes = 1000
+
         def open(self, wait: int) -> Recorder:
             return Recorder()
 
@@ -138,8 +141,33 @@ def test_line_ends_marks_and_mistakes(place: Path, text: bytes, lines: list[str]
     assert fed[:-1] == lines and out.getvalue().count(b"\n") == len(lines)
     if b"\xff" in text:
         source.seek(0)
-        with pytest.raises(DataError, match="standard input is not valid UTF-8"):
+        with pytest.raises(DataError, match="standard input, line 1, byte offset 1: 0xFF is not valid UTF-8"):
             translate_as_it_comes(made, 4, source, out, "strict")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", [b"\n", b"\r\n"])
+def test_lines_before_a_mistake_are_written(place: Path, ends: bytes) -> None:
+    Path("wrong").write_bytes(
+        "하나 둘".encode() + ends + b"one two" + ends + "é ".encode() + b"\xff x" + ends
+    )
+    done = call("translate", "plain", "-i", "wrong", "--simultaneous", "--errors", "strict", *SHORT)
+    assert done.exit_code and "wrong, line 3, byte offset 3: 0xFF is not valid UTF-8" in done.stderr
+    Path("right").write_text("하나 둘\none two\n", encoding="utf-8")
+    assert done.stdout.startswith(accepted("translate", "plain", "-i", "right", "--simultaneous", *SHORT))
+
+
+@pytest.mark.slow
+def test_sentences_and_long_lines_are_translated_in_parts(place: Path) -> None:
+    """The options have the effect of an input with a line for each part."""
+    Path("parts").write_text("One is here.\nTwo is there.\n", encoding="utf-8")
+    parts = accepted("translate", "plain", "-i", "parts", "--simultaneous", *SHORT).splitlines()
+    Path("line").write_text("One is here. Two is there.\n", encoding="utf-8")
+    options = ["translate", "plain", "-i", "line", "--simultaneous", *SHORT]
+    assert accepted(*options, "--split-sentences", "always") == " ".join(parts) + "\n"
+    done = call(*options, "--split-sentences", "never", "--max-source-bytes", "15")
+    assert done.stdout == " ".join(parts) + "\n"
+    assert "line, line 1 is over the 15 bytes of --max-source-bytes: translated in parts" in done.stderr
 
 
 @pytest.mark.slow
@@ -172,6 +200,7 @@ EVALUATE = "evaluate bounded --src src --ref ref"
         (f"{TRANSLATE} --wait 8", "--wait would be ignored: give --simultaneous with it"),
         (f"{TRANSLATE} --simultaneous --stream", "--simultaneous cannot be combined with --stream"),
         (f"{TRANSLATE} --simultaneous --format jsonl", "cannot be combined with --format"),
+        (f"{TRANSLATE} --simultaneous --buffer-size 2", "cannot be combined with --buffer-size"),
         (f"{TRANSLATE} --simultaneous --workers 2", "cannot be combined with --workers"),
         (f"{TRANSLATE} --simultaneous --reverse bounded -b 2", "cannot use reverse: leave it out"),
         (f"{EVALUATE} --simultaneous --reverse bounded -b 2", "cannot use reverse: leave it out"),

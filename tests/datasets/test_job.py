@@ -123,7 +123,7 @@ def test_a_killed_job_goes_on(tmp_path: Path) -> None:
 
 def test_another_job_is_refused(tmp_path: Path) -> None:
     go(tmp_path, "out", 2, resume=False)
-    with pytest.raises(BytenmtError, match="out holds an unfinished job: continue it with --resume"):
+    with pytest.raises(BytenmtError, match="out holds a job already: continue it with --resume"):
         go(tmp_path, "out", resume=False)
     with pytest.raises(BytenmtError, match="was started with model x, not y"):
         go(tmp_path, "out", model="y")
@@ -280,7 +280,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     again = call("--block-bytes", "12", "--resume")
     assert again.exit_code == 3 and "3 of 3 rows are done already" in again.stderr
     for more, told in (
-        (("--block-bytes", "12"), "holds an unfinished job: continue it with --resume"),
+        (("--block-bytes", "12"), "holds a job already: continue it with --resume"),
         (("--resume",), "started with block-bytes 12, not"),
         (("--resume", "--block-bytes", "12", "-b", "2"), "started with beam None, not 2"),
         (("--column", "other"), "no column other, expected one of n, text"),

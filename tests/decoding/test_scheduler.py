@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from made_up_engine import MadeUpEngine
 
 from bytenmt.decoding.interface import Options, Request
@@ -21,16 +22,30 @@ def test_clients_take_turns() -> None:
     """One with many sentences does not keep the others waiting; each is answered in its own order."""
     asked, admitted = scheduler(2)
     for text in (b"a1", b"a2", b"a3", b"a4"):
-        asked.submit(Request(text, 9), "a")
+        asked.submit(Request(text, 9), "a", "alice")
     for text in (b"b1", b"b2"):
-        asked.submit(Request(text, 9), "b")
+        asked.submit(Request(text, 9), "b", "bob")
     found = {}
     while asked.busy:
         found.update(asked.step())
-    assert texts(admitted) == [b"a1", b"b1", b"a2", b"b2", b"a3", b"a4"]
+    assert texts(admitted) == [b"b1", b"a1", b"b2", b"a2", b"a3", b"a4"]
     assert {number: hypotheses[0].text for number, hypotheses in found.items()} == {
         number: text.upper() + b"0" for number, text in enumerate((b"a1", b"a2", b"a3", b"a4", b"b1", b"b2"))
     }
+
+
+@pytest.mark.parametrize("has_clients", [False, True])
+def test_long_jobs_are_done_one_after_another_and_short_ones_first(has_clients: bool) -> None:
+    """Also those of different clients, where there are more of them than slots."""
+    asked, admitted = scheduler(1)
+    for job in "abc":
+        for number in range(3):
+            asked.submit(Request(f"{job}{number}".encode(), 9), job, job if has_clients else None)
+    asked.step(1)
+    asked.submit(Request(b"short", 9), "d", "d" if has_clients else None)
+    while asked.busy:
+        asked.step()
+    assert texts(admitted) == [b"a0", b"short", b"a1", b"a2", b"b0", b"b1", b"b2", b"c0", b"c1", b"c2"]
 
 
 def test_who_comes_later_joins_the_batch() -> None:
@@ -47,9 +62,9 @@ def test_who_has_left_gives_its_places_back() -> None:
     """At once, also those of sentences that are decoded already."""
     asked, admitted = scheduler(1)
     asked.submit(Request(b"a" * 1000, 2000), "a")
+    asked.step()
     asked.submit(Request(b"a2", 9), "a")
     last = asked.submit(Request(b"b", 9), "b")
-    asked.step()
     asked.drop("a")
     asked.drop("a")
     assert asked.n_running == 0 and asked.so_far(0) == b""

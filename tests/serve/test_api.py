@@ -219,6 +219,22 @@ def test_what_waits_is_limited() -> None:
     assert server.service.n_requests == server.service.n_characters == 0
 
 
+@pytest.mark.parametrize(
+    ("sent", "status", "message"),
+    [
+        ({"content": b"q=%ff%fe&source=en&target=de"}, 400, "a field is not UTF-8"),
+        ({"content": b"q=\xff&source=en&target=de"}, 400, "the body is not UTF-8"),
+        ({"json": HELLO, "headers": {"content-encoding": "gzip"}}, 415, "Content-Encoding gzip is not"),
+        ({"json": HELLO, "headers": {"content-encoding": "identity"}}, 200, None),
+    ],
+)
+def test_bytes_that_are_no_text_are_refused(sent: dict[str, Any], status: int, message: str | None) -> None:
+    with client() as test_client:
+        answer = test_client.post("/translate", **sent)
+    assert answer.status_code == status
+    assert message is None or message in answer.json()["error"]
+
+
 def test_suggestions_are_texts_to_train_on(tmp_path: Path) -> None:
     with client(suggestions=Suggestions(tmp_path)) as test_client:
         sent = {**HELLO, "q": "one\ttwo\n", "s": "eins\r\nzwei\u2028drei"}
@@ -382,7 +398,10 @@ def test_a_table_has_a_column_to_translate() -> None:
             assert test_client.get(answer.json()["translatedFileUrl"]).content == expected
         for fields, reason in (
             ({}, "a table needs a column"),
-            ({"column": "none"}, "not one of the columns id, text, de"),
+            (
+                {"column": "none"},
+                "the file.csv, line 1, column 1: column none is not one of the columns id, text, de",
+            ),
             ({"name": "a.txt", "column": "1"}, "column and into are for CSV"),
         ):
             refused = upload(test_client, **fields)

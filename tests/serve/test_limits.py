@@ -158,6 +158,16 @@ def test_a_translation_that_takes_too_long_is_given_up(limits: dict[str, float])
     assert not worker._jobs
 
 
+def test_who_waited_for_others_is_told_when_to_try_again() -> None:
+    """Not to send less, which would not help."""
+    http, service, gate = closed(compute_seconds=0.2)
+    with http, service.admitted(1, ALICE), service.admitted(1, ALICE):
+        answer = http.post("/translate", json=HELLO)
+        assert answer.status_code == 503 and 1 <= int(answer.headers["retry-after"]) <= 60
+        assert "it waited for up to 2 other requests: try again in" in answer.json()["error"]
+        gate.open.set()
+
+
 def test_an_event_stream_has_a_deadline() -> None:
     http, service, gate = closed(compute_seconds=0.2)
     with http:

@@ -19,12 +19,15 @@ import click
 import pytest
 from click.testing import CliRunner
 from made_up_engine import make_run
+from made_up_service import made_up_server
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from bytenmt.cli.console import Command
 from bytenmt.cli.main import main
+from bytenmt.errors import BytenmtError
 from bytenmt.serve.http.server import MAX_HEAD_BYTES, listening
+from bytenmt.serve.http.server import run as serve_at
 from tools.served import SECONDS, ServerProcess, run_server
 from tools.verify import uploads
 from tools.verify.hostile import AT_ONCE, LIMITS, send_hostile_requests
@@ -234,6 +237,27 @@ def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
         assert context.params == expected and None not in expected.values()
     with command.make_context("serve", ["--port", "2"]) as context:
         assert context.params["port"] == 2
+
+
+def test_an_empty_variable_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty variable of --keep means none; those of other options count as missing."""
+    command = main.get_command(None, "serve")  # type: ignore[arg-type]
+    assert isinstance(command, Command)
+    for variable in ("KEEP", "MAX_QUEUE"):
+        monkeypatch.setenv(f"BYTENMT_SERVE_{variable}", "")
+    with command.make_context("serve", ["-m", "en-de=x"]) as context:
+        assert (context.params["keep"], context.params["max_queue"]) == ("", 256)
+    with command.make_context("serve", ["-m", "en-de=x", "--keep", "urls"]) as context:
+        assert context.params["keep"] == "urls"
+
+
+def test_of_two_servers_that_begin_at_once_one_is_told() -> None:
+    """Both have bound the address before one of them listens."""
+    server, _ = made_up_server("ko-en")
+    with listening("127.0.0.1", 0) as one, listening("127.0.0.1", one.getsockname()[1]) as other:
+        one.listen()
+        with pytest.raises(BytenmtError, match=r"cannot listen on 127\.0\.0\.1, port \d+: Address already"):
+            serve_at(server, other)
 
 
 def test_clients_that_never_read(run: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -133,3 +134,59 @@ def test_who_has_gone_is_not_decoded_for() -> None:
     (worker,) = server.service.workers.values()
     assert not worker._jobs and worker.n_running == 0
     assert server.service.n_requests == server.service.n_lines == 0
+
+
+def test_details_come_with_the_last_answer() -> None:
+    with client("ko-en") as asked, asked.websocket_connect("/ws") as socket:
+        socket.send_text(json.dumps({"q": "하나\n둘", "details": True}))
+        *parts, done = until_done(socket)
+        sent = {"q": "하나\n둘", "source": "ko", "target": "en", "details": True}
+        assert done["details"] == asked.post("/translate", json=sent).json()["details"]
+        assert len(done["details"]) == 2 and not any("details" in part for part in parts)
+
+
+def test_bytes_that_are_no_text_are_refused_in_their_turn() -> None:
+    with client("ko-en") as asked, asked.websocket_connect("/ws") as socket:
+        for data in ("하나".encode(), b"\xff\xfe", "둘".encode()):
+            socket.send_bytes(data)
+        answers = [until_done(socket)[-1] for _ in range(3)]
+    assert [one.get("translatedText") for one in answers] == ["하나0", None, "둘0"]
+    assert answers[1] == {"error": "Invalid request: the message is not UTF-8"}
+
+
+@pytest.mark.parametrize("path", ["/ws", "/translate"])
+def test_websockets_are_limited_logged_and_closed_when_idle(path: str) -> None:
+    server, logged = made_up_server("ko-en", limits=Limits(sockets=1, idle_seconds=0.2))
+    with TestClient(server.app()) as asked:
+        with server.service.admit_socket("another"), asked.websocket_connect(path) as socket:
+            if path == "/ws":
+                assert "too many websockets are open" in json.loads(socket.receive_text())["error"]
+            with pytest.raises(WebSocketDisconnect) as closed:
+                socket.receive_text()
+            assert closed.value.code == 1013
+        with asked.websocket_connect(path) as socket:
+            with pytest.raises(WebSocketDisconnect) as closed:
+                socket.receive_text()
+            assert closed.value.reason == "no message for 0.2 s"
+        metrics = asked.get("/metrics").text
+    assert server.service.n_sockets == 0
+    lines = [one for one in map(json.loads, logged) if one.get("method") == "WEBSOCKET"]
+    assert [(one["path"], one["status"], one["messages"]) for one in lines] == [(path, 101, 0)] * 2
+    assert f'requests_total{{path="{path[1:]}",status="101"}} 2.0' in metrics
+
+
+@pytest.mark.parametrize("path", ["/ws", "/simultaneous"])
+def test_a_client_that_waits_for_its_answer_is_not_idle(path: str) -> None:
+    """Its time begins with the answer, however long that takes."""
+    gate = Gate(open=False)
+    server, _ = made_up_server("ko-en", gate=gate, limits=Limits(idle_seconds=0.2))
+    with TestClient(server.app()) as asked, asked.websocket_connect(path) as socket:
+        socket.send_text(json.dumps({"q": "하나", "state": "finished"}))
+        assert gate.began.wait(10)
+        time.sleep(0.5)
+        gate.open.set()
+        answer = until_done(socket)[-1] if path == "/ws" else json.loads(socket.receive_text())
+        assert "하나0" in answer.values()
+        with pytest.raises(WebSocketDisconnect) as closed:
+            socket.receive_text()
+        assert closed.value.reason == "no message for 0.2 s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -107,15 +108,15 @@ LIMITS = headed(
         type=COUNT,
         default=256,
         show_default=True,
-        help="Maximum number of open websockets for simultaneous translation, all clients together; more get"
-        " 503. A client has the same share of them as of --max-queue.",
+        help="Maximum number of open websockets, all clients together; more are closed with code 1013. A"
+        " client has the same share of them as of --max-queue.",
     ),
     click.option(
         "--idle-timeout",
         type=TIMEOUT,
         default=300,
         show_default=True,
-        help="Seconds without a message after which such a websocket is closed.",
+        help="Seconds without a message, counted from the last answer, after which a websocket is closed.",
     ),
 )
 ACCESS = headed(
@@ -150,6 +151,15 @@ ACCESS = headed(
         " address; may be repeated (default: none).",
     ),
 )
+
+
+class EmptyIsAValue(click.Option):
+    """An option whose environment variable may be empty; click takes an empty one for a missing one."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        return os.environ.get(str(self.envvar))
+
+
 SEARCH = options(
     setting_options("search"),
     headed(
@@ -211,6 +221,7 @@ SEARCH = options(
 )
 @click.option(
     "--keep",
+    cls=EmptyIsAValue,
     default=",".join(KEPT_BY_SERVER),
     show_default=True,
     metavar=",".join(KEPT),
@@ -283,7 +294,7 @@ def serve(
     from bytenmt.serve.explain import Explainer
     from bytenmt.serve.http.access import AccessPolicy, is_loopback
     from bytenmt.serve.http.app import LoadedModels, Server
-    from bytenmt.serve.http.logs import ServerLog
+    from bytenmt.serve.http.logs import ServerLog, is_stderr_ready
     from bytenmt.serve.http.server import ignore_hang_ups, listening, run
     from bytenmt.serve.languages import Languages
     from bytenmt.serve.limits import ApiKeys, Limits
@@ -309,7 +320,7 @@ def serve(
     )
     _check_access(allowed_origins, trusted_proxies)
     kept = _span_classes(keep)
-    log = ServerLog(Console(), log_format, log_requests)
+    log = ServerLog(Console(), log_format, log_requests, is_stderr_ready)
 
     def load() -> LoadedModels:
         """Read all files: models, glossaries and keys. Called again by SIGHUP."""

@@ -8,6 +8,9 @@ from __future__ import annotations
 import json
 import logging
 import re
+import select
+import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -18,13 +21,30 @@ PLAIN_VALUE = re.compile(r"[!#-<>-\[\]-~]+")  # printable ASCII without space, =
 
 
 class ServerLog:
-    """Writes lines to a reporter. form: one of FORMATS. requests: whether requests are logged."""
+    """Writes lines to a reporter.
 
-    def __init__(self, reporter: Reporter, form: str = "text", requests: bool = True) -> None:
+    form: one of FORMATS. requests: whether requests are logged. is_ready: returns whether a line can be
+    written without waiting; lines that cannot are dropped, and their number is logged later.
+    """
+
+    def __init__(
+        self,
+        reporter: Reporter,
+        form: str = "text",
+        requests: bool = True,
+        is_ready: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._reporter, self._json, self._requests = reporter, form == "json", requests
+        self._is_ready, self._n_dropped = is_ready, 0
 
     def say(self, event: str, level: str = "info", **more: Any) -> None:
         """Log an event with fields."""
+        if not self._is_ready():
+            self._n_dropped += 1
+            return
+        if n_dropped := self._n_dropped:
+            self._n_dropped = 0
+            self.say("log lines were dropped: its reader is too slow", "warning", lines=n_dropped)
         if self._json:
             line = as_json(event, level, **more)
         else:
@@ -37,6 +57,17 @@ class ServerLog:
         """Log a request that was answered."""
         if self._requests:
             self.say("request", **more)
+
+
+def is_stderr_ready() -> bool:
+    """Return whether standard error takes a line at once, which a full pipe does not.
+
+    select calls a pipe ready where it has room for PIPE_BUF bytes, 4,096 on Linux: lines are shorter.
+    """
+    try:
+        return bool(select.select([], [sys.stderr], [], 0)[1])
+    except (TypeError, OSError, ValueError):  # there is none, or it is no file: writing tells
+        return True
 
 
 def quoted(value: object) -> str:

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Any
 
-import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bytenmt.serve.http.logs import ServerLog
+from bytenmt.serve.http.responses import ClientGoneError, response_to
+from bytenmt.serve.http.streams import format_event
+from bytenmt.serve.limits import Refusal
 from bytenmt.serve.service import Service
 
 KNOWN_PATHS = (
     "translate",
+    "ws",
+    "simultaneous",
     "translate_file",
     "detect",
     "suggest",
@@ -31,14 +36,8 @@ KNOWN_PATHS = (
     "metrics",
 )
 GONE = 499  # the status that is counted for a client that has left
-
-
-class ClientGoneError(Exception):
-    """The client has gone before it was answered."""
-
-
-class DeadlineError(Exception):
-    """A request was not answered within Limits.request_seconds."""
+SWITCHING_PROTOCOLS, FORBIDDEN = 101, 403
+ERROR_SECONDS = 1.0  # for sending an error to a client that may not read
 
 
 class RequestMiddleware:
@@ -48,71 +47,97 @@ class RequestMiddleware:
         self._app, self._service, self._log = app, service, log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         began = time.monotonic()
-        status = 0
-        n_bytes = 0
-
-        async def sent(message: Message) -> None:
-            nonlocal status, n_bytes
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                if self._service.draining:
-                    message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
-            n_bytes += len(message.get("body", b""))
-            await send(message)
-
         scope.setdefault("state", {})
+        sent = SentResponse(send, self._service)
+        if scope["type"] == "websocket":
+            try:
+                await self._app(scope, receive, sent)
+            finally:  # its messages have deadlines of their own, see WebSocketSession
+                self._record(scope, sent, began)
+            return
         try:
-            await self._in_time(scope, receive, sent)
+            async with self._service.request_deadline():
+                await self._app(scope, receive, sent)
         except Exception as error:
-            if not await self._send_error(error, status, sent):
-                status = GONE
-        self._record(scope, status or GONE, began, n_bytes)
+            with suppress(TimeoutError):  # the client does not read
+                async with asyncio.timeout(ERROR_SECONDS):
+                    await self._send_error(error, sent)
+        finally:
+            self._record(scope, sent, began)
 
-    async def _in_time(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have the application answer. Raises DeadlineError if that takes too long."""
-        try:
-            async with asyncio.timeout(self._service.limits.request_seconds) as deadline:
-                await self._app(scope, receive, send)
-        except TimeoutError:
-            if not deadline.expired():
-                raise
-            self._service.metrics.count("deadlines_total", what="request")
-            raise DeadlineError(f"not answered within {self._service.limits.request_seconds:g} s") from None
-
-    async def _send_error(self, error: Exception, status: int, send: Send) -> bool:
-        """Answer with an error. Returns False if the client has gone."""
+    async def _send_error(self, error: Exception, sent: SentResponse) -> None:
+        """Answer with an error, unless the client has gone."""
         if isinstance(error, ClientDisconnect | ClientGoneError):
             self._service.metrics.count("abandoned_total")
-            return False
-        message = "the server has failed at this: its log says more"
-        if isinstance(error, DeadlineError):
-            message = str(error)
-        else:
+            sent.status = GONE
+            return
+        if not isinstance(error, Refusal):
             self._log.say("failed", "error", error=f"{type(error).__name__}: {error}"[:500])
-        if not status:
-            body = msgspec.json.encode({"error": message})
-            headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-            status = 503 if isinstance(error, DeadlineError) else 500
-            await send({"type": "http.response.start", "status": status, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
-        return True
+            error = Refusal(500, "the server has failed at this: its log says more")
+        await sent.refuse(error)
 
-    def _record(self, scope: Scope, status: int, began: float, n_bytes: int) -> None:
+    def _record(self, scope: Scope, sent: SentResponse, began: float) -> None:
+        """Count a request or websocket that has ended, and log it."""
         path = scope["path"].strip("/")
         known = path if path in KNOWN_PATHS else "page" if not path else "other"
+        status = sent.status or GONE
         self._service.metrics.count("requests_total", path=known, status=str(status))
         log_fields: dict[str, Any] = scope["state"].get("log_fields", {})
         client = scope.get("client")
         self._log.request(
-            method=scope["method"],
+            method=scope.get("method", "WEBSOCKET"),
             path=scope["path"][:100],
             status=status,
             seconds=round(time.monotonic() - began, 6),
-            bytes=n_bytes,
+            bytes=sent.n_bytes,
             client=client[0] if client else None,
             **log_fields,
         )
+
+
+class SentResponse:
+    """The ASGI callable to which the application sends, and what it has sent so far.
+
+    While the server is ending, it asks clients to close their connections. status: of HTTP, 0 before there is
+    one; 101 once a websocket is accepted. n_bytes: of the body, or of the messages.
+    """
+
+    def __init__(self, send: Send, service: Service) -> None:
+        self._send, self._service = send, service
+        self.status = self.n_bytes = 0
+        self._is_event_stream = self._is_complete = False
+
+    async def __call__(self, message: Message) -> None:
+        match message["type"]:
+            case "http.response.start":
+                self.status = message["status"]
+                headers = dict(message["headers"])
+                self._is_event_stream = headers.get(b"content-type", b"").startswith(b"text/event-stream")
+                if self._service.draining:
+                    message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+            case "http.response.body":
+                self._is_complete = not message.get("more_body", False)
+                self.n_bytes += len(message.get("body", b""))
+            case "websocket.accept":
+                self.status = SWITCHING_PROTOCOLS
+            case "websocket.send":
+                self.n_bytes += len(message.get("bytes") or (message.get("text") or "").encode())
+            case "websocket.close" if not self.status:
+                self.status = FORBIDDEN
+        await self._send(message)
+
+    async def refuse(self, refusal: Refusal) -> None:
+        """Answer with an error as JSON, or end a stream of events with it; other answers stay cut off."""
+        if not self.status:
+            response = response_to(refusal)
+            start = {"status": response.status_code, "headers": response.raw_headers}
+            await self({"type": "http.response.start", **start})
+            await self({"type": "http.response.body", "body": response.body})
+        elif self._is_event_stream and not self._is_complete:
+            await self(
+                {"type": "http.response.body", "body": format_event("error", {"error": refusal.message})}
+            )

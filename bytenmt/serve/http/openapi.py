@@ -99,11 +99,13 @@ REFUSALS = {
     "403": "The API key is missing or wrong, or the request comes from a web page of another site.",
     "408": "The request did not arrive in time.",
     "413": "The request is too long, or parsing a document takes too much time or memory.",
+    "415": "The request's body is compressed.",
     "421": "The Host header is not a name of this server.",
     "429": "Too many requests are waiting, of this client or of all clients; Retry-After gives the seconds to"
     " wait.",
     "500": "Internal error.",
-    "503": "The request took longer than a time limit of the server.",
+    "503": "The request took longer than a time limit of the server, or the server is ending. Retry-After, if"
+    " there is one, gives the seconds to wait.",
 }
 LANGUAGES = ("source", "target")
 TRANSLATED: Schema = {

@@ -149,8 +149,11 @@ class ParsedRequest:
 
 async def parse_request(request: Request, limits: Limits) -> ParsedRequest:
     """Read and parse a request. Raises Refusal: 400 if it is malformed, 408 if it does not arrive in time,
-    413 if it is too long."""
+    413 if it is too long, 415 if it is compressed."""
     body = await _body(request, limits)
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise Refusal(415, f"Content-Encoding {encoding[:50]} is not supported: send the body as it is")
     fields: dict[str, Any] = dict(_pairs(request.url.query))
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
@@ -159,10 +162,15 @@ async def parse_request(request: Request, limits: Limits) -> ParsedRequest:
         return ParsedRequest({**fields, **more}, next(iter(files.values()), None), memory)
     if kind == "application/json" or kind.endswith("+json") or body.lstrip()[:1] == b"{":
         return ParsedRequest({**fields, **parse_json(body)}) if body.strip() else ParsedRequest(fields)
+    return ParsedRequest({**fields, **_pairs(decode_utf8(body, "the body"))})
+
+
+def decode_utf8(data: bytes, name: str) -> str:
+    """Decode a text. name: for the message. Raises Refusal (400)."""
     try:
-        return ParsedRequest({**fields, **_pairs(body.decode())})
+        return data.decode()
     except UnicodeDecodeError:
-        raise Refusal(400, "Invalid request: the body is not UTF-8") from None
+        raise Refusal(400, f"Invalid request: {name} is not UTF-8") from None
 
 
 def parse_json(body: bytes | str) -> dict[str, Any]:
@@ -247,9 +255,12 @@ async def _parts(
 def _pairs(text: str) -> dict[str, Any]:
     """Parse name=value&… into a dictionary. Raises Refusal (400)."""
     try:
-        return _collect(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict")
+    except UnicodeDecodeError:
+        raise Refusal(400, "Invalid request: a field is not UTF-8") from None
     except ValueError:
         raise Refusal(400, f"Invalid request: more than {MAX_FIELDS:,} fields") from None
+    return _collect(pairs)
 
 
 def _collect(pairs: list[tuple[str, str]]) -> dict[str, Any]:

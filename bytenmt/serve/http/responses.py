@@ -11,10 +11,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from bytenmt.serve.http.middleware import ClientGoneError
 from bytenmt.serve.limits import Refusal
 
 T = TypeVar("T")
+
+
+class ClientGoneError(Exception):
+    """The client has gone before it was answered."""
 
 
 class EventStream(StreamingResponse):
@@ -58,10 +61,15 @@ async def _gone(request: Request) -> None:
 async def refusal_response(request: Request, error: Exception) -> Response:
     """Return the response for a Refusal."""
     assert isinstance(error, Refusal)
-    headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
-    if error.status in (408, 413):
+    return response_to(error)
+
+
+def response_to(refusal: Refusal) -> Response:
+    """Return the response for a request that is refused."""
+    headers = {} if refusal.retry_after is None else {"retry-after": str(refusal.retry_after)}
+    if refusal.status in (408, 413):
         headers["connection"] = "close"  # what is still to come of it is not read
-    return json_response({"error": error.message}, error.status, headers)
+    return json_response({"error": refusal.message}, refusal.status, headers)
 
 
 async def http_error_response(request: Request, error: Exception) -> Response:

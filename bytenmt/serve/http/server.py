@@ -23,6 +23,7 @@ MAX_HEAD_BYTES = 1 << 16  # bytes of a request's line and headers
 KEEP_ALIVE_SECONDS = 30  # seconds that a connection may be idle
 MIN_TAKEN_BYTES = 16_384  # bytes of a long answer that a client must take within the time for sending
 BACKLOG = 2048
+GRACE_SECONDS = 1  # for sending the refusals of what was not answered in the time for draining
 
 
 class CountingTransport:
@@ -173,11 +174,17 @@ class GracefulServer(uvicorn.Server):
         for one in self.servers:
             one.close()
         service.draining = True  # not before: clients whose connection is not kept come with another one
-        until = time.monotonic() + self._seconds
-        while (service.n_requests or service.n_lines) and time.monotonic() < until and not self.force_exit:
+        await self._until_answered(self._seconds)
+        service.cut_off()
+        await self._until_answered(GRACE_SECONDS)
+        await super().shutdown(sockets)
+
+    async def _until_answered(self, seconds: float) -> None:
+        """Wait until all requests are answered, so many seconds at most; not at all after a second signal."""
+        until = time.monotonic() + seconds
+        while self._server.service.n_unanswered and time.monotonic() < until and not self.force_exit:
             await asyncio.sleep(0.02)
             self._drop_stalled()
-        await super().shutdown(sockets)
 
 
 def ignore_hang_ups() -> None:
@@ -201,8 +208,12 @@ def listening(host: str, port: int) -> socket.socket:
             found.close()
             raise
     except OSError as error:
-        raise BytenmtError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
+        raise _listen_error(host, port, error) from None
     return found
+
+
+def _listen_error(host: str, port: int, error: OSError) -> BytenmtError:
+    return BytenmtError(f"cannot listen on {host}, port {port}: {error.strerror or error}")
 
 
 def raise_file_limit() -> None:
@@ -235,13 +246,16 @@ def run(server: Server, listener: socket.socket, seconds: float = 30.0) -> None:
         server_header=False,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=max(1, round(seconds)),
+        timeout_graceful_shutdown=GRACE_SECONDS,  # after our own draining
         proxy_headers=False,
     )
     raise_file_limit()
-    server.service.documents.start()
-    listener.listen(BACKLOG)
     host, port = listener.getsockname()[:2]
+    try:
+        listener.listen(BACKLOG)
+    except OSError as error:  # of two servers that have bound an address, one can listen
+        raise _listen_error(host, port, error) from None
+    server.service.documents.start()
     shown = f"[{host}]" if ":" in host else host
     server.log.say("serving", url=f"http://{shown}:{port}/")
     try:

@@ -12,7 +12,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from bytenmt.decoding.setting_table import DEFAULT_WAIT
 from bytenmt.errors import BytenmtError
-from bytenmt.serve.http.request import ParsedRequest, address_of, parse_json
+from bytenmt.serve.http.request import ParsedRequest, address_of, decode_utf8, parse_json
 from bytenmt.serve.limits import ApiKeys, Refusal
 from bytenmt.serve.service import Admission, Service, TranslateParams, TranslateResponse
 from bytenmt.serve.simultaneous import TypedLine, TypingState
@@ -59,7 +59,8 @@ class WebSocketSession:
     A message is a text, or a JSON object with q and other fields of POST /translate; fields of the query
     string hold for all messages. The answers to a message: {"id", "part"} while it is decoded, then {"id",
     "done": true, "translatedText", …} or {"id", "error"}, with the object's id if it has one. plain: the
-    protocol of marian-server: lines in, translations out.
+    protocol of marian-server: lines in, translations out. The websocket is closed if too many are open, and
+    when Limits.idle_seconds have passed without a message since the last answer.
     """
 
     def __init__(self, socket: WebSocket, service: Service, keys: ApiKeys, plain: bool) -> None:
@@ -70,39 +71,61 @@ class WebSocketSession:
             fields = {"source": only.source, "target": only.target, **fields}
         self._fields = fields
         self._n_lines = 0  # that came and are not answered
-        self._idle_seconds: float | None = None  # without a message, after which the socket is closed
-        self._inbox: asyncio.Queue[str] = asyncio.Queue(PIPELINED)
+        self._inbox: asyncio.Queue[str | bytes] = asyncio.Queue(PIPELINED)
+        self._idle_timer: asyncio.Timeout | None = None
 
     async def serve(self) -> None:
         """Answer messages until the client leaves."""
+        self._socket.state.log_fields = {"messages": 0}
         await self._socket.accept()
-        reader = asyncio.ensure_future(self._read())
-        answering = asyncio.ensure_future(self._answer_all())
-        await asyncio.wait({reader, answering}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (reader, answering):
-            task.cancel()
-            with suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
-                await task
-        self._service.n_lines -= self._n_lines  # those that it has left
+        try:
+            admission = self._service.admit_socket(address_of(self._socket))
+        except Refusal as error:
+            if not self._plain:
+                await self._refused(error, {})
+            await self._socket.close(TRY_AGAIN_LATER)
+            return
+        with admission:
+            await self._serve()
+
+    async def _serve(self) -> None:
+        tasks = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._answer_all())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+                with suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
+                    await task
+            self._count_lines(-self._n_lines)  # those that it has left
 
     async def _read(self) -> None:
         """Put messages into the inbox until the client leaves or is idle for too long."""
         with suppress(WebSocketDisconnect, RuntimeError):
-            while True:
-                try:
-                    async with asyncio.timeout(self._idle_seconds):
-                        message = await self._socket.receive()
-                except TimeoutError:
-                    await self._socket.close(reason=f"no message for {self._idle_seconds:g} s")
-                    return
-                if message["type"] != "websocket.receive":
-                    return
+            try:
+                async with asyncio.timeout(None) as self._idle_timer:
+                    self._count_lines(0)
+                    await self._read_messages()
+            except TimeoutError:
+                await self._socket.close(reason=f"no message for {self._service.limits.idle_seconds:g} s")
+
+    async def _read_messages(self) -> None:
+        try:
+            while (message := await self._socket.receive())["type"] == "websocket.receive":
                 text = message.get("text")
-                if text is None:
-                    text = (message.get("bytes") or b"").decode("utf-8", "replace")
-                self._service.n_lines += 1
-                self._n_lines += 1
-                await self._inbox.put(text)
+                self._count_lines(1)
+                self._socket.state.log_fields["messages"] += 1
+                await self._inbox.put(message.get("bytes") or b"" if text is None else text)
+        finally:
+            self._idle_timer = None
+
+    def _count_lines(self, n: int) -> None:
+        """Count n more lines that are not answered. The client is idle from now on if there are none."""
+        self._service.n_lines += n
+        self._n_lines += n
+        if self._idle_timer is not None and not self._idle_timer.expired():
+            idle_until = asyncio.get_running_loop().time() + self._service.limits.idle_seconds
+            self._idle_timer.reschedule(None if self._n_lines else idle_until)
 
     async def _answer_all(self) -> None:
         while True:
@@ -110,6 +133,7 @@ class WebSocketSession:
             known: dict[str, Any] = {}
             try:
                 fields = dict(self._fields)
+                message = message if isinstance(message, str) else decode_utf8(message, "the message")
                 if not self._plain and message.lstrip()[:1] == "{":
                     fields |= parse_json(message)
                 else:
@@ -117,26 +141,14 @@ class WebSocketSession:
                 parsed = ParsedRequest(fields)
                 if "id" in fields:
                     known = {"id": message_id(fields["id"])}
-                await self._answer_in_time(parsed, known)
+                async with self._service.request_deadline():
+                    await self._answer(parsed, known)
             except (Refusal, BytenmtError) as error:
                 await self._refused(error, known)
                 if isinstance(error, Refusal) and error.status == 403:
                     await self._socket.close(POLICY_VIOLATION)
                     return
-            self._service.n_lines -= 1
-            self._n_lines -= 1
-
-    async def _answer_in_time(self, parsed: ParsedRequest, known: dict[str, Any]) -> None:
-        """Answer a message. Raises Refusal (503) if that takes too long."""
-        limits = self._service.limits
-        try:
-            async with asyncio.timeout(limits.request_seconds) as deadline:
-                await self._answer(parsed, known)
-        except TimeoutError:
-            if not deadline.expired():
-                raise
-            self._service.metrics.count("deadlines_total", what="request")
-            raise Refusal(503, f"not answered within {limits.request_seconds:g} s") from None
+            self._count_lines(-1)
 
     async def _answer(self, parsed: ParsedRequest, known: dict[str, Any]) -> None:
         client = parsed.client(self._socket, self._keys)
@@ -151,7 +163,8 @@ class WebSocketSession:
                 elif self._plain:
                     await self._socket.send_text(part[0].text)
                 else:
-                    await self._send({**known, "done": True, **format_answer(part[0], params)})
+                    details = {"details": part[0].line_details()} if params.details else {}
+                    await self._send({**known, "done": True, **format_answer(part[0], params), **details})
 
     async def _refused(self, error: Exception, known: dict[str, Any]) -> None:
         message = error.message if isinstance(error, Refusal) else str(error)
@@ -175,24 +188,14 @@ class SimultaneousSocket(WebSocketSession):
 
     def __init__(self, socket: WebSocket, service: Service, keys: ApiKeys) -> None:
         super().__init__(socket, service, keys, plain=False)
-        self._idle_seconds = service.limits.idle_seconds
         self._line: TypedLine | None = None
         self._line_key: object = None
 
-    async def serve(self) -> None:
-        """Answer messages until the client leaves; close the websocket if too many are open."""
+    async def _serve(self) -> None:
         try:
-            admission = self._service.admit_socket(address_of(self._socket))
-        except Refusal as error:
-            await self._socket.accept()
-            await self._refused(error, {})
-            await self._socket.close(TRY_AGAIN_LATER)
-            return
-        with admission:
-            try:
-                await super().serve()
-            finally:
-                self._close_line()
+            await super()._serve()
+        finally:
+            self._close_line()
 
     async def _answer(self, parsed: ParsedRequest, known: dict[str, Any]) -> None:
         service, client = self._service, parsed.client(self._socket, self._keys)
