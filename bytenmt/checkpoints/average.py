@@ -21,8 +21,9 @@ def average(paths: Sequence[Path], output: Path, last: int | None = None) -> lis
     """Write the uniform mean of weights files, computed in float64, as a weights file.
 
     paths: weights files, or one run folder, of which the last `last` checkpoints are averaged (None: all).
-    All must hold the same model. The configuration, the facts about the text, and the buffers of the model are
-    those of the latest update. Returns lines of text for the user. Raises CheckpointError without writing anything.
+    All must hold the same model. The configuration, the facts about the text, and the buffers of the model
+    are those of the latest update. Returns lines of text for the user. Raises CheckpointError without writing
+    anything.
     """
     files = _files(paths, last)
     check_output(output, files)
