@@ -53,9 +53,10 @@ def batch_loss(inputs: LossInputs) -> tuple[Tensor, Tensor]:
     for name, weight in train.loss_terms.items():
         term = LOSS_TERMS[name](inputs)
         # On a GPU the look would wait for the device, and a compiled loss would be cut in two.
-        if term.device.type == "cpu" and not train.compile and not math.isfinite(term):
+        value = torch.as_tensor(term).detach()
+        if value.device.type == "cpu" and not train.compile and not torch.isfinite(value).all():
             raise BytenmtError(
-                f"the loss term {name} is {float(term)}: correct the plugin, or lower train.lr"
+                f"the loss term {name} is NaN or infinite: correct the plugin, or lower train.lr"
             )
         loss = loss + weight * term
     return loss, nats

@@ -166,10 +166,10 @@ def test_a_bad_augmentation_is_one_line(
 
 def test_a_loss_term_or_schedule_that_is_nan_is_named(tmp_path: Path, texts: dict[str, Any]) -> None:
     register_loss_term("nan", lambda x: x.logits.sum() * math.nan)
-    register_schedule("nan", lambda train, progress: math.nan)
+    register_schedule("broken", lambda train, progress: math.nan)
     for setting, message in (
-        ("train.loss_terms.nan=0.1", "the loss term nan is nan"),
-        ("train.schedule=nan", "train.schedule = nan returned nan after update 1"),
+        ("train.loss_terms.nan=0.1", "the loss term nan is NaN or infinite"),
+        ("train.schedule=broken", "train.schedule = broken returned nan after update 1"),
     ):
         with pytest.raises(BytenmtError, match=message):
             train(tmp_path / "run", config("luong", setting, "train.warmup_updates=2"), **texts, device=CPU)
