@@ -64,7 +64,7 @@ def test_seeds_have_a_mean_and_a_standard_deviation() -> None:
 
 
 def test_metrics_of_plugins_have_a_column() -> None:
-    """In the table and in the JSON."""
+    """The table and the JSON have them."""
     runs = [scored(name, REFERENCES) for name in ("a", "b")]
     runs = [
         run._replace(scores=run.scores._replace(metrics={"length_ratio": ratio}))

@@ -46,7 +46,7 @@ def test_it_trains_as_the_command_and_can_be_resumed(texts: dict[str, Any], tmp_
 
 @pytest.mark.slow
 def test_a_run_without_facts_is_resumed_with_its_files(texts: dict[str, Any], tmp_path: Path) -> None:
-    """It is not said to be of another text."""
+    """Nothing is said of another text."""
     trainer, _ = own_loop(texts, 2)
     trainer.save(tmp_path / "run", best=True)
     outcome = train(tmp_path / "run", config("luong", *SETTINGS), **texts, device=CPU, resume=True)

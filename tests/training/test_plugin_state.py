@@ -1,4 +1,4 @@
-"""What plugins of training keep and return: optimizer state, rates of groups, and numbers that are NaN."""
+"""Optimizers, schedules, metrics, loss terms and augmentations of plugins: state, rates, and bad results."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_plain_numbers_of_an_optimizer_are_resumed_exactly(tmp_path: Path, texts
 def test_other_state_of_an_optimizer_is_refused(
     tmp_path: Path, texts: dict[str, Any], change: Any, message: str
 ) -> None:
-    """In one line, after the first update."""
+    """The training ends after its first update."""
 
     class Listing(Counting):
         def step(self, closure: Any = None) -> None:  # type: ignore[override]
