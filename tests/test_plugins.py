@@ -194,7 +194,7 @@ def test_a_new_run_says_that_a_plugin_is_needed(setting: str, message: str) -> N
 def test_a_run_of_an_earlier_version_names_its_plugins_by_module(
     files: list[str], tmp_path: Path, texts: dict[str, Any]
 ) -> None:
-    """Such a run is resumed with the file of that module."""
+    """The run is resumed with the file of the module."""
     load_plugins(files)
     run = tmp_path / "run"
     train(run, config("luong", "train.schedule=sawtooth", "train.max_updates=1"), **texts, device=CPU)

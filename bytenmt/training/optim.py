@@ -135,11 +135,12 @@ def restore_optimizer(
     every = [p for group in optimizer.param_groups for p in group["params"]]
     for name, tensor in tensors.items():
         index, _, key = name.partition(".")
-        value = tensor.item() if not known and key.endswith(NUMBER) else tensor
-        key = key.removesuffix(NUMBER)
+        value: Any = tensor
+        if not known and key.endswith(NUMBER):
+            key, value = key.removesuffix(NUMBER), tensor.item()
         if index == "group" and not known:
             number, _, key = key.partition(".")
-            if not number.isdecimal() or int(number) >= len(groups):
+            if not number.isdecimal() or int(number) >= len(groups) or key == "params":
                 raise ValueError(f"{shown(name)} is of no group")
             groups[int(number)][key] = value
             continue
@@ -162,8 +163,8 @@ def restore_optimizer(
     for position, parts in state.items():
         for key, value in parts.items():
             # PyTorch gives every tensor the type of its parameter, also one that counts in int64.
-            if isinstance(value, Tensor) and not known:
-                restored = optimizer.state[every[position]]
+            restored = optimizer.state[every[position]]
+            if isinstance(value, Tensor) and not known and key in restored:
                 restored[key] = value.to(restored[key].device)
 
 
