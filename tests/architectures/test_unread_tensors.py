@@ -138,9 +138,8 @@ def test_shipped_architectures_have_none() -> None:
         assert module_tensors(build_model(model)) == (parameter_shapes(model), {})
 
 
-@pytest.mark.parametrize("source", [True, False])
 def test_a_folder_says_that_it_has_them(
-    headed: None, tmp_path: Path, texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch, source: bool
+    headed: None, tmp_path: Path, texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without has_unread_tensors a training ends before its first update, in one line."""
     monkeypatch.setattr(ARCHITECTURES["headed"], "has_unread_tensors", False)
