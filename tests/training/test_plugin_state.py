@@ -90,7 +90,12 @@ def test_other_state_of_an_optimizer_is_refused(
 
     register_optimizer("listing", lambda groups, train: Listing(groups, train.lr))
     with pytest.raises(ConfigError, match=message):
-        train(tmp_path / "run", config("luong", "train.optimizer=listing"), **texts, device=CPU)
+        train(
+            tmp_path / "run",
+            config("luong", "train.optimizer=listing", "train.max_updates=2"),
+            **texts,
+            device=CPU,
+        )
 
 
 def test_groups_keep_their_share_of_the_rate(tmp_path: Path, texts: dict[str, Any]) -> None:
@@ -161,7 +166,12 @@ def test_a_bad_augmentation_is_one_line(
 ) -> None:
     register_augmentation("bad", lambda source, target, random: returned)
     with pytest.raises(DataError, match=f"data.augment.bad returned .*{message}: correct the plugin"):
-        train(tmp_path / "run", config("luong", "data.augment.bad=1.0"), **texts, device=CPU)
+        train(
+            tmp_path / "run",
+            config("luong", "data.augment.bad=1.0", "train.max_updates=2"),
+            **texts,
+            device=CPU,
+        )
 
 
 def test_a_loss_term_or_schedule_that_is_nan_is_named(tmp_path: Path, texts: dict[str, Any]) -> None:
@@ -172,7 +182,12 @@ def test_a_loss_term_or_schedule_that_is_nan_is_named(tmp_path: Path, texts: dic
         ("train.schedule=broken", "train.schedule = broken returned nan after update 1"),
     ):
         with pytest.raises(BytenmtError, match=message):
-            train(tmp_path / "run", config("luong", setting, "train.warmup_updates=2"), **texts, device=CPU)
+            train(
+                tmp_path / "run",
+                config("luong", setting, "train.warmup_updates=2", "train.max_updates=3"),
+                **texts,
+                device=CPU,
+            )
 
 
 @pytest.mark.slow
