@@ -37,15 +37,19 @@ Augmentation = Callable[[bytes, bytes, "random.Random"], tuple[bytes, bytes]]
 GROUP = "bytenmt.plugins"
 ENVIRONMENT = "BYTENMT_PLUGINS"  # the plugins of --plugin, a line each, for child processes
 T = TypeVar("T")
-_importing: str | None = None  # the name of the plugin that is being imported
+_importing: str | None = None  # the plugin that is being imported: a module, or the name of a file
 
 
 class Registry(dict[str, T]):
-    """Objects of one kind by name, added by plugins. built_in: names that the package itself has."""
+    """Objects of one kind by name, added by plugins.
 
-    def __init__(self, kind: str, built_in: Sequence[str] = ()) -> None:
+    built_in: names that the package itself has. reserved: names that mean something else where that of an
+    entry is written.
+    """
+
+    def __init__(self, kind: str, built_in: Sequence[str] = (), reserved: Sequence[str] = ()) -> None:
         super().__init__()
-        self.kind, self.built_in = kind, tuple(built_in)
+        self.kind, self.built_in, self.reserved = kind, tuple(built_in), tuple(reserved)
         self.owners: dict[str, str] = {}
         self.on_remove: Callable[[str], object] = lambda name: None
 
@@ -57,6 +61,8 @@ class Registry(dict[str, T]):
         """
         if name in self.built_in or name in self:
             raise ValueError(f"there is a {self.kind} {name!r} already")
+        if name in self.reserved:
+            raise ValueError(f"the name {name!r} is reserved for scores of the package: choose another")
         if not name.replace("-", "_").isidentifier():
             raise ValueError(f"{name!r} is no name for a {self.kind}: expected letters, digits, - and _")
         self[name], self.owners[name] = entry, _importing or owner or str(entry.__module__)
@@ -86,7 +92,12 @@ SCHEDULES: Registry[Schedule] = Registry(
 )
 OPTIMIZERS: Registry[OptimizerBuilder] = Registry("optimizer", ("adamw", "muon", "nag", "sgd", "adadelta"))
 AUGMENTATIONS: Registry[Augmentation] = Registry("augmentation")
-METRICS: Registry[Metric] = Registry("metric", ("bits_per_byte", "chrf"))
+# Names that stand beside metrics in metrics.jsonl, and in the JSON of `evaluate` and `compare`.
+SCORE_NAMES = (
+    *("bleu", "exact_match", "lines", "chrf_signature", "bleu_signature", "chrf_p", "bleu_p"),
+    *("confidence", "made_with", "by_length", "run", "architecture", "parameters", "metrics"),
+)
+METRICS: Registry[Metric] = Registry("metric", ("bits_per_byte", "chrf"), SCORE_NAMES)
 ARCHITECTURES: Registry[Any] = Registry("architecture")  # entries are in architectures/registry.py
 REGISTRIES: tuple[Registry[Any], ...] = (
     LOSS_TERMS,
@@ -120,7 +131,8 @@ def register_optimizer(name: str, build: OptimizerBuilder) -> None:
     """Add a value of `train.optimizer`.
 
     build: is given parameter groups, each with its weight_decay, and the section `train`; the rate of each
-    group is set before every update. Its state must be tensors, which checkpoints keep.
+    group is set before every update: what the schedule says, times the ratio of the group's own lr to
+    train.lr. Checkpoints keep tensors and numbers of its state and of its groups.
     """
     OPTIMIZERS.add(name, build)
 
@@ -138,7 +150,7 @@ def register_metric(
     name: str, score: Callable[[Sequence[str], Sequence[str]], float], higher_is_better: bool = True
 ) -> None:
     """Add a measure of translations, given hypotheses and references, to validation and `evaluate`, and a
-    value of `train.metric`."""
+    value of `train.metric`. Its name may not be one of SCORE_NAMES."""
     METRICS.add(name, Metric(score, higher_is_better), str(score.__module__))
 
 
@@ -175,7 +187,7 @@ def _import(plugin: str) -> None:
     if path is not None and getattr(sys.modules.get(name), "__file__", str(path)) != str(path):
         raise BytenmtError(f"--plugin {plugin}: a module {name} is imported already: rename the file")
     before = [set(registry) for registry in REGISTRIES]
-    outer, _importing = _importing, name
+    outer, _importing = _importing, name if path is None else path.name
     try:
         if path is None:
             import_module(name)
@@ -211,6 +223,11 @@ def _in_one_line(error: BaseException) -> str:
     return f"{type(error).__name__}{f': {text}' if text else ''}{place}"
 
 
+def module_of(plugin: str) -> str:
+    """Return the name of a plugin's module; earlier versions recorded it for a file, too."""
+    return plugin.removesuffix(".py")
+
+
 def owners(names: Iterable[tuple[Registry[Any], str]]) -> Iterator[str]:
-    """Yield the plugins that have added some names to registries."""
+    """Yield the plugins that have added some names to registries: modules, or names of files."""
     yield from dict.fromkeys(registry.owners[name] for registry, name in names if name in registry.owners)

@@ -17,6 +17,7 @@ import small_runs
 from click.testing import CliRunner
 from small_runs import CPU, config
 
+import bytenmt
 from bytenmt import plugins
 from bytenmt.checkpoints.weights import read_config
 from bytenmt.cli.main import main
@@ -61,7 +62,7 @@ def test_the_plugins_of_the_guide_train_and_resume_exactly(
         settings = config("luong", *USED, f"train.max_updates={limit}")
         train(run, settings, **texts, device=CPU, resume=run == parts)
     small_runs.assert_same(small_runs.weights(whole), small_runs.weights(parts))
-    assert set(read_config(whole).plugins) == {"confidence_penalty", "schedules", "word_drop"}
+    assert set(read_config(whole).plugins) == {"confidence_penalty.py", "schedules.py", "word_drop.py"}
     assert read_config(whole).train.loss_terms == {"confidence": 0.1}
 
 
@@ -89,7 +90,7 @@ def test_a_run_says_which_plugin_is_missing(files: list[str], tmp_path: Path, te
     run = tmp_path / "run"
     train(run, config("luong", *USED, "train.max_updates=2"), **texts, device=CPU)
     commands = (
-        (["train", "-o", str(run), "--resume", "--max-updates", "3"], "--plugin schedules"),
+        (["train", "-o", str(run), "--resume", "--max-updates", "3"], "--plugin schedules.py"),
         (["translate", str(run), "--engine", "torch", "--max-len-a", "0", "--max-len-b", "2"], ""),
     )
     with command_server.serving(tmp_path) as program:
@@ -117,7 +118,7 @@ def test_a_child_process_has_the_plugins(files: list[str]) -> None:
         "print(load_config('luong', 'tiny', '', ['train.schedule=sawtooth']).plugins)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "('schedules',)\n"
+    assert done.stdout == "('schedules.py',)\n"
 
 
 @pytest.mark.slow
@@ -167,13 +168,40 @@ def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
     plugin.write_text(ARCHITECTURE)
     load_plugins([str(plugin)])
     settings = load_config("mine", None, "", [])
-    assert settings.plugins == ("mine_plugin",)
-    tree = {"model": {"arch": "mine", "d_embedding": 8, "d_model": 8}, "plugins": ["mine_plugin"]}
+    assert settings.plugins == ("mine_plugin.py",)
+    tree = {"model": {"arch": "mine", "d_embedding": 8, "d_model": 8}, "plugins": ["mine_plugin.py"]}
     assert parse_config(tree).model == settings.model
     plugins.ARCHITECTURES.remove("mine")
     del sys.modules["mine_plugin"]
-    with pytest.raises(ConfigError, match="'mine'.*--plugin mine_plugin"):
+    with pytest.raises(ConfigError, match="'mine'.*--plugin mine_plugin.py"):
         parse_config(tree)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("train.loss_terms.confidence=0.1", "no loss term 'confidence' is registered; one of a plugin needs"),
+        ("data.augment.word_drop=0.1", "no augmentation 'word_drop' is registered; one of a plugin needs"),
+        ("train.schedule=sawtooth", "'sawtooth' is none of cosine, .*, plateau; one of a plugin needs"),
+    ],
+)
+def test_a_new_run_says_that_a_plugin_is_needed(setting: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"{message} `--plugin"):
+        load_config("luong", "tiny", "", [setting])
+
+
+@pytest.mark.slow
+def test_a_run_of_an_earlier_version_names_its_plugins_by_module(
+    files: list[str], tmp_path: Path, texts: dict[str, Any]
+) -> None:
+    """The run is resumed with the file of the module."""
+    load_plugins(files)
+    run = tmp_path / "run"
+    train(run, config("luong", "train.schedule=sawtooth", "train.max_updates=1"), **texts, device=CPU)
+    toml = (run / "config.toml").read_text()
+    assert "schedules.py" in toml
+    (run / "config.toml").write_text(toml.replace("schedules.py", "schedules"))
+    assert bytenmt.train(run, resume=True, max_updates=2, threads=1).metrics()[-1]["update"] == 2
 
 
 @pytest.mark.parametrize(

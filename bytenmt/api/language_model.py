@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from bytenmt.decoding.interface import AUTO, OFF, EngineSpec
 from bytenmt.decoding.loading import Runtime, load_runs
-from bytenmt.errors import SettingError
+from bytenmt.errors import SettingError, printable
 from bytenmt.language.generate import generate
 from bytenmt.language.surprisal import CHUNK, Surprise, stream
 from bytenmt.reporter import SILENT, Reporter
@@ -38,6 +38,9 @@ class LanguageModel:
     """
 
     runtime: Runtime
+
+    def __repr__(self) -> str:
+        return f"<LanguageModel of {', '.join(printable(run.file) for run in self.runtime.runs)}>"
 
     @classmethod
     def load(

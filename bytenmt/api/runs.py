@@ -24,7 +24,7 @@ from bytenmt.decoding.interface import AUTO, OFF, EngineSpec
 from bytenmt.decoding.loading import load_runs
 from bytenmt.decoding.settings import Settings, encode_line
 from bytenmt.decoding.translator import Translator
-from bytenmt.errors import ConfigError, SettingError
+from bytenmt.errors import CheckpointError, ConfigError, SettingError
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import TextScores, text_scores
 from bytenmt.reporter import SILENT, Reporter
@@ -92,16 +92,25 @@ class Run:
         >>> [record["update"] for record in run.metrics() if "valid_bits_per_byte" in record]
         [1]
         """
-        lines = (self.path / METRICS).read_text(encoding="utf-8").splitlines()
+        try:
+            lines = (self.path / METRICS).read_text(encoding="utf-8").splitlines()
+        except OSError:
+            raise CheckpointError(
+                f"{self.path} has no {METRICS}: only a folder of a training has it"
+            ) from None
         return [json.loads(line) for line in lines]
 
     def translator(self, **options: Any) -> Translator:
         """Load the run for translation. options: of Translator.load.
 
+        Raises SettingError for a language model.
+
         >>> type(Run("runs/mine").translator(beam=2, max_len_b=4).translate("one"))
         <class 'str'>
         """
-        return Translator.load(self.path, **options)
+        translator = Translator.load(self.path, **options)
+        self._require_source(translator.has_source)
+        return translator
 
     def language_model(self, **options: Any) -> LanguageModel:
         """Load a run that was trained without a source. options: of LanguageModel.load.
@@ -122,8 +131,9 @@ class Run:
         >>> one < 0, two < 0
         (True, True)
         """
-        corpus = _corpus(sources, targets)
         runtime = load_runs([self.path], EngineSpec(AUTO, device, "fp32", threads, OFF))
+        self._require_source(runtime.has_source)
+        corpus = _corpus(sources, targets)
         return [float(log_p) for log_p in log_probabilities(runtime.reader(), corpus)]
 
     def byte_log_probabilities(
@@ -135,8 +145,7 @@ class Run:
         (3,)
         """
         runtime = load_runs([self.path], EngineSpec(AUTO, device, "fp32", threads, OFF))
-        if not runtime.has_source:
-            raise SettingError(f"{self.path} is a language model: use the method of language_model()")
+        self._require_source(runtime.has_source)
         [read] = runtime.reader().texts(
             [encode_line(source, "the source")], [encode_line(target, "the target") + EOS]
         )
@@ -160,6 +169,11 @@ class Run:
             what = "the target is empty" if readers else f"{self.path} has no attention"
             raise SettingError(f"{what}: there are no weights")
         return readers[0].layers([pair])[0]
+
+    def _require_source(self, has_source: bool) -> None:
+        """Raise SettingError for a language model."""
+        if not has_source:
+            raise SettingError(f"{self.path} is a language model: use the methods of language_model()")
 
     def model(self, device: str = "cpu") -> Model[Any, Any]:
         """Return the PyTorch module with its weights, in evaluation mode.
@@ -196,8 +210,9 @@ class Run:
         """
         corpus = _corpus(sources, references)
         runtime = load_runs([self.path], EngineSpec(engine, device, precision, threads))
-        if not runtime.has_source or corpus.src is None:
-            raise SettingError(f"{self.path} is a language model: use language_model() to evaluate it")
+        self._require_source(runtime.has_source)
+        if corpus.src is None or not len(corpus):
+            raise SettingError("there are no lines to evaluate: give at least one source and reference")
         translator = Translator.from_runtime(runtime, Settings.from_dict(settings))
         texts = [text.decode() for text in translator.translate(list(corpus.src))]
         truth = [line.decode() for line in corpus.tgt]

@@ -32,6 +32,7 @@ from bytenmt.config.untrusted import parse_toml
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.text_file import restored_path
 from bytenmt.errors import BytenmtError, ConfigError
+from bytenmt.plugins import module_of
 
 # What a training finds where it is told so; a run that goes on has found it already.
 FOUND = (("train.precision", "auto"), ("model.unfolding", "fit"))
@@ -93,6 +94,8 @@ def configuration(
     merge(tree, given)
     wanted = resolve_config(arch, None, tree)
     for key, value in _leaves(config_tree(wanted)).items():
+        if key == "plugins" and [*map(module_of, own.get(key, ()))] == [*map(module_of, value)]:
+            continue
         if own.get(key) != value and key not in LIMITS and (key, value) not in FOUND:
             raise ConfigError(
                 f"configuration {key} is {value!r}, but {run} was trained with {own.get(key)!r}:"

@@ -160,3 +160,9 @@ def of_bytes(values: Tensor, ids: Tensor) -> Tensor:
 def module_list(modules: Iterable[T]) -> Sequence[T]:
     """An nn.ModuleList, which a type checker sees as a sequence of its modules' own class."""
     return cast(Sequence[T], nn.ModuleList(modules))
+
+
+def persistent_buffers(model: nn.Module) -> dict[str, Tensor]:
+    """Return the buffers that belong to a model's state dict, by name; a shared one once."""
+    stored = model.state_dict().keys()
+    return {name: buffer for name, buffer in model.named_buffers() if name in stored}

@@ -1,26 +1,43 @@
-"""The parameters of a model by name and shape, from its configuration: its program is written on shapes.
+"""The parameters and buffers of a model by name and shape, from its configuration, before it is built.
 
 A weights file is checked against them before anything is computed with it, and a model's size is counted from
-them before it is built. Only an architecture without a program needs PyTorch for this.
+them. They are those that its program reads; where the module may have more, or where there is no program, the
+module is built without numbers, which needs PyTorch.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.architectures.model_program import NGRAM_TABLES as NGRAM_TABLES
 from bytenmt.architectures.model_program import TABLE as TABLE
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter
-from bytenmt.architectures.registry import build_model, of_config
+from bytenmt.architectures.registry import Architecture, build_model, of_config
 from bytenmt.architectures.section import ModelSection
+from bytenmt.errors import ConfigError
 from bytenmt.program.writer import ParameterShapes, Shapes
 
 if TYPE_CHECKING:  # it imports PyTorch
     from bytenmt.architectures.base import Model
 
 TABLES = (TABLE, "positions.weight")  # how the names of look-up tables end that are stored as they are
+
+
+class BufferKind(NamedTuple):
+    """The type of a persistent buffer, as PyTorch names it ("float32"), and its shape."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class ModuleTensors(NamedTuple):
+    """The parameters and the persistent buffers of a module by name, a shared one once."""
+
+    parameters: Shapes
+    buffers: Mapping[str, BufferKind]
 
 
 def parameter_shapes(config: ModelSection) -> Shapes:
@@ -31,23 +48,70 @@ def parameter_shapes(config: ModelSection) -> Shapes:
     >>> shapes["decoder.head.weight"]
     (320, 320)
     """
-    if of_config(config).write_program is None:
-        return {name: tuple(p.shape) for name, p in build_on_meta(config).named_parameters()}
-    return dict(_written(config)[1])
+    architecture = of_config(config)
+    if _needs_module(architecture):
+        return dict(_of_module(architecture, config).parameters)
+    return dict(_written(architecture, config)[1])
+
+
+def buffer_kinds(config: ModelSection) -> Mapping[str, BufferKind]:
+    """Return the kind of each persistent buffer of a model; none of the shipped architectures has one."""
+    architecture = of_config(config)
+    return _of_module(architecture, config).buffers if _needs_module(architecture) else {}
+
+
+def module_tensors(model: Model[Any, Any]) -> ModuleTensors:
+    """Return the names and shapes of a module's parameters and persistent buffers."""
+    from bytenmt.architectures.base import persistent_buffers
+
+    return ModuleTensors(
+        {name: tuple(p.shape) for name, p in model.named_parameters()},
+        {
+            name: BufferKind(str(buffer.dtype).removeprefix("torch."), tuple(buffer.shape))
+            for name, buffer in persistent_buffers(model).items()
+        },
+    )
 
 
 def model_program(config: ModelSection) -> ModelProgram | None:
     """Return a model's program without weights, all offsets of which are 0; None where there is none."""
-    return None if of_config(config).write_program is None else _written(config)[0]
+    architecture = of_config(config)
+    return None if architecture.write_program is None else _written(architecture, config)[0]
+
+
+def _needs_module(architecture: Architecture) -> bool:
+    """Return whether a model's tensors are those of its module, and not only those that its program reads."""
+    return architecture.has_unread_tensors or architecture.write_program is None
 
 
 @lru_cache(maxsize=16)
-def _written(config: ModelSection) -> tuple[ModelProgram, Shapes]:
-    """The program, and the parameters that it reads."""
-    write_program = of_config(config).write_program
-    assert write_program is not None
+def _of_module(architecture: Architecture, config: ModelSection) -> ModuleTensors:
+    """Return the tensors of a module. Raises ConfigError where its program reads others."""
+    own = module_tensors(build_on_meta(config))
+    shapes = own.parameters | {name: kind.shape for name, kind in own.buffers.items()}
+    read = {} if architecture.write_program is None else _written(architecture, config)[1]
+    for name, shape in read.items():
+        if shapes.get(name) != shape:
+            found = f"has the shape {shapes[name]}" if name in shapes else "has no such tensor"
+            raise ConfigError(
+                f"the program of {architecture.name} reads {name} as {shape}, but the module {found}:"
+                f" correct write_program"
+            )
+    return own
+
+
+@lru_cache(maxsize=16)
+def _written(architecture: Architecture, config: ModelSection) -> tuple[ModelProgram, Shapes]:
+    """Return the program and the shapes of the parameters that it reads.
+
+    Raises ConfigError for one whose shapes contradict each other.
+    """
     weights = ParameterShapes()
-    program = write_program(config, ModelWriter(config, weights))
+    assert architecture.write_program is not None
+    try:
+        program = architecture.write_program(config, ModelWriter(config, weights))
+    except ValueError as error:
+        raise ConfigError(f"the program of {architecture.name}: {error}: correct write_program") from error
     return program, weights.shapes
 
 

@@ -29,9 +29,21 @@ class Architecture:
     One of the package is a folder of its name with config.py, model.py and, for the CPU engine, program.py.
     """
 
-    def __init__(self, name: str, config_class: str, model_class: str, has_program: bool = True) -> None:
-        """name: of the folder; config_class, model_class: names of the classes in config.py and model.py."""
+    def __init__(
+        self,
+        name: str,
+        config_class: str,
+        model_class: str,
+        has_program: bool = True,
+        has_unread_tensors: bool = False,
+    ) -> None:
+        """name: of the folder; config_class, model_class: names of the classes in config.py and model.py.
+
+        has_unread_tensors: whether the module has parameters or persistent buffers that its program does not
+        read. To check a weights file the module is then built without numbers, which needs PyTorch.
+        """
         self.name, self._has_program = name, has_program
+        self.has_unread_tensors = has_unread_tensors
         self._config_class, self._model_class = config_class, model_class
         self._folder = f"{__package__}.{name}"
 
@@ -68,6 +80,7 @@ class RegisteredArchitecture(Architecture):
     ) -> None:
         self.name = str(section.__struct_config__.tag)
         self.section, self.build, self.write_program = section, build, write_program
+        self.has_unread_tensors = True  # its module is imported already
 
 
 ARCHITECTURES: dict[str, Architecture] = {

@@ -10,7 +10,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bytenmt.architectures.parameters import NGRAM_TABLES, TABLE, is_matrix, parameter_shapes
+from bytenmt.architectures.parameters import (
+    NGRAM_TABLES,
+    TABLE,
+    buffer_kinds,
+    is_matrix,
+    parameter_shapes,
+)
 from bytenmt.checkpoints.tensor_file import NAMES, Array
 from bytenmt.config.schema import ModelConfig
 from bytenmt.config.untrusted import shown
@@ -20,6 +26,17 @@ STORED: dict[str, str] = {
     "bf16": "BF16",
     "int8": "I8",
 }  # type of the matrices, by precision
+# Type of a persistent buffer in a file, by the name that PyTorch has for it.
+TYPES_OF_BUFFERS = {
+    "float32": "F32",
+    "float16": "F16",
+    "int64": "I64",
+    "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint8": "U8",
+    "bool": "BOOL",
+}
 # Suffix of the tensor that tells which rows of n-gram tables are stored, one bit per row, packed as by
 # numpy.packbits. All other rows are zero.
 ROWS = ":rows"
@@ -42,6 +59,14 @@ def expected_tensors(config: ModelConfig, precision: str, whole: str = "F32") ->
     return kinds
 
 
+def expected_buffers(config: ModelConfig) -> Kinds:
+    """Return the persistent buffers of a model's weights file, in their own types in every precision."""
+    return {
+        name: (TYPES_OF_BUFFERS.get(kind.dtype, "of no type of a file"), kind.shape)
+        for name, kind in buffer_kinds(config).items()
+    }
+
+
 def describe_misfit(arrays: Mapping[str, Array], config: ModelConfig, precision: str) -> str | None:
     """Describe what is wrong with the tensors of a weights file, as words that follow its name.
 
@@ -51,6 +76,9 @@ def describe_misfit(arrays: Mapping[str, Array], config: ModelConfig, precision:
     own: Kinds = {name: (NAMES[array.dtype], array.shape) for name, array in arrays.items()}
     in_doubles = precision == "fp32" and own.get(TABLE, ("F32", ()))[0] == "F64"
     kinds = expected_tensors(config, precision, "F64" if in_doubles else "F32")
+    buffers = expected_buffers(config)
+    if own.keys() & buffers.keys():  # files of earlier versions have none
+        kinds |= buffers
     if NGRAM_TABLES in kinds:
         kinds |= _stored_rows(kinds, arrays.get(NGRAM_TABLES + ROWS))
     wrong = sorted(name for name in own.keys() | kinds.keys() if own.get(name) != kinds.get(name))
@@ -62,7 +90,8 @@ def describe_misfit(arrays: Mapping[str, Array], config: ModelConfig, precision:
             f" which is {_describe_kind(own.get(first))}, expected {_describe_kind(kinds.get(first))}"
         )
     for name, array in arrays.items():
-        if not is_finite(array):
+        # A buffer may be a mask of infinities.
+        if np.isnan(array).any() if name in buffers else not is_finite(array):
             return f"is not usable: {shown(name)} holds what is no number, its training has diverged"
     return None
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 from torch import Tensor
 
+from bytenmt.architectures.parameters import buffer_kinds
 from bytenmt.checkpoints.checkpoint import is_weights_file, read_weights, write_weights
 from bytenmt.checkpoints.manifest import FOLDER, read_pointer
 from bytenmt.checkpoints.weights import check_output
@@ -20,8 +21,9 @@ def average(paths: Sequence[Path], output: Path, last: int | None = None) -> lis
     """Write the uniform mean of weights files, computed in float64, as a weights file.
 
     paths: weights files, or one run folder, of which the last `last` checkpoints are averaged (None: all).
-    All must hold the same model. The configuration, and the facts about the text, are those of the latest
-    update. Returns lines of text for the user. Raises CheckpointError without writing anything.
+    All must hold the same model. The configuration, the facts about the text, and the buffers of the model
+    are those of the latest update. Returns lines of text for the user. Raises CheckpointError without writing
+    anything.
     """
     files = _files(paths, last)
     check_output(output, files)
@@ -41,10 +43,11 @@ def average(paths: Sequence[Path], output: Path, last: int | None = None) -> lis
             total[name] = total[name].add_(tensor) if name in total else tensor.double().clone()
         if config is None or facts.update > max(updates):
             config, text = own, facts.of_the_text()
+            latest = {name: tensors[name] for name in buffer_kinds(own.model) if name in tensors}
         updates.append(facts.update)
     assert config is not None, "there is at least one file"
     types = {name: tensor.dtype for name, tensor in tensors.items()}
-    mean = {name: (sums / len(files)).to(types[name]) for name, sums in total.items()}
+    mean = {name: (sums / len(files)).to(types[name]) for name, sums in total.items()} | latest
     facts = msgspec.structs.replace(text, update=max(updates), averaged=tuple(sorted(updates)))
     write_weights(output, mean, config, facts)
     listed = ", ".join(str(update) for update in sorted(updates))

@@ -22,10 +22,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bytenmt.architectures.base import Model
-from bytenmt.architectures.parameters import NGRAM_TABLES
+from bytenmt.architectures.base import Model, persistent_buffers
+from bytenmt.architectures.parameters import NGRAM_TABLES, buffer_kinds, module_tensors, parameter_shapes
 from bytenmt.architectures.registry import build_model
+from bytenmt.architectures.section import ModelSection, architecture
 from bytenmt.atomic_file import replace_synced, sync_folder, temporary
+from bytenmt.checkpoints.admission import TYPES_OF_BUFFERS
 from bytenmt.checkpoints.manifest import (
     FOLDER,
     SavedCheckpoint,
@@ -60,7 +62,7 @@ from bytenmt.checkpoints.weights import read_config as read_config
 from bytenmt.checkpoints.weights import read_weights as read_contents
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config
-from bytenmt.errors import CheckpointError
+from bytenmt.errors import CheckpointError, ConfigError
 
 Weights = tuple[dict[str, Tensor], Config, Facts]  # of a weights file
 NAMES = {
@@ -226,13 +228,46 @@ def _tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
 
 
 def weights(model: Model[Any, Any]) -> dict[str, Tensor]:
-    """Return a model's parameters by name, a shared one once."""
-    return dict(model.named_parameters())
+    """Return a model's parameters and persistent buffers by name, a shared one once."""
+    return {**dict(model.named_parameters()), **persistent_buffers(model)}
+
+
+def check_can_be_stored(model: Model[Any, Any], config: ModelSection) -> None:
+    """Raise ConfigError, which names a tensor, where the model's checkpoints could not be read again."""
+    own, name = module_tensors(model), architecture(config)
+    shapes = {**own.parameters, **{key: kind.shape for key, kind in own.buffers.items()}}
+    expected = {**parameter_shapes(config), **{key: kind.shape for key, kind in buffer_kinds(config).items()}}
+    for key, shape in shapes.items():
+        if key not in expected:
+            raise ConfigError(
+                f"{name} has the tensor {key}, which its program does not read: give"
+                f" has_unread_tensors=True in its line of ARCHITECTURES"
+            )
+        if shape != expected[key]:
+            raise ConfigError(
+                f"the program of {name} reads {key} as {expected[key]}, but the module has the shape {shape}:"
+                f" correct write_program"
+            )
+    for key in expected.keys() - shapes.keys():
+        raise ConfigError(
+            f"the program of {name} reads {key}, which the module does not have: correct write_program"
+        )
+    for key, kind in own.buffers.items():
+        if kind.dtype not in TYPES_OF_BUFFERS:
+            raise ConfigError(
+                f"the buffer {key} of {name} is {kind.dtype}, which checkpoints do not store: make it"
+                f" float32, or register it with persistent=False"
+            )
 
 
 def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy tensors into a model of the same shapes. Raises CheckpointError, which names the path."""
+    """Copy tensors into a model of the same shapes. Raises CheckpointError, which names the path.
+
+    Where they have no buffers, as in files of earlier versions, those of the model stay.
+    """
     own = weights(model)
+    if not tensors.keys() & persistent_buffers(model).keys():
+        own = dict(model.named_parameters())
     wrong = sorted(
         name
         for name in own.keys() | tensors.keys()

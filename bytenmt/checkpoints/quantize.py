@@ -6,13 +6,13 @@ is stored as its direction, together with its new length, so that a model reads 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from bytenmt.architectures.parameters import TABLES
+from bytenmt.architectures.parameters import TABLES, buffer_kinds
 from bytenmt.atomic_file import replace_synced
 from bytenmt.checkpoints.admission import SCALE
 from bytenmt.checkpoints.rounding import quantise, round_to_bf16
@@ -56,15 +56,20 @@ def write_rounded(
 ) -> None:
     """Write a model's float32 weights as a weights file in a precision. Raises CheckpointError."""
     header = metadata(config, facts, "weights", precision)
-    rounded = round_arrays(arrays, precision)
+    rounded = round_arrays(arrays, precision, buffer_kinds(config.model).keys())
     try:
         replace_synced(output, serialise({name: entry(array) for name, array in rounded.items()}, header))
     except OSError as error:
         raise CheckpointError(f"cannot write {output}: {error.strerror}") from None
 
 
-def round_arrays(arrays: Mapping[str, Array], precision: str) -> dict[str, Array]:
-    """Return a model's float32 weights, by name, as they are stored; weights.restored is the inverse."""
+def round_arrays(
+    arrays: Mapping[str, Array], precision: str, buffers: Collection[str] = ()
+) -> dict[str, Array]:
+    """Return a model's float32 weights, by name, as they are stored; weights.restored is the inverse.
+
+    buffers: names of arrays that are stored as they are.
+    """
     arrays = without_zero_rows(arrays)
     if precision == "fp32":
         return arrays
@@ -75,7 +80,7 @@ def round_arrays(arrays: Mapping[str, Array], precision: str) -> dict[str, Array
         length = name.removesuffix(V) + G
         if name.endswith(V) and length in arrays:
             stored |= _rounded_norm(name, array, length, arrays[length], precision)
-        elif array.ndim < 2 or name.endswith(TABLES):
+        elif array.ndim < 2 or name.endswith(TABLES) or name in buffers:
             stored[name] = array
         else:
             stored |= _rounded(name, array, precision)

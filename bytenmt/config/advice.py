@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from msgspec import Struct
 
 from bytenmt.config.untrusted import printable, shown
+from bytenmt.plugins import module_of
 
 Sections = Mapping[str, type[Struct]]
 
@@ -42,9 +43,9 @@ def unknown_architecture(arch: str, known: Sequence[str]) -> str:
 def missing_plugin(what: str, plugins: Iterable[object]) -> str:
     """Return an error message, with a hint which plugins of the run to load if some are missing.
 
-    what: the message, about an unknown name. plugins: module names that the run has recorded.
+    what: the message, about an unknown name. plugins: modules and files that the run has recorded.
     """
-    absent = [name for name in plugins if isinstance(name, str) and name not in sys.modules]
+    absent = [name for name in plugins if isinstance(name, str) and module_of(name) not in sys.modules]
     given = " ".join(f"--plugin {printable(name, 64)}" for name in absent)
     return f"{what}; the run has plugins: give {given}" if absent else what
 

@@ -244,9 +244,12 @@ def _check_names(config: Config) -> None:
     for key, registry, names in config.registered_names():
         for name in names:
             if name not in registry.names:
-                known = ", ".join(registry.names) or "none"
-                what = f"configuration {key}: {shown(name)} is none of {known}"
-                raise ConfigError(missing_plugin(what, config.plugins))
+                what = f"configuration {key}: no {registry.kind} {shown(name)} is registered"
+                if registry.names:
+                    what = f"configuration {key}: {shown(name)} is none of {', '.join(registry.names)}"
+                advised = missing_plugin(what, config.plugins)
+                loads = "; one of a plugin needs `--plugin MODULE|FILE.py`, or its import"
+                raise ConfigError(what + loads if advised == what else advised)
 
 
 def _with_owners(config: Config) -> Config:

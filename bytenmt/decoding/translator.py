@@ -138,6 +138,11 @@ class Translator:
             reranker=reranker,
         )
 
+    def __repr__(self) -> str:
+        search = self.settings.search
+        kind = "Translator" if self.has_source else "Translator of a language model"
+        return f"<{kind}, beam {search.beam}, lines up to {self.max_source_bytes} bytes>"
+
     @property
     def options(self) -> Options:
         """The options of the search."""

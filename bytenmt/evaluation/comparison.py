@@ -111,8 +111,8 @@ HEAD = ("run", "architecture", "parameters", "bits/byte", "chrF", "p", "BLEU", "
 
 
 def table(runs: Sequence[Scored], n_lines: int) -> Iterator[str]:
-    """Yield a head, a line for each run, and an explanation of p."""
-    rows = [HEAD, *map(_row, runs)]
+    """Yield a head, a line for each run, and an explanation of p. Metrics of plugins have a column each."""
+    rows = [(*HEAD, *runs[0].scores.metrics), *map(_row, runs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         first, second, *numbers = row
@@ -147,6 +147,7 @@ def tree(runs: Sequence[Scored], n_lines: int) -> dict[str, Any]:
                 "bleu": run.scores.bleu,
                 "bleu_p": run.p_bleu,
                 "exact_match": run.scores.exact_match,
+                **run.scores.metrics,
             }
             for run in runs
         ],
@@ -168,6 +169,7 @@ def _row(run: Scored) -> tuple[str, ...]:
         f"{run.scores.bleu:.2f}",
         _chance(run.p_bleu),
         f"{run.scores.exact_match:.1f} %",
+        *(f"{value:.4g}" for value in run.scores.metrics.values()),
     )
 
 

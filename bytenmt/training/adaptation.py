@@ -234,13 +234,17 @@ def _train(
 def _mixed(old: Mapping[str, Tensor], new: Mapping[str, Tensor], factor: float) -> dict[str, np.ndarray]:
     """Return the weights between two models as float32 arrays, old + factor * (new - old).
 
-    Of n-gram tables they are the new ones, unless the factor is 0.
+    Of n-gram tables and of buffers that are not float32 they are the new ones, unless the factor is 0. Equal
+    tensors stay as they are: a buffer may be a mask of infinities.
     """
-    shares = {name: float(factor > 0) if name == NGRAM_TABLES else factor for name in old}
-    return {
-        name: torch.lerp(old[name].float(), new[name].float(), share).numpy()
-        for name, share in shares.items()
-    }
+    mixed = {}
+    for name, tensor in old.items():
+        if tensor.dtype != torch.float32 or torch.equal(tensor, new[name]):
+            mixed[name] = (new[name] if factor > 0 else tensor).numpy()
+        else:
+            share = float(factor > 0) if name == NGRAM_TABLES else factor
+            mixed[name] = torch.lerp(tensor, new[name], share).numpy()
+    return mixed
 
 
 def _best_factor(

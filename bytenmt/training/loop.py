@@ -21,11 +21,12 @@ import msgspec
 import torch
 
 from bytenmt.architectures.base import Model
+from bytenmt.checkpoints.manifest import has_checkpoint
 from bytenmt.config.facts import Ancestor
 from bytenmt.config.schema import TrainConfig
 from bytenmt.config.spacing import AUTO, Spacing, Timer, spacing
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
-from bytenmt.plugins import METRICS
+from bytenmt.plugins import METRICS, OPTIMIZERS
 from bytenmt.reporter import Bar, Reporter
 from bytenmt.training.callbacks import Callback, TrainingState
 from bytenmt.training.losses import true_share
@@ -93,7 +94,7 @@ class Loop:
         self.log = log
         self.facts = msgspec.structs.replace(task.facts(), lineage=lineage)
         self.meter = Meter()
-        self.last_tick, self.last_cpu_tick = time.monotonic(), time.process_time()
+        trainer.start_clock()
         self.reporter = reporter
         self.bar = Bar()
         self.told_of_time = False
@@ -155,12 +156,11 @@ class Loop:
         step = [share.data for share in taken]
         self.meter.waited += time.monotonic() - asked
         counts = [sum(count) for count in zip((0, 0, 0), *(batch.counts for batch in step), strict=True)]
-        sums = self._agree(*counts, len(received))
+        sums = self.trainer.agree(*counts, len(received))
         n_ends, target_bytes, source_bytes, n_signals = (int(value) for value in sums)
         if self.text_ended or (n_signals and self.progress.update):
             return n_signals > 0
-        progress, last = self.progress, taken[-1]
-        progress.epoch, progress.batch, progress.stream, progress.epoch_batches = last[1:]
+        self.trainer.move_behind(taken[-1])
         nats, self.meter.norm = self.trainer.update(step, target_bytes)
         self.meter.nats.append(nats)
         self.meter.target_bytes += target_bytes - n_ends
@@ -175,32 +175,14 @@ class Loop:
         finally:
             self.waiting = False
 
-    def _agree(self, *values: float) -> list[float]:
-        """Sum values over all processes, and share the leading process' clock.
-
-        CPU seconds are summed as well.
-        """
-        now, cpu_now = time.monotonic(), time.process_time()
-        ticks = (now - self.last_tick) * self.group.is_leader, cpu_now - self.last_cpu_tick
-        self.last_tick, self.last_cpu_tick = now, cpu_now
-        sums = torch.tensor([*values, *ticks], dtype=torch.float64)
-        self.group.all_reduce(sums)
-        *totals, seconds, cpu_seconds = sums.tolist()
-        self.progress.seconds += seconds
-        self.progress.cpu_seconds += cpu_seconds
-        return totals
-
     def _write_record(self) -> None:
         """Write a record of what happened since the last one.
 
         Raises BytenmtError where training has diverged.
         """
-        (nats,) = self._agree(float(torch.stack(self.meter.nats).double().sum()))
+        (nats,) = self.trainer.agree(float(torch.stack(self.meter.nats).double().sum()))
         if not math.isfinite(nats):
-            raise BytenmtError(
-                "training has diverged (the loss is NaN or infinite): lower train.lr or raise"
-                " train.warmup_updates; the last checkpoint is kept"
-            )
+            raise BytenmtError(self._diverged())
         record = self.meter.read(nats)
         self._log(record)
         text = (
@@ -209,6 +191,16 @@ class Loop:
         )
         self.bar.show(fraction_done(self.settings, self.progress), text)
         self.meter = Meter()
+
+    def _diverged(self) -> str:
+        """Say that the loss is no number, which plugins may be the cause, and what is left of the run."""
+        settings = self.settings
+        plugins = [f"the loss term {name}" for name in settings.loss_terms]
+        plugins += [f"the optimizer {settings.optimizer}"] * (settings.optimizer in OPTIMIZERS)
+        advice = "lower train.lr or raise train.warmup_updates"
+        advice += f", or check {', '.join(plugins)}" if plugins else ""
+        kept = "the last checkpoint is kept" if has_checkpoint(self.run) else "nothing has been saved"
+        return f"training has diverged (the loss is NaN or infinite): {advice}; {kept}"
 
     def _log(self, values: Mapping[str, float | str]) -> None:
         progress, settings = self.progress, self.settings
@@ -229,12 +221,12 @@ class Loop:
         """Score the validation set; returns whether the weights are the best so far. end: of the run."""
         progress, settings = self.progress, self.settings
         self.bar.show(fraction_done(settings, progress), f"update {progress.update}, validating …")
-        self._agree()
+        self.trainer.agree()
         begun = spent_seconds(settings, progress)
         with self.trainer.averaged():
             model = self.trainer.model.eval()
             record = self.group.broadcast(self.task.score(model))
-            self._agree()
+            self.trainer.agree()
             scoring = spent_seconds(settings, progress) - begun
             if settings.metric != "bits_per_byte":  # the best checkpoint depends on it: all lines, always
                 decoded = self.group.broadcast(self.task.decode(model, math.inf))
@@ -244,14 +236,14 @@ class Loop:
                 better = self._is_best(record)
                 decoded = self._decode(model, end)
                 record |= decoded.scores
-            self._agree()
+            self.trainer.agree()
             progress.valid_seconds += scoring + decoded.seconds
             progress.decoding_seconds += decoded.seconds
             self._log(record)
             for callback in self.callbacks:
                 callback.on_validation(self.state)
             model.train()
-        self._agree()
+        self.trainer.agree()
         self.validated = progress.update
         # Where the spacing is left to us, scoring takes no more than its share of the time.
         pause = scoring / SHARE if self.stretches else 0.0
@@ -271,12 +263,12 @@ class Loop:
         return better
 
     def _is_best(self, record: Mapping[str, float | str]) -> bool:
-        """Return whether a validation is the best so far, and note it in the progress."""
+        """Return whether a validation is the best so far, and note it in the progress. NaN never is."""
         progress, metric = self.progress, self.settings.metric
         value, best = record[f"valid_{metric}"], self.progress.best
         assert isinstance(value, float)
         higher = metric == "chrf" or (metric in METRICS and METRICS[metric].higher_is_better)
-        better = best is None or (value > best if higher else value < best)
+        better = not math.isnan(value) and (best is None or (value > best if higher else value < best))
         if better:
             progress.best, progress.best_update, progress.waited = value, progress.update, 0
         else:
@@ -297,7 +289,7 @@ class Loop:
             found = self.task.decode(model, max(left, LAST) if last else max(left, 0.0), last)
             found = self.group.broadcast(found)
             used += found.seconds
-            self._agree()
+            self.trainer.agree()
             # Decoding itself may have used up the run's limit before any line was done.
             if last or found.n_lines or not self.ended():
                 return found._replace(seconds=used)

@@ -13,12 +13,14 @@ from torch import Tensor, nn
 from bytenmt.config.facts import Progress
 from bytenmt.config.schema import TrainConfig
 from bytenmt.config.untrusted import shown
+from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.layers.ngram_tables import NgramTables
 from bytenmt.plugins import OPTIMIZERS, SCHEDULES
 from bytenmt.training.muon import Muon, hidden_matrices
 from bytenmt.training.objective import in_bf16
 
 NGRAM_LR = 0.03  # of n-gram tables, where train.ngram_lr is left to us
+NUMBER = ":number"  # how the names of plain numbers of an optimizer's state end
 # What an optimiser keeps of a parameter.
 KEPT: dict[str, set[str]] = {
     "muon": {"momentum_buffer"},  # of its matrices
@@ -35,7 +37,7 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
     nag is Nesterov's accelerated gradient (Gehring et al. 2017: momentum 0.99); adadelta has
     rho 0.95 and epsilon 1e-6 (Bahdanau et al. 2015; its paper's lr is 1); sgd has no momentum (Luong et
     al. 2015); muon: see muon.Muon; others are of plugins. A group's "share" is that of the rate which it is
-    given.
+    given; one of a plugin keeps the ratio of its own rate to train.lr.
     """
     every = dense_parameters(model)
     maps = hidden_matrices(model) if train.optimizer == "muon" else {}
@@ -54,7 +56,10 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
         dtype = torch.bfloat16 if in_bf16(train, every[0].device) else torch.float32
         return Muon(groups, maps, train.lr, betas, train.muon_momentum, dtype)
     if train.optimizer in OPTIMIZERS:
-        return OPTIMIZERS[train.optimizer](groups, train)
+        built = OPTIMIZERS[train.optimizer](groups, train)
+        for group in built.param_groups:
+            group.setdefault("share", float(group.get("lr", train.lr)) / train.lr)
+        return built
     if train.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=train.lr, betas=betas, fused=True)
     if train.optimizer == "adadelta":
@@ -76,15 +81,44 @@ def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
         group["lr"] = lr * group.get("share", 1.0)
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return an optimizer's state by flat names: "3.exp_avg" is exp_avg of parameter 3."""
+def optimizer_tensors(optimizer: torch.optim.Optimizer, train: TrainConfig) -> dict[str, Tensor]:
+    """Return an optimizer's state by flat names: "3.exp_avg" is exp_avg of parameter 3.
+
+    Of an optimizer of a plugin there are also the numbers and tensors of its groups, "group.0.k" for k of the
+    first one. The name of a plain number ends in NUMBER. Raises ConfigError for a state of another kind.
+    """
+    has_group_state = train.optimizer in OPTIMIZERS
     state = optimizer.state_dict()["state"]
-    return {
-        f"{index}.{name}": tensor
-        for index, parts in state.items()
-        for name, tensor in parts.items()
-        if tensor is not None
-    }
+    tensors: dict[str, Tensor] = {}
+    for index, parts in state.items():
+        if not isinstance(index, int) or not isinstance(parts, Mapping):
+            raise _not_kept(f"state[{index!r}]", "is not the state of a parameter")
+        for name, value in parts.items():
+            if value is not None:
+                tensors |= _stored(f"{index}.{name}", value)
+    for number, group in enumerate(optimizer.param_groups if has_group_state else ()):
+        for name, value in group.items():
+            # The rate is set before every update; what is no number is an option of the builder.
+            if name not in ("params", "lr", "share") and isinstance(value, Tensor | bool | int | float):
+                tensors |= _stored(f"group.{number}.{name}", value)
+    return tensors
+
+
+def _stored(name: str, value: object) -> dict[str, Tensor]:
+    """Return a tensor or a number of an optimizer's state as a tensor. Raises ConfigError."""
+    if isinstance(value, Tensor):
+        return {name: value}
+    if isinstance(value, bool | int | float):
+        dtype = torch.float64 if isinstance(value, float) else None  # int64 and bool of themselves
+        return {name + NUMBER: torch.tensor(value, dtype=dtype)}
+    raise _not_kept(name, f"is of the type {type(value).__name__}")
+
+
+def _not_kept(name: str, problem: str) -> ConfigError:
+    return ConfigError(
+        f"train.optimizer: {name} {problem}, which checkpoints do not keep: let the optimizer keep tensors"
+        " and numbers, of parameters or in its groups"
+    )
 
 
 def restore_optimizer(
@@ -95,30 +129,43 @@ def restore_optimizer(
     Raises ValueError for what this optimiser cannot have kept: its kernels believe the shapes. What one of a
     plugin keeps is not known.
     """
-    state: dict[int, dict[str, Tensor]] = {}
+    known = train.optimizer not in OPTIMIZERS
+    state: dict[int, dict[str, Any]] = {}
+    groups = optimizer.state_dict()["param_groups"]
     every = [p for group in optimizer.param_groups for p in group["params"]]
     for name, tensor in tensors.items():
         index, _, key = name.partition(".")
+        value: Any = tensor
+        if not known and key.endswith(NUMBER):
+            key, value = key.removesuffix(NUMBER), tensor.item()
+        if index == "group" and not known:
+            number, _, key = key.partition(".")
+            if not number.isdecimal() or int(number) >= len(groups) or key == "params":
+                raise ValueError(f"{shown(name)} is of no group")
+            groups[int(number)][key] = value
+            continue
         if not index.isdecimal() or int(index) >= len(every):
             raise ValueError(f"{shown(name)} is of no parameter")
         parameter = every[int(index)]
         counts = key == "step"
         fits = tensor.is_floating_point() if counts else tensor.dtype == parameter.dtype
-        if train.optimizer in OPTIMIZERS:
-            pass
-        elif tensor.shape != (() if counts else parameter.shape) or not fits:
+        if known and (tensor.shape != (() if counts else parameter.shape) or not fits):
             raise ValueError(f"the optimiser's {shown(name)} has another shape or type than its parameter")
-        state.setdefault(int(index), {})[key] = tensor
+        state.setdefault(int(index), {})[key] = value
     kept = [
         "muon" if group.get("muon") else "adamw" if train.optimizer == "muon" else train.optimizer
         for group in optimizer.param_groups
         for _ in group["params"]
     ]
-    known = train.optimizer not in OPTIMIZERS
     if known and any(parts.keys() != KEPT[kept[index]] for index, parts in state.items()):
         raise ValueError(f"the optimiser's state is not that of {train.optimizer}")
-    groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
+    for position, parts in state.items():
+        for key, value in parts.items():
+            # PyTorch gives every tensor the type of its parameter, also one that counts in int64.
+            restored = optimizer.state[every[position]]
+            if isinstance(value, Tensor) and not known and key in restored:
+                restored[key] = value.to(restored[key].device)
 
 
 def fraction_done(train: TrainConfig, progress: Progress) -> float:
@@ -165,7 +212,13 @@ def lr_factor(train: TrainConfig, progress: Progress) -> float:
     if train.schedule == "wsd":
         return min(1.0, (1 - fraction_done(train, progress)) / train.decay_share)
     if train.schedule in SCHEDULES:
-        return SCHEDULES[train.schedule](train, progress)
+        factor = float(SCHEDULES[train.schedule](train, progress))
+        if not math.isfinite(factor):
+            raise BytenmtError(
+                f"train.schedule = {train.schedule} returned {factor} after update {progress.update}: correct"
+                " the plugin"
+            )
+        return factor
     if train.schedule == "plateau":
         return float(train.plateau_factor**progress.standstills)
     return 1.0

@@ -271,9 +271,10 @@ def _ended(run: Path, trainer: Trainer, reason: str) -> str:
     progress, train = trainer.progress, trainer.config.train
     reason = reason or stopped_early(train, progress)
     why = f" ({reason})" if reason else ""
-    best = f"{train.metric.replace('_', ' ')} {progress.best:.4f}"
-    where = f"at update {progress.best_update}: {run}"
-    return f"finished at update {progress.update}{why}; best validation {best} {where}"
+    finished, metric = f"finished at update {progress.update}{why}", train.metric.replace("_", " ")
+    if progress.best is None:
+        return f"{finished}; every validation's {metric} was NaN: {run}"
+    return f"{finished}; best validation {metric} {progress.best:.4f} at update {progress.best_update}: {run}"
 
 
 def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume: bool) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
@@ -21,6 +22,7 @@ from bytenmt.architectures.base import Model
 from bytenmt.architectures.parameters import NGRAM_TABLES
 from bytenmt.architectures.registry import build_model
 from bytenmt.checkpoints.checkpoint import (
+    check_can_be_stored,
     load_checkpoint,
     load_embedding,
     load_weights,
@@ -33,6 +35,7 @@ from bytenmt.config.schema import Config
 from bytenmt.config.untrusted import printable
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, CheckpointError
+from bytenmt.plugins import OPTIMIZERS
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.training.language_model_objective import LanguageModelObjective
 from bytenmt.training.objective import Objective
@@ -47,18 +50,21 @@ from bytenmt.training.optim import (
     set_rate,
 )
 from bytenmt.training.row_adam import RowAdam
+from bytenmt.training.task import Share
 from bytenmt.training.translation_objective import TranslationObjective
 
 
 class Trainer:
     """Model, optimiser, moving average and progress of a run; one process of `group`.
 
-    A program with a loop of its own calls `update` with batches of a task, and `save`; training/loop.py adds
+    A program with a loop of its own calls `learn` with shares of a task, and `save`; training/loop.py adds
     validation, checkpoints, limits and signals.
 
         trainer = Trainer(config, torch.device("cpu"))
-        for share in TranslationTask(config, corpus, valid).shares(epoch=0, batch=0):
-            nats, norm = trainer.update([share.data])
+        task = TranslationTask(config, corpus, valid, files, valid_files=valid_file)
+        for share in task.shares(epoch=0, batch=0):
+            nats, norm = trainer.learn([share])
+        trainer.save(run, best=True, facts=task.facts())
     """
 
     def __init__(
@@ -71,6 +77,7 @@ class Trainer:
         self.group = group
         torch.manual_seed(train.seed)
         self.model: Model[Any, Any] = build_model(config.model).to(device)
+        check_can_be_stored(self.model, config.model)
         tables = self.model.embedding.ngrams
         self.parameters = dense_parameters(self.model)  # all but the n-gram tables
         self.row_adam = RowAdam(tables, (train.adam_beta1, train.adam_beta2)) if tables else None
@@ -80,9 +87,45 @@ class Trainer:
         kind = TranslationObjective if config.model.source else LanguageModelObjective
         self.objective: Objective = kind(self.model, config, device, group)
         self.n_splits = 1  # a batch's rows go through the model in so many parts
+        self._has_checked_optimizer = train.optimizer not in OPTIMIZERS
+        self.start_clock()
+
+    def start_clock(self) -> None:
+        """Count the time of training from now on."""
+        self._tick, self._cpu_tick = time.monotonic(), time.process_time()
+
+    def agree(self, *values: float) -> list[float]:
+        """Sum values over all processes, and add the time since the last call to the progress.
+
+        It is the wall time of the leading process, and the CPU time of all of them.
+        """
+        now, cpu_now = time.monotonic(), time.process_time()
+        ticks = (now - self._tick) * self.group.is_leader, cpu_now - self._cpu_tick
+        self._tick, self._cpu_tick = now, cpu_now
+        sums = torch.tensor([*values, *ticks], dtype=torch.float64)
+        self.group.all_reduce(sums)
+        *totals, seconds, cpu_seconds = sums.tolist()
+        self.progress.seconds += seconds
+        self.progress.cpu_seconds += cpu_seconds
+        return totals
+
+    def move_behind(self, share: Share) -> None:
+        """Set the progress to the place in the text behind a share, from which a resumed run goes on."""
+        progress = self.progress
+        progress.epoch, progress.batch, progress.stream, progress.epoch_batches = share[1:]
+
+    def learn(self, shares: Sequence[Share]) -> tuple[Tensor, Tensor]:
+        """Make one update from this process' shares, and move the progress: place in the text, and time.
+
+        Returns what `update` returns. A process of a group calls it as often as the others do.
+        """
+        batches = [share.data for share in shares]
+        (target_bytes,) = self.agree(sum(batch.counts[1] for batch in batches))
+        self.move_behind(shares[-1])
+        return self.update(batches, int(target_bytes))
 
     def update(self, batches: Sequence[Any], target_bytes: int | None = None) -> tuple[Tensor, Tensor]:
-        """One update.
+        """One update, which counts but does not move the progress in the text; see `learn`.
 
         batches: this process' shares; target_bytes: of all shares of all processes, EOS counted, by which the
         summed loss is divided; None: those of `batches`.
@@ -109,6 +152,9 @@ class Trainer:
         self._all_reduce_gradients()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, train.clip_norm or math.inf)
         self.optimizer.step()
+        if not self._has_checked_optimizer:
+            optimizer_tensors(self.optimizer, train)  # raises where a checkpoint could not keep its state
+            self._has_checked_optimizer = True
         if self.row_adam is not None:
             self.row_adam.step((train.ngram_lr or NGRAM_LR) * factor, self.group)
         self.progress.update += 1
@@ -126,11 +172,12 @@ class Trainer:
         kept = self.objective.state_dict()
         if not self.group.is_leader:
             return
-        trainer = {f"optimizer.{k}": tensor for k, tensor in optimizer_tensors(self.optimizer).items()}
+        kept_by_optimizer = optimizer_tensors(self.optimizer, self.config.train)
+        trainer = {f"optimizer.{name}": tensor for name, tensor in kept_by_optimizer.items()}
         trainer |= {f"state.{name}": tensor for name, tensor in kept.items()}
         if self.average is not None:  # detached, they stay what they are while the average is in place
-            own = weights(self.model).items()
-            # The tables have no average: they are in the file of the weights.
+            own = self.model.named_parameters()
+            # The tables and buffers have no average: they are in the file of the weights.
             trainer |= {f"model.{name}": p.detach() for name, p in own if name != NGRAM_TABLES}
         if self.row_adam is not None:
             trainer |= {f"ngrams.{name}": tensor for name, tensor in self.row_adam.state_dict().items()}

@@ -19,6 +19,7 @@ import torch
 
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.registry import has_program
+from bytenmt.checkpoints.checkpoint import weights
 from bytenmt.config.facts import Progress
 from bytenmt.config.schema import Config, TrainConfig
 from bytenmt.decoding.cpu.fallback import EngineProxy
@@ -148,7 +149,7 @@ class LiveDecoder:
 
     def _packed(self) -> PackedModel:
         """The weights of this moment, in fp32."""
-        arrays = {name: p.detach().float().cpu().numpy() for name, p in self._model.named_parameters()}
+        arrays = {name: part.detach().float().cpu().numpy() for name, part in weights(self._model).items()}
         return pack_model(arrays, self._config.model, "fp32")
 
 

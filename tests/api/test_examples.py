@@ -85,9 +85,31 @@ def test_a_training_in_another_thread_leaves_signals_alone(place: Path) -> None:
     assert found == [2]
 
 
+def test_a_model_is_shown_on_one_short_line(place: Path) -> None:
+    translator = bytenmt.Run("runs/mine").translator(beam=3)
+    assert repr(translator) == "<Translator, beam 3, lines up to 1000 bytes>"
+    shown = repr(bytenmt.LanguageModel.load("runs/text"))
+    assert shown.startswith("<LanguageModel of runs/text/") and len(shown) < 99 and "\n" not in shown
+
+
 def test_what_a_command_refuses_is_refused(place: Path) -> None:
     with pytest.raises(bytenmt.SettingError, match="is a language model"):
         bytenmt.Run("runs/text").evaluate("src", "tgt")
+    for refused in (
+        lambda: bytenmt.Run("runs/text").log_probabilities(["a"], ["b"]),
+        lambda: bytenmt.Run("runs/text").log_probabilities([], []),
+        lambda: bytenmt.Run("runs/text").byte_log_probabilities("a", "b"),
+        lambda: bytenmt.Run("runs/text").translator(),
+    ):
+        with pytest.raises(
+            bytenmt.SettingError, match=r"runs/text is a language model: use .*language_model"
+        ):
+            refused()
+    with pytest.raises(bytenmt.SettingError, match="no lines to evaluate"):
+        bytenmt.Run("runs/mine").evaluate([], [])
+    for path in ("nowhere", "src"):  # no folder, and a file
+        with pytest.raises(bytenmt.CheckpointError, match=f"{path} has no metrics.jsonl"):
+            bytenmt.Run(path).metrics()
     with pytest.raises(bytenmt.DataError, match="line 2 of the sources contains a line break"):
         bytenmt.Run("runs/mine").evaluate(["a", "b\nc"], ["d", "e"])
     with pytest.raises(bytenmt.SettingError, match="is a translation model"):

@@ -63,6 +63,18 @@ def test_seeds_have_a_mean_and_a_standard_deviation() -> None:
     assert any(line.startswith("2 seeds (a, b): bits_per_byte 2 ± 1.4") for line in table(runs, 120))
 
 
+def test_metrics_of_plugins_have_a_column() -> None:
+    """The table and the JSON have them."""
+    runs = [scored(name, REFERENCES) for name in ("a", "b")]
+    runs = [
+        run._replace(scores=run.scores._replace(metrics={"length_ratio": ratio}))
+        for run, ratio in zip(runs, (0.98765, 1.25), strict=True)
+    ]
+    head, *rows = [line.split() for line in list(table(runs, 120))[:3]]
+    assert head[-1] == "length_ratio" and [row[-1] for row in rows] == ["0.9877", "1.25"]
+    assert [run["length_ratio"] for run in tree(runs, 120)["runs"]] == [0.98765, 1.25]
+
+
 def test_equal_runs_do_not_differ() -> None:
     """p is 1 where all translations are the same: a tie is as large as the observed difference."""
     lines = [line.replace("cats", "dogs") if i % 4 == 0 else line for i, line in enumerate(REFERENCES)]

@@ -120,7 +120,7 @@ def test_processes_train_with_a_plugin(tmp_path: Path) -> None:
     one, two, without = (records(tmp_path / name)[-1] for name in ("one", "two", "without"))
     assert one["valid_bits_per_byte"] == pytest.approx(two["valid_bits_per_byte"], abs=1e-8)
     assert abs(two["valid_bits_per_byte"] - without["valid_bits_per_byte"]) > 1e-5
-    assert read_config(tmp_path / "two").plugins == ("mean_square_loss",)
+    assert read_config(tmp_path / "two").plugins == ("mean_square_loss.py",)
 
 
 def gradients_of(group: Group, folder: Path) -> list[np.ndarray[Any, Any]]:

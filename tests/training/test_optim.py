@@ -32,7 +32,7 @@ def descend(train: TrainConfig, n_steps: int, resume_at: int | None = None) -> n
     optimizer = build_optimizer(parameters, train)
     for step in range(n_steps):
         if step == resume_at:
-            kept = {name: tensor.clone() for name, tensor in optimizer_tensors(optimizer).items()}
+            kept = {name: tensor.clone() for name, tensor in optimizer_tensors(optimizer, train).items()}
             optimizer = build_optimizer(parameters, train)
             restore_optimizer(optimizer, kept, train)
         for parameter in parameters:
@@ -193,7 +193,7 @@ def test_a_state_that_does_not_fit_is_refused(name: Any) -> None:
     for parameter in parameters:
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
-    kept = optimizer_tensors(optimizer)
+    kept = optimizer_tensors(optimizer, train)
     restore_optimizer(optimizer, kept, train)
     wrong = [{"7.exp_avg": torch.ones(2, 3)}, {"x.exp_avg": torch.ones(2, 3)}, {"0.novel": torch.ones(2, 3)}]
     wrong += [{key: tensor[:1]} for key, tensor in kept.items() if tensor.dim()]

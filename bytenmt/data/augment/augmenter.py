@@ -7,6 +7,7 @@ and on nothing else: a resumed run and any number of processes see the same pair
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -130,12 +131,14 @@ class Augmenter:
         for i in np.flatnonzero(keys >> HALF < chance(share)).tolist():
             own = batch.source[i, : batch.source_len[i] - 1].tobytes()
             other = batch.target[i, 1 : batch.target_len[i]].tobytes()
-            own, other = change(own, other, random.Random(int(keys[i])))
-            if first_invalid(own) >= 0 or first_invalid(other) >= 0 or b"\n" in own + other:
+            pair = change(own, other, random.Random(int(keys[i])))
+            problem = _problem(pair)
+            if problem:
                 raise DataError(
-                    f"data.augment.{name} returned {printable(repr((own, other)))}, which is not valid"
-                    f" UTF-8: correct the plugin"
+                    f"data.augment.{name} returned {printable(repr(pair))}, which {problem}:"
+                    f" correct the plugin"
                 )
+            own, other = pair
             if len(own) <= config.max_source_bytes and len(other) <= config.max_target_bytes:
                 sources[i], targets[i] = own, other
         return self._replaced(batch, sources, targets)
@@ -145,6 +148,16 @@ class Augmenter:
         source, source_len = _with_rows(batch.source, batch.source_len, sources, b"", self._round_to)
         target, target_len = _with_rows(batch.target, batch.target_len, targets, bytes([BOS]), self._round_to)
         return Batch(source, source_len, target, target_len)
+
+
+def _problem(pair: Any) -> str:
+    """Say what is wrong with a pair that an augmentation of a plugin has returned; "" for nothing."""
+    is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+    if not is_pair or not all(isinstance(text, bytes | bytearray) for text in pair):
+        return "is not a source and a target as bytes"
+    if any(first_invalid(text) >= 0 for text in pair):
+        return "is not valid UTF-8"
+    return "has a line break" if any(b"\n" in text for text in pair) else ""
 
 
 def _converted(row: npt.NDArray[np.uint8], case: Case) -> bytes:

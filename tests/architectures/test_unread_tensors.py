@@ -1,0 +1,192 @@
+"""Architectures whose module has parameters and buffers that its program does not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_runs import CPU, assert_same, weights
+from torch import Tensor, nn
+
+from bytenmt.api.runs import Run
+from bytenmt.architectures.luong.config import LuongConfig
+from bytenmt.architectures.luong.model import Luong
+from bytenmt.architectures.luong.program import write_program
+from bytenmt.architectures.model_program import ModelProgram, ModelWriter
+from bytenmt.architectures.parameters import buffer_kinds, module_tensors, parameter_shapes
+from bytenmt.architectures.registry import ARCHITECTURES, build_model, register, unregister
+from bytenmt.checkpoints.average import average
+from bytenmt.checkpoints.checkpoint import read_weights
+from bytenmt.checkpoints.quantize import convert
+from bytenmt.checkpoints.tensor_file import entry, read_arrays, serialise
+from bytenmt.config.schema import Config, load_config
+from bytenmt.decoding.translator import Translator
+from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
+from bytenmt.training.run import train
+
+SIZES = {"model": {"d_embedding": 8, "d_hidden": 12, "dropout": 0.2}}
+BUFFERS = {"n_updates", "norm.running_mean", "norm.running_var", "norm.num_batches_tracked", "mask", "table"}
+
+
+class HeadedConfig(LuongConfig, frozen=True, kw_only=True, tag="headed"):
+    """The configuration of Headed."""
+
+
+class Headed(Luong):
+    """A model with an auxiliary head and buffers, which decoding does not need."""
+
+    def __init__(self, config: HeadedConfig) -> None:
+        super().__init__(config)
+        self.extra = nn.Linear(3, 3)
+        self.norm = nn.BatchNorm1d(3)
+        self.register_buffer("n_updates", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("mask", torch.full((2, 2), -torch.inf).triu(1))
+        self.register_buffer("table", torch.arange(6.0).view(2, 3) / 7)
+        self.register_buffer("scratch", torch.zeros(1), persistent=False)
+
+    def forward(self, tgt: Tensor, memory: Any, state: Any) -> tuple[Tensor, Any]:
+        if self.training:
+            self.n_updates += 1
+            self.norm(self.extra(torch.randn(4, 3)))
+        return super().forward(tgt, memory, state)
+
+
+@pytest.fixture
+def headed() -> Iterator[None]:
+    """The architecture, registered for the length of a test."""
+    register(HeadedConfig, Headed, {"small": SIZES}, write_program)
+    yield
+    unregister("headed")
+
+
+def config(*settings: str) -> Config:
+    common = ["train.max_tokens=200", "train.valid_lines=2", "train.valid_every=2", "train.precision=fp32"]
+    return load_config("headed", None, "", [*common, "train.keep_last=2", "train.max_updates=2", *settings])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ema", ["0.0", "0.9"])
+def test_they_are_stored_and_restored(headed: None, tmp_path: Path, texts: dict[str, Any], ema: str) -> None:
+    """A resumed run has the buffers of an uninterrupted one; all that reads a run reads this one."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    for run, limit in ((whole, 6), (parts, 3), (parts, 6)):
+        settings = [f"train.max_updates={limit}", f"train.ema={ema}", "train.schedule=constant"]
+        train(run, config(*settings), **texts, device=CPU, resume=run == parts)
+    assert_same(weights(whole), weights(parts))
+    saved = read_weights(whole, "last")[1][0]
+    assert saved.keys() >= BUFFERS | {"extra.weight"} and "scratch" not in saved
+    assert saved["n_updates"] == 6 == saved["norm.num_batches_tracked"]
+    assert saved["norm.running_mean"].abs().sum() > 0
+    model = Run(whole).model()
+    assert {name for name, _ in model.named_buffers()} == BUFFERS | {"scratch"}
+    train(tmp_path / "own", config("train.max_updates=1"), **texts, device=CPU, init_from=whole)
+    average([whole], tmp_path / "mean.safetensors", 2)
+    assert read_weights(tmp_path / "mean.safetensors")[1][0]["n_updates"] == 6
+    for precision in ("fp32", "bf16", "int8"):
+        convert(whole, tmp_path / f"{precision}.safetensors", precision)
+        converted = read_weights(tmp_path / f"{precision}.safetensors")[1][0]
+        assert_same(
+            {name: converted[name] for name in BUFFERS},
+            {name: read_weights(whole)[1][0][name] for name in BUFFERS},
+        )
+    for file in ("whole", "own", "mean.safetensors", "bf16.safetensors", "int8.safetensors"):
+        for engine in ("torch", "numba") if file == "whole" else ("torch",):
+            assert Translator.load(tmp_path / file, engine=engine, device="cpu", max_len_b=3).translate(
+                ["a b"]
+            )
+
+
+@pytest.mark.slow
+def test_files_are_checked_strictly(headed: None, tmp_path: Path, texts: dict[str, Any]) -> None:
+    """Files with other tensors than the module's are refused; those of earlier versions have no buffers."""
+    run, file = tmp_path / "run", tmp_path / "file.safetensors"
+    train(run, config("train.max_updates=1"), **texts, device=CPU)
+    convert(run, file, "fp32")
+    arrays, facts = read_arrays(file)
+
+    def written(changed: dict[str, np.ndarray | None]) -> Path:
+        kept = {name: array for name, array in {**arrays, **changed}.items() if array is not None}
+        entries = {name: entry(array) for name, array in kept.items()}
+        file.write_bytes(b"".join(serialise(entries, facts)))
+        return file
+
+    for name, array in (
+        ("extra.bias", None),
+        ("extra.bias", np.zeros(4, np.float32)),
+        ("norm.running_mean", None),
+        ("n_updates", np.zeros((), np.float32)),
+        ("more", np.zeros(1, np.float32)),
+    ):
+        with pytest.raises(CheckpointError, match=f"first '{name}'"):
+            read_weights(written({name: array}))
+    for name in ("norm.running_mean", "extra.bias"):
+        with pytest.raises(CheckpointError, match="no number"):
+            read_weights(written({name: np.full(3, np.nan, np.float32)}))
+    model = Run(written(dict.fromkeys(BUFFERS))).model()
+    assert model.get_buffer("n_updates") == 0
+
+
+def test_shipped_architectures_have_none() -> None:
+    """Their files are checked without PyTorch, and hold what those of earlier versions hold."""
+    for arch in ("seq2seq", "bahdanau", "luong", "bytenet", "convs2s", "transformer"):
+        model = load_config(arch, "tiny", "", []).model
+        assert not ARCHITECTURES[arch].has_unread_tensors and not buffer_kinds(model)
+        assert module_tensors(build_model(model)) == (parameter_shapes(model), {})
+
+
+def test_a_folder_says_that_it_has_them(
+    headed: None, tmp_path: Path, texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without has_unread_tensors a training ends before its first update, in one line."""
+    monkeypatch.setattr(ARCHITECTURES["headed"], "has_unread_tensors", False)
+    with pytest.raises(ConfigError, match=r"extra\.weight, which its program does not read.*has_unread"):
+        train(tmp_path / "run", config(), **texts, device=CPU)
+    assert not (tmp_path / "run" / "checkpoints.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "message"),
+    [
+        ("extra.bias", (4,), r"reads extra\.bias as \(4,\), but the module has the shape \(3,\)"),
+        ("nothing", (4,), "reads nothing as .*, but the module has no such tensor"),
+        ("norm.running_mean", (4,), r"but the module has the shape \(3,\)"),
+        ("", (), "hidden is 3 x 4"),
+    ],
+)
+def test_a_program_that_reads_other_tensors(
+    tmp_path: Path, texts: dict[str, Any], name: str, shape: tuple[int, ...], message: str
+) -> None:
+    """One line, before the first update."""
+
+    def wrong(config: HeadedConfig, writer: ModelWriter) -> ModelProgram:
+        if name:
+            writer.encode.vector(name, *shape)
+        else:
+            raise ValueError("hidden is 3 x 4")
+        return write_program(config, writer)
+
+    register(HeadedConfig, Headed, {"small": SIZES}, wrong)
+    try:
+        with pytest.raises(BytenmtError, match=message) as error:
+            train(tmp_path / "run", config(), **texts, device=CPU)
+        assert "\n" not in str(error.value)
+    finally:
+        unregister("headed")
+
+
+def test_a_buffer_of_another_type_is_refused(tmp_path: Path, texts: dict[str, Any]) -> None:
+    class InDoubles(Headed):
+        def __init__(self, config: HeadedConfig) -> None:
+            super().__init__(config)
+            self.register_buffer("sums", torch.zeros(2, dtype=torch.float64))
+
+    register(HeadedConfig, InDoubles, {"small": SIZES}, write_program)
+    try:
+        with pytest.raises(ConfigError, match=r"buffer sums of headed is float64.*persistent=False"):
+            train(tmp_path / "run", config(), **texts, device=CPU)
+    finally:
+        unregister("headed")
