@@ -36,3 +36,10 @@ def test_docstrings_name_files_that_are_there() -> None:
             text = ast.get_docstring(node) if isinstance(node, kinds) else None
             named = set(re.findall(r"\b[a-z]\w*\.py\b", text or ""))
             assert named <= names, f"{path.relative_to(repository)} names {sorted(named - names)}"
+
+
+def test_one_file_compiles_the_kernels() -> None:
+    """A second file with the mark would come first, too, and its process would wait for the compiler."""
+    mark = "mark." + "compiles_kernels"
+    marked = [path for path in TESTS.rglob("test_*.py") if mark in path.read_text(encoding="utf-8")]
+    assert len(marked) == 1

@@ -369,13 +369,11 @@ def test_streaming_equals_batch_in_pytorch(name: str, engine: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.compiles_kernels
 @by_variant("name", BOUNDED)
 def test_streaming_equals_batch_to_the_bit_on_the_cpu_engine(name: str) -> None:
     check_engine(name, "numba", 0.0)
 
 
-@pytest.mark.compiles_kernels
 @by_variant("name", BOUNDED)
 def test_every_column_is_encoded_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each instruction of the CPU engine's encoder is executed as often as the source has columns, and
@@ -456,7 +454,6 @@ def test_an_engine_that_failed_is_not_used_again() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.compiles_kernels
 @by_variant("name", BOUNDED)
 def test_both_engines_wait_alike(name: str) -> None:
     """Texts and scores with any wait, sentences of several waits side by side."""
