@@ -49,17 +49,21 @@ class TranslationReport:
     """A summary of the translation of a document.
 
     n_translated: units with a new translation; n_matched: those of them from a translation memory, n_exact:
-    with the same placeholders and numbers as there. n_kept: units that were translated already. review: line
-    and column of every translation that needs a review, and why, in words. empty: line and column of every
-    unit that was left as it was because its translation is empty.
+    with the same placeholders and numbers as there. n_kept: units that were translated already. n_copied:
+    units without words, which are the same in any language. review: line and column of every translation
+    that needs a review, and why, in words. empty: line and column of every unit that was left as it was
+    because its translation is empty. icu_messages: line and column of every unit that was left as it was
+    because it is an ICU message.
     """
 
     n_translated: int = 0
     n_matched: int = 0
     n_exact: int = 0
     n_kept: int = 0
+    n_copied: int = 0
     review: list[tuple[str, str]] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
+    icu_messages: list[str] = field(default_factory=list)
 
 
 def segment_translator(translator: Translator, flag: Flag = lambda results: results) -> TranslateSegments:
@@ -110,6 +114,10 @@ def translate(
         report.n_exact += one.is_exact
         if one.origin == EMPTY:
             report.empty.append(document.place(unit.at))
+        elif one.origin == COPIED and is_icu_message(unit.source):
+            report.icu_messages.append(document.place(unit.at))
+        else:
+            report.n_copied += one.origin == COPIED
         if one.verdict.level != SURE:
             reasons = "; ".join(one.verdict.reasons)
             report.review.append((document.place(unit.at), f"{one.verdict.level}: {reasons}"))

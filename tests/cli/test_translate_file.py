@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -68,6 +69,19 @@ def test_a_document_in_and_out(tmp_path: Path) -> None:
     anew = run(tmp_path / "a.po", tmp_path / "b.po", "--overwrite", "-q")
     assert anew.exit_code == 0 and not anew.stderr
     assert 'msgstr "DONE0"' in (tmp_path / "b.po").read_text()
+
+
+def test_units_that_need_no_model_are_counted(tmp_path: Path) -> None:
+    files = "{n, plural, one {a file} other {# files}}"
+    (tmp_path / "a.json").write_text(json.dumps({"text": "Open", "number": "42", "icu": files}))
+    result = run(tmp_path / "a.json", tmp_path / "b.json", "-v", "--flag-above", "100")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.splitlines()[1:] == [
+        "3 units: 1 translated, 0 translated before, 1 without words, 1 ICU messages left as they were,"
+        " 0 to review",
+        "bytenmt: ICU message left as it was: line 1, column 42",
+    ]
+    assert json.loads((tmp_path / "b.json").read_text()) == {"text": "OPEN0", "number": "42", "icu": files}
 
 
 def test_the_format_is_told_or_named(tmp_path: Path) -> None:

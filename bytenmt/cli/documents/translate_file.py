@@ -213,16 +213,20 @@ def _mismatches(
 
 def _print_report(report: TranslationReport, n_units: int) -> None:
     """Print a summary on stderr, and with -v each place that needs a review."""
+    copied = f", {report.n_copied} without words" if report.n_copied else ""
+    left = f", {len(report.icu_messages)} ICU messages left as they were" if report.icu_messages else ""
     empty = f", {len(report.empty)} without a translation left as they were" if report.empty else ""
     matched = f" ({report.n_matched} from the memory)" if report.n_matched else ""
     say(
-        f"{n_units} units: {report.n_translated} translated{matched}, {report.n_kept} translated before,"
-        f" {len(report.review)} to review{empty}"
+        f"{n_units} units: {report.n_translated} translated{matched}, {report.n_kept} translated before"
+        f"{copied}{left}, {len(report.review)} to review{empty}"
     )
     if report.n_matched:
         other = report.n_matched - report.n_exact
         detail(f"from the memory: {report.n_exact} as they are, {other} with other placeholders or numbers")
     for place, why in report.review:
         detail(f"to review: {place}: {why}")
+    for place in report.icu_messages:
+        detail(f"ICU message left as it was: {place}")
     for place in report.empty:
         detail(f"without a translation: {place}")
