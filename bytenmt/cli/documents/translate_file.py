@@ -5,7 +5,6 @@ Heavy modules are imported inside the command.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,13 +133,8 @@ def translate_file(
         decoding["beam"] = BEAM_OF_DOCUMENTS
     settings = decoding_args.settings(decoding)
     spec = decoding_args.engine_spec(decoding, device, threads)
-    if input is None and form is None:
-        raise BytenmtError(f"standard input has no suffix: give --format, one of {', '.join(FORMATS)}")
     source = input or Path("standard input")  # for messages
-    name = form or formats.format_of(source)
-    of_output = None if output is None or form else formats.format_of_suffix(output)
-    if of_output is not None and of_output != name:
-        Console().warn(f"{output} gets the format of {source}, {name}, and has the suffix of {of_output}")
+    name = form or _format_by_suffix(input, output)
     options = formats.ReadOptions(
         None if pair is None else language_pair(pair), column, into, encoding, errors == "strict"
     )
@@ -162,15 +156,9 @@ def translate_file(
         if document is None:
             translator.follow()
             return
-        for warning in document.warnings:
-            Console().warn(f"{source}: {warning}")
         declared = options.pair or document.languages
-        corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
-        trained_on = model_languages(corpora)
-        for where, side, language, trained in _mismatches(source, document, options.pair, trained_on):
-            Console().warn(
-                f"{where} declares {language} as the {side} language, and {runs[0]} was trained on {trained}"
-            )
+        trained_on = model_languages([corpus for run in runtime.runs for corpus in run.facts.corpora])
+        _warn(source, document, options.pair, runs[0], trained_on)
         memory = None
         if memory_file is not None:
             memory = TranslationMemory.from_file(memory_file, pair_of_memory(declared, trained_on))
@@ -193,22 +181,45 @@ def translate_file(
     _print_report(report, len(document.units))
 
 
-def _mismatches(
+def _format_by_suffix(input: Path | None, output: Path | None) -> str:
+    """Return the name of IN's format, and warn where OUT has the suffix of another one.
+
+    input: None for standard input, which has no suffix. Raises BytenmtError for an unknown one.
+    """
+    from bytenmt.documents import formats
+
+    if input is None:
+        raise BytenmtError(f"standard input has no suffix: give --format, one of {', '.join(FORMATS)}")
+    name = formats.format_of(input)
+    of_output = None if output is None else formats.format_of_suffix(output)
+    if of_output not in (None, name):
+        Console().warn(f"{output} gets the format of {input}, {name}, and has the suffix of {of_output}")
+    return name
+
+
+def _warn(
     path: Path,
     document: Document,
     pair: tuple[str, str] | None,
+    run: Path,
     trained_on: tuple[str | None, str | None],
-) -> Iterable[tuple[str, str, str, str]]:
-    """Return where another language than the model's is declared, see language_mismatches.
+) -> None:
+    """Print the document's warnings, and where another language is declared than the model was trained on.
 
     The target languages that a file declares do not count with --pair, which sets them.
     """
+    for warning in document.warnings:
+        Console().warn(f"{path}: {warning}")
     declared = [("--pair", DeclaredLanguages(*pair))] if pair else []
     for one in (document.languages, *document.other_languages):
         declared.append((str(path), one._replace(target=None) if pair else one))
-    return dict.fromkeys(
+    found = dict.fromkeys(
         (where, *mismatch) for where, one in declared for mismatch in language_mismatches(one, trained_on)
     )
+    for where, side, language, trained in found:
+        Console().warn(
+            f"{where} declares {language} as the {side} language, and {run} was trained on {trained}"
+        )
 
 
 def _print_report(report: TranslationReport, n_units: int) -> None:
