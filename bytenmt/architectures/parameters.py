@@ -55,7 +55,7 @@ def parameter_shapes(config: ModelSection) -> Shapes:
 
 
 def buffer_kinds(config: ModelSection) -> Mapping[str, BufferKind]:
-    """Return the kind of each persistent buffer of a model; none of the shipped architectures has one."""
+    """Return type and shape of each persistent buffer of a model; no shipped architecture has one."""
     architecture = of_config(config)
     return _of_module(architecture, config).buffers if _needs_module(architecture) else {}
 

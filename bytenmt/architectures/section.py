@@ -35,7 +35,7 @@ Link = Literal["start", "every step", "column", "attention"]
 
 
 class Net(NamedTuple):
-    """An encoder or decoder.
+    """Depth and reach of an encoder or decoder, without weights.
 
     n_layers: one above the other, 0 for a mean without weights; field: the most bytes that one of its columns
     depends on, None where there is no such number; reads: a recurrent net's direction, or "all at once" for

@@ -215,7 +215,7 @@ def _digest_file(digest: hashlib.blake2b, file: BinaryIO, begin: int, end: int) 
 
 
 def part_path(path: Path) -> Path:
-    """Return the path of the part of a file."""
+    """Return the path of the unfinished output beside a file, .NAME.part."""
     return path.with_name(f".{path.name}.part")
 
 

@@ -70,7 +70,7 @@ class Update(NamedTuple):
 
 
 class SourceSegment(ABC):
-    """A source that is being read, and its translation.
+    """A sentence that is read in pieces, and what is committed of its translation.
 
     source, committed, tail: bytes; committed and tail are whole characters. reads: for each committed byte
     the source bytes that had come when it was chosen. consumed: source bytes that the committed text depends

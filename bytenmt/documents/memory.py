@@ -60,7 +60,7 @@ class MemoryMatch(NamedTuple):
 
 
 class TranslationMemory:
-    """Sources and their translations.
+    """Texts with their translations, looked up exactly (`match`) or by similarity.
 
     >>> memory = TranslationMemory.from_texts([("Delete 3 files", "3 Dateien löschen")])
     >>> memory.translation("Delete 5 files")

@@ -85,7 +85,7 @@ def segment_translator(translator: Translator, flag: Flag = lambda results: resu
 
 
 class UnitOptions(TypedDict, total=False):
-    """Options of the translation of units.
+    """Options of `translate` and `translate_units`.
 
     limit: bytes of a segment. overwrite: translate units that are translated already, too. bar: is advanced
     by segments, of which there are as many as segments_to_translate returns. memory: whose translations are

@@ -42,7 +42,7 @@ class SimultaneousLine(NamedTuple):
 
 
 class Latency(NamedTuple):
-    """Scores of the module's docstring, in characters or in words."""
+    """Lag of simultaneous translations, in characters or words: the scores of the module's docstring."""
 
     al: float
     laal: float

@@ -47,7 +47,7 @@ WALL_SECONDS = 120.0  # a child that has not answered by then, for whatever reas
 
 
 class DocumentFailure(Exception):
-    """A reader or writer of documents has raised what it should not."""
+    """An unexpected exception of a document's reader or writer: a bug of theirs, not a malformed document."""
 
 
 class DocumentProcess:

@@ -119,7 +119,10 @@ class BahdanauDecoder(nn.Module):
 
 
 class Bahdanau(Model[BahdanauMemory, BahdanauState]):
-    """Bahdanau: the equations stand in the module's docstring."""
+    """Bidirectional GRU with additive attention (Bahdanau et al. 2015).
+
+    The equations stand in the module's docstring.
+    """
 
     config: BahdanauConfig
 

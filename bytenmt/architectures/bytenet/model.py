@@ -189,7 +189,10 @@ class ByteNetDecoder(nn.Module):
 
 
 class ByteNet(Model[ByteNetMemory, ByteNetState]):
-    """ByteNet: the equations stand in the module's docstring."""
+    """Dilated convolutions without attention (Kalchbrenner et al. 2016).
+
+    The equations stand in the module's docstring.
+    """
 
     config: ByteNetConfig
 

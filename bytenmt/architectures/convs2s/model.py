@@ -135,7 +135,10 @@ class ConvS2SDecoder(nn.Module):
 
 
 class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
-    """ConvS2S: the equations stand in the module's docstring."""
+    """Gated convolutions with attention in every layer (Gehring et al. 2017).
+
+    The equations stand in the module's docstring.
+    """
 
     config: ConvS2SConfig
 

@@ -107,7 +107,10 @@ class LuongDecoder(nn.Module):
 
 
 class Luong(Model[LuongMemory, LuongState]):
-    """Luong: the equations stand in the module's docstring."""
+    """Stacked LSTM with global or local attention (Luong et al. 2015).
+
+    The equations stand in the module's docstring.
+    """
 
     config: LuongConfig
 

@@ -80,7 +80,10 @@ class Seq2SeqDecoder(nn.Module):
 
 
 class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
-    """Seq2Seq: the equations stand in the module's docstring."""
+    """Recurrent encoder and decoder without attention (Sutskever et al. 2014).
+
+    The equations stand in the module's docstring.
+    """
 
     config: Seq2SeqConfig
 
