@@ -14,6 +14,7 @@ A folder (`Manifest`) has a file for each block:
     OUT/_bytenmt/job.json           everything that the rows depend on
     OUT/_bytenmt/finished.jsonl     a line for each block that is written, added after its file
     OUT/_bytenmt/12.tries           a byte for each process that began the block
+    OUT/_SUCCESS                    empty; is there as soon as, and as long as, all blocks are written
 
 A note is replaced atomically after the bytes that it describes are on the disk, so at any moment of a crash
 it describes bytes that are there. Both outputs are locked, and continued only by the job that began them.
@@ -46,6 +47,7 @@ SYNC_SECONDS = 1.0  # of work, besides the last block, that a kill may cost: a s
 FILE_ALTERNATIVE = "or leave out --resume to start again"
 FOLDER, JOB, FINISHED, LOCK = "_bytenmt", "job.json", "finished.jsonl", "lock"
 TRIES = ".tries"
+SUCCESS = "_SUCCESS"  # as Hadoop and Spark name it; readers of data sets skip names that begin with _
 ATTRIBUTE = "user.bytenmt.note"  # of a complete file: its note
 FOLDER_ALTERNATIVE = "or give another OUT"
 Count = Annotated[int, Meta(ge=0)]
@@ -385,6 +387,14 @@ class Manifest:
         os.write(self._file, _line(one))
         (self.out / FOLDER / f"{one.number}{TRIES}").unlink(missing_ok=True)
         self.finished[one.number] = one
+
+    def mark_complete(self, is_complete: bool) -> None:
+        """Create or remove the file that tells other programs that no part is missing. Raises OSError."""
+        marker = self.out / SUCCESS
+        if is_complete:
+            marker.touch()
+        else:
+            marker.unlink(missing_ok=True)
 
     def close(self) -> None:
         os.close(self._file)

@@ -85,6 +85,7 @@ def run(
     n_rows, n_left = (sum(block.rows for block in some) for some in (blocks, left))
     if manifest.finished:
         reporter.say(f"bytenmt: {n_rows - n_left:,} of {n_rows:,} rows are done already")
+    manifest.mark_complete(is_complete=not left)
     begun, done, n_bytes = time.monotonic(), 0, 0
     with reporter.bar(1.0, "", (n_rows - n_left) / max(1, n_rows), "rows") as bar:
         for one in runner(steps, left) if left else ():
@@ -95,6 +96,7 @@ def run(
     missing = [block.number for block in blocks if block.number not in manifest.finished]
     if missing:
         raise BytenmtError(f"{len(missing)} of {len(blocks)} parts were not finished: continue with --resume")
+    manifest.mark_complete(is_complete=True)
     failed = sum(one.failed for one in manifest.finished.values())
     return JobResult(
         failed,

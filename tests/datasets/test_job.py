@@ -16,7 +16,14 @@ import pytest
 from click.testing import CliRunner
 from made_up_engine import made_up_translator, make_run
 
-from bytenmt.checkpoints.resumable import FINISHED, FOLDER, FinishedBlock, count_try, open_manifest
+from bytenmt.checkpoints.resumable import (
+    FINISHED,
+    FOLDER,
+    SUCCESS,
+    FinishedBlock,
+    count_try,
+    open_manifest,
+)
 from bytenmt.cli.main import main
 from bytenmt.datasets import Translate, job, ray_data
 from bytenmt.datasets.blocks import RowBlock, blocks_of
@@ -119,6 +126,23 @@ def test_a_killed_job_goes_on(tmp_path: Path) -> None:
     ]
     assert [row["text"].rstrip() for row in rows] == ROWS
     assert [row["translation"] for row in rows] == [f"{row:<9}".upper() + "0" for row in ROWS]
+
+
+def test_complete_jobs_are_marked(tmp_path: Path) -> None:
+    """The marker is there exactly as long as no part is missing."""
+    marker = tmp_path / "out" / SUCCESS
+    go(tmp_path, "out", 10, resume=False)
+    assert not marker.exists()
+    go(tmp_path, "out")
+    assert marker.read_bytes() == b""
+    go(tmp_path, "out")
+    assert marker.exists()
+    (tmp_path / "out" / "part-00000008.jsonl").unlink()
+    (tmp_path / "out" / "part-00000009.jsonl").unlink()
+    go(tmp_path, "out", 1)
+    assert not marker.exists()
+    go(tmp_path, "out")
+    assert marker.exists()
 
 
 def test_another_job_is_refused(tmp_path: Path) -> None:

@@ -70,9 +70,10 @@ def translate_dataset(
 
     IN is a file or folder of Parquet, JSON lines, CSV or text. OUT is a folder of parts in the same order and
     format (JSON lines for text) with all columns of IN and two more: the translation and, for a row that
-    failed, the error. Exits with 3 if rows have no translation. --resume continues an interrupted job. Uses
-    the Ray cluster of RAY_ADDRESS or `ray start`, otherwise this machine; all machines of a cluster must see
-    IN, OUT and the models under the same paths. With --device cuda each actor takes a GPU.
+    failed, the error. OUT/_SUCCESS is there once all parts are written. Exits with 3 if rows have no
+    translation. --resume continues an interrupted job. Uses the Ray cluster of RAY_ADDRESS or `ray start`,
+    otherwise this machine; all machines of a cluster must see IN, OUT and the models under the same paths.
+    With --device cuda each actor takes a GPU.
     """
     from bytenmt.checkpoints import resumable
     from bytenmt.cli import decoding_args
