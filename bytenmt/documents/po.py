@@ -278,7 +278,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 def _units(text: str, entry: _Entry, one: _One) -> list[Unit]:
     known = entry.strings
-    name = known["msgctxt"].value if "msgctxt" in known else ""
+    context = known["msgctxt"].value if "msgctxt" in known else ""
     newline = "\r\n" if text.startswith("\r\n", known["msgid"].end) else "\n"
     mark = _mark(text, entry, newline)
     flags = [flag for start, end in entry.flags for flag in _flags(text[start:end])]
@@ -297,6 +297,8 @@ def _units(text: str, entry: _Entry, one: _One) -> list[Unit]:
         source = known["msgid_plural" if plural else "msgid"]
         target = known.get(word)
         lead = f"{newline}{word} " if target is None else ""
+        # Two or more forms have the same source, so that a memory must know which one an entry is.
+        name = context + word.removeprefix("msgstr") if plural and one.n_forms > 2 else context
 
         def is_valid(parts: Parts, source: str = source.value) -> bool:
             return style is None or has_same_arguments(style, source, joined_text(parts))

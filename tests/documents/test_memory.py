@@ -147,6 +147,24 @@ def test_the_entry_with_the_same_context_is_used(
     assert [reason for _, reason in report.review] == [CHECKED] * (not is_sure)
 
 
+RUSSIAN = (
+    r'msgid ""' + "\n" + r'msgstr "Plural-Forms: nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 :'
+    r' n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);\n"' + "\n\n"
+    'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "{}"\nmsgstr[1] "{}"\nmsgstr[2] "{}"\n'
+)
+
+
+def test_each_plural_form_has_its_own_entry(tmp_path: Path) -> None:
+    path = tmp_path / "ru.po"
+    path.write_text(RUSSIAN.format("%d файл", "%d файла", "%d файлов"), encoding="utf-8")
+    entries = TranslationMemory.from_file(path)
+    text, report = translated_with_memory(RUSSIAN.format("", "", ""), "b.po", entries)
+    assert text.endswith('[0] "%d файл"\nmsgstr[1] "%d файла"\nmsgstr[2] "%d файлов"\n')
+    assert not report.review
+    plain = RUSSIAN.split("\n\n")[0] + '\n\nmsgid "%d files"\nmsgstr ""\n'
+    assert [reason for _, reason in translated_with_memory(plain, "b.po", entries)[1].review] == [CHECKED]
+
+
 def test_the_entry_with_the_same_key_is_used(tmp_path: Path) -> None:
     """Another key alone is no reason for a review; but several translations are one."""
     path = tmp_path / "a.xlf"
