@@ -156,7 +156,7 @@ class Loop:
         step = [share.data for share in taken]
         self.meter.waited += time.monotonic() - asked
         counts = [sum(count) for count in zip((0, 0, 0), *(batch.counts for batch in step), strict=True)]
-        sums = self.trainer.agree(*counts, len(received))
+        sums = self.trainer.sum_over_processes(*counts, len(received))
         n_ends, target_bytes, source_bytes, n_signals = (int(value) for value in sums)
         if self.text_ended or (n_signals and self.progress.update):
             return n_signals > 0
@@ -180,7 +180,7 @@ class Loop:
 
         Raises BytenmtError where training has diverged.
         """
-        (nats,) = self.trainer.agree(float(torch.stack(self.meter.nats).double().sum()))
+        (nats,) = self.trainer.sum_over_processes(float(torch.stack(self.meter.nats).double().sum()))
         if not math.isfinite(nats):
             raise BytenmtError(self._diverged())
         record = self.meter.read(nats)
@@ -221,12 +221,12 @@ class Loop:
         """Score the validation set; returns whether the weights are the best so far. end: of the run."""
         progress, settings = self.progress, self.settings
         self.bar.show(fraction_done(settings, progress), f"update {progress.update}, validating …")
-        self.trainer.agree()
+        self.trainer.update_clocks()
         begun = spent_seconds(settings, progress)
         with self.trainer.averaged():
             model = self.trainer.model.eval()
             record = self.group.broadcast(self.task.score(model))
-            self.trainer.agree()
+            self.trainer.update_clocks()
             scoring = spent_seconds(settings, progress) - begun
             if settings.metric != "bits_per_byte":  # the best checkpoint depends on it: all lines, always
                 decoded = self.group.broadcast(self.task.decode(model, math.inf))
@@ -236,14 +236,14 @@ class Loop:
                 better = self._is_best(record)
                 decoded = self._decode(model, end)
                 record |= decoded.scores
-            self.trainer.agree()
+            self.trainer.update_clocks()
             progress.valid_seconds += scoring + decoded.seconds
             progress.decoding_seconds += decoded.seconds
             self._log(record)
             for callback in self.callbacks:
                 callback.on_validation(self.state)
             model.train()
-        self.trainer.agree()
+        self.trainer.update_clocks()
         self.validated = progress.update
         # Where the spacing is left to us, scoring takes no more than its share of the time.
         pause = scoring / SHARE if self.stretches else 0.0
@@ -289,7 +289,7 @@ class Loop:
             found = self.task.decode(model, max(left, LAST) if last else max(left, 0.0), last)
             found = self.group.broadcast(found)
             used += found.seconds
-            self.trainer.agree()
+            self.trainer.update_clocks()
             # Decoding itself may have used up the run's limit before any line was done.
             if last or found.n_lines or not self.ended():
                 return found._replace(seconds=used)

@@ -94,10 +94,14 @@ class Trainer:
         """Count the time of training from now on."""
         self._tick, self._cpu_tick = time.monotonic(), time.process_time()
 
-    def agree(self, *values: float) -> list[float]:
-        """Sum values over all processes, and add the time since the last call to the progress.
+    def update_clocks(self) -> None:
+        """Add the time since the last call to the progress of all processes; see sum_over_processes."""
+        self.sum_over_processes()
 
-        It is the wall time of the leading process, and the CPU time of all of them.
+    def sum_over_processes(self, *values: float) -> list[float]:
+        """Return values summed over all processes, in one message with the time since the last call.
+
+        The progress counts the wall time of the leading process, and the CPU time of all of them.
         """
         now, cpu_now = time.monotonic(), time.process_time()
         ticks = (now - self._tick) * self.group.is_leader, cpu_now - self._cpu_tick
@@ -120,7 +124,7 @@ class Trainer:
         Returns what `update` returns. A process of a group calls it as often as the others do.
         """
         batches = [share.data for share in shares]
-        (target_bytes,) = self.agree(sum(batch.counts[1] for batch in batches))
+        (target_bytes,) = self.sum_over_processes(sum(batch.counts[1] for batch in batches))
         self.move_behind(shares[-1])
         return self.update(batches, int(target_bytes))
 
