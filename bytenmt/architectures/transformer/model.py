@@ -7,8 +7,8 @@ rotary positions (Su et al. 2021) and a decoder that attends to a sliding window
     decoder:       self-attention over i - window < j <= i, attention to the source, feed-forward
 
 R_i turns pairs of channels by angles that grow with i, so that scores depend on distances alone. A state
-keeps the keys and values of the last `window` bytes in rings, before they are turned: a step costs the same
-after any number of bytes, and angles never grow with the length of a stream.
+keeps turned keys and values of the last `window` bytes in rings: a step costs the same after any number of
+bytes. Angles are computed in double precision, so that they are exact in streams of any practical length.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bytenmt.layers.ngram_tables import RecentBytes
 
 BASE = 10_000.0  # of the rotary angles: the slowest pair of channels turns once in 2 pi BASE bytes
 SCALE = 10.0  # of the first map: byte embeddings start at a deviation of 0.1
-Rotation = tuple[Tensor, Tensor]  # cosines and sines, each (columns, e / 2)
+Rotation = tuple[Tensor, Tensor]  # cosines and sines, each (rows or 1, t, 1, e / 2)
 
 
 class TransformerMemory(NamedTuple):
@@ -79,18 +79,19 @@ class SelfAttention(nn.Module):
         self.qkv = _linear(d_model, 3 * d_model)
         self.output = _linear(d_model, d_model, residual_scale)
 
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x (rows, t, d_model) -> queries (rows, t, d_model) and keys beside values (rows, t, 2 d_model)."""
-        query, keys_values = self.qkv(self.norm(x)).split([x.shape[2], 2 * x.shape[2]], dim=2)
-        return query, keys_values
+    def project(self, x: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor]:
+        """x (rows, t, d_model) -> queries (rows, t, d_model) and keys beside values (rows, t, 2 d_model).
 
-    def forward(
-        self, query: Tensor, keys_values: Tensor, rotation: Rotation, blocks: list[QueryBlock]
-    ) -> Tensor:
+        rotation: of the columns of x.
+        """
+        query, key, value = self.qkv(self.norm(x)).chunk(3, dim=2)
+        query, key = (_rotate(part, rotation, self.n_heads) for part in (query, key))
+        return query, torch.cat([key, value], dim=2)
+
+    def forward(self, query: Tensor, keys_values: Tensor, blocks: list[QueryBlock]) -> Tensor:
         """query (rows, t, d_model) after the old columns of keys_values (rows, m + t, 2 d_model) -> (rows, t,
-        d_model); rotation: of m + t columns."""
+        d_model)."""
         q, k, v = (_heads(part, self.n_heads) for part in (query, *keys_values.chunk(2, dim=2)))
-        q, k = _rotate(q, rotation), _rotate(k, rotation)
         parts = []
         for begin, end, low, high, mask in blocks:
             seen = k[:, :, low:high], v[:, :, low:high]
@@ -182,10 +183,10 @@ class Transformer(Model[TransformerMemory, TransformerState]):
             return TransformerMemory(nothing, nothing, src_len)
         x = self._drop(self.encoder.input(self.embedding(src)))
         whole = [QueryBlock(0, s, 0, s, source_mask(src_len, s)[:, None, None])]
-        rotation = _rotation(s, x, self.config)
+        rotation = _rotation(torch.arange(s, device=x.device)[None], x, self.config)
         for layer in self.encoder.layers:
-            query, kept = layer.self_attention.project(x)
-            x = x + self._drop(layer.self_attention(query, kept, rotation, whole))
+            query, kept = layer.self_attention.project(x, rotation)
+            x = x + self._drop(layer.self_attention(query, kept, whole))
             x = x + self._drop(layer.feed_forward(x))
         parts = self.encoder.output(self.encoder.norm(x)).chunk(2 * depth, dim=2)
         return TransformerMemory(parts[:depth], parts[depth:], src_len)
@@ -218,20 +219,21 @@ class Transformer(Model[TransformerMemory, TransformerState]):
         x = self._drop(self.decoder.input(self.embedding(tgt, state.recent)))
         taps = RingTaps.from_clock(clock, t, window, 1, state.rings[0].shape[1] - window)
         n_old = window - 1
-        if t > FEW or torch.is_grad_enabled():  # a long chunk skips what lies before the start
+        # Skip what lies before the start, but not in steps on a GPU, which would wait for the position.
+        if t > FEW or torch.is_grad_enabled() or x.device.type == "cpu":
             n_old = min(n_old, int(clock.position.max()))
             first = window - 1 - n_old
             taps = taps._replace(rows=taps.rows[:, first:], slots=taps.slots[:, first:])
         blocks = self._blocks(clock.position, t, n_old)
-        rotation = _rotation(n_old + t, x, self.config)
+        rotation = _rotation(clock.positions(t), x, self.config)
         has_memory = memory.keys[0].shape[1] > 0
         mask = source_mask(memory.source_len, memory.keys[0].shape[1])
         rings, weights = [], list[Tensor]()
         for number, (layer, ring) in enumerate(zip(self.decoder.layers, state.rings, strict=True)):
-            query, new = layer.self_attention.project(x)
+            query, new = layer.self_attention.project(x, rotation)
             kept, ring = taps.append(new, ring)
             rings.append(ring)
-            x = x + self._drop(layer.self_attention(query, kept, rotation, blocks))
+            x = x + self._drop(layer.self_attention(query, kept, blocks))
             if layer.cross_attention is not None and has_memory:
                 source = memory.keys[number], memory.values[number], mask
                 attended, a = layer.cross_attention(x, *source, needs_weights)
@@ -276,21 +278,20 @@ def _heads(x: Tensor, n_heads: int) -> Tensor:
     return x.view(*x.shape[:2], n_heads, -1).transpose(1, 2)
 
 
-def _rotation(n_columns: int, like: Tensor, config: TransformerConfig) -> Rotation:
-    """The cosines and sines of columns 0 ... n_columns - 1, in single precision or better."""
+def _rotation(positions: Tensor, like: Tensor, config: TransformerConfig) -> Rotation:
+    """The cosines and sines of positions (rows or 1, t), in single precision or better."""
     e = config.d_model // config.n_heads
-    kind = {"dtype": torch.float64, "device": like.device}
-    rates = BASE ** -(torch.arange(0, e, 2, **kind) / e)  # type: ignore[call-overload]
-    angles = torch.arange(n_columns, **kind)[:, None] * rates  # type: ignore[call-overload]
+    exponents = torch.arange(0, e, 2, dtype=torch.float64, device=like.device) / e
+    angles = positions[:, :, None, None] * BASE**-exponents
     precise = torch.promote_types(like.dtype, torch.float32)
     return angles.cos().to(precise), angles.sin().to(precise)
 
 
-def _rotate(x: Tensor, rotation: Rotation) -> Tensor:
-    """Turn x (n, heads, t, e), the last t of the rotation's columns, pair by pair of channels."""
-    cos, sin = (part[-x.shape[2] :] for part in rotation)
-    a, b = x.chunk(2, dim=3)
-    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=3).to(x.dtype)
+def _rotate(x: Tensor, rotation: Rotation, n_heads: int) -> Tensor:
+    """Turn x (rows, t, d_model), pair by pair of the channels of a head."""
+    cos, sin = rotation
+    a, b = x.view(*x.shape[:2], n_heads, -1).chunk(2, dim=3)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=3).flatten(2).to(x.dtype)
 
 
 def _linear(d_input: int, d_output: int, scale: float = 1.0) -> nn.Module:
