@@ -8,6 +8,10 @@ an idle machine; after that the training may share the machine with other work:
 
     python tools/reproduce.py tatoeba-equal-minutes --corpora corpora -o results --time 5
 
+Speeds that were measured beside other work are measured again, on an idle machine, the rows in turn:
+
+    python tools/reproduce.py tatoeba-equal-minutes --corpora corpora -o results --speed 3
+
 A table is a file of tools/recipes: the corpus, the test text, and the training options of each row. Limits
 and schedules are in updates or CPU minutes, so that a training may be interrupted at any moment, by Ctrl-C or
 after --minutes, and the same command resumes it. Finished rows are not repeated; rows that another one
@@ -37,6 +41,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])  # the checkout: tools import each other
 
 from bytenmt.errors import BytenmtError
+from tools.results import scoring
 from tools.results.recipe import FOLDER, RIVAL, Recipe
 from tools.results.scoring import PROGRAM, score_row
 from tools.results.tables import draw, table
@@ -214,11 +219,20 @@ def main() -> None:
         metavar="MINUTES",
         help="only time the rows whose budget is in minutes, each for so many CPU minutes",
     )
+    parser.add_argument(
+        "--speed",
+        type=int,
+        metavar="ROUNDS",
+        help="only measure again how fast finished rows translate: the best of so many rounds",
+    )
     args = parser.parse_args()
     try:
+        recipe = Recipe.from_file(FOLDER / f"{args.table}.toml")
         if args.time:
-            return time_rows(Recipe.from_file(FOLDER / f"{args.table}.toml"), args)
-        stopped = make(Recipe.from_file(FOLDER / f"{args.table}.toml"), args)
+            return time_rows(recipe, args)
+        if args.speed:
+            return measure_speeds_again(recipe, args)
+        stopped = make(recipe, args)
     except (BytenmtError, RuntimeError, subprocess.CalledProcessError) as error:
         sys.exit(f"Error: {error}")
     if stopped:
@@ -236,6 +250,39 @@ def time_rows(recipe: Recipe, args: argparse.Namespace) -> None:
             timed[base] = time_row(recipe, row, args.corpora, folder, args.time)
             updates = round(minutes * timed[base])
             print(f"{base}: {timed[base]:.1f} updates a minute, {updates:,} in {minutes:g} minutes")
+
+
+def measure_speeds_again(recipe: Recipe, args: argparse.Namespace) -> None:
+    """Replace the speeds of the selected rows that are finished and measured, and write the table again."""
+    folder, best = args.output / recipe.name, dict[str, dict[str, float]]()
+    for number in range(args.speed):
+        for row, one in _results(recipe, folder).items():
+            if row in recipe.select_rows(args.row) and "measured" in one:
+                speeds = scoring.measure_speeds(recipe, row, args.corpora, folder)
+                before = best.setdefault(row, speeds)
+                best[row] = {batch: max(speed, before[batch]) for batch, speed in speeds.items()}
+                print(f"round {number + 1}, {row}: {best[row]}", flush=True)
+    for row, speeds in best.items():
+        file = folder / row / "row.json"
+        one = json.loads(file.read_text("utf-8"))
+        one["measured"][scoring.SPEEDS] = speeds
+        file.write_text(json.dumps(one, indent=1) + "\n", "utf-8")
+    _write_table(recipe, folder)
+
+
+def _results(recipe: Recipe, folder: Path) -> dict[str, dict[str, Any]]:
+    """Return row.json of each finished row."""
+    files = {row: folder / row / "row.json" for row in recipe.rows}
+    return {row: json.loads(file.read_text("utf-8")) for row, file in files.items() if file.is_file()}
+
+
+def _write_table(recipe: Recipe, folder: Path) -> None:
+    """Write and print the table of the finished rows, and draw its pictures."""
+    found = _results(recipe, folder)
+    (folder / "table.md").write_text(table(recipe, found, folder), encoding="utf-8")
+    if found:
+        draw(folder, recipe, found)
+    print((folder / "table.md").read_text(encoding="utf-8"))
 
 
 def _check_texts(recipe: Recipe, row: str, corpora: Path) -> None:
@@ -267,12 +314,7 @@ def make(recipe: Recipe, args: argparse.Namespace) -> bool:
             break
         done.parent.mkdir(exist_ok=True)
         done.write_text(json.dumps(record(recipe, row, args.corpora, folder), indent=1) + "\n", "utf-8")
-    files = {row: folder / row / "row.json" for row in recipe.rows}
-    found = {row: json.loads(file.read_text("utf-8")) for row, file in files.items() if file.is_file()}
-    (folder / "table.md").write_text(table(recipe, found, folder), encoding="utf-8")
-    if found:
-        draw(folder, recipe, found)
-    print((folder / "table.md").read_text(encoding="utf-8"))
+    _write_table(recipe, folder)
     return stopped
 
 

@@ -57,8 +57,12 @@ def measure(
         texts = [text.decode() for text in translator.translate(noisy)]
         found.append(text_scores(texts, references, tokenize))
     noise = tuple((share, scores.chrf) for share, scores in zip(SHARES, found, strict=True))
-    speeds = tuple(Speed(batch, _speed(translator, sources, batch)) for batch in BATCHES)
-    return Measured(len(sources), found[0], noise, speeds)
+    return Measured(len(sources), found[0], noise, measure_speeds(translator, sources))
+
+
+def measure_speeds(translator: Translator, sources: Sequence[bytes]) -> tuple[Speed, ...]:
+    """Measure how fast the first lines are translated, with each batch size of BATCHES."""
+    return tuple(Speed(batch, _speed(translator, sources, batch)) for batch in BATCHES)
 
 
 def _speed(translator: Translator, sources: Sequence[bytes], batch: int) -> float:

@@ -90,8 +90,10 @@ def parsed(folder: Path, *rows: str) -> argparse.Namespace:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("warm")
-def test_rows_are_trained_scored_and_told(recipe: Recipe, tmp_path: Path) -> None:
-    """An ensemble's members are done before it, and nothing is done twice."""
+def test_rows_are_trained_scored_and_told(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ensemble's members are done before it, and nothing is done twice but speeds that are asked for."""
     assert not reproduce.make(recipe, parsed(tmp_path, "both"))
     folder = tmp_path / "out" / "tiny"
     found = {row: json.loads((folder / row / "row.json").read_text()) for row in ("short", "other", "both")}
@@ -113,24 +115,17 @@ def test_rows_are_trained_scored_and_told(recipe: Recipe, tmp_path: Path) -> Non
     before = (folder / "short" / "row.json").stat().st_mtime_ns
     reproduce.make(recipe, parsed(tmp_path, "both"))
     assert (folder / "short" / "row.json").stat().st_mtime_ns == before
-
-
-def test_missing_texts_are_one_line(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And so is a training that fails."""
-    with pytest.raises(BytenmtError, match="a.src does not exist"):
-        reproduce.make(recipe, argparse.Namespace(**{**vars(parsed(tmp_path)), "corpora": tmp_path / "no"}))
-    command = ["reproduce.py", "tatoeba-en-de", "--corpora", "/nope", "-o", str(tmp_path / "out")]
-    monkeypatch.setattr(sys, "argv", command)
-    with pytest.raises(SystemExit, match="/nope/.* does not exist: fetch it by tools/get_data.py tatoeba"):
-        reproduce.main()
-    monkeypatch.setattr(reproduce, "_check_texts", lambda *_: None)
-    monkeypatch.setattr(reproduce, "_run_program", lambda words, what, until: raising(f"{what} ended with 1"))
-    with pytest.raises(SystemExit, match="^Error: the training of bahdanau ended with 1$"):
-        reproduce.main()
-
-
-def raising(message: str) -> None:
-    raise RuntimeError(message)
+    again = scoring.measure_speeds(recipe, "both", tmp_path, folder)
+    assert set(again) == {"1", "32"} and min(again.values()) > 0
+    rates = iter([(9.0, 1.0), (2.0, 4.0), (3.0, 3.0), (4.0, 2.0)])  # of two rows, and of the same rows again
+    monkeypatch.setattr(
+        scoring, "measure_speeds", lambda *_: dict(zip(("1", "32"), next(rates), strict=True))
+    )
+    args = argparse.Namespace(**vars(parsed(tmp_path, "short", "both")), speed=2)
+    reproduce.measure_speeds_again(recipe, args)
+    for row, best in (("short", [9, 3]), ("other", None), ("both", [4, 4])):
+        measured = json.loads((folder / row / "row.json").read_text())["measured"]
+        assert best is None or [*measured["text_bytes_per_second_by_batch"].values()] == best
 
 
 @pytest.mark.slow

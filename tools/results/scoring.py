@@ -12,10 +12,14 @@ from typing import Any
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
+from bytenmt.decoding.interface import AUTO, EngineSpec
+from bytenmt.decoding.loading import Runtime, load_runs
+from bytenmt.decoding.settings import Settings
 from tools.results.recipe import RIVAL, Recipe
 
 PROGRAM = [sys.executable, "-m", "bytenmt"]
 PRECISION = "int8"  # of the shipped models; speed, size and noise are measured in it
+SPEEDS = "text_bytes_per_second_by_batch"
 
 
 def score_row(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, Any]:
@@ -74,37 +78,59 @@ def text_scores(hypotheses: Path, reference: Path, tokenize: str) -> dict[str, d
     return found | {"exact_match": {"score": 100 * n_equal / max(1, len(references)), "signature": "%"}}
 
 
+def measure_speeds(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, float]:
+    """Measure a scored row again; return bytes of translation per second by batch size."""
+    runs, source = recipe.runs(row, folder), corpora / recipe.test["src"]
+    if recipe.rows[row].program == RIVAL:
+        found = _measure_rival(recipe, runs, source, corpora / recipe.test["ref"], folder / row, "--noise")
+        return dict(found[SPEEDS])
+    from bytenmt.data.text_file import TextFile
+    from bytenmt.decoding.translator import Translator
+    from bytenmt.evaluation import measurements
+
+    runtime = _load(_files(runs, folder / row))
+    translator = Translator.from_runtime(runtime, Settings.from_dict({"beam": recipe.beam}))
+    speeds = measurements.measure_speeds(translator, list(TextFile.open(source)))
+    return {str(speed.batch): speed.bytes_per_second for speed in speeds}
+
+
+def _files(runs: list[Path], folder: Path) -> list[Path]:
+    """Return the weights files that are measured of runs, in the folder of their row."""
+    return [folder / f"{run.parent.name}.{PRECISION}.safetensors" for run in runs]
+
+
+def _load(files: list[Path]) -> Runtime:
+    return load_runs(files, EngineSpec("auto", AUTO, AUTO, 1, AUTO))
+
+
 def _measure_bytenmt(recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path) -> Any:
     """Measure runs of bytenmt on its CPU engine."""
     from bytenmt.data.text_file import TextFile
-    from bytenmt.decoding.interface import AUTO, EngineSpec
-    from bytenmt.decoding.loading import load_runs
-    from bytenmt.decoding.settings import Settings
     from bytenmt.evaluation.measurements import measure
 
-    files = [folder / f"{run.parent.name}.{PRECISION}.safetensors" for run in runs]
+    files = _files(runs, folder)
     for run, file in zip(runs, files, strict=True):
         _output("convert", str(run), "--precision", PRECISION, "-o", str(file))
-    runtime = load_runs(files, EngineSpec("auto", AUTO, AUTO, 1, AUTO))
     sources = list(TextFile.open(source))
     references = [line.decode() for line in TextFile.open(reference)]
-    found = measure(runtime, sources, references, Settings.from_dict({"beam": recipe.beam}), recipe.tokenize)
+    settings = Settings.from_dict({"beam": recipe.beam})
+    found = measure(_load(files), sources, references, settings, recipe.tokenize)
     return {
         "chrf_by_noise": {f"{share:g}": chrf for share, chrf in found.noise},
-        "text_bytes_per_second_by_batch": {
-            str(speed.batch): speed.bytes_per_second for speed in found.speeds
-        },
+        SPEEDS: {str(speed.batch): speed.bytes_per_second for speed in found.speeds},
         "megabytes": sum(file.stat().st_size for file in files) / 1e6,
     }
 
 
-def _measure_rival(recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path) -> Any:
+def _measure_rival(
+    recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path, *options: str
+) -> Any:
     """Measure a run of the rival in CTranslate2."""
     written = folder / "rival.json"
     words = (str(runs[0]), "--precision", PRECISION, "--beam", str(recipe.beam), "--json", str(written))
-    _rival("score.py", *words, "--src", str(source), "--ref", str(reference))
+    _rival("score.py", *words, "--src", str(source), "--ref", str(reference), *options)
     found = json.loads(written.read_text(encoding="utf-8"))
-    return {key: found[key] for key in ("chrf_by_noise", "text_bytes_per_second_by_batch", "megabytes")}
+    return {key: found[key] for key in ("chrf_by_noise", SPEEDS, "megabytes")}
 
 
 def _rival(tool: str, *words: str, **streams: Any) -> None:
