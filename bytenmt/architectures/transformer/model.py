@@ -95,7 +95,7 @@ class SelfAttention(nn.Module):
         parts = []
         for begin, end, low, high, mask in blocks:
             seen = k[:, :, low:high], v[:, :, low:high]
-            parts.append(F.scaled_dot_product_attention(q[:, :, begin:end], *seen, attn_mask=mask))
+            parts.append(_attend(q[:, :, begin:end], *seen, mask))
         attended: Tensor = self.output(torch.cat(parts, dim=2).transpose(1, 2).flatten(2))
         return attended
 
@@ -118,7 +118,7 @@ class CrossAttention(nn.Module):
         query = self.query(self.norm(x)).reshape(len(keys), -1, x.shape[2])  # a sentence's rows in a row
         q, k, v = (_heads(part.to(query.dtype), self.n_heads) for part in (query, keys, values))
         mask = mask[:, None, None]
-        context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        context = _attend(q, k, v, mask)
         weights = None
         if needs_weights:
             scores = (q @ k.mT * q.shape[3] ** -0.5).masked_fill(~mask, -torch.inf)
@@ -276,6 +276,21 @@ class Transformer(Model[TransformerMemory, TransformerState]):
 def _heads(x: Tensor, n_heads: int) -> Tensor:
     """(n, t, d) -> (n, heads, t, d / heads)."""
     return x.view(*x.shape[:2], n_heads, -1).transpose(1, 2)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """q (n, heads, t, e), k, v (n, heads, s, e), mask (n or 1, 1, t or 1, s) bool -> (n, heads, t, e).
+
+    On a CPU the backward pass of PyTorch 2.13's fused attention takes longer than all the rest of an update
+    in bfloat16, so that gradients are taken through separate products.
+    """
+    if q.device.type != "cpu" or not torch.is_grad_enabled():
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    scores = q * q.shape[3] ** -0.5 @ k.mT
+    precise = torch.promote_types(scores.dtype, torch.float32)
+    bias = torch.zeros_like(mask, dtype=precise).masked_fill(~mask, -torch.inf)
+    attended: Tensor = (scores + bias).softmax(dim=3).to(v.dtype) @ v
+    return attended
 
 
 def _rotation(positions: Tensor, like: Tensor, config: TransformerConfig) -> Rotation:
