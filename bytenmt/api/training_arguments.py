@@ -26,6 +26,7 @@ from bytenmt.config.tree import (
     assign,
     assign_value,
     merge,
+    merge_settings,
     preset_tree,
 )
 from bytenmt.config.untrusted import parse_toml
@@ -91,7 +92,7 @@ def configuration(
     if preset is not None:
         merge(tree, preset_tree(own["model.arch"], preset, own["model.source"]))
     merge(given, settings)
-    merge(tree, given)
+    merge_settings(tree, given)
     wanted = resolve_config(arch, None, tree)
     for key, value in _leaves(config_tree(wanted)).items():
         if key == "plugins" and [*map(module_of, own.get(key, ()))] == [*map(module_of, value)]:

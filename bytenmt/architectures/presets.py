@@ -90,7 +90,8 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "paper": {"d_channels": 800, "n_sets": 6},
     },
     "convs2s": {
-        "tiny": _convs2s(96, 7, 4) | {"positions": "sinusoidal"},
+        # Dilated, the decoder sees 91 bytes; with 25 it repeats what it has forgotten to have written.
+        "tiny": _convs2s(96, 7, 4) | {"positions": "sinusoidal", "decoder_dilations": [1, 2, 4, 8]},
         "small": _convs2s(128, 7, 11),
         "base": _convs2s(256, 7, 10),
         "fast": _convs2s(256, 7, 10) | {"decoder_layers": [[256, 7]] * 3, "decoder_dilations": [1, 3, 9]},
@@ -134,7 +135,7 @@ _ALONE: dict[str, dict[str, dict[str, Any]]] = {
         "paper": {"d_channels": 512},
     },
     "convs2s": {
-        "tiny": _convs2s(88, 7, 5),
+        "tiny": _convs2s(88, 7, 5) | {"decoder_dilations": []},
         "small": _convs2s(136, 7, 11),
         "base": _convs2s(264, 7, 10),
         "large": _convs2s(416, 7, 10),

@@ -22,7 +22,7 @@ from bytenmt.architectures.section import architecture as architecture
 from bytenmt.config.advice import explained, missing_plugin, unknown_architecture
 from bytenmt.config.bounds import MOST, TRAINING
 from bytenmt.config.spacing import AUTO, check_spacing
-from bytenmt.config.tree import assign, merge, not_finite, preset_tree
+from bytenmt.config.tree import assign, merge_settings, not_finite, preset_tree
 from bytenmt.config.untrusted import parse_toml, printable, shown
 from bytenmt.errors import ConfigError
 from bytenmt.plugins import ARCHITECTURES as PLUGGED_IN_ARCHITECTURES
@@ -233,7 +233,7 @@ def resolve_config(arch: str | None, preset: str | None, settings: Mapping[str, 
     if named is None:
         raise ConfigError(f"no architecture: give --arch, one of {', '.join(PRESETS['small'])}")
     tree = preset_tree(named, preset or "small", model.get("source") is not False)
-    merge(tree, settings)
+    merge_settings(tree, settings)
     config = parse_config(tree)
     _check_names(config)
     return _with_owners(config)

@@ -12,6 +12,7 @@ from bytenmt.architectures.presets import PRESETS, WITHOUT_SOURCE
 from bytenmt.errors import ConfigError
 
 LONGEST_SETTING, DEEPEST_KEY = 20_000, 8  # characters of a `--set`; names in its key
+DILATIONS_OF = {"encoder_layers": "encoder_dilations", "decoder_layers": "decoder_dilations"}
 LONGEST_SHOWN = 200  # characters of one in a message
 
 
@@ -63,6 +64,18 @@ def merge(tree: dict[str, Any], over: Mapping[str, Any], levels: int = DEEPEST_K
             merge(tree[key], value, levels - 1)
         else:
             tree[key] = value
+
+
+def merge_settings(tree: dict[str, Any], settings: Mapping[str, Any]) -> None:
+    """Lay settings over the dictionary of a preset, in place; see merge.
+
+    Dilations of a preset belong to its layers: layers that are given without dilations have none.
+    """
+    given = settings.get("model", {})
+    for layers, dilations in DILATIONS_OF.items():
+        if isinstance(given, Mapping) and layers in given:
+            tree["model"].pop(dilations, None)
+    merge(tree, settings)
 
 
 def not_finite(tree: Mapping[str, Any]) -> str | None:

@@ -10,6 +10,7 @@ import torch
 
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.bytenet.config import ByteNetConfig
+from bytenmt.architectures.convs2s.config import ConvS2SConfig
 from bytenmt.architectures.costs import receptive_field
 from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.architectures.presets import PRESETS
@@ -302,6 +303,18 @@ def test_toml_round_trip(arch: str, preset: str) -> None:
     )
 
 
+def test_dilations_of_a_preset_go_with_its_layers() -> None:
+    """Other layers are not dilated, unless their dilations are given too."""
+    layers = "model.decoder_layers=[[8,3],[8,3]]"
+    for settings, expected in (
+        ([], (1, 2, 4, 8)),
+        ([layers], ()),
+        ([layers, "model.decoder_dilations=[1,3]"], (1, 3)),
+    ):
+        model = load_config("convs2s", "tiny", "", settings).model
+        assert isinstance(model, ConvS2SConfig) and model.decoder_dilations == expected
+
+
 @pytest.mark.parametrize(
     ("arch", "known"),
     [("bahdanau", "7da2caa6"), ("seq2seq", "d9f624e7"), ("convs2s", "93b3c750")],
@@ -310,9 +323,10 @@ def test_later_keys_leave_older_fingerprints(arch: str, known: str) -> None:
     """Fingerprints equal those of the version before data.placeholders and related keys; another value gives
     another fingerprint.
     """
-    assert fingerprint(load_config(arch, "tiny", "", [])) == known
+    then = ["model.decoder_dilations=[]"] if arch == "convs2s" else []  # as the preset was
+    assert fingerprint(load_config(arch, "tiny", "", then)) == known
     for key in ("placeholders", "upper_case", "title_case", "lower_case", "empty_source"):
-        assert fingerprint(load_config(arch, "tiny", "", [f"data.{key}=0.05"])) != known
+        assert fingerprint(load_config(arch, "tiny", "", [*then, f"data.{key}=0.05"])) != known
 
 
 def test_shares_of_letter_case_are_of_all_pairs() -> None:
