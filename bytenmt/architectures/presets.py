@@ -90,7 +90,7 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "paper": {"d_channels": 800, "n_sets": 6},
     },
     "convs2s": {
-        # Dilated, the decoder sees 91 bytes; with 25 it repeats what it has forgotten to have written.
+        # Dilated, the decoder sees 91 bytes; one that sees 25 repeats its phrases more often.
         "tiny": _convs2s(96, 7, 4) | {"positions": "sinusoidal", "decoder_dilations": [1, 2, 4, 8]},
         "small": _convs2s(128, 7, 11),
         "base": _convs2s(256, 7, 10),
