@@ -8,7 +8,8 @@ One process loads a translator with two threads and then
   - interrupts translations at random moments, as Ctrl-C does, and translates again.
 Every translation must be the same as the first one of its text. Prints the number of threads and the resident
 memory after a tenth of each part and at its end; ends with 1 where one of them grew, where an interrupt was
-lost, or where anything took longer than --patience seconds.
+lost, or where anything took longer than --patience seconds. The kernel lists a thread that has ended for a
+moment after join() has returned; threads are counted when such ones are gone.
 """
 
 from __future__ import annotations
@@ -65,15 +66,15 @@ class Check:
         self.random = random.Random(7)
 
     def repeat(self, name: str, n: int, action: Callable[[], None]) -> None:
-        """Call `action` n times; a tenth of them, and as many before the first look, warm everything up."""
+        """Call `action` n times; what the first tenth of them leaves is not growth but warming up."""
         before = 0, 0
         for done in range(1, n + 1):
             faulthandler.dump_traceback_later(self.patience, exit=True)
             action()
             if done == max(1, n // 10):
-                before = n_threads(), resident_mb()
+                before = settled_threads(), resident_mb()
         faulthandler.cancel_dump_traceback_later()
-        after = n_threads(), resident_mb()
+        after = settled_threads(before[0]), resident_mb()
         line = f"{name}: {n}, threads {before[0]} -> {after[0]}, memory {before[1]} -> {after[1]} MB"
         print(line, flush=True)
         if n and (after[0] > before[0] or after[1] > before[1] + ALLOWED_GROWTH_MB):
@@ -137,8 +138,13 @@ class Check:
         thread.join()
 
 
-def n_threads() -> int:
-    return len(os.listdir("/proc/self/task"))
+def settled_threads(expected: int = 0) -> int:
+    """Return the fewest threads seen within two seconds; stop looking once there are no more than expected."""
+    until, fewest = time.monotonic() + 2, len(os.listdir("/proc/self/task"))
+    while fewest > expected and time.monotonic() < until:
+        time.sleep(0.01)
+        fewest = min(fewest, len(os.listdir("/proc/self/task")))
+    return fewest
 
 
 def resident_mb() -> int:
