@@ -138,15 +138,15 @@ def _run_program(words: Sequence[str], what: str, until: float) -> None:
 
 def record(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, Any]:
     """Return the contents of row.json for a trained row."""
-    one = recipe.rows[row]
+    one, rate = recipe.rows[row], recipe.timed_rate(row, folder)
     logs = [_log(run) for run in recipe.runs(row, folder)]
-    curve = [(at["cpu_seconds"], at["valid_bits_per_byte"]) for at in logs[0] if "valid_bits_per_byte" in at]
+    curve = learning_curve(logs[0], rate if one.minutes else None)
     return {
         "table": recipe.name,
         "row": row,
         "options": [*recipe.options, *one.options],
         "minutes": one.minutes,
-        "updates_per_minute": recipe.timed_rate(row, folder),
+        "updates_per_minute": rate,
         "decode": ["-b", str(recipe.beam), *recipe.decode],
         **score_row(recipe, row, corpora, folder),
         "valid_bits_per_byte": None if one.ensemble else min(bits for _, bits in curve),
@@ -159,6 +159,17 @@ def record(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, A
         "hardware": _processor(),
         "commit": _commit(),
     }
+
+
+def learning_curve(records: Sequence[dict[str, Any]], rate: float | None) -> list[tuple[float, float]]:
+    """Return (CPU seconds, validation bits per byte).
+
+    rate: updates per CPU minute of an idle machine, where they were timed: a training beside other work takes
+    longer, and is drawn as if it had run alone.
+    """
+    scored = [at for at in records if "valid_bits_per_byte" in at]
+    seconds = [60 * at["update"] / rate if rate else at["cpu_seconds"] for at in scored]
+    return [(second, at["valid_bits_per_byte"]) for second, at in zip(seconds, scored, strict=True)]
 
 
 def _log(run: Path) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ import pytest
 from bytenmt.config.schema import load_config
 from bytenmt.errors import BytenmtError
 from tools import reproduce
-from tools.reproduce import TrainingStopped, updates_per_minute
+from tools.reproduce import TrainingStopped, learning_curve, updates_per_minute
 from tools.results import scoring
 from tools.results.recipe import FOLDER, REPOSITORY, Recipe
 from tools.results.tables import table
@@ -354,6 +354,16 @@ def test_updates_between_validations_are_timed() -> None:
     assert updates_per_minute(records("train", "train", "valid", "train", "train")) == 60 * 20 / 8
     with pytest.raises(BytenmtError, match="more minutes"):
         updates_per_minute(records("train", "valid", "train"))
+
+
+def test_a_curve_is_drawn_as_if_nothing_else_had_run() -> None:
+    records = [
+        {"update": 50, "cpu_seconds": 20.0, "train_bits_per_byte": 1.5},
+        {"update": 60, "cpu_seconds": 25.0, "valid_bits_per_byte": 1.25},
+        {"update": 90, "cpu_seconds": 70.0, "valid_bits_per_byte": 1.0},
+    ]
+    assert learning_curve(records, None) == [(25.0, 1.25), (70.0, 1.0)]
+    assert learning_curve(records, 180.0) == [(20.0, 1.25), (30.0, 1.0)]
 
 
 @pytest.mark.slow
