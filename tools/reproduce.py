@@ -162,7 +162,7 @@ def record(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, A
 
 
 def learning_curve(records: Sequence[dict[str, Any]], rate: float | None) -> list[tuple[float, float]]:
-    """Return (CPU seconds, validation bits per byte).
+    """Return the CPU seconds and the validation bits per byte of each validation of a training.
 
     rate: updates per CPU minute of an idle machine, where they were timed: a training beside other work takes
     longer, and is drawn as if it had run alone.

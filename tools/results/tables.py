@@ -62,8 +62,10 @@ def draw(folder: Path, recipe: Recipe, results: Results) -> None:
     for row, one in results.items():
         if one["curve"] and (not recipe.seeds or row.endswith(f"@{recipe.seeds[0]}")):
             seconds, bits = zip(*one["curve"], strict=True)
-            axes.plot([second / 60 for second in seconds], bits, label=names[row])
-    axes.legend()
+            axes.plot([second / 60 for second in seconds], bits, label=names[row].partition(", seed ")[0])
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}")
+    axes.legend(fontsize=8)
     save()
     measured = {row: one["measured"] for row, one in results.items() if "measured" in one}
     if not measured:

@@ -139,7 +139,7 @@ class Check:
 
 
 def settled_threads(expected: int = 0) -> int:
-    """Return the fewest threads seen in two seconds, which end early when no more than expected are left."""
+    """Return the fewest threads counted in two seconds, or sooner if no more than expected are left."""
     until, fewest = time.monotonic() + 2, len(os.listdir("/proc/self/task"))
     while fewest > expected and time.monotonic() < until:
         time.sleep(0.01)
