@@ -146,7 +146,7 @@ def aligner(runtime: Runtime) -> Align | None:
     """Return a function that aligns lines with their translations, or None if no run has attention."""
     if not any(run.config.model.has_attention for run in runtime.runs):
         return None
-    from bytenmt.evaluation.alignment import Aligner
+    from bytenmt.decoding.alignment import Aligner
 
     return Aligner(runtime.attention()).links
 

@@ -14,7 +14,7 @@ from bytenmt.decoding.line_batch import TranslationResult
 
 if TYPE_CHECKING:  # they import PyTorch
     from bytenmt.cli.line_filter import OutputFormat
-    from bytenmt.evaluation.alignment import Link
+    from bytenmt.decoding.alignment import Link
     from bytenmt.evaluation.judge import Judge
     from bytenmt.evaluation.review_page import ReviewPage
 

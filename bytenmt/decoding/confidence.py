@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from bytenmt.config.facts import FlagThresholds
 from bytenmt.decoding.constraints.constraint_spec import LIMIT, PLACEMENT, UNMET
 from bytenmt.decoding.interface import Hypothesis
+from bytenmt.decoding.tag_transfer import split_tags
 from bytenmt.spans.extractor import Span, span_extractor
 
 # Levels of a verdict, the best one first.
@@ -164,6 +165,12 @@ def plain_text(line: bytes) -> str:
         parts.append(line[end : span.begin])
         end = span.end
     return b" ".join([*parts, line[end:]]).decode()
+
+
+def without_paired_tags(line: bytes) -> bytes:
+    """Return a line as tag_transfer.split_tags has a model translate it."""
+    tagged = split_tags(line, span_extractor(NO_TEXT))
+    return line if tagged is None else tagged.text
 
 
 def copied_spans(line: bytes) -> list[Span]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bytenmt.data.sentences import sentence_ends
 from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.decoding.settings import Settings
+from bytenmt.decoding.tag_transfer import TAGS, split_tags
 from bytenmt.spans.extractor import has_letters, span_extractor
 from bytenmt.spans.grammar import parse_tag, partners
 from bytenmt.utf8 import first_invalid
@@ -21,6 +22,7 @@ from bytenmt.utf8 import first_invalid
 if TYPE_CHECKING:
     from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
     from bytenmt.decoding.reranking import Reranker
+    from bytenmt.decoding.tag_transfer import TagTransfer
 
 CHUNK_NUMBER_STEP = 1 << 40  # between the sampling numbers of a line's chunks: more than there are lines
 ALWAYS_COPIED = ("urls", "emails")  # classes of spans that a line may consist of without being translated
@@ -79,7 +81,8 @@ class LineBatch:
     lines: valid UTF-8 without line ends. languages: see split_line. max_source_bytes: of a chunk. has_source:
     whether the model was trained with a source; without one it is asked for its likeliest text, whatever the
     line. first: number of the first line, on which random draws depend. rules: constraints instead of those
-    of the settings. reranker: ranks the hypotheses of each request, of which n_best are kept.
+    of the settings. reranker: ranks the hypotheses of each request, of which n_best are kept. tags: puts
+    paired tags that are kept into translations made without them; None: the search writes them.
     """
 
     def __init__(
@@ -92,9 +95,13 @@ class LineBatch:
         rules: ConstraintSpec | None = None,
         languages: Sequence[str] = (),
         reranker: Reranker | None = None,
+        tags: TagTransfer | None = None,
     ) -> None:
         self._settings, self._has_source, self._reranker = settings, has_source, reranker
         self._rules = settings.rules if rules is None else rules
+        is_kept = has_source and self._rules is not None and TAGS in self._rules.classes
+        self._tags = tags if is_kept else None
+        self._restored: dict[bytes, list[Hypothesis]] = {}  # by chunk: hypotheses with their tags
         self._chunks = [
             split_line(line, max_source_bytes, self._rules, languages) if has_source else [Chunk(b"", b"")]
             for line in lines
@@ -132,16 +139,41 @@ class LineBatch:
 
     def results(self, n_best: int | None = None) -> list[TranslationResult]:
         """Return the results in the order of the lines. n_best: hypotheses of a line at most; None: all."""
+        self._restore_tags([part for line in range(len(self)) for part in self.parts(line)])
         results = []
         for line, chunks in enumerate(self._chunks):
-            hypotheses = [
-                [self._copy(chunk.text)] if request is None else self.hypotheses[request]
-                for chunk, request in self.parts(line)
-            ]
+            hypotheses = [self.chunk_hypotheses(*part) for part in self.parts(line)]
             search = self._settings.search
             joined = join_hypotheses(chunks, hypotheses, search.length_penalty, search.n_best, search.sample)
             results.append(TranslationResult(joined[:n_best], chunks, hypotheses))
         return results
+
+    def chunk_hypotheses(self, chunk: Chunk, request: Request | None) -> list[Hypothesis]:
+        """Return the hypotheses of a chunk whose request has been decoded; where it is copied, the chunk."""
+        if request is None:
+            return [self._copy(chunk.text)]
+        if not has_moved_tags(chunk, request):
+            return self.hypotheses[request]
+        self._restore_tags([(chunk, request)])
+        return self._restored[chunk.text]
+
+    def _restore_tags(self, parts: Sequence[tuple[Chunk, Request | None]]) -> None:
+        """Put the paired tags of chunks into their hypotheses."""
+        if self._tags is None:
+            return
+        assert self._rules is not None
+        extractor = self._rules.tracker.extractor
+        moved = {
+            chunk.text: self.hypotheses[request]
+            for chunk, request in parts
+            if request is not None and chunk.text not in self._restored and has_moved_tags(chunk, request)
+        }
+        pairs = [(text, one) for text, hypotheses in moved.items() for one in hypotheses]
+        lines = [(split_tags(text, extractor), one) for text, one in pairs]
+        restored = self._tags.restore([(line, one) for line, one in lines if line is not None], extractor)
+        for (text, _), one in zip(pairs, restored, strict=True):
+            flags = dict.fromkeys((*(one.flags or ()), *self._rules.tag_flags(text, one.text)))
+            self._restored.setdefault(text, []).append(one._replace(flags=tuple(flags)))
 
     def beginning(self, line: int, so_far: Callable[[Request], bytes]) -> tuple[bytes, bool]:
         """Return the beginning of a line's translation that is final, and whether it is complete.
@@ -150,10 +182,10 @@ class LineBatch:
         """
         text = b""
         for chunk, request in self.parts(line):
-            if request is None:
-                text += chunk.text
-            elif request in self.hypotheses:
-                text += self.hypotheses[request][0].text
+            if request is None or request in self.hypotheses:
+                text += self.chunk_hypotheses(chunk, request)[0].text
+            elif has_moved_tags(chunk, request):
+                return text, False
             else:
                 part = so_far(request)
                 n_whole = first_invalid(part)  # the last character may be incomplete
@@ -174,6 +206,9 @@ class LineBatch:
         settings, rules = self._settings, self._rules
         if self._has_source and not (text and (prefix or has_translatable_text(text, rules))):
             return None
+        if self._tags is not None and rules is not None and not prefix:
+            tagged = split_tags(text, rules.tracker.extractor)
+            text = text if tagged is None else tagged.text
         limit = max(settings.max_target_bytes(len(text)), len(prefix))
         draws = number + chunk * CHUNK_NUMBER_STEP if settings.search.sample else 0
         request = Request(text if self._has_source else None, limit, prefix, draws)
@@ -183,6 +218,11 @@ class LineBatch:
         """Return a text as its own translation, which costs nothing."""
         scores = (0.0,) * (len(text) + 1) if self._settings.search.byte_scores and text else ()
         return Hypothesis(text, 0.0, 0.0, byte_scores=scores, flags=None if self._rules is None else ())
+
+
+def has_moved_tags(chunk: Chunk, request: Request) -> bool:
+    """Return whether the paired tags of a chunk are not in its request."""
+    return request.source is not None and request.source != chunk.text
 
 
 def has_translatable_text(text: bytes, rules: ConstraintSpec | None = None) -> bool:

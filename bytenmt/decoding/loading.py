@@ -15,6 +15,7 @@ from bytenmt.checkpoints.weights import is_weights_file, read_run
 from bytenmt.config.facts import Facts, SearchDefaults
 from bytenmt.config.schema import Config, architecture
 from bytenmt.data.sentences import UNKNOWN_LANGUAGE, is_trained_on_sentences, languages_of_files
+from bytenmt.decoding.alignment import Aligner
 from bytenmt.decoding.drafts.table import FILE, Speculation, check_supports_drafts
 from bytenmt.decoding.drafts.table import read_table as read_drafts
 from bytenmt.decoding.engine_selection import choose
@@ -22,6 +23,7 @@ from bytenmt.decoding.engines import EngineMaker, EngineModels, MakerOfEngines, 
 from bytenmt.decoding.interface import AUTO, OFF, EngineSpec, Options
 from bytenmt.decoding.reading import Attention, Reader
 from bytenmt.decoding.setting_table import ALWAYS
+from bytenmt.decoding.tag_transfer import TagTransfer
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import LONGEST_CHARACTER
@@ -76,6 +78,13 @@ class Runtime:
         """Return the attention of each run that has some."""
         assert self.models is not None
         return self.models.attention()
+
+    @cached_property
+    def tag_transfer(self) -> TagTransfer | None:
+        """Puts tags into translations, by the runs that have attention; None if none has."""
+        if self.models is None or not any(run.config.model.has_attention for run in self.runs):
+            return None
+        return TagTransfer(lambda: Aligner(self.attention()))
 
     def prepare(self, n_sentences: int) -> None:
         """Wait for kernels that are being compiled if NumPy would take longer for so many sentences."""

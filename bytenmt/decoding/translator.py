@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, overload
 
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Hypothesis, Options, Request
-from bytenmt.decoding.line_batch import LineBatch, TranslationResult
+from bytenmt.decoding.line_batch import LineBatch, TranslationResult, has_moved_tags
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.reranking import Reranker
 from bytenmt.decoding.scheduler import decode, stream_characters
@@ -26,6 +26,7 @@ from bytenmt.reporter import SILENT, Reporter
 if TYPE_CHECKING:
     from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
     from bytenmt.decoding.simultaneous import Session
+    from bytenmt.decoding.tag_transfer import TagTransfer
     from bytenmt.distributed import Group  # it imports PyTorch
 
 MAX_SENTENCES = 1024  # side by side, however short
@@ -53,7 +54,8 @@ class Translator:
     text, whatever the line. longest_source: bytes of the longest line in training. group: processes that
     share the work. least_wait: source bytes that complete the first column of runs with bounded look-ahead; 0
     for others. reranker: ranks the hypotheses of each line, of which make_engine's engines return the whole
-    beam.
+    beam. tags: puts paired tags that are kept into translations that are made without them; None: the search
+    writes them.
     """
 
     make_engine: Callable[[int], Engine]
@@ -66,6 +68,7 @@ class Translator:
     languages: Sequence[str] = ()
     least_wait: int = 0
     reranker: Reranker | None = None
+    tags: TagTransfer | None = None
     _engines: dict[int, Engine] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -136,6 +139,7 @@ class Translator:
             languages=runtime.sentence_languages(settings.split_sentences),
             least_wait=runtime.least_wait,
             reranker=reranker,
+            tags=runtime.tag_transfer,
         )
 
     def __repr__(self) -> str:
@@ -258,20 +262,31 @@ class Translator:
                 max(map(len, lines), default=0),
                 (),
             )
-        return LineBatch(lines, settings, limit, self.has_source, first, rules, languages, self.reranker)
+        return LineBatch(
+            lines, settings, limit, self.has_source, first, rules, languages, self.reranker, self.tags
+        )
 
     def stream(self, line: AnyStr) -> Iterator[AnyStr]:
         """Yield the translation of a line while it is decoded, in parts of whole characters; for beam 1."""
         yield from (_in_type_of(line, part) for part in self.stream_bytes(encode_line(line, "the line")))
 
     def stream_bytes(self, line: bytes, number: int = 0) -> Iterator[bytes]:
-        """Yield the translation of a line in parts. line, number: as for translate_lines."""
+        """Yield the translation of a line in parts. line, number: as for translate_lines.
+
+        A sentence whose tags are put into its translation afterwards is one part.
+        """
         if self.options.beam > 1:
             raise SettingError(f"the beam is {self.options.beam}: streaming needs beam 1")
-        for chunk, request in self.batch([line], number).parts(0):
+        batch = self.batch([line], number)
+        for chunk, request in batch.parts(0):
             if request is not None:
                 with self.engine(1) as engine:
-                    yield from stream_characters(engine, request)
+                    if has_moved_tags(chunk, request):
+                        for _, hypotheses in decode(engine, [request]):
+                            batch.add(request, hypotheses)
+                        yield batch.chunk_hypotheses(chunk, request)[0].text
+                    else:
+                        yield from stream_characters(engine, request)
             elif chunk.text:
                 yield chunk.text
             if chunk.separator:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.evaluation.alignment import by_character
+from bytenmt.decoding.alignment import by_character
 from bytenmt.evaluation.drawing import Labels, shown
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from bytenmt.decoding.confidence import (
     is_copy,
     plain_text,
     text_flags,
+    without_paired_tags,
 )
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import TranslationResult
@@ -135,17 +136,17 @@ class Judge:
 
         It is their pointwise mutual information. A text that was written without regard to its source saves
         more than k bits with a probability of 2^-k at most. Tags, placeholders and addresses do not count:
-        they save many bits in every translation that has those of its source. Empty if the model does not
-        know empty sources.
+        they save many bits in every translation that has those of its source. Paired tags are taken out, as
+        the model wrote its text without them. Empty if the model does not know empty sources.
         """
         if self.thresholds is None or self.thresholds.source_bits is None or not translations:
             return []
-        texts = [best.text for best in translations]
+        texts = [without_paired_tags(best.text) for best in translations]
         alone = costs(self.reader, None, texts, copied_spans)
         of_source = np.array([-best.log_probability / math.log(2) for best in translations])
-        with_spans = [k for k, text in enumerate(texts) if copied_spans(text)]
+        with_spans = [k for k, best in enumerate(translations) if copied_spans(best.text)]
         if with_spans:  # the search has the cost of the whole text alone
-            some = [sources[k] for k in with_spans], [texts[k] for k in with_spans]
+            some = [without_paired_tags(sources[k]) for k in with_spans], [texts[k] for k in with_spans]
             of_source[with_spans] = costs(self.reader, *some, copied_spans)
         return [float(bits) for bits in alone - of_source]
 

@@ -16,7 +16,7 @@ from bytenmt.errors import printable
 from bytenmt.surprise_colours import colour, css_rules, legend, visible
 
 if TYPE_CHECKING:  # it imports PyTorch
-    from bytenmt.evaluation.alignment import Link
+    from bytenmt.decoding.alignment import Link
 
 STYLE = """
 :root { color-scheme: light }

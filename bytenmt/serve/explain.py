@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+from bytenmt.decoding.alignment import Aligner
 from bytenmt.decoding.loading import Runtime
 from bytenmt.decoding.reading import Reader
-from bytenmt.evaluation.alignment import Aligner
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.limits import Refusal
 

@@ -43,7 +43,7 @@ NOT_TRIED = {
 
 # Modules that commands import lazily: imported here once for all forked children.
 LAZY_MODULES = [
-    *("evaluation.alignment", "evaluation.likelihood", "evaluation.scores"),
+    *("decoding.alignment", "evaluation.likelihood", "evaluation.scores"),
     *("checkpoints.average", "checkpoints.quantize", "decoding.drafts.build"),
     *("language.summary", "language.generate", "language.html_report", "language.surprisal"),
     *("language.baselines", "decoding.model_summary", "documents.translation"),

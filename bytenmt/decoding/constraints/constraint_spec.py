@@ -202,6 +202,11 @@ class ConstraintSpec:
         )
         return (LIMIT,) * short + (UNMET,) * (not self.is_met(source, text)) + (PLACEMENT,) * misplaced
 
+    def tag_flags(self, source: bytes, text: bytes) -> tuple[str, ...]:
+        """Return which of UNMET and PLACEMENT hold for paired tags that were put into a translation."""
+        is_emptied = self._is_element_emptied(source, text)
+        return (UNMET,) * (not self.is_met(source, text)) + (PLACEMENT,) * is_emptied
+
     def is_met(self, source: bytes, text: bytes) -> bool:
         """Return whether a translation has the spans of its source, no others, and a form of each term."""
         spans, terms, forbidden = self._parts(source)

@@ -22,8 +22,8 @@ from bytenmt.architectures.luong import model as luong
 from bytenmt.architectures.transformer import model as transformer
 from bytenmt.cli.main import main
 from bytenmt.config.schema import parse_config
+from bytenmt.decoding.alignment import Aligner, Link, fold
 from bytenmt.decoding.pytorch.reader import TorchAttention
-from bytenmt.evaluation.alignment import Aligner, Link, fold
 from bytenmt.utf8 import BOS, EOS
 
 CPU = torch.device("cpu")
