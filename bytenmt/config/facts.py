@@ -107,10 +107,11 @@ class Ancestor(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The search settings that a run stores as its defaults.
 
-    length_penalty: see interface.Options; beam: with which it was found.
+    length_penalty, no_repeat_ngram_size: see interface.Options; beam: with which they were found.
     """
 
     length_penalty: Annotated[float, Meta(ge=bounds.LENGTH_PENALTY.low, le=bounds.LENGTH_PENALTY.high)]
+    no_repeat_ngram_size: Annotated[int, Meta(ge=0, le=bounds.MOST)] = 0
     beam: Annotated[int, Meta(ge=1, le=bounds.BEAM.high)] | None = None
 
 

@@ -112,7 +112,7 @@ def _drafts(run: Path, config: Config) -> list[str]:
 
 
 def _history(facts: Facts) -> list[str]:
-    """Return comments on the runs whose weights this one began with, its training text and length penalty."""
+    """Return comments on the runs whose weights this one began with, its training text and search."""
     comments = [f"# began with:      {one.describe()}" for one in facts.lineage]
     if facts.multi_sentence_share is not None:
         comments.append(
@@ -121,6 +121,9 @@ def _history(facts: Facts) -> list[str]:
     if facts.search is not None:
         beam = "" if facts.search.beam is None else f", found with beam {facts.search.beam}"
         comments.append(f"# length penalty:  {facts.search.length_penalty:g}{beam}")
+        if facts.search.no_repeat_ngram_size:
+            size = facts.search.no_repeat_ngram_size
+            comments.append(f"# no repeats:      of {size} characters or more{beam}")
     return comments
 
 

@@ -122,7 +122,8 @@ class SearchSettings:
     no_repeat_ngram_size: int = setting(
         0,
         Bounds(0, MOST),
-        "Forbid repeated n-grams of N characters within a translation; 0 allows them (default: 0).",
+        "Forbid repeated n-grams of N characters within a translation; 0 allows them (default: the value"
+        " tuned for the model, otherwise 0).",
         metavar="N",
     )
     sample: bool = setting(

@@ -23,13 +23,13 @@ class Settings(LineSettings):
     """Settings of lines, of the search, and constraints.
 
     search: options of the search. rules: constraints on translations, with the tracker of search.tracker;
-    None: no constraints. left_to_runs: take the length penalty of the runs, where they have one, instead of
-    search's. Raises SettingError for a value outside its bounds.
+    None: no constraints. left_to_runs: names of settings for which those of the runs, where they have some,
+    replace search's. Raises SettingError for a value outside its bounds.
     """
 
     search: Options = field(default_factory=Options)
     rules: ConstraintSpec | None = None
-    left_to_runs: bool = field(default=False, compare=False)
+    left_to_runs: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
         values = dict(vars(self))
@@ -68,7 +68,9 @@ class Settings(LineSettings):
             **{name: value for name, value in values.items() if name in of_search},
             tracker=None if rules is None else rules.tracker,
         )
-        return cls(search=search, **lines, rules=rules, left_to_runs="length_penalty" not in values)
+        # What is sampled is what the model says, repetitions and all.
+        of_runs = {"length_penalty"} | ({"no_repeat_ngram_size"} if not search.sample else set())
+        return cls(search=search, **lines, rules=rules, left_to_runs=frozenset(of_runs - values.keys()))
 
     def max_target_bytes(self, n_source_bytes: int) -> int:
         """Return the most bytes of a translation of so many bytes; a longer prefix extends it."""
@@ -86,7 +88,8 @@ class Settings(LineSettings):
         """Return these settings with the defaults of the runs where they were left to the runs."""
         if defaults is None or not self.left_to_runs:
             return self
-        return replace(self, search=replace(self.search, length_penalty=defaults.length_penalty))
+        named = {name: getattr(defaults, name) for name in self.left_to_runs}
+        return replace(self, search=replace(self.search, **named))
 
 
 def _check_together(values: Mapping[str, Any], shown: Callable[[str], str]) -> None:

@@ -1,9 +1,10 @@
-"""A run's own length penalty: found, kept, taken where nothing else is said, carried on, checked."""
+"""The search defaults of a run: found, stored, used unless an option is given, copied, checked."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from bytenmt.decoding.translator import Translator
 from bytenmt.errors import CheckpointError
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.training.run import train
-from tools import length_penalty
+from tools import tune_search
 
 pytestmark = pytest.mark.slow
 
@@ -48,41 +49,68 @@ def penalty_of(*runs: Path, **more: float) -> float:
     return Translator.load(*runs, engine="torch", beam=3, **SHORT, **more).options.length_penalty
 
 
-def test_it_is_found_and_taken(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The penalty of the best chrF, by searches of this test's own; option, then run, then 1."""
+def test_they_are_found_and_taken(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The values of the best chrF, by searches of this test's own; option, then run, then the defaults."""
     text = str(tmp_path / "text")
     given = [str(run), "--src", text, "--ref", text, "--engine", "torch", "--beam", "3", "--lines", "4"]
-    assert length_penalty.main([*given, "--penalties", "0", "0.7", "3"]) == 0
-    told = capsys.readouterr().out
+    assert tune_search.main([*given, "--penalties", "0", "0.7", "3", "--ngram-sizes", "0", "1", "2"]) == 0
+    shown = capsys.readouterr().out
     lines = (tmp_path / "text").read_text(encoding="utf-8").splitlines()[:4]
-    found = {}
-    for penalty in (0.0, 0.7, 3.0):
-        translator = Translator.load(run, engine="torch", beam=3, length_penalty=penalty)
-        found[penalty] = text_scores(translator.translate(lines), lines).chrf
-        assert f"length penalty {penalty:g}: chrF {found[penalty]:.2f}" in told
-    best = max(found, key=lambda penalty: (found[penalty], -abs(penalty - 1)))
-    assert penalty_of(run) == best and penalty_of(run, length_penalty=0.5) == 0.5
-    assert f"# length penalty:  {best:g}, found with beam 3" in model_description(str(run), None)
+
+    def chrf(size: int, penalty: float) -> float:
+        settings = {"no_repeat_ngram_size": size, "length_penalty": penalty}
+        translator = Translator.load(run, engine="torch", beam=3, **settings)
+        found = text_scores(translator.translate(lines), lines).chrf
+        expected = f"no repeats of {size} characters, length penalty {penalty:g}: chrF {found:.2f}"
+        assert expected in shown
+        return found
+
+    of_sizes = {size: chrf(size, 1.0) for size in (0, 1, 2)}
+    size = max(of_sizes, key=lambda size: (of_sizes[size], -size))
+    of_penalties = {penalty: chrf(size, penalty) for penalty in (0.0, 0.7, 3.0)}
+    penalty = max(of_penalties, key=lambda penalty: (of_penalties[penalty], -abs(penalty - 1)))
+    assert search_defaults.read(run) == SearchDefaults(
+        length_penalty=penalty, no_repeat_ngram_size=size, beam=3
+    )
+    assert penalty_of(run) == penalty and penalty_of(run, length_penalty=0.5) == 0.5
+    assert f"# length penalty:  {penalty:g}, found with beam 3" in model_description(str(run), None)
     (run / search_defaults.FILE).unlink()
     assert penalty_of(run) == 1
 
 
-def test_of_equal_ones_the_nearest_to_1() -> None:
-    assert length_penalty.best_penalty([0.0, 0.6, 1.2, 2.0], [3.0, 5.0, 5.0, 5.0]) == 1.2
+def test_no_repeats_are_taken_by_every_search_but_not_by_samples(run: Path) -> None:
+    search_defaults.write(run, SearchDefaults(length_penalty=0.3, no_repeat_ngram_size=2, beam=3))
+    load = partial(Translator.load, run, engine="torch", **SHORT)
+    assert load().options.no_repeat_ngram_size == load(beam=3).options.no_repeat_ngram_size == 2
+    assert load(no_repeat_ngram_size=0).options.no_repeat_ngram_size == 0
+    assert load(sample=True).options.no_repeat_ngram_size == 0
+    assert load(beam=3, length_penalty=1.0).options.no_repeat_ngram_size == 2
+    assert "# no repeats:      of 2 characters or more" in model_description(str(run), None)
+    text = load(max_len_b=40).translate("aaa")
+    pairs = [text[i : i + 2] for i in range(len(text) - 1)]
+    assert len(pairs) > 2 and len(set(pairs)) == len(pairs)
+
+
+def test_of_equal_ones_the_nearest_to_the_usual_one() -> None:
+    scores = {0.0: 3.0, 0.6: 5.0, 1.2: 5.0, 2.0: 5.0}
+    assert tune_search.best_value([*scores], scores.__getitem__, 1.0) == 1.2
+    assert tune_search.best_value([12, 0, 8], lambda size: 1.0, 0) == 0
 
 
 def test_it_is_carried_on(run: Path, tmp_path: Path) -> None:
     """Convert and average keep it for a folder and its files; the first of several runs that has one decides;
     the file of another folder has none.
     """
-    search_defaults.write(run, SearchDefaults(length_penalty=0.25, beam=4))
+    search_defaults.write(run, SearchDefaults(length_penalty=0.25, no_repeat_ngram_size=9, beam=4))
     checkpoint = run / "checkpoints" / "update-00000025.safetensors"
     convert(run, tmp_path / "a.safetensors", "int8")
     average([run], tmp_path / "b.safetensors")
     convert(checkpoint, tmp_path / "c.safetensors", "bf16")
     convert(tmp_path / "b.safetensors", tmp_path / "d.safetensors", "fp32")
     for path in (run, checkpoint, *(tmp_path / f"{name}.safetensors" for name in "abcd")):
-        assert read_weights(path)[1][2].search == SearchDefaults(length_penalty=0.25, beam=4), path
+        assert read_weights(path)[1][2].search == SearchDefaults(
+            length_penalty=0.25, no_repeat_ngram_size=9, beam=4
+        ), path
         assert penalty_of(path) == 0.25
     (tmp_path / "e.safetensors").write_bytes(checkpoint.read_bytes())
     assert penalty_of(tmp_path / "e.safetensors") == 1
@@ -118,7 +146,11 @@ def test_the_command_takes_it(run: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     ["", "{", '{"length_penalty": -1}', '{"length_penalty": 11}', '{"length_penalty": NaN}', "[" * 10_000]
-    + ['{"length_penalty": true}', '{"length_penalty": 1e999}', "{}", '{"length_penalty": 1, "beam": 0}'],
+    + ['{"length_penalty": true}', '{"length_penalty": 1e999}', "{}", '{"length_penalty": 1, "beam": 0}']
+    + [
+        '{"length_penalty": 1, "no_repeat_ngram_size": -1}',
+        '{"length_penalty": 1, "no_repeat_ngram_size": 1.5}',
+    ],
 )
 def test_a_file_of_a_stranger(run: Path, content: str) -> None:
     (run / search_defaults.FILE).write_text(content)
