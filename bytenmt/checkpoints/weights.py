@@ -183,7 +183,9 @@ def read_weights(path: Path, which: Which = "best") -> tuple[Path, StoredWeights
     if is_weights_file(path):
         contents = read_file(path, "weights", _stored(path), "use another checkpoint")
         folder = path.resolve().parent
-        return path, _with_search(contents, folder.parent) if folder.name == FOLDER else contents
+        if folder.name == FOLDER:
+            return path, _with_search(contents, folder.parent)
+        return path, _with_search(contents, folder) if path.name == PUBLISHED else contents
     pointer = read_pointer(path)
     while True:
         try:

@@ -112,6 +112,10 @@ def test_it_is_carried_on(run: Path, tmp_path: Path) -> None:
             length_penalty=0.25, no_repeat_ngram_size=9, beam=4
         ), path
         assert penalty_of(path) == 0.25
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published/model.safetensors").write_bytes(checkpoint.read_bytes())
+    search_defaults.write(tmp_path / "published", SearchDefaults(length_penalty=0.75))
+    assert penalty_of(tmp_path / "published") == 0.75
     (tmp_path / "e.safetensors").write_bytes(checkpoint.read_bytes())
     assert penalty_of(tmp_path / "e.safetensors") == 1
     assert penalty_of(tmp_path / "e.safetensors", run) == 0.25
