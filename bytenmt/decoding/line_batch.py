@@ -101,7 +101,8 @@ class LineBatch:
         self._rules = settings.rules if rules is None else rules
         is_kept = has_source and self._rules is not None and TAGS in self._rules.classes
         self._tags = tags if is_kept else None
-        self._restored: dict[bytes, list[Hypothesis]] = {}  # by chunk: hypotheses with their tags
+        # The hypotheses with their tags, by the text of the chunk and its request, which has none.
+        self._restored: dict[tuple[bytes, Request], list[Hypothesis]] = {}
         self._chunks = [
             split_line(line, max_source_bytes, self._rules, languages) if has_source else [Chunk(b"", b"")]
             for line in lines
@@ -155,7 +156,7 @@ class LineBatch:
         if not has_moved_tags(chunk, request):
             return self.hypotheses[request]
         self._restore_tags([(chunk, request)])
-        return self._restored[chunk.text]
+        return self._restored[chunk.text, request]
 
     def _restore_tags(self, parts: Sequence[tuple[Chunk, Request | None]]) -> None:
         """Put the paired tags of chunks into their hypotheses."""
@@ -163,17 +164,25 @@ class LineBatch:
             return
         assert self._rules is not None
         extractor = self._rules.tracker.extractor
-        moved = {
-            chunk.text: self.hypotheses[request]
+        keys = dict.fromkeys(
+            (chunk.text, request)
             for chunk, request in parts
-            if request is not None and chunk.text not in self._restored and has_moved_tags(chunk, request)
-        }
-        pairs = [(text, one) for text, hypotheses in moved.items() for one in hypotheses]
-        lines = [(split_tags(text, extractor), one) for text, one in pairs]
-        restored = self._tags.restore([(line, one) for line, one in lines if line is not None], extractor)
-        for (text, _), one in zip(pairs, restored, strict=True):
-            flags = dict.fromkeys((*(one.flags or ()), *self._rules.tag_flags(text, one.text)))
-            self._restored.setdefault(text, []).append(one._replace(flags=tuple(flags)))
+            if request is not None and has_moved_tags(chunk, request)
+        )
+        waiting = [
+            (key, hypothesis)
+            for key in keys
+            if key not in self._restored
+            for hypothesis in self.hypotheses[key[1]]
+        ]
+        lines = [(split_tags(text, extractor), hypothesis) for (text, _), hypothesis in waiting]
+        restored = self._tags.restore(
+            [(line, hypothesis) for line, hypothesis in lines if line is not None], extractor
+        )
+        for ((text, request), _), hypothesis in zip(waiting, restored, strict=True):
+            flags = (*(hypothesis.flags or ()), *self._rules.tag_flags(text, hypothesis.text))
+            hypothesis = hypothesis._replace(flags=tuple(dict.fromkeys(flags)))
+            self._restored.setdefault((text, request), []).append(hypothesis)
 
     def beginning(self, line: int, so_far: Callable[[Request], bytes]) -> tuple[bytes, bool]:
         """Return the beginning of a line's translation that is final, and whether it is complete.

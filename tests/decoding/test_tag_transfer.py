@@ -204,6 +204,11 @@ def test_the_text_is_that_of_the_plain_line(tmp_path: Path, arch: str, engine: s
     assert [[one.text for one in translator.n_best(line)] for line in LINES] == [
         [one.text for one in tagged] for tagged in found
     ]
+    sampling = Translator.load(tmp_path / "run", sample=True, seed=3, **settings)
+    samples = sampling.translate(LINES[:1] * 3)
+    assert [TAG.sub("", one) for one in samples] == sampling.translate(PLAIN[:1] * 3) and len(
+        set(samples)
+    ) > 1
     greedy = Translator.load(tmp_path / "run", **settings)
     assert ["".join(greedy.stream(line)) for line in LINES] == greedy.translate(LINES)
     prefixed = Translator.load(tmp_path / "run", prefix="<b>one", **settings)
