@@ -79,11 +79,14 @@ def test_an_invention_is_what_the_source_saves_nothing_of() -> None:
 
 
 def test_tags_do_not_hide_an_invention() -> None:
-    """The source saves half a bit of the b; of the tags, which do not count, it would save 3.5 bits."""
+    """Paired tags are not read: the source saves nothing of the words, of the tags it would save 3.5 bits and
+    half a bit of the b in the words. One that stands alone is read: the source saves half a bit of the b.
+    """
     judge = Judge(THRESHOLDS, 0.5, make_reader=FakeReader)
-    tagged = written("<b>abcdef</b>", 0.6)
-    assert judge.saved_bits([b"<b>klmnop</b>"], [tagged]) == pytest.approx([0.5])
+    tagged, alone = written("<b>abcdef</b>", 0.6), written("<br/>abcdef", 0.6)
+    assert judge.saved_bits([b"<b>klmnop</b>"], [tagged]) == pytest.approx([0.0])
     assert judge.flags([b"<b>klmnop</b>"], [tagged]) == [["unsure", "invention"]]
+    assert judge.saved_bits([b"<br/>klmnop"], [alone]) == pytest.approx([0.5])
 
 
 def test_tags_do_not_hide_what_the_words_cost() -> None:
