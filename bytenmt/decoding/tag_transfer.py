@@ -33,6 +33,7 @@ AT_ONCE = 32  # translations that are aligned together
 # A word of an alphabet, with signs in it as in don't and Ctrl+C, or any other character that is no blank. A
 # letter of other scripts, without spaces or with particles behind a word, is a token of its own.
 LETTERS = r"[0-9A-Za-z_\u00c0-\u07ff\u1e00-\u1fff]+"
+LETTER_AND_DIGIT = re.compile(rb"[A-Za-z\x80-\xff][0-9]|[0-9][A-Za-z\x80-\xff]")
 TOKEN = re.compile(rf"{LETTERS}(?:[-'’.+/]{LETTERS})*|\S")
 
 
@@ -119,8 +120,9 @@ class TagTransfer:
 def split_tags(line: bytes, extractor: SpanExtractor) -> TaggedLine | None:
     """Return a line without its paired tags; None where they have to stay in it.
 
-    That is a line that has none, or others that are not paired; one in which elements touch, whose words
-    would be joined; one that has other spans without them; and one of more than LONGEST bytes.
+    That is a line that has none, or others that are not paired; one whose words would be joined, because
+    elements touch or a tag is between a letter and a digit, as in word<sup>1</sup>; one that has other spans
+    without them; and one of more than LONGEST bytes.
     """
     spans = extractor.spans(line) if b"<" in line and len(line) <= LONGEST else []
     tags = [parse_tag(line[begin:end].decode()) if of == TAGS else None for begin, end, of in spans]
@@ -140,7 +142,8 @@ def split_tags(line: bytes, extractor: SpanExtractor) -> TaggedLine | None:
             text += line[begin:end]
             kept.append(Span(starts[-1], len(text), of))
     text += line[last:]
-    if extractor.spans(text) != kept:
+    places = [starts[index] for index in partner if starts[index]]
+    if extractor.spans(text) != kept or any(LETTER_AND_DIGIT.match(text, place - 1) for place in places):
         return None
 
     def elements(first: int, end: int) -> tuple[Element, ...]:

@@ -103,6 +103,10 @@ def test_placement(source: str, text: str, links: list[tuple[str, str]], expecte
         ("a <b>b</b> and </i>", None),
         ("crossed <b>a <i>b</b> c</i>", None),
         ("<b>Ctrl</b><b>C</b>", None),  # would be CtrlC
+        ("Yesterday<sup>1</sup> we", None),  # would be Yesterday1
+        ("é<sup>1</sup> and <b>2</b>x", None),
+        ("un<b>believ</b>able, <b>1</b> 2", "unbelievable, 1 2"),
+        ("<b>a1</b>", "a1"),
         ("{<b>a</b>}", None),  # would be the placeholder {a}
         ("50 <b>%</b>s", None),  # would be the placeholder %s
         (f"<b>{'a ' * (LONGEST // 2)}</b>", None),
