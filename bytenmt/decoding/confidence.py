@@ -168,7 +168,7 @@ def plain_text(line: bytes) -> str:
 
 
 def without_paired_tags(line: bytes) -> bytes:
-    """Return a line as tag_transfer.split_tags has a model translate it."""
+    """Return a line without paired tags such as <b> and </b>; as it is where they cannot be taken out."""
     tagged = split_tags(line, span_extractor(NO_TEXT))
     return line if tagged is None else tagged.text
 
