@@ -124,17 +124,23 @@ def _of_another(init_from: Path, arch: str | None, preset: str | None, settings:
         if wanted_value != value:  # before the rest, which then makes no sense
             raise _contradicted(init_from, f"model.{key}", wanted_value, value)
     wanted = parse_config(tree)
-    for config in [wanted] if preset is None else [wanted, parse_config(fresh)]:
-        known = config_tree(own)["model"]
+    known = config_tree(own)["model"]
+    asked = {"configuration": wanted} | (
+        {} if preset is None else {f"--preset {preset}:": parse_config(fresh)}
+    )
+    for name, config in asked.items():
         for key, value in config_tree(config)["model"].items():
             if value != known[key] and key != "dropout":
-                raise _contradicted(init_from, f"model.{key}", value, known[key])
+                raise _contradicted(init_from, f"model.{key}", value, known[key], name)
     return wanted
 
 
-def _contradicted(init_from: Path, key: str, value: object, own: object) -> ConfigError:
+def _contradicted(
+    init_from: Path, key: str, value: object, own: object, giver: str = "configuration"
+) -> ConfigError:
+    """giver: what sets the key, as the message names it."""
     return ConfigError(
-        f"configuration {key} is {value!r}, but --init-from {init_from} has {own!r}: leave it out, the new"
+        f"{giver} {key} is {value!r}, but --init-from {init_from} has {own!r}: leave it out, the new"
         f" run takes the model of --init-from"
     )
 

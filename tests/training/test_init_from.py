@@ -156,13 +156,13 @@ def test_its_model_comes_from_there(first_run: Path, texts: dict[str, Any], tmp_
     own = config("luong")
     assert options(first_run).model == own.model
     assert options(first_run, arch="luong").train == load_config("luong", "small", "", []).train
-    told = options(first_run, "model.dropout=0.5", "train.lr=0.5")
-    assert told.model == msgspec.structs.replace(own.model, dropout=0.5) and told.train.lr == 0.5
-    for given, key in (
-        ({"arch": "bytenet"}, "model.arch"),
-        ({"preset": "base"}, "model.d_embedding"),
+    other = options(first_run, "model.dropout=0.5", "train.lr=0.5")
+    assert other.model == msgspec.structs.replace(own.model, dropout=0.5) and other.train.lr == 0.5
+    for given, told in (
+        ({"arch": "bytenet"}, "configuration model.arch is"),
+        ({"preset": "base"}, "--preset base: model.d_embedding is"),
     ):
-        with pytest.raises(ConfigError, match=f"configuration {key} is .*--init-from .* has"):
+        with pytest.raises(ConfigError, match=f"{told} .*--init-from .* has"):
             options(first_run, **given)
     for setting in ("model.d_hidden=13", "model.source=false", "model.arch=bytenet"):
         with pytest.raises(ConfigError, match="leave it out"):
