@@ -144,11 +144,7 @@ def with_alignment(
 
 def aligner(runtime: Runtime) -> Align | None:
     """Return a function that aligns lines with their translations, or None if no run has attention."""
-    if not any(run.config.model.has_attention for run in runtime.runs):
-        return None
-    from bytenmt.decoding.alignment import Aligner
-
-    return Aligner(runtime.attention()).links
+    return runtime.aligner.links if runtime.has_attention else None
 
 
 def judged(shape: OutputFormat | None, answers: Answers, judge: Judge) -> OutputFormat | None:

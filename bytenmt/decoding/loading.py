@@ -79,12 +79,20 @@ class Runtime:
         assert self.models is not None
         return self.models.attention()
 
+    @property
+    def has_attention(self) -> bool:
+        """True if at least one run has attention; False for models in memory."""
+        return self.models is not None and any(run.config.model.has_attention for run in self.runs)
+
+    @cached_property
+    def aligner(self) -> Aligner:
+        """Aligns by the runs that have attention; one for all users of these runs in a thread."""
+        return Aligner(self.attention())
+
     @cached_property
     def tag_transfer(self) -> TagTransfer | None:
         """Puts tags into translations, by the runs that have attention; None if none has."""
-        if self.models is None or not any(run.config.model.has_attention for run in self.runs):
-            return None
-        return TagTransfer(lambda: Aligner(self.attention()))
+        return TagTransfer(lambda: self.aligner) if self.has_attention else None
 
     def prepare(self, n_sentences: int) -> None:
         """Wait for kernels that are being compiled if NumPy would take longer for so many sentences."""

@@ -13,7 +13,7 @@ import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -89,14 +89,10 @@ class PlacedElement(NamedTuple):
 class TagTransfer:
     """Puts the paired tags of lines into their translations by the attention of models.
 
-    load_aligner: is called before the first line with tags.
+    aligner: is not called before the first line with tags, as its weights take time and memory.
     """
 
-    load_aligner: Callable[[], Aligner]
-
-    @cached_property
-    def _aligner(self) -> Aligner:
-        return self.load_aligner()
+    aligner: Callable[[], Aligner]
 
     def restore(
         self, lines: Sequence[tuple[TaggedLine, Hypothesis]], extractor: SpanExtractor
@@ -108,7 +104,7 @@ class TagTransfer:
         restored = []
         for first in range(0, len(lines), AT_ONCE):
             some = lines[first : first + AT_ONCE]
-            weights = self._aligner.weights([(line.text, hypothesis.text) for line, hypothesis in some])
+            weights = self.aligner().weights([(line.text, hypothesis.text) for line, hypothesis in some])
             restored += [
                 insert_tags(hypothesis, Placement(line, hypothesis.text, matrix, extractor).tags())
                 for (line, hypothesis), matrix in zip(some, weights, strict=True)
