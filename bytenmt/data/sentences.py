@@ -1,4 +1,4 @@
-"""Find the ends of the sentences of a line.
+"""Find the ends of the sentences of a line, and the signs that no translation changes.
 
 The library sentencex knows terminators and abbreviations of many languages. Its boundaries are kept unless
 one of the rules below rejects them: a boundary too many cuts a sentence in two, while one too few costs
@@ -8,6 +8,8 @@ little.
 from __future__ import annotations
 
 import re
+import string
+import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -36,6 +38,10 @@ ORDINAL = {
 NUMBERED = re.compile(r"[\s\d.()]*\Z")  # an item number, as "2.", is no sentence
 ELLIPSIS = re.compile(r"(?:\.\.\.|…)\Z")
 CLOSING_QUOTES = "\"'”’»」』"
+# A sign at least four times, with or without spaces, as ____ and . . . . . in forms and tables of contents.
+REPEATED_SIGN = re.compile(r"([^\w\s]|_)(?: ?\1){3,}")
+WITH_ITS_SENTENCE = "!?！？"  # of a repeated sign after a word, the first one
+BOX_DRAWING = ("\u2500", "\u259f")
 LANGUAGE_SUFFIX = re.compile(r"\.(?!gz|xz)[a-z]{2}")  # of a file name, as train.de.gz
 
 
@@ -86,6 +92,36 @@ def _is_end(line: str, begin: int, end: int, after: int, language: str) -> bool:
     # Scripts without capitals: the text may go on after a quotation or an ellipsis.
     is_caseless = next_character.isalpha() and not next_character.isupper()
     return not (is_caseless and (before[-1] in CLOSING_QUOTES or ELLIPSIS.search(before)))
+
+
+def ends_at_repeated_signs(line: str) -> list[int]:
+    """Return where the text before each repeated sign and each repeated sign ends, as numbers of characters.
+
+    As in sentence_ends, white space after an end and the end of the line are left out.
+
+    >>> line = "Name: ________ Really????"
+    >>> [line[:end] for end in ends_at_repeated_signs(line)]
+    ['Name:', 'Name: ________', 'Name: ________ Really?']
+    """
+    ends = list[int]()
+    for match in REPEATED_SIGN.finditer(line):
+        if not is_sign(match[1]):
+            continue
+        begin = match.start()
+        if match[1] in WITH_ITS_SENTENCE and begin and not line[begin - 1].isspace():
+            begin += 1
+        while begin and line[begin - 1].isspace():
+            begin -= 1
+        ends += [begin, match.end()]
+    return [end for end in ends if 0 < end < len(line)]
+
+
+def is_sign(character: str) -> bool:
+    """Return whether a character is punctuation, another sign of ASCII, or a line or block of a frame."""
+    if character.isascii():
+        return character in string.punctuation
+    low, high = BOX_DRAWING
+    return unicodedata.category(character).startswith("P") or low <= character <= high
 
 
 def is_trained_on_sentences(facts: Facts) -> bool:

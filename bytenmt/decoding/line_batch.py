@@ -7,15 +7,16 @@ makes requests and takes hypotheses; who decodes the requests, and in which orde
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from bytenmt.data.sentences import sentence_ends
+from bytenmt.data.sentences import ends_at_repeated_signs, is_sign, sentence_ends
 from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.tag_transfer import TAGS, split_tags
-from bytenmt.spans.extractor import has_letters, span_extractor
+from bytenmt.spans.extractor import Span, has_letters, span_extractor
 from bytenmt.spans.grammar import parse_tag, partners
 from bytenmt.utf8 import first_invalid
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 CHUNK_NUMBER_STEP = 1 << 40  # between the sampling numbers of a line's chunks: more than there are lines
 ALWAYS_COPIED = ("urls", "emails")  # classes of spans that a line may consist of without being translated
 COPIED_IF_KEPT = ("placeholders", "tags")  # also these where they are kept; numbers may be written otherwise
+BLANKS = " \t\u00a0\u3000"  # that a line of signs may have
+LETTER_OR_DIGIT = re.compile(rb"[0-9A-Za-z]")
 FIRST_SIGNS = (b"{", b"$", b"#", b"%", b"[", b"<")  # of placeholders and tags
 
 
@@ -235,12 +238,14 @@ def has_moved_tags(chunk: Chunk, request: Request) -> bool:
 
 
 def has_translatable_text(text: bytes, rules: ConstraintSpec | None = None) -> bool:
-    """Return whether a text has more than URLs and e-mail addresses, or than placeholders and tags to be
-    kept.
+    """Return whether a text has letters or digits outside of URLs and e-mail addresses, and outside of
+    placeholders and tags to be kept.
 
-    Blanks and signs between them do not count, letters and digits do. rules: the spans to keep, and the
-    glossary, whose terms are translated wherever they stand.
+    True for a text of symbols alone, such as emojis. rules: the spans to keep, and the glossary, whose terms are
+    translated wherever they stand.
     """
+    if not LETTER_OR_DIGIT.search(text) and all(c in BLANKS or is_sign(c) for c in text.decode()):
+        return rules is not None and not all(span.of for span in rules.spans(text))
     classes = tuple(name for name in COPIED_IF_KEPT if rules is not None and name in rules.classes)
     may_have_address = b"@" in text or b"://" in text or b"www." in text
     if not may_have_address and not (classes and text.lstrip().startswith(FIRST_SIGNS)):
@@ -256,8 +261,9 @@ def split_line(
 ) -> list[Chunk]:
     """Return the chunks in which a line is translated: its sentences, cut where they have over max_bytes.
 
-    Spans to be kept are not cut, and no sentence ends between two tags that belong together. languages: of
-    the sentences, see sentences.sentence_ends; none: the line is one sentence.
+    A sign that is repeated, as in `Name: ________`, is a chunk of its own. Spans to be kept are not cut, and
+    no sentence ends between two tags that belong together. languages: of the sentences, see
+    sentences.sentence_ends; none: the line is one sentence.
     """
     chunks = []
     for text, separator in split_sentences(line, rules, languages) if languages else [Chunk(line, b"")]:
@@ -268,7 +274,7 @@ def split_line(
 
 
 def split_sentences(line: bytes, rules: ConstraintSpec | None, languages: Sequence[str]) -> list[Chunk]:
-    """Return the sentences of a line, each with the white space after it as its separator.
+    """Return the sentences and repeated signs of a line, each with the white space after it as its separator.
 
     rules: spans to keep, inside which no sentence ends. languages: codes such as "de", whose abbreviations
     are known. Without a language, a sentence ends where English and German rules agree.
@@ -276,8 +282,11 @@ def split_sentences(line: bytes, rules: ConstraintSpec | None, languages: Sequen
     White space at the beginning of a line of several sentences is the separator of an empty chunk.
     """
     text = line.decode()
-    ends = sentence_ends(text, languages)
-    uncut = _uncut_ranges(line, rules) if ends and rules else []
+    at_signs = ends_at_repeated_signs(text)
+    ends = sorted({*sentence_ends(text, languages), *at_signs})
+    addresses = span_extractor(ALWAYS_COPIED).spans(line) if at_signs else []
+    kept = rules.spans(line) if ends and rules else []
+    uncut = _uncut_ranges(line, sorted([*addresses, *kept]))
     chunks, at, index, position = list[Chunk](), 0, 0, 0  # position: of the byte `at`, in characters
     blanks = _blanks(text, 0) if ends else b""
     begin = len(blanks)
@@ -306,9 +315,8 @@ def _blanks(text: str, begin: int) -> bytes:
     return text[begin:end].encode()
 
 
-def _uncut_ranges(line: bytes, rules: ConstraintSpec) -> list[tuple[int, int]]:
-    """Return begin and end of the kept spans and of the elements between paired tags, in order, merged."""
-    spans = rules.spans(line)
+def _uncut_ranges(line: bytes, spans: Sequence[Span]) -> list[tuple[int, int]]:
+    """Return begin and end of spans and of the elements between paired tags, in order, merged."""
     partner = partners([parse_tag(line[span.begin : span.end].decode()) for span in spans])
     ranges: list[tuple[int, int]] = []
     for index, span in enumerate(spans):

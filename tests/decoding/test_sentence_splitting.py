@@ -38,7 +38,7 @@ def made_up(languages: tuple[str, ...] = ("en",), **named: Any) -> tuple[Transla
 
 
 def test_the_example_runs() -> None:
-    assert doctest.testmod(sentences) == (0, 2)
+    assert doctest.testmod(sentences) == (0, 4)
 
 
 @pytest.mark.parametrize("language", ["en", "de", "ko"])
@@ -60,7 +60,8 @@ def test_an_unknown_language_has_the_boundaries_of_all() -> None:
     assert sentence_ends("No end", ["en"]) == sentence_ends("", ["en"]) == sentence_ends("One.", ["en"]) == []
 
 
-TEXTS = st.text(st.sampled_from("aB.!? \u00a0\u3000한。é<>b/{}"), max_size=60)
+PIECES = [*"aB.!? \u00a0\u3000한。é<>b/{}_", "____", "....!!!!"]
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
 
 
 @given(TEXTS, st.integers(4, 30), st.sampled_from(["en", "de", "ko"]))
@@ -96,6 +97,29 @@ def test_sentences_are_translated_one_by_one() -> None:
     (result,) = translator.translate_lines([b"One. Two."])
     assert result.best_chunks() == [(b"One.", b"so: ONE.0", b" "), (b"Two.", b"TWO.0", b"")]
     assert made_up(())[0].translate("One. Two.") == "ONE. TWO.0"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("Name: ________ Date: ____", "NAME:0 ________ DATE:0 ____"),
+        ("Chapter 1 . . . . . 5", "CHAPTER 10 . . . . . 50"),
+        ("  ---- ", "  ---- "),
+        ("Really???? ....", "REALLY?0??? ...."),
+        ("at a.org/____x", "AT A.ORG/0____X0"),
+        ("at http://a.org/____x", "AT HTTP://A.ORG/____X0"),
+        ("a___b {____}", "A___B {____}0"),
+        ("👍👍👍👍", "👍👍👍👍0"),
+        ("** ─ …", "** ─ …"),
+    ],
+)
+def test_repeated_signs_are_copied(line: str, expected: str) -> None:
+    """So are lines of signs alone; addresses and kept spans are not cut. 0: where the model is asked."""
+    assert made_up(keep=("placeholders",))[0].translate(line) == expected
+
+
+def test_a_line_that_is_not_split_keeps_its_signs() -> None:
+    assert made_up(())[0].translate("Name: ________") == "NAME: ________0"
 
 
 def test_a_long_sentence_is_cut_as_well() -> None:

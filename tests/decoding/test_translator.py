@@ -153,6 +153,8 @@ def test_an_empty_line_asks_no_engine() -> None:
         ("https://x.org/a?b=1", ""),
         (" info@x.org\t", ""),
         ("<https://x.org>, (www.x.org) – info@x.org.", ""),
+        ("- - -", ""),
+        ("「…」", "numbers"),
         ("{name}: %s", "placeholders"),
         ("<b></b>", "tags,numbers"),
         ("<a href='x'> https://x.org </a>", "tags"),
@@ -181,7 +183,7 @@ def test_a_line_without_translatable_text_is_copied(line: str, keep: str) -> Non
         ("<br/>", "placeholders"),
         ("2024-05-17", "numbers"),
         ("a@b", ""),
-        ("- - -", "placeholders,tags,urls,emails,numbers"),
+        ("♪", ""),
     ],
 )
 def test_other_lines_are_translated(line: str, keep: str) -> None:
