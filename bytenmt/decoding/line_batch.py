@@ -241,8 +241,8 @@ def has_translatable_text(text: bytes, rules: ConstraintSpec | None = None) -> b
     """Return whether a text has letters or digits outside of URLs and e-mail addresses, and outside of
     placeholders and tags to be kept.
 
-    True for a text of symbols alone, such as emojis. rules: the spans to keep, and the glossary, whose terms are
-    translated wherever they stand.
+    True for a text of symbols alone, such as emojis. rules: the spans to keep, and the glossary, whose terms
+    are translated wherever they stand.
     """
     if not LETTER_OR_DIGIT.search(text) and all(c in BLANKS or is_sign(c) for c in text.decode()):
         return rules is not None and not all(span.of for span in rules.spans(text))
