@@ -30,6 +30,7 @@ NEUTRAL: Mapping[str, Mapping[str, Any]] = {
         "upper_case": 0.0,
         "title_case": 0.0,
         "lower_case": 0.0,
+        "unpunctuated": 0.0,
         "empty_source": 0.0,
         "augment": {},
     },

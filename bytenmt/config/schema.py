@@ -49,7 +49,10 @@ else:  # what msgspec validates: the section of each architecture of the package
 PARALLEL = tuple(name for name in BUILT_IN if ARCHITECTURES[name].section.is_parallel)
 
 # Keys of DataConfig that change training pairs; each needs a source.
-AUGMENTATIONS = ("noise", "copy", "placeholders", "upper_case", "title_case", "lower_case", "empty_source")
+AUGMENTATIONS = (
+    *("noise", "copy", "placeholders", "upper_case", "title_case", "lower_case", "unpunctuated"),
+    "empty_source",
+)
 
 
 class DataConfig(Section, frozen=True):
@@ -65,6 +68,7 @@ class DataConfig(Section, frozen=True):
     upper_case: Fraction = 0.0  # share of pairs written in capitals on both sides
     title_case: Fraction = 0.0  # share of pairs in which every word begins with a capital
     lower_case: Fraction = 0.0  # share of pairs without capitals
+    unpunctuated: Fraction = 0.0  # share of pairs without the signs at the ends of both sides
     empty_source: Fraction = 0.0  # share of pairs whose source is emptied: the model learns p(target) alone
     augment: dict[Name, Fraction] = {}  # shares of pairs that augmentations of plugins change
     stream_window: Positive = 100_000  # lines of a stream that are read, shuffled and sorted together

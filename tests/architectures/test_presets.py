@@ -325,7 +325,7 @@ def test_later_keys_leave_older_fingerprints(arch: str, known: str) -> None:
     """
     then = ["model.decoder_dilations=[]"] if arch == "convs2s" else []  # as the preset was
     assert fingerprint(load_config(arch, "tiny", "", then)) == known
-    for key in ("placeholders", "upper_case", "title_case", "lower_case", "empty_source"):
+    for key in ("placeholders", "upper_case", "title_case", "lower_case", "unpunctuated", "empty_source"):
         assert fingerprint(load_config(arch, "tiny", "", [*then, f"data.{key}=0.05"])) != known
 
 

@@ -20,6 +20,7 @@ from bytenmt.checkpoints.manifest import METRICS
 from bytenmt.config.schema import AUGMENTATIONS, DataConfig
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.augment.copying import SPAN_MARKERS, find_items, keyed_draws, other_items
+from bytenmt.data.augment.final_sign import without_final_sign
 from bytenmt.data.augment.letter_case import with_case
 from bytenmt.data.augment.noise import Letters, noisy_lines, noisy_rows
 from bytenmt.data.augment.placeholders import (
@@ -233,10 +234,30 @@ def test_korean_stands_around_a_number() -> None:
     assert [item.value for item in find_items("15일")] == ["15"]
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("Thank you.", "Danke!", ("Thank you", "Danke")),
+        ("Wo?!…", "どこ。", ("Wo", "どこ")),
+        ("3 p.m.", "15 Uhr", ("3 p.m.", "15 Uhr")),
+        ("...", "Lade …", ("...", "Lade …")),
+        ("a. ", "b.", ("a. ", "b.")),
+        ("", "", ("", "")),
+    ],
+)
+def test_final_signs_are_left_out_of_both_sides_or_none(
+    source: str, target: str, expected: tuple[str, str]
+) -> None:
+    found = without_final_sign(source.encode(), target.encode(), random.Random(1))
+    assert found == tuple(text.encode() for text in expected)
+
+
 def corpus_of(n: int = 60) -> ParallelCorpus:
     draw = random.Random(2)
     words = ["Anna", "zwölf", "서울", "12.5", "{name}", "Haus", "größer", "3"]
-    lines = [" ".join(draw.choices(words, k=draw.randrange(1, 9))) for _ in range(n)]
+    lines = [
+        " ".join(draw.choices(words, k=draw.randrange(1, 9))) + draw.choice([".", "?!", ""]) for _ in range(n)
+    ]
     source = TextFile.from_bytes("\n".join(lines).encode(), "s")
     return ParallelCorpus.from_texts(source, TextFile.from_bytes("\n".join(lines[::1]).encode(), "t"), 40, 60)
 
@@ -273,6 +294,7 @@ def all_batches(augmenter: Augmenter, size: int, epoch: int, first: int = 0) -> 
         {"copy": 0.5},
         {"noise": 0.2, "copy": 1.0},
         {"upper_case": 0.3, "title_case": 0.2, "lower_case": 0.3},
+        {"unpunctuated": 0.9},
         {"empty_source": 0.4},
         {"placeholders": 0.5},
         {name: 0.2 for name in AUGMENTATIONS},

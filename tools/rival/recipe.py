@@ -45,6 +45,7 @@ class Recipe(NamedTuple):
     upper_case: float = 0.0
     title_case: float = 0.0
     lower_case: float = 0.0
+    unpunctuated: float = 0.0
     empty_source: float = 0.0
     waits: int = 0
 
@@ -105,6 +106,7 @@ HELP = {
     "upper_case": "share of pairs in capitals, as data.upper_case",
     "title_case": "share of pairs in which every word begins with a capital, as data.title_case",
     "lower_case": "share of pairs without capitals, as data.lower_case",
+    "unpunctuated": "share of pairs without their final signs, as data.unpunctuated",
     "empty_source": "share of pairs whose source is emptied, as data.empty_source",
     "waits": "a causal encoder, and wait-k with a k of 1 to so many pieces, drawn for each batch; 0: none",
 }

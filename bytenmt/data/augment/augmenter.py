@@ -1,4 +1,4 @@
-"""Change training pairs anew in every epoch: noise, items to copy, letter case, empty sources.
+"""Change training pairs anew in every epoch: noise, items to copy, letter case, final signs, empty sources.
 
 The change depends on the seed, the epoch, the batch and the row (for placeholders: the index in the corpus)
 and on nothing else: a resumed run and any number of processes see the same pairs.
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from bytenmt.config.schema import DataConfig
 from bytenmt.data.augment.copying import keyed_draws, other_items
+from bytenmt.data.augment.final_sign import without_final_sign
 from bytenmt.data.augment.letter_case import Case, with_case
 from bytenmt.data.augment.noise import HALF, Letters, chance, noisy_rows, row_keys
 from bytenmt.data.augment.placeholders import LITERAL_MARKERS, literal_spans, placeholder_corpus
@@ -26,7 +27,7 @@ from bytenmt.utf8 import BOS, EOS, PAD, first_invalid
 
 N_SAMPLED = 20_000  # lines that the letters of a corpus are taken from
 # What the draws of a batch are for: noise takes the batch's key itself, the others this one added to it.
-COPY, CASE, EMPTY, FIRST_ADDED = 1, 2, 3, 4
+COPY, CASE, EMPTY, FINAL_SIGN, FIRST_ADDED = 1, 2, 3, 4, 5
 PLACEHOLDERS = -1  # the number that stands for a batch's where the draws are an epoch's
 
 
@@ -59,6 +60,9 @@ class Augmenter:
         config = self._config
         if config.copy:
             self._copy(batch, mix(key + COPY), rows)
+        if config.unpunctuated:
+            by = without_final_sign, config.unpunctuated, "unpunctuated"
+            batch = self._change_by(*by, batch, mix(key + FINAL_SIGN), rows)
         if config.upper_case or config.title_case or config.lower_case:
             batch = self._change_case(batch, mix(key + CASE), rows)
         if config.empty_source:
@@ -123,8 +127,11 @@ class Augmenter:
         key: int,
         rows: npt.NDArray[np.int64],
     ) -> Batch:
-        """Return the batch with a share of its rows changed by an augmentation of a plugin; a row that would
-        exceed a limit stays. Raises DataError where it makes something that is no text of one line."""
+        """Return the batch with a share of its rows changed by an augmentation.
+
+        A row that would exceed a limit stays. Raises DataError where a plugin's makes something that is no
+        text of one line.
+        """
         config, keys = self._config, row_keys(np.uint64(key), rows)
         sources: dict[int, bytes] = {}
         targets: dict[int, bytes] = {}
