@@ -40,6 +40,7 @@ ELLIPSIS = re.compile(r"(?:\.\.\.|…)\Z")
 CLOSING_QUOTES = "\"'”’»」』"
 # A sign at least four times, with or without spaces, as ____ and . . . . . in forms and tables of contents.
 REPEATED_SIGN = re.compile(r"([^\w\s]|_)(?: ?\1){3,}")
+LIST_MARK = re.compile(r"\s*(?:[-*+>•·‣◦▪–—]|#{1,6})(?=\s)")  # at the beginning of a line
 WITH_ITS_SENTENCE = "!?！？"  # of a repeated sign after a word, the first one
 BOX_DRAWING = ("\u2500", "\u259f")
 LANGUAGE_SUFFIX = re.compile(r"\.(?!gz|xz)[a-z]{2}")  # of a file name, as train.de.gz
@@ -94,16 +95,18 @@ def _is_end(line: str, begin: int, end: int, after: int, language: str) -> bool:
     return not (is_caseless and (before[-1] in CLOSING_QUOTES or ELLIPSIS.search(before)))
 
 
-def ends_at_repeated_signs(line: str) -> list[int]:
-    """Return where the text before each repeated sign and each repeated sign ends, as numbers of characters.
+def ends_at_signs(line: str) -> list[int]:
+    """Return where a list mark ends, and the text before each repeated sign, and each repeated sign, as
+    numbers of characters.
 
     As in sentence_ends, white space after an end and the end of the line are left out.
 
-    >>> line = "Name: ________ Really????"
-    >>> [line[:end] for end in ends_at_repeated_signs(line)]
-    ['Name:', 'Name: ________', 'Name: ________ Really?']
+    >>> line = "- Name: ________ Really????"
+    >>> [line[:end] for end in ends_at_signs(line)]
+    ['-', '- Name:', '- Name: ________', '- Name: ________ Really?']
     """
-    ends = list[int]()
+    mark = LIST_MARK.match(line)
+    ends = [mark.end()] if mark else []
     for match in REPEATED_SIGN.finditer(line):
         if not is_sign(match[1]):
             continue

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from bytenmt.data.sentences import ends_at_repeated_signs, is_sign, sentence_ends
+from bytenmt.data.sentences import ends_at_signs, is_sign, sentence_ends
 from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.tag_transfer import TAGS, split_tags
@@ -261,9 +261,9 @@ def split_line(
 ) -> list[Chunk]:
     """Return the chunks in which a line is translated: its sentences, cut where they have over max_bytes.
 
-    A sign that is repeated, as in `Name: ________`, is a chunk of its own. Spans to be kept are not cut, and
-    no sentence ends between two tags that belong together. languages: of the sentences, see
-    sentences.sentence_ends; none: the line is one sentence.
+    The mark of a list item, as in `- item`, and a sign that is repeated, as in `Name: ________`, are chunks
+    of their own. Spans to be kept are not cut, and no sentence ends between two tags that belong together.
+    languages: of the sentences, see sentences.sentence_ends; none: the line is one sentence.
     """
     chunks = []
     for text, separator in split_sentences(line, rules, languages) if languages else [Chunk(line, b"")]:
@@ -274,15 +274,16 @@ def split_line(
 
 
 def split_sentences(line: bytes, rules: ConstraintSpec | None, languages: Sequence[str]) -> list[Chunk]:
-    """Return the sentences and repeated signs of a line, each with the white space after it as its separator.
+    """Return the sentences, list marks and repeated signs of a line.
 
-    rules: spans to keep, inside which no sentence ends. languages: codes such as "de", whose abbreviations
-    are known. Without a language, a sentence ends where English and German rules agree.
+    The white space after each is its separator. rules: spans to keep, inside which no sentence ends.
+    languages: codes such as "de", whose abbreviations are known. Without a language, a sentence ends where
+    English and German rules agree.
 
     White space at the beginning of a line of several sentences is the separator of an empty chunk.
     """
     text = line.decode()
-    at_signs = ends_at_repeated_signs(text)
+    at_signs = ends_at_signs(text)
     ends = sorted({*sentence_ends(text, languages), *at_signs})
     addresses = span_extractor(ALWAYS_COPIED).spans(line) if at_signs else []
     kept = rules.spans(line) if ends and rules else []

@@ -111,6 +111,10 @@ def test_sentences_are_translated_one_by_one() -> None:
         ("a___b {____}", "A___B {____}0"),
         ("👍👍👍👍", "👍👍👍👍0"),
         ("** ─ …", "** ─ …"),
+        (" - One. Two. x", " - ONE.0 TWO. X0"),
+        ("# a #b", "# A #B0"),
+        ("-a • b", "-A • B0"),
+        ("> - - - - a", "> - - - - A0"),
     ],
 )
 def test_repeated_signs_are_copied(line: str, expected: str) -> None:
