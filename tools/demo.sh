@@ -8,7 +8,7 @@ run=runs/demo
 echo "== a model that is there: data/models/en-de" >&2
 some="Where do you live?
 I can't find my keys.
-How much does this cost?"
+What time does the train leave?"
 paste <(echo "$some") <(bytenmt translate -m data/models/en-de -b 5 <<<"$some")
 
 echo "== training on data/ (Korean to English) for ${MINUTES:=5} minutes into $run" >&2
