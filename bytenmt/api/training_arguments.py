@@ -125,9 +125,9 @@ def _of_another(init_from: Path, arch: str | None, preset: str | None, settings:
             raise _contradicted(init_from, f"model.{key}", wanted_value, value)
     wanted = parse_config(tree)
     known = config_tree(own)["model"]
-    asked = {"configuration": wanted} | (
-        {} if preset is None else {f"--preset {preset}:": parse_config(fresh)}
-    )
+    asked = {"configuration": wanted}
+    if preset is not None:
+        asked[f"--preset {preset}:"] = parse_config(fresh)
     for name, config in asked.items():
         for key, value in config_tree(config)["model"].items():
             if value != known[key] and key != "dropout":

@@ -285,11 +285,13 @@ def split_sentences(line: bytes, rules: ConstraintSpec | None, languages: Sequen
     text = line.decode()
     at_signs = ends_at_signs(text)
     ends = sorted({*sentence_ends(text, languages), *at_signs})
+    if not ends:
+        return [Chunk(line, b"")]
     addresses = span_extractor(ALWAYS_COPIED).spans(line) if at_signs else []
-    kept = rules.spans(line) if ends and rules else []
+    kept = rules.spans(line) if rules else []
     uncut = _uncut_ranges(line, sorted([*addresses, *kept]))
     chunks, at, index, position = list[Chunk](), 0, 0, 0  # position: of the byte `at`, in characters
-    blanks = _blanks(text, 0) if ends else b""
+    blanks = _blanks(text, 0)
     begin = len(blanks)
     for end in ends:
         at += len(text[position:end].encode())

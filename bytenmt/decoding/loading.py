@@ -86,7 +86,7 @@ class Runtime:
 
     @cached_property
     def aligner(self) -> Aligner:
-        """Aligns by the runs that have attention; one for all users of these runs in a thread."""
+        """Aligns by the runs that have attention. Made once; not for several threads at once."""
         return Aligner(self.attention())
 
     @cached_property

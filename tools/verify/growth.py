@@ -75,6 +75,7 @@ class Case(NamedTuple):
 RULES = ConstraintSpec(("tags", "placeholders", "urls", "emails"))
 SENTENCE_PIECES = [
     *("One. ", "Dr. ", "one. ", "1. ", "A. ", "... ", "가다. ", "。", "!", "A.B", "One.  "),
+    *("____a", "- ", "a ---- ", "_ _ _ _      ", "????", "https://a.b/____ "),
     *(
         '"One. ',
         "“One.” ",
