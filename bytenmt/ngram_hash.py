@@ -8,6 +8,11 @@ eight BOS bytes. With all arithmetic modulo 2 ** 64,
 
 and a table of 2 ** k rows takes the k highest bits of h. hash_ngram has this for compiled code,
 layers/ngram_tables.py for tensors.
+
+The *prefix hash* of a text is a hash of the bytes since the last byte that is part of no word: an ASCII letter
+or digit is, and so is every byte of a longer character (0x80 to 0xF4). With a byte b of a word it becomes
+prefix * PER_BYTE + b + 1, with any other byte 0. A table of words hashes it as the key of an n-gram of WORD_ORDER
+bytes.
 """
 
 from __future__ import annotations
@@ -22,6 +27,9 @@ from bytenmt.utf8 import BOS
 N_BYTES = 8  # bytes of a word, and of the longest n-gram
 WORD = (1 << 64) - 1  # all bits of a word
 PER_ORDER, SPREAD, MIX = 0xBF58476D1CE4E5B9, 0x9E3779B97F4A7C15, 0x94D049BB133111EB
+PER_BYTE = 0xD6E8FEB86659FD93  # odd: its powers have inverses modulo 2 ** 64
+WORD_ORDER = 9  # the order that stands for words, one above the longest n-gram's
+LAST_OF_WORD = 0xF4  # the highest byte of UTF-8
 START = int.from_bytes(bytes([BOS]) * N_BYTES, "big")  # the word of an empty text
 # The same for compiled code.
 _BYTE, _HALF, _WHOLE = np.uint64(8), np.uint64(32), np.uint64(64)

@@ -110,7 +110,12 @@ def byte_embedding(config: ModelSection, std: float = 0.1) -> ByteEmbedding:
     if config.ngrams:
         folded = config.ngram_case == "folded"
         tables = NgramTables(
-            config.d_embedding, config.ngrams, config.n_ngram_rows, config.ngram_dropout, folded
+            config.d_embedding,
+            config.ngrams,
+            config.n_ngram_rows,
+            config.ngram_dropout,
+            folded,
+            config.ngram_word_rows,
         )
     return ByteEmbedding(config.d_embedding, std, tables)
 

@@ -108,6 +108,8 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     # Tables of hashed byte n-grams, added to the byte embedding: the n of each, growing; []: none.
     ngrams: tuple[Annotated[int, Meta(ge=2, le=8)], ...] = ()
     ngram_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0  # of each table, a power of two; 0: 8192
+    # Rows of one more table, a power of two, for the beginnings of words up to the byte itself; 0: no such table.
+    ngram_word_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
     ngram_dropout: Dropout = 0.0  # chance that a look-up (an n at a position) reads zero in training
     ngram_case: Literal["kept", "folded"] = "kept"  # folded: A to Z are hashed as a to z
     # Bytes after its own that a column of the encoder depends on at most, so that a translation can begin
@@ -126,10 +128,11 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
         """Raise ValueError for options of n-gram tables that do not go together."""
         if any(n >= after for n, after in pairwise(self.ngrams)):
             raise ValueError(f"ngrams = {list(self.ngrams)}: expected growing numbers from 2 to 8, each once")
-        rows = self.ngram_rows
-        if rows & (rows - 1) or 0 < rows < 8:
-            raise ValueError(f"ngram_rows = {rows}: expected a power of two, 8 or more (or 0: {NGRAM_ROWS})")
-        given = {"ngram_rows": rows > 0, "ngram_dropout": self.ngram_dropout > 0}
+        for name, rows in (("ngram_rows", self.ngram_rows), ("ngram_word_rows", self.ngram_word_rows)):
+            if rows & (rows - 1) or 0 < rows < 8:
+                raise ValueError(f"{name} = {rows}: expected 0 or a power of two, 8 or more")
+        given = {"ngram_rows": self.ngram_rows > 0, "ngram_dropout": self.ngram_dropout > 0}
+        given["ngram_word_rows"] = self.ngram_word_rows > 0
         given["ngram_case"] = self.ngram_case != "kept"
         refuse_ignored(not self.ngrams, given, "would be ignored without ngrams")
 

@@ -31,17 +31,19 @@ class ByteEmbedding(nn.Module):
         if self.ngrams is None:
             return e
         before = recent or self.begin(len(ids), ids.device)
-        added: Tensor = self.ngrams(ids, before[0])
+        added: Tensor = self.ngrams(ids, before)
         return e + added
 
     def begin(self, rows: int, device: torch.device, drafted: int = 0) -> RecentBytes:
         """Return the recent bytes before a text. drafted: the most bytes that rewind may take back."""
-        return () if self.ngrams is None else (first_bytes(rows, drafted, device),)
+        return () if self.ngrams is None else first_bytes(self.ngrams, rows, drafted, device)
 
-    @staticmethod
-    def advance(recent: RecentBytes, ids: Tensor) -> RecentBytes:
+    def advance(self, recent: RecentBytes, ids: Tensor) -> RecentBytes:
         """Return the recent bytes after ids (rows, t) uint8 more."""
-        return tuple(torch.cat([part, ids], dim=1)[:, -part.shape[1] :] for part in recent)
+        if self.ngrams is None:
+            return ()
+        last = torch.cat([recent[0], ids], dim=1)[:, -recent[0].shape[1] :]
+        return last, *(self.ngrams.prefix_hashes(ids, before)[:, -1] for before in recent[1:])
 
     @staticmethod
     def reorder(recent: RecentBytes, parents: Tensor) -> RecentBytes:

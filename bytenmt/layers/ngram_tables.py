@@ -3,7 +3,8 @@
     e_i = E[x_i] + sum over n of T_n[hash(x_{i-n+1} … x_i)]
 
 T_n (rows, d) holds a vector for every hash value of the last n bytes (ngram_hash.py); different n-grams may
-share a row. All T_n start at zero. Hash embeddings are of Svenstrup et al. 2017 (1709.03933), those of byte
+share a row; one more table may hold a vector for the beginning of each word, up to the byte itself. All T_n start
+at zero. Hash embeddings are of Svenstrup et al. 2017 (1709.03933), those of byte
 n-grams of the byte latent transformer (Pagnoni et al. 2024, 2412.09871, section 3.2.1).
 
 An update reads few of the rows, so a gradient of the size of the tables would be almost all zeros: backward
@@ -13,6 +14,7 @@ collects the gradients of the rows that were read, and training/row_adam.py upda
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -20,11 +22,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bytenmt.layers.dropout import drop
-from bytenmt.ngram_hash import MIX, N_BYTES, PER_ORDER, SPREAD, WORD
+from bytenmt.ngram_hash import LAST_OF_WORD, MIX, N_BYTES, PER_BYTE, PER_ORDER, SPREAD, WORD, WORD_ORDER
 from bytenmt.splitmix import signed
 from bytenmt.utf8 import BOS
 
-# The last bytes that a decoder has read, (rows, 8 or more) uint8, the newest last; () without tables.
+# The last bytes that a decoder has read, (rows, 8 or more) uint8, the newest last; with a table of words also
+# the prefix hash after them, (rows,) int64, see ngram_hash.py; () without tables.
 RecentBytes = tuple[Tensor, ...]
 
 
@@ -43,10 +46,11 @@ class RowGradients(NamedTuple):
 class NgramTables(nn.Module):
     """The tables T_n of `orders`, growing numbers from 1 to 8.
 
-    n_rows: of each table, a power of two; d_embedding: numbers of a row. dropout: the chance that a look-up,
+    n_rows: of each table, a power of two; n_word_rows: of the table of words, a power of two, 0 for none;
+    d_embedding: numbers of a row. dropout: the chance that a look-up,
     one order at one position, reads zero in training; the others are scaled up. fold_case: hash A to Z as a
     to z, so that an n-gram has one row in all its ASCII capitals.
-    weight (orders * n_rows, d_embedding): one table under the other. gradients: of the rows that were read
+    weight (orders * n_rows + n_word_rows, d_embedding): one table under the other. gradients: of the rows that were read
     since the list was last emptied; `weight.grad` stays None.
     """
 
@@ -57,15 +61,16 @@ class NgramTables(nn.Module):
         n_rows: int,
         dropout: float = 0.0,
         fold_case: bool = False,
+        n_word_rows: int = 0,
     ) -> None:
         super().__init__()
         self.orders, self.n_rows, self.dropout, self.fold_case = tuple(orders), n_rows, dropout, fold_case
-        self.weight = nn.Parameter(torch.zeros(len(self.orders) * n_rows, d_embedding))
+        self.n_word_rows = n_word_rows
+        self.weight = nn.Parameter(torch.zeros(len(self.orders) * n_rows + n_word_rows, d_embedding))
         self.gradients: list[RowGradients] = []
 
-    def forward(self, ids: Tensor, recent: Tensor) -> Tensor:
-        """Embed the n-grams that end at ids (rows, t) uint8: (rows, t, d_embedding). recent (rows, 8 or more)
-        uint8: the bytes before them."""
+    def forward(self, ids: Tensor, recent: RecentBytes) -> Tensor:
+        """Embed the n-grams that end at ids (rows, t) uint8: (rows, t, d_embedding). recent: the bytes before."""
         rows = self.row_numbers(ids, recent).flatten(0, 1)
         factors = None
         if self.training and self.dropout:
@@ -76,27 +81,78 @@ class NgramTables(nn.Module):
         )
         return summed.view(*ids.shape, -1)
 
-    def row_numbers(self, ids: Tensor, recent: Tensor) -> Tensor:
+    def row_numbers(self, ids: Tensor, recent: RecentBytes) -> Tensor:
         """Return the rows of `weight` that each byte reads: (rows, t, orders) int64.
 
         Arguments: see forward.
         """
         t = ids.shape[1]
-        text = torch.cat([recent[:, -N_BYTES:], ids], dim=1)
-        if self.fold_case:
-            text = torch.where((text >= ord("A")) & (text <= ord("Z")), text + 32, text)
-        text = text.long()
+        text = self._folded(torch.cat([recent[0][:, -N_BYTES:], ids], dim=1)).long()
         key, mask, numbers = torch.zeros_like(text[:, N_BYTES:]), 0, []
         for n in range(1, max(self.orders) + 1):
             begin = N_BYTES + 1 - n
             key = key | text[:, begin : begin + t] << (8 * (n - 1))
             mask = mask << 8 | 0xFF
             if n in self.orders:
-                h = (key ^ signed(n * PER_ORDER & WORD)) * signed(SPREAD)
-                h = (h ^ ((h >> 32) & 0xFFFFFFFF)) * signed(MIX)
-                # A shift of int64 repeats the sign bit; mask all but the k highest bits.
-                numbers.append((h >> (64 - self.n_rows.bit_length() + 1)) & (self.n_rows - 1))
-        return torch.stack(numbers, dim=-1) + torch.arange(len(numbers), device=ids.device) * self.n_rows
+                numbers.append(_hashed(key, n, self.n_rows) + len(numbers) * self.n_rows)
+        if self.n_word_rows:
+            words = _hashed(self.prefix_hashes(ids, recent[1]), WORD_ORDER, self.n_word_rows)
+            numbers.append(words + len(numbers) * self.n_rows)
+        return torch.stack(numbers, dim=-1)
+
+    def prefix_hashes(self, ids: Tensor, before: Tensor) -> Tensor:
+        """Return the prefix hash (ngram_hash.py) at each byte of ids (rows, t) uint8: (rows, t) int64.
+
+        before (rows,) int64: the one before them.
+
+        With P = PER_BYTE, h_i = P h_{i-1} + x_i inside a word, so that h_i = P^i (S_i - S_r), where S_i is the sum of
+        x_j P^-j up to i and r the last byte that is part of no word; without such a byte P^(i+1) times the hash
+        before is added. int64 wraps around, as arithmetic modulo 2 ** 64 does.
+        """
+        t = ids.shape[1]
+        text = self._folded(ids)
+        in_word = is_word_byte(text)
+        powers, inverses = _powers(t, ids.device)
+        x = torch.where(in_word, text.long() + 1, 0)
+        sums = F.pad((x * inverses).cumsum(dim=1), (1, 0))
+        places = torch.arange(1, t + 1, device=ids.device).expand_as(ids)
+        last_outside = torch.where(in_word, 0, places).cummax(dim=1).values
+        hashes = (sums[:, 1:] - sums.gather(1, last_outside)) * powers[:t]
+        return hashes + torch.where(last_outside == 0, powers[1:] * before[:, None], 0)
+
+    def _folded(self, ids: Tensor) -> Tensor:
+        """Return bytes as they are hashed: with fold_case, A to Z as a to z."""
+        return torch.where((ids >= ord("A")) & (ids <= ord("Z")), ids + 32, ids) if self.fold_case else ids
+
+
+def is_word_byte(ids: Tensor) -> Tensor:
+    """Return which bytes, uint8 of any shape, are part of words: letters, digits and bytes 0x80 to 0xF4."""
+    lower = ids | 32
+    is_letter = (lower >= ord("a")) & (lower <= ord("z"))
+    is_digit = (ids >= ord("0")) & (ids <= ord("9"))
+    return is_letter | is_digit | ((ids >= 0x80) & (ids <= LAST_OF_WORD))
+
+
+def _hashed(key: Tensor, order: int, n_rows: int) -> Tensor:
+    """Return the row, below n_rows, of keys of an order, int64 of any shape; see ngram_hash.py."""
+    h = (key ^ signed(order * PER_ORDER & WORD)) * signed(SPREAD)
+    h = (h ^ ((h >> 32) & 0xFFFFFFFF)) * signed(MIX)
+    # A shift of int64 repeats the sign bit; mask all but the highest bits.
+    return (h >> (64 - n_rows.bit_length() + 1)) & (n_rows - 1)
+
+
+@lru_cache(maxsize=256)
+def _powers(t: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return PER_BYTE ** i for i from 0 to t, (t + 1,), and its inverses for i below t, (t,), modulo 2 ** 64."""
+    inverse = pow(PER_BYTE, -1, 1 << 64)
+    up, down = [1], [1]
+    for _ in range(t):
+        up.append(up[-1] * PER_BYTE & WORD)
+        down.append(down[-1] * inverse & WORD)
+    return (
+        torch.tensor([signed(value) for value in up], device=device),
+        torch.tensor([signed(value) for value in down[:t]], device=device),
+    )
 
 
 class _SumRows(torch.autograd.Function):
@@ -118,9 +174,12 @@ class _SumRows(torch.autograd.Function):
         return None, None, None, None
 
 
-def first_bytes(rows: int, drafted: int, device: torch.device) -> Tensor:
-    """Return the recent bytes before a text, all BOS: (rows, 8 + drafted) uint8.
+def first_bytes(tables: NgramTables, rows: int, drafted: int, device: torch.device) -> RecentBytes:
+    """Return the recent bytes before a text, all BOS: (rows, 8 + drafted) uint8; and with words its hash.
 
     drafted: the most bytes that may be taken back.
     """
-    return torch.full((rows, N_BYTES + drafted), BOS, dtype=torch.uint8, device=device)
+    recent = torch.full((rows, N_BYTES + drafted), BOS, dtype=torch.uint8, device=device)
+    if not tables.n_word_rows:
+        return (recent,)
+    return recent, torch.zeros(rows, dtype=torch.int64, device=device)
