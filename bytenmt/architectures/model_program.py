@@ -79,7 +79,7 @@ class ModelWriter:
         self._embedding = parameter(TABLE, N_IDS, config.d_embedding)
         self._table = weights.vector(self._embedding)
         if config.ngrams:
-            n_rows = len(config.ngrams) * config.n_ngram_rows
+            n_rows = len(config.ngrams) * config.n_ngram_rows + config.ngram_word_rows
             self._ngram_tables = weights.vector(parameter(NGRAM_TABLES, n_rows, config.d_embedding))
         self.encode = Writer(weights)
 

@@ -87,7 +87,8 @@ class NgramTables(nn.Module):
         Arguments: see forward.
         """
         t = ids.shape[1]
-        text = self._folded(torch.cat([recent[0][:, -N_BYTES:], ids], dim=1)).long()
+        text = torch.cat([recent[0][:, -N_BYTES:], ids], dim=1)
+        text = (_folded(text) if self.fold_case else text).long()
         key, mask, numbers = torch.zeros_like(text[:, N_BYTES:]), 0, []
         for n in range(1, max(self.orders) + 1):
             begin = N_BYTES + 1 - n
@@ -110,7 +111,7 @@ class NgramTables(nn.Module):
         before is added. int64 wraps around, as arithmetic modulo 2 ** 64 does.
         """
         t = ids.shape[1]
-        text = self._folded(ids)
+        text = _folded(ids)
         in_word = is_word_byte(text)
         powers, inverses = _powers(t, ids.device)
         x = torch.where(in_word, text.long() + 1, 0)
@@ -120,9 +121,10 @@ class NgramTables(nn.Module):
         hashes = (sums[:, 1:] - sums.gather(1, last_outside)) * powers[:t]
         return hashes + torch.where(last_outside == 0, powers[1:] * before[:, None], 0)
 
-    def _folded(self, ids: Tensor) -> Tensor:
-        """Return bytes as they are hashed: with fold_case, A to Z as a to z."""
-        return torch.where((ids >= ord("A")) & (ids <= ord("Z")), ids + 32, ids) if self.fold_case else ids
+
+def _folded(ids: Tensor) -> Tensor:
+    """Return bytes with A to Z as a to z."""
+    return torch.where((ids >= ord("A")) & (ids <= ord("Z")), ids + 32, ids)
 
 
 def is_word_byte(ids: Tensor) -> Tensor:

@@ -1,0 +1,200 @@
+"""Spans that a translation keeps, and the sentinels that stand for them.
+
+A sentinel is a byte that UTF-8 never uses, 0xF5 to 0xFC. Each kept span of a source becomes one of them, and
+the model, which has learned to carry them, writes it where the span belongs. (T5 calls such symbols
+sentinels: Raffel et al. 2020, section 3.1.4.)
+
+Kept spans are what the patterns below find, what a user's patterns find, terms of a glossary, and the inline
+codes of documents. Of overlapping matches the longest is kept, then the earliest. Spans with nothing between
+them share a sentinel. As Python text, sentinel k is the lone surrogate that stands for its byte, so that
+`text.encode("utf-8", "surrogateescape")` gives the byte: see to_bytes and to_text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from bytenmt.errors import SettingError
+
+FIRST_SENTINEL, N_SENTINELS = 0xF5, 8
+SENTINELS = bytes(range(FIRST_SENTINEL, FIRST_SENTINEL + N_SENTINELS))
+PATTERNS_VERSION = 1  # of PATTERNS; a model knows the version that it was trained with
+
+# Possessive quantifiers (*+, ++, ?+) keep the time of a search proportional to the text.
+_NAME = r"[A-Za-z][\w:.-]*+"
+_VALUE = r"""(?:"[^"<]*+"|'[^'<]*+'|[^\s"'<>=`]++)"""
+_ATTRIBUTES = rf"(?:\s++[A-Za-z_:@][\w:.-]*+(?:\s*+=\s*+{_VALUE})?+)*+"
+_DOMAIN = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)+"
+_ENDS = r"(?:com|org|net|edu|gov|info|io|dev|de|at|ch|eu|uk|fr|kr|jp)"
+_PATH = r"[\w.~:/?#@!$&'()*+,;=%\[\]-]*[\w/~#$&*+=%@-]"  # punctuation at the end is not part of an address
+_FILE_TYPES = (
+    r"(?:js|mjs|jsx|ts|tsx|py|md|rst|txt|json|xml|html?|css|scss|c|h|cpp|hpp|cc|cs|java|rb|go|rs|php|pl|sh|bat|ps1"
+    r"|exe|dll|so|zip|gz|bz2|xz|tar|tgz|jpe?g|png|gif|svg|ico|webp|pdf|docx?|odt|ods|odp|xlsx?|pptx?|csv|tsv|toml"
+    r"|ya?ml|ini|conf|cfg|log|sql|db|sqlite|bak|iso|deb|rpm|jar|war|mp3|mp4|avi|mkv|wav|ogg|flac|po|mo|tmx|xlf"
+    r"|lock|env|service|plist|strings|vue|ipynb)"
+)
+_BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\}"
+_FLAGS_AND_WIDTH = r"[-#0+',]*+(?:\d++|\*)?+(?:\.(?:\d++|\*))?+(?:hh|h|ll|l|q|j|z|t|L)?"
+_CONVERSION = rf"(?<!\d)%(?:\([^()\s]{{1,60}}\))?+(?:\d++\$)?+{_FLAGS_AND_WIDTH}[A-Za-z@]"
+_MODIFIER = r"(?:Ctrl|Control|Alt|AltGr|Shift|Cmd|Command|Meta|Super|Win|Option|Strg|Umschalt|⌘|⌥|⇧)"
+_KEY = (
+    r"(?:F\d{1,2}|Enter|Return|Tab|Esc(?:ape)?|Del(?:ete)?|Space|Home|End|Page ?(?:Up|Down)|PgUp|PgDn|Up|Down|Left"
+    r"|Right|Backspace|Insert|Ins|Plus|Minus|Click|[A-Z0-9](?![A-Za-z0-9])|[+\-,./\\])"
+)
+_KEYS = rf"(?:{_MODIFIER} ?[+-] ?)++{_KEY}"
+
+# The patterns of each class. They are frozen: models are trained with them, and PATTERNS_VERSION counts changes.
+PATTERNS: dict[str, tuple[str, ...]] = {
+    "tags": (
+        rf"</?{_NAME}{_ATTRIBUTES}\s*+/?>",  # <b>, <a href="…">, <x id="1"/>, </b>
+        r"</?>|</?\d{1,3}\s*+/?>|<\?>",  # <>…</> and <1>…</1> of React, <?> of LibreOffice
+        r"<!--[^<>]*+-->|<%[^<>%]*+%>",
+    ),
+    "placeholders": (
+        r"\{\{\{?[^{}]*+\}\}\}?|[$#%@]?\{[^{}]{0,80}+\}",  # {{name}}, {name}, {0}, { $count }, ${name}
+        rf"\{{\s*+[\w$]++\s*+,\s*+(?:plural|select|selectordinal)\s*+,(?:[^{{}}]|{_BRACES})*+\}}",  # ICU messages
+        rf"\$t\((?:[^(){{}}]|{_BRACES})*+\)|\$\(\w++\)|\$[A-Za-z_]\w*+|(?:\$[A-Za-z0-9_@]++)++\$",
+        rf"{_CONVERSION}(?:[:/.-]{_CONVERSION})*+",  # %s, %1$s, %(name)d, %-5.2f; %H:%M, %Y-%m-%d
+        r"(?<!\d)%L?\d{1,2}(?!\d)|%%|%[A-Za-z_]{2,40}%|(?<!\d)%[A-Z][A-Z_]+",  # %1 of Qt, %name%, %PRODUCTNAME
+        r"\[\[[\w .-]{1,40}\]\]|\[[a-z][a-z0-9_.-]*+\]|\[\d{1,3}\]|\[[A-Z]\d++[A-Z]\]",  # [[name]], [name], [0], [X7X]
+        r"\*\|\w++\|\*|##\w++##|__\w+?__|(?<!\w)~\w++~(?!\w)",  # *|NAME|*, ##name##, __name__
+        r"(?<![\w:/]):[a-z][a-z0-9_]++(?![\w:])|(?<!\w):[a-z0-9_+-]{2,40}:(?!\w)|@:[\w.]*\w",  # :name, :smile:, @:key
+        r"``[^`]{1,120}+``|`[^`]{1,120}+`",  # `option`
+        r"\\[abfnrtv0](?![A-Za-z])",  # \n as two characters
+    ),
+    "urls": (
+        rf"[A-Za-z][A-Za-z0-9+.-]{{1,20}}://{_PATH}|(?<!\w)www\.{_DOMAIN}[A-Za-z]{{2,}}(?:/{_PATH})?",
+        rf"(?<![\w@./-]){_DOMAIN}{_ENDS}(?![\w-])(?:/{_PATH})?",
+    ),
+    "emails": (rf"(?:mailto:)?(?<![\w.+-])\w[\w.+-]*+@{_DOMAIN}[A-Za-z]{{2,}}",),
+    "paths": (
+        r"(?<![\w/.<])(?:~|\.{1,2})?/[\w.+@-]*[\w@+-](?:/[\w.+@-]*[\w@+-])*+/?",  # /etc/hosts, ~/.config, ./a
+        r"(?<!\w)[A-Za-z]:\\(?:[\w.\\+@-]*[\w\\])?|(?<!\w)\\\\[\w.\\+@$-]++",  # C:\Windows, \\server\share
+        rf"(?<![\w/.])(?:[\w.+@-]++/)*[\w+@-]+(?:\.[\w+-]+)*\.{_FILE_TYPES}(?![\w-])(?!\.\w)",  # README.md, src/a.c
+        r"(?<![\w.])\.[a-z][\w-]{2,}(?:\.[\w-]+)*(?![\w-])",  # .bashrc
+        r"(?<![\w.])\*\.[a-z0-9]{1,5}(?!\w)",  # *.txt
+    ),
+    "options": (r"(?<![\w'’-])--?[A-Za-z][\w-]*+(?:[ =](?:[A-Z][A-Z_]+(?!\w)|<[\w-]{1,30}>)|=[\w./:-]*\w)?",),
+    "keys": (rf"(?<![A-Za-z]){_KEYS}", rf"(?:\\t|\t){_KEYS}|(?:\\t|\t)F\d{{1,2}}(?!\w)|(?<!\w)F\d{{1,2}}(?!\w)", r"(?<![\w&])&(?=[A-Za-z])"),
+    "codes": (
+        r"(?<![\w.])[A-Z0-9]*(?:[A-Z]\d|\d[A-Z])[A-Z0-9]*(?:-[A-Z0-9]+)*(?!\w)",  # A1, MP3, H264, ISO-8859 not
+        r"(?<!\w)0x[0-9A-Fa-f]++(?!\w)|(?<!\w)(?=[0-9a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}(?!\w)",  # hexadecimal
+        r"(?<!\w)[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?!\w)",  # UUID
+        r"(?<![\w.])v?\d++(?:\.\d++){2,}(?:[-+.]?[A-Za-z0-9]++)*+",  # versions, IPv4 addresses
+        r"(?<![\w.])[A-Za-z0-9]++(?:_[A-Za-z0-9]++)++(?:\(\))?+(?!\w)",  # snake_case
+        r"(?<![\w.])[A-Za-z_]\w++(?:\.\w++)*+\(\)",  # name(), module.name()
+        r"(?<![\w.@-])[a-z]\w++(?:\.[a-z_]\w++)++(?!\w)",  # module.name
+    ),
+    "numbers": (
+        r"(?<![\w.,])\d{5,}+(?![\w])(?![.,]\d)",  # long digit strings
+        r"(?<![\w+])\+\d{1,3}[ /(-]?[\d ()/-]{5,18}\d(?!\w)",  # telephone numbers
+        r"(?<![\w-])\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?+Z?)?(?![\w-])",  # ISO dates
+    ),
+    "signs": (
+        r"[\u2190-\u2bff\u3010\u3011\ufe0f\u200d\U0001f000-\U0001faff©®™€£¥₩₹]++",  # arrows, shapes, emoji, currencies
+    ),
+    "entities": (r"&(?:#\d{1,7}|#x[0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});",),
+}
+CLASSES = tuple(PATTERNS)
+# A text without any of these has no span of PATTERNS: most sentences.
+_TRIGGER = re.compile(
+    r"[<>{}\[\]$%@`\\_~#&*\u2190-\u2bff\u3010\u3011\ufe0f\u200d\U0001f000-\U0001faff©®™€£¥₩₹]"
+    r"|\d[A-Z]|[A-Z]\d|\d{5}|[:/]\w|/[.~]|\.\w|\(\)|--|(?<!\w)-\w|[+]\d|\d-\d|[A-Za-z] ?[+-] ?[A-Z0-9]|[0-9a-f]{7}|v\d"
+)
+_TAG_NAME = re.compile(r"<(/?)([A-Za-z0-9][^\s/>]*+)?[^<>]*?(/?)>")
+# Elements of HTML without an end tag.
+_VOID = frozenset(("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"))
+_WORD = re.compile(r"[A-Za-z0-9\u00c0-\u024f]++(?:[.,:'’-][A-Za-z0-9\u00c0-\u024f]++)*+")
+_NOTHING_TO_TRANSLATE = re.compile(r"[^\W_]")
+
+
+class Code(NamedTuple):
+    """An inline code of a document, such as a tag, which a translation keeps.
+
+    text: its own form, which no model sees. pair: a number that an opening and its closing code share, -1 for
+    a code that stands alone. opens: whether it is the opening one.
+    """
+
+    text: str
+    pair: int = -1
+    opens: bool = False
+
+
+class Span(NamedTuple):
+    """A kept span: text[begin:end], in characters."""
+
+    begin: int
+    end: int
+
+
+@lru_cache(maxsize=256)
+def compile_patterns(classes: tuple[str, ...] = CLASSES, own: tuple[str, ...] = ()) -> tuple[re.Pattern[str], ...]:
+    """Return the patterns of some classes and of a user. Raises SettingError for a wrong name or pattern."""
+    patterns = []
+    for name in classes:
+        if name not in PATTERNS:
+            raise SettingError(f"{name!r} is not a class of spans: expected {', '.join(CLASSES)}")
+        patterns += [re.compile(pattern) for pattern in PATTERNS[name]]
+    for pattern in own:
+        try:
+            compiled = re.compile(pattern)
+        except re.error as error:
+            raise SettingError(f"the pattern {pattern!r} is no regular expression: {error}") from None
+        if compiled.search(""):
+            raise SettingError(f"the pattern {pattern!r} matches the empty text")
+        patterns.append(compiled)
+    return tuple(patterns)
+
+
+def find_spans(text: str, patterns: Sequence[re.Pattern[str]] = compile_patterns()) -> list[Span]:
+    """Return the kept spans of a text in order, without overlaps: the longest matches, then the earliest."""
+    if patterns is _ALL_PATTERNS and not _TRIGGER.search(text):
+        return []
+    matches = {match.span() for pattern in patterns for match in pattern.finditer(text)}
+    return choose_spans(matches)
+
+
+_ALL_PATTERNS = compile_patterns()
+
+
+def choose_spans(matches: Iterable[tuple[int, int]]) -> list[Span]:
+    """Return matches in order, without overlaps: the longest ones, of equal length the earliest."""
+    chosen: list[Span] = []
+    for begin, end in sorted(matches, key=lambda span: (span[0] - span[1], span[0])):
+        if all(end <= other.begin or begin >= other.end for other in chosen):
+            chosen.append(Span(begin, end))
+    return sorted(chosen)
+
+
+def merge_adjacent(spans: Sequence[Span]) -> list[Span]:
+    """Return spans of which those with nothing between them are one."""
+    merged: list[Span] = []
+    for span in spans:
+        if merged and merged[-1].end == span.begin:
+            merged[-1] = Span(merged[-1].begin, span.end)
+        else:
+            merged.append(span)
+    return merged
+
+
+def sentinel(number: int) -> str:
+    """Return sentinel `number`, from 0, as it stands in Python text."""
+    return chr(0xDC00 + FIRST_SENTINEL + number)
+
+
+def to_bytes(text: str) -> bytes:
+    """Return a text as UTF-8 with its sentinels as bytes."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def to_text(data: bytes) -> str:
+    """Return UTF-8 with sentinels as Python text."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def has_sentinels(data: bytes) -> bool:
+    """Return whether any byte is a sentinel."""
+    return len(data) != len(data.translate(None, SENTINELS))
