@@ -9,10 +9,10 @@ eight BOS bytes. With all arithmetic modulo 2 ** 64,
 and a table of 2 ** k rows takes the k highest bits of h. hash_ngram has this for compiled code,
 layers/ngram_tables.py for tensors.
 
-The *prefix hash* of a text is a hash of the bytes since the last byte that is part of no word: an ASCII letter
-or digit is, and so is every byte of a longer character (0x80 to 0xF4). With a byte b of a word, A to Z taken as
-a to z, it becomes prefix * PER_BYTE + b + 1, with any other byte 0. A table of words hashes it as the key of an n-gram of WORD_ORDER
-bytes.
+The *prefix hash* of a text is a hash of the bytes since the last byte that is part of no word: an ASCII
+letter or digit is, and so is every byte of a longer character (0x80 to 0xF4). With a byte b of a word, A to Z
+taken as a to z, it becomes prefix * PER_BYTE + b + 1, with any other byte 0. A table of words hashes it as
+the key of an n-gram of WORD_ORDER bytes.
 """
 
 from __future__ import annotations

@@ -41,12 +41,14 @@ _FLAGS_AND_WIDTH = r"[-#0+',]*+(?:\d++|\*)?+(?:\.(?:\d++|\*))?+(?:hh|h|ll|l|q|j|
 _CONVERSION = rf"(?<!\d)%(?:\([^()\s]{{1,60}}\))?+(?:\d++\$)?+{_FLAGS_AND_WIDTH}[A-Za-z@]"
 _MODIFIER = r"(?:Ctrl|Control|Alt|AltGr|Shift|Cmd|Command|Meta|Super|Win|Option|Strg|Umschalt|⌘|⌥|⇧)"
 _KEY = (
-    r"(?:F\d{1,2}|Enter|Return|Tab|Esc(?:ape)?|Del(?:ete)?|Space|Home|End|Page ?(?:Up|Down)|PgUp|PgDn|Up|Down|Left"
-    r"|Right|Backspace|Insert|Ins|Plus|Minus|Click|[A-Z0-9](?![A-Za-z0-9])|[+\-,./\\])"
+    r"(?:F\d{1,2}|Enter|Return|Tab|Esc(?:ape)?|Del(?:ete)?|Space|Home|End|Page ?(?:Up|Down)|PgUp|PgDn"
+    r"|Up|Down|Left|Right|Backspace|Insert|Ins|Plus|Minus|Click|[A-Z0-9](?![A-Za-z0-9])|[+\-,./\\])"
 )
+# Arrows, shapes, emoji and currencies.
+_SIGNS = "\u2190-\u2bff\u3010\u3011\ufe0f\u200d\U0001f000-\U0001faff©®™€£¥₩₹"
 _KEYS = rf"(?:{_MODIFIER} ?[+-] ?)++{_KEY}"
 
-# The patterns of each class. They are frozen: models are trained with them, and PATTERNS_VERSION counts changes.
+# The patterns of each class. They are frozen: models are trained with them; PATTERNS_VERSION counts changes.
 PATTERNS: dict[str, tuple[str, ...]] = {
     "tags": (
         rf"</?{_NAME}{_ATTRIBUTES}\s*+/?>",  # <b>, <a href="…">, <x id="1"/>, </b>
@@ -55,15 +57,18 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     ),
     "placeholders": (
         r"\{\{\{?[^{}]*+\}\}\}?|[$#%@]?\{[^{}]{0,80}+\}",  # {{name}}, {name}, {0}, { $count }, ${name}
-        rf"\{{\s*+[\w$]++\s*+,\s*+(?:plural|select|selectordinal)\s*+,(?:[^{{}}]|{_BRACES})*+\}}",  # ICU messages
+        # ICU messages; Vue's $t(…), $(name), $name, $NAME$
+        rf"\{{\s*+[\w$]++\s*+,\s*+(?:plural|select|selectordinal)\s*+,(?:[^{{}}]|{_BRACES})*+\}}",
         rf"\$t\((?:[^(){{}}]|{_BRACES})*+\)|\$\(\w++\)|\$[A-Za-z_]\w*+|(?:\$[A-Za-z0-9_@]++)++\$",
         rf"{_CONVERSION}(?:[:/.-]{_CONVERSION})*+",  # %s, %1$s, %(name)d, %-5.2f; %H:%M, %Y-%m-%d
-        r"(?<!\d)%L?\d{1,2}(?!\d)|%%|%[A-Za-z_]{2,40}%|(?<!\d)%[A-Z][A-Z_]+",  # %1 of Qt, %name%, %PRODUCTNAME
-        r"\[\[[\w .-]{1,40}\]\]|\[[a-z][a-z0-9_.-]*+\]|\[\d{1,3}\]|\[[A-Z]\d++[A-Z]\]",  # [[name]], [name], [0], [X7X]
-        r"\*\|\w++\|\*|##\w++##|__\w+?__|(?<!\w)~\w++~(?!\w)",  # *|NAME|*, ##name##, __name__
-        r"(?<![\w:/]):[a-z][a-z0-9_]++(?![\w:])|(?<!\w):[a-z0-9_+-]{2,40}:(?!\w)|@:[\w.]*\w",  # :name, :smile:, @:key
-        r"``[^`]{1,120}+``|`[^`]{1,120}+`",  # `option`
-        r"\\[abfnrtv0](?![A-Za-z])",  # \n as two characters
+        # %1 and %L1 of Qt, %name%, %PRODUCTNAME; [[name]], [name], [0], [X7X]; *|NAME|*, ##name##, __name__
+        r"(?<!\d)%L?\d{1,2}(?!\d)|%%|%[A-Za-z_]{2,40}%|(?<!\d)%[A-Z][A-Z_]+",
+        r"\[\[[\w .-]{1,40}\]\]|\[[a-z][a-z0-9_.-]*+\]|\[\d{1,3}\]|\[[A-Z]\d++[A-Z]\]",
+        r"\*\|\w++\|\*|##\w++##|__\w+?__|(?<!\w)~\w++~(?!\w)",
+        # :name of Laravel, :smile:, @:key of Vue; `option`; a line break as \n, two characters
+        r"(?<![\w:/]):[a-z][a-z0-9_]++(?![\w:])|(?<!\w):[a-z0-9_+-]{2,40}:(?!\w)|@:[\w.]*\w",
+        r"``[^`]{1,120}+``|`[^`]{1,120}+`",
+        r"\\[abfnrtv0](?![A-Za-z])",
     ),
     "urls": (
         rf"[A-Za-z][A-Za-z0-9+.-]{{1,20}}://{_PATH}|(?<!\w)www\.{_DOMAIN}[A-Za-z]{{2,}}(?:/{_PATH})?",
@@ -73,14 +78,19 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "paths": (
         r"(?<![\w/.<])(?:~|\.{1,2})?/[\w.+@-]*[\w@+-](?:/[\w.+@-]*[\w@+-])*+/?",  # /etc/hosts, ~/.config, ./a
         r"(?<!\w)[A-Za-z]:\\(?:[\w.\\+@-]*[\w\\])?|(?<!\w)\\\\[\w.\\+@$-]++",  # C:\Windows, \\server\share
-        rf"(?<![\w/.])(?:[\w.+@-]++/)*[\w+@-]+(?:\.[\w+-]+)*\.{_FILE_TYPES}(?![\w-])(?!\.\w)",  # README.md, src/a.c
-        r"(?<![\w.])\.[a-z][\w-]{2,}(?:\.[\w-]+)*(?![\w-])",  # .bashrc
-        r"(?<![\w.])\*\.[a-z0-9]{1,5}(?!\w)",  # *.txt
+        rf"(?<![\w/.])(?:[\w.+@-]++/)*[\w+@-]+(?:\.[\w+-]+)*\.{_FILE_TYPES}(?![\w-])(?!\.\w)",  # README.md
+        r"(?<![\w.])\.[a-z][\w-]{2,}(?:\.[\w-]+)*(?![\w-])|(?<![\w.])\*\.[a-z0-9]{1,5}(?!\w)",  # .rc, *.txt
     ),
-    "options": (r"(?<![\w'’-])--?[A-Za-z][\w-]*+(?:[ =](?:[A-Z][A-Z_]+(?!\w)|<[\w-]{1,30}>)|=[\w./:-]*\w)?",),
-    "keys": (rf"(?<![A-Za-z]){_KEYS}", rf"(?:\\t|\t){_KEYS}|(?:\\t|\t)F\d{{1,2}}(?!\w)|(?<!\w)F\d{{1,2}}(?!\w)", r"(?<![\w&])&(?=[A-Za-z])"),
+    "options": (
+        r"(?<![^\s(\"'‘’“”„«»\[|/,<=:])--?[A-Za-z][\w-]*+"  # --help, -o FILE, --size <n>, --colour=never
+        r"(?:[ =](?:[A-Z][A-Z_-]*[A-Z](?![\w-])|<[\w-]{1,30}>)|=[\w./:-]*\w)?",
+    ),
+    "keys": (
+        rf"(?<![A-Za-z]){_KEYS}|(?:\\t|\t){_KEYS}|(?:\\t|\t)F\d{{1,2}}(?!\w)|(?<!\w)F\d{{1,2}}(?!\w)",
+        r"(?<![\w&])&(?=[A-Za-z])",  # the mark of a menu's letter, &File
+    ),
     "codes": (
-        r"(?<![\w.])[A-Z0-9]*(?:[A-Z]\d|\d[A-Z])[A-Z0-9]*(?:-[A-Z0-9]+)*(?!\w)",  # A1, MP3, H264, ISO-8859 not
+        r"(?<![\w.])(?:[A-Z][A-Z0-9]*\d|\d+[A-Z][A-Z0-9])[A-Z0-9]*(?:-[A-Z0-9]+)*(?!\w)",  # A1, MP3, H264
         r"(?<!\w)0x[0-9A-Fa-f]++(?!\w)|(?<!\w)(?=[0-9a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}(?!\w)",  # hexadecimal
         r"(?<!\w)[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?!\w)",  # UUID
         r"(?<![\w.])v?\d++(?:\.\d++){2,}(?:[-+.]?[A-Za-z0-9]++)*+",  # versions, IPv4 addresses
@@ -93,22 +103,20 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         r"(?<![\w+])\+\d{1,3}[ /(-]?[\d ()/-]{5,18}\d(?!\w)",  # telephone numbers
         r"(?<![\w-])\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?+Z?)?(?![\w-])",  # ISO dates
     ),
-    "signs": (
-        r"[\u2190-\u2bff\u3010\u3011\ufe0f\u200d\U0001f000-\U0001faff©®™€£¥₩₹]++",  # arrows, shapes, emoji, currencies
-    ),
+    "signs": (rf"[{_SIGNS}]++",),
     "entities": (r"&(?:#\d{1,7}|#x[0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});",),
 }
 CLASSES = tuple(PATTERNS)
 # A text without any of these has no span of PATTERNS: most sentences.
 _TRIGGER = re.compile(
-    r"[<>{}\[\]$%@`\\_~#&*\u2190-\u2bff\u3010\u3011\ufe0f\u200d\U0001f000-\U0001faff©®™€£¥₩₹]"
-    r"|\d[A-Z]|[A-Z]\d|\d{5}|[:/]\w|/[.~]|\.\w|\(\)|--|(?<!\w)-\w|[+]\d|\d-\d|[A-Za-z] ?[+-] ?[A-Z0-9]|[0-9a-f]{7}|v\d"
+    rf"[<>{{}}\[\]$%@`\\_~#&*{_SIGNS}]|\d[A-Z]|[A-Z]\d|\d{{5}}|[:/]\w|/[.~]|\.\w|\(\)|--|(?<!\w)-\w|[+]\d"
+    r"|\d-\d|[A-Za-z] ?[+-] ?[A-Z0-9]|[0-9a-f]{7}|v\d"
 )
 _TAG_NAME = re.compile(r"<(/?)([A-Za-z0-9][^\s/>]*+)?[^<>]*?(/?)>")
 # Elements of HTML without an end tag.
-_VOID = frozenset(("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"))
-_WORD = re.compile(r"[A-Za-z0-9\u00c0-\u024f]++(?:[.,:'’-][A-Za-z0-9\u00c0-\u024f]++)*+")
-_NOTHING_TO_TRANSLATE = re.compile(r"[^\W_]")
+_VOID = frozenset(
+    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
+)
 
 
 class Code(NamedTuple):
@@ -131,7 +139,9 @@ class Span(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def compile_patterns(classes: tuple[str, ...] = CLASSES, own: tuple[str, ...] = ()) -> tuple[re.Pattern[str], ...]:
+def compile_patterns(
+    classes: tuple[str, ...] = CLASSES, own: tuple[str, ...] = ()
+) -> tuple[re.Pattern[str], ...]:
     """Return the patterns of some classes and of a user. Raises SettingError for a wrong name or pattern."""
     patterns = []
     for name in classes:
@@ -198,3 +208,36 @@ def to_text(data: bytes) -> str:
 def has_sentinels(data: bytes) -> bool:
     """Return whether any byte is a sentinel."""
     return len(data) != len(data.translate(None, SENTINELS))
+
+
+def pair_tags(spans: Sequence[str]) -> dict[int, int]:
+    """Return the opening tag of each closing tag among spans of a text, by their indices.
+
+    A closing tag closes the innermost open element of its name; elements inside that are still open then have
+    no partner.
+    """
+    partners: dict[int, int] = {}
+    opened: list[tuple[int, str]] = []
+    for index, span in enumerate(spans):
+        tag = _TAG_NAME.fullmatch(span)
+        if tag is None or tag[3] or (tag[2] or "").lower() in _VOID:
+            continue
+        name = tag[2] or ""
+        if not tag[1]:
+            opened.append((index, name))
+        elif any(other == name for _, other in opened):
+            while opened[-1][1] != name:
+                opened.pop()
+            partners[index] = opened.pop()[0]
+    return partners
+
+
+def shared_spans(source: Sequence[str], target: Sequence[str]) -> list[tuple[int, int]]:
+    """Return which spans of a source and of its translation are the same, by their indices.
+
+    The first occurrence of a text belongs to the first one on the other side, and so on.
+    """
+    places: dict[str, list[int]] = {}
+    for index, span in enumerate(target):
+        places.setdefault(span, []).append(index)
+    return [(index, places[span].pop(0)) for index, span in enumerate(source) if places.get(span)]

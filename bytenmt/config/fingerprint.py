@@ -26,7 +26,7 @@ NEUTRAL: Mapping[str, Mapping[str, Any]] = {
         "encoder_lookahead": -1,
     },
     "data": {
-        "placeholders": 0.0,
+        "sentinels": 0.0,
         "upper_case": 0.0,
         "title_case": 0.0,
         "lower_case": 0.0,

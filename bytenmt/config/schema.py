@@ -50,7 +50,7 @@ PARALLEL = tuple(name for name in BUILT_IN if ARCHITECTURES[name].section.is_par
 
 # Keys of DataConfig that change training pairs; each needs a source.
 AUGMENTATIONS = (
-    *("noise", "copy", "placeholders", "upper_case", "title_case", "lower_case", "unpunctuated"),
+    *("noise", "copy", "sentinels", "upper_case", "title_case", "lower_case", "unpunctuated"),
     "empty_source",
 )
 
@@ -62,9 +62,8 @@ class DataConfig(Section, frozen=True):
     max_target_bytes: Positive = 1000
     noise: Fraction = 0.0  # share of a source's characters where a typo or the like is made
     copy: Fraction = 0.0  # share of pairs where what stands on both sides becomes another, to be copied
-    placeholders: Fraction = (
-        0.0  # share of pairs that get a made-up placeholder, tag or address on both sides
-    )
+    # Above 0: kept spans that both sides share become sentinels, and in this share of the pairs names and numbers.
+    sentinels: Fraction = 0.0
     upper_case: Fraction = 0.0  # share of pairs written in capitals on both sides
     title_case: Fraction = 0.0  # share of pairs in which every word begins with a capital
     lower_case: Fraction = 0.0  # share of pairs without capitals

@@ -3,9 +3,9 @@
     e_i = E[x_i] + sum over n of T_n[hash(x_{i-n+1} … x_i)]
 
 T_n (rows, d) holds a vector for every hash value of the last n bytes (ngram_hash.py); different n-grams may
-share a row; one more table may hold a vector for the beginning of each word, up to the byte itself. All T_n start
-at zero. Hash embeddings are of Svenstrup et al. 2017 (1709.03933), those of byte
-n-grams of the byte latent transformer (Pagnoni et al. 2024, 2412.09871, section 3.2.1).
+share a row; one more table may hold a vector for the beginning of each word, up to the byte itself. All T_n
+start at zero. Hash embeddings are of Svenstrup et al. 2017 (1709.03933), those of byte n-grams of the byte
+latent transformer (Pagnoni et al. 2024, 2412.09871, section 3.2.1).
 
 An update reads few of the rows, so a gradient of the size of the tables would be almost all zeros: backward
 collects the gradients of the rows that were read, and training/row_adam.py updates those alone.
@@ -47,11 +47,10 @@ class NgramTables(nn.Module):
     """The tables T_n of `orders`, growing numbers from 1 to 8.
 
     n_rows: of each table, a power of two; n_word_rows: of the table of words, a power of two, 0 for none;
-    d_embedding: numbers of a row. dropout: the chance that a look-up,
-    one order at one position, reads zero in training; the others are scaled up. fold_case: hash A to Z as a
-    to z, so that an n-gram has one row in all its ASCII capitals.
-    weight (orders * n_rows + n_word_rows, d_embedding): one table under the other. gradients: of the rows that were read
-    since the list was last emptied; `weight.grad` stays None.
+    d_embedding: numbers of a row. dropout: the chance that a look-up, one order at one position, reads zero
+    in training; the others are scaled up. fold_case: hash A to Z as a to z, so that an n-gram has one row in
+    all its ASCII capitals. weight (orders * n_rows + n_word_rows, d_embedding): one table under the other.
+    gradients: of the rows that were read since the list was last emptied; `weight.grad` stays None.
     """
 
     def __init__(
@@ -70,7 +69,9 @@ class NgramTables(nn.Module):
         self.gradients: list[RowGradients] = []
 
     def forward(self, ids: Tensor, recent: RecentBytes) -> Tensor:
-        """Embed the n-grams that end at ids (rows, t) uint8: (rows, t, d_embedding). recent: the bytes before."""
+        """Embed the n-grams that end at ids (rows, t) uint8: (rows, t, d_embedding). recent: the bytes
+        before.
+        """
         rows = self.row_numbers(ids, recent).flatten(0, 1)
         factors = None
         if self.training and self.dropout:
@@ -106,9 +107,9 @@ class NgramTables(nn.Module):
 
         before (rows,) int64: the one before them.
 
-        With P = PER_BYTE, h_i = P h_{i-1} + x_i inside a word, so that h_i = P^i (S_i - S_r), where S_i is the sum of
-        x_j P^-j up to i and r the last byte that is part of no word; without such a byte P^(i+1) times the hash
-        before is added. int64 wraps around, as arithmetic modulo 2 ** 64 does.
+        With P = PER_BYTE, h_i = P h_{i-1} + x_i inside a word, so that h_i = P^i (S_i - S_r), where S_i is
+        the sum of x_j P^-j up to i and r the last byte that is part of no word; without such a byte P^(i+1)
+        times the hash before is added. int64 wraps around, as arithmetic modulo 2 ** 64 does.
         """
         t = ids.shape[1]
         text = _folded(ids)
@@ -145,7 +146,7 @@ def _hashed(key: Tensor, order: int, n_rows: int) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _powers(t: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return PER_BYTE ** i for i from 0 to t, (t + 1,), and its inverses for i below t, (t,), modulo 2 ** 64."""
+    """Return PER_BYTE ** i, (t + 1,), and the inverses of the first t of them, (t,), modulo 2 ** 64."""
     inverse = pow(PER_BYTE, -1, 1 << 64)
     up, down = [1], [1]
     for _ in range(t):

@@ -1,6 +1,7 @@
-"""Change training pairs anew in every epoch: noise, items to copy, letter case, final signs, empty sources.
+"""Change training pairs anew in every epoch: sentinels, noise, items to copy, letter case, final signs, empty
+sources.
 
-The change depends on the seed, the epoch, the batch and the row (for placeholders: the index in the corpus)
+The change depends on the seed, the epoch, the batch and the row (for sentinels: the index in the corpus)
 and on nothing else: a resumed run and any number of processes see the same pairs.
 """
 
@@ -17,18 +18,19 @@ from bytenmt.data.augment.copying import keyed_draws, other_items
 from bytenmt.data.augment.final_sign import without_final_sign
 from bytenmt.data.augment.letter_case import Case, with_case
 from bytenmt.data.augment.noise import HALF, Letters, chance, noisy_rows, row_keys
-from bytenmt.data.augment.placeholders import LITERAL_MARKERS, literal_spans, placeholder_corpus
+from bytenmt.data.augment.sentinels import SentinelAugmenter
 from bytenmt.data.batches import Batch
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.epoch_plan import mix
 from bytenmt.errors import DataError, printable
 from bytenmt.plugins import AUGMENTATIONS, Augmentation
+from bytenmt.sentinels import FIRST_SENTINEL, N_SENTINELS, to_bytes, to_text
 from bytenmt.utf8 import BOS, EOS, PAD, first_invalid
 
 N_SAMPLED = 20_000  # lines that the letters of a corpus are taken from
 # What the draws of a batch are for: noise takes the batch's key itself, the others this one added to it.
 COPY, CASE, EMPTY, FINAL_SIGN, FIRST_ADDED = 1, 2, 3, 4, 5
-PLACEHOLDERS = -1  # the number that stands for a batch's where the draws are an epoch's
+SENTINELS = -1  # the number that stands for a batch's where the draws are an epoch's
 
 
 class Augmenter:
@@ -39,13 +41,13 @@ class Augmenter:
         step = max(1, len(corpus) // N_SAMPLED)
         sampled = range(0, len(corpus) if config.noise else 0, step)
         self._letters = Letters.from_texts(corpus.source(k).decode() for k in sampled)
+        self._sentinels = SentinelAugmenter(corpus, config.sentinels) if config.sentinels else None
 
     def corpus(self, epoch: int) -> ParallelCorpus:
-        """Return the corpus with the placeholders of an epoch, by which the epoch's batches are planned."""
-        if not self._config.placeholders:
+        """Return the corpus with the sentinels of an epoch, by which the epoch's batches are planned."""
+        if self._sentinels is None:
             return self._corpus
-        key = mix(mix(mix(self._seed) + epoch) + PLACEHOLDERS)
-        return placeholder_corpus(self._corpus, self._config.placeholders, key)
+        return self._sentinels.corpus(mix(mix(mix(self._seed) + epoch) + SENTINELS))
 
     def change(self, batch: Batch, index: int, epoch: int, share: tuple[int, int] = (0, 1)) -> Batch:
         """Return what training sees of a process' share of batch `index`; see batches.batches.
@@ -79,7 +81,6 @@ class Augmenter:
                 np.uint64(key),
                 rows,
                 self._round_to,
-                _literal_mask(batch) if config.placeholders else None,
             )
             batch = batch._replace(source=source, source_len=lengths)
         return batch
@@ -91,10 +92,10 @@ class Augmenter:
             n_source, n_target = int(batch.source_len[i]) - 1, int(batch.target_len[i]) - 1
             own, other = batch.source[i, :n_source], batch.target[i, 1 : 1 + n_target]
             source, target = other_items(
-                own.tobytes().decode(), other.tobytes().decode(), keyed_draws(keys[i])
+                to_text(own.tobytes()), to_text(other.tobytes()), keyed_draws(keys[i])
             )
-            own[:] = np.frombuffer(source.encode(), np.uint8)
-            other[:] = np.frombuffer(target.encode(), np.uint8)
+            own[:] = np.frombuffer(to_bytes(source), np.uint8)
+            other[:] = np.frombuffer(to_bytes(target), np.uint8)
 
     def _change_case(self, batch: Batch, key: int, rows: npt.NDArray[np.int64]) -> Batch:
         """Return the batch with some rows in another case; a row that would exceed a limit stays."""
@@ -168,7 +169,7 @@ def _problem(pair: Any) -> str:
 
 
 def _converted(row: npt.NDArray[np.uint8], case: Case) -> bytes:
-    return with_case(row.tobytes().decode(), case).encode()
+    return to_bytes(with_case(to_text(row.tobytes()), case))
 
 
 def _with_rows(
@@ -197,21 +198,9 @@ def _with_rows(
 
 
 def _empty_sources(batch: Batch, share: float, key: int, rows: npt.NDArray[np.int64]) -> None:
-    """Leave nothing but EOS of some sources, in place."""
-    empty = np.flatnonzero(row_keys(np.uint64(key), rows) >> HALF < chance(share))
+    """Leave nothing but EOS of some sources, in place; not where the target has sentinels to carry over."""
+    carried = (batch.target - np.uint8(FIRST_SENTINEL) < N_SENTINELS).any(axis=1)
+    empty = np.flatnonzero((row_keys(np.uint64(key), rows) >> HALF < chance(share)) & ~carried)
     batch.source[empty] = PAD
     batch.source[empty, 0] = EOS
     batch.source_len[empty] = 1
-
-
-def _literal_mask(batch: Batch) -> npt.NDArray[np.bool_]:
-    """Return (n, s) bool: which bytes of the sources belong to placeholders, tags, addresses and escapes."""
-    mask = np.zeros(batch.source.shape, np.bool_)
-    width, content = batch.source.shape[1], batch.source.tobytes()
-    for i, end in enumerate(batch.source_len.tolist()):
-        line = content[i * width : i * width + end - 1]
-        if LITERAL_MARKERS.search(line):
-            text = line.decode()
-            for first, after in literal_spans(text):
-                mask[i, len(text[:first].encode()) : len(text[:after].encode())] = True
-    return mask

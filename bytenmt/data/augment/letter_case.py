@@ -1,6 +1,6 @@
 """Write text in capitals, in title case and in small letters, to train models on all of them.
 
-Placeholders, tags and addresses keep their letters: a program would not find "%S" or "{NAME}".
+Kept spans (sentinels.py) keep their letters: a program would not find "%S" or "{NAME}".
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Literal
 
-from bytenmt.data.augment.placeholders import literal_spans
+from bytenmt.sentinels import find_spans
 
 Case = Literal["upper", "title", "lower"]
 # The first letter of a word; what follows an apostrophe inside one ("don't") begins none.
@@ -17,10 +17,13 @@ _WORD_START = re.compile(r"(?<![\w'’])[^\W\d_]")
 
 
 def with_case(text: str, case: Case) -> str:
-    """Return a text in another case, by Unicode's rules for letters: "groß" in capitals is "GROSS"."""
+    """Return a text in another case, by Unicode's rules for letters: "groß" in capitals is "GROSS".
+
+    Sentinels may stand in the text.
+    """
     convert = _CONVERSIONS[case]
     parts, end = [], 0
-    for begin, after in literal_spans(text):
+    for begin, after in find_spans(text):
         parts += [convert(text[end:begin]), text[begin:after]]
         end = after
     return "".join([*parts, convert(text[end:])])

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from bytenmt.data.bucketing import random, random_below
 from bytenmt.jit import njit
+from bytenmt.sentinels import FIRST_SENTINEL
 from bytenmt.utf8 import EOS, PAD
 
 Bytes = npt.NDArray[np.uint8]
@@ -90,20 +91,18 @@ def noisy_rows(
     key: np.uint64,
     rows: Indices,
     round_to: int = 1,
-    protected: Flags | None = None,
 ) -> tuple[Bytes, Indices]:
     """Return rows of a batch with noise, and their lengths.
 
-    lines (n, s) uint8: valid UTF-8, EOS, PAD; ends (n,) int64: bytes with EOS of each row. share: of the
-    characters that are disturbed. limit: bytes without EOS, beyond which no line grows. The draws of row i
-    depend on the key and the number rows[i] only. kept (n, s) bool: bytes that stay as they are, whole
-    characters. The result is as wide as its longest row, rounded up to a multiple of round_to.
+    lines (n, s) uint8: valid UTF-8, in which sentinels may stand, EOS, PAD; ends (n,) int64: bytes with EOS
+    of each row. share: of the characters that are disturbed. limit: bytes without EOS, beyond which no line
+    grows. The draws of row i depend on the key and the number rows[i] only. The result is as wide as its
+    longest row, rounded up to a multiple of round_to.
     """
     longest = int(ends.max(initial=1)) - 1
     scratch = np.empty((len(lines), max(longest, min(limit, 2 * longest))), np.uint8)
     new_ends = np.empty_like(ends)
-    flags = np.zeros((0, 0), np.bool_) if protected is None else protected
-    disturb(lines, ends, chance(share), *letters, limit, key, rows, flags, scratch, new_ends)
+    disturb(lines, ends, chance(share), *letters, limit, key, rows, scratch, new_ends)
     width = -(-int(new_ends.max(initial=0)) // round_to) * round_to
     noisy = np.empty((len(lines), width), np.uint8)
     _finish(scratch, new_ends, noisy)
@@ -146,15 +145,14 @@ def disturb(
     limit: int,
     key: np.uint64,
     rows: Indices,
-    protected: Flags,
     out: Bytes,
     out_ends: Indices,
 ) -> None:
     """Write lines with noise into out (n, w), without EOS, and their bytes with EOS into out_ends (n,).
 
-    See noisy_rows and Letters. w: room for twice a line's bytes, or for the limit. protected: empty for none.
+    See noisy_rows and Letters. w: room for twice a line's bytes, or for the limit.
     """
-    state, keys, keeps = np.zeros(1, np.uint64), row_keys(key, rows), protected.size > 0
+    state, keys = np.zeros(1, np.uint64), row_keys(key, rows)
     for i in range(len(lines)):
         state[0] = keys[i]
         line, written, n, at, end = lines[i], out[i], ends[i] - 1, 0, 0
@@ -162,7 +160,7 @@ def disturb(
             width = n_bytes(line[at])
             behind = at + width
             drawn = random(state)
-            if drawn >> HALF >= chance or is_kept(line, at, behind, n) or (keeps and protected[i, at]):
+            if drawn >> HALF >= chance or is_kept(line, at, behind, n):
                 end = copy(line, at, width, written, end)
                 at = behind
                 continue
@@ -174,7 +172,7 @@ def disturb(
                 kind = TYPO
             if kind == TYPO and not (known and sizes[place] > 1):
                 kind = DOUBLE
-            if kind == SWAP and (behind >= n or is_digit(line[behind]) or (keeps and protected[i, behind])):
+            if kind == SWAP and (behind >= n or is_digit(line[behind]) or line[behind] >= FIRST_SENTINEL):
                 kind = DOUBLE
             if kind == DROP and end == 0 and behind >= n:
                 kind = DOUBLE  # no line gets empty
@@ -210,8 +208,8 @@ def _finish(scratch: Bytes, ends: Indices, out: Bytes) -> None:
 
 @njit
 def n_bytes(first: int) -> int:
-    """Return the number of bytes of the character that begins with this byte."""
-    return 1 if first < 0x80 else 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+    """Return the number of bytes of the character that begins with this byte, or of a sentinel."""
+    return 1 if first < 0x80 or first >= FIRST_SENTINEL else 2 if first < 0xE0 else 3 if first < 0xF0 else 4
 
 
 @njit
@@ -221,8 +219,8 @@ def is_digit(byte: int) -> bool:
 
 @njit
 def is_kept(line: Bytes, at: int, after: int, n: int) -> bool:
-    """Return whether a character belongs to a number."""
-    if is_digit(line[at]):
+    """Return whether a character belongs to a number, or is a sentinel."""
+    if is_digit(line[at]) or line[at] >= FIRST_SENTINEL:
         return True
     return at > 0 and after < n and is_digit(line[at - 1]) and is_digit(line[after])
 
