@@ -5,7 +5,8 @@
 
 Corpora without an address in tools/corpora.toml are copied --from a folder, which holds the corpus' own
 folder or its files, gzipped or not. Existing files are checked and kept. tinyshakespeare is split as in
-nanoGPT: the first 90 % of its bytes are train.txt, the last 10 % valid.txt.
+nanoGPT: the first 90 % of its bytes are train.txt, the last 10 % valid.txt. The training text of a corpus of
+several sources is also written in the parts that tools/corpora.toml names.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import hashlib
 import sys
 import tomllib
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,29 @@ def fetch(name: str, corpus: Mapping[str, Any], output: Path, source: Path | Non
         n_train = len(text) * 9 // 10
         (folder / "train.txt").write_bytes(text[:n_train])
         (folder / "valid.txt").write_bytes(text[n_train:])
+    if "parts" in corpus:
+        write_parts(folder, corpus["parts"], [file for file in corpus["files"] if file.startswith("train.")])
     return folder
+
+
+def write_parts(folder: Path, parts: Mapping[str, Sequence[str]], names: Sequence[str]) -> None:
+    """Write the lines of train.LANGUAGE as train.PART.LANGUAGE, by their sources in train.source.
+
+    parts: the sources of each part; lines of all others are the part "interface".
+    """
+    part_of = {source: part for part, sources in parts.items() for source in sources}
+    sources = (folder / "train.source").read_text("utf-8").splitlines()
+    for name in (name for name in names if name != "train.source"):
+        lines = (folder / name).read_text("utf-8").split("\n")
+        for part in (*parts, "interface"):
+            chosen = (
+                line
+                for line, source in zip(lines, sources, strict=False)
+                if part_of.get(source, "interface") == part
+            )
+            (folder / name.replace("train", f"train.{part}")).write_text(
+                "".join(f"{line}\n" for line in chosen), "utf-8"
+            )
 
 
 def digest(data: bytes) -> str:

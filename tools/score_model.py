@@ -1,12 +1,13 @@
-"""Score an English-German translation model on text like that of its users.
+"""Score a translation model on text like that of its users.
 
     python tools/score_model.py data/models/en-de --direction en-de --corpora corpora --json en-de.json
 
-Test sets: Tatoeba's test text as it is, in upper case, title case and lower case, and with 5, 10 and 20 % of
-the source characters disturbed; strings of user interfaces; sentences with inserted placeholders, tags and
-addresses ("kept": the share of lines that keep all of them); and single words of interfaces
-(tools/interface_words.toml). "chrf_case_ignored" compares case-folded texts ("ß" is "ss"), so that it does
-not depend on the case of the output. Several models are used as an ensemble.
+Test sets: everyday sentences (Tatoeba) as they are, in upper case, title case and lower case, and with 5, 10
+and 20 % of the source characters disturbed; strings and help of programs that the models have not seen; lines
+with placeholders and tags; and single words of interfaces (tools/interface_words.toml). "kept" is the share
+of the lines with kept spans (bytenmt/sentinels.py) whose translation has them all. "chrf_case_ignored"
+compares case-folded texts ("ß" is "ss"), so that it does not depend on the case of the output. BLEU of Korean
+is that of characters. Several models are used as an ensemble.
 """
 
 from __future__ import annotations
@@ -24,12 +25,8 @@ from typing import Any, get_args
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])  # the checkout: tools import each other
 
-import numpy as np
-
-from bytenmt.data.augment.copying import keyed_draws
 from bytenmt.data.augment.letter_case import Case, with_case
 from bytenmt.data.augment.noise import Letters, noisy_lines
-from bytenmt.data.augment.placeholders import insert_placeholders, literal_spans
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import load_runs
@@ -37,11 +34,24 @@ from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.evaluation.measurements import NOISE_SEED, SHARES
 from bytenmt.evaluation.scores import text_scores
+from bytenmt.sentinels import find_spans
 
 WORDS = Path(__file__).with_name("interface_words.toml")
-SENTENCES, STRINGS = "tatoeba-eng-deu", "uistrings-eng-deu"
-N_PLACEHOLDERS = 300  # sentences that get a placeholder
-PLACEHOLDER_SEED = 1
+# The test sets beside everyday sentences: the corpus, and the name of its file without the language.
+SENTENCES = {"de": "tatoeba-eng-deu", "ko": "tatoeba-eng-kor"}
+OTHERS = {
+    "de": {
+        "uistrings": ("uistrings-eng-deu", "test"),
+        "node-red": ("software-eng-deu", "test.node-red"),
+        "libreoffice-help": ("software-eng-deu", "test.libreoffice-help"),
+        "spans": ("software-eng-deu", "test.spans"),
+    },
+    "ko": {
+        "node-red": ("software-eng-kor", "test.node-red"),
+        "libreoffice-help": ("software-eng-kor", "test.libreoffice-help"),
+        "spans": ("software-eng-kor", "test.spans"),
+    },
+}
 
 Translate = Callable[[Sequence[str]], list[str]]
 
@@ -52,35 +62,40 @@ def scores(translate: Translate, direction: str, corpora: Path, n_lines: int | N
     Raises BytenmtError where a test text is missing.
     """
     own, other = direction.split("-")
-    sources, references = (read_test(corpora, SENTENCES, side, n_lines) for side in (own, other))
-    strings, string_references = (read_test(corpora, STRINGS, side, n_lines) for side in (own, other))
+    foreign, tokenize = (other if own == "en" else own), ("char" if other == "ko" else "13a")
+
+    def read(corpus: str, name: str) -> tuple[list[str], list[str]]:
+        sides = (corpora / corpus / f"{name}.{side}" for side in (own, other))
+        source, reference = (
+            [line.decode() for line in islice(iter(TextFile.open(side)), n_lines)] for side in sides
+        )
+        return source, reference
+
+    sources, references = read(SENTENCES[foreign], "test")
     found: dict[str, Any] = {"direction": direction, "lines": len(sources)}
-    found["tatoeba"] = {"clean": _scored(translate(sources), references)}
+    sentences = found["tatoeba"] = {"clean": _scored(translate(sources), references, tokenize)}
     for case in get_args(Case):
         cased = [with_case(line, case) for line in sources]
-        found["tatoeba"][case] = _scored(translate(cased), references)
+        sentences[case] = _scored(translate(cased), references, tokenize)
     letters = Letters.from_texts(sources)
     encoded = [line.encode() for line in sources]
     for share in SHARES[1:]:
         disturbed = [line.decode() for line in noisy_lines(encoded, share, letters, NOISE_SEED)]
-        found["tatoeba"][f"noise {share:g}"] = _scored(translate(disturbed), references)
-    translated = translate(strings)
-    found["uistrings"] = {**_scored(translated, string_references), "kept": kept_share(strings, translated)}
-    found["placeholders"] = _placeholders(translate, sources[:N_PLACEHOLDERS], references[:N_PLACEHOLDERS])
+        sentences[f"noise {share:g}"] = _scored(translate(disturbed), references, tokenize)
+    for name, place in OTHERS[foreign].items():
+        sources, references = read(*place)
+        translated = translate(sources)
+        found[name] = {**_scored(translated, references, tokenize), "kept": kept_share(sources, translated)}
     found["words"] = interface_words(translate, direction)
     return found
 
 
-def read_test(corpora: Path, name: str, side: str, n_lines: int | None) -> list[str]:
-    """Return the lines of one side of a corpus' test text. Raises DataError."""
-    text = TextFile.open(corpora / name / f"test.{side}")
-    return [line.decode() for line in islice(iter(text), n_lines)]
-
-
-def _scored(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+def _scored(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> dict[str, float]:
     """Return chrF, chrF of case-folded texts, BLEU and exact matches."""
-    found = text_scores(hypotheses, references)
-    folded = text_scores([text.casefold() for text in hypotheses], [text.casefold() for text in references])
+    found = text_scores(hypotheses, references, tokenize)
+    folded = text_scores(
+        [text.casefold() for text in hypotheses], [text.casefold() for text in references], tokenize
+    )
     return {
         "chrf": found.chrf,
         "chrf_case_ignored": folded.chrf,
@@ -89,30 +104,16 @@ def _scored(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, f
     }
 
 
-def literals(text: str) -> Counter[str]:
-    """Count the placeholders, tags, addresses and escapes of a text."""
-    return Counter(text[begin:end] for begin, end in literal_spans(text))
+def kept_spans(text: str) -> Counter[str]:
+    """Count the placeholders, tags, addresses and the like of a text."""
+    return Counter(text[begin:end] for begin, end in find_spans(text))
 
 
 def kept_share(sources: Sequence[str], hypotheses: Sequence[str]) -> float:
-    """Return the share of translations that keep all literals of the source, of the sources that have any."""
-    pairs = [(literals(own), literals(other)) for own, other in zip(sources, hypotheses, strict=True)]
+    """Return the share of translations that keep all spans of the source, of the sources that have any."""
+    pairs = [(kept_spans(own), kept_spans(other)) for own, other in zip(sources, hypotheses, strict=True)]
     with_any = [own == other for own, other in pairs if own]
     return sum(with_any) / len(with_any) if with_any else 1.0
-
-
-def _placeholders(translate: Translate, sources: list[str], references: list[str]) -> dict[str, float]:
-    """Score sentences with a literal inserted on both sides; insertions are the same in every run."""
-    changed = [
-        insert_placeholders(own, other, keyed_draws(np.uint64(PLACEHOLDER_SEED + k)))
-        for k, (own, other) in enumerate(zip(sources, references, strict=True))
-    ]
-    changed_sources = [own for own, _ in changed]
-    translated = translate(changed_sources)
-    return {
-        **_scored(translated, [other for _, other in changed]),
-        "kept": kept_share(changed_sources, translated),
-    }
 
 
 def interface_words(translate: Translate, direction: str) -> dict[str, Any]:
@@ -133,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="run folders or weights files")
-    parser.add_argument("--direction", choices=("en-de", "de-en"), required=True)
+    parser.add_argument("--direction", choices=("en-de", "de-en", "en-ko", "ko-en"), required=True)
     parser.add_argument("--corpora", type=Path, required=True, help="folder written by tools/get_data.py")
     parser.add_argument("--lines", type=int, help="use only the first lines of each test text")
     parser.add_argument("-b", "--beam", type=int, default=5, help="beam size (%(default)s)")

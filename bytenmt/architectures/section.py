@@ -108,7 +108,7 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     # Tables of hashed byte n-grams, added to the byte embedding: the n of each, growing; []: none.
     ngrams: tuple[Annotated[int, Meta(ge=2, le=8)], ...] = ()
     ngram_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0  # of each table, a power of two; 0: 8192
-    # Rows of one more table, a power of two, for the beginnings of words up to the byte itself; 0: no such table.
+    # Rows of one more table, a power of two, for the beginnings of words up to the byte itself; 0: none.
     ngram_word_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
     ngram_dropout: Dropout = 0.0  # chance that a look-up (an n at a position) reads zero in training
     ngram_case: Literal["kept", "folded"] = "kept"  # folded: A to Z are hashed as a to z

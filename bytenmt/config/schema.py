@@ -62,7 +62,7 @@ class DataConfig(Section, frozen=True):
     max_target_bytes: Positive = 1000
     noise: Fraction = 0.0  # share of a source's characters where a typo or the like is made
     copy: Fraction = 0.0  # share of pairs where what stands on both sides becomes another, to be copied
-    # Above 0: kept spans that both sides share become sentinels, and in this share of the pairs names and numbers.
+    # Above 0: kept spans of both sides become sentinels, and in this share of the pairs names and numbers do.
     sentinels: Fraction = 0.0
     upper_case: Fraction = 0.0  # share of pairs written in capitals on both sides
     title_case: Fraction = 0.0  # share of pairs in which every word begins with a capital

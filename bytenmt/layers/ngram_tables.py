@@ -90,7 +90,8 @@ class NgramTables(nn.Module):
         t = ids.shape[1]
         text = torch.cat([recent[0][:, -N_BYTES:], ids], dim=1)
         text = (_folded(text) if self.fold_case else text).long()
-        key, mask, numbers = torch.zeros_like(text[:, N_BYTES:]), 0, []
+        numbers: list[Tensor] = []
+        key, mask = torch.zeros_like(text[:, N_BYTES:]), 0
         for n in range(1, max(self.orders) + 1):
             begin = N_BYTES + 1 - n
             key = key | text[:, begin : begin + t] << (8 * (n - 1))

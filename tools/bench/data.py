@@ -271,11 +271,11 @@ def bench_changes(paths: list[Path], repeats: int) -> list[Record]:
         speeds = n_bytes / own / 1e6, n_bytes / other / 1e6
         case = f"batch assembly, {name}"
         found.append(Record(BENCH, case, speeds[0], "MB/s", "without", speeds[1], other / own))
-    augmenter = Augmenter(corpus, DataConfig(placeholders=0.05), seed=1)
+    augmenter = Augmenter(corpus, DataConfig(sentinels=0.05), seed=1)
     (own,) = best_of(1, lambda: augmenter.corpus(0))
     size = float(corpus.source_lengths.sum(dtype=np.int64) + corpus.target_lengths.sum(dtype=np.int64))
     read = sum(min(best_of(1, lambda path=path: add_words(mapped_words(path)))) for path in paths)  # type: ignore[misc]
-    case = "an epoch's placeholders, 5 %"
+    case = "an epoch's sentinels, names and numbers in 5 %"
     found.append(
         Record(BENCH, case, size / own / 1e6, "MB/s", "read of both maps", size / read / 1e6, read / own)
     )

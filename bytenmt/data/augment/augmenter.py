@@ -24,13 +24,13 @@ from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.epoch_plan import mix
 from bytenmt.errors import DataError, printable
 from bytenmt.plugins import AUGMENTATIONS, Augmentation
-from bytenmt.sentinels import FIRST_SENTINEL, N_SENTINELS, to_bytes, to_text
+from bytenmt.sentinels import FIRST_SENTINEL, N_SENTINELS, SENTINELS, to_bytes, to_text
 from bytenmt.utf8 import BOS, EOS, PAD, first_invalid
 
 N_SAMPLED = 20_000  # lines that the letters of a corpus are taken from
 # What the draws of a batch are for: noise takes the batch's key itself, the others this one added to it.
 COPY, CASE, EMPTY, FINAL_SIGN, FIRST_ADDED = 1, 2, 3, 4, 5
-SENTINELS = -1  # the number that stands for a batch's where the draws are an epoch's
+PLACES = -1  # the number that stands for a batch's where the draws are an epoch's
 
 
 class Augmenter:
@@ -47,7 +47,7 @@ class Augmenter:
         """Return the corpus with the sentinels of an epoch, by which the epoch's batches are planned."""
         if self._sentinels is None:
             return self._corpus
-        return self._sentinels.corpus(mix(mix(mix(self._seed) + epoch) + SENTINELS))
+        return self._sentinels.corpus(mix(mix(mix(self._seed) + epoch) + PLACES))
 
     def change(self, batch: Batch, index: int, epoch: int, share: tuple[int, int] = (0, 1)) -> Batch:
         """Return what training sees of a process' share of batch `index`; see batches.batches.
@@ -163,7 +163,7 @@ def _problem(pair: Any) -> str:
     is_pair = isinstance(pair, tuple | list) and len(pair) == 2
     if not is_pair or not all(isinstance(text, bytes | bytearray) for text in pair):
         return "is not a source and a target as bytes"
-    if any(first_invalid(text) >= 0 for text in pair):
+    if any(first_invalid(text.translate(None, SENTINELS)) >= 0 for text in pair):
         return "is not valid UTF-8"
     return "has a line break" if any(b"\n" in text for text in pair) else ""
 

@@ -32,7 +32,7 @@ _WORD = re.compile(rf"(?<![{_LATIN}_])[A-Z0-9\u00c0-\u00de][{_LATIN}]*+(?:[.,:'â
 
 
 class SharedSpans(NamedTuple):
-    """The spans that both sides of a pair share, in the order of the source: source[i] goes with target[i]."""
+    """The spans that both sides of a pair share, in the source's order: source[i] goes with target[i]."""
 
     source: tuple[Span, ...]
     target: tuple[Span, ...]
