@@ -343,11 +343,6 @@ def test_what_programs_send_is_kept_by_default() -> None:
         assert translated(q=[text, "a"]) == [translated(), "A0"]
         assert translated(keep="") == text.upper() + "0"
         assert "x@y.org" in translated(keep="emails") and "{NAME}" in translated(keep="emails")
-        with test_client.websocket_connect("/ws?source=en&target=de") as socket:
-            socket.send_text(text)
-            while "done" not in (message := socket.receive_json()):
-                pass
-            assert message["translatedText"] == translated()
     with client(keep=()) as test_client:
         assert (
             test_client.post("/translate", json={**HELLO, "q": text}).json()["translatedText"]
