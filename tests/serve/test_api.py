@@ -430,7 +430,7 @@ def test_the_description_is_that_of_the_routes() -> None:
         if "post" in one
         for name in next(iter(one["post"]["requestBody"]["content"].values()))["schema"]["properties"]
     }
-    assert read | {"q", "api_key", "file", "memory"} == every
+    assert read | {"q", "api_key", "file"} == every
 
 
 def test_health_figures_and_what_else_is_asked_first() -> None:
