@@ -71,7 +71,6 @@ class DataConfig(Section, frozen=True):
     unpunctuated: Fraction = 0.0  # share of pairs without the signs at the ends of both sides
     empty_source: Fraction = 0.0  # share of pairs whose source is emptied: the model learns p(target) alone
     augment: dict[Name, Fraction] = {}  # shares of pairs that augmentations of plugins change
-    stream_window: Positive = 100_000  # lines of a stream that are read, shuffled and sorted together
 
     def __post_init__(self) -> None:
         if self.upper_case + self.title_case + self.lower_case > 1:
