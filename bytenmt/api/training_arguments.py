@@ -37,7 +37,6 @@ from bytenmt.plugins import module_of
 
 # What a training finds where it is told so; a run that goes on has found it already.
 FOUND = (("train.precision", "auto"), ("model.unfolding", "fit"))
-STREAM = Path("-")  # as a table: standard input
 LIMITS = (
     "train.max_updates",
     "train.max_epochs",
@@ -175,7 +174,7 @@ def check_resume(run: Path, resume_from: int | None) -> str | None:
 
 def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:
     """Return the files that a run was trained on and those that it was validated on, as its last checkpoint
-    names them; none where it names none, such as those of a stream or of an older run's validation.
+    names them; none where it names none, such as an older run's validation.
 
     >>> run = bytenmt.train("runs/short", arch="bahdanau", preset="tiny", src="src", tgt="tgt",
     ...     valid_src="src", valid_tgt="tgt", settings={"model.d_hidden": 8}, max_updates=1, threads=1)
@@ -231,13 +230,6 @@ def training_files(
     >>> [pair.tgt.name for pair in training_files([Path("a")], [Path("b")], [], [], [2.0])]
     ['b']
     """
-    if STREAM in tsv and (src or tgt or text or len(tsv) > 1):
-        raise BytenmtError(
-            "--tsv - is an endless stream and cannot be combined with other training text: drop --src,"
-            " --tgt, --text and other tables"
-        )
-    if STREAM in tsv and weights:
-        raise BytenmtError("--weight would be ignored with --tsv -: a stream has no epochs")
     if text and (src or tgt or tsv):
         raise BytenmtError(
             "--text trains a language model and cannot be combined with parallel text: give --text alone,"
@@ -259,7 +251,7 @@ def training_files(
         corpora = "1 corpus" if len(files) == 1 else f"{len(files)} corpora"
         raise BytenmtError(
             f"{len(weights)} --weight for {corpora}: give one for each --tgt, then each --tsv,"
-            " --tmx, --xliff, --po, --parquet"
+            " --tmx, --xliff, --po"
         )
     if weights:
         files = [pair._replace(weight=weight) for pair, weight in zip(files, weights, strict=True)]

@@ -204,8 +204,7 @@ def corpora(hidden: bool = False) -> Callable[[Command], Command]:
     help = {
         "--src": "Source text of the training pairs, one sentence per line; may be repeated.",
         "--tgt": "Target text of the training pairs, parallel to --src line by line; may be repeated.",
-        "--tsv": "Training pairs as lines `source TAB target`; may be repeated. In `train`, - reads an"
-        " endless stream from stdin.",
+        "--tsv": "Training pairs as lines `source TAB target`; may be repeated.",
         "--text": "Monolingual training text of a language model, any bytes; may be repeated.",
     }
     return options(
@@ -222,7 +221,7 @@ TEXTS = headed(
         type=within(WEIGHT),
         multiple=True,
         help="How often the pairs of a corpus occur per epoch (default: 1). Give one weight per corpus, in"
-        " the order --tgt, --tsv, --tmx, --xliff, --po, --parquet.",
+        " the order --tgt, --tsv, --tmx, --xliff, --po.",
     ),
     click.option("--valid-src", type=FILE, help="Source text for validation."),
     click.option("--valid-tgt", type=FILE, help="Target text for validation, parallel to --valid-src."),

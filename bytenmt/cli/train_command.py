@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from bytenmt.cli.console import Command, detail, standard_input
+from bytenmt.cli.console import Command, detail
 from bytenmt.cli.documents.training_pairs import OPTIONS as DOCUMENTS
 from bytenmt.cli.options import (
     ARCH,
@@ -185,8 +185,6 @@ def train(
     xliff: tuple[Path, ...],
     po: tuple[Path, ...],
     pair: str | None,
-    parquet: tuple[Path, ...],
-    columns: str | None,
     valid_src: Path | None,
     valid_tgt: Path | None,
     valid_tsv: Path | None,
@@ -208,32 +206,25 @@ def train(
 ) -> None:
     """Train a translation model or a language model.
 
-    A translation model is trained on parallel text: --src and --tgt, --tsv, --tmx, --xliff, --po and
-    --parquet, which may be combined and repeated. A byte language model is trained on --text. Text files may
-    be packed (.gz, .xz, .zst). Under torchrun all processes train one model.
-
-    --tsv - trains on an endless stream of pairs from stdin: windows of data.stream_window lines are shuffled
-    and sorted by length. For --resume the stream must be given again from its start; pairs that were used are
-    skipped.
+    A translation model is trained on parallel text: --src and --tgt, --tsv, --tmx, --xliff and --po, which
+    may be combined and repeated. A byte language model is trained on --text. Text files may be packed (.gz,
+    .xz, .zst). Under torchrun all processes train one model.
     """
     import torch
 
     from bytenmt.api import training_arguments as training_args
     from bytenmt.cli.documents import training_pairs
     from bytenmt.cli.inputs import torch_device
-    from bytenmt.data.corpus import PairFiles
     from bytenmt.distributed import process_group
     from bytenmt.training import run as training
 
     resume = resume or resume_from is not None
     with told_as(log_format) as console, process_group(on := torch_device(device, None)) as group:
-        documents = training_pairs.conversions(run, tmx, xliff, po, pair, parquet, columns)
+        documents = training_pairs.conversions(run, tmx, xliff, po, pair)
         tsv += tuple(one.table for one in documents)
         files, valid = training_args.files_to_train_on(
             run, resume, (src, tgt, tsv, text), weights, valid_src, valid_tgt, valid_tsv, valid_text
         )
-        if files[0].tsv == training_args.STREAM:
-            files = [PairFiles(stream=standard_input())]
         source = files[0].has_source
         config = group.on_leader(
             lambda: training_args.configuration(

@@ -21,17 +21,6 @@ LONGEST_PROFILE = 8000  # characters
 Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
 
 
-class StreamPlace(Struct, frozen=True):
-    """The position of a training in a stream of lines.
-
-    before: number of lines read before the current window; lines: number of lines in it; digest: hash of all
-    of them, in hex digits."""
-
-    before: Count = 0
-    lines: Count = 0
-    digest: Annotated[str, Meta(pattern="^[0-9a-f]*$", max_length=64)] = ""
-
-
 class Progress(Struct):
     """The progress of a run: with the tensors, all that a resume needs.
 
@@ -39,10 +28,9 @@ class Progress(Struct):
     """
 
     update: Count = 0
-    epoch: Count = 0  # of a stream the window
+    epoch: Count = 0
     batch: Count = 0  # the next batch of the epoch's plan
     epoch_batches: Count = 0  # batches of that plan; 0: not known
-    stream: StreamPlace | None = None  # of a run that learns one: where the window lies
     seconds: float = 0.0  # of training in all, validation included
     cpu_seconds: float = 0.0  # the same of the CPU, of all processes and their threads
     # Time of validations, waiting for a compiler left out, and the part of it that decoding took: by the

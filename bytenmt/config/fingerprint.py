@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from bytenmt.config.schema import Config, config_tree
+from bytenmt.config.schema import REMOVED_KEYS, Config, config_tree
 
 # To add a configuration key, add its neutral value here. NEVER change one, not even where the key's default
 # changes, and never remove one: that would change the fingerprints of existing runs.
@@ -50,7 +50,9 @@ def distinguishing_values(config: Config) -> dict[str, dict[str, Any]]:
     tree = config_tree(config)
     return {
         section: {
-            key: value for key, value in tree[section].items() if key not in neutral or value != neutral[key]
+            key: value
+            for key, value in {**tree[section], **REMOVED_KEYS.get(section, {})}.items()
+            if key not in neutral or value != neutral[key]
         }
         for section, neutral in NEUTRAL.items()
     }

@@ -70,7 +70,6 @@ class DataConfig(Section, frozen=True):
     unpunctuated: Fraction = 0.0  # share of pairs without the signs at the ends of both sides
     empty_source: Fraction = 0.0  # share of pairs whose source is emptied: the model learns p(target) alone
     augment: dict[Name, Fraction] = {}  # shares of pairs that augmentations of plugins change
-    stream_window: Positive = 100_000  # lines of a stream that are read, shuffled and sorted together
 
     def __post_init__(self) -> None:
         if self.upper_case + self.title_case + self.lower_case > 1:
@@ -184,6 +183,10 @@ class TrainConfig(Section, frozen=True):
             raise ValueError(f"{name} needs sampling_k of 1 or more, got {k:g}")
 
 
+# Keys of earlier versions, with their defaults: files that have them are read without them.
+REMOVED_KEYS: Mapping[str, Mapping[str, Any]] = {"data": {"stream_window": 100_000}}
+
+
 class Config(Section, frozen=True, kw_only=True):
     """A whole run."""
 
@@ -272,6 +275,7 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
     endless = not_finite(tree) if isinstance(tree, Mapping) else None
     if endless is not None:
         raise ConfigError(f"configuration {printable(endless)}: expected a finite number")
+    tree = _without_removed_keys(tree)
     try:
         config = _converted(tree)
     except msgspec.ValidationError as error:
@@ -283,6 +287,15 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
     if not config.plugins:
         _check_names(config)
     return config
+
+
+def _without_removed_keys(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {
+        section: {key: value for key, value in values.items() if key not in REMOVED_KEYS.get(section, ())}
+        if isinstance(values, Mapping)
+        else values
+        for section, values in tree.items()
+    }
 
 
 def _named_architecture(tree: object) -> object:

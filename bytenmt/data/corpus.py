@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,19 +24,17 @@ from bytenmt.reporter import SILENT, Reporter
 class PairFiles(NamedTuple):
     """The files of a corpus: two files, a target only (src None), or a table `source TAB target` (tsv).
 
-    stream: such a table, read as it arrives, without an end; see sources.stream. weight: how often its pairs
-    occur in an epoch; 0.5: half of them, drawn anew.
+    weight: how often its pairs occur in an epoch; 0.5: half of them, drawn anew.
     """
 
     src: Path | None = None
     tgt: Path | None = None
     tsv: Path | None = None
     weight: float = 1.0
-    stream: BinaryIO | None = None
 
     @property
     def has_source(self) -> bool:
-        return self.src is not None or self.tsv is not None or self.stream is not None
+        return self.src is not None or self.tsv is not None
 
 
 class Part(NamedTuple):

@@ -25,7 +25,6 @@ from weakref import WeakSet, finalize
 import msgspec
 
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.documents.review import ReviewUnit, UnitEdit
 from bytenmt.serve.document_worker import (
     OUT_OF_MEMORY,
     DocumentResult,
@@ -99,7 +98,7 @@ class DocumentProcess:
 
 def _size(task: DocumentTask) -> int:
     """Return the number of bytes that a task has to parse."""
-    return sum(len(one.data) for one in (*task.documents, task.memory) if one is not None)
+    return sum(len(one.data) for one in task.documents)
 
 
 def _start_child(memory_bytes: int) -> tuple[subprocess.Popen[bytes], Connection]:
@@ -199,12 +198,10 @@ class DocumentPool:
         self,
         documents: Sequence[DocumentSource],
         client: Client = UNKNOWN_CLIENT,
-        memory: DocumentSource | None = None,
     ) -> list[list[str]]:
-        """Return the lines to translate of each document. memory: a translation memory, whose translations
-        are not among them. Raises Refusal where one cannot be read, and where too many wait, of all clients
-        or of this one."""
-        task = DocumentTask(list(documents), self._limits.document_seconds, memory=memory)
+        """Return the lines to translate of each document. Raises Refusal where one cannot be read, and where
+        too many wait, of all clients or of this one."""
+        task = DocumentTask(list(documents), self._limits.document_seconds)
         with self._waiting(_size(task), client):
             return (await self._run(task)).lines
 
@@ -240,30 +237,6 @@ class DocumentPool:
         each with a translation for every line that `read` returned. Raises Refusal."""
         lists = [[list(one) for one in alternatives] for alternatives in translations]
         return (await self._run(DocumentTask(list(documents), self._limits.document_seconds, lists))).files
-
-    async def review(
-        self,
-        document: DocumentSource,
-        alternatives: Sequence[Sequence[Hypothesis]],
-        memory: DocumentSource | None = None,
-    ) -> list[ReviewUnit]:
-        """Return the units of a document for a review. alternatives: translations of every line that `read`
-        returned, the best first. Raises Refusal."""
-        lists = [[list(one) for one in alternatives]]
-        task = DocumentTask([document], self._limits.document_seconds, lists, memory, is_review=True)
-        return (await self._run(task)).units
-
-    async def write_reviewed(
-        self, document: DocumentSource, edits: Sequence[UnitEdit], client: Client = UNKNOWN_CLIENT
-    ) -> tuple[bytes, list[int]]:
-        """Return a file with the translations of people, and the units in which codes were put back.
-
-        Raises Refusal as `read` does.
-        """
-        task = DocumentTask([document], self._limits.document_seconds, edits=list(edits))
-        with self._waiting(_size(task), client):
-            result = await self._run(task)
-        return result.files[0][0], result.restored
 
     async def _run(self, task: DocumentTask) -> DocumentResult:
         size = _size(task)

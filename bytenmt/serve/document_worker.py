@@ -23,8 +23,6 @@ import msgspec
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.documents import formats
 from bytenmt.documents.document import Document
-from bytenmt.documents.memory import TranslationMemory
-from bytenmt.documents.review import ReviewUnit, UnitEdit, review_units, write_reviewed
 from bytenmt.documents.segments import Segment
 from bytenmt.documents.translation import TranslateSegments, segments_to_translate, translate
 from bytenmt.errors import BytenmtError
@@ -58,30 +56,22 @@ class DocumentTask(msgspec.Struct, frozen=True, array_like=True):
     translations: None to list the lines of each document; otherwise, for each document, alternative
     translations of all its lines, and a file is written for each alternative.
     cpu_seconds: after which the kernel kills the child.
-    memory: a translation memory, whose translations are not among the lines. is_review: with translations,
-    return the units of the only document instead of files. edits: write the only document with these.
     """
 
     documents: list[DocumentSource]
     cpu_seconds: int
     translations: list[list[list[Hypothesis[bytes]]]] | None = None
-    memory: DocumentSource | None = None
-    is_review: bool = False
-    edits: list[UnitEdit] | None = None
 
 
 class DocumentResult(msgspec.Struct, frozen=True, array_like=True):
     """The answer to a DocumentTask.
 
-    lines: of each document. files: of each document, its bytes in each alternative. units: for a review.
-    restored: numbers of the units in whose edits codes were put back. refusal: why a document cannot be read,
-    for the client. failure: the exception that a faulty reader raised, and where.
+    lines: of each document. files: of each document, its bytes in each alternative. refusal: why a document
+    cannot be read, for the client. failure: the exception that a faulty reader raised, and where.
     """
 
     lines: list[list[str]] = []
     files: list[list[bytes]] = []
-    units: list[ReviewUnit] = []
-    restored: list[int] = []
     refusal: str = ""
     failure: str = ""
 
@@ -100,14 +90,9 @@ def read_document(source: DocumentSource) -> Document:
     return formats.read(source.data, source.format, Path(source.name), read_options)
 
 
-def read_memory(source: DocumentSource) -> TranslationMemory:
-    """Parse a translation memory. Raises BytenmtError where it is none, or has no pair of the languages."""
-    return TranslationMemory.from_pieces([source.data], source.format, Path(source.name), source.pair)
-
-
-def lines_to_translate(document: Document, memory: TranslationMemory | None = None) -> list[Segment]:
-    """Return the distinct segments of a document that have no translation yet, nor one in a memory."""
-    return segments_to_translate(document, SEGMENT_BYTES, overwrite=False, memory=memory)
+def lines_to_translate(document: Document) -> list[Segment]:
+    """Return the distinct segments of a document that have no translation yet."""
+    return segments_to_translate(document, SEGMENT_BYTES, overwrite=False)
 
 
 def write_document(document: Document, translations: Sequence[Hypothesis]) -> bytes:
@@ -123,19 +108,9 @@ def _lookup(segments: Sequence[Segment], translations: Sequence[Hypothesis]) -> 
 def run_task(task: DocumentTask) -> DocumentResult:
     """Do what a task asks for. Raises BytenmtError where a document is not in its format."""
     documents = [read_document(source) for source in task.documents]
-    if task.edits is not None:
-        data, restored = write_reviewed(documents[0], task.edits, SEGMENT_BYTES)
-        return DocumentResult(files=[[data]], restored=restored)
-    memory = None if task.memory is None else read_memory(task.memory)
     if task.translations is None:
-        lines = [
-            [one.text.decode() for one in lines_to_translate(document, memory)] for document in documents
-        ]
+        lines = [[one.text.decode() for one in lines_to_translate(document)] for document in documents]
         return DocumentResult(lines=lines)
-    if task.is_review:
-        segments = lines_to_translate(documents[0], memory)
-        lookups = [_lookup(segments, one) for one in task.translations[0]]
-        return DocumentResult(units=review_units(documents[0], lookups, SEGMENT_BYTES, memory))
     files = [
         [write_document(document, alternative) for alternative in alternatives]
         for document, alternatives in zip(documents, task.translations, strict=True)

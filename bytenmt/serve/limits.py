@@ -72,8 +72,6 @@ class Limits:
     send_seconds: in which a client must take what it was sent, or some of it (see http/server.py).
     compute_seconds: that translating a request may take, waiting for its turn included.
     request_seconds: from a request's headers to the last byte of its answer.
-    sockets: websockets that are open, of all clients. One address has the same share of them as of the queue.
-    idle_seconds: without a message since the last answer, after which a websocket is closed.
     document_seconds: of CPU time to read a file or web page, and as many to write its translation.
     document_memory: bytes that either may use.
     """
@@ -87,8 +85,6 @@ class Limits:
     send_seconds: float = 30.0
     compute_seconds: float = 300.0
     request_seconds: float = 600.0
-    sockets: int = 256
-    idle_seconds: float = 300.0
     document_seconds: int = 20
     document_memory: int = 1_000_000_000
 
@@ -119,7 +115,7 @@ class ApiKeys:
         return cls(keys)
 
     def replace(self, others: ApiKeys) -> None:
-        """Take over the keys of another object, also for those who hold this one, such as websockets."""
+        """Take over the keys of another object."""
         self._digests = others._digests
 
     @property

@@ -28,7 +28,6 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
 CURRENT = {
     "requests_in_flight": "Requests that wait or are decoded.",
     "characters_in_flight": "Characters of their texts.",
-    "simultaneous_sockets": "Websockets that are open, whatever their path.",
     "sentences_running": "Sentences that are decoded side by side, by direction.",
     "steps_total": "Decoding steps, by direction.",
     "sentence_steps_total": "Decoding steps times the sentences that took part, by direction.",

@@ -7,7 +7,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
@@ -18,7 +17,6 @@ from bytenmt.decoding.constraints.glossary import Glossary, Term
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.setting_table import KEPT_BY_SERVER, KEPT_OF_DOCUMENTS
-from bytenmt.documents.review import ReviewUnit
 from bytenmt.serve.detect import Detector, Guess
 from bytenmt.serve.document_pool import DocumentPool
 from bytenmt.serve.document_worker import DocumentSource
@@ -117,25 +115,18 @@ class Service:
     glossaries: Mapping[Direction, Glossary] = field(default_factory=dict)
     draining: bool = False  # the server is about to end
     n_requests: int = 0  # that are in flight
-    n_lines: int = 0  # that came over websockets and are not answered
     n_characters: int = 0
     _seconds_each: float = 0.1  # between two answers under load, as of late
     _last_answer: float = 0.0
     _rules: dict[tuple[tuple[str, ...], Direction], ConstraintSpec | None] = field(default_factory=dict)
-    n_sockets: int = 0  # websockets that are open
     _requests_of: Counter[str] = field(default_factory=Counter)  # in flight, by the accounts of clients
     _characters_of: Counter[str] = field(default_factory=Counter)
-    _sockets_of: Counter[str] = field(default_factory=Counter)  # by addresses
 
     def __post_init__(self) -> None:
         self.languages = Languages(list(self.workers))
         self._deadlines: set[asyncio.Timeout] = set()  # of the requests that are not answered in full
         self._is_cut_off = False
         self.documents = DocumentPool(self.limits)
-        # Simultaneous translation: threads that wait for workers, and one that decodes models with bounded
-        # look-ahead, which takes milliseconds.
-        self.session_threads = ThreadPoolExecutor(self.limits.sockets, "session")
-        self.bounded_thread = ThreadPoolExecutor(1, "bounded-session")
 
     def replace_models(
         self,
@@ -188,22 +179,6 @@ class Service:
         count(1)
         return Admission(release)
 
-    def admit_socket(self, address: str) -> Admission:
-        """Count a websocket as open. Raises Refusal (503) above the limits."""
-        limits = self.limits
-        most = max(1, limits.sockets * limits.queue_per_client // limits.queue)
-        if self.n_sockets >= limits.sockets or self._sockets_of[address] >= most:
-            whose = "" if self.n_sockets >= limits.sockets else " of this client"
-            raise Refusal(503, f"too many websockets{whose} are open: send the text to /translate")
-
-        def count(sign: int) -> None:
-            self.n_sockets += sign
-            self._sockets_of[address] += sign
-            self._sockets_of += Counter()  # nothing is kept of who has gone
-
-        count(1)
-        return Admission(lambda: count(-1))
-
     def _refuse(self, why: str, n_requests: int) -> None:
         """Raise Refusal (429). n_requests: that must be answered first."""
         wait = self._retry_after(n_requests)
@@ -229,8 +204,8 @@ class Service:
 
     @property
     def n_unanswered(self) -> int:
-        """The number of requests and websocket messages of which the answer is not sent in full."""
-        return len(self._deadlines) + self.n_lines
+        """The number of requests whose answer is not sent in full."""
+        return len(self._deadlines)
 
     @asynccontextmanager
     async def request_deadline(self) -> AsyncIterator[None]:
@@ -399,15 +374,12 @@ class Service:
                 on_part(number, best)
         return found
 
-    async def read_document(
-        self, document: DocumentSource, params: TranslateParams, memory: DocumentSource | None = None
-    ) -> list[str]:
+    async def read_document(self, document: DocumentSource, params: TranslateParams) -> list[str]:
         """Return the lines of a file that are to be translated.
 
-        memory: a translation memory, whose translations are not among them. Raises Refusal if one of the
-        files cannot be read, takes too long or has too much text.
+        Raises Refusal if it cannot be read, takes too long or has too much text.
         """
-        reading = self.documents.read([document], params.client, memory)
+        reading = self.documents.read([document], params.client)
         (lines,) = await self.within_deadline(reading)
         self.limits.check_texts(lines)
         return lines
@@ -422,27 +394,9 @@ class Service:
         """
 
         async def work() -> bytes:
-            translations = (await self._document_lines(lines, params._replace(alternatives=0)))[1]
-            ((data,),) = await self.documents.write([document], [translations])
+            translations = await self._document_lines(lines, params._replace(alternatives=0))
+            ((data,),) = await self.documents.write([document], [[translations]])
             return data
-
-        return await self.observed(work())
-
-    async def review(
-        self,
-        document: DocumentSource,
-        lines: Sequence[str],
-        params: TranslateParams,
-        memory: DocumentSource | None = None,
-    ) -> tuple[str, list[ReviewUnit]]:
-        """Return the source language of a file, and its units with translations for a review.
-
-        For the arguments see `document` and `read_document`. Raises Refusal if it takes too long.
-        """
-
-        async def work() -> tuple[str, list[ReviewUnit]]:
-            source, translations = await self._document_lines(lines, params)
-            return source, await self.documents.review(document, translations, memory)
 
         return await self.observed(work())
 
@@ -453,19 +407,18 @@ class Service:
         self.metrics.observe(time.monotonic() - began)
         return found
 
-    async def _document_lines(
-        self, lines: Sequence[str], params: TranslateParams
-    ) -> tuple[str, list[list[Hypothesis]]]:
-        """Return the source language of the lines of a file, and their translations, the best first."""
+    async def _document_lines(self, lines: Sequence[str], params: TranslateParams) -> list[Hypothesis]:
+        """Return the translations of the lines of a file."""
         source = params.source
         if source == AUTO:
             source = (await asyncio.to_thread(self.guess, "\n".join(lines), params.target)).language
         path = self.languages.path(source, params.target)
         assert path is not None
         if not path:
-            return source, [[Hypothesis(line.encode(), 0.0, 0.0) for line in lines]]
+            return [Hypothesis(line.encode(), 0.0, 0.0) for line in lines]
         asked = [line.encode() for line in lines]
-        return source, _alternatives(await self._over(path, asked, params._replace(details=True), None))
+        results = await self._over(path, asked, params._replace(details=True), None)
+        return [result.best for result in results]
 
     async def _over(
         self,
@@ -503,9 +456,8 @@ class Service:
         n_best: int,
         on_part: Callable[[int, bytes], None] | None,
         params: TranslateParams,
-        prefix: bytes | None = None,
     ) -> list[TranslationResult]:
-        """Have a worker translate lines of a client. prefix: see Job."""
+        """Have a worker translate lines of a client."""
         rules, client = self.rules_of(params, step), params.client.accounts()[-1]
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[TranslationResult]] = loop.create_future()
@@ -527,7 +479,7 @@ class Service:
                 loop.call_soon_threadsafe(on_part, line, text)  # type: ignore[arg-type]
 
         on_line_part = part if on_part is not None else None
-        job = Job(lines, done, n_best, on_line_part, rules, client, params.details, prefix)
+        job = Job(lines, done, n_best, on_line_part, rules, client, params.details)
         worker = self.workers[step]
         worker.submit(job)
         try:

@@ -7,7 +7,7 @@ lines of clients that have left are dropped at once. Results are passed to callb
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Thread
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class Job:
 
     lines: valid UTF-8 without line ends. n_best: hypotheses of each line. rules: constraints on the
     translations. client: an account; clients take turns. is_judged: whether the best hypotheses get flags.
-    prefix: what the translations begin with, of lines that are not split; None: lines are split. on_done: is
+    on_done: is
     called with the results in the order of the lines, or with the error. on_part: if given, is called with
     the number of a line and the next whole characters of its translation, line after line. Both are called by
     the worker's thread and must not raise.
@@ -47,7 +47,6 @@ class Job:
     rules: ConstraintSpec | None = None
     client: str = ""
     is_judged: bool = False
-    prefix: bytes | None = None
     batch: LineBatch = field(init=False)
     numbers: dict[Request, tuple[_Lane, int]] = field(default_factory=dict, init=False)
     n_sent: tuple[int, int] = field(default=(0, 0), init=False)  # lines, and bytes of the next one
@@ -100,10 +99,6 @@ class Worker:
         self._finishing = False
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
-
-    def make_translator(self) -> Translator:
-        """Return a Translator of the caller's own, without constraints and reranking. Thread-safe."""
-        return replace(self._make(EngineKey(1)), reranker=None)
 
     @property
     def alive(self) -> bool:
@@ -173,7 +168,7 @@ class Worker:
         if kind not in self._translators:
             self._translators[kind] = self._make(kind)
         translator = self._translators[kind]
-        job.batch = translator.batch(job.lines, rules=job.rules, prefix=job.prefix)
+        job.batch = translator.batch(job.lines, rules=job.rules)
         for request in job.batch.requests:
             lane = self._lane(translator, kind, len(request.source or b"") <= SHORT_LINE_BYTES)
             number = lane.scheduler.submit(request, job, job.client)

@@ -133,7 +133,7 @@ class LanguageModelTask:
                 if window is None:
                     break
                 batch += 1
-                yield Share(window, epoch, batch, None, window.epoch_batches)
+                yield Share(window, epoch, batch, window.epoch_batches)
             epoch, batch = epoch + 1, 0
 
     def preparing(self, model: Model[Any, Any]) -> AbstractContextManager[None]:

@@ -10,7 +10,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -59,10 +59,6 @@ def spacings(train: TrainConfig) -> tuple[Spacing, Spacing]:
     return valid, spacing(train.save_every, SAVE_TIME if timed else BY_UPDATES)
 
 
-class _Stopped(BaseException):
-    """A signal, while there is nothing to learn from."""
-
-
 class Loop:
     """One run of updates. log: None in all processes but the leading one; reporter: silent in them; lineage:
     of the weights that the run began with. callbacks: are called in every process; one that stops or saves
@@ -98,9 +94,7 @@ class Loop:
         self.reporter = reporter
         self.bar = Bar()
         self.told_of_time = False
-        self.text_ended = False  # a stream may
         self.validated = -1  # the update of the last validation
-        self.waiting = False  # for a stream perhaps, in which nothing may come any more
 
     def go(self) -> int:
         """Update until the end; returns the signal that ended it, or 0."""
@@ -109,7 +103,7 @@ class Loop:
         self.trainer.model.train()
         begun = fraction_done(settings, progress)
         with (
-            _signals(self.group.size > 1, lambda: self.waiting) as received,
+            _signals(self.group.size > 1) as received,
             self.reporter.bar(1.0, "", begun) as self.bar,
             self.task.preparing(self.trainer.model),
         ):
@@ -119,7 +113,7 @@ class Loop:
                 if self.callbacks and self.meter.nats and not signalled:
                     for callback in self.callbacks:
                         callback.on_update(self.state)
-                end = signalled or self.text_ended or self.ended()
+                end = signalled or self.ended()
                 valid_due = self.valid_timer.due(progress.update, spent_seconds(settings, progress))
                 valid_due = valid_due or (end and not signalled)
                 valid_due = valid_due and self.validated != progress.update
@@ -143,37 +137,22 @@ class Loop:
         return fraction_done(self.settings, self.progress) >= 1 or bool(stopped)
 
     def _update(self, shares: Iterator[Share], received: list[int]) -> bool:
-        """Do one update, if there is text for it; return whether any process has received a signal.
-
-        After a signal no update is done: text from a stream may be cut off by the same key.
-        """
+        """Do one update; return whether any process has received a signal, after which none is done."""
         asked = time.monotonic()
-        try:
-            taken = self._take(shares)
-        except _Stopped:
-            return True
-        self.text_ended = not taken
+        taken = list(islice(shares, self.settings.update_freq))
         step = [share.data for share in taken]
         self.meter.waited += time.monotonic() - asked
         counts = [sum(count) for count in zip((0, 0, 0), *(batch.counts for batch in step), strict=True)]
         sums = self.trainer.sum_over_processes(*counts, len(received))
         n_ends, target_bytes, source_bytes, n_signals = (int(value) for value in sums)
-        if self.text_ended or (n_signals and self.progress.update):
-            return n_signals > 0
+        if n_signals and self.progress.update:
+            return True
         self.trainer.move_behind(taken[-1])
         nats, self.meter.norm = self.trainer.update(step, target_bytes)
         self.meter.nats.append(nats)
         self.meter.target_bytes += target_bytes - n_ends
         self.meter.all_bytes += target_bytes + source_bytes
         return n_signals > 0
-
-    def _take(self, shares: Iterator[Share]) -> list[Share]:
-        """Return the batches of an update. Raises _Stopped where a process alone need not wait for them."""
-        try:
-            self.waiting = self.group.size == 1 and self.progress.update > 0
-            return list(islice(shares, self.settings.update_freq))
-        finally:
-            self.waiting = False
 
     def _write_record(self) -> None:
         """Write a record of what happened since the last one.
@@ -318,11 +297,10 @@ class Loop:
 
 
 @contextmanager
-def _signals(patient: bool, waiting: Callable[[], bool]) -> Iterator[list[int]]:
+def _signals(patient: bool) -> Iterator[list[int]]:
     """Collects SIGINT and SIGTERM, so that an update is never cut in half; a second one is not held.
 
-    patient: it is, because torchrun passes on what the terminal has sent already. waiting: whether there is
-    no update; it raises _Stopped then.
+    patient: it is, because torchrun passes on what the terminal has sent already.
     """
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():  # signals are another's affair
@@ -333,8 +311,6 @@ def _signals(patient: bool, waiting: Callable[[], bool]) -> Iterator[list[int]]:
         if received and not patient:
             raise KeyboardInterrupt
         received.append(number)
-        if waiting():
-            raise _Stopped
 
     before = {number: signal.signal(number, hold) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -36,7 +36,7 @@ DRAW_SECONDS = 20.0
 Record = Mapping[str, float | str]
 GAUGES = {
     "update": "Updates that were made.",
-    "epoch": "The epoch, or the window of a stream, from 0.",
+    "epoch": "The epoch, from 0.",
     "seconds": "Of training in all, resumed or not.",
     "cpu_seconds": "Of all processes and threads.",
     "lr": "The learning rate.",

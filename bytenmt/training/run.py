@@ -45,7 +45,7 @@ from bytenmt.training.objective import has_fast_bf16, in_bf16, precision_of
 from bytenmt.training.optim import lr_factor, stopped_early
 from bytenmt.training.task import Task
 from bytenmt.training.trainer import Trainer
-from bytenmt.training.translation_task import open_pairs, open_stream
+from bytenmt.training.translation_task import open_pairs
 
 SLOW_BF16 = (
     "bf16: this processor has no instructions for it, which makes the training many times slower:"
@@ -82,12 +82,11 @@ def train(
 ) -> Outcome:
     """Train a model into the folder `run`, as one process of `group`.
 
-    files, valid: all with a source, pairs, or all targets alone, texts whose streams are learnt; files may
-    be one stream of pairs, which is given again from its start to go on. resume: go on from the run's last
-    checkpoint where there is one, or from that of update resume_from. init_from: a run whose weights this one
-    begins with; one that goes on has done so already. watch: is told every record of metrics.jsonl, in the
-    leading process. callbacks: are called after updates and validations. threads: of the CPU; None: those of
-    the run that goes on, else as many as are idle.
+    files, valid: all with a source, pairs, or all targets alone, texts whose streams are learnt. resume: go
+    on from the run's last checkpoint where there is one, or from that of update resume_from. init_from: a run
+    whose weights this one begins with; one that goes on has done so already. watch: is told every record of
+    metrics.jsonl, in the leading process. callbacks: are called after updates and validations. threads: of
+    the CPU; None: those of the run that goes on, else as many as are idle.
     Raises BytenmtError before anything is written where an input cannot be used.
     """
     _check(config, files, tensorboard, resume)
@@ -139,7 +138,7 @@ def train(
                 aloud.say(f"stopped at update {progress.update}, saved; continue with --resume")
                 return Outcome(progress.update, number)
             stopped = "stopped by a callback" if loop.state.stop_requested else ""
-            aloud.say(_ended(run, trainer, "the stream has ended" if loop.text_ended else stopped))
+            aloud.say(_ended(run, trainer, stopped))
         if config.train.draft and group.is_leader and not (run / FILE).is_file():
             table = task.drafts()
             aloud.say(describe_table(write_drafts(run, table, config, task.facts()), table))
@@ -204,12 +203,11 @@ def _open_task(
     reporter: Reporter,
 ) -> Task:
     """Open the task of the files. The leading process opens them first: it decompresses them."""
-    stream = open_stream(config, files, valid, errors, group, reporter)
     if not group.is_leader:
         group.barrier()
     task: Task
     if files[0].has_source:
-        task = open_pairs(run, config, files, valid, errors, device, group, reporter, stream)
+        task = open_pairs(run, config, files, valid, errors, device, group, reporter)
     else:
         task = open_texts(run, config, files, valid, device, group, reporter)
     if group.is_leader:
@@ -295,8 +293,6 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume
     require(training_bytes(config.model), "training this model", "take a smaller preset, or lower its sizes")
     if train.draft:
         check_supports_drafts(config.model, "train.draft")
-        if any(one.stream is not None for one in files):
-            raise ConfigError("--draft counts a finite text, and --tsv - is a stream: leave out --draft")
     if train.compile and model.is_serial:
         raise ConfigError(f"train.compile would unroll the steps of {model.full_name}: leave it off")
     if config.model.source != files[0].has_source:
@@ -318,8 +314,6 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume
             f"train.schedule = {train.schedule} needs an end: give --max-minutes, --max-cpu-minutes,"
             " --max-epochs or --max-updates, or set train.schedule=inverse_sqrt"
         )
-    if train.max_epochs and any(one.stream is not None for one in files):
-        raise ConfigError("train.max_epochs: --tsv - is a stream without epochs: give another limit")
     if train.metric != "bits_per_byte" and not (files[0].has_source and train.valid_lines):
         raise ConfigError(f"train.metric = {train.metric} needs a source, and train.valid_lines above 0")
     if tensorboard:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from bytenmt.architectures.base import Model
-from bytenmt.config.facts import CorpusFact, Facts, StreamPlace
+from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.text_file import stored_path
@@ -22,13 +22,14 @@ CACHE, LEFT_OUT = "cache", "left_out.tsv"  # in the run folder: unpacked texts, 
 
 
 class Share(NamedTuple):
-    """A process' share of a batch. epoch, batch: the place behind it, from which the next one comes. stream:
-    where its window lies in the stream that is learnt. epoch_batches: batches of the epoch, in all."""
+    """A process' share of a batch.
+
+    epoch, batch: the position after it, from which the next one comes. epoch_batches: batches of the epoch.
+    """
 
     data: Any
     epoch: int
     batch: int
-    stream: StreamPlace | None = None
     epoch_batches: int = 0
 
 
@@ -64,10 +65,7 @@ class Task(Protocol):
     config: Config
 
     def shares(self, epoch: int, batch: int) -> Iterator[Share]:
-        """Yield this process' shares of the batches from a position on, epoch after epoch, without end.
-
-        A stream has an end; all processes reach it at the same batch.
-        """
+        """Yield this process' shares of the batches from a position on, epoch after epoch, without end."""
 
     def preparing(self, model: Model[Any, Any]) -> AbstractContextManager[None]:
         """Inside, what validations of the model will need is made ready beside other work."""

@@ -116,7 +116,7 @@ class Trainer:
     def move_behind(self, share: Share) -> None:
         """Set the progress to the place in the text behind a share, from which a resumed run goes on."""
         progress = self.progress
-        progress.epoch, progress.batch, progress.stream, progress.epoch_batches = share[1:]
+        progress.epoch, progress.batch, progress.epoch_batches = share[1:]
 
     def learn(self, shares: Sequence[Share]) -> tuple[Tensor, Tensor]:
         """Make one update from this process' shares, and move the progress: place in the text, and time.

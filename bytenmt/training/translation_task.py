@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import count
@@ -13,16 +13,14 @@ import torch
 from msgspec.structs import replace
 
 from bytenmt.architectures.base import Model
-from bytenmt.config.facts import TEXT_COUNTS, Facts, StreamPlace
+from bytenmt.config.facts import TEXT_COUNTS, Facts
 from bytenmt.config.schema import Config
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import batches
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.corpus_report import inventory, language_profiles, multi_sentence_share
 from bytenmt.data.epoch_plan import epoch_plan
-from bytenmt.data.sources.stream import PairStream
 from bytenmt.data.suspicions import of_pairs
-from bytenmt.data.text_file import check_file
 from bytenmt.decoding.drafts.build import count_corpus
 from bytenmt.decoding.drafts.table import DraftTable
 from bytenmt.decoding.pytorch.reader import TorchReader
@@ -46,17 +44,10 @@ def open_pairs(
     device: torch.device,
     group: Group,
     reporter: Reporter,
-    stream: PairStream | None = None,
 ) -> TranslationTask:
-    """Open the training pairs of a run, files or a stream, and report what they hold.
-
-    Possible mistakes in the data are reported too; of a stream the first window is read. Raises BytenmtError.
-    """
+    """Open the training pairs of a run, and report their size and possible mistakes. Raises BytenmtError."""
     limits = config.data.max_source_bytes, config.data.max_target_bytes
-    if stream is None:
-        corpus = ParallelCorpus.open_all(files, errors, *limits, cache=run / CACHE, reporter=reporter)
-    else:
-        corpus = stream.corpus
+    corpus = ParallelCorpus.open_all(files, errors, *limits, cache=run / CACHE, reporter=reporter)
     valid_corpus = ParallelCorpus.open_all([valid], errors, *limits, cache=run / CACHE, reporter=reporter)
     for part in (corpus, valid_corpus):
         part.require_pairs()
@@ -66,31 +57,10 @@ def open_pairs(
         for line in of_pairs(corpus, valid_corpus):
             reporter.warn(line)
     config = _fit(config, corpus, reporter)
-    task = TranslationTask(config, corpus, valid_corpus, files, device, group, stream, valid)
-    if group.is_leader and stream is None:
+    task = TranslationTask(config, corpus, valid_corpus, files, device, group, valid)
+    if group.is_leader:
         reporter.say(f"{task.multi_sentence_share:.1%} of the training lines contain several sentences")
     return task
-
-
-def open_stream(
-    config: Config,
-    files: Sequence[PairFiles],
-    valid: PairFiles,
-    errors: str,
-    group: Group,
-    reporter: Reporter,
-) -> PairStream | None:
-    """Open the stream of the files, if there is one; the leading process reads it. Raises DataError."""
-    if all(one.stream is None for one in files):
-        return None
-    if len(files) > 1:
-        raise ValueError(f"{len(files)} corpora, of which one is a stream, whose epoch has no end: give one")
-    for path in (valid.src, valid.tgt, valid.tsv):  # before anything is waited for
-        if path is not None:
-            check_file(path)
-    window, limits = config.data.stream_window, (config.data.max_source_bytes, config.data.max_target_bytes)
-    reporter.say(f"reading the stream in windows of {window:,} lines")
-    return PairStream(files[0].stream if group.is_leader else None, window, limits, errors, group.on_leader)
 
 
 def _fit(config: Config, corpus: ParallelCorpus, reporter: Reporter) -> Config:
@@ -113,16 +83,16 @@ class TranslationTask:
         files: Sequence[PairFiles] = (),
         device: torch.device = CPU,
         group: Group = SINGLE_PROCESS,
-        stream: PairStream | None = None,
         valid_files: PairFiles | None = None,
     ) -> None:
         """config: nothing left to be found in the pairs; files, valid_files: what the corpora were read from;
-        device: where the model is; stream: whose first window the corpus is."""
+        device: where the model is."""
         self.config, self._settings = config, config.train
         self.corpus, self.valid, self._files = corpus, valid, files
-        self._device, self._group, self._stream = device, group, stream
+        self._device, self._group = device, group
         self._valid_files = valid_files
-        self._augmenter = self._augmenter_of(corpus)
+        data, train = config.data, config.train
+        self._augmenter = Augmenter(corpus, data, train.seed, train.round_to) if data.augmentations else None
         self._decoder: LiveDecoder | None = None
 
     @cached_property
@@ -138,12 +108,11 @@ class TranslationTask:
     def shares(self, epoch: int, batch: int) -> Iterator[Share]:
         """See Task."""
         settings, share = self._settings, (self._group.rank, self._group.size)
-        for number, corpus, place in self._epochs(epoch):
-            augmenter = self._augmenter if corpus is self.corpus else self._augmenter_of(corpus)
-            change = None
-            if augmenter is not None:
-                corpus = augmenter.corpus(number)
-                change = partial(augmenter.change, epoch=number, share=share)
+        for number in count(epoch):
+            corpus, change = self.corpus, None
+            if self._augmenter is not None:
+                corpus = self._augmenter.corpus(number)
+                change = partial(self._augmenter.change, epoch=number, share=share)
             plan = epoch_plan(
                 corpus.source_lengths,
                 corpus.target_lengths,
@@ -165,19 +134,8 @@ class TranslationTask:
                 change=change,
             )
             for behind, data in enumerate(found, batch + 1):
-                yield Share(data, number, behind, place, plan.n_batches)
+                yield Share(data, number, behind, plan.n_batches)
             batch = 0
-
-    def _epochs(self, first: int) -> Iterable[tuple[int, ParallelCorpus, StreamPlace | None]]:
-        """From an epoch on, the pairs of each: all of the files', or those of a stream's window."""
-        if self._stream is not None:
-            return self._stream.windows(first)
-        return ((epoch, self.corpus, None) for epoch in count(first))
-
-    def _augmenter_of(self, corpus: ParallelCorpus) -> Augmenter | None:
-        """Return the augmenter of the batches, None where the configuration asks for none."""
-        data, train = self.config.data, self.config.train
-        return Augmenter(corpus, data, train.seed, train.round_to) if data.augmentations else None
 
     @contextmanager
     def preparing(self, model: Model[Any, Any]) -> Iterator[None]:
@@ -232,9 +190,7 @@ class TranslationTask:
         return Decoded(len(texts), record, decoding, note, tuple(Sample(*one) for one in shown))
 
     def facts(self) -> Facts:
-        """The pairs and their bytes, where they lie, and the digest of each file; nothing of a stream."""
-        if self._stream is not None:
-            return Facts()
+        """The pairs and their bytes, where they lie, and the digest of each file."""
         source, target = (
             int(lengths.sum(dtype="int64"))
             for lengths in (self.corpus.source_lengths, self.corpus.target_lengths)
@@ -257,12 +213,7 @@ class TranslationTask:
         return count_corpus(self.corpus)
 
     def check(self, run: Path, saved: Facts) -> None:
-        """See Task. A stream goes to where the run has stopped."""
-        place = None if saved.progress is None else saved.progress.stream
-        if self._stream is not None and place is not None:
-            return self._stream.go_to(place)
-        if self._stream is not None or place is not None:
-            raise other_text(run, "files, now a stream" if place is None else "a stream, now files")
+        """See Task."""
         now = self.facts()
         assert now.digests is not None
         before = now.digests if saved.digests is None else saved.digests  # older runs have none

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from made_up_service import client, made_up_server
 from starlette.testclient import TestClient
-from starlette.websockets import WebSocketDisconnect
 
 from bytenmt.serve.http.access import AccessPolicy, is_loopback
 
@@ -71,7 +70,7 @@ def test_origins_of_the_server_itself(origin: str, host: str, own: bool) -> None
 
 def test_a_foreign_page_changes_nothing_and_reads_nothing() -> None:
     with client() as asked:
-        for path in ("/translate", "/translate_file", "/suggest", "/detect", "/explain"):
+        for path in ("/translate", "/translate_file", "/suggest", "/detect"):
             for origin in (FOREIGN, {"origin": "null"}, {"origin": "http://testserver:81"}):
                 refused = asked.post(path, data=HELLO, headers=origin)
                 assert (refused.status_code, list(refused.json())) == (403, ["error"])
@@ -81,9 +80,6 @@ def test_a_foreign_page_changes_nothing_and_reads_nothing() -> None:
         assert read.headers["x-content-type-options"] == "nosniff"
         asking = {**FOREIGN, "access-control-request-method": "POST"}
         assert asked.options("/translate", headers=asking).status_code == 405
-        for path in ("/ws?source=ko&target=en", "/translate"):
-            with pytest.raises(WebSocketDisconnect), asked.websocket_connect(path, headers=FOREIGN):
-                pass
         assert (
             asked.post("/translate", json=HELLO, headers={"origin": "http://testserver"}).status_code == 200
         )
@@ -97,9 +93,6 @@ def test_pages_of_sites_that_are_allowed(allowed: str) -> None:
         assert answer.headers["access-control-allow-origin"] == allowed
         asking = {**FOREIGN, "access-control-request-method": "POST"}
         assert asked.options("/translate", headers=asking).status_code == 200
-        with asked.websocket_connect("/ws?source=ko&target=en", headers=FOREIGN) as socket:
-            socket.send_text("")
-            assert socket.receive_json()["done"]
         other = asked.post("/translate", json=HELLO, headers={"origin": "https://third.example"})
         assert other.status_code == (200 if allowed == "*" else 403)
 
@@ -114,8 +107,6 @@ def test_a_name_that_leads_elsewhere_is_refused() -> None:
             asked.post("/translate", json=HELLO, headers=rebound),
         ):
             assert answer.status_code == 421 and "--allowed-host" in answer.json()["error"]
-        with pytest.raises(WebSocketDisconnect), asked.websocket_connect("/ws", headers=rebound):
-            pass
         assert asked.get("/languages", headers={"host": "localhost:5000"}).status_code == 200
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from made_up_service import SECONDS, Gate, made_up_server
-from websockets.sync.client import connect
 
 from bytenmt.serve.http import server as http_server
 from bytenmt.serve.http.app import Server
@@ -123,24 +122,6 @@ def test_a_stream_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert body.endswith(b"0\r\n\r\n"), "the stream is complete"
     assert [one["path"] for one in ended.requests()] == ["/translate"]
     assert not any("Exception" in line for line in ended.logged)
-
-
-@pytest.mark.parametrize("path", ["ws", "simultaneous"])
-def test_messages_of_a_websocket_are_refused(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    with ending(monkeypatch) as ended:
-        with connect(f"ws://127.0.0.1:{ended.address[1]}/{path}") as asked:
-            for text in ("a", "b"):
-                asked.send(json.dumps({"q": text, "id": text, "state": "finished"}))
-            wait_until(lambda: ended.server.service.n_lines == 2)
-            ended.end.set()
-            found = [json.loads(asked.recv(SECONDS)) for _ in range(2)]
-        message = "the server is ending: send the request again"
-        assert found == [{"id": text, "error": message} for text in ("a", "b")]
-    assert [(one["path"], one["status"], one["messages"]) for one in ended.requests()] == [
-        (f"/{path}", 101, 2)
-    ]
-    assert f'requests_total{{path="{path}",status="101"}} 1.0' in ended.metrics()
-    assert ended.server.service.n_lines == ended.server.service.n_sockets == 0
 
 
 def test_a_stream_has_a_deadline_for_the_whole_request(monkeypatch: pytest.MonkeyPatch) -> None:

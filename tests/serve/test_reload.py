@@ -24,7 +24,7 @@ ASKED = TranslateParams("en", "de")
 def loaded(gate: Gate, *keys: str) -> LoadedModels:
     glossary = Glossary.from_terms([Term("dog", ("Hund",), ())])
     return LoadedModels(
-        {EN_DE: gate.worker()}, Detector(["en", "de"], PROFILES), {EN_DE: glossary}, ApiKeys(keys), None
+        {EN_DE: gate.worker()}, Detector(["en", "de"], PROFILES), {EN_DE: glossary}, ApiKeys(keys)
     )
 
 

@@ -33,8 +33,6 @@ def fuzz_briefly(path: Path) -> None:
 
         def kinds(numbers: Iterable[int], engine: str = "numba", kind: str = "files") -> list[str]:
             fuzzer = fuzz.Fuzzer(cases, place, 7, engine, [kind])
-            if kind == "requests":
-                fuzzer.warm_up()
             return [one.kind for one in fuzz_children.run_in_children(fuzzer.run, numbers, place)]
 
         def planted(name: str, fault: Callable[..., Any], numbers: Iterable[int]) -> list[str]:
@@ -45,7 +43,7 @@ def fuzz_briefly(path: Path) -> None:
         for engine in ("torch", "numba"):
             fuzz.Fuzzer(cases, place, 7, engine, ["files"]).warm_up()
             found[engine] = kinds(range(N_FILES), engine)
-        for kind in ("options", "documents", "requests"):
+        for kind in ("options", "documents"):
             found[kind] = kinds(range(N_OTHERS), kind=kind)
         few = [number for number, kind in enumerate(found["numba"]) if kind == "output"][:2]
         fuzz_children.CPU_SECONDS = fuzz_children.WALL_FACTOR = 1
@@ -67,7 +65,7 @@ def test_a_short_one_finds_nothing_and_a_fault_is_found(tmp_path: Path) -> None:
     for engine in ("torch", "numba"):
         assert set(found[engine]) == {"output", "refused"} and len(found[engine]) == N_FILES
         assert N_FILES // 10 < found[engine].count("output") < 0.7 * N_FILES
-    for kind in ("options", "documents", "requests"):
+    for kind in ("options", "documents"):
         assert set(found[kind]) <= {"output", "refused", "usage"} and len(set(found[kind])) > 1
         assert len(found[kind]) == N_OTHERS
     assert "misfit" in found["unchecked"]

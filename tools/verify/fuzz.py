@@ -1,7 +1,7 @@
-"""Fuzz model files, command lines, documents and HTTP requests: nothing may crash the program.
+"""Fuzz model files, command lines and documents: nothing may crash the program.
 
     python tools/verify/fuzz.py --mutations 100000
-    python tools/verify/fuzz.py --kind documents --kind requests --mutations 20000
+    python tools/verify/fuzz.py --kind documents --mutations 20000
     python tools/verify/fuzz.py --engine torch --mutations 5000
     python tools/verify/fuzz.py --commands --mutations 1000
 
@@ -11,7 +11,6 @@ and prints it. The kinds, in alternating batches of 25:
     files      run folders, weights files and draft tables, which the engine reads and translates with
     options    command lines, in the process of the fuzzer
     documents  documents of every format: read, translated by stand-ins, read again
-    requests   HTTP requests, uploads and websocket messages, answered by a server's application
 
 They run in forked children of one warmed-up process. With --engine torch, PyTorch reads the files, and
 trainings are resumed from them too. With --commands every mutation is a new process: a command line, or a
@@ -76,15 +75,14 @@ from tools.verify.fuzz_documents import mutate_document, read_and_translate  # n
 from tools.verify.fuzz_files import CONFIG, WEIGHTS, Folder, mutate_folder, mutate_weights  # noqa: E402
 from tools.verify.fuzz_judge import find_misfit  # noqa: E402
 from tools.verify.fuzz_options import Paths, hostile_line, valid_line  # noqa: E402
-from tools.verify.fuzz_requests import FuzzedServer, mutate_request  # noqa: E402
 
 CPU = torch.device("cpu")
 LINES = [b"ab", "é c".encode(), b"ab ab ab"]
 MAX_KIB = 2 << 20  # memory limit of a command
 # The kinds of ten consecutive batches.
 BATCHES = [
-    *("files", "options", "documents", "requests", "files"),
-    *("files", "documents", "requests", "files", "files"),
+    *("files", "options", "documents", "files", "files"),
+    *("files", "documents", "files", "files", "files"),
 ]
 KINDS = tuple(dict.fromkeys(BATCHES))
 SIZES = {
@@ -229,7 +227,6 @@ class Fuzzer:
         document.write_bytes(b"<p>One <b>two</b>.</p>")
         valid = folder / "valid"
         self._paths = Paths(valid / "luong", valid / "luong-alone", text, document, folder / "out")
-        self._server: FuzzedServer | None = None
 
     def warm_up(self) -> None:
         """Compile and import everything that the children will use."""
@@ -238,9 +235,6 @@ class Fuzzer:
             find_misfit(path if case.weights_file else path / WEIGHTS)
             for engine in ("numba", self._engine):
                 self._translate(path, random.Random(0), engine)
-        if "requests" in self._kinds:
-            runtime = load_runs([self._paths.run], EngineSpec("numba", "cpu", threads=1))
-            self._server = FuzzedServer(runtime, self._folder)
 
     def run(self, number: int) -> tuple[str, str]:
         """Try one mutation in this process; return kind and message of its outcome."""
@@ -250,7 +244,6 @@ class Fuzzer:
             "files": self._run_file,
             "options": self._run_options,
             "documents": self._run_document,
-            "requests": self._run_request,
         }
         return run_guarded(lambda: attempts[kind](chance), BytenmtError)
 
@@ -284,12 +277,6 @@ class Fuzzer:
         sample = mutate_document(chance)
         self._show([f"{sample.name}, {sample.options}", repr(sample.data[:3000])])
         return read_and_translate(sample, chance)
-
-    def _run_request(self, chance: random.Random) -> tuple[str, str]:
-        request = mutate_request(chance)
-        self._show([repr(request._replace(body=request.body[:3000]))])
-        assert self._server is not None
-        return self._server.answer(request)
 
     def run_command(self, number: int) -> tuple[str, str]:
         """Try one mutation in a process of its own: a command line, or a command for a mutated file."""

@@ -36,7 +36,7 @@ WEIGHTS = {"train": 1, "evaluate": 2, "score": 2, "predict": 2, "compare": 2}
 DEFAULT_WEIGHT = 6
 NOT_TRIED = {
     "adapt": "trains for a minute, by the code of `train` and with options of paths, a pair and a seed alone",
-    "serve": "runs until it is stopped; tools/verify/fuzz_requests.py sends requests to its application",
+    "serve": "runs until it is stopped",
     "translate-dataset": "starts a cluster of Ray",
     "warmup": "has no options, and compiles for a minute",
 }

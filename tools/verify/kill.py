@@ -1,15 +1,13 @@
 """Kill a translation or a training by SIGKILL at random moments; check that the final output is the same.
 
-    nice python tools/verify/kill.py --model RUN --src data/train.ko --lines 100000 --precision w8a8
+    nice python tools/verify/kill.py --model RUN --src data/train.ko --lines 100000
     nice python tools/verify/kill.py
-    nice python tools/verify/kill.py --stream
 
 A translation by RUN, `translate -i -o --resume`, has its source repeated to --lines lines; unknown options
 are passed to translate. Without --model a small model is trained on a part of the sample, with options for
-which a resume must restore all kinds of state, and with --stream from standard input by `train --tsv -`; the
-tensors of the last checkpoint are compared. Each kill comes at a moment drawn uniformly from an interval of
-the start-up time plus twice a kill's share of the work. Prints a line for each kill and a summary; exits with
-1 where a byte differs.
+which a resume must restore all kinds of state; the tensors of the last checkpoint are compared. Each kill
+comes at a moment drawn uniformly from an interval of the start-up time plus twice a kill's share of the work.
+Prints a line for each kill and a summary; exits with 1 where a byte differs.
 """
 
 import argparse
@@ -21,11 +19,9 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 PROGRAM = [sys.executable, "-m", "bytenmt"]
 DATA = Path(__file__).parents[2] / "data"
-STREAM = "stream.tsv"
 SMALL = [
     "--arch",
     "luong",
@@ -48,15 +44,10 @@ OFTEN = [
 ]
 
 
-def open_stdin(command: Sequence[str]) -> BinaryIO | None:
-    """Open the training stream if the command reads one from standard input, else return None."""
-    return open(Path(command[command.index("-o") + 1]).parent / STREAM, "rb") if "-" in command else None
-
-
 def seconds_of(command: Sequence[str]) -> float:
     """Return the seconds that an undisturbed command takes. Raises CalledProcessError."""
     started, quiet = time.monotonic(), subprocess.DEVNULL
-    subprocess.run(command, check=True, stdin=open_stdin(command), stdout=quiet, stderr=quiet)
+    subprocess.run(command, check=True, stdout=quiet, stderr=quiet)
     return time.monotonic() - started
 
 
@@ -65,9 +56,7 @@ def run_and_kill(command: Sequence[str], moment: float) -> bool:
 
     Raises RuntimeError where it fails by itself.
     """
-    child = subprocess.Popen(
-        command, stdin=open_stdin(command), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         _, stderr_bytes = child.communicate(timeout=moment)
     except subprocess.TimeoutExpired:
@@ -138,7 +127,7 @@ def check_translation(
     )
 
 
-def check_training(folder: Path, n_updates: int, n_kills: int, stream: bool) -> bool:
+def check_training(folder: Path, n_updates: int, n_kills: int) -> bool:
     """Return whether the last checkpoint of a killed training has the tensors of an uninterrupted one."""
     command = [
         *PROGRAM,
@@ -146,18 +135,10 @@ def check_training(folder: Path, n_updates: int, n_kills: int, stream: bool) -> 
         *SMALL,
         *(word for setting in OFTEN for word in ("--set", f"train.{setting}")),
     ]
-    sides = {}
     for side, language in (("src", "ko"), ("tgt", "en")):
         text = folder / side
-        sides[side] = (DATA / f"train.{language}").read_bytes().splitlines(True)[:500]
-        text.write_bytes(b"".join(sides[side]))
-        command += [] if stream else [f"--{side}", str(text)]
-        command += [f"--valid-{side}", str(DATA / f"valid.{language}")]
-    if stream:
-        pairs = zip(sides["src"], sides["tgt"], strict=True)
-        table = b"".join(source.rstrip(b"\n") + b"\t" + target for source, target in pairs)
-        (folder / STREAM).write_bytes(table * n_updates)  # longer than the training
-        command += ["--tsv", "-", "--set", "data.stream_window=130"]
+        text.write_bytes(b"".join((DATA / f"train.{language}").read_bytes().splitlines(True)[:500]))
+        command += [f"--{side}", str(text), f"--valid-{side}", str(DATA / f"valid.{language}")]
     command += ["--max-updates", str(n_updates)]
     start = seconds_of([*command, "-o", str(folder / "start"), "--max-updates", "1"])
     seconds = seconds_of([*command, "-o", str(folder / "whole")])
@@ -193,7 +174,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description="Kill a translation or training at random moments and compare its output."
     )
     parser.add_argument("--model", type=Path, help="run to translate with; without it a training is killed")
-    parser.add_argument("--stream", action="store_true", help="train from standard input")
     parser.add_argument("--src", type=Path, default=DATA / "train.ko")
     parser.add_argument("--lines", type=int, default=100_000)
     parser.add_argument("--updates", type=int, default=300)
@@ -202,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if options.model is None:
-            good = check_training(folder, options.updates, options.kills, options.stream)
+            good = check_training(folder, options.updates, options.kills)
         else:
             good = check_translation(folder, options.model, options.src, options.lines, options.kills, more)
     sys.exit(0 if good else 1)

@@ -1,4 +1,4 @@
-"""Convert documents and data sets to tables of training pairs in the run folder.
+"""Convert documents to tables of training pairs in the run folder.
 
 The run is trained on the table; its digest shows on --resume whether the text is still the same.
 """
@@ -18,8 +18,7 @@ from bytenmt.cli.documents.languages import language_pair
 from bytenmt.cli.options import FILE, headed
 from bytenmt.errors import BytenmtError, DataError
 
-PARQUET = "parquet"
-CACHE = "cache"  # in the run folder, where packed texts are unpacked too
+CACHE = "cache"  # in the run folder
 OPTIONS = headed(
     "Training data",
     click.option(
@@ -39,15 +38,6 @@ OPTIONS = headed(
         metavar="SRC-TGT",
         help="Source and target language in the files of --tmx, such as en-de or en-US:pt-BR.",
     ),
-    click.option(
-        "--parquet", type=FILE, multiple=True, help="Parquet file of training pairs; needs --columns."
-    ),
-    click.option(
-        "--columns",
-        metavar="SRC,TGT",
-        help="Source and target column in the files of --parquet, or two fields of a struct column such as"
-        " `translation`.",
-    ),
 )
 
 
@@ -66,14 +56,8 @@ def conversions(
     xliff: Sequence[Path],
     po: Sequence[Path],
     pair: str | None,
-    parquet: Sequence[Path] = (),
-    columns: str | None = None,
 ) -> list[Conversion]:
     """Return the conversions for these documents, those of --tmx first. Raises BytenmtError."""
-    if parquet and columns is None:
-        raise BytenmtError("--parquet needs --columns SRC,TGT, such as --columns en,de")
-    if columns is not None and not parquet:
-        raise BytenmtError("--columns would be ignored without --parquet: drop it")
     if tmx and pair is None:
         raise BytenmtError("--tmx needs the languages to read: give --pair, such as --pair en-de")
     if pair is not None and not tmx:
@@ -83,20 +67,8 @@ def conversions(
         (("tmx", path, languages) for path in tmx),
         (("xliff", path, None) for path in xliff),
         (("po", path, None) for path in po),
-        ((PARQUET, path, _two(columns)) for path in parquet),
     )
-    return [
-        Conversion(path, name, two, _table(run, path, columns if name == PARQUET else pair))
-        for name, path, two in named
-    ]
-
-
-def _two(columns: str | None) -> tuple[str, str]:
-    """Split --columns into two column names. Raises BytenmtError."""
-    source, _, target = (columns or "").partition(",")
-    if not source or not target or "," in target:
-        raise BytenmtError(f"--columns {columns}: expected two column names, such as en,de")
-    return source, target
+    return [Conversion(path, name, two, _table(run, path, pair)) for name, path, two in named]
 
 
 def _table(run: Path, path: Path, pair: str | None) -> Path:
@@ -111,12 +83,6 @@ def convert(documents: Sequence[Conversion], errors: str) -> list[str]:
 
 def _lines(one: Conversion, errors: str) -> Iterator[bytes]:
     """Yield the lines of the table of a document."""
-    if one.format == PARQUET:
-        from bytenmt.data.sources import parquet
-
-        assert one.pair is not None
-        yield from (b"%b\t%b\n" % pair for pair in parquet.pairs(one.path, one.pair))
-        return
     from bytenmt.data.text_file import pieces_of
     from bytenmt.documents.formats import pairs
 

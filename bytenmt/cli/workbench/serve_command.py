@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bytenmt.serve.worker import EngineKey, Worker
 
 LOOPBACK = "127.0.0.1"
-PACKAGES = ("starlette", "uvicorn", "httptools", "websockets", "python_multipart")
+PACKAGES = ("starlette", "uvicorn", "httptools", "python_multipart")
 
 TIMEOUT = within(Bounds(1, 86_400))
 LIMITS = headed(
@@ -102,21 +102,6 @@ LIMITS = headed(
         default=600,
         show_default=True,
         help="Seconds from the headers of a request to the end of its response.",
-    ),
-    click.option(
-        "--max-sockets",
-        type=COUNT,
-        default=256,
-        show_default=True,
-        help="Maximum number of open websockets, all clients together; more are closed with code 1013. A"
-        " client has the same share of them as of --max-queue.",
-    ),
-    click.option(
-        "--idle-timeout",
-        type=TIMEOUT,
-        default=300,
-        show_default=True,
-        help="Seconds without a message, counted from the last answer, after which a websocket is closed.",
     ),
 )
 ACCESS = headed(
@@ -272,8 +257,6 @@ def serve(
     send_timeout: int,
     compute_timeout: int,
     request_timeout: int,
-    max_sockets: int,
-    idle_timeout: int,
     precision: str,
     threads: int | None,
     **search: Any,
@@ -291,7 +274,6 @@ def serve(
     _check_packages()
     from bytenmt.decoding.cpu.compilation import stop_child
     from bytenmt.serve.detect import Detector
-    from bytenmt.serve.explain import Explainer
     from bytenmt.serve.http.access import AccessPolicy, is_loopback
     from bytenmt.serve.http.app import LoadedModels, Server
     from bytenmt.serve.http.logs import ServerLog, is_stderr_ready
@@ -313,8 +295,6 @@ def serve(
         send_seconds=send_timeout,
         compute_seconds=compute_timeout,
         request_seconds=request_timeout,
-        sockets=max_sockets,
-        idle_seconds=idle_timeout,
         document_seconds=document_seconds,
         document_memory=document_memory,
     )
@@ -328,7 +308,7 @@ def serve(
         terms = _glossaries(glossaries, directions)
         workers, runtimes = _workers(directions, precision, threads, search, kept)
         detector = Detector(Languages(list(workers)).all, _profiles(runtimes, texts))
-        return LoadedModels(workers, detector, terms, keys, Explainer(runtimes))
+        return LoadedModels(workers, detector, terms, keys)
 
     ignore_hang_ups()
     with listening(host, port) as listener:
@@ -340,7 +320,6 @@ def serve(
             log,
             loaded.keys,
             taken,
-            loaded.explain,
             access=access,
             trusted_proxies=trusted_proxies,
             load=load,

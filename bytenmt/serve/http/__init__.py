@@ -1,1 +1,1 @@
-"""The service over HTTP: LibreTranslate's API, streams, a websocket and a page."""
+"""The service over HTTP: LibreTranslate's API, streams and a page."""

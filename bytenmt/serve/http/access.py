@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 ANY = "*"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")  # which change nothing; what they return, other sites cannot read
-DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+DEFAULT_PORTS = {"http": 80, "https": 443}
 MISDIRECTED, FORBIDDEN = 421, 403
 # Other sites do not embed what the server returns, and browsers do not take it for another kind of file.
 HEADERS = ((b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin"))
@@ -95,22 +95,18 @@ class AccessMiddleware:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        is_websocket = scope["type"] == "websocket"
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
         origins = [value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"]
         host = hosts[0] if len(hosts) == 1 else ""
         if not self._policy.allows_host(host):
             refusal = MISDIRECTED, f"{host[:100]!r} is not a name of this server: --allowed-host adds one"
-        elif (is_websocket or scope["method"] not in SAFE_METHODS) and not all(
+        elif scope["method"] not in SAFE_METHODS and not all(
             self._policy.allows_origin(origin, host) for origin in origins
         ):
             told = ", ".join(origins)[:100]
             refusal = FORBIDDEN, f"pages of {told!r} may not use this server: --allowed-origin allows them"
         else:
-            await self._app(scope, receive, send if is_websocket else _with_headers(send))
-            return
-        if is_websocket:
-            await send({"type": "websocket.close", "code": 1008})  # before it is accepted: a 403
+            await self._app(scope, receive, _with_headers(send))
             return
         status, message = refusal
         body = msgspec.json.encode({"error": message})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,8 +13,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.websockets import WebSocket
+from starlette.routing import BaseRoute, Route
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from bytenmt.decoding.constraints.glossary import Glossary
@@ -23,7 +22,7 @@ from bytenmt.serve.detect import Detector
 from bytenmt.serve.document_worker import DocumentSource
 from bytenmt.serve.http import openapi
 from bytenmt.serve.http.access import AccessMiddleware, AccessPolicy
-from bytenmt.serve.http.files import SUFFIXES, DownloadStore, document_source, memory_source
+from bytenmt.serve.http.files import SUFFIXES, DownloadStore, document_source
 from bytenmt.serve.http.logs import ServerLog
 from bytenmt.serve.http.middleware import RequestMiddleware
 from bytenmt.serve.http.page import page
@@ -36,8 +35,6 @@ from bytenmt.serve.http.responses import (
     while_connected,
 )
 from bytenmt.serve.http.streams import (
-    SimultaneousSocket,
-    WebSocketSession,
     format_answer,
     format_answers,
     format_event,
@@ -50,8 +47,6 @@ from bytenmt.serve.service import AUTO, Service, TranslateParams, TranslateRespo
 from bytenmt.serve.suggestions import Suggestions
 from bytenmt.serve.worker import Worker
 
-Explain = Callable[[Direction, str, str], Coroutine[Any, Any, dict[str, Any]]]
-
 
 class LoadedModels(NamedTuple):
     """The parts of a server that are read from files, see Service and Server."""
@@ -60,34 +55,30 @@ class LoadedModels(NamedTuple):
     detector: Detector
     glossaries: Mapping[Direction, Glossary]
     keys: ApiKeys
-    explain: Explain | None
 
 
 class Upload(NamedTuple):
-    """A request with a document. name: of the file, with its suffix. memory: None without one."""
+    """A request with a document. name: of the file, with its suffix."""
 
     request: ParsedRequest
     params: TranslateParams
     name: str
     document: DocumentSource
-    memory: DocumentSource | None
 
 
 @dataclass
 class Server:
     """The state that the routes share.
 
-    suggestions: None if none are taken. explain: returns bits and alignment of a translation, None if that is
-    not offered. access: which sites may use the server. trusted_proxies: addresses and networks whose
-    X-Forwarded-For and X-Forwarded-Proto headers are believed. load: reads models, glossaries and keys again;
-    None if `reload` has no effect.
+    suggestions: None if none are taken. access: which sites may use the server. trusted_proxies: addresses
+    and networks whose X-Forwarded-For and X-Forwarded-Proto headers are believed. load: reads models,
+    glossaries and keys again; None if `reload` has no effect.
     """
 
     service: Service
     log: ServerLog
     keys: ApiKeys = field(default_factory=ApiKeys)
     suggestions: Suggestions | None = None
-    explain: Explain | None = None
     shelf: DownloadStore = field(default_factory=DownloadStore)
     access: AccessPolicy = field(default_factory=AccessPolicy)
     trusted_proxies: Sequence[str] = ()
@@ -109,7 +100,6 @@ class Server:
             return
         former = self.service.replace_models(loaded.workers, loaded.detector, loaded.glossaries)
         self.keys.replace(loaded.keys)
-        self.explain = loaded.explain
         for worker in former:
             worker.finish()
         self.log.say("reloaded")
@@ -168,28 +158,6 @@ class Server:
             data = await while_connected(request, service.document(upload.document, lines, params))
         return json_response({"translatedFileUrl": self._offer(request, upload, data)})
 
-    async def review_units(self, request: Request) -> Response:
-        """POST /review/units: the units of a document with translations, for the review page."""
-        upload = await self._parse_upload(request)
-        service, params = self.service, upload.params
-        document, memory = upload.document, upload.memory
-        with service.admitted(0, params.client):
-            lines = await while_connected(request, service.read_document(document, params, memory))
-        with service.admitted(service.limits.check_texts(lines), params.client):
-            reviewed = service.review(document, lines, params, memory)
-            source, units = await while_connected(request, reviewed)
-        records = [{**unit._asdict(), "fuzzy": [one._asdict() for one in unit.fuzzy]} for unit in units]
-        return json_response({"source": source, "target": params.target, "units": records})
-
-    async def review_file(self, request: Request) -> Response:
-        """POST /review/file: the document with what the review page made of its translations."""
-        upload = await self._parse_upload(request)
-        edits = upload.request.edits()
-        with self.service.admitted(0, upload.params.client):
-            writing = self.service.documents.write_reviewed(upload.document, edits, upload.params.client)
-            data, restored = await while_connected(request, self.service.within_deadline(writing))
-        return json_response({"translatedFileUrl": self._offer(request, upload, data), "restored": restored})
-
     async def _parse_upload(self, request: Request) -> Upload:
         """Parse a request with a document. Raises Refusal."""
         await self._check_room_for_file(request)
@@ -200,8 +168,7 @@ class Server:
         params = self.service.check(params)._replace(client=client)
         pair = params.source, params.target
         document = document_source(*parsed.file, *pair, parsed.text("column", ""), parsed.text("into", ""))
-        memory = None if parsed.memory is None else memory_source(*parsed.memory, *pair)
-        return Upload(parsed, params, parsed.file[0], document, memory)
+        return Upload(parsed, params, parsed.file[0], document)
 
     def _offer(self, request: Request, upload: Upload, data: bytes) -> str:
         """Store a translated file and return its URL."""
@@ -252,23 +219,6 @@ class Server:
         await asyncio.to_thread(self.suggestions.add, Direction(source, params.target), *texts)
         return json_response({"success": True})
 
-    async def explained(self, request: Request) -> Response:
-        """POST /explain: bits and alignment of every character of a translation (s) of a line (q)."""
-        parsed, client = await self._parse(request)
-        if self.explain is None:
-            raise Refusal(404, "this server does not explain translations")
-        texts = parsed.text("q"), parsed.text("s")
-        n_characters = self.service.limits.check_texts(texts)
-        params = self.service.check(parsed.translate_params(self.service.limits))
-        path = self.service.languages.path(params.source, params.target) if params.source != AUTO else None
-        if path is None or len(path) != 1 or any(c in text for text in texts for c in "\r\n"):
-            raise Refusal(
-                400, "Invalid request: expected one line, and a source and target with a model of their own"
-            )
-        with self.service.admitted(n_characters, client):
-            explaining = self.service.within_deadline(self.explain(path[0], *texts))
-            return json_response(await while_connected(request, explaining))
-
     async def languages(self, request: Request) -> Response:
         """GET /languages."""
         return json_response(self.service.languages.listed())
@@ -293,7 +243,6 @@ class Server:
         current: list[CurrentValue] = [
             ("requests_in_flight", {}, service.n_requests),
             ("characters_in_flight", {}, service.n_characters),
-            ("simultaneous_sockets", {}, service.n_sockets),
         ]
         for direction, worker in service.workers.items():
             of = {"direction": str(direction)}
@@ -318,7 +267,6 @@ class Server:
                 "suggestions": self.suggestions is not None,
                 "filesTranslation": True,
                 "supportedFilesFormat": list(SUFFIXES),
-                "explain": self.explain is not None,
                 "alternatives": limits.alternatives,
                 "language": {
                     "source": {"code": AUTO, "name": "Auto Detect"},
@@ -338,19 +286,14 @@ class Server:
 
     async def front(self, request: Request) -> Response:
         """GET /: the page for translating."""
-        return _page_response("page.html")
-
-    async def review(self, request: Request) -> Response:
-        """GET /review: the page for reviewing documents."""
-        return _page_response("review.html")
-
-    async def socket(self, socket: WebSocket) -> None:
-        """/ws, and /translate as marian-server has it."""
-        await WebSocketSession(socket, self.service, self.keys, socket.url.path == "/translate").serve()
-
-    async def simultaneous(self, socket: WebSocket) -> None:
-        """/simultaneous: lines are translated while they are typed."""
-        await SimultaneousSocket(socket, self.service, self.keys).serve()
+        text, policy = page()
+        headers = {
+            "content-security-policy": policy,
+            "x-content-type-options": "nosniff",
+            "referrer-policy": "no-referrer",
+            "cache-control": "no-cache",
+        }
+        return HTMLResponse(text, headers=headers)
 
     def routes(self) -> list[BaseRoute]:
         """Return all routes."""
@@ -359,13 +302,9 @@ class Server:
             "/translate_file": self.translate_file,
             "/detect": self.detect,
             "/suggest": self.suggest,
-            "/explain": self.explained,
-            "/review/units": self.review_units,
-            "/review/file": self.review_file,
         }
         read = {
             "/": self.front,
-            "/review": self.review,
             "/languages": self.languages,
             "/health": self.health,
             "/ready": self.ready,
@@ -378,8 +317,6 @@ class Server:
         return [
             *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posted.items()),
             *(Route(path, endpoint, methods=["GET"]) for path, endpoint in read.items()),
-            *(WebSocketRoute(path, self.socket) for path in ("/ws", "/translate")),
-            WebSocketRoute("/simultaneous", self.simultaneous),
         ]
 
     def app(self) -> Starlette:
@@ -399,14 +336,3 @@ class Server:
             middleware=middleware,
             exception_handlers={Refusal: refusal_response, HTTPException: http_error_response},
         )
-
-
-def _page_response(name: str) -> Response:
-    text, policy = page(name)
-    headers = {
-        "content-security-policy": policy,
-        "x-content-type-options": "nosniff",
-        "referrer-policy": "no-referrer",
-        "cache-control": "no-cache",
-    }
-    return HTMLResponse(text, headers=headers)

@@ -45,14 +45,6 @@ def document_source(
     )
 
 
-def memory_source(name: str, data: bytes, source: str, target: str) -> DocumentSource:
-    """Return an uploaded translation memory. Raises Refusal (400) without a source language."""
-    form, suffix = _format_of(name)
-    if source == AUTO:
-        raise Refusal(400, "Invalid request: a translation memory needs a source language other than auto")
-    return DocumentSource(data, form, f"the memory{suffix}", (source, target))
-
-
 def _format_of(name: str) -> tuple[str, str]:
     """Return the format of an uploaded file, and its suffix. Raises Refusal (400)."""
     suffix = PurePosixPath(name.replace("\\", "/")).suffix.lower()

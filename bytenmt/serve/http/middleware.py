@@ -21,22 +21,15 @@ from bytenmt.serve.service import Service
 
 KNOWN_PATHS = (
     "translate",
-    "ws",
-    "simultaneous",
     "translate_file",
     "detect",
     "suggest",
-    "explain",
-    "review",
-    "review/units",
-    "review/file",
     "languages",
     "health",
     "ready",
     "metrics",
 )
 GONE = 499  # the status that is counted for a client that has left
-SWITCHING_PROTOCOLS, FORBIDDEN = 101, 403
 ERROR_SECONDS = 1.0  # for sending an error to a client that may not read
 
 
@@ -53,12 +46,6 @@ class RequestMiddleware:
         began = time.monotonic()
         scope.setdefault("state", {})
         sent = SentResponse(send, self._service)
-        if scope["type"] == "websocket":
-            try:
-                await self._app(scope, receive, sent)
-            finally:  # its messages have deadlines of their own, see WebSocketSession
-                self._record(scope, sent, began)
-            return
         try:
             async with self._service.request_deadline():
                 await self._app(scope, receive, sent)
@@ -81,7 +68,7 @@ class RequestMiddleware:
         await sent.refuse(error)
 
     def _record(self, scope: Scope, sent: SentResponse, began: float) -> None:
-        """Count a request or websocket that has ended, and log it."""
+        """Count a request that has ended, and log it."""
         path = scope["path"].strip("/")
         known = path if path in KNOWN_PATHS else "page" if not path else "other"
         status = sent.status or GONE
@@ -89,7 +76,7 @@ class RequestMiddleware:
         log_fields: dict[str, Any] = scope["state"].get("log_fields", {})
         client = scope.get("client")
         self._log.request(
-            method=scope.get("method", "WEBSOCKET"),
+            method=scope["method"],
             path=scope["path"][:100],
             status=status,
             seconds=round(time.monotonic() - began, 6),
@@ -103,7 +90,7 @@ class SentResponse:
     """The ASGI callable to which the application sends, and what it has sent so far.
 
     While the server is ending, it asks clients to close their connections. status: of HTTP, 0 before there is
-    one; 101 once a websocket is accepted. n_bytes: of the body, or of the messages.
+    one. n_bytes: of the body.
     """
 
     def __init__(self, send: Send, service: Service) -> None:
@@ -122,12 +109,6 @@ class SentResponse:
             case "http.response.body":
                 self._is_complete = not message.get("more_body", False)
                 self.n_bytes += len(message.get("body", b""))
-            case "websocket.accept":
-                self.status = SWITCHING_PROTOCOLS
-            case "websocket.send":
-                self.n_bytes += len(message.get("bytes") or (message.get("text") or "").encode())
-            case "websocket.close" if not self.status:
-                self.status = FORBIDDEN
         await self._send(message)
 
     async def refuse(self, refusal: Refusal) -> None:

@@ -70,20 +70,6 @@ FIELDS: dict[str, Schema] = {
         **STRING,
         "description": "Column of a CSV or TSV file to translate: its name, or its number from 1.",
     },
-    "memory": {
-        **STRING,
-        "format": "binary",
-        "description": "Translation memory (TMX, XLIFF, PO, CSV or TSV): units that it contains are taken"
-        " from it, and similar ones are listed. It needs a source language other than auto.",
-    },
-    "units": {
-        **STRING,
-        "description": "Translations as a JSON list of [number, text, needs_review, is_match, has_tags]:"
-        " number of the unit, its translation, whether the file should say that it needs a review, whether it"
-        " comes unchanged from the memory, and whether tags in it that the source lacks are tags of the"
-        " file, not text (in XML they always are text). The last three may be left out, which means false."
-        " Other units are left as they are.",
-    },
     "into": {
         **STRING,
         "description": "Column of a CSV or TSV file for the translations; default: the same column.",
@@ -173,40 +159,6 @@ def _posted() -> dict[str, dict[str, Any]]:
                 {"type": "object", "properties": {"translatedFileUrl": {**STRING, "format": "uri"}}},
             ),
         ),
-        "/review/units": _post(
-            "Translate a file for a review",
-            ("file", "memory", *LANGUAGES, "alternatives", "keep", "glossary", "column", "into"),
-            ("file", "target"),
-            _answer(
-                "The source language, and the units with source, target, origin of the target (kept, machine,"
-                " memory or empty), verdict, reasons, what the target should keep, alternatives, and similar"
-                " entries of the memory.",
-                {
-                    "type": "object",
-                    "properties": {
-                        "source": STRING,
-                        "target": STRING,
-                        "units": {"type": "array", "items": {"type": "object"}},
-                    },
-                },
-            ),
-        ),
-        "/review/file": _post(
-            "Write a file with reviewed translations",
-            ("file", "units", *LANGUAGES, "column", "into"),
-            ("file", "units", "target"),
-            _answer(
-                "URL of the file, which is kept for ten minutes, and the numbers of the units in which lost"
-                " tags or placeholders were put back.",
-                {
-                    "type": "object",
-                    "properties": {
-                        "translatedFileUrl": {**STRING, "format": "uri"},
-                        "restored": {"type": "array", "items": {"type": "integer"}},
-                    },
-                },
-            ),
-        ),
         "/detect": _post(
             "Detect the language of a text",
             ("q",),
@@ -220,26 +172,6 @@ def _posted() -> dict[str, dict[str, Any]]:
             _answer(
                 "The suggestion is stored.",
                 {"type": "object", "properties": {"success": {"type": "boolean"}}},
-            ),
-        ),
-        "/explain": _post(
-            "Explain a translation: alignment and confidence of its characters",
-            ("q", "s", *LANGUAGES),
-            ("q", "s", *LANGUAGES),
-            _answer(
-                "For each character of the translation: its negative log-probability in bits, and the range"
-                " of source characters it is aligned with (null for models without attention).",
-                {
-                    "type": "object",
-                    "properties": {
-                        "bits": {"type": "array", "items": NUMBER},
-                        "alignment": {
-                            "type": "array",
-                            "nullable": True,
-                            "items": {"type": "array", "items": NUMBER},
-                        },
-                    },
-                },
             ),
         ),
     }
@@ -258,7 +190,6 @@ def _read() -> dict[str, dict[str, Any]]:
     }
     return {
         "/": _get("Web page for translating", _answer("HTML.", STRING, "text/html")),
-        "/review": _get("Web page for reviewing documents", _answer("HTML.", STRING, "text/html")),
         "/docs": _get("This description as a page", _answer("HTML.", STRING, "text/html")),
         "/spec": _get("This description", _answer("OpenAPI 3.", None)),
         "/languages": _get(
@@ -292,7 +223,7 @@ def description() -> dict[str, Any]:
             "version": __version__,
             "description": "Machine translation, compatible with LibreTranslate's API. The fields of a POST"
             " request"
-            " may also be sent in the query string. The websocket /ws translates texts as they are sent.",
+            " may also be sent in the query string.",
         },
         "paths": {path: {"post": one} for path, one in _posted().items()}
         | {path: {"get": one} for path, one in _read().items()},

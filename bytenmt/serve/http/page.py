@@ -1,4 +1,4 @@
-"""The pages of the server and their Content-Security-Policy."""
+"""The page of the server and its Content-Security-Policy."""
 
 from __future__ import annotations
 
@@ -8,16 +8,12 @@ import re
 from importlib.resources import files
 
 
-def page(name: str) -> tuple[str, str]:
-    """Return a page, page.html or review.html, and its Content-Security-Policy.
+def page() -> tuple[str, str]:
+    """Return the page and its Content-Security-Policy.
 
-    Styles and functions that the pages share are put in, so that each is one file. Its own script and style
-    are allowed by their hashes, and requests to its own server; nothing else.
+    Its own script and style are allowed by their hashes, and requests to its own server; nothing else.
     """
-    folder = files(__package__)
-    text = folder.joinpath(name).read_text(encoding="utf-8")
-    for shared in ("shared.css", "shared.js"):
-        text = text.replace(f"/* {shared} */", folder.joinpath(shared).read_text(encoding="utf-8").rstrip())
+    text = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
     hashes = {kind: _hash(text, kind) for kind in ("script", "style")}
     policy = (
         "default-src 'none'",

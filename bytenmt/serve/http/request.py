@@ -17,7 +17,6 @@ from starlette.requests import HTTPConnection, Request
 
 from bytenmt.decoding.constraints.glossary import Term, parse_term
 from bytenmt.decoding.setting_table import KEPT
-from bytenmt.documents.review import UnitEdit
 from bytenmt.errors import DataError
 from bytenmt.serve.limits import ApiKeys, Client, Limits, Refusal, client_address
 from bytenmt.serve.service import TranslateParams
@@ -26,7 +25,6 @@ MAX_FIELDS = 10_000
 MAX_TERMS, MAX_TERM_CHARACTERS = 200, 300  # of a glossary; characters of a term and its targets
 DISCARD_FACTOR = 16  # times the limit of a body: read and dropped, so that the client gets the answer
 TRUE = ("1", "true", "yes", "on")
-MEMORY = "memory"  # the name of an uploaded translation memory
 
 
 @dataclass(frozen=True)
@@ -34,12 +32,11 @@ class ParsedRequest:
     """The fields of a request and its file.
 
     fields: by name, those of the query string replaced by those of the body. file: name and bytes of an
-    upload, None without one. memory: the same of a translation memory, an upload of this name.
+    upload, None without one.
     """
 
     fields: Mapping[str, Any]
     file: tuple[str, bytes] | None = None
-    memory: tuple[str, bytes] | None = None
 
     def text(self, name: str, default: str | None = None) -> str:
         """Return a field that is one text. Raises Refusal (400)."""
@@ -75,7 +72,7 @@ class ParsedRequest:
         return value is True or (isinstance(value, str) and value.lower() in TRUE)
 
     def client(self, connection: HTTPConnection, keys: ApiKeys) -> Client:
-        """Return who sent a request or opened a websocket. Raises Refusal (403) without a required key."""
+        """Return who sent a request. Raises Refusal (403) without a required key."""
         return Client(address_of(connection), keys.check(self.key(connection.headers)))
 
     def key(self, headers: Headers) -> str | None:
@@ -134,18 +131,6 @@ class ParsedRequest:
         except DataError as error:
             raise Refusal(400, f"Invalid request: {error}") from None
 
-    def edits(self) -> list[UnitEdit]:
-        """Return the translations of people, from a JSON list of [number, text, needs_review, is_match,
-        has_tags].
-
-        Raises Refusal (400).
-        """
-        try:
-            found = msgspec.json.decode(self.text("units"), type=list[UnitEdit])
-        except (msgspec.DecodeError, UnicodeError, ValueError) as error:
-            raise Refusal(400, f"Invalid request: units: {str(error)[:200]}") from None
-        return [edit._replace(text=_text(edit.text, "a text of units")) for edit in found]
-
 
 async def parse_request(request: Request, limits: Limits) -> ParsedRequest:
     """Read and parse a request. Raises Refusal: 400 if it is malformed, 408 if it does not arrive in time,
@@ -157,9 +142,8 @@ async def parse_request(request: Request, limits: Limits) -> ParsedRequest:
     fields: dict[str, Any] = dict(_pairs(request.url.query))
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        more, files = await _parts(request.headers, body, limits)
-        memory = files.pop(MEMORY, None)
-        return ParsedRequest({**fields, **more}, next(iter(files.values()), None), memory)
+        more, file = await _parts(request.headers, body, limits)
+        return ParsedRequest({**fields, **more}, file)
     if kind == "application/json" or kind.endswith("+json") or body.lstrip()[:1] == b"{":
         return ParsedRequest({**fields, **parse_json(body)}) if body.strip() else ParsedRequest(fields)
     return ParsedRequest({**fields, **_pairs(decode_utf8(body, "the body"))})
@@ -226,30 +210,30 @@ async def discard_body(request: Request, limits: Limits) -> None:
 
 async def _parts(
     headers: Headers, body: bytes, limits: Limits
-) -> tuple[dict[str, Any], dict[str, tuple[str, bytes]]]:
-    """Return the fields and the files of a multipart body. Raises Refusal (400)."""
+) -> tuple[dict[str, Any], tuple[str, bytes] | None]:
+    """Return the fields and the file of a multipart body. Raises Refusal (400)."""
 
     async def stream() -> AsyncGenerator[bytes, None]:
         yield body
 
     try:
         parser = MultiPartParser(
-            headers, stream(), max_files=2, max_fields=MAX_FIELDS, max_part_size=limits.body
+            headers, stream(), max_files=1, max_fields=MAX_FIELDS, max_part_size=limits.body
         )
         parser.spool_max_size = limits.body + 1  # it is in memory already: no file on disk
         form = await parser.parse()
     except (MultiPartException, ValueError, LookupError, KeyError, AttributeError) as error:
         # The parser takes charsets and boundaries as they come and fails in its own ways.
         raise Refusal(400, f"Invalid form: {str(error)[:100]}") from None
-    files: dict[str, tuple[str, bytes]] = {}
+    file: tuple[str, bytes] | None = None
     pairs = []
     for name, value in form.multi_items():
         if isinstance(value, UploadFile):
-            files[name] = value.filename or "", await value.read()
+            file = value.filename or "", await value.read()
         else:
             pairs.append((name, value))
     await form.close()
-    return _collect(pairs), files
+    return _collect(pairs), file
 
 
 def _pairs(text: str) -> dict[str, Any]:

@@ -231,15 +231,13 @@ def run(server: Server, listener: socket.socket, seconds: float = 30.0) -> None:
     """Serve until a signal ends the server. seconds: the longest time for draining."""
     limits = server.service.limits
     connection: Any = type("Connection", (Connection,), {"patience": limits.patience})
-    for name in ("uvicorn.error", "websockets"):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [FromUvicorn(server.log)], False
-        logger.setLevel(logging.WARNING)
+    logger = logging.getLogger("uvicorn.error")
+    logger.handlers, logger.propagate = [FromUvicorn(server.log)], False
+    logger.setLevel(logging.WARNING)
     config = uvicorn.Config(
         server.app(),
         http=connection,
-        ws="websockets-sansio",
-        ws_max_size=limits.body,
+        ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,

@@ -1,1 +1,0 @@
-"""Training pairs from sources that are not text files: an endless stream, a Parquet file."""
