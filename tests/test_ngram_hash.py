@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from reference_hash import append_byte, hash_ngram, word_of
+from reference_hash import append_byte, hash_ngram, hash_prefix, word_of
 
 from bytenmt import ngram_hash
 from bytenmt.layers.ngram_tables import NgramTables, first_bytes
@@ -68,7 +68,7 @@ def test_tensors_find_the_rows_of_the_hash(read: bytes, before: bytes, bits: int
     any split of the text.
     """
     tables = NgramTables(1, (2, 3, 5, 8), 1 << bits, fold_case=folded)
-    recent = torch.cat([first_bytes(1, 3, torch.device("cpu")), as_row(before)], dim=1)
+    recent = (torch.cat([*first_bytes(tables, 1, 3, torch.device("cpu")), as_row(before)], dim=1),)
     rows = tables.row_numbers(as_row(read), recent)
     assert rows.shape == (1, len(read), 4)
     for i in range(len(read)):
@@ -76,6 +76,24 @@ def test_tensors_find_the_rows_of_the_hash(read: bytes, before: bytes, bits: int
         word = word_of(text.lower() if folded else text)
         for table, n in enumerate((2, 3, 5, 8)):
             assert rows[0, i, table] == (table << bits) + (hash_ngram(word, n) >> (64 - bits))
+
+
+@given(st.binary(max_size=20), st.integers(0, 20))
+def test_words_are_hashed_from_their_beginnings(text: bytes, cut: int) -> None:
+    """By a loop over the bytes, wherever the text is cut; a table of words takes the highest bits."""
+    tables = NgramTables(1, (2,), 8, n_word_rows=64)
+    expected, prefix = [], 0
+    for byte in text.lower():
+        in_word = bytes([byte]).isalnum() or 0x80 <= byte <= 0xF4
+        prefix = (prefix * ngram_hash.PER_BYTE + byte + 1) % (1 << 64) if in_word else 0
+        expected.append(8 + (hash_prefix(prefix) >> 58))
+    before = first_bytes(tables, 1, 0, torch.device("cpu"))
+    found = []
+    for part in (text[:cut], text[cut:]):
+        if part:
+            found += tables.row_numbers(as_row(part), before)[0, :, 1].tolist()
+            before = (before[0], tables.prefix_hashes(as_row(part), before[1])[:, -1])
+    assert found == expected
 
 
 def as_row(text: bytes) -> torch.Tensor:

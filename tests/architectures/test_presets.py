@@ -320,12 +320,12 @@ def test_dilations_of_a_preset_go_with_its_layers() -> None:
     [("bahdanau", "7da2caa6"), ("seq2seq", "d9f624e7"), ("convs2s", "93b3c750")],
 )
 def test_later_keys_leave_older_fingerprints(arch: str, known: str) -> None:
-    """Fingerprints equal those of the version before data.placeholders and related keys; another value gives
+    """Fingerprints equal those of the version before data.sentinels and related keys; another value gives
     another fingerprint.
     """
     then = ["model.decoder_dilations=[]"] if arch == "convs2s" else []  # as the preset was
     assert fingerprint(load_config(arch, "tiny", "", then)) == known
-    for key in ("placeholders", "upper_case", "title_case", "lower_case", "unpunctuated", "empty_source"):
+    for key in ("sentinels", "upper_case", "title_case", "lower_case", "unpunctuated", "empty_source"):
         assert fingerprint(load_config(arch, "tiny", "", [*then, f"data.{key}=0.05"])) != known
 
 

@@ -19,23 +19,17 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.checkpoints.manifest import METRICS
 from bytenmt.config.schema import AUGMENTATIONS, DataConfig
 from bytenmt.data.augment.augmenter import Augmenter
-from bytenmt.data.augment.copying import SPAN_MARKERS, find_items, keyed_draws, other_items
+from bytenmt.data.augment.copying import find_items, keyed_draws, other_items
 from bytenmt.data.augment.final_sign import without_final_sign
 from bytenmt.data.augment.letter_case import with_case
 from bytenmt.data.augment.noise import Letters, noisy_lines, noisy_rows
-from bytenmt.data.augment.placeholders import (
-    LITERAL_MARKERS,
-    insert_placeholders,
-    literal_spans,
-    placeholder_corpus,
-)
+from bytenmt.data.augment.sentinels import SentinelAugmenter, find_shared, with_sentinels
 from bytenmt.data.batches import Batch, assemble, batches
 from bytenmt.data.corpus import PairFiles, ParallelCorpus, TextFile
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import ConfigError
-from bytenmt.spans.extractor import span_extractor
-from bytenmt.spans.grammar import CLASSES
+from bytenmt.sentinels import FIRST_SENTINEL, SENTINELS
 from bytenmt.training.run import train
 from bytenmt.utf8 import BOS, EOS, PAD
 
@@ -168,29 +162,23 @@ def test_the_share_is_of_characters() -> None:
     assert [line.encode() for line in noisy] != again
 
 
-PAIR = (
-    "Frau Müller zahlt 12,50 an Kim2 und Bob: https://a.example/x?y=1 oder bob@mail.example, {name} %s <b>7"
-)
-OTHER = "Ms Müller pays Bob 12,50, see https://a.example/x?y=1 or bob@mail.example: {name} %s <b>8 und"
+PAIR = "Frau Müller zahlt 12,50 an Kim2 und Bob: https://a.example/x?y=1, {name} %s"
+OTHER = "Ms Müller pays Bob 12,50, see https://a.example/x?y=1: {name} %s und"
 
 
 def test_what_is_copied_is_another() -> None:
-    """On both sides the same, of the same shape and as many bytes; what stands on one side alone, or twice,
-    stays, and so does a word without a capital."""
+    """On both sides the same, of the same shape and as many bytes; kept spans stay, and so does what is on
+    one side alone, or twice, or is a word without a capital."""
     source, target = other_items(PAIR, OTHER, keyed_draws(np.uint64(3)))
     found = re.fullmatch(
         r"Frau (?P<name>[A-Z][^ ]+) zahlt (?P<n>[1-9]\d,\d\d) an Kim2 und (?P<bob>[B-DF-HJ-NP-TV-Z][aeiou]"
-        r"[b-df-hj-np-tv-z]): (?P<url>https://[a-z]\.[a-z]{7}/[a-z]\?[a-z]=\d) oder"
-        r" (?P<mail>[a-z]{3}@[a-z]{4}\.[a-z]{7}), (?P<hole>\{[a-z]{4}\}) (?P<format>%[sdifux])"
-        r" (?P<tag><[a-z]>)7",
+        r"[b-df-hj-np-tv-z]): https://a\.example/x\?y=1, \{name\} %s",
         source,
     )
     assert found is not None, source
     parts = found.groupdict()
-    assert target == (
-        f"Ms {parts['name']} pays {parts['bob']} {parts['n']}, see {parts['url']} or {parts['mail']}:"
-        f" {parts['hole']} {parts['format']} {parts['tag']}8 und"
-    )
+    bob, number = parts["bob"], parts["n"]
+    assert target == f"Ms {parts['name']} pays {bob} {number}, see https://a.example/x?y=1: {{name}} %s und"
     assert parts["name"] != "Müller" and len(parts["name"].encode()) == 7
     assert len(source.encode()) == len(PAIR.encode()) and len(target.encode()) == len(OTHER.encode())
 
@@ -216,15 +204,6 @@ def test_a_copied_text_is_still_copied(text: str, key: int) -> None:
     """A text and itself become one text, of as many bytes, whose items are of the same kinds and places."""
     source, target = other_items(text, text, keyed_draws(np.uint64(key)))
     assert source == target and len(source.encode()) == len(text.encode())
-
-
-@given(st.lists(st.sampled_from([*"ab1. %s{}()<>/$@[]:&;#-!A", "www.", "http://"]), max_size=20).map("".join))
-def test_a_text_without_markers_has_no_spans(text: str) -> None:
-    """Most texts are skipped by this quick check; numbers alone are marked by digits."""
-    if span_extractor(CLASSES).spans_of_text(text):
-        assert SPAN_MARKERS.search(text)
-    if span_extractor(tuple(name for name in CLASSES if name != "numbers")).spans_of_text(text):
-        assert LITERAL_MARKERS.search(text.encode())
 
 
 def test_korean_stands_around_a_number() -> None:
@@ -296,7 +275,7 @@ def all_batches(augmenter: Augmenter, size: int, epoch: int, first: int = 0) -> 
         {"upper_case": 0.3, "title_case": 0.2, "lower_case": 0.3},
         {"unpunctuated": 0.9},
         {"empty_source": 0.4},
-        {"placeholders": 0.5},
+        {"sentinels": 0.5},
         {name: 0.2 for name in AUGMENTATIONS},
     ],
 )
@@ -312,7 +291,7 @@ def test_batches_are_the_same_in_any_number_of_processes(shares: dict[str, float
     assert max(len(source) for batch in one for source, _ in batch) <= 41
     assert max(len(target) for batch in one for _, target in batch) <= 62
     plain = all_batches(Augmenter(corpus_of(), DataConfig(), 1, 8), 1, 0)
-    if "placeholders" in shares:  # batches are other ones
+    if "sentinels" in shares:  # batches are other ones
         before = [pair for batch in plain for pair in batch]
         assert 0.2 < np.mean([pair not in before for batch in one for pair in batch]) < 0.99
         return
@@ -364,7 +343,7 @@ def test_every_architecture_learns_from_empty_sources(
         ("upper", "open {name} at https://a.example/x?y=1", "OPEN {name} AT https://a.example/x?y=1"),
         ("upper", "%d files\\n in <b>it</b> &amp; ${x}", "%d FILES\\n IN <b>IT</b> &amp; ${x}"),
         ("upper", "&Datei öffnen", "&DATEI ÖFFNEN"),
-        ("lower", "Die NATO tagt in ÖSTERREICH, %S", "die nato tagt in österreich, %s"),
+        ("lower", "Die NATO tagt in ÖSTERREICH, %S", "die nato tagt in österreich, %S"),
         ("title", "don't ask what NATO is: élan, 3rd", "Don't Ask What NATO Is: Élan, 3rd"),
         ("upper", "서울 12", "서울 12"),
     ],
@@ -373,82 +352,98 @@ def test_letter_case(case: Literal["upper", "title", "lower"], before: str, afte
     assert with_case(before, case) == after
 
 
-def test_placeholders_stand_on_both_sides() -> None:
-    """Every made-up item is in source and target alike; what was there else stays, in its order."""
-    n_changed = 0
-    pairs = [
-        ("We met Tom at 5:30.", "Wir trafen Tom um 5:30."),
-        ("Save as", "Sichern als"),
-        ("Why?", "Wieso?"),
-    ]
-    for key in range(600):
-        source, target = pairs[key % 3]
-        own, other = insert_placeholders(source, target, keyed_draws(np.uint64(key)))
-        assert [own[a:b] for a, b in literal_spans(own)] == [other[a:b] for a, b in literal_spans(other)]
-        n_changed += (own, other) != (source, target)
-        for before, after in ((source, own), (target, other)):
-            for begin, end in reversed(literal_spans(after)):
-                after = after[:begin] + " " + after[end:]
-            rest = re.sub("Tom|5:30", " ", before)
-            words = re.findall(r"[^\W_]+", after)
-            assert is_subsequence(re.findall(r"\w+", rest), words), (before, after)
-        if source == "Save as" and own[0] in "&_" and own[1:] == source:
-            assert (own, other) == (f"{own[0]}Save as", f"{own[0]}Sichern als")
-    assert n_changed > 550
+def restored(text: bytes, spans: dict[int, bytes]) -> bytes:
+    """Put the texts of sentinels, by their bytes, in their places."""
+    return b"".join(spans.get(byte, bytes([byte])) for byte in text)
 
 
-def is_subsequence(some: list[str], words: list[str]) -> bool:
-    rest = iter(words)
-    return all(word in rest for word in some)
+SHARED = [
+    ("Open {name} now.", "Öffne {name} jetzt.", [b"{name}"]),
+    ("%s: %s of %d", "%d von %s: %s", [b"%s", b"%s", b"%d"]),
+    ("See <b>{name}</b>!", "Siehe <b>{name}</b>!", [b"<b>{name}</b>"]),
+    ("See <b>{name}</b>!", "{name}: siehe <b>hier</b>!", [b"<b>", b"{name}", b"</b>"]),  # each by itself
+    ("Open {name} now.", "Jetzt öffnen.", []),
+    ("The sun.", "Die Sonne.", []),
+]
 
 
-def test_placeholders_of_all_forms_are_made_up_and_known() -> None:
-    found: set[str] = set()
-    for key in range(2000):
-        own, _ = insert_placeholders("The door opened", "Die Tür ging auf", keyed_draws(np.uint64(key)))
-        found.update(re.sub("[a-z0-9]+", "x", own[a:b]) for a, b in literal_spans(own))
-    forms = {"%x", "%x$x", "%(x)x", "{x}", "{{x}}", "{{ x }}", "<x/>", "[SxS]", "<x>", "</x>", "${x}"}
-    assert forms <= found
-    assert any(form.startswith("x://") for form in found) and any("@" in form for form in found)
+@pytest.mark.parametrize(("source", "target", "spans"), SHARED)
+def test_shared_spans_become_sentinels(source: str, target: str, spans: list[bytes]) -> None:
+    """Each span another sentinel, the same on both sides, drawn at random."""
+    drawn = set()
+    for key in range(60):
+        shared = find_shared(source, target)
+        own, other = with_sentinels(source, target, shared, False, keyed_draws(np.uint64(key)))
+        symbols = [byte for byte in own if byte >= FIRST_SENTINEL]
+        assert sorted(symbols) == sorted(byte for byte in other if byte >= FIRST_SENTINEL)
+        texts = dict(zip(symbols, spans, strict=True))
+        assert restored(own, texts) == source.encode() and restored(other, texts) == target.encode()
+        drawn.update(symbols)
+    assert len(drawn) == (len(SENTINELS) if spans else 0)
 
 
-def test_noise_leaves_placeholders_alone() -> None:
-    """Noise does not change placeholders if data.placeholders is set: text to be copied could not be
-    guessed.
-    """
-    line = "Öffne {name} bei https://a.example/xyz und %(count)s jetzt".encode()
-    text = TextFile.from_bytes(b"\n".join([line] * 200), "s")
-    corpus = ParallelCorpus.from_texts(text, text, 200, 200)
-    for share, kept in ((0.0, False), (1e-9, True)):
-        augmenter = Augmenter(corpus, DataConfig(noise=0.3, placeholders=share), 1)
-        batch = augmenter.change(assemble(corpus, np.arange(200)), 0, 0)
-        lines = [row[: n - 1].tobytes() for row, n in zip(batch.source, batch.source_len, strict=True)]
-        assert len(set(lines)) > 150
-        literals = b"{name}", b"https://a.example/xyz", b"%(count)s"
-        assert all(literal in one for one in lines for literal in literals) == kept
+def test_names_and_numbers_become_sentinels_or_stand_between_two() -> None:
+    """Only those that stand once on both sides, outside of kept spans."""
+    source, target = "Tom paid Mary 2,019 in {Rome}; Tom left", "2,019 zahlte Tom an Mary in {Rome}"
+    forms = set()
+    for key in range(200):
+        own, other = with_sentinels(
+            source, target, find_shared(source, target), True, keyed_draws(np.uint64(key))
+        )
+        for text in (own, other):
+            symbols = bytes(byte for byte in text if byte >= FIRST_SENTINEL)
+            assert len(set(symbols)) == len(symbols)
+        forms.add(re.sub(b"[\xf5-\xfc]", b"*", own))
+        assert b"Tom" in own and b"Tom" in other and b"{Rome}" not in own
+    assert b"Tom paid * 2,019 in *; Tom left" in forms and b"Tom paid *Mary* 2,019 in *; Tom left" in forms
+    assert b"Tom paid * * in *; Tom left" in forms and b"Tom paid Mary *2,019* in *; Tom left" in forms
 
 
-def test_a_corpus_with_placeholders_keeps_its_other_lines() -> None:
-    """The plan sees their lengths, the files and the base corpus stay, and the share is of the pairs."""
+def test_a_corpus_with_sentinels_keeps_its_other_lines() -> None:
+    """The plan sees their lengths, the files and the base corpus stay, and limits hold."""
     corpus = corpus_of(400)
     n = len(corpus)
     before = [(corpus.source(k), corpus.target(k)) for k in range(n)]
-    changed = placeholder_corpus(corpus, 0.25, 7)
+    augmenter = SentinelAugmenter(corpus, 0.25)
+    changed = augmenter.corpus(7)
     after = [(changed.source(k), changed.target(k)) for k in range(n)]
     assert before == [(corpus.source(k), corpus.target(k)) for k in range(n)]
     assert [len(source) for source, _ in after] == changed.source_lengths.tolist()
     assert [len(target) for _, target in after] == changed.target_lengths.tolist()
-    assert 0.1 < np.mean([one != other for one, other in zip(before, after, strict=True)]) < 0.3
+    with_spans = [b"{name}" in source for source, _ in before]
+    changes = [one != other for one, other in zip(before, after, strict=True)]
+    assert (
+        0.85 < np.mean([change for change, has_span in zip(changes, with_spans, strict=True) if has_span]) < 1
+    )
+    assert (
+        0.05
+        < np.mean([change for change, has_span in zip(changes, with_spans, strict=True) if not has_span])
+        < 0.3
+    )
     assert max(changed.source_lengths) <= 40 and max(changed.target_lengths) <= 60
-    again = placeholder_corpus(corpus, 0.25, 7)
+    again = augmenter.corpus(7)
     assert after == [(again.source(k), again.target(k)) for k in range(n)]
+    assert after != [(other.source(k), other.target(k)) for other in [augmenter.corpus(8)] for k in range(n)]
+
+
+def test_noise_and_case_leave_sentinels_alone() -> None:
+    line = "Öffne {name} bei https://a.example/xyz und %(count)s jetzt".encode()
+    text = TextFile.from_bytes(b"\n".join([line] * 200), "s")
+    corpus = ParallelCorpus.from_texts(text, text, 200, 200)
+    augmenter = Augmenter(corpus, DataConfig(noise=0.3, sentinels=1e-9, upper_case=0.5, copy=0.5), 1)
+    corpus = augmenter.corpus(0)
+    plain, batch = assemble(corpus, np.arange(200)), augmenter.change(assemble(corpus, np.arange(200)), 0, 0)
+    assert len({row[: n - 1].tobytes() for row, n in zip(batch.source, batch.source_len, strict=True)}) > 150
+    for old, new in zip(plain.source, batch.source, strict=True):
+        symbols = [[byte for byte in row.tolist() if byte in SENTINELS] for row in (old, new)]
+        assert symbols[0] == symbols[1]
 
 
 NOISY = (
     *(
         "data.noise=0.2",
         "data.copy=0.5",
-        "data.placeholders=0.3",
+        "data.sentinels=0.3",
         "data.upper_case=0.2",
         "data.title_case=0.2",
     ),

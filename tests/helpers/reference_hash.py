@@ -21,3 +21,9 @@ def hash_ngram(word: int, n: int) -> int:
     key = word & (1 << 8 * n) - 1
     h = (key ^ (n * 0xBF58476D1CE4E5B9 & WORD)) * 0x9E3779B97F4A7C15 & WORD
     return (h ^ h >> 32) * 0x94D049BB133111EB & WORD
+
+
+def hash_prefix(prefix: int) -> int:
+    """Return the hash of a prefix hash, which is hashed as the key of an n-gram of 9 bytes."""
+    h = (prefix ^ (9 * 0xBF58476D1CE4E5B9 & WORD)) * 0x9E3779B97F4A7C15 & WORD
+    return (h ^ h >> 32) * 0x94D049BB133111EB & WORD

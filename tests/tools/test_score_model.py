@@ -16,10 +16,10 @@ TARGETS = ["Tom mag {name}.", "Es ist groß.", "Wir sahen 12 Hunde."]
 
 @pytest.fixture
 def corpora(tmp_path: Path) -> Path:
-    for name in (score_model.SENTENCES, score_model.STRINGS):
-        (tmp_path / name).mkdir()
+    for name, file in ((score_model.SENTENCES["de"], "test"), *score_model.OTHERS["de"].values()):
+        (tmp_path / name).mkdir(exist_ok=True)
         for side, lines in (("en", SOURCES), ("de", TARGETS)):
-            (tmp_path / name / f"test.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            (tmp_path / name / f"{file}.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return tmp_path
 
 
@@ -43,7 +43,7 @@ def test_figures(corpora: Path) -> None:
     assert asked[1] == ["TOM LIKES {name}.", "IT IS LATE.", "WE SAW 12 DOGS."]
     assert tatoeba["noise 0.2"]["chrf_case_ignored"] < 100
     assert found["uistrings"]["kept"] == 0.0  # {NAME}
-    assert 0 < found["placeholders"]["chrf"] < 100
+    assert {name for name, scores in found.items() if "kept" in scores} == set(score_model.OTHERS["de"])
     assert found["words"] == {"n": len(accepted), "right": len(accepted) - 1, "wrong": {"Save": "SAVE"}}
     assert found["lines"] == 3
 
@@ -53,7 +53,7 @@ def test_what_is_kept() -> None:
     assert score_model.kept_share(["a"], ["b"]) == 1.0
 
 
-@pytest.mark.parametrize("direction", ["en-de", "de-en"])
+@pytest.mark.parametrize("direction", ["en-de", "de-en", "en-ko", "ko-en"])
 def test_words_of_both_directions(direction: str) -> None:
     accepted = tomllib.loads(score_model.WORDS.read_text(encoding="utf-8"))[direction]
     assert len(accepted) == 27 and all(accepted.values())

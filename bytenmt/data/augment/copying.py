@@ -16,7 +16,10 @@ from bytenmt.data.bucketing import random_below
 from bytenmt.sentinels import find_spans
 
 LETTER = "A-Za-zÀ-ÖØ-öø-ɏ"  # Latin: the last ranges have two bytes each
-_ITEM = re.compile(f"(?<![\\d_{LETTER}])[{LETTER}]{{3,}}(?![\\d_{LETTER}])|[0-9]+(?:[.,][0-9]+)*", re.ASCII)
+_ITEM = re.compile(
+    f"(?<![\\d_{LETTER}])(?:[{LETTER}]{{3,}}(?![\\d_{LETTER}])|[0-9]+(?:[.,][0-9]+)*(?![_{LETTER}]))",
+    re.ASCII,
+)
 _LOWER = ("aeiou", "bcdfghjklmnpqrstvwxyz", "àáâäåæçèéêëìíîïñòóôöøùúûüýčďěğłńňőřśšťůűźž")
 _LIKE = (*_LOWER, *(letters.upper() for letters in _LOWER))
 _ALIKE = {letter: letters for letters in _LIKE for letter in letters} | {

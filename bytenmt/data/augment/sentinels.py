@@ -71,6 +71,8 @@ class SentinelAugmenter:
             if below(1000) < 1000 * RAW:
                 shared = SharedSpans((), ())
             own, other = with_sentinels(source, target, shared, bool(with_words[k]), below)
+            if not (_fits(own, corpus.max_source_bytes) and _fits(other, corpus.max_target_bytes)):
+                continue
             for text, content, lengths in zip(
                 texts[part], (own, other), (source_lengths, target_lengths), strict=True
             ):
@@ -81,6 +83,10 @@ class SentinelAugmenter:
             for (source, target), part in zip(texts, corpus.parts, strict=True)
         )
         return replace(corpus, parts=parts, source_lengths=source_lengths, target_lengths=target_lengths)
+
+
+def _fits(text: bytes, limit: int | None) -> bool:
+    return limit is None or len(text) <= limit
 
 
 class _ChangedText:
