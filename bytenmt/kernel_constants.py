@@ -28,8 +28,3 @@ ATTENDED_SHARE, ATTENDED_COST = 0.5, 1.0
 # Constraints
 BLANK, TAB, TAG = b" \t<"
 ROOT, ANYWHERE = -1, -2  # elements: outside of all, or any; see RequiredItem.within
-
-# Drafts
-MOST_DRAFTED = 8  # bytes per sentence in one decoder pass: the bytes of a 64-bit word
-ORDERS = (8, 6, 4, 3, 2)  # bytes of context of a draft table, in the order in which they are looked up
-LONGEST_MATCH = 8  # bytes of the text that are looked for in the source: a longer match counts as one of 8

@@ -1,4 +1,4 @@
-"""Hash the last n bytes of a text, for draft tables and for n-gram embeddings.
+"""Hash the last n bytes of a text, for n-gram embeddings.
 
 The *word* of a text is its last eight bytes as one integer, the newest byte lowest. A text begins as
 eight BOS bytes. With all arithmetic modulo 2 ** 64,

@@ -6,15 +6,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.layers.ngram_tables import NgramTables, RecentBytes, first_bytes
-from bytenmt.utf8 import N_IDS
+from bytenmt.layers.ngram_tables import NgramTables, RecentBytes
+from bytenmt.ngram_hash import N_BYTES
+from bytenmt.utf8 import BOS, N_IDS
 
 
 class ByteEmbedding(nn.Module):
     """The embedding of the 256 ids, shared by source and target; with `ngrams`, n-gram embeddings are added.
 
     A text may be read in chunks of any length: `recent` holds the bytes before a chunk. A decoder keeps it in
-    its state, and calls begin, advance, reorder and rewind in its methods start, forward, reorder and rewind.
+    its state, and calls begin, advance and reorder in its methods start, forward and reorder.
     """
 
     def __init__(self, d_embedding: int, std: float = 0.1, ngrams: NgramTables | None = None) -> None:
@@ -34,9 +35,11 @@ class ByteEmbedding(nn.Module):
         added: Tensor = self.ngrams(ids, before[0])
         return e + added
 
-    def begin(self, rows: int, device: torch.device, drafted: int = 0) -> RecentBytes:
-        """Return the recent bytes before a text. drafted: the most bytes that rewind may take back."""
-        return () if self.ngrams is None else (first_bytes(rows, drafted, device),)
+    def begin(self, rows: int, device: torch.device) -> RecentBytes:
+        """Return the recent bytes before a text, all BOS."""
+        if self.ngrams is None:
+            return ()
+        return (torch.full((rows, N_BYTES), BOS, dtype=torch.uint8, device=device),)
 
     @staticmethod
     def advance(recent: RecentBytes, ids: Tensor) -> RecentBytes:
@@ -47,19 +50,6 @@ class ByteEmbedding(nn.Module):
     def reorder(recent: RecentBytes, parents: Tensor) -> RecentBytes:
         """Return the recent bytes of rows parents (rows,) int64."""
         return tuple(part[parents] for part in recent)
-
-    @staticmethod
-    def rewind(recent: RecentBytes, columns: Tensor) -> RecentBytes:
-        """Return the recent bytes before the last `columns` (rows,) int64 of each row.
-
-        The oldest bytes, which are lost, are not needed before as many new bytes have been read.
-        """
-
-        def earlier(part: Tensor) -> Tensor:
-            at = torch.arange(part.shape[1], device=part.device) - columns[:, None]
-            return part.gather(1, at.clamp(min=0))
-
-        return tuple(map(earlier, recent))
 
 
 class PositionEmbedding(nn.Module):

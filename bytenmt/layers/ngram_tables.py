@@ -22,9 +22,8 @@ from torch.nn import functional as F
 from bytenmt.layers.dropout import drop
 from bytenmt.ngram_hash import MIX, N_BYTES, PER_ORDER, SPREAD, WORD
 from bytenmt.splitmix import signed
-from bytenmt.utf8 import BOS
 
-# The last bytes that a decoder has read, (rows, 8 or more) uint8, the newest last; () without tables.
+# The last bytes that a decoder has read, (rows, 8) uint8, the newest last; () without tables.
 RecentBytes = tuple[Tensor, ...]
 
 
@@ -64,8 +63,10 @@ class NgramTables(nn.Module):
         self.gradients: list[RowGradients] = []
 
     def forward(self, ids: Tensor, recent: Tensor) -> Tensor:
-        """Embed the n-grams that end at ids (rows, t) uint8: (rows, t, d_embedding). recent (rows, 8 or more)
-        uint8: the bytes before them."""
+        """Embed the n-grams that end at ids (rows, t) uint8: (rows, t, d_embedding).
+
+        recent (rows, 8) uint8: the bytes before them.
+        """
         rows = self.row_numbers(ids, recent).flatten(0, 1)
         factors = None
         if self.training and self.dropout:
@@ -82,7 +83,7 @@ class NgramTables(nn.Module):
         Arguments: see forward.
         """
         t = ids.shape[1]
-        text = torch.cat([recent[:, -N_BYTES:], ids], dim=1)
+        text = torch.cat([recent, ids], dim=1)
         if self.fold_case:
             text = torch.where((text >= ord("A")) & (text <= ord("Z")), text + 32, text)
         text = text.long()
@@ -116,11 +117,3 @@ class _SumRows(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None, None]:
         ctx.gradients.append(RowGradients(ctx.rows, ctx.factors, gradient.contiguous()))
         return None, None, None, None
-
-
-def first_bytes(rows: int, drafted: int, device: torch.device) -> Tensor:
-    """Return the recent bytes before a text, all BOS: (rows, 8 + drafted) uint8.
-
-    drafted: the most bytes that may be taken back.
-    """
-    return torch.full((rows, N_BYTES + drafted), BOS, dtype=torch.uint8, device=device)

@@ -18,7 +18,7 @@ from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.source_stream import EncoderWorkspace, StreamProgram
 from bytenmt.decoding.cpu.thread_team import Barrier
 from bytenmt.decoding.interface import PRECISIONS
-from bytenmt.decoding.search.drafting import PassInputs
+from bytenmt.decoding.search.state import SearchParams, SearchState
 from bytenmt.kernel_constants import WHOLE_SOURCE
 from bytenmt.ngram_hash import N_BYTES
 from bytenmt.program.instructions import ALIGNMENT, Column, Op, Table, aligned_zeros, padded
@@ -42,20 +42,17 @@ class ModelSession:
         n_slots: int,
         beam: int,
         n_threads: int,
-        n_rows: int = 0,
-        drafted: int = 0,
+        n_columns: int = 1,
         run: RunProgram = run,
     ) -> None:
-        """n_rows: rows of a pass at most, if more than slots times beams.
-
-        drafted: columns of a pass that may be rejected. run: the interpreter.
-        """
+        """n_columns: bytes of a text that a pass reads at most. run: the interpreter."""
         self._run = run
         self.packed, self._program = packed, packed.program
         program, logits = packed.program, packed.program.logits
         self._n_slots, self._n_rows, self._n_threads = n_slots, n_slots * beam, n_threads
         self._hidden = aligned_zeros(2 * sum(program.states) * self._n_rows)
-        rings = [(ring.capacity + drafted, ring.width, ring.dilation) for ring in program.rings]
+        # Columns of a pass are written one by one: none may overwrite what another one reads.
+        rings = [(ring.capacity + n_columns - 1, ring.width, ring.dilation) for ring in program.rings]
         floats = [capacity * width for capacity, width, _ in rings]
         self._past = aligned_zeros(sum(floats) * self._n_rows)
         history = max((capacity for capacity, _, _ in rings), default=1)
@@ -84,7 +81,7 @@ class ModelSession:
         self.ticks: npt.NDArray[np.int64] | None = (
             None  # of thread 0, see ThreadContext.ticks; None: no profiling
         )
-        pass_rows = max(n_rows, self._n_rows)
+        pass_rows = self._n_rows * n_columns
         self._step_space = aligned_zeros(program.step.row_floats * pass_rows)
         self._encode_space, self._encode_rows = aligned_zeros(0), 0
         self._stream_program: StreamProgram | None = None  # once a source is read in pieces
@@ -94,12 +91,19 @@ class ModelSession:
         self._step_rows = _rows(self._step_space, pass_rows, self._reads_words)
 
     def run_steps(
-        self, inputs: PassInputs, which: int, n_passes: int, thread: int, n_threads: int, barrier: Barrier
+        self,
+        search: SearchState,
+        params: SearchParams,
+        which: int,
+        n_passes: int,
+        thread: int,
+        n_threads: int,
+        barrier: Barrier,
     ) -> None:
         """Execute one thread's part of n_passes over all running sentences; see interpreter.run."""
         ctx = self._thread_context(thread, n_threads, barrier)
         table, rows = self._program.step.instructions, self._step_rows
-        self._run(table, self._logits, self._buffers(), rows, *inputs, which, n_passes, ctx)
+        self._run(table, self._logits, self._buffers(), rows, search, params, which, n_passes, ctx)
 
     def prepare(
         self, sources: Sequence[bytes | None], at: Sequence[int], waits: Sequence[int] = ()
@@ -158,14 +162,22 @@ class ModelSession:
             words = _recent_words(text[first:])[n_before - first :]
         yield from self._workspace.rows(text[n_before:], words, is_last)
 
-    def encode(self, rows: Rows, inputs: PassInputs, thread: int, n_threads: int, barrier: Barrier) -> None:
+    def encode(
+        self,
+        rows: Rows,
+        search: SearchState,
+        params: SearchParams,
+        thread: int,
+        n_threads: int,
+        barrier: Barrier,
+    ) -> None:
         """Execute one thread's part of an encoder call that `prepare` or `extend` returned."""
         ctx = self._thread_context(thread, n_threads, barrier)
         table: Table = self._program.encode.instructions
         if len(rows.span):
             assert self._stream_program is not None
             table = self._stream_program.instructions
-        self._run(table, self._logits, self._buffers(), rows, *inputs, 0, 0, ctx)
+        self._run(table, self._logits, self._buffers(), rows, search, params, 0, 0, ctx)
 
     def _thread_context(self, thread: int, n_threads: int, barrier: Barrier) -> ThreadContext:
         """Return the context of one of n_threads threads."""
