@@ -9,6 +9,7 @@ from __future__ import annotations
 PRECISIONS = ("fp32", "bf16", "int8", "w8a8")  # of matrices; the last two are the CPU engine's
 PANEL = 64  # outputs of a packed matrix that stand together
 WHOLE_SOURCE = 1 << 40  # a wait, of interface.Request, until any source has ended
+WORD_BITS = 8  # in k of Op.NGRAMS, the first bit of the bits of a row's number in the table of words
 FOLD_CASE = 64  # in k of Op.NGRAMS, beside the bits of a row's number: hash A to Z as a to z
 
 # Search. A beam search goes on while its best open text would win if it grew to so many times its bytes at no
@@ -28,8 +29,3 @@ ATTENDED_SHARE, ATTENDED_COST = 0.5, 1.0
 # Constraints
 BLANK, TAB, TAG = b" \t<"
 ROOT, ANYWHERE = -1, -2  # elements: outside of all, or any; see RequiredItem.within
-
-# Drafts
-MOST_DRAFTED = 8  # bytes per sentence in one decoder pass: the bytes of a 64-bit word
-ORDERS = (8, 6, 4, 3, 2)  # bytes of context of a draft table, in the order in which they are looked up
-LONGEST_MATCH = 8  # bytes of the text that are looked for in the source: a longer match counts as one of 8

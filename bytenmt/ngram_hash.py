@@ -1,4 +1,4 @@
-"""Hash the last n bytes of a text, for draft tables and for n-gram embeddings.
+"""Hash the last n bytes of a text, for n-gram embeddings.
 
 The *word* of a text is its last eight bytes as one integer, the newest byte lowest. A text begins as
 eight BOS bytes. With all arithmetic modulo 2 ** 64,
@@ -36,6 +36,8 @@ _BYTE, _HALF, _WHOLE = np.uint64(8), np.uint64(32), np.uint64(64)
 _PER_ORDER, _SPREAD, _MIX = np.uint64(PER_ORDER), np.uint64(SPREAD), np.uint64(MIX)
 # Bits that tell the ASCII capitals A to Z among the eight bytes of a word, see fold_case.
 _SEVEN, _HIGH = np.uint64(0x7F7F7F7F7F7F7F7F), np.uint64(0x8080808080808080)
+_CASE, _A, _Z, _ZERO, _NINE = (np.uint64(ord(letter)) for letter in " az09")
+_LEAST_LONG, _LAST_OF_WORD, _PER_BYTE = np.uint64(0x80), np.uint64(LAST_OF_WORD), np.uint64(PER_BYTE)
 _FROM_A, _BEYOND_Z, _TWO = np.uint64(0x3F3F3F3F3F3F3F3F), np.uint64(0x2525252525252525), np.uint64(2)
 
 
@@ -57,3 +59,28 @@ def fold_case(word: Any) -> Any:
     low = word & _SEVEN
     capital = (low + _FROM_A) & ~(low + _BEYOND_Z) & ~word & _HIGH
     return word | (capital >> _TWO)
+
+
+@njit
+def letter_value(byte: Any) -> Any:
+    """Return what a byte, uint64, adds to the prefix hash of its word, uint64; 0 if it is part of no word."""
+    lower = byte | _CASE
+    if _A <= lower <= _Z:
+        return lower + np.uint64(1)
+    if _ZERO <= byte <= _NINE or _LEAST_LONG <= byte <= _LAST_OF_WORD:
+        return byte + np.uint64(1)
+    return np.uint64(0)
+
+
+@njit
+def extend_prefix(prefix: Any, byte: Any) -> Any:
+    """Return the prefix hash after one more byte; both uint64."""
+    value = letter_value(byte)
+    return prefix * _PER_BYTE + value if value else value
+
+
+@njit
+def hash_prefix(prefix: Any) -> Any:
+    """Return the hash of a prefix hash, uint64, by which a table of words is read."""
+    h = (prefix ^ (np.uint64(WORD_ORDER) * _PER_ORDER)) * _SPREAD
+    return (h ^ (h >> _HALF)) * _MIX

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from reference_hash import append_byte, hash_ngram, hash_prefix, word_of
 
 from bytenmt import ngram_hash
-from bytenmt.layers.ngram_tables import NgramTables, first_bytes
-from bytenmt.ngram_hash import START, fold_case
+from bytenmt.layers.ngram_tables import NgramTables
+from bytenmt.ngram_hash import N_BYTES, START, fold_case
+from bytenmt.utf8 import BOS
 
 # By Python's integers from the formula in ngram_hash.py, each text's own length as n.
 GOLDEN = [
@@ -68,7 +69,7 @@ def test_tensors_find_the_rows_of_the_hash(read: bytes, before: bytes, bits: int
     any split of the text.
     """
     tables = NgramTables(1, (2, 3, 5, 8), 1 << bits, fold_case=folded)
-    recent = (torch.cat([*first_bytes(tables, 1, 3, torch.device("cpu")), as_row(before)], dim=1),)
+    recent = (as_row(bytes([BOS]) * N_BYTES + before)[:, -N_BYTES:],)
     rows = tables.row_numbers(as_row(read), recent)
     assert rows.shape == (1, len(read), 4)
     for i in range(len(read)):
@@ -87,7 +88,7 @@ def test_words_are_hashed_from_their_beginnings(text: bytes, cut: int) -> None:
         in_word = bytes([byte]).isalnum() or 0x80 <= byte <= 0xF4
         prefix = (prefix * ngram_hash.PER_BYTE + byte + 1) % (1 << 64) if in_word else 0
         expected.append(8 + (hash_prefix(prefix) >> 58))
-    before = first_bytes(tables, 1, 0, torch.device("cpu"))
+    before = tables.begin(1, torch.device("cpu"))
     found = []
     for part in (text[:cut], text[cut:]):
         if part:

@@ -34,7 +34,7 @@ if __name__ == "__main__":
 
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.confidence import SURE, WRONG, Verdict, is_copy
-from bytenmt.decoding.interface import AUTO, OFF, EngineSpec, Hypothesis
+from bytenmt.decoding.interface import AUTO, EngineSpec, Hypothesis
 from bytenmt.decoding.loading import load_runs
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.judge import Judge, costs
@@ -146,7 +146,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     try:
-        judge = Judge.from_runtime(load_runs(args.run, EngineSpec("numba", "cpu", AUTO, 1, OFF)))
+        judge = Judge.from_runtime(load_runs(args.run, EngineSpec("numba", "cpu", AUTO, 1)))
         foreign = [line.decode() for line in TextFile.open(args.corpora / FOREIGN)]
         found: dict[str, dict[str, Count]] = {}
         for name in TEXTS:

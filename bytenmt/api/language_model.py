@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, AnyStr
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.interface import AUTO, OFF, EngineSpec
+from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.errors import SettingError, printable
 from bytenmt.language.generate import generate
@@ -60,7 +60,7 @@ class LanguageModel:
         >>> model.runtime.has_source
         False
         """
-        runtime = load_runs(runs, EngineSpec(engine, device, precision, threads, OFF), reporter)
+        runtime = load_runs(runs, EngineSpec(engine, device, precision, threads), reporter)
         if runtime.has_source:
             raise SettingError(f"{runs[0]} is a translation model, not a language model: use Translator")
         return cls(runtime)

@@ -12,7 +12,7 @@ from bytenmt.errors import BytenmtError
 P = ParamSpec("P")
 R = TypeVar("R")
 
-FLAGS = ("resume", "draft")  # options without a value
+FLAGS = ("resume",)  # options without a value
 OTHER_NAMES = {"output": "run", "set": "settings"}
 OPTION = re.compile(r"(?<![\w-])(?:--([a-z][a-z-]*[a-z])|-o\b)")
 

@@ -20,7 +20,7 @@ from bytenmt.config.schema import Config
 from bytenmt.config.tree import assign_value
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
-from bytenmt.decoding.interface import AUTO, OFF, EngineSpec
+from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import load_runs
 from bytenmt.decoding.settings import Settings, encode_line
 from bytenmt.decoding.translator import Translator
@@ -131,7 +131,7 @@ class Run:
         >>> one < 0, two < 0
         (True, True)
         """
-        runtime = load_runs([self.path], EngineSpec(AUTO, device, "fp32", threads, OFF))
+        runtime = load_runs([self.path], EngineSpec(AUTO, device, "fp32", threads))
         self._require_source(runtime.has_source)
         corpus = _corpus(sources, targets)
         return [float(log_p) for log_p in log_probabilities(runtime.reader(), corpus)]
@@ -144,7 +144,7 @@ class Run:
         >>> Run("runs/mine").byte_log_probabilities("a", "é").shape
         (3,)
         """
-        runtime = load_runs([self.path], EngineSpec(AUTO, device, "fp32", threads, OFF))
+        runtime = load_runs([self.path], EngineSpec(AUTO, device, "fp32", threads))
         self._require_source(runtime.has_source)
         [read] = runtime.reader().texts(
             [encode_line(source, "the source")], [encode_line(target, "the target") + EOS]
@@ -162,7 +162,7 @@ class Run:
         >>> [weights.shape for weights in Run("runs/mine").attention("abc", "de").values()]
         [(2, 4)]
         """
-        runtime = load_runs([self.path], EngineSpec(AUTO, device, "fp32", threads, OFF))
+        runtime = load_runs([self.path], EngineSpec(AUTO, device, "fp32", threads))
         pair = encode_line(source, "the source"), encode_line(target, "the target")
         readers = runtime.attention() if runtime.has_source else []
         if not readers or not pair[1]:

@@ -43,7 +43,6 @@ LIMITS = (
     "train.max_minutes",
     "train.max_cpu_minutes",
     "train.patience",
-    "train.draft",
 )  # what --resume may change
 
 

@@ -1,6 +1,6 @@
 """The contract that every architecture obeys, and what all of them share.
 
-One `forward` is training, stepping, streaming and verifying: t columns from a state on, for any t >= 1.
+One `forward` is training, stepping and streaming: t columns from a state on, for any t >= 1.
 The state is explicit: NamedTuples of tensors, rows first, never kept on the module.
 """
 
@@ -27,20 +27,6 @@ S = TypeVar("S", bound=NamedTuple)  # a model's State: what its decoder carries,
 # Of a model with bounded look-ahead and attention, in its memory: the source bytes (n,) int64 that have come
 # when the first target byte is predicted; one more comes with each further one. () in other models.
 SourceWait = tuple[Tensor, ...]
-
-
-class Drafting(Protocol):
-    """The interface of convolutional models, which can read drafted bytes and take them back."""
-
-    def start(self, memory: Any, beam: int = 1, drafted: int = 0) -> Any:
-        """Return a state as Model.start does, which can take back the last `drafted` columns."""
-
-    def rewind(self, state: Any, columns: Tensor) -> Any:
-        """Return the state as it was before its last `columns` (rows,) int64 bytes were read.
-
-        At most `drafted` bytes of start, read in one call or since the last rewind, can be taken back, and
-        only if the rows were not reordered in between. The rings stay where they are.
-        """
 
 
 class Attentive(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from bytenmt.architectures.section import ModelSection
-from bytenmt.kernel_constants import FOLD_CASE
+from bytenmt.kernel_constants import FOLD_CASE, WORD_BITS
 from bytenmt.program.instructions import ATTENTIONS, Column, Op, Program, Register
 from bytenmt.program.writer import WeightSink, Writer, parameter
 from bytenmt.utf8 import N_IDS
@@ -91,6 +91,8 @@ class ModelWriter:
             orders = sum(1 << n for n in config.ngrams)
             n_bits = config.n_ngram_rows.bit_length() - 1
             k = n_bits + (FOLD_CASE if config.ngram_case == "folded" else 0)
+            if config.ngram_word_rows:
+                k += (config.ngram_word_rows.bit_length() - 1) << WORD_BITS
             writer.emit(Op.NGRAMS, d, w=self._ngram_tables, m=orders, k=k)
 
     def begin_step(self) -> Writer:

@@ -98,7 +98,7 @@ class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     """The options of every architecture. A subclass adds its own; its tag is the architecture's name."""
 
-    # Whether training has no loop over time, and decoding can verify drafted bytes.
+    # Whether training has no loop over time.
     is_parallel: ClassVar[bool] = False
 
     d_embedding: Width
@@ -171,8 +171,7 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     def is_serial(self) -> bool:
         """Return whether training loops over time, as recurrent models do.
 
-        The state of such a model cannot take drafted bytes back, and is carried from one window of a text to
-        the next.
+        The state of such a model is carried from one window of a text to the next.
         """
         return not self.is_parallel
 

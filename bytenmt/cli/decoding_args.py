@@ -49,13 +49,12 @@ class Answers(NamedTuple):
     stream: bool = False
 
 
-OF_THE_ENGINE = ("engine", "precision", "draft", "reverse")
+OF_THE_ENGINE = ("engine", "precision", "reverse")
 
 
 def engine_spec(decoding: Mapping[str, Any], device: str, threads: int | None) -> EngineSpec:
     """Return the engine that the options ask for."""
-    of_models = decoding["draft"], decoding.get("reverse")
-    return EngineSpec(decoding["engine"], device, decoding["precision"], threads, *of_models)
+    return EngineSpec(decoding["engine"], device, decoding["precision"], threads, decoding.get("reverse"))
 
 
 def settings(decoding: Mapping[str, Any], answers: Answers | None = None) -> Settings:
@@ -198,7 +197,6 @@ def made_with(
             "engine": spec.engine,
             "device": spec.device,
             "precision": [precision_of(run.precision, spec) for run in runtime.runs],
-            "draft": spec.draft,
             "threads": spec.threads if spec.engine == "torch" else None,  # numba's give the same bits
             "processes": translator.group.size if translator.group else 1,
             "format": "stream" if shape is None else "jsonl" if isinstance(shape, JsonRecords) else "text",
@@ -262,10 +260,7 @@ def described(runtime: Runtime, seconds: float) -> Iterator[str]:
         yield f"{run.file}: {architecture(run.config.model)}, update {update}, stored in {run.precision}"
     precisions = ", ".join(dict.fromkeys(precision_of(run.precision, spec) for run in runtime.runs))
     threads = f", {n_threads(spec)} threads" if spec.device == "cpu" else ""
-    yield (
-        f"engine {spec.engine} on {spec.device}, {precisions}{threads}, drafts {spec.draft};"
-        f" loaded in {seconds:.2f} s"
-    )
+    yield f"engine {spec.engine} on {spec.device}, {precisions}{threads}; loaded in {seconds:.2f} s"
 
 
 def opposed(runs: Sequence[LoadedRun]) -> Iterator[str]:

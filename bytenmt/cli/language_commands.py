@@ -98,7 +98,7 @@ def predict(
     """
     from bytenmt.cli import decoding_args, inputs
     from bytenmt.data.text_file import check_file
-    from bytenmt.decoding.interface import OFF, EngineSpec
+    from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.language.baselines import references
     from bytenmt.language.html_report import Page
@@ -111,7 +111,7 @@ def predict(
     for written in {page, None}:
         check_streams(file, written)
     began = time.monotonic()
-    loaded = load_runs(runs, EngineSpec(engine, device, "fp32", threads, OFF), Console(), at_once=True)
+    loaded = load_runs(runs, EngineSpec(engine, device, "fp32", threads), Console(), at_once=True)
     for line in decoding_args.described(loaded, time.monotonic() - began):
         detail(line)
     source, run = loaded.has_source, runs[0]
@@ -234,7 +234,6 @@ def generate(
     n_bytes: int,
     engine: str,
     precision: str,
-    draft: str | int,
     device: str,
     threads: int | None,
     **sampling: Any,
@@ -251,7 +250,7 @@ def generate(
     from bytenmt.language.generate import generate as drawn
 
     begins = decoding_args.utf8(prompt, "--prompt")
-    wanted = EngineSpec(engine, device, precision, threads, draft)
+    wanted = EngineSpec(engine, device, precision, threads)
     choose(wanted)
     if read_run(run)[1].config.model.source:
         raise BytenmtError(f"{run} is a translation model: use `bytenmt translate`, or give a language model")

@@ -25,7 +25,6 @@ COMMANDS = {  # and the modules below bytenmt.cli that define them
     "generate": "language_commands",
     "average": "model_commands",
     "convert": "model_commands",
-    "draft": "model_commands",
     "info": "analysis.info",
     "warmup": "model_commands",
     "card": "model_commands",

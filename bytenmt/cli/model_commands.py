@@ -1,4 +1,4 @@
-"""The commands for trained models: average, convert, draft, card and warmup.
+"""The commands for trained models: average, convert, card and warmup.
 
 Heavy modules are imported inside the commands.
 """
@@ -59,26 +59,24 @@ PRECISIONS = ("fp32", "bf16", "int8")
 
 @click.command(cls=Command)
 @click.argument("run", type=FILE)
-@click.option("-o", "--output", type=FILE, help="Weights file to write, FILE.safetensors.")
+@click.option("-o", "--output", type=FILE, required=True, help="Weights file to write, FILE.safetensors.")
 @click.option(
     "--precision",
     type=click.Choice(PRECISIONS),
+    required=True,
     help="Precision of the weight matrices; all other tensors stay fp32.",
 )
-@click.option("--draft", "drafts", is_flag=True, hidden=True)  # the older name of the command `draft`
-@corpora()
+@corpora("--src", "--tgt", "--tsv")
 @click.option("--valid-src", type=FILE, help="Source text on which the thresholds of flags are calibrated.")
 @click.option("--valid-tgt", type=FILE, help="Reference translation of --valid-src.")
 @errors_option(hidden=True)
 def convert(
     run: Path,
-    output: Path | None,
-    precision: str | None,
-    drafts: bool,
+    output: Path,
+    precision: str,
     src: tuple[Path, ...],
     tgt: tuple[Path, ...],
     tsv: tuple[Path, ...],
-    text: tuple[Path, ...],
     valid_src: Path | None,
     valid_tgt: Path | None,
     errors: str,
@@ -91,24 +89,11 @@ def convert(
     calibrated on --valid-src and --valid-tgt, or on the validation text of RUN if it still exists and has 100
     lines.
     """
-    given = src + tgt + tsv + text
-    if drafts:
-        if output is not None or precision is not None:
-            raise BytenmtError("--draft writes into the run folder: leave out -o and --precision")
-        _count_drafts(run, src, tgt, tsv, text, errors)
-        say(f"`convert --draft` is deprecated: use `bytenmt draft {run}`")
-        return
-    if text:
-        raise BytenmtError(f"--text {text[0]} would be ignored: only `bytenmt draft` uses it")
-    if output is None or precision is None:
-        missing = [] if output is not None else ["-o FILE.safetensors"]
-        missing += [] if precision is not None else [f"--precision, one of {', '.join(PRECISIONS)}"]
-        raise BytenmtError(f"nothing to write: give {' and '.join(missing)}")
     from bytenmt.checkpoints.quantize import convert as write_converted
 
     if (valid_src is None) != (valid_tgt is None):
         raise BytenmtError("--valid-src and --valid-tgt: give both, or neither")
-    profiles = _count_profiles(src, tgt, tsv, errors) if given else None
+    profiles = _count_profiles(src, tgt, tsv, errors) if src + tgt + tsv else None
     if valid_src is None:
         valid_src, valid_tgt = _own_validation_text(run)
     flags = None
@@ -163,44 +148,6 @@ def _count_profiles(
 
 @click.command(cls=Command)
 @click.argument("run", type=FILE)
-@corpora()
-@errors_option()
-def draft(
-    run: Path,
-    src: tuple[Path, ...],
-    tgt: tuple[Path, ...],
-    tsv: tuple[Path, ...],
-    text: tuple[Path, ...],
-    errors: str,
-) -> None:
-    """Build the draft table of a run, for faster translation.
-
-    The table counts which bytes follow which in the training text of RUN, or in the text of --src and --tgt,
-    --tsv or --text, and is stored in the run folder. Greedy search and sampling then verify several drafted
-    bytes per step (speculative decoding). Only for bytenet and convs2s.
-    """
-    _count_drafts(run, src, tgt, tsv, text, errors)
-
-
-def _count_drafts(
-    run: Path,
-    src: tuple[Path, ...],
-    tgt: tuple[Path, ...],
-    tsv: tuple[Path, ...],
-    text: tuple[Path, ...],
-    errors: str,
-) -> None:
-    """Build the draft table of a run; see the command `draft`."""
-    from bytenmt.api.training_arguments import training_files
-    from bytenmt.decoding.drafts.build import build_draft_table
-
-    files = training_files(src, tgt, tsv, text, ()) if src + tgt + tsv + text else []
-    for line in build_draft_table(run, files, errors):
-        say(line)
-
-
-@click.command(cls=Command)
-@click.argument("run", type=FILE)
 @click.option("-o", "--output", type=FILE, help="File to write (default: README.md in the run folder).")
 @click.option("--name", help="Name of the model (default: the name of the run).")
 @click.option(
@@ -237,7 +184,6 @@ def card(
     threads: int,
     engine: str,
     precision: str,
-    draft: str | int,
     errors: str,
     **told: Any,
 ) -> None:
@@ -266,7 +212,7 @@ def card(
         raise BytenmtError(
             f"{path} was not written by bytenmt: give another file by -o, or `-o {path}` to overwrite it"
         )
-    runtime = load_runs([run], EngineSpec(engine, AUTO, precision, threads, draft))
+    runtime = load_runs([run], EngineSpec(engine, AUTO, precision, threads))
     measured = None if src is None or ref is None else _measured(run, runtime, src, ref, errors, beam)
     if measured is not None:
         measured = measured._replace(threads=threads)

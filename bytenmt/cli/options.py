@@ -11,14 +11,13 @@ import click
 
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.cli.console import all_runs, any_runs, completing, one_run, under_heading
-from bytenmt.config.bounds import BEAM, MOST, MOST_DRAFTED, N_BYTES, THREADS, WEIGHT, Bounds
+from bytenmt.config.bounds import BEAM, MOST, N_BYTES, THREADS, WEIGHT, Bounds
 from bytenmt.decoding.setting_table import (
     AUTO,
     DEVICES,
     ENGINES,
     GLOSSARY_MATCHES,
     KEPT,
-    OFF,
     PRECISIONS,
     SPEED,
     TABLE,
@@ -199,22 +198,20 @@ class Waits(click.ParamType[tuple[int, ...]]):
 RUNTIME = options(headed(FILES, errors_option()), MACHINE)
 
 
-def corpora(hidden: bool = False) -> Callable[[Command], Command]:
-    """Return the options --src, --tgt, --tsv and --text. hidden: leave them out of --help."""
+def corpora(*names: str) -> Callable[[Command], Command]:
+    """Return the options of these names, of --src, --tgt, --tsv and --text."""
     help = {
         "--src": "Source text of the training pairs, one sentence per line; may be repeated.",
         "--tgt": "Target text of the training pairs, parallel to --src line by line; may be repeated.",
         "--tsv": "Training pairs as lines `source TAB target`; may be repeated.",
         "--text": "Monolingual training text of a language model, any bytes; may be repeated.",
     }
-    return options(
-        *(click.option(name, type=FILE, multiple=True, hidden=hidden, help=help[name]) for name in help)
-    )
+    return options(*(click.option(name, type=FILE, multiple=True, help=help[name]) for name in names))
 
 
 TEXTS = headed(
     "Training data",
-    corpora(),
+    corpora("--src", "--tgt", "--tsv", "--text"),
     click.option(
         "--weight",
         "weights",
@@ -228,15 +225,6 @@ TEXTS = headed(
     click.option("--valid-tsv", type=FILE, help="Validation pairs as lines `source TAB target`."),
     click.option("--valid-text", type=FILE, help="Monolingual validation text of a language model."),
 )
-
-
-def draft_option(ctx: click.Context, param: click.Parameter, value: str) -> str | int:
-    """Parse the value of --draft: "auto", "off" or a number from 1 to MOST_DRAFTED."""
-    if value in (AUTO, OFF):
-        return value
-    if value not in map(str, range(1, MOST_DRAFTED + 1)):
-        raise click.BadParameter(f"{value!r} is not one of auto, off, 1 to {MOST_DRAFTED}.", ctx, param)
-    return int(value)
 
 
 COUNT, COUNT_OR_NONE = within(Bounds(1, MOST)), within(Bounds(0, MOST))
@@ -258,15 +246,6 @@ ENGINE = headed(
         help="Precision of the weights; w8a8 is int8 weights with 8-bit activations, the fastest for many"
         " lines."
         " auto is the file's precision with numba, bf16 with cuda-graph and fp32 with torch (default: auto).",
-    ),
-    click.option(
-        "--draft",
-        callback=draft_option,
-        default=AUTO,
-        metavar="auto|off|N",
-        help="Speculative decoding with the model's draft table (see `bytenmt draft`): number of bytes"
-        " drafted per"
-        " step. auto adapts the number to the speed-up; the output does not change (default: auto).",
     ),
 )
 

@@ -126,15 +126,11 @@ class WithPage:
 def hypothesis_record(hypothesis: Hypothesis) -> dict[str, Any]:
     """Return a hypothesis as JSON values.
 
-    bits_per_byte: of the text including EOS, None for an empty text; bytes_per_pass: including EOS, if bytes
-    were drafted.
+    bits_per_byte: of the text including EOS, None for an empty text.
     """
-    record = {
+    return {
         "text": hypothesis.text.decode(),
         "score": hypothesis.score,
         "log_probability": hypothesis.log_probability,
         "bits_per_byte": hypothesis.bits_per_byte,
     }
-    if hypothesis.passes:
-        record["bytes_per_pass"] = (len(hypothesis.text) + 1) / hypothesis.passes
-    return record

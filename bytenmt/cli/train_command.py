@@ -104,12 +104,6 @@ TRAINING = headed(
         " the run has a time limit.",
     ),
     click.option("--seed", type=within(LEARNT["seed"]), help="Random seed of the training (default: 1)."),
-    click.option(
-        "--draft",
-        is_flag=True,
-        default=None,
-        help="Build the draft table for speculative decoding when training ends; bytenet and convs2s only.",
-    ),
 )
 
 

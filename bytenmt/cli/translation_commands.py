@@ -232,13 +232,11 @@ def score(
     separated by a tab. The end of the sentence counts; an empty target has inf bits per byte.
     """
     from bytenmt.cli import inputs
-    from bytenmt.decoding.interface import OFF, EngineSpec
+    from bytenmt.decoding.interface import EngineSpec
     from bytenmt.evaluation.likelihood import log_probabilities
 
     corpus = inputs.all_pairs(src, tgt, errors)
-    loaded = loaded_runs(
-        (run,), EngineSpec(engine, device, "fp32", threads, OFF), is_leader=True, at_once=True
-    )
+    loaded = loaded_runs((run,), EngineSpec(engine, device, "fp32", threads), is_leader=True, at_once=True)
     inputs.check_pairs(run, loaded.has_source, src)
     log_p = log_probabilities(loaded.reader(), corpus)
     for nats, n_bytes in zip(log_p.tolist(), corpus.target_lengths.tolist(), strict=True):

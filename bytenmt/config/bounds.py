@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from bytenmt.errors import SettingError
-from bytenmt.kernel_constants import MOST_DRAFTED as MOST_DRAFTED
 
 MOST = 10**9  # of bytes, lines, updates: more than anybody has
 MOST_SEED = 2**63 - 1  # what TOML, NumPy and PyTorch all take

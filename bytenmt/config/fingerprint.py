@@ -2,7 +2,7 @@
 
 A key that was added later counts only where its value differs from its neutral value: the one with which an
 older version, which did not know the key, behaved the same. A run that leaves the key at that value keeps its
-fingerprint, and with it its draft table.
+fingerprint.
 """
 
 from __future__ import annotations

@@ -143,7 +143,6 @@ class TrainConfig(Section, frozen=True):
     patience: Annotated[int, _as_option("patience")] = (
         0  # validations without a better one after which training ends; 0: no such end
     )
-    draft: bool = False  # count drafts of the text at the end, for convolutional models
     valid_every: Positive | str = AUTO  # updates, or a time as "90s"; auto: see loop.spacings
     valid_lines: Count = 200  # lines decoded for chrF and BLEU at every validation; 0: bits per byte only
     save_every: Positive | str = AUTO  # the same
@@ -184,7 +183,10 @@ class TrainConfig(Section, frozen=True):
 
 
 # Keys of earlier versions, with their defaults: files that have them are read without them.
-REMOVED_KEYS: Mapping[str, Mapping[str, Any]] = {"data": {"stream_window": 100_000}}
+REMOVED_KEYS: Mapping[str, Mapping[str, Any]] = {
+    "data": {"stream_window": 100_000},
+    "train": {"draft": False},
+}
 
 
 class Config(Section, frozen=True, kw_only=True):

@@ -69,7 +69,7 @@ class Translate:
     runs: folders or weights files, under names that every machine knows. column: of the texts, str or bytes;
     to: of the translations. A text of several lines is translated line by line, its line ends stay. errors:
     invalid UTF-8 becomes U+FFFD ("replace"), or is the failure of its row ("strict"). threads: of the CPU,
-    for each engine. settings, engine, device, precision, draft, reverse: as of Translator.load. Raises
+    for each engine. settings, engine, device, precision, reverse: as of Translator.load. Raises
     SettingError here, and what loading raises where the first batch is translated.
     """
 
@@ -83,7 +83,6 @@ class Translate:
         device: str = AUTO,
         precision: str = AUTO,
         threads: int | None = 1,
-        draft: str | int = AUTO,
         reverse: str | Path | None = None,
         **settings: Any,
     ) -> None:
@@ -94,7 +93,7 @@ class Translate:
         if to == column:
             raise SettingError(f"the translations would replace the column {column}: give another name")
         try:
-            spec = EngineSpec(engine, device, precision, threads, draft, reverse)
+            spec = EngineSpec(engine, device, precision, threads, reverse)
         except ValueError as error:
             raise SettingError(str(error)) from None
         checked = Settings.from_dict(settings)  # what it refuses is told now, not on another machine

@@ -24,7 +24,7 @@ DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # devices of which one is there where 
 
 
 def choose(spec: EngineSpec) -> EngineSpec:
-    """Replace AUTO by an engine and a device of this machine; precision and draft stay as they are.
+    """Replace AUTO by an engine and a device of this machine; precision stays as it is.
 
     Raises DeviceError for a device that is not available, BytenmtError for settings that exclude each other.
     """

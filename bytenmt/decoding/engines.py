@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bytenmt.architectures.costs import state_bytes
 from bytenmt.checkpoints.needs import require
 from bytenmt.checkpoints.weights import StoredWeights, restored
-from bytenmt.decoding.drafts.table import Speculation
 from bytenmt.decoding.engine_selection import n_cores, precision_of
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Options
 from bytenmt.decoding.reading import Attention, Reader
@@ -30,7 +29,6 @@ MAX_THREADS = 2  # of the numba engine by default: more than that wait for the m
 NUMPY_CAPACITY = 16  # sentences side by side until the engine is compiled
 
 EngineMaker = Callable[[int], Engine]  # for a capacity
-MakerOfEngines = Callable[[Options, Speculation | None], EngineMaker]
 
 
 class EngineModels(NamedTuple):
@@ -39,7 +37,7 @@ class EngineModels(NamedTuple):
     compilation: of the kernels, where NumPy decodes until they are compiled.
     """
 
-    engine_maker: MakerOfEngines
+    engine_maker: Callable[[Options], EngineMaker]
     reader: Callable[[], Reader]
     attention: Callable[[], list[Attention]]
     compilation: Compilation | None = None
@@ -125,15 +123,8 @@ def _load_packed(
         return [CpuAttention(model, threads, run) for model in attentive]
 
     return EngineModels(
-        lambda options, speculation: partial(
-            make_engine,
-            NumbaEngine,
-            row_bytes,
-            packed(),
-            options,
-            threads=threads,
-            speculation=speculation,
-            run=run,
+        lambda options: partial(
+            make_engine, NumbaEngine, row_bytes, packed(), options, threads=threads, run=run
         ),
         lambda: CpuReader(pack_exactly(), threads, run),
         attention,
@@ -141,15 +132,11 @@ def _load_packed(
 
 
 def _with_fallback(fallback: EngineModels, models: EngineModels, ready: Callable[[], bool]) -> EngineModels:
-    """Return models that are replaced by the fallback until they are ready.
-
-    The fallback has no drafts, whose widths would be measured first.
-    """
+    """Return models that are replaced by the fallback until they are ready."""
     from bytenmt.decoding.cpu.fallback import FallbackAttention, FallbackEngine, FallbackReader
 
-    def engine_maker(options: Options, speculation: Speculation | None) -> EngineMaker:
-        make_fallback = fallback.engine_maker(options, None)
-        make_compiled = models.engine_maker(options, speculation)
+    def engine_maker(options: Options) -> EngineMaker:
+        make_fallback, make_compiled = fallback.engine_maker(options), models.engine_maker(options)
 
         def make(capacity: int) -> Engine:
             first = make_fallback(min(capacity, NUMPY_CAPACITY))
@@ -234,15 +221,8 @@ def load_pytorch(
         on_cpu = device.type == "cpu"
         row_bytes = sum(state_bytes(one.config.model) for _, one in stored) if on_cpu else 0
         return EngineModels(
-            lambda options, speculation: partial(
-                make_engine,
-                TorchEngine,
-                row_bytes,
-                models,
-                options,
-                device=device,
-                speculation=speculation,
-                search=search(),
+            lambda options: partial(
+                make_engine, TorchEngine, row_bytes, models, options, device=device, search=search()
             ),
             reader,
             attention,
@@ -250,9 +230,7 @@ def load_pytorch(
     from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 
     return EngineModels(
-        lambda options, speculation: partial(
-            CudaGraphEngine, models, options, device=device, speculation=speculation, search=search()
-        ),
+        lambda options: partial(CudaGraphEngine, models, options, device=device, search=search()),
         reader,
         attention,
     )

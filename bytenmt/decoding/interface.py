@@ -19,11 +19,9 @@ from bytenmt.decoding.setting_table import AUTO as AUTO
 from bytenmt.decoding.setting_table import BOUNDS, SearchSettings
 from bytenmt.decoding.setting_table import DEVICES as DEVICES
 from bytenmt.decoding.setting_table import ENGINES as ENGINES
-from bytenmt.decoding.setting_table import OFF as OFF
 from bytenmt.decoding.setting_table import PRECISIONS as PRECISIONS
 from bytenmt.kernel_constants import CLOSING_COST as CLOSING_COST
 from bytenmt.kernel_constants import LOOK_AHEAD as LOOK_AHEAD
-from bytenmt.kernel_constants import MOST_DRAFTED as MOST_DRAFTED
 from bytenmt.kernel_constants import OPEN_WITHIN as OPEN_WITHIN
 from bytenmt.kernel_constants import WHOLE_SOURCE
 
@@ -40,8 +38,7 @@ class EngineSpec:
     """The choice of an engine. AUTO is replaced by loading.load_runs with a choice that suits the machine.
 
     engine: one of ENGINES; device: one of DEVICES; precision: one of PRECISIONS, AUTO where the weights files
-    decide; threads: of the CPU, None where the engine decides; draft: bytes that are drafted a pass where a
-    run has a draft table, AUTO where the engine decides, or OFF. reverse: a run folder or weights file of the
+    decide; threads: of the CPU, None where the engine decides; reverse: a run folder or weights file of the
     opposite direction, which ranks the hypotheses of a beam search, too. Raises ValueError for anything else.
     """
 
@@ -49,15 +46,12 @@ class EngineSpec:
     device: str = AUTO
     precision: str = AUTO
     threads: int | None = None
-    draft: str | int = AUTO
     reverse: str | Path | None = None
 
     def __post_init__(self) -> None:
         for value, known in ((self.engine, ENGINES), (self.device, DEVICES), (self.precision, PRECISIONS)):
             if value not in (AUTO, *known):
                 raise ValueError(f"{value!r} is none of {', '.join((AUTO, *known))}")
-        if self.draft not in (AUTO, OFF, *range(1, MOST_DRAFTED + 1)):
-            raise ValueError(f"draft is {self.draft!r}, expected {AUTO}, {OFF} or 1 to {MOST_DRAFTED}")
         if self.threads is not None and not bounds.THREADS.hold(self.threads):
             raise ValueError(f"threads is {self.threads!r}, expected {bounds.THREADS}")
 
@@ -115,17 +109,15 @@ class Hypothesis(NamedTuple, Generic[TextT]):
 
     text: without EOS; bytes, or str where a program gave a str. log_probability: natural, EOS included, the
     model's own without mask or temperature. score: for ranking, log_probability / (bytes + 1) **
-    length_penalty; under constraints without the bytes that were forced. passes: of the decoder, where some
-    of the bytes were drafted, else 0. byte_scores: the natural log-probability of each byte and of EOS, which
-    sum to log_probability, where Options.byte_scores asks for them. flags: see constraints.constraint_spec;
-    None without constraints. is_past_end: whether the model would have ended the text earlier, where the
-    search had required items to write.
+    length_penalty; under constraints without the bytes that were forced. byte_scores: the natural
+    log-probability of each byte and of EOS, which sum to log_probability, where Options.byte_scores asks for
+    them. flags: see constraints.constraint_spec; None without constraints. is_past_end: whether the model
+    would have ended the text earlier, where the search had required items to write.
     """
 
     text: TextT
     log_probability: float
     score: float
-    passes: int = 0
     byte_scores: tuple[float, ...] = ()
     flags: tuple[str, ...] | None = None
     is_past_end: bool = False
@@ -169,8 +161,7 @@ class Engine(Protocol):
         ...
 
     def advance(self, n_steps: int) -> None:
-        """Decode n steps of all sentences that are not done; with drafts n passes, or as many as probably
-        give n bytes."""
+        """Decode n steps of all sentences that are not done."""
         ...
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:

@@ -394,10 +394,10 @@ def join_hypotheses(
         text = b"".join(part.text + chunk.separator for part, chunk in zip(parts, chunks, strict=True))
         log_probability = sum(part.log_probability for part in parts)
         score = log_probability / (len(text) + 1) ** length_penalty
-        passes, scores = sum(part.passes for part in parts), _join_byte_scores(chunks, parts)
+        scores = _join_byte_scores(chunks, parts)
         checked = [part.flags for part in parts if part.flags is not None]
         flags = tuple(dict.fromkeys(flag for flags in checked for flag in flags)) if checked else None
-        joined.append(Hypothesis(text, log_probability, score, passes, scores, flags))
+        joined.append(Hypothesis(text, log_probability, score, scores, flags))
     return joined
 
 

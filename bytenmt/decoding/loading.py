@@ -11,20 +11,18 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bytenmt.checkpoints.weights import is_weights_file, read_run
+from bytenmt.checkpoints.weights import read_run
 from bytenmt.config.facts import Facts, SearchDefaults
 from bytenmt.config.schema import Config, architecture
 from bytenmt.data.sentences import UNKNOWN_LANGUAGE, is_trained_on_sentences, languages_of_files
 from bytenmt.decoding.alignment import Aligner
-from bytenmt.decoding.drafts.table import FILE, Speculation, check_supports_drafts
-from bytenmt.decoding.drafts.table import read_table as read_drafts
 from bytenmt.decoding.engine_selection import choose
-from bytenmt.decoding.engines import EngineMaker, EngineModels, MakerOfEngines, load_numba, load_pytorch
-from bytenmt.decoding.interface import AUTO, OFF, EngineSpec, Options
+from bytenmt.decoding.engines import EngineMaker, EngineModels, load_numba, load_pytorch
+from bytenmt.decoding.interface import AUTO, EngineSpec, Options
 from bytenmt.decoding.reading import Attention, Reader
 from bytenmt.decoding.setting_table import ALWAYS
 from bytenmt.decoding.tag_transfer import TagTransfer
-from bytenmt.errors import BytenmtError, CheckpointError
+from bytenmt.errors import BytenmtError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import LONGEST_CHARACTER
 
@@ -52,8 +50,8 @@ class Runtime:
 
     engine_maker: returns, for Options, a function that makes an engine for a capacity. has_source: whether
     the runs were trained with a source. max_source_bytes: of the longest line that all of them saw in
-    training. runs: empty for models in memory. spec: of the engine; AUTO is left for precision and draft
-    only. models: None for models in memory. reverse: the model that reranks their hypotheses.
+    training. runs: empty for models in memory. spec: of the engine; AUTO is left for precision only. models:
+    None for models in memory. reverse: the model that reranks their hypotheses.
     """
 
     engine_maker: Callable[[Options], EngineMaker]
@@ -148,19 +146,17 @@ def load_runs(
             )
     limit = max(LONGEST_CHARACTER, min(run.config.data.max_source_bytes for run in runs))
     chosen = _usable_engine(spec, runs, reporter)
-    speculation = _speculation([Path(path) for path in paths], runs, chosen, reporter)
     if chosen.engine == "numba":
         models = load_numba(read, chosen, reporter, at_once and spec.engine == AUTO)
     else:
         models = load_pytorch(read, chosen, reporter)
-    engine_maker = _with_drafts(models.engine_maker, speculation, reporter)
     reverse = None
     if spec.reverse is not None:
-        reverse = load_runs([spec.reverse], replace(spec, reverse=None, draft=OFF), reporter, at_once)
+        reverse = load_runs([spec.reverse], replace(spec, reverse=None), reporter, at_once)
         if not (has_source and reverse.has_source):
             named = spec.reverse if has_source else paths[0]
             raise BytenmtError(f"{named} is a language model: --reverse ranks translations by their sources")
-    return Runtime(engine_maker, has_source, limit, runs, chosen, models, reverse)
+    return Runtime(models.engine_maker, has_source, limit, runs, chosen, models, reverse)
 
 
 def _usable_engine(spec: EngineSpec, runs: Sequence[LoadedRun], reporter: Reporter) -> EngineSpec:
@@ -182,53 +178,6 @@ def _usable_engine(spec: EngineSpec, runs: Sequence[LoadedRun], reporter: Report
     instead = choose(replace(spec, engine="torch"))
     reporter.say(f"bytenmt: decoding with --engine torch: {why}")
     return instead
-
-
-def _speculation(
-    paths: Sequence[Path], runs: Sequence[LoadedRun], spec: EngineSpec, reporter: Reporter
-) -> Speculation | None:
-    """Return the draft table of the first run that has one; None without one, or where drafts are off.
-
-    Raises BytenmtError where drafts were asked for and are not available.
-    """
-    if spec.draft == OFF:
-        return None
-    most = None if isinstance(spec.draft, str) else spec.draft
-    if most is not None:
-        for path, run in zip(paths, runs, strict=True):
-            check_supports_drafts(run.config.model, f"--draft {most}: {path}")
-    elif any(run.config.model.is_serial for run in runs):
-        return None
-    folders = [path.resolve().parent.parent if is_weights_file(path) else path for path in paths]
-    damaged = False
-    for folder, run in zip(folders, runs, strict=True):
-        if (folder / FILE).is_file():
-            try:
-                return Speculation(read_drafts(folder, run.config, run.facts), most)
-            except CheckpointError as error:
-                reporter.warn(f"decoding without drafts: {error}")
-                damaged = True
-    if most is not None and not damaged:
-        raise BytenmtError(
-            f"--draft {most}: {folders[0]} has no {FILE}: build it with `bytenmt draft {folders[0]}`"
-        )
-    return None
-
-
-def _with_drafts(
-    make: MakerOfEngines, speculation: Speculation | None, reporter: Reporter
-) -> Callable[[Options], EngineMaker]:
-    """Return a maker of engines that draft bytes in greedy search without n-gram blocking."""
-
-    def maker(options: Options) -> EngineMaker:
-        if speculation is None or (options.beam == 1 and not options.no_repeat_ngram_size):
-            return make(options, speculation)
-        if speculation.most is not None:
-            option = f"--beam-size {options.beam}" if options.beam > 1 else "--no-repeat-ngram-size"
-            reporter.warn(f"--draft {speculation.most} has no effect: {option} decodes one byte per step")
-        return make(options, None)
-
-    return maker
 
 
 def runtime_from_models(

@@ -25,9 +25,7 @@ from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, architecture, config_toml, load_config
 from bytenmt.decoding.cpu.listing import listing
 from bytenmt.decoding.cpu.packing import PackedModel, pack_model
-from bytenmt.decoding.drafts.build import describe_table
-from bytenmt.decoding.drafts.table import FILE, read_table
-from bytenmt.errors import BytenmtError, CheckpointError, printable
+from bytenmt.errors import BytenmtError
 
 SOURCE_BYTES = 100  # of the source for which the cost of a step is given
 
@@ -45,7 +43,7 @@ def model_description(name: str, preset: str | None, settings: Sequence[str] = (
     if path.is_dir():
         facts = read_pointer(path).last_facts() if has_checkpoint(path) else Facts()
         facts = msgspec.structs.replace(facts, search=search_defaults.read(path))
-        return "\n".join([*_drafts(path, config), *_history(facts), describe(config)])
+        return "\n".join([*_history(facts), describe(config)])
     contents = read_weights(path)[1]
     return "\n".join([*_history(contents.facts), describe(contents.config, path, contents.precision)])
 
@@ -98,17 +96,6 @@ def packed_of(name: str, option: str, precision: str | None) -> PackedModel:
     if not has_program(model):
         raise BytenmtError(f"{path}: the CPU engine has no program for {architecture(model)}")
     return pack_model(restored(contents.arrays), model, precision or contents.precision)
-
-
-def _drafts(run: Path, config: Config) -> list[str]:
-    """Return a comment on a run folder's draft table, if there is one."""
-    if not (run / FILE).is_file():
-        return []
-    try:
-        table = read_table(run, config, read_pointer(run).last_facts())
-        return [f"# {printable(describe_table(run / FILE, table))}"]
-    except CheckpointError as error:
-        return [f"# {error}"]
 
 
 def _history(facts: Facts) -> list[str]:

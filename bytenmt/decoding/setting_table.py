@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from bytenmt.config.bounds import BEAM, LENGTH_PENALTY, MOST, MOST_SEED, Bounds, real
 from bytenmt.kernel_constants import PRECISIONS as PRECISIONS
 
-OFF = "off"
 ENGINES = ("torch", "cuda-graph", "numba")
 DEVICES = ("cpu", "cuda")
 KEPT = ("placeholders", "tags", "urls", "emails", "numbers")  # classes of spans, see spans.grammar.CLASSES

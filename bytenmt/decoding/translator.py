@@ -79,14 +79,13 @@ class Translator:
         device: str = AUTO,
         precision: str = AUTO,
         threads: int | None = None,
-        draft: str | int = AUTO,
         reverse: str | Path | None = None,
         reporter: Reporter = SILENT,
         **settings: Any,
     ) -> Translator:
         """Load a run folder or weights file; several decide together by the mean of their probabilities.
 
-        engine, device, precision, threads, draft: see interface.EngineSpec; auto is what suits the machine.
+        engine, device, precision, threads: see interface.EngineSpec; auto is what suits the machine.
         reverse: a run of the opposite direction, which ranks the hypotheses of a beam search, too.
         reporter: gets messages that a user may not expect, such as that kernels are being compiled.
         settings: the fields of settings.Settings (prefix, max_len_a, …) and of interface.Options (beam,
@@ -103,7 +102,7 @@ class Translator:
             raise SettingError("no run: give a run folder or a weights file")
         checked = Settings.from_dict(settings)
         try:
-            spec = EngineSpec(engine, device, precision, threads, draft, reverse)
+            spec = EngineSpec(engine, device, precision, threads, reverse)
         except ValueError as error:
             raise SettingError(str(error)) from None
         return cls.from_runtime(load_runs(runs, spec, reporter), checked)

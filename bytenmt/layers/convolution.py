@@ -14,10 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-# So few output columns, as of a draft, are computed by a matrix product if no gradient is needed: a
-# convolution would copy the whole weight into another order.
-FEW = 16
-
 
 class Clock(NamedTuple):
     """The positions of the rows of a decoder with ring buffers.
@@ -52,10 +48,6 @@ class Clock(NamedTuple):
         moved = parents - torch.arange(len(parents), device=parents.device)
         return Clock(self.position[parents], self.ancestors[parents] + moved[:, None])
 
-    def rewind(self, columns: Tensor) -> Clock:
-        """Return the clock before the last `columns` (rows,) int64 of each row, which will be overwritten."""
-        return self._replace(position=self.position - columns)
-
 
 class RingTaps(NamedTuple):
     """Indices by which a chunk of t columns reads old columns from a ring buffer and writes new ones.
@@ -76,9 +68,9 @@ class RingTaps(NamedTuple):
     dilation: int
 
     @staticmethod
-    def from_clock(clock: Clock, t: int, kernel_width: int, dilation: int, drafted: int = 0) -> RingTaps:
-        """Return the taps of the next t columns after `clock`. drafted: columns that may be rejected."""
-        reach, capacity = (kernel_width - 1) * dilation, ring_capacity(kernel_width, dilation) + drafted
+    def from_clock(clock: Clock, t: int, kernel_width: int, dilation: int) -> RingTaps:
+        """Return the taps of the next t columns after `clock`."""
+        reach, capacity = (kernel_width - 1) * dilation, ring_capacity(kernel_width, dilation)
         step = dilation if t == 1 else 1
         offsets = torch.arange(-reach, 0, step, device=clock.position.device)
         old = clock.position[:, None] + offsets
@@ -103,8 +95,6 @@ def ring_capacity(kernel_width: int, dilation: int) -> int:
     """Return the columns of a ring buffer: one more than the taps reach back.
 
     So a row may write its new column before another beam has read the old ones, and the new one is a tap too.
-    Drafted columns, which may be rejected, need as many more, because they must not overwrite what is then
-    read again.
     """
     return (kernel_width - 1) * dilation + 1
 
@@ -224,9 +214,5 @@ class Convolution(nn.Module):
         if x.shape[1] == self.kernel_width and dilation == 1 or self.kernel_width == 1:
             columns = x if self.kernel_width == 1 else x.flatten(1)[:, None]
             return F.linear(columns, self.weight().flatten(1), self.bias)
-        reach = (self.kernel_width - 1) * dilation
-        if x.shape[1] - reach <= FEW and (dilation > 1 or x.is_cuda) and not torch.is_grad_enabled():
-            taps = x.unfold(1, reach + 1, 1)[:, :, :, ::dilation]  # (rows, t, d_input, k)
-            return F.linear(taps.transpose(2, 3).flatten(2), self.weight().flatten(1), self.bias)
         weight = self.weight().transpose(1, 2)
         return F.conv1d(x.transpose(1, 2), weight, self.bias, dilation=dilation).transpose(1, 2)

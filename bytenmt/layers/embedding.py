@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.layers.ngram_tables import NgramTables, RecentBytes, first_bytes
+from bytenmt.layers.ngram_tables import NgramTables, RecentBytes
 from bytenmt.utf8 import N_IDS
 
 
@@ -14,7 +14,7 @@ class ByteEmbedding(nn.Module):
     """The embedding of the 256 ids, shared by source and target; with `ngrams`, n-gram embeddings are added.
 
     A text may be read in chunks of any length: `recent` holds the bytes before a chunk. A decoder keeps it in
-    its state, and calls begin, advance, reorder and rewind in its methods start, forward, reorder and rewind.
+    its state, and calls begin, advance and reorder in its methods start, forward and reorder.
     """
 
     def __init__(self, d_embedding: int, std: float = 0.1, ngrams: NgramTables | None = None) -> None:
@@ -34,9 +34,9 @@ class ByteEmbedding(nn.Module):
         added: Tensor = self.ngrams(ids, before)
         return e + added
 
-    def begin(self, rows: int, device: torch.device, drafted: int = 0) -> RecentBytes:
-        """Return the recent bytes before a text. drafted: the most bytes that rewind may take back."""
-        return () if self.ngrams is None else first_bytes(self.ngrams, rows, drafted, device)
+    def begin(self, rows: int, device: torch.device) -> RecentBytes:
+        """Return the recent bytes before a text, all BOS."""
+        return () if self.ngrams is None else self.ngrams.begin(rows, device)
 
     def advance(self, recent: RecentBytes, ids: Tensor) -> RecentBytes:
         """Return the recent bytes after ids (rows, t) uint8 more."""
@@ -49,19 +49,6 @@ class ByteEmbedding(nn.Module):
     def reorder(recent: RecentBytes, parents: Tensor) -> RecentBytes:
         """Return the recent bytes of rows parents (rows,) int64."""
         return tuple(part[parents] for part in recent)
-
-    @staticmethod
-    def rewind(recent: RecentBytes, columns: Tensor) -> RecentBytes:
-        """Return the recent bytes before the last `columns` (rows,) int64 of each row.
-
-        The oldest bytes, which are lost, are not needed before as many new bytes have been read.
-        """
-
-        def earlier(part: Tensor) -> Tensor:
-            at = torch.arange(part.shape[1], device=part.device) - columns[:, None]
-            return part.gather(1, at.clamp(min=0))
-
-        return tuple(map(earlier, recent))
 
 
 class PositionEmbedding(nn.Module):

@@ -26,8 +26,8 @@ from bytenmt.ngram_hash import LAST_OF_WORD, MIX, N_BYTES, PER_BYTE, PER_ORDER, 
 from bytenmt.splitmix import signed
 from bytenmt.utf8 import BOS
 
-# The last bytes that a decoder has read, (rows, 8 or more) uint8, the newest last; with a table of words also
-# the prefix hash after them, (rows,) int64, see ngram_hash.py; () without tables.
+# The last bytes that a decoder has read, (rows, 8) uint8, the newest last; with a table of words also the
+# prefix hash after them, (rows,) int64, see ngram_hash.py; () without tables.
 RecentBytes = tuple[Tensor, ...]
 
 
@@ -68,9 +68,17 @@ class NgramTables(nn.Module):
         self.weight = nn.Parameter(torch.zeros(len(self.orders) * n_rows + n_word_rows, d_embedding))
         self.gradients: list[RowGradients] = []
 
+    def begin(self, rows: int, device: torch.device) -> RecentBytes:
+        """Return the recent bytes before a text: BOS, of which no word begins."""
+        recent = torch.full((rows, N_BYTES), BOS, dtype=torch.uint8, device=device)
+        if not self.n_word_rows:
+            return (recent,)
+        return recent, torch.zeros(rows, dtype=torch.int64, device=device)
+
     def forward(self, ids: Tensor, recent: RecentBytes) -> Tensor:
-        """Embed the n-grams that end at ids (rows, t) uint8: (rows, t, d_embedding). recent: the bytes
-        before.
+        """Embed the n-grams that end at ids (rows, t) uint8: (rows, t, d_embedding).
+
+        recent: the bytes before them.
         """
         rows = self.row_numbers(ids, recent).flatten(0, 1)
         factors = None
@@ -88,7 +96,7 @@ class NgramTables(nn.Module):
         Arguments: see forward.
         """
         t = ids.shape[1]
-        text = torch.cat([recent[0][:, -N_BYTES:], ids], dim=1)
+        text = torch.cat([recent[0], ids], dim=1)
         text = (_folded(text) if self.fold_case else text).long()
         numbers: list[Tensor] = []
         key, mask = torch.zeros_like(text[:, N_BYTES:]), 0
@@ -176,14 +184,3 @@ class _SumRows(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None, None]:
         ctx.gradients.append(RowGradients(ctx.rows, ctx.factors, gradient.contiguous()))
         return None, None, None, None
-
-
-def first_bytes(tables: NgramTables, rows: int, drafted: int, device: torch.device) -> RecentBytes:
-    """Return the recent bytes before a text, all BOS: (rows, 8 + drafted) uint8; and with words its hash.
-
-    drafted: the most bytes that may be taken back.
-    """
-    recent = torch.full((rows, N_BYTES + drafted), BOS, dtype=torch.uint8, device=device)
-    if not tables.n_word_rows:
-        return (recent,)
-    return recent, torch.zeros(rows, dtype=torch.int64, device=device)

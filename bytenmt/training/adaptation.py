@@ -37,7 +37,7 @@ from bytenmt.config.facts import Ancestor, CorpusFact, Facts
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.text_file import TextFile
-from bytenmt.decoding.interface import AUTO, OFF, EngineSpec
+from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import load_runs
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.decoding.settings import Settings
@@ -211,7 +211,6 @@ def _train(
         save_every=10**6,
         valid_lines=0,
         keep_last=1,
-        draft=False,
     )
     run.mkdir()
     tables = [run / "pairs.tsv", run / "held_out.tsv"]
@@ -287,7 +286,7 @@ def _corpus(pairs: Sequence[Pair]) -> ParallelCorpus:
 
 def _measure(model: Path, pairs: Sequence[Pair], reporter: Reporter = SILENT) -> Measurement:
     """Measure a model as it is used: its weights file, by the engine that translates."""
-    runtime = load_runs([model], EngineSpec(AUTO, "cpu", AUTO, 1, OFF), reporter)
+    runtime = load_runs([model], EngineSpec(AUTO, "cpu", AUTO, 1), reporter)
     translator = Translator.from_runtime(runtime, Settings.from_dict({}))
     texts = [text.decode() for text in translator.translate([source.encode() for source, _ in pairs])]
     corpus = _corpus(pairs)

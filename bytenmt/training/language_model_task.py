@@ -17,8 +17,6 @@ from bytenmt.data.corpus import PairFiles
 from bytenmt.data.suspicions import of_texts
 from bytenmt.data.text_file import check_whole, read_bytes, stored_path
 from bytenmt.data.windows import Streams, contiguous, windows
-from bytenmt.decoding.drafts.build import count_streams
-from bytenmt.decoding.drafts.table import DraftTable
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import ConfigError, DataError
 from bytenmt.reporter import SILENT, Reporter
@@ -154,10 +152,6 @@ class LanguageModelTask:
     def facts(self) -> Facts:
         """The texts."""
         return Facts(texts=tuple(self._texts), valid=corpus_fact(PairFiles(tgt=self._valid.path)))
-
-    def drafts(self) -> DraftTable:
-        """See Task."""
-        return count_streams([text.data for text in self._training])
 
     def check(self, run: Path, saved: Facts) -> None:
         """See Task."""

@@ -30,9 +30,6 @@ from bytenmt.config.schema import (
     config_toml,
 )
 from bytenmt.data.corpus import PairFiles
-from bytenmt.decoding.drafts.build import describe_table
-from bytenmt.decoding.drafts.table import FILE, check_supports_drafts
-from bytenmt.decoding.drafts.table import write_table as write_drafts
 from bytenmt.decoding.engine_selection import n_cores
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, ConfigError
@@ -139,9 +136,6 @@ def train(
                 return Outcome(progress.update, number)
             stopped = "stopped by a callback" if loop.state.stop_requested else ""
             aloud.say(_ended(run, trainer, stopped))
-        if config.train.draft and group.is_leader and not (run / FILE).is_file():
-            table = task.drafts()
-            aloud.say(describe_table(write_drafts(run, table, config, task.facts()), table))
         return Outcome(progress.update)
 
 
@@ -291,8 +285,6 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume
             f" {model.encoder_lookahead} give {model.least_wait} or more"
         )
     require(training_bytes(config.model), "training this model", "take a smaller preset, or lower its sizes")
-    if train.draft:
-        check_supports_drafts(config.model, "train.draft")
     if train.compile and model.is_serial:
         raise ConfigError(f"train.compile would unroll the steps of {model.full_name}: leave it off")
     if config.model.source != files[0].has_source:

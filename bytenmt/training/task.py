@@ -15,7 +15,6 @@ from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.text_file import stored_path
-from bytenmt.decoding.drafts.table import DraftTable
 from bytenmt.errors import BytenmtError
 
 CACHE, LEFT_OUT = "cache", "left_out.tsv"  # in the run folder: unpacked texts, pairs that are not used
@@ -83,9 +82,6 @@ class Task(Protocol):
 
     def facts(self) -> Facts:
         """Return the facts about the text that a checkpoint keeps."""
-
-    def drafts(self) -> DraftTable:
-        """Return the draft table of the training text."""
 
     def check(self, run: Path, saved: Facts) -> None:
         """Raise BytenmtError where a run with these facts was trained on other text."""

@@ -21,8 +21,6 @@ from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.corpus_report import inventory, language_profiles, multi_sentence_share
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.data.suspicions import of_pairs
-from bytenmt.decoding.drafts.build import count_corpus
-from bytenmt.decoding.drafts.table import DraftTable
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
@@ -207,10 +205,6 @@ class TranslationTask:
             source_profile=self._profiles[0],
             target_profile=self._profiles[1],
         )
-
-    def drafts(self) -> DraftTable:
-        """See Task."""
-        return count_corpus(self.corpus)
 
     def check(self, run: Path, saved: Facts) -> None:
         """See Task."""

@@ -126,14 +126,6 @@ def test_rings_stay_where_they_are(name: str) -> None:
 
 
 @every_parallel_model
-@settings(max_examples=N_EXAMPLES)
-@given(takes=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 4)), min_size=1, max_size=8))
-def test_drafts_taken_back_leave_no_trace(name: str, takes: list[tuple[int, int]]) -> None:
-    """Any drafts, and any number of their bytes taken back: what stays equals teacher forcing."""
-    invariants.check_rewind(MODELS[name], takes)
-
-
-@every_parallel_model
 def test_receptive_field(name: str) -> None:
     """Found by probing, it equals the formula."""
     invariants.check_receptive_field(MODELS[name])

@@ -360,8 +360,8 @@ def test_ancestors_ignored_is_caught(name: str, monkeypatch: Patch) -> None:
     """Taps read from the row's own ring whatever its ancestors."""
     of = RingTaps.from_clock
 
-    def own_rows(clock: Clock, t: int, kernel_width: int, dilation: int, drafted: int = 0) -> RingTaps:
-        taps = of(clock, t, kernel_width, dilation, drafted)
+    def own_rows(clock: Clock, t: int, kernel_width: int, dilation: int) -> RingTaps:
+        taps = of(clock, t, kernel_width, dilation)
         rows = torch.arange(len(taps.rows))[:, None].expand_as(taps.rows)
         return taps._replace(rows=rows)
 

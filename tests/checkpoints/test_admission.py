@@ -23,10 +23,7 @@ from bytenmt.checkpoints.quantize import round_arrays
 from bytenmt.checkpoints.tensor_file import Array, entry, read_arrays, serialise
 from bytenmt.checkpoints.weights import read_config, read_file, read_weights, restored
 from bytenmt.cli.main import main
-from bytenmt.config.facts import Facts
 from bytenmt.config.schema import load_config, parse_config
-from bytenmt.decoding.drafts.table import FILE, empty_table, read_table, run_identity
-from bytenmt.decoding.drafts.table import write_table as write_table
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 
 Arrays = dict[str, Array]
@@ -323,28 +320,6 @@ def test_pointers_from_strangers(old: bytes, new: bytes, template: dict[str, Pat
     with pytest.raises(CheckpointError) as caught:
         read_weights(run)
     assert str(caught.value).startswith(f"{path} is damaged") and "\n" not in str(caught.value)
-
-
-def test_draft_tables_from_strangers(template: dict[str, Path], tmp_path: Path) -> None:
-    """Signed anew, with numbers that no table has."""
-    run = folder(template, tmp_path, "bytenet")
-    config, facts = read_config(run), Facts(update=70)
-    table = empty_table(4)
-    write_table(run, table, config, facts)
-    assert len(read_table(run, config, facts).tag) == 4
-    for name, part, message in (
-        ("reach", np.tile(np.arange(8, dtype=np.uint8), (4, 1)), "rates grow along a draft"),
-        ("copy", np.tile(np.arange(8, dtype=np.uint8), (9, 1)), "rates grow along a draft"),
-        ("accepted", np.full(8, np.nan, np.float32), "not between 0 and 1"),
-        ("accepted", np.full(8, 3, np.float32), "not between 0 and 1"),
-        ("tag", np.uint32(4), "does not hold the arrays"),
-        ("tag", np.zeros((2, 2), np.uint32), "does not hold the arrays"),
-        ("tag", np.zeros(0, np.uint32), "does not hold the arrays"),
-    ):
-        write_table(run, table._replace(**{name: np.asarray(part)}), config, facts)
-        with pytest.raises(CheckpointError, match=message):
-            read_table(run, config, facts)
-    assert run_identity(config, facts) in read_arrays(run / FILE)[1]["run"]
 
 
 @pytest.mark.parametrize("name", [CONFIG, POINTER, "search.json"])

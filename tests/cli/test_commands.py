@@ -263,7 +263,6 @@ BAD: list[tuple[str, str]] = [
         "convert run -o run/checkpoints/update-00000001.safetensors --precision int8",
         "the name of a checkpoint",
     ),
-    ("convert run -o new.safetensors", "nothing to write: give --precision, one of fp32, bf16, int8"),
     (
         "translate folder -i src",
         "folder is not a run folder: it has no config.toml; did you mean folder/a, or",
@@ -696,7 +695,7 @@ def test_quiet_and_verbose(place: Path) -> None:
         assert message.stdout == usual.stdout
         first, second, *rest = message.stderr.splitlines()
         assert first == f"bytenmt: run/{WEIGHTS}: luong, update 70, stored in fp32"
-        form = r"bytenmt: engine \S+ on cpu, fp32, \d threads, drafts auto; loaded in \d+\.\d\d s"
+        form = r"bytenmt: engine \S+ on cpu, fp32, \d threads; loaded in \d+\.\d\d s"
         assert re.fullmatch(form, second) and "\n".join([*rest, ""]) == usual.stderr
     assert invoke(f"{pieces} -q -v").exit_code == 2
     for command in COMMANDS.values():
@@ -714,14 +713,6 @@ def test_directions_that_differ_are_told(place: Path) -> None:
         message.stderr,
     )
     assert not invoke(f"translate there again run -i src {SHORT}").stderr
-
-
-def test_the_older_form_of_draft(place: Path) -> None:
-    """Still counts, and tells its name of today."""
-    make_run(place / "net", "bytenet")
-    message = invoke("convert net --draft --src src --tgt tgt").stderr.splitlines()
-    assert message[-1] == "`convert --draft` is deprecated: use `bytenmt draft net`" and len(message) == 2
-    assert invoke("draft net --src src --tgt tgt").stderr.splitlines() == message[:1]
 
 
 @pytest.mark.parametrize("prefix", ["a\nb", "a\r"])

@@ -14,7 +14,6 @@ from cpu_engines import model, packed, run, some_requests
 from invariants import whole
 
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.drafts.table import Speculation, empty_table
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
@@ -26,15 +25,14 @@ SEARCHES = {
     "beam": Options(beam=3, n_best=3, byte_scores=True),
     "samples": Options(beam=2, n_best=2, sample=True, seed=3, byte_scores=True),
 }
-ENGINES = ("numba", "torch", "numba with drafts", "torch with drafts")
+ENGINES = ("numba", "torch")
 NAMES = ("bytenet", "convs2s-uneven", "bytenet-multiplicative", "bahdanau", "luong")
 
 
 def engine(which: str, of: Any, options: Options, capacity: int = 3) -> Any:
-    drafts = Speculation(empty_table(64), 4) if which.endswith("drafts") else None
-    if which.startswith("numba"):
-        return NumbaEngine([packed(of)], options, capacity, speculation=drafts)
-    return TorchEngine([of], options, capacity, torch.device("cpu"), drafts)
+    if which == "numba":
+        return NumbaEngine([packed(of)], options, capacity)
+    return TorchEngine([of], options, capacity, torch.device("cpu"))
 
 
 def teacher_forced(of: Any, source: bytes, text: bytes) -> np.ndarray:
@@ -49,11 +47,9 @@ def teacher_forced(of: Any, source: bytes, text: bytes) -> np.ndarray:
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("which", ENGINES)
 def test_a_byte_costs_what_the_model_says(search: str, which: str) -> None:
-    """Also where rows change places, texts go on from others' beams, and bytes were drafted."""
+    """Also where rows change places and texts go on from others' beams."""
     options = SEARCHES[search]
-    if which.endswith("drafts") and search != "greedy":
-        options = Options(sample=search == "samples", seed=3, byte_scores=True)  # of one beam
-    for name in NAMES[:2] if which.endswith("drafts") else NAMES:
+    for name in NAMES:
         of, requests = model(name), some_requests(5, limit=15)
         for request, hypotheses in zip(requests, run(engine(which, of, options), requests), strict=True):
             for one in hypotheses:
@@ -102,7 +98,7 @@ class Priced:
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
         text = self.asked[0].source or b""
         scores = *map(float, range(len(text))), 100.0
-        return [(0, [Hypothesis(text, sum(scores), 0.0, 0, scores)])]
+        return [(0, [Hypothesis(text, sum(scores), 0.0, scores)])]
 
     def so_far(self, handle: int) -> bytes:
         return b""

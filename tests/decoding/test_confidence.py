@@ -23,7 +23,7 @@ from bytenmt.decoding.interface import Hypothesis
 def hypothesis(text: str, bits: float = 0.1) -> Hypothesis:
     """A text each of whose bytes, and whose end, cost so many bits."""
     scores = (-bits * math.log(2),) * (len(text.encode()) + 1)
-    return Hypothesis(text.encode(), sum(scores), 0.0, 0, scores)
+    return Hypothesis(text.encode(), sum(scores), 0.0, scores)
 
 
 def test_a_character_costs_what_its_bytes_do() -> None:

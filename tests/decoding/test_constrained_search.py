@@ -33,7 +33,6 @@ from bytenmt.decoding.constraints.span_tracker import SpanTracker
 from bytenmt.decoding.cpu.compiled_search import compiled_search_step
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
-from bytenmt.decoding.drafts.table import CHAIN, Speculation, empty_table
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
@@ -134,7 +133,7 @@ def test_whatever_the_model_thinks_all_is_kept_and_the_searches_agree(search: st
 @pytest.mark.parametrize("search", ["greedy", "beam"])
 def test_hostile_lines_lose_nothing_in_silence(search: str) -> None:
     """Halves of spans in the source and in what the model likes to write; tools/verify/kept_spans.py does it
-    at length, with drafts and the compiled engine."""
+    at length, with the compiled engine."""
     draw, rules = random.Random(8), ConstraintSpec(CLASSES)
     lines = [random_line(draw) for _ in range(12)]
     requests = [rules.add_constraint(Request(line.encode(), len(line.encode()) + 60)) for line in lines]
@@ -404,24 +403,6 @@ def test_the_search_as_python_keeps_the_same(search: str) -> None:
     results = run(NumbaEngine([of], options(search), 5, run=numpy_interpreter()), requests)
     expected = run(NumbaEngine([of], options(search), 5), requests)
     assert [[h.text for h in of] for of in results] == [[h.text for h in of] for of in expected]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("search", ["greedy", "sample"])
-@pytest.mark.parametrize("name", ["bytenet", "convs2s"])
-def test_drafts_change_no_byte(name: str, search: str) -> None:
-    one = {**SEARCHES[search], "beam": 1, "n_best": 1}
-    chosen = Options(**one, tracker=RULES.tracker)  # type: ignore[arg-type]
-    requests = some_requests(9, prefixes=True, seed=9)
-    table = empty_table()
-    table.copy[1:] = 200  # the source is copied from
-    for engine, of in ((NumbaEngine, packed(model(name))), (TorchEngine, model(name))):
-        more: dict[str, Any] = {"device": CPU} if engine is TorchEngine else {}
-        expected = run(engine([of], chosen, 4, **more), requests)
-        drafted = run(engine([of], chosen, 4, speculation=Speculation(table, CHAIN), **more), requests)
-        assert [[h.text for h in f] for f in drafted] == [[h.text for h in f] for f in expected]
-        passes, n_bytes = (sum(f[0].passes for f in drafted), sum(len(f[0].text) + 1 for f in drafted))
-        assert passes < n_bytes, "nothing was accepted"
 
 
 @pytest.mark.slow

@@ -19,7 +19,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bytenmt.architectures.tensor_tree import concatenate, map_tensors, place, select, tensors
-from bytenmt.decoding.drafts.table import Speculation, empty_table
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaCapture, CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
@@ -36,16 +35,6 @@ MANY_OPTIONS = [
     Options(beam=2, n_best=2, sample=True, temperature=1.5, top_k=50, top_p=0.9),
 ]
 PAIRS = list(zip(ARCHITECTURES, MANY_OPTIONS, strict=True))
-DRAFTED = [("bytenet", Options()), ("convs2s", Options(sample=True, temperature=1.5, top_k=50, top_p=0.9))]
-
-
-def speculation(most: int | None = 3) -> Speculation:
-    """A table that drafts something behind every text, by chance right now and then, or the source."""
-    generator = np.random.default_rng(1)
-    table = empty_table(2)
-    table.tag[:], table.chain[:] = generator.integers(1, 1 << 32, 2), generator.integers(0, 1 << 62, 2)
-    table.reach[:], table.copy[1:], table.accepted[:] = 3, 100, 0.9
-    return Speculation(table, most)
 
 
 def traced(step: Callable[[], None]) -> Callable[[], None]:
@@ -95,10 +84,10 @@ def rehearsed(step: Callable[[], None]) -> Callable[[], None]:
     return step
 
 
-def check_captured(name: str, options: Options, capture: Capture, drafts: Speculation | None = None) -> None:
+def check_captured(name: str, options: Options, capture: Capture) -> None:
     """Places that are taken again, a longer source while others run, and a second call on the same engine."""
     model = peaky(name)
-    engine = CudaGraphEngine([model], options, 3, CPU, capture, drafts)
+    engine = CudaGraphEngine([model], options, 3, CPU, capture)
     for lengths in ([7, 3, 5, 80, 66, 2], [4, 64, 65]):
         requests = requests_for(lengths, [9, 5, 7, 8, 6, 4][: len(lengths)])
         assert_equal(results(engine, requests), results(TorchEngine([model], options, 2, CPU), requests))
@@ -109,12 +98,6 @@ def check_captured(name: str, options: Options, capture: Capture, drafts: Specul
 def test_the_captured_step_equals_plain_pytorch(name: str, options: Options) -> None:
     """Recorded once, repeated without Python."""
     check_captured(name, options, traced)
-
-
-@pytest.mark.slow
-def test_the_captured_pass_equals_plain_steps() -> None:
-    """The captured pass with drafts gives the results of an engine without drafts."""
-    check_captured("convs2s", DRAFTED[1][1], traced, speculation())
 
 
 @pytest.mark.slow
@@ -184,13 +167,10 @@ def test_a_step_is_captured_once_for_each_source_capacity() -> None:
     assert counts == [1, 2, 2, 2, 3, 3, 3]
 
 
-@by_variant(
-    ("name", "options", "drafts"),
-    [*((*pair, None) for pair in PAIRS), *((*pair, speculation()) for pair in DRAFTED)],
-)
-def test_captured_buffers_never_move(name: str, options: Options, drafts: Speculation | None) -> None:
+@by_variant(("name", "options"), PAIRS)
+def test_captured_buffers_never_move(name: str, options: Options) -> None:
     """Steps and admissions write into the same memory."""
-    engine = CudaGraphEngine([peaky(name)], options, 3, CPU, lambda step: step, drafts)
+    engine = CudaGraphEngine([peaky(name)], options, 3, CPU, lambda step: step)
     waiting = invariants.some_requests([7, 3, 5, 9, 2], [9] * 5)
     engine.admit(waiting[:2])
     before = engine._plans[64]  # alive, so that nothing else can take its memory
@@ -225,37 +205,21 @@ class OnDevice(TorchDispatchMode):
 )
 def test_a_pass_does_not_touch_the_host(name: str, options: Options, source: bytes | None) -> None:
     """On a device without data any look at a number fails, and a tensor made on the host is seen."""
-    check_on_device(name, options, source, 0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("source", [None, b"some bytes"])
-@by_variant(("name", "options"), DRAFTED)
-def test_a_pass_with_drafts_does_not_touch_the_host(
-    name: str, options: Options, source: bytes | None
-) -> None:
-    check_on_device(name, options, source, 3)
-
-
-def check_on_device(name: str, options: Options, source: bytes | None, width: int) -> None:
     meta, model = torch.device("meta"), invariants.make(name).bfloat16()
     requests = [Request(source, 20), Request(source, 10)]
     with torch.no_grad():
-        states = map_tensors(
-            lambda part: part.to(meta), begin([model], requests, options.beam, width, CPU) * 2
-        )
-        models, columns = [model.to(meta)] * 2, 1 + width if width else options.beam
+        states = map_tensors(lambda part: part.to(meta), begin([model], requests, options.beam, CPU) * 2)
+        models = [model.to(meta)] * 2
         inputs = Inputs(
-            torch.zeros(2, columns, dtype=torch.uint8, device=meta),
+            torch.zeros(2, options.beam, dtype=torch.uint8, device=meta),
             torch.zeros(2, options.beam, dtype=torch.int64, device=meta),
-            torch.zeros(2, dtype=torch.int64, device=meta),
         )
         with OnDevice():
             for _ in range(2):
                 needs_attention = source is not None and attends(models)
-                outputs, after = forward(models, states, inputs, options, width > 0, needs_attention)
-                assert outputs.log_p.shape == (2, columns, 256)
-                assert outputs.attention.shape[:2] == (2, columns)
+                outputs, after = forward(models, states, inputs, options, needs_attention)
+                assert outputs.log_p.shape == (2, options.beam, 256)
+                assert outputs.attention.shape[:2] == (2, options.beam)
                 assert [part.shape for part in tensors(after)] == [part.shape for part in tensors(states)]
                 states = after
 
@@ -314,18 +278,12 @@ def test_the_order_of_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-@by_variant(
-    ("name", "options", "drafts"),
-    [
-        *((*pair, None) for pair in zip(WITH_SOURCE, cycle(MANY_OPTIONS), strict=False)),
-        *((*pair, speculation(most)) for pair in DRAFTED for most in (3, None)),
-    ],
-)
-def test_a_cuda_graph_equals_plain_pytorch(name: str, options: Options, drafts: Speculation | None) -> None:
+@by_variant(("name", "options"), list(zip(WITH_SOURCE, cycle(MANY_OPTIONS), strict=False)))
+def test_a_cuda_graph_equals_plain_pytorch(name: str, options: Options) -> None:
     """The real thing, in float64, where rounding leaves no ties."""
     cuda = torch.device("cuda")
     model = peaky(name).to(cuda)
-    engine = CudaGraphEngine([model], options, 3, cuda, speculation=drafts)
+    engine = CudaGraphEngine([model], options, 3, cuda)
     for lengths in ([7, 3, 5, 80, 66, 2], [4, 64, 65]):
         requests = requests_for(lengths, [14, 9, 11, 12, 13, 7][: len(lengths)])
         assert_equal(results(engine, requests), results(TorchEngine([model], options, 2, cuda), requests))

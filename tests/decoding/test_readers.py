@@ -136,8 +136,8 @@ def test_a_search_sees_the_attention_of_its_steps(name: str) -> None:
         engine.admit(requests)
         engine.advance(2)
         state = engine._batch.state if isinstance(engine, NumbaEngine) else engine._search.state
-        for row, (slot, beam, _) in enumerate(state.rows[: state.n_rows[0]].tolist()):
-            source, last = requests[slot].source or b"", int(state.history_byte[slot, 0, beam])
+        for row, slot in enumerate(state.row_slot[: state.n_rows[0]].tolist()):
+            source, last = requests[slot].source or b"", int(state.history_byte[slot, 0, row % how.beam])
             layers = TorchAttention(models[0], CPU).layers([(source, bytes([last, 0]))])[0]  # type: ignore[arg-type]
             expected = sum(weights[1] for weights in layers.values())
             assert np.allclose(state.attention[row, : len(source) + 1], expected, atol=1e-4)

@@ -414,7 +414,6 @@ def test_misuse_is_told(tmp_path: Path) -> None:
         ({"device": "gpu"}, "'gpu' is none of auto, cpu"),
         ({"precision": "fp16"}, "'fp16' is none of auto, fp32"),
         ({"threads": 0}, "threads is 0"),
-        ({"draft": "on"}, "draft is 'on'"),
     ]
     for options, message in engines:
         with pytest.raises(SettingError, match=message) as refusal:

@@ -153,9 +153,9 @@ VARIANTS |= {
 }
 VARIANTS |= {
     "convs2s-ngrams": VARIANTS["convs2s"] | {"ngrams": [8], "ngram_rows": 8, "ngram_case": "folded"},
-    "luong-concat-ngrams": VARIANTS["luong-concat"] | NGRAMS | {"ngram_case": "folded"},
+    "luong-concat-ngrams": VARIANTS["luong-concat"] | NGRAMS | {"ngram_case": "folded", "ngram_word_rows": 8},
 }
-WITHOUT_SOURCE["seq2seq-ngrams-alone"] = WITHOUT_SOURCE["seq2seq-alone"] | NGRAMS
+WITHOUT_SOURCE["seq2seq-ngrams-alone"] = WITHOUT_SOURCE["seq2seq-alone"] | NGRAMS | {"ngram_word_rows": 32}
 WITHOUT_SOURCE["convs2s-ngrams-alone"] = WITHOUT_SOURCE["convs2s-alone"] | NGRAMS
 WITHOUT_SOURCE["recurrent-bytenet-alone"] = (
     VARIANTS["bytenet"] | ALONE | {"recurrent": "decoder", "dilations": [], "tie_embedding": True}
@@ -444,33 +444,6 @@ def check_reorder(
             tgt = torch.tensor([list(row) for row in read], dtype=torch.uint8)
             expected = whole(model, src, src_len, tgt)[:, -t:]
             assert_same(logits.detach(), expected, f"call {call} after reordering")
-
-
-def check_rewind(model: AnyModel, takes: list[tuple[int, int]], drafted: int = 4) -> None:
-    """Read chunks of (n, back): n columns, of which the last min(back, n) are rubbish and taken back, by each
-    of three rows another number; the columns that stay are those of one call."""
-    src, src_len = some_sources([5, 9, 3])
-    tgt = some_inputs(3, 2 + sum(n for n, _ in takes))
-    expected = whole(model, src, src_len, tgt)
-    rubbish = some_bytes(3, 5, seed=9)
-    reached = torch.zeros(3, dtype=torch.int64)
-    with torch.no_grad():
-        memory = encode(model, src, src_len)
-        state = model.start(memory, drafted=drafted)
-        for n, back in [*takes, (1, 0)]:
-            wrong = torch.tensor([min(back, n), 0, min(back, n) // 2])
-            chunk = rubbish[:, :n].clone()
-            for row in range(3):
-                good = n - int(wrong[row])
-                chunk[row, :good] = tgt[row, reached[row] : reached[row] + good]
-            logits, state = model(chunk, memory, state)
-            state = model.rewind(state, wrong)
-            for row in range(3):
-                good, start = n - int(wrong[row]), int(reached[row])
-                if good:
-                    there = expected[row, start : start + good]
-                    assert_same(logits[row, :good], there, "after taking back")
-            reached += n - wrong
 
 
 def check_rings_in_place(model: AnyModel) -> None:

@@ -8,6 +8,7 @@ EOS, or b"" where there is none; `target` is the decoder's input, BOS first; the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil, cos, erf, exp, floor, sin, sqrt
@@ -21,6 +22,7 @@ Parameters = Mapping[str, Array]
 Options = Mapping[str, Any]
 
 BOS, EOS = 254, 255
+PER_BYTE = 15485907386658061715  # factor of the hash of a word
 
 
 def sigmoid(x: Array) -> Array:
@@ -49,14 +51,25 @@ def embedded(p: Parameters, options: Options, text: bytes) -> list[Array]:
                 last = last.lower()  # of ASCII, as bytes are
             n_rows = options["ngram_rows"]
             x = x + p["embedding.ngrams.weight"][table * n_rows + ngram_row(last, n_rows)]
+        if n_rows := options["ngram_word_rows"]:
+            word = re.search(rb"[0-9A-Za-z\x80-\xf4]*\Z", text[: i + 1])[0].lower()
+            row = hash_row(
+                sum((b + 1) * PER_BYTE**k for k, b in enumerate(reversed(word))) % 2**64, 9, n_rows
+            )
+            x = x + p["embedding.ngrams.weight"][len(options["ngrams"]) * options["ngram_rows"] + row]
         found.append(x)
     return found
 
 
 def ngram_row(last: bytes, n_rows: int) -> int:
-    """The row of a table that some bytes have: the highest bits of a hash of 64 bits."""
+    """The row of a table that some bytes have."""
+    return hash_row(int.from_bytes(last, "big"), len(last), n_rows)
+
+
+def hash_row(key: int, order: int, n_rows: int) -> int:
+    """The highest bits of a hash of 64 bits."""
     modulus = 2**64
-    h = int.from_bytes(last, "big") ^ len(last) * 13787848793156543929 % modulus
+    h = key ^ order * 13787848793156543929 % modulus
     h = h * 11400714819323198485 % modulus
     h = (h ^ h // 2**32) * 10723151780598845931 % modulus
     return h * n_rows // modulus

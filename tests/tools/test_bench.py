@@ -122,12 +122,7 @@ def test_ratios():
         "--device cuda --beams 1,2",
         "--mixed 0",
         "--mixed 9 --beam 4",
-        "--draft run",
-        "--src test.en",
-        "--draft run --src test.en --arch bytenet",
-        "--draft run --src test.en --beam 2",
-        "--draft run --src test.en --peer",
-        "--draft run --src test.en --lines 0",
+        "--rounds 0",
     ],
 )
 def test_an_option_that_would_be_ignored_is_an_error(line, capsys):

@@ -133,6 +133,6 @@ def test_python_speaks_of_arguments(place: Path) -> None:
 
 
 def test_quoted_commands_and_other_dashes_stay() -> None:
-    kept = "`bytenmt draft --src RUN -o x` makes well-known - and --- half--open"
+    kept = "`bytenmt convert --src RUN -o x` makes well-known - and --- half--open"
     assert in_python_names(kept) == kept
     assert in_python_names("--valid-every 500 (-o)") == "valid_every= 500 (run=)"

@@ -14,12 +14,10 @@ from small_runs import CPU, weights
 
 from bytenmt.checkpoints.checkpoint import load_run
 from bytenmt.checkpoints.manifest import read_pointer
-from bytenmt.checkpoints.weights import read_config, read_run
+from bytenmt.checkpoints.weights import read_config
 from bytenmt.config.facts import TextFact
 from bytenmt.config.schema import Config, config_tree, parse_config
 from bytenmt.data.corpus import PairFiles
-from bytenmt.decoding.drafts.table import read_table as read_table
-from bytenmt.decoding.drafts.table import run_identity
 from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
@@ -88,26 +86,3 @@ def other(folder: Path, source: bool) -> list[PairFiles]:
 def test_what_it_tells_of_its_text(older: Path) -> None:
     (text,) = read_pointer(older / "seq2seq").last_facts().texts
     assert isinstance(text, TextFact) and text.bytes == (older / "text").stat().st_size
-
-
-@pytest.mark.parametrize(
-    ("name", "message"), [("luong", "7044fb70c7b8e42d"), ("seq2seq", "c502e693292972c8")]
-)
-def test_its_draft_table_stays_its_own(older: Path, name: str, message: str) -> None:
-    """The identity is what the version that made the run wrote into a table."""
-    _, contents = read_run(older / name)
-    assert run_identity(contents.config, contents.facts) == message
-
-
-def test_an_older_draft_table_is_read(tmp_path: Path) -> None:
-    """tests/files/older_draft.tar.xz: a run with a draft table, of the version before neutral values. The run
-    sets data.copy, on which a table's identity does not depend."""
-    with tarfile.open(FILES / "older_draft.tar.xz") as packed:
-        packed.extractall(tmp_path, filter="data")
-    run = tmp_path / "bytenet"
-    _, contents = read_run(run)
-    assert contents.config.data.copy == 0.1
-    assert read_table(run, contents.config, contents.facts).tag.any()
-    other = replace(contents.config, train=replace(contents.config.train, seed=2))
-    with pytest.raises(BytenmtError, match="the draft table of another run"):
-        read_table(run, other, contents.facts)

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from small_runs import CPU, assert_same, config, weights
 
-from bytenmt.config.schema import Config, load_config
+from bytenmt.config.schema import Config
 from bytenmt.data.corpus import PairFiles
-from bytenmt.decoding.drafts.table import check_supports_drafts
 from bytenmt.errors import BytenmtError
 from bytenmt.training.run import train
 
@@ -73,12 +72,10 @@ def test_a_recurrent_language_model_carries_its_state(texts: dict[str, Any], tmp
 
 
 @pytest.mark.parametrize("settings", RECURRENT.values())
-def test_recurrent_bytenets_draft_nothing(settings: list[str], texts: dict[str, Any], tmp_path: Path) -> None:
-    """Their state cannot be taken back; nor is a loop over time compiled."""
-    one = load_config("bytenet", "tiny", "", [f"model.{setting}" for setting in settings])
+def test_recurrent_bytenets_are_not_compiled(
+    settings: list[str], texts: dict[str, Any], tmp_path: Path
+) -> None:
     told = f'bytenet with recurrent = "{settings[0].partition("=")[2]}"'
-    with pytest.raises(BytenmtError, match=f"--draft 4: {told} cannot verify drafts"):
-        check_supports_drafts(one.model, "--draft 4")
-    for setting in ("train.draft=true", "train.compile=true"):
-        with pytest.raises(BytenmtError, match=told):
-            train(tmp_path / "run", make_config("bytenet", settings, (setting,), 3), **texts, device=CPU)
+    with pytest.raises(BytenmtError, match=told):
+        config = make_config("bytenet", settings, ("train.compile=true",), 3)
+        train(tmp_path / "run", config, **texts, device=CPU)

@@ -6,7 +6,6 @@
     python tools/bench/decode.py --lengths 256,1024,4096,16384,65536 --plot lengths.png
     python tools/bench/decode.py --mixed 1000 --preset base         mixed line lengths against equal ones
     python tools/bench/decode.py --peer                             against CTranslate2's Transformer
-    python tools/bench/decode.py --draft RUN --src test.en --preset base large      with and without drafts
     python tools/bench/decode.py --device cuda                      the GPU engines
 
 Weights are random and sentences never end, so that every step has all its rows. Sources have 100 bytes. The
@@ -249,23 +248,13 @@ def command_line(arguments: Sequence[str] | None) -> Any:
     mode.add_argument("--lengths", type=numbers, metavar="256,…", help="time per byte by output length")
     mode.add_argument("--mixed", type=int, metavar="LINES", help="mixed line lengths against equal ones")
     mode.add_argument("--peer", action="store_true", help="against CTranslate2's Transformer")
-    what = "trained convolutional runs with and without drafts, enlarged to --preset"
-    mode.add_argument("--draft", nargs="+", type=Path, metavar="RUN", help=what)
-    parser.add_argument("--src", type=Path, metavar="FILE", help="with --draft: sentences to translate")
-    parser.add_argument(
-        "--lines", type=int, default=32, help="number of first sentences; at least a few batches"
-    )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="with --lengths: also plot them here")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the records here")
     options = parser.parse_args(arguments)
     known = ("torch", "cuda-graph" if options.device == "cuda" else "numba")
-    options.engine = options.engine or list(known[-1:] if options.draft else known)
+    options.engine = options.engine or list(known)
     if set(options.engine) - set(known):
         parser.error(f"--device {options.device} has the engines {' and '.join(known)}")
-    if bool(options.draft) != bool(options.src):
-        parser.error("--draft measures runs on the sentences of --src: give both")
-    if options.draft and (options.arch or options.beam):
-        parser.error("--draft has its runs' architectures and beam 1")
     if options.plot and not options.lengths:
         parser.error("--plot draws what --lengths measures: give both")
     if options.device == "cuda" and (options.beams or options.lengths or options.mixed or options.peer):
@@ -277,18 +266,14 @@ def command_line(arguments: Sequence[str] | None) -> Any:
     if options.beams and options.beam or options.lengths and (options.beam or options.batch):
         parser.error("--beams and --lengths have their own batches and beams")
     options.arch = options.arch or [name for name in ARCHITECTURES if not options.lengths or name in PARALLEL]
-    if min(options.rounds, options.threads, options.lines) < 1:
-        parser.error("--rounds, --threads and --lines are at least 1")
+    if min(options.rounds, options.threads) < 1:
+        parser.error("--rounds and --threads are at least 1")
     return options
 
 
 def measure_records(options: Any) -> Iterator[Record]:
     """Measure what the options ask for."""
-    if options.draft:
-        from tools.bench.drafts import draft_records
-
-        yield from draft_records(options)
-    elif options.device == "cuda":
+    if options.device == "cuda":
         from tools.bench.gpu_steps import gpu_records
 
         yield from gpu_records(options, pick_device("cuda"))

@@ -100,7 +100,7 @@ def _files(runs: list[Path], folder: Path) -> list[Path]:
 
 
 def _load(files: list[Path]) -> Runtime:
-    return load_runs(files, EngineSpec("auto", AUTO, AUTO, 1, AUTO))
+    return load_runs(files, EngineSpec("auto", AUTO, AUTO, 1))
 
 
 def _measure_bytenmt(recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path) -> Any:

@@ -9,14 +9,6 @@ the first two bytes that differ, with a beam the difference of the scores of the
 1e-4 is a near-tie, which is counted and printed; anything else fails, with exit code 1. bf16, int8 and w8a8
 may differ: their loss of chrF is reported.
 
-    python tools/verify/engines.py runs/mine --src test.en --lines 1000 --draft
-
-With --draft every engine is compared with itself: with the default and with the maximum number of drafted
-bytes it must give the same bytes as without drafts, greedy and sampled. The numba engine has no near-ties
-there, because its wide passes round like its steps. In other engines a wide matrix product may round
-differently from a narrow one: greedily and in fp32 near-ties are counted as above; samples and bf16 are only
-counted.
-
     python tools/verify/engines.py runs/mine --src data/test.ko --ref data/test.en --lines 500 --quality
 
 With --quality the engines are compared with greedy search instead of each other, by beam: see beams.py.
@@ -28,7 +20,6 @@ import argparse
 import copy
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,31 +34,21 @@ from torch import Tensor
 from bytenmt.architectures.base import Model
 from bytenmt.checkpoints.checkpoint import load_run
 from bytenmt.data.device import pick_device
+from bytenmt.data.text_file import read_bytes
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.drafts.table import CHAIN, Speculation
 from bytenmt.decoding.interface import Engine, EngineSpec, Hypothesis, Options, Request
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.pytorch.forward import source_tensors
 from bytenmt.decoding.scheduler import decode
-from bytenmt.errors import BytenmtError
+from bytenmt.errors import BytenmtError, DataError
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.utf8 import BOS, EOS
-from tools.bench.drafts import (
-    DecodeSetup,
-    bytes_per_pass,
-    load_drafted_run,
-    make_engine,
-    read_lines,
-    time_decode,
-)
-from tools.bench.drafts import requests_of as requests_of_run
 from tools.bench.records import Record, format_table, write_json
 from tools.verify.beams import BEAMS, check_beams
 
 BENCH = "verify/engines"
 NEAR = 1e-4  # tolerance of log-probabilities, scores and logits
 CAPACITY = 32  # sentences per batch
-FULLY_DRAFTED = 8  # batch size for which the numba engine has room for CHAIN drafted bytes of each sentence
 AnyModel = Model[Any, Any]
 
 
@@ -194,34 +175,6 @@ def logits_record(case: str, difference: Difference) -> Record:
     return Record(BENCH, f"{case} logits", difference.scaled, "", reference, NEAR, difference.scaled / NEAR)
 
 
-def check_drafts(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
-    """Compare every engine of the device with drafts with itself without drafts."""
-    one = load_drafted_run(run, None)
-    model: AnyModel = load_run(run, pick_device(options.device)).model
-    requests = requests_of_run(one, options.src[: options.lines])
-    ways = [("torch", "fp32")] if options.device == "cpu" else []
-    engines = ("numba",) if options.device == "cpu" else ("torch", "cuda-graph")
-    ways += product(engines, options.precision)
-    for (engine, precision), sample in product(ways, (False, True)):
-        together = FULLY_DRAFTED if engine == "numba" else CAPACITY
-        how = DecodeSetup(engine, precision, together, options.threads, options.device)
-        expected = time_decode(make_engine(one, how, None, sample), requests).hypotheses
-        for most in (None, CHAIN):
-            got = time_decode(
-                make_engine(one, how, Speculation(one.table, most), sample), requests
-            ).hypotheses
-            if engine == "numba" or sample:
-                equal = sum(a.text == b.text for a, b in zip(expected, got, strict=True))
-                verdict = Verdict(equal, [], [])
-                good = engine != "numba" or equal == len(requests)
-            else:
-                verdict = compare(model, requests, expected, got, 1)
-                good = precision != "fp32" or not verdict.wrong
-            case = f"{run.name} {engine} {precision} {'drawn' if sample else 'greedy'} draft={most or 'auto'}"
-            note = f"without drafts; {bytes_per_pass(got):.2f} bytes a pass"
-            yield tokens_record(case, verdict, len(requests), note), good
-
-
 def check_quality(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
     """Check every engine of the device by beam."""
     engines = ("torch", "numba" if options.device == "cpu" else "cuda-graph")
@@ -253,8 +206,9 @@ def check(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
                 yield chrf_record(case, expected, got, options.ref[: len(requests)]), True
 
 
-def tokens_record(case: str, verdict: Verdict, n: int, note: str = "torch fp32") -> Record:
+def tokens_record(case: str, verdict: Verdict, n: int) -> Record:
     """Return a record of the number of sentences that equal the reference."""
+    note = "torch fp32"
     if verdict.near:
         note += f", {len(verdict.near)} near-ties (margin up to {max(map(abs, verdict.near)):.1e})"
     if verdict.wrong:
@@ -271,6 +225,14 @@ def chrf_record(
     return Record(BENCH, f"{case} chrF", own, "chrF", "torch fp32", theirs, own / theirs)
 
 
+def read_lines(path: Path) -> list[bytes]:
+    """Return the lines of a text file, compressed or not. Raises DataError."""
+    lines = read_bytes(path).tobytes().splitlines()
+    if not lines:
+        raise DataError(f"{path} is empty: expected lines to translate")
+    return lines
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description="Compare every engine with plain PyTorch, on trained runs.")
@@ -280,9 +242,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--lines", type=int, default=200)
     parser.add_argument("--beam", nargs="+", type=int)
     parser.add_argument(
-        "--draft", action="store_true", help="compare engines with drafts with themselves without"
-    )
-    parser.add_argument(
         "--quality", action="store_true", help="exact match and chrF by beam, relative to greedy"
     )
     parser.add_argument("--precision", nargs="+", choices=("fp32", "bf16", "int8", "w8a8"))
@@ -290,14 +249,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the records here")
     options = parser.parse_args(arguments)
-    if options.draft and (options.beam or options.ref):
-        parser.error("--draft checks beam 1 against the engine itself: drop --beam and --ref")
-    if options.quality and (options.draft or not options.ref):
-        parser.error("--quality scores the lines of --ref: give it, and drop --draft")
+    if options.quality and not options.ref:
+        parser.error("--quality scores the lines of --ref: give it")
     options.beam = options.beam or ([*BEAMS] if options.quality else [1, 4])
     integers = ["int8", "w8a8"] if options.device == "cpu" else []
     options.precision = options.precision or (["fp32"] if options.quality else ["fp32", "bf16", *integers])
-    examine = check_drafts if options.draft else check_quality if options.quality else check
+    examine = check_quality if options.quality else check
     records, failed = [], []
     try:
         options.src = read_lines(Path(options.src))

@@ -8,7 +8,7 @@
 Each mutation has a number; the same seed, kinds and number give the same mutation: --only 17 tries one alone
 and prints it. The kinds, in alternating batches of 25:
 
-    files      run folders, weights files and draft tables, which the engine reads and translates with
+    files      run folders and weights files, which the engine reads and translates with
     options    command lines, in the process of the fuzzer
     documents  documents of every format: read, translated by stand-ins, read again
 
@@ -53,8 +53,6 @@ from bytenmt.checkpoints.weights import read_config  # noqa: E402
 from bytenmt.cli.main import main as program  # noqa: E402
 from bytenmt.config.facts import Facts  # noqa: E402
 from bytenmt.config.schema import load_config  # noqa: E402
-from bytenmt.decoding.drafts.counting import count_drafts  # noqa: E402
-from bytenmt.decoding.drafts.table import write_table as write_drafts  # noqa: E402
 from bytenmt.decoding.interface import EngineSpec  # noqa: E402
 from bytenmt.decoding.loading import load_runs  # noqa: E402
 from bytenmt.decoding.translator import Translator  # noqa: E402
@@ -172,18 +170,13 @@ def report(outcomes: Iterable[Outcome], folder: Path, began: float) -> int:
 
 
 def make_cases(folder: Path) -> list[Case]:
-    """Write small runs of all architectures with draft tables, and their weights in other precisions."""
+    """Write small runs of all architectures, and their weights in other precisions."""
     cases = []
     for name, sizes in SIZES.items():
         run = folder / "valid" / name
         settings = [f"model.{size}" for size in [*sizes, "d_embedding=5"]] + ["train.ema=0.5"]
         config = load_config(name.partition("-")[0], "tiny", "", settings)
-        facts = make_run(run, Trainer(config, CPU))
-        if config.model.__struct_config__.tag in ("bytenet", "convs2s"):
-            texts = [b"abc abd ab", "é été".encode()] * 30
-            write_drafts(
-                run, count_drafts(texts, texts if config.model.source else None, slots=16), config, facts
-            )
+        make_run(run, Trainer(config, CPU))
         files = {str(p.relative_to(run)): p.read_bytes() for p in run.rglob("*") if p.is_file()}
         cases.append(Case(files))
         for precision in ("bf16", "int8"):

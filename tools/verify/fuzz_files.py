@@ -21,7 +21,6 @@ from tools.verify.fuzz_tensors import (
     build_tensor_file,
     hostile_value,
     mutate_bytes,
-    mutate_draft_table,
     mutate_header,
     mutate_tensors,
     parse_tensor_file,
@@ -31,7 +30,7 @@ from tools.verify.fuzz_tensors import (
 Folder = dict[str, bytes]
 WEIGHTS = "checkpoints/update-00000070.safetensors"
 TRAINER = "checkpoints/update-00000070.trainer.safetensors"
-POINTER, CONFIG, DRAFT = "checkpoints.json", "config.toml", "draft.safetensors"
+POINTER, CONFIG = "checkpoints.json", "config.toml"
 
 
 def mutate_config(files: Folder, name: str, chance: random.Random) -> None:
@@ -151,18 +150,14 @@ def mutate_weights(files: Folder, name: str, chance: random.Random) -> None:
 
 
 SEARCH = "search.json"
-KINDS = ["weights", "trainer", "pointer", "config", "draft", "search"]
+KINDS = ["weights", "trainer", "pointer", "config", "search"]
 
 
 def mutate_folder(original: Folder, chance: random.Random) -> Folder:
     """Return a run folder with one mutated file."""
     files = dict(original)
-    what = chance.choices(KINDS, [10, 1, 2, 2, 2, 1])[0]
-    if what == "draft" and DRAFT in files:
-        mutate_file_bytes(files, DRAFT, chance) if chance.random() < 0.4 else files.update(
-            {DRAFT: chance.choice([mutate_header, mutate_draft_table])(files[DRAFT], chance)}
-        )
-    elif what == "search":
+    what = chance.choices(KINDS, [10, 1, 2, 2, 1])[0]
+    if what == "search":
         files[SEARCH] = mutate_bytes(b'{"length_penalty":0.5,"beam":4}', chance)
     elif what == "pointer":
         change: Change = chance.choice([mutate_json, mutate_bytes])

@@ -44,7 +44,7 @@ NOT_TRIED = {
 # Modules that commands import lazily: imported here once for all forked children.
 LAZY_MODULES = [
     *("decoding.alignment", "evaluation.likelihood", "evaluation.scores"),
-    *("checkpoints.average", "checkpoints.quantize", "decoding.drafts.build"),
+    *("checkpoints.average", "checkpoints.quantize"),
     *("language.summary", "language.generate", "language.html_report", "language.surprisal"),
     *("language.baselines", "decoding.model_summary", "documents.translation"),
     *("evaluation.comparison", "evaluation.heat_map", "evaluation.embedding_map"),
@@ -85,7 +85,6 @@ def valid_line(command: str, paths: Paths) -> list[str]:
         "info": [run],
         "average": [run, "-o", str(paths.out / "mean.safetensors")],
         "card": [run, "-o", str(paths.out / "card.md")],
-        "draft": [run, "--src", text, "--tgt", text],
         "convert": [run, "-o", str(paths.out / "small.safetensors"), "--precision", "int8"],
         "plot attention": [run, "--line", "ab", "-o", str(paths.out / "attention.html")],
         "plot embedding": [run, "-o", str(paths.out / "embedding.png")],

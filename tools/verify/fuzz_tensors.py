@@ -6,7 +6,6 @@ wrong.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import random
@@ -177,27 +176,6 @@ def mutate_tensors(data: bytes, chance: random.Random) -> bytes:
             if one.dtype.kind == "f":
                 one[...] = chance.choice([0.0, 1e-40, 3e38, -3e38, 1e30]) if kind == 7 else one * 1e20
     return write_arrays(arrays, metadata)
-
-
-def mutate_draft_table(data: bytes, chance: random.Random) -> bytes:
-    """Return a draft table with other values, types or sizes, and a valid checksum."""
-    arrays, metadata = read_arrays(data)
-    name = chance.choice(list(arrays))
-    array = arrays[name]
-    kind = chance.randrange(4)
-    if kind == 0:
-        arrays[name] = np.frombuffer(chance.randbytes(array.nbytes), array.dtype).reshape(array.shape)
-    elif kind == 1:
-        arrays[name] = array[: chance.choice([0, 1, 2, 3, len(array) // 2])]
-    elif kind == 2:
-        slots = chance.choice([0, 1, 2, 4, 64])
-        arrays |= {part: arrays[part][:slots] for part in ("tag", "guess", "reach")}
-    else:
-        arrays[name] = chance.choice([array.astype(np.float64), array.reshape(-1), array.reshape(-1)[0]])
-    digest = hashlib.sha256()
-    for part in ("tag", "guess", "reach", "copy", "gain"):
-        digest.update(np.ascontiguousarray(arrays[part]).tobytes())
-    return write_arrays(arrays, metadata | {"sha256": digest.hexdigest()})
 
 
 def resize_model(data: bytes, chance: random.Random) -> bytes:

@@ -3,10 +3,10 @@
     python tools/verify/kept_spans.py [--lines 2000] [--engine numba torch] [--seed 0]
 
 Lines mix spans of all classes, halves of them, hostile pieces and text (tools/verify/spans.py). A small
-random model with a preference for the bytes that spans consist of translates them greedily, greedily with
-drafts that copy the source, and with a beam of 4, in both engines. A naive extractor compares source and
-translation: where a span is lost or gained, the translation must have the flag `unmet`. Prints the number of
-translations with that flag, and every unflagged loss or gain, which is an error.
+random model with a preference for the bytes that spans consist of translates them greedily and with a beam of
+4, in both engines. A naive extractor compares source and translation: where a span is lost or gained, the
+translation must have the flag `unmet`. Prints the number of translations with that flag, and every unflagged
+loss or gain, which is an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from bytenmt.config.schema import parse_config
 from bytenmt.decoding.constraints.constraint_spec import LIMIT, UNMET, ConstraintSpec
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import pack_model
-from bytenmt.decoding.drafts.table import CHAIN, Speculation, empty_table
 from bytenmt.decoding.interface import Engine, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
@@ -40,7 +39,7 @@ from tools.verify.spans import naive_spans, random_line
 PREFERRED_BYTES = b"<>{}%$@./:= \"'&[]()-_abcdehnpstwx0123456789,"
 ROOM = 80  # bytes by which an output may be longer than its source
 CAPACITY = 256  # sentences per batch
-SETTINGS = {"greedy": 1, "greedy with drafts": 1, "beam 4": 4}  # beam sizes
+SETTINGS = {"greedy": 1, "beam 4": 4}  # beam sizes
 
 
 def random_model(seed: int) -> Any:
@@ -58,16 +57,13 @@ def random_model(seed: int) -> Any:
     return model
 
 
-def make_engine(kind: str, setting: str, model: Any, options: Options) -> Engine:
-    """Build an engine; drafts copy the source wherever four of its bytes occur again."""
-    table = empty_table()
-    table.copy[1:] = 200
-    speculation = Speculation(table, CHAIN) if "drafts" in setting else None
+def make_engine(kind: str, model: Any, options: Options) -> Engine:
+    """Build an engine."""
     if kind == "torch":
-        return TorchEngine([model], options, CAPACITY, torch.device("cpu"), speculation=speculation)
+        return TorchEngine([model], options, CAPACITY, torch.device("cpu"))
     tensors = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
     packed = pack_model(tensors, model.config, "fp32")
-    return NumbaEngine([packed], options, CAPACITY, speculation=speculation)
+    return NumbaEngine([packed], options, CAPACITY)
 
 
 def check_setting(engine: Engine, rules: ConstraintSpec, lines: list[str]) -> tuple[int, int, int]:
@@ -110,7 +106,7 @@ def main() -> None:
         for setting, beam in SETTINGS.items():
             began = time.process_time()
             search = Options(beam=beam, tracker=rules.tracker)
-            unmet, limited, silent = check_setting(make_engine(kind, setting, model, search), rules, lines)
+            unmet, limited, silent = check_setting(make_engine(kind, model, search), rules, lines)
             n_silent += silent
             print(
                 f"{kind}, {setting}: {unmet} flagged as unmet, {limited} cut short, {silent} lost or gained"

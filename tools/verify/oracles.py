@@ -57,7 +57,6 @@ Output = Any  # a JSON value
 def load_translator(runs: Sequence[Path], engine: str, precision: str, threads: int, **settings: Any) -> Any:
     """Return a Translator. engine: "cpu", "numpy" (the CPU engine's uncompiled fallback) or "pytorch"."""
     name = "torch" if engine == "pytorch" else "numba"
-    settings.setdefault("draft", "off")
     translator = bytenmt.Translator.load(
         *runs, engine=name, device="cpu", precision=precision, threads=threads, **settings
     )
@@ -75,7 +74,7 @@ def load_runtime(run: Path, engine: str, threads: int) -> Any:
     from bytenmt.decoding.loading import load_runs
 
     name = "torch" if engine == "pytorch" else "numba"
-    return load_runs([run], EngineSpec(name, "cpu", "fp32", threads, "off"))
+    return load_runs([run], EngineSpec(name, "cpu", "fp32", threads))
 
 
 def epoch_plan_arrays(
@@ -127,7 +126,6 @@ MODELS = {
     "convs2s-text": Model("convs2s", n_grams=True, source=False),
 }
 ENSEMBLES = {"luong+convs2s": ("luong", "convs2s"), "bytenet+bytenet-ngrams": ("bytenet", "bytenet-ngrams")}
-DRAFTING = ("bytenet", "convs2s")
 UPDATES = {"models": 30, "trainings": 4, "interrupted": 2}
 
 
@@ -228,13 +226,6 @@ SEARCHES: dict[str, dict[str, Any]] = {
 }
 FEW_SEARCHES = ("greedy", "beam", "sample", "kept", "kept, beam", "terms, beam", "kept, sample")
 NUMPY_SEARCHES = ("greedy", "beam", "sample", "kept, beam", "kept, sample", "n-gram blocking")
-DRAFTED: dict[str, dict[str, Any]] = {
-    "drafted": {"draft": 4},
-    "drafted, sample": {"draft": 8, "sample": True, "seed": 3},
-    "drafted, kept": {"draft": 8, "keep": ALL},
-    "drafted, terms": {"draft": 3, "glossary": "GLOSSARY"},
-    "drafted, prefix": {"draft": 5, "keep": ALL, "prefix": "3.1 <b>Das "},
-}
 
 
 def hypotheses(translator: Any, lines: Sequence[str]) -> Output:
@@ -257,8 +248,6 @@ def search_outputs(folder: Path, names: Sequence[str], engine: str) -> Iterator[
             searches = dict(SEARCHES)
             if precision not in ("fp32", "int8") or name in ENSEMBLES:
                 searches = {key: SEARCHES[key] for key in FEW_SEARCHES}
-            if name in DRAFTING and precision != "w8a8":
-                searches |= DRAFTED
             given = lines
             if engine == "numpy":
                 searches = {key: SEARCHES[key] for key in NUMPY_SEARCHES}
@@ -458,8 +447,6 @@ def record(folder: Path, sections: Sequence[str]) -> None:
         for name, model in MODELS.items():
             train(folder / "models" / name, inputs, model, UPDATES["models"])
             train(folder / "interrupted" / name, inputs, model, UPDATES["interrupted"])
-            if name in DRAFTING:
-                run_command("draft", folder / "models" / name)
         (folder / "commit").write_text(commit() + "\n", encoding="utf-8")
     for section in sections:
         path = folder / f"{section}.json"

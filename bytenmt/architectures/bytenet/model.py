@@ -236,16 +236,14 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         columns = columns * source_mask(unfolded_len, columns.shape[1])[:, :, None]
         return ByteNetMemory(F.pad(columns, (0, 0, 0, 1)), unfolded_len)
 
-    def start(self, memory: ByteNetMemory, beam: int = 1, drafted: int = 0) -> ByteNetState:
+    def start(self, memory: ByteNetMemory, beam: int = 1) -> ByteNetState:
         config, columns = self.config, memory.columns
         rows, d, n_layers = len(columns) * beam, config.d_channels, config.decoder_recurrence
-        if n_layers and drafted:
-            raise ValueError(f"{drafted} drafted columns: a recurrent decoder takes none back")
-        sizes = [ring_capacity(config.kernel_width, r) + drafted for r in self.dilations]
+        sizes = [ring_capacity(config.kernel_width, r) for r in self.dilations]
         clock = Clock.start(rows, max(sizes, default=1), columns.device)
         rings = tuple(columns.new_zeros(rows, size, d) for size in sizes)
         hidden = tuple(columns.new_zeros(rows, 2 * d) for _ in range(n_layers))
-        recent = self.embedding.begin(rows, columns.device, drafted)
+        recent = self.embedding.begin(rows, columns.device)
         return ByteNetState(clock, rings, hidden, recent)
 
     def forward(self, tgt: Tensor, memory: ByteNetMemory, state: ByteNetState) -> tuple[Tensor, ByteNetState]:
@@ -256,8 +254,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
             columns = self._columns(memory, clock.positions(t)).to(x.dtype)
             x = x + columns if self.config.stacking == "add" else torch.cat([x, columns], dim=-1)
         k, rings, hidden = self.config.kernel_width, [], []
-        drafted = state.rings[0].shape[1] - ring_capacity(k, self.dilations[0]) if state.rings else 0
-        taps = {r: RingTaps.from_clock(clock, t, k, r, drafted) for r in dict.fromkeys(self.dilations)}
+        taps = {r: RingTaps.from_clock(clock, t, k, r) for r in dict.fromkeys(self.dilations)}
         for block, ring in zip(self.decoder.blocks, state.rings, strict=True):
             x, ring = block.causal(x, ring, taps[block.convolution.dilation])
             rings.append(ring)
@@ -273,11 +270,6 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         hidden = tuple(h[parents] for h in state.hidden)
         recent = self.embedding.reorder(state.recent, parents)
         return state._replace(clock=state.clock.reorder(parents), hidden=hidden, recent=recent)
-
-    def rewind(self, state: ByteNetState, columns: Tensor) -> ByteNetState:
-        """Return the state before its last `columns` (rows,) bytes were read; see base.Drafting."""
-        recent = self.embedding.rewind(state.recent, columns)
-        return state._replace(clock=state.clock.rewind(columns), recent=recent)
 
     def _drop(self, x: Tensor) -> Tensor:
         return drop(x, self.config.dropout, self.training)

@@ -165,13 +165,13 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         keys, values = self.encoder(e, mask, 0.5 / n_attentions, source)
         return ConvS2SMemory(keys, values, src_len, no_wait(self.config, src_len))
 
-    def start(self, memory: ConvS2SMemory, beam: int = 1, drafted: int = 0) -> ConvS2SState:
+    def start(self, memory: ConvS2SMemory, beam: int = 1) -> ConvS2SState:
         layers, keys = self.config.decoder_stack, memory.keys
         rows = len(keys) * beam
-        sizes = [ring_capacity(kernel_width, dilation) + drafted for _, kernel_width, dilation in layers]
+        sizes = [ring_capacity(kernel_width, dilation) for _, kernel_width, dilation in layers]
         widths = [layers[0][0], *(channels for channels, _, _ in layers)]
         rings = tuple(keys.new_zeros(rows, size, width) for size, width in zip(sizes, widths, strict=False))
-        recent = self.embedding.begin(rows, keys.device, drafted)
+        recent = self.embedding.begin(rows, keys.device)
         return ConvS2SState(Clock.start(rows, max(sizes), keys.device), rings, recent)
 
     def forward(self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState) -> tuple[Tensor, ConvS2SState]:
@@ -200,8 +200,7 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         if memory.wait:
             mask = seen_mask(memory, clock.positions(t).view(n, -1), self.config.encoder_lookahead)
         shapes = [(kernel_width, dilation) for _, kernel_width, dilation in self.config.decoder_stack]
-        drafted = state.rings[0].shape[1] - ring_capacity(*shapes[0])
-        taps = {shape: RingTaps.from_clock(clock, t, *shape, drafted) for shape in dict.fromkeys(shapes)}
+        taps = {shape: RingTaps.from_clock(clock, t, *shape) for shape in dict.fromkeys(shapes)}
         x = self.decoder.input(g)
         rings, weights = [], []
         for layer, ring, shape in zip(self.decoder.layers, state.rings, shapes, strict=True):
@@ -217,11 +216,6 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
     def reorder(self, state: ConvS2SState, parents: Tensor) -> ConvS2SState:
         recent = self.embedding.reorder(state.recent, parents)
         return state._replace(clock=state.clock.reorder(parents), recent=recent)
-
-    def rewind(self, state: ConvS2SState, columns: Tensor) -> ConvS2SState:
-        """Return the state before its last `columns` (rows,) bytes were read; see base.Drafting."""
-        recent = self.embedding.rewind(state.recent, columns)
-        return state._replace(clock=state.clock.rewind(columns), recent=recent)
 
     def _drop(self, x: Tensor) -> Tensor:
         return drop(x, self.config.dropout, self.training)

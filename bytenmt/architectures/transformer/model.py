@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
 from bytenmt.architectures.transformer.config import TransformerConfig
 from bytenmt.layers.attention import source_mask
-from bytenmt.layers.convolution import FEW, Clock, RingTaps, scaled_linear
+from bytenmt.layers.convolution import Clock, RingTaps, scaled_linear
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
@@ -191,12 +191,12 @@ class Transformer(Model[TransformerMemory, TransformerState]):
         parts = self.encoder.output(self.encoder.norm(x)).chunk(2 * depth, dim=2)
         return TransformerMemory(parts[:depth], parts[depth:], src_len)
 
-    def start(self, memory: TransformerMemory, beam: int = 1, drafted: int = 0) -> TransformerState:
+    def start(self, memory: TransformerMemory, beam: int = 1) -> TransformerState:
         rows, device = len(memory.source_len) * beam, memory.source_len.device
-        shape = rows, self.config.window + drafted, 2 * self.config.d_model
+        shape = rows, self.config.window, 2 * self.config.d_model
         rings = tuple(self.embedding.weight.new_zeros(shape) for _ in self.decoder.layers)
         return TransformerState(
-            Clock.start(rows, shape[1], device), rings, self.embedding.begin(rows, device, drafted)
+            Clock.start(rows, shape[1], device), rings, self.embedding.begin(rows, device)
         )
 
     def forward(
@@ -217,10 +217,10 @@ class Transformer(Model[TransformerMemory, TransformerState]):
         """forward, and where they are needed each layer's attention weights (rows, t, s)."""
         t, window, clock = tgt.shape[1], self.config.window, state.clock
         x = self._drop(self.decoder.input(self.embedding(tgt, state.recent)))
-        taps = RingTaps.from_clock(clock, t, window, 1, state.rings[0].shape[1] - window)
+        taps = RingTaps.from_clock(clock, t, window, 1)
         n_old = window - 1
         # Skip what lies before the start, but not in steps on a GPU, which would wait for the position.
-        if t > FEW or torch.is_grad_enabled() or x.device.type == "cpu":
+        if t > 1 or torch.is_grad_enabled() or x.device.type == "cpu":
             n_old = min(n_old, int(clock.position.max()))
             first = window - 1 - n_old
             taps = taps._replace(rows=taps.rows[:, first:], slots=taps.slots[:, first:])
@@ -263,11 +263,6 @@ class Transformer(Model[TransformerMemory, TransformerState]):
     def reorder(self, state: TransformerState, parents: Tensor) -> TransformerState:
         recent = self.embedding.reorder(state.recent, parents)
         return state._replace(clock=state.clock.reorder(parents), recent=recent)
-
-    def rewind(self, state: TransformerState, columns: Tensor) -> TransformerState:
-        """Return the state before its last `columns` (rows,) bytes were read; see base.Drafting."""
-        recent = self.embedding.rewind(state.recent, columns)
-        return state._replace(clock=state.clock.rewind(columns), recent=recent)
 
     def _drop(self, x: Tensor) -> Tensor:
         return drop(x, self.config.dropout, self.training)

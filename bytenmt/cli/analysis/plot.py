@@ -108,13 +108,13 @@ def _attention(
 ) -> HeatMaps:
     from bytenmt.cli.decoding_args import utf8
     from bytenmt.config.schema import architecture
-    from bytenmt.decoding.interface import AUTO, OFF, EngineSpec
+    from bytenmt.decoding.interface import AUTO, EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.decoding.settings import Settings
     from bytenmt.decoding.translator import Translator
     from bytenmt.evaluation.heat_map import HeatMaps
 
-    runtime = load_runs([run], EngineSpec(AUTO, device, "fp32", threads, OFF))
+    runtime = load_runs([run], EngineSpec(AUTO, device, "fp32", threads))
     (loaded,) = runtime.runs
     if not runtime.has_source or not loaded.config.model.has_attention:
         raise BytenmtError(

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bytenmt.decoding.cpu.interpreter import CHOOSE, DRAFT, run
+from bytenmt.decoding.cpu.interpreter import CHOOSE, run
 from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, Rows, ThreadContext
-from bytenmt.decoding.search.drafting import DraftParams
 from bytenmt.decoding.search.host_search import SearchStep
 from bytenmt.decoding.search.state import SearchParams, SearchState
 
@@ -25,7 +24,7 @@ def compiled_search_step() -> SearchStep:
     rows = Rows(0, 0, np.zeros(0, np.uint8), np.zeros(0, np.uint64), ints, ints, ints, ints, ints, table)
     ctx = ThreadContext(0, 1, 0, 0, 0)
 
-    def step(search: SearchState, params: SearchParams, drafts: DraftParams, chooses: bool) -> None:
-        run(table, ints, model, rows, search, params, drafts, CHOOSE if chooses else DRAFT, 0, ctx)
+    def step(search: SearchState, params: SearchParams) -> None:
+        run(table, ints, model, rows, search, params, CHOOSE, 0, ctx)
 
     return SearchStep(step, np.float32)

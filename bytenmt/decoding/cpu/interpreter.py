@@ -57,22 +57,29 @@ from bytenmt.decoding.cpu.kernels.instructions import (
 from bytenmt.decoding.cpu.kernels.recurrences import gru_reset, gru_scan, gru_update, lstm_scan
 from bytenmt.decoding.cpu.scoring import (
     add_attention,
-    feed_forced_bytes,
+    n_columns_of,
     record_attention,
     score_forced_bytes,
     write_log_p,
 )
 from bytenmt.decoding.search.beam_search import choose_bytes
-from bytenmt.decoding.search.drafting import DraftParams, draft_all, gather_rows
-from bytenmt.decoding.search.state import SearchParams, SearchState
+from bytenmt.decoding.search.state import RUNNING, SearchParams, SearchState
 from bytenmt.jit import compiled, inlined, njit_borrowing
-from bytenmt.kernel_constants import FOLD_CASE
-from bytenmt.ngram_hash import N_BYTES, START, fold_case, hash_ngram
+from bytenmt.kernel_constants import FOLD_CASE, WORD_BITS
+from bytenmt.ngram_hash import (
+    N_BYTES,
+    PER_BYTE,
+    START,
+    extend_prefix,
+    fold_case,
+    hash_ngram,
+    hash_prefix,
+    letter_value,
+)
 from bytenmt.program.instructions import Base, Column, Op, RowKind
 
 EPSILON = 1e-5  # PyTorch's default for layer norms
-# In place of a model's number: only choose bytes from log-probabilities, or only draft bytes.
-CHOOSE, DRAFT = -1, -2
+CHOOSE = -1  # in place of a model's number: only choose bytes from log-probabilities
 # Enum members as plain integers, which compiled code compares with.
 (EMBED, POSITION, LINEAR, ADD_VECTOR, NORM_RELU, RELU, TANH, COPY, GLU, MEAN, MAXOUT) = map(
     int, list(Op)[:11]
@@ -229,17 +236,18 @@ def execute_row_op(
     elif op == MULTIPLICATIVE:
         multiplicative(d, a, b, n)
     elif op == NGRAMS:
-        add_ngrams(d, w, word[row], n, m, k)
+        add_ngrams(d, w, word[row, 0], word[row, 1], n, m, k)
 
 
 @compiled
-def add_ngrams(d: int, tables: int, word: Any, n: int, orders: int, k: int) -> None:
+def add_ngrams(d: int, tables: int, word: Any, prefix: Any, n: int, orders: int, k: int) -> None:
     """Add the rows of n-gram tables that a byte reads to d (n,); see layers/ngram_tables.py.
 
-    word: the last eight bytes read, uint64. orders: bit i is set if there is a table of i-grams. k: bits of a
-    row number, and FOLD_CASE.
+    word, prefix: the last eight bytes read and the prefix hash, uint64, see ngram_hash.py. orders: bit i is
+    set if there is a table of i-grams. k: bits of a row number, and FOLD_CASE, and from bit WORD_BITS on the
+    bits of a row number of the table of words, 0 if there is none.
     """
-    n_bits = k & N_ROW_BITS
+    n_bits, word_bits = k & N_ROW_BITS, k >> WORD_BITS
     key = fold_case(word) if k & FOLD_CASE else word
     table = tables
     for order in range(2, N_BYTES + 1):
@@ -247,6 +255,8 @@ def add_ngrams(d: int, tables: int, word: Any, n: int, orders: int, k: int) -> N
             row = np.int64(hash_ngram(key, order) >> np.uint64(64 - n_bits))
             add(d, d, table + 4 * n * row, n)
             table += 4 * n << n_bits
+    if word_bits > 0:
+        add(d, d, table + 4 * n * np.int64(hash_prefix(prefix) >> np.uint64(64 - word_bits)), n)
 
 
 @inlined
@@ -310,35 +320,61 @@ def execute_source_op(
 @compiled
 def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> int:
     """Fill `rows` for a pass and return their number; with several beams, update the ancestors of rings."""
-    gather_rows(search)
-    for row in range(search.n_rows[0]):
-        slot, beam, column = search.rows[row]
-        rows.owner[row], rows.beam[row] = slot, beam
-        rows.position[row] = search.step[slot] + column
-        rows.ids[row] = search.drafted[slot, column - 1] if column > 0 else search.last[slot, beam]
-        if len(rows.word) > 0:
-            rows.word[row] = packed_last_bytes(search, slot, beam, column)
-        if beam == 0 and column == 0 and len(model.rings) > 0 and search.last.shape[1] > 1:
+    forced, n_beams, row = search.forced, search.last.shape[1], 0
+    for slot in range(len(search.state)):
+        if search.state[slot] != RUNNING:
+            continue
+        if len(model.rings) > 0 and n_beams > 1:
             inherit_ancestors(model, slot, search.parent[slot], search.step[slot])
-    return int(search.n_rows[0])
+        for beam in range(n_beams):
+            for column in range(n_columns_of(search, slot)):
+                search.row_slot[row] = rows.owner[row] = slot
+                rows.beam[row], rows.position[row] = beam, search.step[slot] + column
+                rows.ids[row] = search.last[slot, beam]
+                if column > 0:
+                    rows.ids[row] = forced.text[slot, forced.n_read[slot] + column - 1]
+                if len(rows.word) > 0:
+                    write_last_bytes(search, slot, beam, column, rows.word[row])
+                row += 1
+    search.n_rows[0] = row
+    return row
 
 
 @compiled
-def packed_last_bytes(search: SearchState, slot: int, beam: int, column: int) -> Any:
-    """Return the last eight bytes that a row has read packed into an integer, the newest lowest."""
-    if len(search.forced.n_text) > 0:
-        word = search.forced.word[slot]
-    else:
-        word, at, step = np.uint64(START), beam, search.step[slot]
-        shift = np.uint64(0)
-        for back in range(step - 1, max(step - 1 - N_BYTES, -1), -1):
-            byte = np.uint64(search.history_byte[slot, back, at])
-            word = (word & ~(LOW_BYTE << shift)) | (byte << shift)
+def write_last_bytes(search: SearchState, slot: int, beam: int, column: int, word: Any) -> None:
+    """Write the last eight bytes that a row has read, packed, and their prefix hash to word (2,) uint64.
+
+    See ngram_hash.py.
+    """
+    forced = search.forced
+    if len(forced.n_text) > 0:
+        word[0], word[1] = forced.word[slot, 0], forced.word[slot, 1]
+        for i in range(column):
+            append_byte(word, forced.text[slot, forced.n_read[slot] + i])
+        return
+    last, prefix, step = np.uint64(START), np.uint64(0), search.step[slot]
+    at, shift, factor, in_word = beam, np.uint64(0), np.uint64(1), True
+    for back in range(step - 1, -1, -1):
+        byte = np.uint64(search.history_byte[slot, back, at])
+        if back >= step - N_BYTES:
+            last = (last & ~(LOW_BYTE << shift)) | (byte << shift)
             shift += BYTE
-            at = int(search.history_parent[slot, back, at])
-    for i in range(column):
-        word = (word << BYTE) | np.uint64(search.drafted[slot, i])
-    return word
+        value = letter_value(byte)
+        in_word = in_word and value > 0
+        if in_word:
+            prefix += value * factor
+            factor *= np.uint64(PER_BYTE)
+        elif back < step - N_BYTES:
+            break
+        at = int(search.history_parent[slot, back, at])
+    word[0], word[1] = last, prefix
+
+
+@compiled
+def append_byte(word: Any, byte: int) -> None:
+    """Extend the last eight bytes and the prefix hash, word (2,) uint64, by a byte."""
+    word[0] = (word[0] << BYTE) | np.uint64(byte)
+    word[1] = extend_prefix(word[1], np.uint64(byte))
 
 
 @compiled
@@ -366,36 +402,26 @@ def run(
     rows: Rows,
     search: SearchState,
     params: SearchParams,
-    drafts: DraftParams,
     which: int,
     n_steps: int,
     ctx: ThreadContext,
 ) -> None:
     """Execute n_steps passes of model `which` over all running sentences.
 
-    In an ensemble, passes of the first model begin by drafting bytes, and those of the last model end by
-    choosing bytes, or by scoring the forced ones. With n_steps = 0 the program is an encoder's, and is
-    executed once over the rows as they are. `which` may be CHOOSE or DRAFT, for engines that compute
-    log-probabilities elsewhere; then nothing else is done.
+    In an ensemble, passes of the last model end by choosing bytes, or by scoring the forced ones. With
+    n_steps = 0 the program is an encoder's, and is executed once over the rows as they are. `which` may be
+    CHOOSE, for engines that compute log-probabilities elsewhere; then nothing else is done.
 
     logits (3,): start, stride and column of the register that holds the logits after a step.
     """
     if which == CHOOSE:
-        choose_bytes(search, params, drafts)
-        return
-    if which == DRAFT:
-        draft_all(search, drafts)
+        choose_bytes(search, params)
         return
     ticks = count_ticks(ctx.ticks, 0, 0)
     if n_steps == 0:
         execute(program, model, rows, search, ctx, ONE)
     for _ in range(n_steps):
         if ctx.thread == 0:
-            if which == 0:
-                if len(search.forced.n_text) > 0:
-                    feed_forced_bytes(search)
-                else:
-                    draft_all(search, drafts)
             begin_pass(model, rows, search)
             if which == 0:
                 search.attention[: search.n_rows[0]] = np.float32(0)
@@ -404,7 +430,7 @@ def run(
         n_rows = search.n_rows[0]
         if n_rows == 0:
             break
-        n_columns = 1 + search.n_drafted[search.rows[0, 0]] if len(model.states) > 0 else 1
+        n_columns = n_columns_of(search, search.row_slot[0]) if len(model.states) > 0 else 1
         execute(program, model, first_rows(rows, n_rows), search, ctx, n_columns)
         if ctx.thread == 0:
             start = rows.space + 4 * (logits[0] * rows.capacity + logits[2])
@@ -416,7 +442,7 @@ def run(
                     score_forced_bytes(search)
                 else:
                     write_log_p(search)
-                    choose_bytes(search, params, drafts)
+                    choose_bytes(search, params)
         if not barrier_wait(ctx):
             return
     count_ticks(ctx.ticks, len(program), ticks)

@@ -15,7 +15,6 @@ from bytenmt.decoding.cpu.session import ModelSession, RunProgram
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
 from bytenmt.decoding.interface import Options
 from bytenmt.decoding.reading import Reading, Weights
-from bytenmt.decoding.search.drafting import DraftParams, PassInputs
 from bytenmt.decoding.search.state import FREE, RUNNING, ForcedText, SearchParams, SearchState
 from bytenmt.ngram_hash import START
 from bytenmt.utf8 import BOS
@@ -44,26 +43,19 @@ class _TextBatch:
         """
         # Whether a pass reads equally many bytes of each text.
         self._even = any(model.program.states for model in packed)
-        self._n_slots, self._drafted, self._n_layers = n_slots, n_columns - 1, n_layers
-        rows = n_slots * n_columns
-        self._models = [
-            ModelSession(model, n_slots, 1, team.max_threads, rows, self._drafted, run) for model in packed
-        ]
-        self._params, self._drafts = (
-            SearchParams.from_options(Options()),
-            DraftParams.from_speculation(None, rows),
-        )
-        self._team, self._rows = team, rows
+        self._n_slots, self._n_columns, self._n_layers = n_slots, n_columns, n_layers
+        self._models = [ModelSession(model, n_slots, 1, team.max_threads, n_columns, run) for model in packed]
+        self._params, self._team = SearchParams.from_options(Options()), team
         self._search = self._allocate(0, 0)
 
     def begin(self, sources: Sequence[bytes | None]) -> None:
         """Begin texts with these sources, in the first slots."""
         search, n = self._search, len(sources)
         search.step[:n], search.last[:n], search.parent[:n] = 0, BOS, 0
-        search.forced.word[:n] = START
+        search.forced.word[:n] = START, 0
         for model in self._models:
             for rows in model.prepare(sources, range(n)):
-                self._team.run(partial(model.encode, rows, self._inputs()))
+                self._team.run(partial(model.encode, rows, search, self._params))
 
     def read(self, slot: int, text: bytes) -> None:
         """Put the text, or part of a text, that `run` reads next into a slot."""
@@ -83,12 +75,12 @@ class _TextBatch:
         search = self._search
         search.state[search.forced.n_text == search.forced.n_read] = FREE
         while (left := (search.forced.n_text - search.forced.n_read)[search.state == RUNNING]).any():
-            most = min(1 + self._drafted, int(left.min()) if self._even else 1 + self._drafted)
+            most = min(self._n_columns, int(left.min())) if self._even else self._n_columns
             search.forced.most[0] = most
             n_passes = int(left.min()) // most if self._even else int(-(-left.max() // most))
             n_now = min(n_passes, PASSES) if len(self._models) == 1 else 1
             for which, model in enumerate(self._models):
-                self._team.run_timed(partial(model.run_steps, self._inputs(), which, n_now))
+                self._team.run_timed(partial(model.run_steps, search, self._params, which, n_now))
         search.state[:] = FREE
 
     def reading(self, slot: int) -> Reading:
@@ -105,14 +97,9 @@ class _TextBatch:
 
     def _allocate(self, length: int, columns: int) -> SearchState:
         """Return the search state for texts of `length` bytes."""
-        n_slots, models = self._n_slots, len(self._models)
+        n_slots, n_rows = self._n_slots, self._n_slots * self._n_columns
         forced = ForcedText.allocate(n_slots, length, self._n_layers, columns)
-        return SearchState.allocate(
-            n_slots, 1, models, 0, 0, n_rows=self._rows, drafted=self._drafted, forced=forced
-        )
-
-    def _inputs(self) -> PassInputs:
-        return PassInputs(self._search, self._params, self._drafts)
+        return SearchState.allocate(n_slots, 1, len(self._models), 0, 0, n_rows=n_rows, forced=forced)
 
 
 class CpuStream:

@@ -14,8 +14,9 @@ import numpy as np
 from bytenmt.decoding.cpu.kernels.attention import n_visible, root_of_seen, window_range
 from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, row_max
 from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, Rows, ThreadContext, load_float
-from bytenmt.decoding.search.state import DONE, RUNNING, ForcedText, Ints, SearchState
-from bytenmt.jit import allocating, compiled
+from bytenmt.decoding.search.state import DONE, ForcedText, Ints, SearchState
+from bytenmt.jit import allocating, compiled, inlined
+from bytenmt.ngram_hash import extend_prefix
 from bytenmt.utf8 import N_IDS
 
 BYTE = np.uint64(8)
@@ -51,22 +52,15 @@ def log_softmax(logits: Any, row: int, merged: Any) -> None:
             merged[byte] -= np.float32(math.log(n_models))
 
 
-@compiled
-def feed_forced_bytes(search: SearchState) -> None:
-    """Put the next known bytes of each forced text into the pass, as many as fit, as if they were drafted.
+@inlined
+def n_columns_of(search: SearchState, slot: int) -> int:
+    """Return how many bytes of a sentence a pass reads for each beam: one, or several of a forced text.
 
-    The last byte of a text is predicted but not read.
+    The first one is the last byte of the pass before. The last byte of a text is predicted but not read.
     """
-    forced = search.forced
-    width = min(search.drafted.shape[1], forced.most[0] - 1)
-    for slot in range(len(forced.n_text)):
-        search.n_drafted[slot] = 0
-        if search.state[slot] == RUNNING:
-            read = forced.n_read[slot]
-            n = min(width, forced.n_text[slot] - read - 1)
-            for i in range(n):
-                search.drafted[slot, i] = forced.text[slot, read + i]
-            search.n_drafted[slot] = n
+    if len(search.forced.n_text) == 0:
+        return 1
+    return int(min(search.forced.most[0], search.forced.n_text[slot] - search.forced.n_read[slot]))
 
 
 @compiled
@@ -114,13 +108,14 @@ def score_forced_bytes(search: SearchState) -> None:
     merged = np.empty(N_IDS, np.float32)
     first = 0
     while first < search.n_rows[0]:
-        slot = search.rows[first, 0]
-        n, read = 1 + search.n_drafted[slot], forced.n_read[slot]
+        slot = search.row_slot[first]
+        n, read = n_columns_of(search, slot), forced.n_read[slot]
         for column in range(n):
             byte = forced.text[slot, read + column]
             forced.log_p[slot, read + column] = log_p_of(search.logits, first + column, byte)
             forced.rank[slot, read + column] = rank_of(search.logits, first + column, byte, merged)
-            forced.word[slot] = (forced.word[slot] << BYTE) | np.uint64(byte)
+            forced.word[slot, 0] = (forced.word[slot, 0] << BYTE) | np.uint64(byte)
+            forced.word[slot, 1] = extend_prefix(forced.word[slot, 1], np.uint64(byte))
         search.last[slot, 0] = forced.text[slot, read + n - 1]
         search.step[slot] += n
         forced.n_read[slot] = read + n

@@ -18,18 +18,19 @@ from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.source_stream import EncoderWorkspace, StreamProgram
 from bytenmt.decoding.cpu.thread_team import Barrier
 from bytenmt.decoding.interface import PRECISIONS
-from bytenmt.decoding.search.drafting import PassInputs
+from bytenmt.decoding.search.state import SearchParams, SearchState
+from bytenmt.jit import njit
 from bytenmt.kernel_constants import WHOLE_SOURCE
-from bytenmt.ngram_hash import N_BYTES
+from bytenmt.ngram_hash import START, extend_prefix
 from bytenmt.program.instructions import ALIGNMENT, Column, Op, Table, aligned_zeros, padded
-from bytenmt.utf8 import BOS, EOS
+from bytenmt.utf8 import EOS
 
 Array = npt.NDArray[np.float32]
 RunProgram = Callable[..., None]  # interpreter.run, or numpy_kernels.numpy_interpreter()
 # Columns of sources per call of the encoder, unless a single source has more: enough to keep the matrix
 # products busy; with a recurrence, which waits for each column, enough sentences to share its matrices.
 ENCODED_TOGETHER, SCANNED_TOGETHER = 256, 1024
-NO_WORDS = np.zeros(0, np.uint64)  # for programs without n-gram tables
+NO_WORDS = np.zeros((0, 2), np.uint64)  # for programs without n-gram tables
 NO_SPAN = np.zeros((0, 2), np.int64)  # for sources that are read at once
 
 
@@ -42,20 +43,17 @@ class ModelSession:
         n_slots: int,
         beam: int,
         n_threads: int,
-        n_rows: int = 0,
-        drafted: int = 0,
+        n_columns: int = 1,
         run: RunProgram = run,
     ) -> None:
-        """n_rows: rows of a pass at most, if more than slots times beams.
-
-        drafted: columns of a pass that may be rejected. run: the interpreter.
-        """
+        """n_columns: bytes of a text that a pass reads at most. run: the interpreter."""
         self._run = run
         self.packed, self._program = packed, packed.program
         program, logits = packed.program, packed.program.logits
         self._n_slots, self._n_rows, self._n_threads = n_slots, n_slots * beam, n_threads
         self._hidden = aligned_zeros(2 * sum(program.states) * self._n_rows)
-        rings = [(ring.capacity + drafted, ring.width, ring.dilation) for ring in program.rings]
+        # Columns of a pass are written one by one: none may overwrite what another one reads.
+        rings = [(ring.capacity + n_columns - 1, ring.width, ring.dilation) for ring in program.rings]
         floats = [capacity * width for capacity, width, _ in rings]
         self._past = aligned_zeros(sum(floats) * self._n_rows)
         history = max((capacity for capacity, _, _ in rings), default=1)
@@ -84,7 +82,7 @@ class ModelSession:
         self.ticks: npt.NDArray[np.int64] | None = (
             None  # of thread 0, see ThreadContext.ticks; None: no profiling
         )
-        pass_rows = max(n_rows, self._n_rows)
+        pass_rows = self._n_rows * n_columns
         self._step_space = aligned_zeros(program.step.row_floats * pass_rows)
         self._encode_space, self._encode_rows = aligned_zeros(0), 0
         self._stream_program: StreamProgram | None = None  # once a source is read in pieces
@@ -94,12 +92,19 @@ class ModelSession:
         self._step_rows = _rows(self._step_space, pass_rows, self._reads_words)
 
     def run_steps(
-        self, inputs: PassInputs, which: int, n_passes: int, thread: int, n_threads: int, barrier: Barrier
+        self,
+        search: SearchState,
+        params: SearchParams,
+        which: int,
+        n_passes: int,
+        thread: int,
+        n_threads: int,
+        barrier: Barrier,
     ) -> None:
         """Execute one thread's part of n_passes over all running sentences; see interpreter.run."""
         ctx = self._thread_context(thread, n_threads, barrier)
         table, rows = self._program.step.instructions, self._step_rows
-        self._run(table, self._logits, self._buffers(), rows, *inputs, which, n_passes, ctx)
+        self._run(table, self._logits, self._buffers(), rows, search, params, which, n_passes, ctx)
 
     def prepare(
         self, sources: Sequence[bytes | None], at: Sequence[int], waits: Sequence[int] = ()
@@ -153,19 +158,27 @@ class ModelSession:
             self._source_len[0] = len(source) + 1
             text, self._columns[0] = self._encoder_bytes(source), self._memory_columns(len(source) + 1)
         self._make_room(int(self._columns[0]))
-        first, words = max(0, n_before - N_BYTES), NO_WORDS
+        words = NO_WORDS
         if self._reads_words:
-            words = _recent_words(text[first:])[n_before - first :]
+            words = _recent_words(text)[n_before:]
         yield from self._workspace.rows(text[n_before:], words, is_last)
 
-    def encode(self, rows: Rows, inputs: PassInputs, thread: int, n_threads: int, barrier: Barrier) -> None:
+    def encode(
+        self,
+        rows: Rows,
+        search: SearchState,
+        params: SearchParams,
+        thread: int,
+        n_threads: int,
+        barrier: Barrier,
+    ) -> None:
         """Execute one thread's part of an encoder call that `prepare` or `extend` returned."""
         ctx = self._thread_context(thread, n_threads, barrier)
         table: Table = self._program.encode.instructions
         if len(rows.span):
             assert self._stream_program is not None
             table = self._stream_program.instructions
-        self._run(table, self._logits, self._buffers(), rows, *inputs, 0, 0, ctx)
+        self._run(table, self._logits, self._buffers(), rows, search, params, 0, 0, ctx)
 
     def _thread_context(self, thread: int, n_threads: int, barrier: Barrier) -> ThreadContext:
         """Return the context of one of n_threads threads."""
@@ -295,15 +308,24 @@ def _length(text: bytes | None) -> int:
 
 
 def _recent_words(text: bytes) -> npt.NDArray[np.uint64]:
-    """Return the word (see ngram_hash) at each byte of a text: (bytes,) uint64."""
-    padded = np.frombuffer(bytes([BOS]) * N_BYTES + text, np.uint8)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, N_BYTES)[1:]
-    return windows.copy().view(">u8")[:, 0].astype(np.uint64)
+    """Return the last eight bytes and the prefix hash (see ngram_hash.py) at each byte: (bytes, 2) uint64."""
+    words = np.empty((len(text), 2), np.uint64)
+    _fill_words(np.frombuffer(text, np.uint8), words)
+    return words
+
+
+@njit
+def _fill_words(text: npt.NDArray[np.uint8], words: npt.NDArray[np.uint64]) -> None:
+    last, prefix = np.uint64(START), np.uint64(0)
+    for i in range(len(text)):
+        byte = np.uint64(text[i])
+        last, prefix = (last << np.uint64(8)) | byte, extend_prefix(prefix, byte)
+        words[i, 0], words[i, 1] = last, prefix
 
 
 def _rows(space: Array, capacity: int, reads_words: bool) -> Rows:
     """Return rows for decoder steps, which fill them themselves."""
-    words = np.zeros(capacity, np.uint64) if reads_words else NO_WORDS
+    words = np.zeros((capacity, 2), np.uint64) if reads_words else NO_WORDS
     position, owner, beam = (np.zeros(capacity, np.int64) for _ in range(3))
     nothing = np.zeros(0, np.int64)
     ids = np.zeros(capacity, np.uint8)

@@ -74,7 +74,7 @@ class EncoderWorkspace:
         self._space = aligned_zeros(program.row_floats * self._capacity + program.ring_floats)
         self._first, self._end = 0, 0  # column of row 0; columns that have come
         self._ids = np.zeros(self._capacity, np.uint8)
-        self._words = np.zeros(self._capacity, np.uint64)
+        self._words = np.zeros((self._capacity, 2), np.uint64)
 
     def rows(self, text: bytes, words: npt.NDArray[np.uint64], is_last: bool) -> Iterator[Rows]:
         """Yield the rows of the encoder's calls that read the next bytes; execute each before the next.

@@ -8,16 +8,12 @@ search runs on the host between passes. Everything except the capture is plain P
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 
 from bytenmt.architectures.tensor_tree import map_tensors, place, tensors
-from bytenmt.decoding.drafts.table import Speculation
 from bytenmt.decoding.interface import Hypothesis, Options, Request
-from bytenmt.decoding.pytorch.draft_width import best_width, check, seconds
-from bytenmt.decoding.pytorch.engine import n_passes
 from bytenmt.decoding.pytorch.forward import (
     Decoder,
     Inputs,
@@ -30,7 +26,6 @@ from bytenmt.decoding.pytorch.forward import (
     place_sentences,
 )
 from bytenmt.decoding.search.host_search import HostSearch, SearchStep
-from bytenmt.kernel_constants import MOST_DRAFTED
 from bytenmt.utf8 import BOS, N_IDS
 
 SOURCE_COLUMNS = 64  # source capacities are multiples of this, EOS included
@@ -53,7 +48,7 @@ class CudaGraphEngine:
     """Decode sentences in `capacity` fixed slots; see interface.Engine.
 
     models: in evaluation mode on `device`, preferably in bf16; their weights must not change. capture: how a
-    pass is captured; None for CUDA graphs. speculation, search: see TorchEngine.
+    pass is captured; None for CUDA graphs. search: see TorchEngine.
     """
 
     def __init__(
@@ -63,20 +58,15 @@ class CudaGraphEngine:
         capacity: int,
         device: torch.device,
         capture: Capture | None = None,
-        speculation: Speculation | None = None,
         search: SearchStep | None = None,
     ) -> None:
         if capacity < 1 or not models:
             raise ValueError(f"{len(models)} models, capacity {capacity}: expected at least 1")
         self.capacity = capacity
-        check(speculation, options)
         self._models, self._options, self._device = models, options, device
-        self._search = HostSearch(options, capacity, speculation, search, attends(models))
-        self._speculation = speculation
-        self._width: int | None = None if speculation else 0  # drafted bytes a pass; None: not known yet
+        self._search = HostSearch(options, capacity, search, attends(models))
         self._capture = capture or CudaCapture(device)
         self._slots = list(range(capacity))
-        self._n_rejected = torch.zeros(capacity, dtype=torch.int64)
         self._decoder_states: tuple[Any, ...] = ()  # of each model, shared by all plans
         self._plans: dict[int, Plan] = {}  # by source capacity
         self._source_capacity = 0  # of the plan that runs
@@ -95,10 +85,9 @@ class CudaGraphEngine:
             raise ValueError(f"{len(requests)} sentences, but there is room for {self.room()}")
         self._make_room(requests, is_idle)
         handles, slots = self._search.admit(requests)
-        fresh = begin(self._models, requests, self._options.beam, self._width or 0, self._device)
+        fresh = begin(self._models, requests, self._options.beam, self._device)
         states = self._plans[self._source_capacity].states
         place_sentences(states, torch.tensor(slots, device=self._device), fresh, self._options.beam)
-        self._n_rejected[slots] = 0
         if requests[0].is_open:
             self._source = OpenSource(self._models, requests[0].wait, self._device)
         return handles
@@ -115,7 +104,7 @@ class CudaGraphEngine:
 
     @torch.no_grad()
     def advance(self, n_steps: int) -> None:
-        for _ in range(n_passes(self._speculation, self._width or 0, n_steps)):
+        for _ in range(n_steps):
             if not self._search.is_running(self._slots).any():
                 return
             self._step()
@@ -132,14 +121,11 @@ class CudaGraphEngine:
     def _step(self) -> None:
         """Read the bytes that were chosen last, and choose the next ones."""
         search, plan = self._search, self._plans[self._source_capacity]
-        if self._width:
-            search.draft_bytes()
         plan.inputs.bytes.copy_(torch.from_numpy(search.bytes_to_read(self._slots)))
         plan.inputs.parents.copy_(torch.from_numpy(search.parents(self._slots)))
-        plan.inputs.n_rejected.copy_(self._n_rejected)
         plan.replay()
         log_p, attention = (part.cpu().numpy() for part in plan.outputs)
-        self._n_rejected = torch.from_numpy(search.choose(self._slots, log_p, attention))
+        search.choose(self._slots, log_p, attention)
 
     def _make_room(self, requests: Sequence[Request], is_idle: bool) -> None:
         """Switch to a plan whose source capacity fits these sentences and those that are running."""
@@ -160,53 +146,31 @@ class CudaGraphEngine:
 
     def _build(self, capacity: int) -> Plan:
         """Capture a pass on buffers for sources of `capacity` columns."""
-        if self._width is None:
-            self._width = self._measured_width(capacity)
-            self._search.set_draft_width(self._width)
-        states = self._buffers(capacity, self._width)
+        states = self._buffers(capacity)
         if not self._decoder_states:
             self._decoder_states = tuple(state.state for state in states)
         memories = [state.memory for state in states]
         states = tuple(map(ModelState, memories, self._decoder_states))
-        return self._captured(states, self._width, capacity > 0)
+        return self._captured(states, capacity > 0)
 
-    def _measured_width(self, capacity: int) -> int:
-        """Return how many drafted bytes per pass are worth it, 0 for none; passes are captured on other
-        buffers."""
-        assert self._speculation is not None
-        if self._speculation.most is not None:
-            return self._speculation.most
-        states = self._buffers(capacity, MOST_DRAFTED)
-
-        @cache
-        def replay(width: int) -> Callable[[], None]:
-            return self._captured(states, width, capacity > 0, drafts=True).replay
-
-        accepted = self._speculation.table.accepted
-        return best_width(accepted, lambda width: seconds(replay(width), self._device))
-
-    def _buffers(self, capacity: int, drafted: int) -> tuple[ModelState, ...]:
+    def _buffers(self, capacity: int) -> tuple[ModelState, ...]:
         """Return the states of all slots, for sources of `capacity` columns."""
         source = None if capacity == 0 else b" " * (capacity - 1)
-        slot = begin(self._models, [Request(source, 0)], self._options.beam, drafted, self._device)
+        slot = begin(self._models, [Request(source, 0)], self._options.beam, self._device)
         return map_tensors(lambda part: part.repeat(self.capacity, *[1] * (part.dim() - 1)), slot)
 
-    def _captured(
-        self, states: tuple[ModelState, ...], width: int, has_source: bool, drafts: bool | None = None
-    ) -> Plan:
+    def _captured(self, states: tuple[ModelState, ...], has_source: bool) -> Plan:
         """Capture a pass that updates its states in place."""
         needs_attention = self._search.attends and has_source
         n, b = self.capacity, self._options.beam
-        has_drafts, columns = width > 0 if drafts is None else drafts, 1 + width if width else b
         inputs = Inputs(
-            torch.full((n, columns), BOS, dtype=torch.uint8, device=self._device),
+            torch.full((n, b), BOS, dtype=torch.uint8, device=self._device),
             torch.arange(b, device=self._device).repeat(n, 1),
-            torch.zeros(n, dtype=torch.int64, device=self._device),
         )
         outputs = list[Outputs]()  # the buffers for the outputs, once their shapes are known
 
         def one_pass() -> None:
-            new, after = forward(self._models, states, inputs, self._options, has_drafts, needs_attention)
+            new, after = forward(self._models, states, inputs, self._options, needs_attention)
             if not outputs:
                 outputs.append(Outputs(*map(torch.empty_like, new)))
             for buffer, part in zip(outputs[0], new, strict=True):
@@ -217,7 +181,7 @@ class CudaGraphEngine:
 
         one_pass()  # before the capture, so that the buffer for its result is not part of it
         replay = self._capture(one_pass)
-        assert outputs[0].log_p.shape == (n, columns, N_IDS)
+        assert outputs[0].log_p.shape == (n, b, N_IDS)
         return Plan(states, inputs, outputs[0], replay)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import torch
 from torch import Tensor
 
-from bytenmt.architectures.base import Attentive, Drafting, normalised, with_wait
+from bytenmt.architectures.base import Attentive, normalised, with_wait
 from bytenmt.architectures.tensor_tree import place, select
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.kernel_constants import WHOLE_SOURCE
@@ -32,9 +32,9 @@ class Decoder(Protocol):
 class Outputs(NamedTuple):
     """The results of a pass.
 
-    log_p (n, columns, 256): natural log-probabilities of the next byte, averaged over the models. attention
-    (n, columns, s): the sum of the attention weights of all layers and models over the source; s is 0 where
-    they were not asked for.
+    log_p (n, b, 256): natural log-probabilities of the next byte, averaged over the models. attention
+    (n, b, s): the sum of the attention weights of all layers and models over the source; s is 0 where they
+    were not asked for.
     """
 
     log_p: Tensor
@@ -51,22 +51,17 @@ class ModelState(NamedTuple):
 class Inputs(NamedTuple):
     """The inputs of a pass.
 
-    bytes (n, b) uint8, or (n, 1 + width) with drafted bytes. parents (n, b) int64: the beam of the previous
-    pass that each beam continues. n_rejected (n,) int64: columns of the previous pass to be taken back.
+    bytes (n, b) uint8. parents (n, b) int64: the beam of the previous pass that each beam continues.
     """
 
     bytes: Tensor
     parents: Tensor
-    n_rejected: Tensor
 
 
 def begin(
-    models: Sequence[Decoder], requests: Sequence[Request], beam: int, drafted: int, device: torch.device
+    models: Sequence[Decoder], requests: Sequence[Request], beam: int, device: torch.device
 ) -> tuple[ModelState, ...]:
-    """Encode the sources of sentences; return each model's state before the first byte.
-
-    drafted: the most bytes of a pass that may be rejected.
-    """
+    """Encode the sources of sentences; return each model's state before the first byte."""
     src, src_len = (part.to(device) for part in source_tensors(requests))
     states = []
     for model in models:
@@ -74,8 +69,7 @@ def begin(
         if any(request.wait for request in requests):
             wait = torch.tensor([request.wait or WHOLE_SOURCE for request in requests], device=device)
             memory = with_wait(memory, wait)
-        start = cast(Drafting, model).start(memory, beam, drafted) if drafted else model.start(memory, beam)
-        states.append(ModelState(memory, start))
+        states.append(ModelState(memory, model.start(memory, beam)))
     return tuple(states)
 
 
@@ -110,39 +104,35 @@ def forward(
     states: Sequence[ModelState],
     inputs: Inputs,
     options: Options,
-    drafts: bool,
     needs_attention: bool = False,
 ) -> tuple[Outputs, tuple[ModelState, ...]]:
-    """Read bytes with all models; return the outputs after each one, and the new states.
+    """Read a byte of every beam with all models; return the outputs after it, and the new states.
 
-    The given states are consumed. drafts: whether drafted bytes are read, of which some may be rejected.
-    needs_attention: whether attention weights are returned, too.
+    The given states are consumed. needs_attention: whether attention weights are returned, too.
     """
-    (n, columns), b = inputs.bytes.shape, inputs.parents.shape[1]
+    n, b = inputs.bytes.shape
     after, log_ps, weights = [], [], list[Tensor]()
     for model, (memory, state) in zip(models, states, strict=True):
-        if drafts:
-            state = cast(Drafting, model).rewind(state, inputs.n_rejected)
-        elif b > 1 and not options.sample:
+        if b > 1 and not options.sample:
             first = torch.arange(n, device=inputs.parents.device)[:, None] * b
             state = model.reorder(state, (first + inputs.parents).view(-1))
-        read = inputs.bytes if drafts else inputs.bytes.view(-1, 1)
+        read = inputs.bytes.view(-1, 1)
         if needs_attention:
             logits, state, layers = cast(Attentive, model).forward_aligned(read, memory, state)
             weights += layers.values()
         else:
             logits, state = model(read, memory, state)
-        log_ps.append(normalised(logits.view(n, columns, -1)))
+        log_ps.append(normalised(logits.view(n, b, -1)))
         after.append(ModelState(memory, state))
     log_p = mean(log_ps)
-    attention = log_p.new_zeros(n, columns, 0)
+    attention = log_p.new_zeros(n, b, 0)
     if needs_attention:
-        attention = sum(weights[1:], weights[0]).float().view(n, columns, -1)
+        attention = sum(weights[1:], weights[0]).float().view(n, b, -1)
     return Outputs(log_p, attention), tuple(after)
 
 
 def mean(log_ps: Sequence[Tensor]) -> Tensor:
-    """Return the logarithm of the mean probability of several models; each log_p (n, columns, 256)."""
+    """Return the logarithm of the mean probability of several models; each log_p (n, b, 256)."""
     if len(log_ps) == 1:
         return log_ps[0]
     return torch.stack(tuple(log_ps)).logsumexp(dim=0) - math.log(len(log_ps))

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from bytenmt.decoding.constraints.constraint import ConstraintSize
-from bytenmt.decoding.drafts.table import Speculation
 from bytenmt.decoding.interface import Hypothesis, Options, Request, shared_beginning
-from bytenmt.decoding.search.drafting import DraftParams, PassInputs
 from bytenmt.decoding.search.state import DONE, FREE, SearchParams, SearchState
 from bytenmt.errors import BytenmtError
 from bytenmt.splitmix import draw_key
@@ -20,8 +18,8 @@ from bytenmt.splitmix import draw_key
 class SearchBatch:
     """`capacity` slots for sentences, and the search state of the sentences in them.
 
-    state: replaced by a larger one when a sentence needs more room. params, drafts: for compiled code.
-    attends: whether the search uses the attention of every row.
+    state: replaced by a larger one when a sentence needs more room. params: for compiled code. attends:
+    whether the search uses the attention of every row.
     """
 
     def __init__(
@@ -29,30 +27,19 @@ class SearchBatch:
         options: Options,
         capacity: int,
         n_models: int = 0,
-        n_rows: int = 0,
-        speculation: Speculation | None = None,
         dtype: type[np.floating[Any]] = np.float32,
         attends: bool = False,
     ) -> None:
-        """n_models, n_rows, dtype: see SearchState.allocate. speculation: how bytes are drafted, or None.
+        """n_models, dtype: see SearchState.allocate.
 
         attends: whether the models have attention, which constraints of a beam search then use.
         """
         self.capacity = capacity
         self.params = SearchParams.from_options(options)
         self.state = SearchState.allocate(
-            capacity,
-            options.beam,
-            n_models,
-            0,
-            0,
-            n_rows=n_rows,
-            keeps_scores=options.byte_scores,
-            dtype=dtype,
+            capacity, options.beam, n_models, 0, 0, keeps_scores=options.byte_scores, dtype=dtype
         )
-        self.drafts = DraftParams.from_speculation(speculation, max(n_rows, capacity * options.beam))
         self._options = options
-        self._has_drafts, self.most_drafted = speculation is not None, self.drafts.most
         is_beam_search = options.beam > 1 and not options.sample
         self.attends = attends and is_beam_search and options.tracker is not None
         self._slots: dict[int, int] = {}  # of sentences that have not been handed out, by handle
@@ -74,8 +61,6 @@ class SearchBatch:
             raise ValueError(f"an open source in an engine of capacity {self.capacity}: expected capacity 1")
         if requests:
             self._enlarge(requests)
-            # A pass with drafts might choose more bytes than the source so far decides.
-            self.drafts = self.drafts._replace(most=0 if is_open else self.most_drafted)
             self._open = requests[0]
         slots = np.flatnonzero(self.state.state == FREE)[: len(requests)].tolist()
         options = self._options
@@ -83,17 +68,8 @@ class SearchBatch:
             draw_keys = None
             if options.sample:
                 draw_keys = [draw_key(options.seed, request.number, text) for text in range(options.beam)]
-            copied = request.source or b"" if self._has_drafts else b""
             constraint = None if options.tracker is None else request.constraint
-            self.state.begin(
-                slot,
-                request.limit,
-                request.prefix,
-                draw_keys,
-                copied,
-                constraint,
-                request.earliest_end,
-            )
+            self.state.begin(slot, request.limit, request.prefix, draw_keys, constraint, request.earliest_end)
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._n_admitted += len(requests)
         self._slots.update(zip(handles, slots, strict=True))
@@ -131,33 +107,25 @@ class SearchBatch:
         texts = [state.text(slot, step, int(beam)) for beam in going]
         return shared_beginning([*texts, *(ended.text for ended in self._ended(slot))] or [b""])
 
-    def pass_inputs(self) -> PassInputs:
-        """Return the arguments of a pass other than the model."""
-        return PassInputs(self.state, self.params, self.drafts)
-
     def _enlarge(self, requests: Sequence[Request]) -> None:
-        """Make room for the longest output, prefix and source, and for all constraints."""
+        """Make room for the longest output and prefix, and for all constraints."""
         state = self.state
         length = max(request.limit for request in requests)
         prefix = max(len(request.prefix) for request in requests)
-        source = max(len(request.source or b"") for request in requests) if self._has_drafts else 0
         columns = n_columns = state.attention.shape[1]
         if self.attends:
             columns = max(columns, *(len(request.source or b"") + 1 for request in requests))
-        room = tuple(part.shape[1] for part in (state.history_byte, state.prefix, state.source))
+        room = state.history_byte.shape[1], state.prefix.shape[1]
         size = before = state.constraints.size()
         if (tracker := self._options.tracker) is not None:
             constraints = [request.constraint for request in requests]
             size = size.union(ConstraintSize.from_constraints(constraints, tracker))
-        is_small = length >= room[0] or prefix > room[1] or source > room[2] or columns > n_columns
-        if is_small or size != before:
-            needed = max(length, room[0] - 1), max(prefix, room[1]), max(source, room[2])
-            self.state = state.enlarged(*needed, size, columns)
+        if length >= room[0] or prefix > room[1] or columns > n_columns or size != before:
+            self.state = state.enlarged(max(length, room[0] - 1), max(prefix, room[1]), size, columns)
 
     def _ended(self, slot: int) -> list[Hypothesis]:
         """Return the finished hypotheses of a sentence, best first."""
         state = self.state
-        n_passes = int(state.passes[slot]) if self._has_drafts else 0
         fields = (
             *(state.finished_score, state.finished_log_p, state.finished_step, state.finished_beam),
             state.finished_past_end,
@@ -168,7 +136,6 @@ class SearchBatch:
                 state.text(slot, step, beam),
                 log_p,
                 score,
-                n_passes,
                 state.byte_scores(slot, step, beam, log_p),
                 is_past_end=is_past_end,
             )

@@ -24,10 +24,9 @@ from bytenmt.decoding.constraints.state_machine import (
     prepare,
 )
 from bytenmt.decoding.search.candidates import NO_SCORE, consider, consider_all, copy_values, share_width
-from bytenmt.decoding.search.drafting import DraftParams, record_acceptance
 from bytenmt.decoding.search.ngram_blocking import block_ngrams
 from bytenmt.decoding.search.sampling import draw_byte, uniform
-from bytenmt.decoding.search.state import DONE, RUNNING, SearchParams, SearchState
+from bytenmt.decoding.search.state import DONE, SearchParams, SearchState
 from bytenmt.jit import allocating, compiled, inlined, inlined_allocating
 from bytenmt.kernel_constants import ATTENDED_COST, BLANK, CLOSING_COST, LOOK_AHEAD
 from bytenmt.utf8 import BOS, EOS, LONGEST_CHARACTER, N_IDS
@@ -82,33 +81,19 @@ def workspace(search: SearchState, params: SearchParams) -> Workspace:
 
 
 @allocating
-def choose_bytes(search: SearchState, params: SearchParams, drafts: DraftParams) -> None:
-    """Choose the next byte of every running sentence, and one more after each drafted byte that is accepted.
-
-    A drafted byte is accepted if it equals the byte that was chosen. search.log_p: log-probabilities for the
-    rows listed in search.rows; the beams or drafted bytes of a sentence stand next to each other.
-    """
+def choose_bytes(search: SearchState, params: SearchParams) -> None:
+    """Choose the next byte of every running sentence. search.log_p: log-probabilities of the pass's rows."""
     work = workspace(search, params)
-    row = 0
-    while row < search.n_rows[0]:
-        slot = search.rows[row, 0]
-        first_step, n_columns = search.step[slot], 1 + search.n_drafted[slot]
-        for column in range(n_columns):
-            if params.sample:
-                for beam in range(params.beam):
-                    if search.score[slot, beam] > NO_SCORE:  # else this text has ended
-                        sample_byte(search, params, work, slot, beam, row + column + beam)
-            else:
-                n_found = find_candidates(search, params, work, slot, row + column)
-                continue_beams(search, params, work, slot, row + column, n_found)
-            search.step[slot] += 1
-            if search.state[slot] != RUNNING or column == n_columns - 1:
-                break
-            if search.drafted[slot, column] != search.last[slot, 0]:
-                break  # the remaining rows have read another text
-        search.passes[slot] += 1
-        record_acceptance(search, drafts, slot, first_step)
-        row += params.beam + n_columns - 1
+    for row in range(0, search.n_rows[0], params.beam):
+        slot = search.row_slot[row]
+        if params.sample:
+            for beam in range(params.beam):
+                if search.score[slot, beam] > NO_SCORE:  # else this text has ended
+                    sample_byte(search, params, work, slot, beam, row + beam)
+        else:
+            n_found = find_candidates(search, params, work, slot, row)
+            continue_beams(search, params, work, slot, row, n_found)
+        search.step[slot] += 1
 
 
 @inlined

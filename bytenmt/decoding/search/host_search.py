@@ -12,16 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.drafts.table import Speculation
 from bytenmt.decoding.interface import Options
 from bytenmt.decoding.search.batch import SearchBatch
 from bytenmt.decoding.search.beam_search import choose_bytes
 from bytenmt.decoding.search.candidates import NO_SCORE, consider_all, copy_values
-from bytenmt.decoding.search.drafting import DraftParams, draft_all
 from bytenmt.decoding.search.sampling import draw_byte
 from bytenmt.decoding.search.state import RUNNING, SearchParams, SearchState
 from bytenmt.jit import as_python
-from bytenmt.kernel_constants import MOST_DRAFTED
 from bytenmt.utf8 import N_IDS
 
 Ints = npt.NDArray[np.int64]
@@ -30,24 +27,21 @@ Ints = npt.NDArray[np.int64]
 class SearchStep(NamedTuple):
     """A step of the search, compiled or as Python.
 
-    run(search, params, drafts, chooses): choose the next bytes of all sentences, or draft bytes.
-    dtype: type of the log-probabilities that it reads.
+    run(search, params): choose the next bytes of all sentences. dtype: type of the log-probabilities that it
+    reads.
     """
 
-    run: Callable[[SearchState, SearchParams, DraftParams, bool], None]
+    run: Callable[[SearchState, SearchParams], None]
     dtype: type[np.floating[Any]]
 
 
 def python_search_step(dtype: type[np.floating[Any]] = np.float64) -> SearchStep:
     """Return a step of the search as Python, with NumPy in place of its longest loops."""
-    choose, draft = as_python(choose_bytes, STAND_INS), as_python(draft_all)
+    choose = as_python(choose_bytes, STAND_INS)
 
-    def run(search: SearchState, params: SearchParams, drafts: DraftParams, chooses: bool) -> None:
+    def run(search: SearchState, params: SearchParams) -> None:
         with np.errstate(all="ignore"):  # as compiled code does
-            if chooses:
-                choose(search, params, drafts)
-            else:
-                draft(search, drafts)
+            choose(search, params)
 
     return SearchStep(run, dtype)
 
@@ -101,44 +95,22 @@ class HostSearch(SearchBatch):
         self,
         options: Options,
         capacity: int,
-        speculation: Speculation | None = None,
         step: SearchStep | None = None,
         attends: bool = False,
     ) -> None:
-        """speculation: how bytes are drafted, see set_draft_width; None for no drafts.
-
-        step: a step of the search; None for Python. attends: see SearchBatch.
-        """
-        n_rows = capacity * (1 + MOST_DRAFTED) if speculation else 0
+        """step: a step of the search; None for Python. attends: see SearchBatch."""
         step = step or python_search_step()
-        super().__init__(options, capacity, 0, n_rows, speculation, step.dtype, attends)
+        super().__init__(options, capacity, 0, step.dtype, attends)
         self._step = step.run
-        self._width = 0
 
     def is_running(self, slots: Sequence[int]) -> npt.NDArray[np.bool_]:
         """Return for each slot whether its sentence is not done yet: (n,) bool."""
         running: npt.NDArray[np.bool_] = self.state.state[list(slots)] == RUNNING
         return running
 
-    def set_draft_width(self, width: int) -> None:
-        """Set the number of drafted bytes per pass, 0 for none.
-
-        Call it before the first sentence is admitted.
-        """
-        self._width, self._has_drafts = width, width > 0
-        self.most_drafted = width
-
-    def draft_bytes(self) -> None:
-        """Draft the bytes that the next pass reads after the last chosen ones."""
-        self._step(self.state, self.params, self.drafts, False)
-
     def bytes_to_read(self, slots: Sequence[int]) -> npt.NDArray[np.uint8]:
-        """Return the bytes that the next pass reads: one per beam (n, b), or one and the drafted bytes
-        (n, 1 + width)."""
-        last = self.state.last[list(slots)]
-        if not self._width:
-            return last
-        return np.concatenate([last, self.state.drafted[list(slots), : self._width]], axis=1)
+        """Return the bytes that the next pass reads, one per beam: (n, b)."""
+        return self.state.last[list(slots)]
 
     def parents(self, slots: Sequence[int]) -> Ints:
         """Return for each beam which beam of the previous pass it continues: (n, b)."""
@@ -147,34 +119,20 @@ class HostSearch(SearchBatch):
 
     def choose(
         self, slots: Sequence[int], log_p: npt.NDArray[Any], attention: npt.NDArray[np.float32] | None = None
-    ) -> Ints:
-        """Choose the next bytes of the running sentences; return for each slot how many columns of the pass
-        were rejected drafts, (n,).
+    ) -> None:
+        """Choose the next bytes of the running sentences.
 
-        log_p (n, b or 1 + width, 256): log-probabilities of the byte after each one of bytes_to_read; those
-        of sentences that are done are ignored. attention (n, b or 1 + width, s): the sum of the attention
-        weights of all layers and models, where `attends`.
+        log_p (n, b, 256): log-probabilities of the byte after each one of bytes_to_read; those of sentences
+        that are done are ignored. attention (n, b, s): the sum of the attention weights of all layers and
+        models, where `attends`.
         """
-        state, slot_array = self.state, np.array(slots, np.int64)
+        state, beam = self.state, log_p.shape[1]
         running = np.flatnonzero(self.is_running(slots))
-        which = slot_array[running]
-        n_columns = log_p.shape[1]
-        is_read = np.ones((len(running), n_columns), np.bool_)
-        if self._width:
-            is_read = np.arange(n_columns) <= state.n_drafted[which, None]
-        sentence, column = is_read.nonzero()
-        n_rows = len(sentence)
-        state.rows[:n_rows, 0] = which[sentence]
-        state.rows[:n_rows, 1:] = 0
-        state.rows[:n_rows, 2 if self._width else 1] = column
-        state.n_rows[0] = n_rows
-        state.log_p[:n_rows] = log_p[running[sentence], column]
+        state.n_rows[0] = n_rows = len(running) * beam
+        state.row_slot[:n_rows] = np.repeat(np.array(slots, np.int64)[running], beam)
+        state.log_p[:n_rows] = log_p[running].reshape(n_rows, N_IDS)
         if attention is not None and self.attends:
             n = min(attention.shape[2], state.attention.shape[1])
-            state.attention[:n_rows, :n] = attention[running[sentence], column, :n]
+            state.attention[:n_rows, :n] = attention[running, :, :n].reshape(n_rows, n)
             state.attention[:n_rows, n:] = 0
-        before = state.step[which].copy()
-        self._step(state, self.params, self.drafts, True)
-        n_rejected = np.zeros(len(slot_array), np.int64)
-        n_rejected[running] = n_columns - (state.step[which] - before) if self._width else 0
-        return n_rejected
+        self._step(state, self.params)

@@ -1,8 +1,8 @@
 """The search state of a batch, as NumPy arrays that compiled code and Python share.
 
 A slot holds one sentence of the batch; it is free again when the sentence is done. A beam is one of the
-hypotheses of a sentence. A row is a byte that a decoder reads in one pass: the last byte of a beam, or a
-drafted byte after it.
+hypotheses of a sentence. A row is a byte that a decoder reads in one pass: the last byte of a beam, or a byte
+of a given text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.decoding.constraints.state import ConstraintState, SpanTables
-from bytenmt.kernel_constants import MOST_DRAFTED, OPEN_WITHIN
+from bytenmt.kernel_constants import OPEN_WITHIN
 from bytenmt.ngram_hash import START
 from bytenmt.utf8 import ACCEPT, BOS, N_IDS, UTF8_NEXT, allowed_bytes
 
@@ -71,10 +71,11 @@ class SearchParams(NamedTuple):
 class ForcedText(NamedTuple):
     """Given texts to score instead of a search, one for each of p slots; p is 0 if there is a search.
 
-    text (p, c) uint8: bytes; n_text, n_read (p,) int64: their number, and how many have been read.
-    most (1,) int64: bytes of a text that one pass reads at most. word (p,) uint64: the last eight bytes read.
-    log_p (p, c) float64, rank (p, c) int64: results, see reading.Reading.
-    attention (p, c, l, s) float32: the weights of l attention instructions over s columns; l may be 0.
+    text (p, c) uint8: bytes; n_text, n_read (p,) int64: their number, and how many have been read. most (1,)
+    int64: bytes of a text that one pass reads at most. word (p, 2) uint64: the last eight bytes read and
+    their prefix hash, see ngram_hash.py. log_p (p, c) float64, rank (p, c) int64: results, see
+    reading.Reading. attention (p, c, l, s) float32: the weights of l attention instructions over s columns; l
+    may be 0.
     """
 
     text: Bytes
@@ -95,7 +96,7 @@ class ForcedText(NamedTuple):
             np.zeros(n_slots, np.int64),
             np.zeros(n_slots, np.int64),
             np.ones(1, np.int64),
-            np.full(n_slots, START, np.uint64),
+            np.tile(np.array([START, 0], np.uint64), (n_slots, 1)),
             np.zeros(each),
             np.zeros(each, np.int64),
             np.zeros((*each, n_layers, columns if n_layers else 0), np.float32),
@@ -127,15 +128,11 @@ class SearchState(NamedTuple):
     History. history_byte (p, t, b) uint8, history_parent (p, t, b) uint16: the byte chosen at every step, and
     the beam that it continues. history_score (p, t, b) float64: the score after it; t is 0 if not needed.
 
-    Drafts, for b = 1. source (p, _) uint8, n_source (p,) int64: bytes to copy from. drafted (p, 8) uint8: the
-    bytes drafted after `last`, of which n_drafted (p,) int64 are read. draft_chance (p, 8) float64: the
-    chance that so many of them are accepted. passes (p,) int64: of the decoder.
-
-    Rows of the current pass. rows (r, 3) int64: slot, beam and column; column 0 reads `last`, the others read
-    drafted bytes; r is at least p * b. n_rows (1,) int64: their number. logits (k, r, 256) float32: of k
-    models. log_p (r, 256) float32 or float64: natural log-probabilities of the next byte, averaged over the
-    models, which the search reads. attention (r, s) float32: the sum of the attention weights of all layers
-    and models over the source; s is 0 where the search does not use them.
+    Rows of the current pass. row_slot (r,) int64: their slots; the beams of a sentence, or the bytes of a
+    forced text, stand next to each other; r is at least p * b. n_rows (1,) int64: their number. logits
+    (k, r, 256) float32: of k models. log_p (r, 256) float32 or float64: natural log-probabilities of the next
+    byte, averaged over the models, which the search reads. attention (r, s) float32: the sum of the attention
+    weights of all layers and models over the source; s is 0 where the search does not use them.
     """
 
     state: Ints
@@ -160,13 +157,7 @@ class SearchState(NamedTuple):
     history_byte: Bytes
     history_parent: npt.NDArray[np.uint16]
     history_score: Reals
-    source: Bytes
-    n_source: Ints
-    drafted: Bytes
-    n_drafted: Ints
-    draft_chance: Reals
-    passes: Ints
-    rows: Ints
+    row_slot: Ints
     n_rows: Ints
     logits: npt.NDArray[np.float32]
     log_p: npt.NDArray[Any]
@@ -181,22 +172,19 @@ class SearchState(NamedTuple):
         n_models: int,
         length: int,
         prefix: int,
-        source: int = 0,
         n_rows: int = 0,
         keeps_scores: bool = False,
         constraints: ConstraintSize | None = None,
-        drafted: int = MOST_DRAFTED,
         forced: ForcedText | None = None,
         dtype: type[np.floating[Any]] = np.float32,
         columns: int = 0,
     ) -> SearchState:
-        """Return free slots for outputs of at most `length` bytes, prefixes of `prefix` bytes, and sources to
-        copy from of `source` bytes.
+        """Return free slots for outputs of at most `length` bytes and prefixes of `prefix` bytes.
 
         n_models: number of models whose logits are stored; 0 if an engine writes log_p itself, in `dtype`.
         n_rows: rows of a pass at most, if more than slots times beams. keeps_scores: whether the score of
-        every byte is kept. constraints: room for constraints. drafted: bytes of a sentence per pass at most.
-        columns: source bytes, with EOS, whose attention is kept.
+        every byte is kept. constraints: room for constraints. columns: source bytes, with EOS, whose
+        attention is kept.
         """
         each = (n_slots, beam)
         n_rows = max(n_rows, n_slots * beam)
@@ -224,13 +212,7 @@ class SearchState(NamedTuple):
             history_byte=np.zeros(steps, np.uint8),
             history_parent=np.zeros(steps, np.uint16),
             history_score=np.zeros(steps if keeps_scores else (n_slots, 0, beam)),
-            source=np.zeros((n_slots, max(1, source)), np.uint8),
-            n_source=np.zeros(n_slots, np.int64),
-            drafted=np.zeros((n_slots, drafted), np.uint8),
-            n_drafted=np.zeros(n_slots, np.int64),
-            draft_chance=np.zeros((n_slots, drafted)),
-            passes=np.zeros(n_slots, np.int64),
-            rows=np.zeros((n_rows, 3), np.int64),
+            row_slot=np.zeros(n_rows, np.int64),
             n_rows=np.zeros(1, np.int64),
             logits=np.zeros((n_models, n_rows, N_IDS), np.float32),
             log_p=np.zeros((n_rows, N_IDS), dtype),
@@ -240,9 +222,9 @@ class SearchState(NamedTuple):
         )
 
     def enlarged(
-        self, length: int, prefix: int, source: int, constraints: ConstraintSize, columns: int = 0
+        self, length: int, prefix: int, constraints: ConstraintSize, columns: int = 0
     ) -> SearchState:
-        """Return a copy with room for longer outputs, prefixes, sources and constraints."""
+        """Return a copy with room for longer outputs, prefixes and constraints."""
         n_slots, beam = self.last.shape
         new = SearchState.allocate(
             n_slots,
@@ -250,8 +232,7 @@ class SearchState(NamedTuple):
             len(self.logits),
             length,
             prefix,
-            source,
-            len(self.rows),
+            len(self.row_slot),
             self.history_score.shape[1] > 0,
             constraints,
             dtype=self.log_p.dtype.type,
@@ -267,15 +248,13 @@ class SearchState(NamedTuple):
         limit: int,
         prefix: bytes,
         draw_keys: list[int] | None,
-        source: bytes = b"",
         constraint: Constraint | None = None,
         earliest_end: int = 0,
     ) -> None:
         """Put a new sentence into a slot.
 
-        draw_keys: of the independent samples, one for each beam; None if bytes are not sampled. source: to
-        copy drafts from. constraint: None if spans are not tracked. earliest_end: see
-        Request.
+        draw_keys: of the independent samples, one for each beam; None if bytes are not sampled. constraint:
+        None if spans are not tracked. earliest_end: see Request.
         """
         self.state[slot], self.step[slot], self.limit[slot] = RUNNING, 0, limit
         self.prefix[slot, : len(prefix)] = np.frombuffer(prefix, np.uint8)
@@ -289,9 +268,6 @@ class SearchState(NamedTuple):
         self.past_end[slot] = False
         self.draw_keys[slot] = 0 if draw_keys is None else draw_keys
         self.n_finished[slot] = 0
-        self.source[slot, : len(source)] = np.frombuffer(source, np.uint8)
-        self.n_source[slot] = len(source)
-        self.n_drafted[slot] = self.passes[slot] = 0
         self.finished_score[slot] = self.finished_log_p[slot] = -np.inf
         if constraint is not None:
             self.constraints.begin(slot, constraint)

@@ -157,8 +157,8 @@ class Rows(NamedTuple):
 
     space: address of the registers; capacity: the number of rows for which there is room.
     ids (rows,) uint8: the byte that each row reads. position (rows,): its position in the text.
-    word (rows,) uint64: that byte and the seven before it, the newest lowest; empty if the program has no
-        n-gram tables.
+    word (rows, 2) uint64: that byte and the seven before it, the newest lowest, and the prefix hash, see
+        ngram_hash.py; empty if the program has no n-gram tables.
     owner (rows,): the slot of a decoder step's row, or the number of an encoder's sentence.
     beam (rows,): of a decoder step.
     first (n + 1,): the first row of each sentence of an encoder, longer sentences first.

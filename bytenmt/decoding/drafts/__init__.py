@@ -1,1 +1,0 @@
-"""Draft tables: counted from a run's training text, stored, looked up."""
