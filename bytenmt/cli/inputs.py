@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.data.text_file import TextFile
 
-HELD = 1 << 26  # bytes of a packed text to translate that are in memory at most
-
 
 def torch_device(name: str, threads: int | None) -> torch.device:
     """Return the device to run on (that of this process under torchrun) and set the number of CPU threads."""
@@ -52,40 +50,26 @@ def check_pairs(run: Path, has_source: bool, src: Path | None) -> None:
 
 
 def text_file(path: Path, errors: str) -> TextFile:
-    """Open a text file with at least one line; a named pipe is read once."""
+    """Open a text file, or a named pipe, which is read to its end. Raises DataError as `checked` does."""
     from bytenmt.data.text_file import TextFile
 
-    text = TextFile.open(path, errors, reporter=Console(), pipe=True)
+    return checked(TextFile.open(path, errors))
+
+
+def checked(text: TextFile) -> TextFile:
+    """Return a text; warn where lines were repaired. Raises DataError for no lines or another encoding."""
+    from bytenmt.data.text_file import repair_warning
+
     text.require_lines()
+    if len(text.repaired):
+        Console().warn(repair_warning(text.path, len(text.repaired), len(text)))
     return text
 
 
 def to_translate(path: Path, errors: str) -> TextFile | BufferedReader:
-    """Open a text file with at least one line, or a stream of its lines. Raises DataError.
-
-    A stream is returned for a named pipe, and for a packed file of more than HELD bytes, which may be larger
-    than the memory and is unpacked twice.
-    """
-    from bytenmt.data.decompress import is_packed, reader, unpacked
-    from bytenmt.data.text_file import TextFile, check_file
-
-    if path.is_fifo():  # as a shell's <(command): its lines are translated as they come
-        return open(path, "rb")
-    if not is_packed(path):
-        return text_file(path, errors)
-    check_file(path)
-    held, n_bytes = bytearray(), 0
-    for piece in unpacked(path):
-        n_bytes += len(piece)
-        if n_bytes <= HELD:
-            held += piece
-        else:
-            held.clear()
-    if n_bytes > HELD:
-        return reader(path)
-    text = TextFile.from_bytes(bytes(held), path, errors)
-    text.require_lines()
-    return text
+    """Open a text file with at least one line, or a named pipe as a stream of lines. Raises DataError."""
+    # A pipe, such as a shell's <(command): its lines are translated as they come.
+    return open(path, "rb") if path.is_fifo() else text_file(path, errors)
 
 
 def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:

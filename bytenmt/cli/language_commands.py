@@ -106,7 +106,7 @@ def predict(
     from bytenmt.language.surprisal import Windowed
 
     if file is not None:
-        check_file(file, pipe=True)
+        check_file(file)
     check_output(page, file, src)
     for written in {page, None}:
         check_streams(file, written)
@@ -160,8 +160,7 @@ def _stream(
     Shows a progress bar on a terminal.
     """
     from bytenmt.cli.progress import progress
-    from bytenmt.data.decompress import is_packed
-    from bytenmt.data.text_file import pieces_of
+    from bytenmt.data.text_file import is_packed, pieces_of
     from bytenmt.language.surprisal import CHUNK, stream
 
     if file is None:
@@ -169,8 +168,8 @@ def _stream(
     else:
         size = None if is_packed(file) or not file.is_file() else file.stat().st_size
     empty = True
-    with progress(size, "B") as (bar, reporter):
-        pieces = pieces_of(file, reporter=reporter) if file else _stdin()
+    with progress(size, "B") as (bar, _):
+        pieces = pieces_of(file) if file else _stdin()
         for found in stream(reader, pieces, chunk or CHUNK):
             for one in baselines:
                 one.add(found.data.tobytes())
@@ -198,8 +197,7 @@ def _translations(
 
     source = inputs.text_file(src, errors or "replace")
     if file is None:
-        target = TextFile.from_bytes(b"".join(_stdin()), STDIN, errors or "replace")
-        target.require_lines()
+        target = inputs.checked(TextFile.from_bytes(b"".join(_stdin()), STDIN, errors or "replace"))
     else:
         target = inputs.text_file(file, errors or "replace")
     for one in baselines:

@@ -144,7 +144,6 @@ def assemble(
 def _write(
     text: TextFile, lines: Lengths | Indices, rows: Indices, ends: Indices, first: int, out: Bytes
 ) -> None:
-    text.check_whole()
     _fill_rows(text.data, text.side, text.starts[lines], ends, rows, first, _MARKS, out)
 
 

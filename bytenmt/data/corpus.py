@@ -3,9 +3,7 @@
 Several pairs of files make one corpus; nothing is copied, each text is read where it lies.
 """
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.config.bounds import WEIGHT
-from bytenmt.data.decompress import unpack_all
-from bytenmt.data.line_scan import LONGEST_LINE, Indices, Lengths, select_pairs
-from bytenmt.data.text_file import TextFile, check_file
+from bytenmt.data.text_file import LONGEST_LINE, Indices, Lengths, TextFile, check_file
 from bytenmt.errors import DataError
-from bytenmt.reporter import SILENT, Reporter
+
+SPACES = np.frombuffer(b" \t\v\f\r", np.uint8)
 
 
 class PairFiles(NamedTuple):
@@ -45,14 +42,11 @@ class Part(NamedTuple):
     weight: float
 
     @property
-    def texts(self) -> list[TextFile]:
-        """Return source and target, or the target only."""
-        return [self.tgt] if self.src is None else [self.src, self.tgt]
-
-    @property
     def files(self) -> list[TextFile]:
         """Return one text per file: both sides, or the source alone if both are columns of one table."""
-        return self.texts[:1] if self.texts[0].data is self.tgt.data else self.texts
+        if self.src is None:
+            return [self.tgt]
+        return [self.src] if self.src.data is self.tgt.data else [self.src, self.tgt]
 
     @property
     def name(self) -> str:
@@ -62,7 +56,8 @@ class Part(NamedTuple):
 class LeftOut(NamedTuple):
     """Lines of a part, from 0, that are not used; one with both faults counts as empty.
 
-    too_long, empty (k,) int64: a side is longer than its limit; a side has no bytes.
+    too_long, empty (k,) int64: a side is longer than its limit; a side has no bytes, or the target has white
+    space alone.
     """
 
     too_long: Indices
@@ -108,33 +103,21 @@ class ParallelCorpus:
         errors: str = "replace",
         max_source_bytes: int | None = None,
         max_target_bytes: int | None = None,
-        cache: Path | None = None,
-        reporter: Reporter = SILENT,
     ) -> "ParallelCorpus":
-        """Open several pairs of files as one corpus, each file in a thread of its own.
+        """Open several pairs of files as one corpus.
 
-        cache: the folder that packed files are unpacked into; None unpacks into memory. reporter: receives
-        the progress. Raises DataError, see TextFile.open, and if only some have a source.
+        Raises DataError, see TextFile.open, and if only some have a source.
         """
-        jobs = [job for pair in files for job in _files_of(pair)]
-        for path, _ in jobs:  # all at once: a wrong name is told before anything takes its time
-            check_file(path)
-        if cache is not None:
-            unpack_all([path for path, _ in jobs], cache, reporter)
+        for pair in files:  # all at once: a wrong name is told before anything takes its time
+            _check_files(pair)
 
-        def read(job: tuple[Path, bool]) -> list[TextFile]:
-            path, is_table = job
-            if is_table:
-                return list(TextFile.open_tsv(path, errors, cache))
-            return [TextFile.open(path, errors, cache)]
-
-        with ThreadPoolExecutor(max(1, min(len(jobs), os.cpu_count() or 1))) as threads:
-            texts = [text for found in threads.map(read, jobs) for text in found]
-        following = iter(texts)
         parts = []
-        for pair in files:
-            src = next(following) if pair.has_source else None
-            parts.append(Part(src, next(following), pair.weight))
+        for src, tgt, tsv, weight in files:
+            if tsv is not None:
+                parts.append(Part(*TextFile.open_tsv(tsv, errors), weight))
+            elif tgt is not None:
+                source = None if src is None else TextFile.open(src, errors)
+                parts.append(Part(source, TextFile.open(tgt, errors), weight))
         return cls._from_parts(parts, max_source_bytes, max_target_bytes)
 
     @classmethod
@@ -164,19 +147,23 @@ class ParallelCorpus:
         lines: list[npt.NDArray[Any]] = []
         sources, targets, left_out = [], [], []
         for src, tgt, _ in parts:
-            source_limit = LONGEST_LINE if src is None else max_source_bytes or LONGEST_LINE
             # Without a source the target stands in, for a check that cannot fail.
-            source = tgt.lengths if src is None else src.lengths
-            target_limit = max_target_bytes or LONGEST_LINE
-            used, *faults = select_pairs(source, tgt.lengths, source_limit, target_limit, keep_empty)
+            source, max_source = (tgt, None) if src is None else (src, max_source_bytes)
+            is_empty = np.zeros(len(tgt), np.bool_)
+            if not keep_empty:
+                is_empty = (source.lengths == 0) | (tgt.lengths == 0)
+                is_empty[_white_lines(tgt)] = True
+            is_long = source.lengths > (max_source or LONGEST_LINE)
+            is_long |= tgt.lengths > (max_target_bytes or LONGEST_LINE)
+            used = np.flatnonzero(~(is_empty | is_long))
             all_used = len(used) == len(tgt)  # then nothing is copied
             lines.append(used.astype(np.int32) if len(tgt) < 2**31 else used)
             targets.append(tgt.lengths if all_used else tgt.lengths[used])
             if src is None:
                 sources.append(np.zeros(len(used), np.int32))
             else:
-                sources.append(source if all_used else source[used])
-            left_out.append(LeftOut(*faults))
+                sources.append(src.lengths if all_used else src.lengths[used])
+            left_out.append(LeftOut(np.flatnonzero(is_long & ~is_empty), np.flatnonzero(is_empty)))
         return cls(
             parts=tuple(parts),
             bounds=np.cumsum([0, *map(len, lines)], dtype=np.int64),
@@ -222,7 +209,7 @@ class ParallelCorpus:
         return self.parts[int(np.searchsorted(self.bounds, k, "right")) - 1]
 
     def require_pairs(self) -> None:
-        """Raise DataError where a file is empty or no pair is left."""
+        """Raise DataError where a file is empty or in another encoding, or no pair is left."""
         for part in self.parts:
             for text in part.files:
                 text.require_lines()
@@ -235,15 +222,23 @@ class ParallelCorpus:
             )
 
 
-def _files_of(pair: PairFiles) -> list[tuple[Path, bool]]:
-    """Return the files to open, in order, and whether each is a table. Raises ValueError."""
+def _white_lines(text: TextFile) -> Indices:
+    """Return the lines, from 0, of white space alone."""
+    candidates = np.flatnonzero((text.starts >= 0) & (text.lengths > 0))
+    candidates = candidates[np.isin(text.data[text.starts[candidates]], SPACES)]
+    white = [line for line in candidates.tolist() if text.line(line).decode().isspace()]
+    return np.array(white, np.int64)
+
+
+def _check_files(pair: PairFiles) -> None:
+    """Raise DataError for files that are not there, ValueError for a pair that is none."""
     if not WEIGHT.hold(pair.weight):
         raise ValueError(f"the weight is {pair.weight}, expected {WEIGHT}")
-    if pair.tsv is not None and pair.src is None and pair.tgt is None:
-        return [(pair.tsv, True)]
-    if pair.tsv is None and pair.tgt is not None:
-        return [(path, False) for path in (pair.src, pair.tgt) if path is not None]
-    raise ValueError(f"{pair}: expected either a target, with a source or without, or a table")
+    if (pair.tsv is None) == (pair.tgt is None) or (pair.tsv is not None and pair.src is not None):
+        raise ValueError(f"{pair}: expected either a target, with a source or without, or a table")
+    for path in (pair.src, pair.tgt, pair.tsv):
+        if path is not None:
+            check_file(path)
 
 
 def _check_parts(parts: Sequence[Part]) -> None:

@@ -1,114 +1,101 @@
-"""Describe a corpus for people: its size, the lines that were left out or repaired, and several sentences in
-a line.
+"""Tell people about a corpus: its size, what was left out or repaired, and what may be a mistake.
 
-A model that was trained on single sentences should be given single sentences; the share of lines with several
-tells whether it was.
+Looks at samples, so that a large corpus takes no more than a moment.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from bytenmt.data.corpus import ParallelCorpus
-from bytenmt.data.line_scan import LONGEST_LINE, Indices, Lengths
 from bytenmt.data.sentences import languages_of_files, sentence_ends
-from bytenmt.errors import DataError, printable
+from bytenmt.data.text_file import Bytes, Indices, repair_warning
 from bytenmt.language_profile import LanguageProfile
 
 N_LISTED = 10  # line numbers that are named
 MOST_PROFILED = 10_000  # pairs from which language profiles are counted
-MOST_COUNTED = 20_000  # lines of a part; of more, as many evenly spaced ones are looked at
+MOST_COUNTED = 20_000  # lines of a part that are searched for several sentences
+MOST_COMPARED = 100_000  # pairs among which duplicates are counted
+MANY_DUPLICATES = 0.2  # share of pairs
+N_VALID, N_CANDIDATES = 50, 1000  # validation pairs looked for; pairs of their lengths that are compared
+MANY_SEEN = 0.1  # share of those validation pairs
+N_PIECES, PIECE_BYTES = 5, 64  # of a validation text that are looked for
+SEARCHED_BYTES = 1 << 26  # of a training text
 
 
-def inventory(corpus: ParallelCorpus, listing: Path | None = None) -> list[str]:
-    """Return lines that describe the corpus and what was left out or repaired.
-
-    listing: a file (tab-separated: file, line, reason) that is written if more lines were left out or
-    repaired than are named here. Raises DataError if it cannot be written.
-    """
-    parts = range(len(corpus.parts))
-    groups = [group for p in parts for group in _groups(corpus, p)]
-    if listing is None or all(len(lines) <= N_LISTED for _, lines in groups):
-        listing = None
-    else:
-        _write(listing, ("\t".join(row) for p in parts for row in _rows(corpus, p)))
-    found = [line for p in parts for line in _part_lines(corpus, p, listing)]
-    if len(corpus.parts) > 1:
-        source, target = (
-            f"{lengths.sum(dtype=np.int64):,}" for lengths in (corpus.source_lengths, corpus.target_lengths)
-        )
-        sizes = f"{source} source and {target} target" if corpus.has_source else f"{target} target"
-        found.append(f"{len(corpus.parts)} parts together: {len(corpus):,} pairs, {sizes} bytes")
+def inventory(corpus: ParallelCorpus) -> list[str]:
+    """Return lines that describe the parts of a corpus, and which of their lines were left out."""
+    found = []
+    for p, (part, left_out) in enumerate(zip(corpus.parts, corpus.left_out, strict=True)):
+        own = slice(int(corpus.bounds[p]), int(corpus.bounds[p + 1]))
+        sides = {"source": corpus.source_lengths, "target": corpus.target_lengths}
+        sizes = [f"{sides[name][own].sum(dtype=np.int64):,} {name}" for name in sides]
+        weight = "" if part.weight == 1 else f", weight {part.weight:g}"
+        sizes = sizes if corpus.has_source else sizes[1:]
+        found.append(f"{part.name}: {own.stop - own.start:,} pairs, {' and '.join(sizes)} bytes{weight}")
+        limits = {"source": corpus.max_source_bytes, "target": corpus.max_target_bytes}
+        named = [f"{n} {side}" for side, n in limits.items() if n and (side == "target" or part.src)]
+        long = f"long (over {' or '.join(named)} bytes)"
+        for reason, lines in (("empty", left_out.empty), (long, left_out.too_long)):
+            if len(lines):
+                found.append(f"left out, {reason}: {_list_lines(lines + 1)}")
     return found
 
 
-def _groups(corpus: ParallelCorpus, p: int) -> list[tuple[str, Indices]]:
-    """Return the reasons why lines of a part are left out or repaired, and the lines, from 0."""
-    part, (too_long, empty) = corpus.parts[p], corpus.left_out[p]
-    sides = {
-        "source": corpus.max_source_bytes if corpus.has_source else None,
-        "target": corpus.max_target_bytes,
-    }
-    limits = " or ".join(f"{limit} {side}" for side, limit in sides.items() if limit)
-    groups = [(f"left out, longer than {limits} bytes", too_long), ("left out, empty", empty)]
-    groups += [(f"repaired, not UTF-8 in {text.path}", text.repaired - 1) for text in part.files]
-    return [(reason, lines) for reason, lines in groups if len(lines)]
-
-
-def _part_lines(corpus: ParallelCorpus, p: int, listing: Path | None) -> Iterator[str]:
-    part, within = corpus.parts[p], slice(int(corpus.bounds[p]), int(corpus.bounds[p + 1]))
-    weight = "" if part.weight == 1 else f", weight {part.weight:g}"
-    yield f"{part.name}: {within.stop - within.start:,} pairs{weight}"
-    if corpus.has_source:
-        yield f"source: {_describe_lengths(corpus.source_lengths[within])}"
-    yield f"target: {_describe_lengths(corpus.target_lengths[within])}"
-    for reason, lines in _groups(corpus, p):
-        yield f"{reason}: {_list_lines(lines + 1, listing)}"
-
-
-def _rows(corpus: ParallelCorpus, p: int) -> Iterator[tuple[str, str, str]]:
-    """Yield file, line number and reason of each fault in a part's lines; a pair may have two."""
-    part, (too_long, empty) = corpus.parts[p], corpus.left_out[p]
-    sides = [(part.tgt, "target", corpus.max_target_bytes)]
-    if part.src is not None:
-        sides.insert(0, (part.src, "source", corpus.max_source_bytes))
-    for text, side, limit in sides:
-        for line in empty[text.lengths[empty] == 0].tolist():
-            yield printable(text.path), str(line + 1), f"left out: {side} empty"
-        over = text.lengths[too_long] > (limit or LONGEST_LINE)
-        for line in too_long[over].tolist():
-            yield printable(text.path), str(line + 1), f"left out: {side} longer than {limit} bytes"
-    for text in part.files:
-        for number in text.repaired.tolist():
-            yield printable(text.path), str(number), "repaired: not UTF-8"
-
-
-def _describe_lengths(lengths: Lengths) -> str:
-    longest = int(lengths.max(initial=0))
-    return f"{int(lengths.sum(dtype=np.int64)):,} bytes, longest line {longest:,}"
-
-
-def _list_lines(numbers: Indices, listing: Path | None) -> str:
+def _list_lines(numbers: Indices) -> str:
     """Format the number of lines and the first of them: "2 (lines 4, 17)"."""
-    named = ", ".join(str(number) for number in numbers[:N_LISTED].tolist())
-    more = ""
-    if len(numbers) > N_LISTED:
-        more = f" and {len(numbers) - N_LISTED:,} more" + ("" if listing is None else f", see {listing}")
-    return f"{len(numbers):,} (line{'s' if len(numbers) > 1 else ''} {named}{more})"
+    more = ", …" if len(numbers) > N_LISTED else ""
+    return f"{len(numbers):,} (line {', '.join(map(str, numbers[:N_LISTED].tolist()))}{more})"
 
 
-def _write(listing: Path, rows: Iterable[str]) -> None:
-    """Write the rows of a report below a line with the names of the columns."""
-    try:
-        listing.parent.mkdir(parents=True, exist_ok=True)
-        with open(listing, "w", encoding="utf-8") as file:
-            file.writelines(f"{row}\n" for row in chain(["file\tline\treason"], rows))
-    except OSError as error:
-        raise DataError(
-            f"{listing} cannot be written ({error.strerror}): free disk space or check its permissions"
-        ) from error
+def warnings_of_pairs(corpus: ParallelCorpus, valid: ParallelCorpus) -> Iterator[str]:
+    """Yield warnings about training and validation pairs."""
+    for text in (text for of in (corpus, valid) for part in of.parts for text in part.files):
+        if len(text.repaired):
+            yield repair_warning(text.path, len(text.repaired), len(text))
+    n_compared = min(len(corpus), MOST_COMPARED)
+    pairs = {_pair(corpus, k) for k in range(n_compared)}
+    if n_compared - len(pairs) > MANY_DUPLICATES * n_compared:
+        yield (
+            f"{1 - len(pairs) / n_compared:.0%} of the first {n_compared:,} training pairs repeat another"
+            " one: remove exact duplicates"
+        )
+    chosen = range(0, len(valid), -(-len(valid) // N_VALID))
+    n_seen = sum(_is_in(corpus, valid, k) for k in chosen)
+    if n_seen and n_seen >= MANY_SEEN * len(chosen):
+        yield (
+            f"{n_seen} of {len(chosen)} validation pairs that were looked for ({valid.parts[0].name}) are"
+            " among the training pairs: validation will tell what is remembered, not what is learnt"
+        )
+
+
+def _pair(corpus: ParallelCorpus, k: int) -> tuple[bytes, bytes]:
+    return corpus.source(k) if corpus.has_source else b"", corpus.target(k)
+
+
+def _is_in(corpus: ParallelCorpus, valid: ParallelCorpus, k: int) -> bool:
+    """Return whether the k-th validation pair is one of the first training pairs of its lengths."""
+    alike = (corpus.target_lengths == valid.target_lengths[k]) & (
+        corpus.source_lengths == valid.source_lengths[k]
+    )
+    pair = _pair(valid, k)
+    return any(_pair(corpus, i) == pair for i in np.flatnonzero(alike)[:N_CANDIDATES].tolist())
+
+
+def warnings_of_texts(texts: Sequence[tuple[Path, Bytes]], path: Path, valid: Bytes) -> Iterator[str]:
+    """Yield warnings about texts without a source that contain the validation text, which is not empty."""
+    length = min(PIECE_BYTES, len(valid))
+    begins = np.linspace(0, len(valid) - length, N_PIECES).astype(int)
+    pieces = {valid[begin : begin + length].tobytes() for begin in begins.tolist()}
+    for name, data in texts:
+        seen = sum(re.search(re.escape(piece), data[:SEARCHED_BYTES].data) is not None for piece in pieces)
+        if 2 * seen > len(pieces):
+            yield (
+                f"the validation text {path} stands in the training text {name}: its bits per byte will"
+                " tell what is remembered, not what is learnt"
+            )
 
 
 def multi_sentence_share(corpus: ParallelCorpus) -> float:
@@ -123,9 +110,9 @@ def multi_sentence_share(corpus: ParallelCorpus) -> float:
         if not n:
             continue
         text = part.tgt if part.src is None else part.src
-        looked_at = begin + np.arange(n) * (end - begin) // n
+        sample = begin + np.arange(n) * (end - begin) // n
         languages = languages_of_files([str(text.path)])
-        lines = (text.line(line).decode() for line in corpus.lines[looked_at].tolist())
+        lines = (text.line(line).decode() for line in corpus.lines[sample].tolist())
         hits = sum(bool(sentence_ends(line, languages)) for line in lines)
         total += part.weight * (end - begin)
         several += part.weight * (end - begin) * hits / n

@@ -1,26 +1,38 @@
 """A text file as data: its bytes in a memory map, and the position of each line.
 
-There is no preprocessing: a file is scanned once, for its lines, for bytes that are not UTF-8 and for a
-digest of all bytes, and is then read in place.
+There is no preprocessing: a file is scanned once, for its lines and for bytes that are not UTF-8, and is then
+read in place. A packed file is decompressed into memory.
 """
 
+import hashlib
+import lzma
 import mmap
 import os
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any, BinaryIO
 from urllib.parse import unquote_to_bytes
 
 import numpy as np
+import numpy.typing as npt
 
-from bytenmt.data.decompress import is_packed, unpack_into_cache, unpack_into_memory, unpacked
-from bytenmt.data.line_scan import LONGEST_LINE, Bytes, Indices, Lengths, scan_lines, split_at_tabs
-from bytenmt.data.lost_bytes import tell_of_lost_bytes
 from bytenmt.errors import DataError
-from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, first_invalid, repair
 
+Bytes = npt.NDArray[np.uint8]
+Lengths = npt.NDArray[np.int32]
+Indices = npt.NDArray[np.int64]
+
+NEWLINE, RETURN, TAB = 0x0A, 0x0D, 0x09
+PIECE = 1 << 18  # bytes that are scanned together
+PACKED_PIECE = 1 << 9  # packed bytes that are decompressed together: at most 20 MB of text
+LONGEST_LINE = 2**31 - 1  # bytes, what an int32 can hold
 OTHER_PACKINGS = {".bz2", ".zip", ".7z", ".lz4", ".rar", ".tar", ".tgz"}
+MOST_INVALID = 0.5  # share of lines above which a text is taken to be in another encoding
+MOST_ZEROS = 0.2  # share of zero bytes above which it is taken to be UTF-16: English has 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +45,6 @@ class TextFile:
     lengths (n,) int32: bytes of each line without its line end, after repair.
     side (r,) uint8: the repaired lines, one behind the other.
     repaired (k,) int64: the numbers, from 1, of the repaired lines.
-    digest: of the whole file's bytes, unpacked; see line_scan.scan_lines.
     """
 
     path: Path
@@ -42,35 +53,23 @@ class TextFile:
     lengths: Lengths
     side: Bytes
     repaired: Indices
-    digest: str
 
     @classmethod
-    def open(
-        cls,
-        path: str | Path,
-        errors: str = "replace",
-        cache: Path | None = None,
-        reporter: Reporter = SILENT,
-        pipe: bool = False,
-    ) -> "TextFile":
-        """Open a plain or packed file. Raises DataError if it is not a readable text file.
+    def open(cls, path: str | Path, errors: str = "replace") -> "TextFile":
+        """Open a file, plain or packed, or a named pipe. Raises DataError if it is not a readable text.
 
-        errors: "replace" puts U+FFFD where a line is not UTF-8; "strict" raises DataError. cache: the folder
-        that a packed file is unpacked into; None unpacks into memory. reporter: receives the progress. pipe:
-        the path may be a named pipe, which is read to its end into memory.
+        errors: "replace" puts U+FFFD where a line is not UTF-8; "strict" raises DataError.
         """
-        return cls.from_bytes(read_bytes(Path(path), cache, reporter, pipe), Path(path), errors)
+        return cls.from_bytes(read_bytes(Path(path)), path, errors)
 
     @classmethod
-    def open_tsv(
-        cls, path: str | Path, errors: str = "replace", cache: Path | None = None
-    ) -> "tuple[TextFile, TextFile]":
+    def open_tsv(cls, path: str | Path, errors: str = "replace") -> "tuple[TextFile, TextFile]":
         """Open a file of lines `source TAB target`: two texts over the same bytes.
 
         What follows a second tab belongs to neither; an empty line is an empty pair. Both name all repaired
         lines. Raises DataError as `open` does and for a line without a tab.
         """
-        return cls.open(path, errors, cache).split()
+        return cls.open(path, errors).split()
 
     @classmethod
     def from_bytes(cls, content: bytes | Bytes, path: str | Path, errors: str = "replace") -> "TextFile":
@@ -78,10 +77,11 @@ class TextFile:
         if errors not in ("replace", "strict"):
             raise ValueError(f'errors is {errors!r}, expected "replace" or "strict"')
         data = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content
-        marked = bytes(data[:3]) == BYTE_ORDER_MARK
-        starts, lengths, invalid, digest = scan_lines(data, len(BYTE_ORDER_MARK) if marked else 0)
-        if len(data) > LONGEST_LINE:
-            _refuse_endless_lines(path, starts, len(data))
+        marked = bytes(data[: len(BYTE_ORDER_MARK)]) == BYTE_ORDER_MARK
+        starts, lengths = _find_lines(data, len(BYTE_ORDER_MARK) if marked else 0)
+        if lengths.max(initial=0) > LONGEST_LINE:
+            raise DataError(f"{path}, line {lengths.argmax() + 1} has over {LONGEST_LINE} bytes: cut it")
+        invalid = _find_invalid_lines(data, starts, lengths)
         side = bytearray()
         for line in invalid.tolist():
             text = data[starts[line] : starts[line] + lengths[line]].tobytes()
@@ -94,22 +94,35 @@ class TextFile:
             path=Path(path),
             data=data,
             starts=starts,
-            lengths=lengths,
+            lengths=lengths.astype(np.int32),
             side=np.frombuffer(bytes(side), np.uint8),
             repaired=invalid + 1,
-            digest=f"{digest:016x}",
         )
 
     def split(self) -> "tuple[TextFile, TextFile]":
         """Return the two columns of a tab-separated text, see open_tsv."""
-        halves = split_at_tabs(self.data, self.side, self.starts, self.lengths)
-        source_starts, source_lengths, target_starts, target_lengths, without_tab = halves
-        if without_tab >= 0:
+        sides = [(self.data, self.starts >= 0), (self.side, self.starts < 0)]
+        starts = np.where(self.starts < 0, ~self.starts, self.starts)
+        ends = starts + self.lengths
+        cuts = np.stack([ends, ends])  # of each line, its first and its second tab
+        for text, lines in sides:
+            tabs = np.append(_positions(text, TAB), np.array([len(text)] * 2))
+            first = np.searchsorted(tabs[:-1], starts[lines])
+            cuts[:, lines] = np.minimum(np.stack([tabs[first], tabs[first + 1]]), ends[lines])
+        without_tab = np.flatnonzero((cuts[0] == ends) & (self.lengths > 0))
+        if len(without_tab):
             raise DataError(
-                f"{self.path}, line {without_tab + 1} has no tab: expected a source, a tab and a target"
+                f"{self.path}, line {without_tab[0] + 1} has no tab: expected a source, a tab and a target"
             )
-        source = replace(self, starts=source_starts, lengths=source_lengths)
-        return source, replace(self, starts=target_starts, lengths=target_lengths)
+        second = np.minimum(cuts[0] + 1, ends)
+        target_starts = np.where(self.starts < 0, ~second, second)
+        source = replace(self, lengths=(cuts[0] - starts).astype(np.int32))
+        return source, replace(self, starts=target_starts, lengths=(cuts[1] - second).astype(np.int32))
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of all bytes of the file, by which a training that goes on sees whether its text changed."""
+        return hashlib.blake2b(self.data.data, digest_size=16).hexdigest()
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -124,14 +137,83 @@ class TextFile:
     def __iter__(self) -> Iterator[bytes]:
         return (self.line(index) for index in range(len(self)))
 
-    def check_whole(self) -> None:
-        """Raise DataError if the mapped file has become shorter; see text_file.check_whole."""
-        check_whole(self.path, self.data)
-
     def require_lines(self) -> None:
-        """Raise DataError if there is no line at all."""
+        """Raise DataError if there is no line at all, or the text is in another encoding than UTF-8."""
         if not len(self):
             raise DataError(f"{self.path} is empty: expected a text file with one sentence per line")
+        check_encoding(self.path, len(self.repaired), len(self), self.data[:PIECE].tobytes())
+
+
+def _positions(data: Bytes, byte: int) -> Indices:
+    """Return where a byte occurs."""
+    found = [at + np.flatnonzero(data[at : at + PIECE] == byte) for at in range(0, len(data), PIECE)]
+    return np.concatenate([np.zeros(0, np.int64), *found])
+
+
+def _find_lines(data: Bytes, first: int) -> tuple[Indices, Indices]:
+    """Return where lines begin, the first one at `first`, and their lengths without line ends."""
+    ends = _positions(data, NEWLINE)
+    n_ended = len(ends)
+    if (ends[-1] + 1 if n_ended else first) < len(data):
+        ends = np.append(ends, len(data))
+    starts = np.concatenate([[first], ends[:-1] + 1]) if len(ends) else ends
+    lengths = ends - starts
+    lengths[:n_ended] -= (lengths[:n_ended] > 0) & (data[ends[:n_ended] - 1] == RETURN)
+    return starts, lengths
+
+
+def _find_invalid_lines(data: Bytes, starts: Indices, lengths: Indices) -> Indices:
+    """Return the lines that are not UTF-8: many are checked together, and each alone where that fails."""
+    invalid: list[int] = []
+    begin = 0
+    while begin < len(starts):
+        end = max(begin + 1, int(np.searchsorted(starts, starts[begin] + PIECE)))
+        if not _is_valid(data[starts[begin] : starts[end - 1] + lengths[end - 1]]):
+            lines = range(begin, end)
+            invalid += [k for k in lines if not _is_valid(data[starts[k] : starts[k] + lengths[k]])]
+        begin = end
+    return np.array(invalid, np.int64)
+
+
+def _is_valid(data: Bytes) -> bool:
+    try:
+        str(data.data, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def check_encoding(name: object, n_invalid: int, n_lines: int, sample: bytes) -> None:
+    """Raise DataError if so many lines are not UTF-8 that the text must be in another encoding.
+
+    name: of the text; sample: bytes from its beginning, of which the encoding is guessed.
+    """
+    if n_invalid <= MOST_INVALID * n_lines and sample.count(0) <= MOST_ZEROS * len(sample):
+        return
+    raise DataError(
+        f"{name} is not UTF-8 ({n_invalid:,} of {n_lines:,} lines): convert it, probably by"
+        f" `iconv -f {guess_encoding(sample)} -t UTF-8`"
+    )
+
+
+def guess_encoding(sample: bytes) -> str:
+    """Return the likely encoding of a text that is not UTF-8, by a name that iconv knows.
+
+    >>> guess_encoding("한국어".encode("cp949")), guess_encoding("für".encode("latin-1"))
+    ('CP949', 'LATIN1')
+    """
+    if sample[:2] in (b"\xff\xfe", b"\xfe\xff") or sample.count(0) > len(sample) // 20:
+        return "UTF-16"
+    try:
+        sample[: sample.rfind(b"\n") + 1 or None].decode("cp949")
+    except UnicodeDecodeError:
+        return "LATIN1"
+    return "CP949"
+
+
+def repair_warning(name: object, n_repaired: int, n_lines: int) -> str:
+    """Return a message about lines in which invalid UTF-8 was replaced."""
+    return f"{name}: {n_repaired:,} of {n_lines:,} lines are not UTF-8 and were repaired (U+FFFD)"
 
 
 def stored_path(path: Path) -> str:
@@ -147,17 +229,14 @@ def restored_path(stored: str) -> Path:
     return Path(os.fsdecode(unquote_to_bytes(stored.removeprefix("file://"))))
 
 
-def check_file(path: Path, pipe: bool = False) -> None:
-    """Raise DataError if the path is not a file, or one that is packed in an unknown way.
-
-    pipe: it may be a named pipe, which can be read once, like a shell's <(command).
-    """
+def check_file(path: Path) -> None:
+    """Raise DataError if the path is neither a file nor a named pipe, or is packed in an unknown way."""
     try:
         if path.is_dir():
             raise DataError(f"{path} is a directory: give the name of a file in it")
         if not path.exists():
             raise DataError(f"{path} does not exist: check its name")
-        if not path.is_file() and not (pipe and path.is_fifo()):
+        if not path.is_file() and not path.is_fifo():
             raise DataError(f"{path} is not a regular file: write its text to a file and give that one")
     except OSError as error:
         raise _unreadable(path, error) from error
@@ -165,66 +244,91 @@ def check_file(path: Path, pipe: bool = False) -> None:
         raise DataError(f"{path} is packed as {path.suffix}: unpack it, or pack it as .gz, .xz or .zst")
 
 
-def pieces_of(path: Path, size: int = 1 << 16, reporter: Reporter = SILENT) -> Iterator[bytes]:
-    """Yield the bytes of a file or a pipe, unpacked where it is packed, in pieces of about `size`: a file of
-    any length in constant memory. Raises DataError."""
-    check_file(path, pipe=True)
-    if is_packed(path):
-        yield from unpacked(path, reporter)
-        return
+def read_bytes(path: Path) -> Bytes:
+    """Return the bytes of a file or a named pipe: mapped if it is plain, else in memory. Raises DataError."""
+    check_file(path)
+    if is_packed(path) or path.is_fifo():
+        content = bytearray()
+        for piece in pieces_of(path):
+            content += piece
+        return np.frombuffer(content, np.uint8)
     try:
-        with open(path, "rb", buffering=0) as file:
-            while piece := file.read(size):
-                yield piece
-    except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def read_bytes(
-    path: Path, cache: Path | None = None, reporter: Reporter = SILENT, pipe: bool = False
-) -> Bytes:
-    """Return the bytes of a file: mapped if it is plain or unpacked into the cache, else in memory.
-
-    pipe: the path may be a named pipe, which is read into memory. Raises DataError.
-    """
-    check_file(path, pipe)
-    try:
-        if path.is_fifo():
-            return np.frombuffer(path.read_bytes(), np.uint8)
-        plain = path
-        if is_packed(path):
-            if cache is None:
-                return np.frombuffer(unpack_into_memory(path, reporter), np.uint8)
-            plain = unpack_into_cache(path, cache, reporter=reporter)
-        if plain.stat().st_size == 0:  # which cannot be mapped
-            return np.frombuffer(b"", np.uint8)
-        tell_of_lost_bytes()
-        with open(plain, "rb") as file:
+        if path.stat().st_size == 0:  # which cannot be mapped
+            return np.zeros(0, np.uint8)
+        with open(path, "rb") as file:
             return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
     except OSError as error:
         raise _unreadable(path, error) from error
 
 
-def check_whole(path: Path, data: Bytes) -> None:
-    """Raise DataError if a mapped file has become shorter since read_bytes mapped it; call it before reading.
+def pieces_of(path: Path, size: int = 1 << 16) -> Iterator[bytes]:
+    """Yield the bytes of a file or a pipe, decompressed where it is packed, in constant memory.
 
-    Its last bytes would be nowhere. path: the mapped file; data: all of it.
+    size: of the pieces. Raises DataError.
     """
-    if isinstance(data.base, memoryview) and isinstance(data.base.obj, mmap.mmap):
-        size = data.base.obj.size()
-        if size < len(data):
-            raise DataError(
-                f"{path} was truncated while it was read ({size:,} bytes of {len(data):,}): restore it and"
-                f" start again; a training continues from its last checkpoint with --resume"
-            )
+    check_file(path)
+    try:
+        with open(path, "rb") as file:
+            if is_packed(path):
+                yield from _decompressed(file, DECODERS[path.suffix], size)
+                return
+            while piece := file.read1(size):  # of a pipe as much as there is
+                yield piece
+    except EOFError as error:
+        raise DataError(f"{path} is truncated: its {path.suffix} data ends too early") from error
+    except ImportError as error:
+        raise DataError(f"{path} needs a package that is missing: pip install zstandard") from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except ValueError as error:
+        raise DataError(f"{path} is damaged or not a {path.suffix} file ({error})") from error
+
+
+def is_packed(path: Path) -> bool:
+    """Return whether the file's name says that it is packed in a known way."""
+    return path.suffix in DECODERS
+
+
+def _zstd_decoder() -> Any:
+    import zstandard
+
+    return zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj()
+
+
+# What makes a decoder of one stream: decompress(bytes), eof, unused_data. All check their sums.
+DECODERS: dict[str, Callable[[], Any]] = {
+    ".gz": lambda: zlib.decompressobj(wbits=31),
+    ".xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ),
+    ".zst": _zstd_decoder,
+}
+
+
+def _decompressed(file: BinaryIO, new_decoder: Callable[[], Any], size: int) -> Iterator[bytes]:
+    """Yield the bytes of all streams of a file, one after another, in pieces of at least `size`.
+
+    Raises EOFError if the last one is cut off, ValueError if one is damaged. The libraries' own file objects
+    do not notice all of that: zstandard's ends quietly where a frame is cut off.
+    """
+    decoder, made = new_decoder(), bytearray()
+    while data := file.read(PACKED_PIECE):
+        while data:
+            if decoder.eof:
+                data = data.lstrip(b"\0")  # padding between streams
+                if not data:
+                    break
+                decoder = new_decoder()
+            try:
+                made += decoder.decompress(data)
+            except Exception as error:  # each library has an exception of its own
+                raise ValueError(str(error)) from error
+            data = decoder.unused_data if decoder.eof else b""
+        if len(made) >= size:
+            yield bytes(made)
+            made.clear()
+    yield bytes(made)
+    if not decoder.eof:
+        raise EOFError
 
 
 def _unreadable(path: Path, error: OSError) -> DataError:
     return DataError(f"{path} cannot be read ({error.strerror}): check its permissions")
-
-
-def _refuse_endless_lines(path: str | Path, starts: Indices, size: int) -> None:
-    spans = np.diff(starts, append=size)
-    if int(spans.max()) > LONGEST_LINE:
-        line = int(spans.argmax()) + 1
-        raise DataError(f"{path}, line {line} has over {LONGEST_LINE} bytes: cut it into lines")

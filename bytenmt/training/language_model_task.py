@@ -14,20 +14,19 @@ from bytenmt.architectures.base import Model
 from bytenmt.config.facts import Facts, TextFact
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import PairFiles
-from bytenmt.data.suspicions import of_texts
-from bytenmt.data.text_file import check_whole, read_bytes, stored_path
+from bytenmt.data.corpus_report import warnings_of_texts
+from bytenmt.data.text_file import read_bytes, stored_path
 from bytenmt.data.windows import Streams, contiguous, windows
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import ConfigError, DataError
-from bytenmt.reporter import SILENT, Reporter
+from bytenmt.reporter import Reporter
 from bytenmt.training.language_model_objective import text_bits
-from bytenmt.training.task import CACHE, Decoded, Share, changed, corpus_fact, other_text
+from bytenmt.training.task import Decoded, Share, changed, corpus_fact, other_text
 
 CPU = torch.device("cpu")
 
 
 def open_texts(
-    run: Path,
     config: Config,
     files: Sequence[PairFiles],
     valid: PairFiles,
@@ -40,30 +39,27 @@ def open_texts(
     Raises BytenmtError.
     """
     paths = [pair.tgt for pair in (*files, valid) if pair.tgt is not None]
-    texts = [Text(path, run / CACHE, reporter) for path in paths]
+    texts = [Text(path) for path in paths]
     task = LanguageModelTask(config, texts[:-1], texts[-1], device, group)
     if group.is_leader:
         for text in texts:
             reporter.say(f"{text.path}: {len(text.data):,} bytes")
-        for line in of_texts([(text.path, text.data) for text in texts[:-1]], texts[-1].path, texts[-1].data):
+        training = [(text.path, text.data) for text in texts[:-1]]
+        for line in warnings_of_texts(training, texts[-1].path, texts[-1].data):
             reporter.warn(line)
     return task
 
 
 class Text:
-    """A file as bytes. data (size,) uint8, mapped where it is plain or unpacked into the cache."""
+    """A file as bytes. data (size,) uint8, mapped where the file is plain."""
 
-    def __init__(self, path: Path, cache: Path, reporter: Reporter = SILENT) -> None:
-        self.path, self.data = path, read_bytes(path, cache, reporter)
+    def __init__(self, path: Path) -> None:
+        self.path, self.data = path, read_bytes(path)
 
     def facts(self) -> TextFact:
         """Return the path and the digest of the text."""
         digest = hashlib.sha256(self.data.data).hexdigest()
         return TextFact(stored_path(self.path), len(self.data), digest)
-
-    def check_whole(self) -> None:
-        """See text_file.check_whole."""
-        check_whole(self.path, self.data)
 
 
 class LanguageModelTask:
@@ -124,12 +120,7 @@ class LanguageModelTask:
                 if self._memory
                 else windows(self._streams, self._n_rows, rows, train.context, train.window, *place)
             )
-            while True:
-                for text in self._training:
-                    text.check_whole()
-                window = next(found, None)
-                if window is None:
-                    break
+            for window in found:
                 batch += 1
                 yield Share(window, epoch, batch, window.epoch_batches)
             epoch, batch = epoch + 1, 0
@@ -140,7 +131,6 @@ class LanguageModelTask:
 
     def score(self, model: Model[Any, Any]) -> dict[str, float | str]:
         """Return the bits per byte of the validation text's first bytes."""
-        self._valid.check_whole()
         text = self._valid.data[: self._settings.valid_bytes]
         bits = text_bits(model, text, self._device, self._group)
         return {"valid_bits_per_byte": bits / len(text)}

@@ -95,7 +95,7 @@ def train(
         before = group.on_leader(lambda: read_config(run)).train if saved else None
         if saved:
             config = group.on_leader(lambda: _found_before(config, run))
-        task = _open_task(run, config, files, valid, errors, device, group, aloud)
+        task = _open_task(config, files, valid, errors, device, group, aloud)
         if saved and init_embedding is not None:
             raise BytenmtError(f"--init-embedding would be ignored: {run} continues with its own weights")
         config = group.on_leader(lambda: _settled(task.config, device, run if saved else None))
@@ -187,7 +187,6 @@ def _found_before(config: Config, saved: Path) -> Config:
 
 
 def _open_task(
-    run: Path,
     config: Config,
     files: Sequence[PairFiles],
     valid: PairFiles,
@@ -196,17 +195,10 @@ def _open_task(
     group: Group,
     reporter: Reporter,
 ) -> Task:
-    """Open the task of the files. The leading process opens them first: it decompresses them."""
-    if not group.is_leader:
-        group.barrier()
-    task: Task
+    """Open the task of the files."""
     if files[0].has_source:
-        task = open_pairs(run, config, files, valid, errors, device, group, reporter)
-    else:
-        task = open_texts(run, config, files, valid, device, group, reporter)
-    if group.is_leader:
-        group.barrier()
-    return task
+        return open_pairs(config, files, valid, errors, device, group, reporter)
+    return open_texts(config, files, valid, device, group, reporter)
 
 
 def _to_go_on(train: TrainConfig, progress: Progress) -> str:

@@ -17,8 +17,6 @@ from bytenmt.data.corpus import PairFiles
 from bytenmt.data.text_file import stored_path
 from bytenmt.errors import BytenmtError
 
-CACHE, LEFT_OUT = "cache", "left_out.tsv"  # in the run folder: unpacked texts, pairs that are not used
-
 
 class Share(NamedTuple):
     """A process' share of a batch.

@@ -18,15 +18,19 @@ from bytenmt.config.schema import Config
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import batches
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
-from bytenmt.data.corpus_report import inventory, language_profiles, multi_sentence_share
+from bytenmt.data.corpus_report import (
+    inventory,
+    language_profiles,
+    multi_sentence_share,
+    warnings_of_pairs,
+)
 from bytenmt.data.epoch_plan import epoch_plan
-from bytenmt.data.suspicions import of_pairs
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.reporter import Reporter
-from bytenmt.training.task import CACHE, LEFT_OUT, Decoded, Sample, Share, changed, corpus_fact, other_text
+from bytenmt.training.task import Decoded, Sample, Share, changed, corpus_fact, other_text
 from bytenmt.training.validation import LiveDecoder, limit_clock
 
 CPU = torch.device("cpu")
@@ -34,7 +38,6 @@ SAMPLES = 3  # lines whose translations the run folder shows: the first ones
 
 
 def open_pairs(
-    run: Path,
     config: Config,
     files: Sequence[PairFiles],
     valid: PairFiles,
@@ -45,14 +48,14 @@ def open_pairs(
 ) -> TranslationTask:
     """Open the training pairs of a run, and report their size and possible mistakes. Raises BytenmtError."""
     limits = config.data.max_source_bytes, config.data.max_target_bytes
-    corpus = ParallelCorpus.open_all(files, errors, *limits, cache=run / CACHE, reporter=reporter)
-    valid_corpus = ParallelCorpus.open_all([valid], errors, *limits, cache=run / CACHE, reporter=reporter)
+    corpus = ParallelCorpus.open_all(files, errors, *limits)
+    valid_corpus = ParallelCorpus.open_all([valid], errors, *limits)
     for part in (corpus, valid_corpus):
         part.require_pairs()
     if group.is_leader:
-        for line in [*inventory(corpus, run / LEFT_OUT), *inventory(valid_corpus)]:
+        for line in [*inventory(corpus), *inventory(valid_corpus)]:
             reporter.say(line)
-        for line in of_pairs(corpus, valid_corpus):
+        for line in warnings_of_pairs(corpus, valid_corpus):
             reporter.warn(line)
     config = _fit(config, corpus, reporter)
     task = TranslationTask(config, corpus, valid_corpus, files, device, group, valid)
@@ -215,7 +218,7 @@ class TranslationTask:
             raise other_text(run, f"{len(before)} files, now {len(now.digests)}")
         files = [text.path for part in self.corpus.parts for text in part.files]
         for path, old, new in zip(files, before, now.digests, strict=True):
-            if old != new:
+            if len(old) == len(new) and old != new:  # else a version wrote it that had another hash
                 raise changed(run, path)
         for name in TEXT_COUNTS:
             old, new = getattr(saved, name), getattr(now, name)

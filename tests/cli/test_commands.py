@@ -218,11 +218,6 @@ BAD: list[tuple[str, str]] = [
     (f"{TRAIN} --src src --valid-src src --tsv table --weight 1", "1 --weight for 2 corpora"),
     (f"{TRAIN} --src src --valid-src src --valid-tsv table", "no validation text"),
     ("train -o new --arch luong --valid-tgt tgt", "no training text"),
-    (f"{TRAIN} --src src --valid-src src --tsv -", "--tsv - is an endless stream"),
-    (
-        "train -o new --arch luong --valid-tsv table --tsv - --weight 2",
-        "--weight would be ignored with --tsv -",
-    ),
     ("train -o new --arch luong --tgt tgt --src src", "no validation text"),
     (
         "train -o new --arch luong --tsv table --valid-tsv table --valid-src src",

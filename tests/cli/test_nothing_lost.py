@@ -17,7 +17,6 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
@@ -37,12 +36,9 @@ from bytenmt.cli import translation_commands as cli_module
 from bytenmt.cli.line_filter import Line, LineQueue
 from bytenmt.cli.main import main
 from bytenmt.config.schema import Config
-from bytenmt.data.batches import assemble, epoch_plan
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
-from bytenmt.data.line_scan import CHUNK, KEY, MIX, PIECE, scan_lines
-from bytenmt.data.text_file import check_whole, read_bytes
+from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import Group
-from bytenmt.errors import BytenmtError, DataError
+from bytenmt.errors import BytenmtError
 from bytenmt.training.run import train
 
 pytestmark = pytest.mark.slow
@@ -158,39 +154,6 @@ def test_processes_of_one_job_share_the_lock(texts: dict[str, Any], tmp_path: Pa
 # ---- texts that change
 
 
-def test_the_digest_is_that_of_the_bytes(tmp_path: Path) -> None:
-    """Held against the same sum in Python; every byte counts, its place too, and no alignment does."""
-
-    def expected(data: bytes) -> int:
-        digest = 0
-        for begin in range(0, len(data) // CHUNK * CHUNK + 1, CHUNK):
-            chunk = data[begin : begin + CHUNK]
-            total = n = len(chunk)
-            for k in range(n // 8):
-                word, key = int.from_bytes(chunk[8 * k : 8 * k + 8], "little"), (k + 1) * int(KEY) % 2**64
-                total += ((word + key) % 2**32) * (((word >> 32) + (key >> 32)) % 2**32)
-            rest = n
-            for byte in chunk[n // 8 * 8 :]:
-                rest = rest << 8 | byte
-            mixed = ((digest ^ (total - n + rest) % 2**64) * int(MIX)) % 2**64
-            digest = mixed ^ mixed >> 32
-        return digest
-
-    draw = np.random.default_rng(5)
-    seen = set()
-    for size in (0, 1, 7, 8, 100, CHUNK - 1, CHUNK, PIECE + 3 * CHUNK + 13):
-        data = draw.integers(0, 256, size + 3).astype(np.uint8)[3:]
-        assert scan_lines(data)[3] == expected(data.tobytes())
-        seen.add(scan_lines(data)[3])
-        for place in {0, size // 2, size - 1} if size else ():
-            other = data.copy()
-            other[place] ^= 1
-            seen.add(scan_lines(other)[3])
-    assert len(seen) == 1 + 2 + 6 * 4
-    whole = draw.bytes(PIECE)  # ends with a piece
-    assert scan_lines(np.frombuffer(whole, np.uint8))[3] == expected(whole)
-
-
 def test_a_corpus_edited_to_equal_size_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:
     """Two lines change places: as many pairs and bytes as before, but not the same pairs."""
     run, target = tmp_path / "run", tmp_path / "tgt"
@@ -220,40 +183,6 @@ def test_a_stream_edited_to_equal_size_is_named(tmp_path: Path) -> None:
         train(
             tmp_path / "run", config("luong", *own, "train.max_updates=2"), **texts, device=CPU, resume=True
         )
-
-
-def test_a_corpus_that_shrinks_is_one_line(tmp_path: Path) -> None:
-    """Told by whoever would read the bytes that are not there."""
-    for name in ("src", "tgt"):
-        (tmp_path / name).write_bytes(b"a line of text\n" * 2000)
-    corpus = ParallelCorpus.open(tmp_path / "src", tmp_path / "tgt")
-    plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, 500, seed=1, epoch=0)
-    assemble(corpus, plan.batch(0))
-    os.truncate(tmp_path / "tgt", 100)
-    with pytest.raises(
-        DataError, match="tgt was truncated while it was read .100 bytes of 30,000.*last checkpoint"
-    ):
-        assemble(corpus, plan.batch(1))
-    data = read_bytes(tmp_path / "src")
-    check_whole(tmp_path / "src", data)
-    os.truncate(tmp_path / "src", 29_999)
-    with pytest.raises(DataError, match="29,999 bytes"):
-        check_whole(tmp_path / "src", data)
-
-
-def test_lost_bytes_are_one_line(tmp_path: Path) -> None:
-    """SIGBUS, where a file shrinks between the check and the read: exit code 1 and no traceback."""
-    path = tmp_path / "text"
-    path.write_bytes(b"a line\n" * 20_000)
-    program = (
-        "import os, sys\nfrom bytenmt.data.text_file import TextFile\ntext = TextFile.open(sys.argv[1])\n"
-    )
-    program += "os.truncate(sys.argv[1], 0)\nprint(text.line(19_000))\n"
-    done = subprocess.run(
-        [sys.executable, "-c", program, path], env=ENVIRONMENT, capture_output=True, text=True
-    )
-    assert done.returncode == 1 and done.stdout == ""
-    assert re.fullmatch("bytenmt: a file was cut short, or its disk failed, .*checkpoint.*\n", done.stderr)
 
 
 # ---- a run without its config.toml

@@ -4,16 +4,14 @@ import gzip
 import mmap
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from bytenmt.data import corpus as pairing
-from bytenmt.data import line_scan
-from bytenmt.data import text_file as corpus_module
+from bytenmt.data import text_file as module
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
-from bytenmt.data.corpus_report import inventory
-from bytenmt.data.line_scan import PIECE
+from bytenmt.data.corpus_report import inventory, warnings_of_pairs
 from bytenmt.data.text_file import TextFile
 from bytenmt.errors import BytenmtError, DataError
 
@@ -73,6 +71,14 @@ def test_lines(tmp_path: Path, content: bytes, lines: list[bytes]) -> None:
     check(content)
 
 
+PIECE = 256  # bytes that are scanned together in these tests
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PIECE", PIECE)
+
+
 PIECES = [
     b"\n", b"\r\n", b"\r", b"\x00", b"plain words ", b"x" * 60, "é".encode(), "한국어 ".encode(),
     "😀".encode(), b"\x0b", b"\x8a", b"\x09",
@@ -98,7 +104,7 @@ def test_large_random_texts(n_faults: int) -> None:
 @pytest.mark.parametrize("fault", [*FAULTS, "한".encode(), "😀".encode(), b"\n", b"\r\n"])
 def test_piece_borders(fault: bytes) -> None:
     """Every alignment of a fault to the borders of pieces and of the file."""
-    lines = (b"x" * 4999 + b"\n") * (2 * PIECE // 5000 + 1)
+    lines = (b"x" * 49 + b"\n") * (2 * PIECE // 50 + 1)
     for around in (0, PIECE, 2 * PIECE):
         for place in range(max(0, around - 5), around + 3):
             check(b"a" * place + fault)
@@ -120,29 +126,19 @@ def test_neighbours_of_newline_are_no_newline() -> None:
         check((neighbour + b"\n") * 70)
 
 
-@pytest.mark.parametrize("damage", ["invalid lines", "suspicious pieces", "carriage return"])
+@pytest.mark.parametrize("damage", ["_find_invalid_lines", "_is_valid", "_find_lines"])
 def test_planted_faults_are_found(monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
-    scan = corpus_module.scan_lines
+    scan = module._find_lines
     content = b"a\r\n" * 4096 + b"\xff\n" + b"b\n" * PIECE
     check(content)
-    if damage == "invalid lines":
-        monkeypatch.setattr(line_scan, "_invalid_lines", lambda *_: np.zeros(0, np.int64))
-    elif damage == "suspicious pieces":
-        monkeypatch.setattr(line_scan, "suspicious_pieces", lambda _: np.zeros(9, np.bool_))
-    else:
-        monkeypatch.setattr(
-            corpus_module, "scan_lines", lambda *a: (lambda s, n, i, d: (s, n + 1, i, d))(*scan(*a))
-        )
+    faults: dict[str, Any] = {
+        "_find_invalid_lines": lambda *_: np.zeros(0, np.int64),
+        "_is_valid": lambda _: True,
+        "_find_lines": lambda *given: (lambda starts, lengths: (starts, lengths + 1))(*scan(*given)),
+    }
+    monkeypatch.setattr(module, damage, faults[damage])
     with pytest.raises(AssertionError):
         check(content)
-
-
-def test_clean_pieces_are_not_suspected() -> None:
-    """Else every line would be checked byte by byte, which is right but slow."""
-    for content in ("한국어\n".encode(), b"plain\n", "네 \U0001f600 é\n".encode()):
-        text = (content * PIECE)[: 4 * PIECE]
-        words = np.frombuffer(text, np.uint64).reshape(4, -1)
-        assert line_scan.suspicious_pieces(words).tolist() == [False] * 4 + [True]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +212,7 @@ def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     path = tmp_path / "text"
     path.write_bytes(b"a\n")
-    monkeypatch.setattr(corpus_module.mmap, "mmap", no_rights)
+    monkeypatch.setattr(module.mmap, "mmap", no_rights)
     with pytest.raises(BytenmtError) as caught:
         TextFile.open(path)
     one_line(caught, path, "Permission denied")
@@ -239,12 +235,14 @@ def test_parallel_corpus(tmp_path: Path) -> None:
     assert corpus.target_lengths.tolist() == [3, 4, 8]
     assert corpus.left_out[0].too_long.tolist() == [2] and corpus.left_out[0].empty.tolist() == [1, 4]
     assert inventory(corpus) == [
-        f"{paths[0]} and {paths[1]}: 3 pairs",
-        "source: 14 bytes, longest line 5",
-        "target: 15 bytes, longest line 8",
-        "left out, longer than 5 source or 8 target bytes: 1 (line 3)",
-        "left out, empty: 2 (lines 2, 5)",
-        f"repaired, not UTF-8 in {paths[0]}: 1 (line 4)",
+        f"{paths[0]} and {paths[1]}: 3 pairs, 14 source and 15 target bytes",
+        "left out, empty: 2 (line 2, 5)",
+        "left out, long (over 5 source or 8 target bytes): 1 (line 3)",
+    ]
+    assert list(warnings_of_pairs(corpus, corpus)) == [
+        *[f"{paths[0]}: 1 of 6 lines are not UTF-8 and were repaired (U+FFFD)"] * 2,
+        f"3 of 3 validation pairs that were looked for ({corpus.parts[0].name}) are among the training pairs:"
+        " validation will tell what is remembered, not what is learnt",
     ]
     assert ParallelCorpus.open(*paths, "replace", 4, 8).left_out[0].too_long.tolist() == [2, 3, 5]
     assert ParallelCorpus.open(*paths, "replace", 5, 7).left_out[0].too_long.tolist() == [2, 5]
@@ -261,36 +259,61 @@ def test_corpus_without_source(tmp_path: Path) -> None:
     assert corpus.source_lengths.tolist() == [0, 0]
     assert corpus.target_lengths.tolist() == [3, 2]
     assert corpus.left_out[0].too_long.tolist() == [3] and corpus.left_out[0].empty.tolist() == [1]
-    assert inventory(corpus)[1:3] == [
-        "target: 5 bytes, longest line 3",
-        "left out, longer than 5 target bytes: 1 (line 4)",
+    assert inventory(corpus) == [
+        f"{path}: 2 pairs, 5 target bytes",
+        "left out, empty: 1 (line 2)",
+        "left out, long (over 5 target bytes): 1 (line 4)",
     ]
 
 
 def test_report_names_ten_lines(tmp_path: Path) -> None:
-    """And writes all of them to a file, of every kind, where there are more of one."""
-    source, target = b"\n" * 1012 + b"a\n\xff\n\n", b"b\n" * 1013 + b"c\n\n"
+    corpus = ParallelCorpus.open(*pair_files(tmp_path, b"\n" * 1012 + b"a\n", b"b\n" * 1013))
+    assert inventory(corpus)[-1] == "left out, empty: 1,012 (line 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …)"
+
+
+def test_white_space_alone_is_no_target(tmp_path: Path) -> None:
+    """White lines count as empty in the target, not in the source, and not where lines are scored."""
+    source, target = b"a\n \nc\nd\ne\n", " \t\nb\n \u3000\n d\n\r\r\n".encode()
     paths = pair_files(tmp_path, source, target)
-    corpus = ParallelCorpus.open(*paths, max_source_bytes=2)
-    numbers = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10"
-    assert inventory(corpus)[-2] == f"left out, empty: 1,013 (lines {numbers} and 1,003 more)"
-    listing = tmp_path / "run" / "lines.tsv"
-    last = inventory(corpus, listing)[-2:]
-    assert last[0] == f"left out, empty: 1,013 (lines {numbers} and 1,003 more, see {listing})"
-    assert last[1] == f"repaired, not UTF-8 in {paths[0]}: 1 (line 1014)"
-    expected = [("file", "line", "reason")]
-    expected += [(str(paths[0]), str(line), "left out: source empty") for line in [*range(1, 1013), 1015]]
-    expected.append((str(paths[0]), "1014", "left out: source longer than 2 bytes"))
-    expected.append((str(paths[1]), "1015", "left out: target empty"))
-    expected.append((str(paths[0]), "1014", "repaired: not UTF-8"))
-    found = [tuple(line.split("\t")) for line in listing.read_text().splitlines()]
-    same = found == expected
-    assert same
-    ten = ParallelCorpus.open(*pair_files(tmp_path, b"\n" * 10 + b"a", b"b\n" * 11))
-    inventory(ten, tmp_path / "none")
-    assert not (tmp_path / "none").exists()
-    with pytest.raises(BytenmtError, match="cannot be written .Is a directory."):
-        inventory(corpus, tmp_path)
+    corpus = ParallelCorpus.open(*paths)
+    assert corpus.lines.tolist() == [1, 3] and corpus.left_out[0].empty.tolist() == [0, 2, 4]
+    kept = ParallelCorpus.from_texts(*map(TextFile.open, paths), keep_empty=True)
+    assert len(kept) == 5
+
+
+def test_duplicates_are_told(tmp_path: Path) -> None:
+    """Exact ones of both sides, of more than a fifth of the pairs."""
+    valid = ParallelCorpus.from_texts(*(TextFile.from_bytes(text, "valid") for text in (b"v", b"w")))
+    for n_copies, is_told in ((2, False), (3, True)):
+        source = b"".join(b"%d\n" % k for k in range(8)) + b"7\n" * n_copies
+        target = b"".join(b"%d\n" % (k % 2) for k in range(8)) + b"1\n" * n_copies
+        found = list(warnings_of_pairs(ParallelCorpus.open(*pair_files(tmp_path, source, target)), valid))
+        told = ["27% of the first 11 training pairs repeat another one: remove exact duplicates"]
+        assert found == told * is_told
+
+
+KOREAN, FRENCH = "한국어 문장입니다.\n" * 30, "une année déjà passée\n" * 30
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding"),
+    [
+        (KOREAN.encode("cp949"), "CP949"),
+        (KOREAN.encode("utf-16"), "UTF-16"),
+        (KOREAN.encode("utf-16-le"), "UTF-16"),
+        (b"One line in English.\n".decode().encode("utf-16-be"), "UTF-16"),
+        (FRENCH.encode("latin-1"), "LATIN1"),
+    ],
+)
+def test_another_encoding_is_named(tmp_path: Path, content: bytes, encoding: str) -> None:
+    """The text is refused with the command that converts it."""
+    path = tmp_path / "text"
+    path.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        ParallelCorpus.open(path, path).require_pairs()
+    one_line(caught, f"{path} is not UTF-8", f"`iconv -f {encoding} -t UTF-8`")
+    path.write_bytes(KOREAN.encode() + FRENCH.encode("latin-1")[:-1])
+    TextFile.open(path).require_lines()
 
 
 def random_columns(draw: random.Random) -> list[bytes]:
@@ -365,7 +388,7 @@ def several(tmp_path: Path) -> list[PairFiles]:
 
 def test_several_parts(tmp_path: Path) -> None:
     """Pair k of the corpus is the kept line of its part, with its lengths, whatever part it is in."""
-    corpus = ParallelCorpus.open_all(several(tmp_path), max_source_bytes=5, cache=tmp_path / "cache")
+    corpus = ParallelCorpus.open_all(several(tmp_path), max_source_bytes=5)
     assert corpus.bounds.tolist() == [0, 2, 4, 4, 5] and corpus.lines.tolist() == [0, 2, 0, 2, 0]
     assert (corpus.bounds.dtype, corpus.lines.dtype) == (np.int64, np.int32)
     pairs = [(corpus.source(k), corpus.target(k)) for k in range(len(corpus))]
@@ -380,25 +403,14 @@ def test_several_parts(tmp_path: Path) -> None:
     assert corpus.target_lengths.tolist() == [len(target) for _, target in pairs]
     assert corpus.source_lengths.dtype == corpus.target_lengths.dtype == np.int32
     assert [part.weight for part in corpus.parts] == [1, 0.5, 3, 1] and corpus.has_source
-    assert len(list((tmp_path / "cache").iterdir())) == 1
     assert inventory(corpus) == [
-        f"{tmp_path}/a.en and {tmp_path}/a.ko: 2 pairs",
-        "source: 8 bytes, longest line 5",
-        "target: 9 bytes, longest line 6",
+        f"{tmp_path}/a.en and {tmp_path}/a.ko: 2 pairs, 8 source and 9 target bytes",
         "left out, empty: 1 (line 2)",
-        f"{tmp_path}/b.tsv: 2 pairs, weight 0.5",
-        "source: 4 bytes, longest line 3",
-        "target: 5 bytes, longest line 4",
-        "left out, longer than 5 source bytes: 1 (line 4)",
+        f"{tmp_path}/b.tsv: 2 pairs, 4 source and 5 target bytes, weight 0.5",
         "left out, empty: 1 (line 2)",
-        f"repaired, not UTF-8 in {tmp_path}/b.tsv: 1 (line 3)",
-        f"{tmp_path}/c.en and {tmp_path}/c.ko: 0 pairs, weight 3",
-        "source: 0 bytes, longest line 0",
-        "target: 0 bytes, longest line 0",
-        f"{tmp_path}/d.en.gz and {tmp_path}/d.ko: 1 pairs",
-        "source: 1 bytes, longest line 1",
-        "target: 1 bytes, longest line 1",
-        "4 parts together: 5 pairs, 13 source and 15 target bytes",
+        "left out, long (over 5 source bytes): 1 (line 4)",
+        f"{tmp_path}/c.en and {tmp_path}/c.ko: 0 pairs, 0 source and 0 target bytes, weight 3",
+        f"{tmp_path}/d.en.gz and {tmp_path}/d.ko: 1 pairs, 1 source and 1 target bytes",
     ]
     with pytest.raises(DataError, match="c.en is empty"):
         corpus.require_pairs()
@@ -425,12 +437,11 @@ def test_parts_that_do_not_fit(tmp_path: Path) -> None:
 
 
 def test_a_wrong_name_is_told_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before another file is unpacked or read."""
+    """Before another file is read."""
     files = [*several(tmp_path), PairFiles(tmp_path / "d.en", tmp_path / "missing")]
-    monkeypatch.setattr(pairing, "unpack_all", None)
-    monkeypatch.setattr(corpus_module, "scan_lines", None)
+    monkeypatch.setattr(module, "read_bytes", None)
     with pytest.raises(DataError, match="missing does not exist"):
-        ParallelCorpus.open_all(files, cache=tmp_path / "cache")
+        ParallelCorpus.open_all(files)
 
 
 def test_sorting_out_equals_plain_python() -> None:
