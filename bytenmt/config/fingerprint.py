@@ -23,9 +23,11 @@ NEUTRAL: Mapping[str, Mapping[str, Any]] = {
         "ngram_rows": 0,
         "ngram_dropout": 0.0,
         "ngram_case": "kept",
+        "ngram_word_rows": 0,
         "encoder_lookahead": -1,
     },
     "data": {
+        "placeholders": 0.0,
         "sentinels": 0.0,
         "upper_case": 0.0,
         "title_case": 0.0,

@@ -140,7 +140,7 @@ def test_augmented_pairs_are_those_of_bytenmt(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("Nein\n", encoding="utf-8")
     a, b = tmp_path / "a", tmp_path / "b"
     files = [PairFiles(a, a), PairFiles(b, b, weight=5.0)]
-    shares = {"upper_case": 0.3, "lower_case": 0.3, "empty_source": 0.2, "noise": 0.1, "placeholders": 0.2}
+    shares = {"upper_case": 0.3, "lower_case": 0.3, "empty_source": 0.2, "noise": 0.1}
     text = TrainingText(files, Recipe(**shares).data(), seed=3)
     sources, targets = text.lines(4)
     assert len(sources) == len(targets) == 45 and not text.is_fixed

@@ -41,7 +41,6 @@ class Recipe(NamedTuple):
     seed: int = 1
     noise: float = 0.0
     copy: float = 0.0
-    placeholders: float = 0.0
     upper_case: float = 0.0
     title_case: float = 0.0
     lower_case: float = 0.0
@@ -63,7 +62,7 @@ class Recipe(NamedTuple):
 
     def data(self) -> DataConfig:
         """Return the augmentation of the training pairs as bytenmt's configuration."""
-        return DataConfig(**{name: getattr(self, name) for name in AUGMENTATIONS})
+        return DataConfig(**{name: getattr(self, name) for name in AUGMENTATIONS if name in self._fields})
 
     def shape(self, n_pieces: int) -> TransformerShape:
         """Return the shape of the model. n_pieces: vocabulary size. Raises BytenmtError."""
@@ -102,7 +101,6 @@ HELP = {
     "seed": "of weights, order and dropout",
     "noise": "share of a source's characters with a typo, as data.noise of bytenmt",
     "copy": "share of pairs whose copied items are replaced by others, as data.copy",
-    "placeholders": "share of pairs that get a placeholder, tag or address, as data.placeholders",
     "upper_case": "share of pairs in capitals, as data.upper_case",
     "title_case": "share of pairs in which every word begins with a capital, as data.title_case",
     "lower_case": "share of pairs without capitals, as data.lower_case",
