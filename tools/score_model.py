@@ -35,8 +35,8 @@ from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import load_runs
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, DataError
-from bytenmt.evaluation.measurements import NOISE_SEED, SHARES
 from bytenmt.evaluation.scores import text_scores
+from tools.measurements import NOISE_SEED, SHARES
 
 WORDS = Path(__file__).with_name("interface_words.toml")
 SENTENCES, STRINGS = "tatoeba-eng-deu", "uistrings-eng-deu"

@@ -19,7 +19,6 @@ from bytenmt.cli.console import (
     Command,
     check_output,
     check_streams,
-    dash,
     detail,
     say,
     standard_input,
@@ -32,11 +31,11 @@ from bytenmt.cli.options import (
     ENGINE,
     FILE,
     MACHINE,
-    MODELS,
     ONLY_ENGINE,
-    RUN,
     SAMPLING,
     WINDOW,
+    models,
+    one_model,
 )
 from bytenmt.cli.progress import Console
 from bytenmt.errors import BytenmtError, DataError
@@ -51,8 +50,7 @@ STDIN = "standard input"
 
 
 @click.command(cls=Command)
-@MODELS
-@click.argument("file", type=FILE, callback=dash, required=False)
+@models("Several models predict as an ensemble.", "MODEL [FILE]", n_files=(0, 1))
 @click.option("--src", type=FILE, help="Source text, parallel to FILE; needed by a translation model.")
 @click.option("--per-byte", is_flag=True, help="Print bits and rank of every byte on stdout, as JSON lines.")
 @click.option("--html", "page", type=FILE, help="Write an HTML page that colours the text by bits per byte.")
@@ -78,7 +76,7 @@ STDIN = "standard input"
 @MACHINE
 def predict(
     runs: tuple[Path, ...],
-    file: Path | None,
+    files: tuple[Path, ...],
     src: Path | None,
     per_byte: bool,
     page: Path | None,
@@ -105,6 +103,7 @@ def predict(
     from bytenmt.language.summary import Figures, WholeCharacters, json_lines
     from bytenmt.language.surprisal import Windowed
 
+    file = None if files in ((), (Path("-"),)) else files[0]
     if file is not None:
         check_file(file)
     check_output(page, file, src)
@@ -213,7 +212,7 @@ def _stdin() -> Iterator[bytes]:
 
 
 @click.command(cls=Command)
-@RUN
+@one_model
 @click.option("--prompt", default="", help="Beginning of the text.")
 @click.option(
     "--bytes",

@@ -57,7 +57,7 @@ def test_an_error_is_one_line_however_it_is_told() -> None:
         ["predict", "-m", "no", f"{A_FILE}.bz2"],
         ["info", A_FILE],
         ["info", f"{A_FILE}.safetensors"],
-        ["average", A_FILE, "-o", "x.safetensors"],
+        ["convert", A_FILE, "-o", "x.safetensors"],
         ["train", "-o", "no", "--arch", A_FILE, "--text", A_FILE, "--valid-text", A_FILE],
         [A_FILE],
         [f"--{A_FILE}"],

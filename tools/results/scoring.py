@@ -27,7 +27,7 @@ def score_row(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str
     runs = recipe.runs(row, folder)
     if recipe.is_language_model:
         text = str(corpora / recipe.test["text"])
-        models = [word for run in runs for word in ("-m", str(run))]
+        models = [word for run in runs for word in ("-m", str(run))]  # an ensemble
         output = _output("predict", *models, "--window", "256", "--no-reference", text)
         return {"scores": {"predict": output.splitlines()}}
     source, reference = (corpora / recipe.test[side] for side in ("src", "ref"))
@@ -86,7 +86,7 @@ def measure_speeds(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dic
         return dict(found[SPEEDS])
     from bytenmt.data.text_file import TextFile
     from bytenmt.decoding.translator import Translator
-    from bytenmt.evaluation import measurements
+    from tools import measurements
 
     runtime = _load(_files(runs, folder / row))
     translator = Translator.from_runtime(runtime, Settings.from_dict({"beam": recipe.beam}))
@@ -106,7 +106,7 @@ def _load(files: list[Path]) -> Runtime:
 def _measure_bytenmt(recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path) -> Any:
     """Measure runs of bytenmt on its CPU engine."""
     from bytenmt.data.text_file import TextFile
-    from bytenmt.evaluation.measurements import measure
+    from tools.measurements import measure
 
     files = _files(runs, folder)
     for run, file in zip(runs, files, strict=True):
