@@ -30,7 +30,7 @@ PRECISIONS = ("fp32", "bf16", "int8")
 @click.option("--valid-src", type=FILE, help="Source text on which the thresholds of flags are calibrated.")
 @click.option("--valid-tgt", type=FILE, help="Reference translation of --valid-src.")
 def convert(run: Path, output: Path, precision: str, valid_src: Path | None, valid_tgt: Path | None) -> None:
-    """Write a model as one file, quantised or in another precision.
+    """Quantise a model or convert it to another precision.
 
     MODEL is a run folder, whose best checkpoint is used, or a weights file. Every command accepts the file
     that is written as MODEL. The thresholds of flags are calibrated on --valid-src and --valid-tgt, or on the

@@ -232,7 +232,7 @@ TEXTS = headed(
 
 
 COUNT, COUNT_OR_NONE = within(Bounds(1, MOST)), within(Bounds(0, MOST))
-DRAWN, WINDOW = within(N_BYTES), within(Bounds(1, 1 << 16))
+DRAWN = within(N_BYTES)
 ONLY_ENGINE = click.option(  # of commands that compute in fp32
     "--engine",
     type=click.Choice([AUTO, *ENGINES]),

@@ -292,7 +292,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("in.csv").write_text("n,text\n1,eins\n2,bad\n3,drei\n")
 
     def call(*more: str) -> Any:
-        return CliRunner().invoke(main, ["translate-dataset", "run", "in.csv", "out", *more])
+        return CliRunner().invoke(main, ["translate-dataset", "-m", "run", "in.csv", "out", *more])
 
     done = call("--block-bytes", "12")
     assert done.exit_code == 3, done.output
