@@ -45,7 +45,7 @@ LAZY_MODULES = [
     *("decoding.alignment", "evaluation.likelihood", "evaluation.scores"),
     "checkpoints.quantize",
     *("language.summary", "language.generate", "language.html_report", "language.surprisal"),
-    *("language.baselines", "decoding.model_summary", "documents.translation"),
+    *("language.ngram", "decoding.model_summary", "documents.translation"),
     *("evaluation.comparison", "evaluation.plots"),
     *("cli.decoding_args", "cli.inputs", "cli.line_filter"),
 ]
