@@ -21,7 +21,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 
 class Detection(NamedTuple):
-    """How well bits find the lines that differ from their reference."""
+    """Measures of how well bits find the lines that differ from their reference."""
 
     n: int
     n_wrong: int

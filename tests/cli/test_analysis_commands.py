@@ -113,7 +113,7 @@ def test_the_log_probability_of_every_line(place: Path) -> None:
 
 @pytest.mark.slow
 def test_attention_is_drawn(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a given target or of the translation, from an option or stdin."""
+    """The text is a given target or the translation, the line from an option or stdin."""
     pytest.importorskip("matplotlib")
     words = ["plot", "attention", "convs2s", "--line", "하나 둘", "--target", "ab 다"]
     assert accepted(*words, "-o", "a.png") == "ab 다\n"

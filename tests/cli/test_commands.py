@@ -289,7 +289,7 @@ def test_bad_checkpoints_are_one_line(place: Path, command: str) -> None:
 
 
 def test_a_checkpoint_file_is_a_model_too(place: Path) -> None:
-    """As the first argument, or by -m."""
+    """A weights file of a run translates like the run."""
     whole = accepted(f"{TRANSLATE} -i src {SHORT}")
     assert accepted(f"translate run/{WEIGHTS} -i src {SHORT}") == whole
 

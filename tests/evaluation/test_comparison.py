@@ -75,7 +75,7 @@ def test_metrics_of_plugins_have_a_column() -> None:
 
 
 def test_half_a_line_of_a_log_is_left_out(tmp_path: Path) -> None:
-    """As a killed run leaves it; a model without a log has no records."""
+    """A killed run leaves one; a model without a log has no records."""
     written = [{"update": 1, "train_bits_per_byte": 3.0}, {"update": 2, "valid_bits_per_byte": 2.0}]
     text = "".join(json.dumps(record) + "\n" for record in written) + '{"update":5,"val'
     (tmp_path / "metrics.jsonl").write_text(text, encoding="utf-8")

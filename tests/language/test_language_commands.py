@@ -111,7 +111,7 @@ def test_a_file_stdin_and_a_packed_file_give_the_same(place: Path, stdin: Any) -
 
 @pytest.mark.slow
 def test_the_n_gram_stands_beside_the_figure(place: Path) -> None:
-    """That of the training text that the run records."""
+    """The n-gram counts the training text that the run records."""
     told = accepted("predict", str(tells_its_text(Path("tells"))), "text")
     text, learnt = (np.frombuffer(data, np.uint8) for data in (TEXT, LEARNT))
     expected = NGram.from_texts([learnt]).bits(text).mean()

@@ -40,7 +40,7 @@ def file(run: Path, update: int) -> Path:
 
 @pytest.mark.parametrize(("last", "updates"), [(1, [90]), (2, [80, 90]), (None, [70, 80, 90])])
 def test_the_mean_of_the_last_checkpoints(run: Path, last: int | None, updates: list[int]) -> None:
-    """In float64, rounded once; the same of files in any order."""
+    """Sums are float64 and rounded once; files may come in any order."""
     files = [file(run, update) for update in updates]
     expected = [read_weights(path)[1].arrays for path in files]
     for number, paths in enumerate(([run], files[::-1])):
