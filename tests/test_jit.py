@@ -280,7 +280,7 @@ def test_a_line_that_cannot_be_told_stops_nothing(monkeypatch: pytest.MonkeyPatc
 def test_the_commands_tell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """On stderr, one process of a job alone."""
     monkeypatch.setattr(kernel_cache, "_reporter", kernel_cache._reporter.copy())
-    CliRunner().invoke(main, ["average"])
+    CliRunner().invoke(main, ["convert"])
     for rank in ("0", "1"):
         monkeypatch.setenv("RANK", rank)
         kernel_cache.tell("kept\nelsewhere")

@@ -32,9 +32,9 @@ from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import load_runs
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, DataError
-from bytenmt.evaluation.measurements import NOISE_SEED, SHARES
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.sentinels import find_spans
+from tools.measurements import NOISE_SEED, SHARES
 
 WORDS = Path(__file__).with_name("interface_words.toml")
 # The test sets beside everyday sentences: the corpus, and the name of its file without the language.

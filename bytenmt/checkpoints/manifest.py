@@ -97,6 +97,8 @@ def _runs_inside(folder: Path) -> str:
 def read_pointer(run: Path) -> Pointer:
     """Read the index of a run folder. Raises CheckpointError."""
     if not has_checkpoint(run):
+        if not run.exists():
+            raise CheckpointError(f"{run} does not exist: give a run folder or a weights file")
         if not (run / CONFIG).is_file():
             raise CheckpointError(f"{run} is not a run folder: it has no {CONFIG}{_runs_inside(run)}")
         raise CheckpointError(f"{run} has no checkpoint yet: training has not saved anything there")

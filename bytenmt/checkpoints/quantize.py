@@ -25,25 +25,17 @@ from bytenmt.errors import BytenmtError, CheckpointError
 V, G = ".v", ".g"  # suffixes of direction and length of a matrix with weight normalisation
 
 
-def convert(
-    run: Path,
-    output: Path,
-    precision: str,
-    profiles: tuple[str, str] | None = None,
-    flags: FlagThresholds | None = None,
-) -> list[str]:
+def convert(run: Path, output: Path, precision: str, flags: FlagThresholds | None = None) -> list[str]:
     """Convert the weights of a run, its best checkpoint, or of a weights file to another weights file.
 
-    precision: fp32, bf16 or int8. profiles: of the source and target language, flags: thresholds, to replace
-    those of the weights. Returns lines of text for the user. Raises CheckpointError without writing anything.
+    precision: fp32, bf16 or int8. flags: thresholds, to replace those of the weights. Returns lines of
+    text for the user. Raises CheckpointError without writing anything.
     """
     check_output(output, [run])
     file, contents = read_run(run)
     if output.exists() and output.samefile(file):
         raise CheckpointError(f"-o {output} is an input too: give another name")
     facts = contents.facts.without_folders()
-    if profiles is not None:
-        facts = msgspec.structs.replace(facts, source_profile=profiles[0], target_profile=profiles[1])
     if flags is not None:
         facts = msgspec.structs.replace(facts, flags=flags)
     write_rounded(output, restored(contents.arrays), contents.config, facts, precision)

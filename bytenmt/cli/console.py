@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
-from functools import wraps
 from importlib import import_module
 from io import BufferedReader
 from pathlib import Path
@@ -306,42 +305,3 @@ def completing(names: Sequence[str], files: bool = False) -> Callable[..., list[
         return items + ([CompletionItem(begun, type="file")] if files else [])
 
     return complete
-
-
-def one_run(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Pass the run that is given as -m RUN or as RUN as the argument `run`."""
-
-    @wraps(command)
-    def call(*, run: Path | None, named_run: Path | None, **more: Any) -> Any:
-        if run is not None and named_run is not None:
-            raise click.UsageError(f"{named_run} and -m {run}: expected one run.")
-        return command(run=there(run or named_run), **more)
-
-    return call
-
-
-def all_runs(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Pass the runs that are given as -m RUN and as RUN as the argument `runs`; at least one."""
-
-    @wraps(command)
-    def call(*, runs: tuple[Path, ...], **more: Any) -> Any:
-        return command(runs=there(runs), **more)
-
-    return any_runs(call)
-
-
-def any_runs(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Pass the runs that are given as -m RUN and as RUN as the argument `runs`; there may be none."""
-
-    @wraps(command)
-    def call(*, runs: tuple[Path, ...], more_runs: tuple[Path, ...], **more: Any) -> Any:
-        return command(runs=runs + more_runs, **more)
-
-    return call
-
-
-def there(runs: Any) -> Any:
-    """Return the run or runs. Raises UsageError if there is none."""
-    if not runs:
-        raise click.UsageError("Missing the run: give RUN, or -m RUN.")
-    return runs

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt import __version__
-from bytenmt.cli.console import detail, say, writer
+from bytenmt.cli.console import detail, say
 from bytenmt.cli.line_filter import OutputFormat, plain
-from bytenmt.cli.output_formats import Align, Flagged, JsonRecords, Judged, WithPage, n_best_list
+from bytenmt.cli.output_formats import Flagged, JsonRecords, Judged, n_best_list
 from bytenmt.config.fingerprint import fingerprint
 from bytenmt.config.schema import architecture
 from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
@@ -45,7 +44,6 @@ class Answers(NamedTuple):
     with_source: bool = False
     character_bits: bool = False
     flag_above: float | None = None
-    html: Path | None = None
     stream: bool = False
 
 
@@ -73,7 +71,7 @@ def named_settings(decoding: Mapping[str, Any], answers: Answers | None = None) 
         for name, value in decoding.items()
         if value is not None and value != () and name not in OF_THE_ENGINE
     }
-    if answers is not None and (answers.character_bits or answers.html is not None):
+    if answers is not None and answers.character_bits:
         given["byte_scores"] = True
     for pattern in given.get("keep_pattern", ()):
         utf8(pattern, "--keep-pattern")
@@ -115,9 +113,8 @@ def output_format(answers: Answers, settings: Settings, group: Group | None) -> 
         return shape if answers.flag_above is None else Flagged(shape, lambda told: say(f"bytenmt: {told}"))
     if answers.format != "text":
         raise BytenmtError(f"--stream prints plain text only: drop it, or --format {answers.format}")
-    if answers.flag_above is not None or answers.html is not None:
-        option = "--html" if answers.flag_above is None else "--flag-above"
-        raise BytenmtError(f"--stream prints a line before its confidence is known: drop it, or {option}")
+    if answers.flag_above is not None:
+        raise BytenmtError("--stream prints a line before its confidence is known: drop it, or --flag-above")
     if settings.search.beam > 1:
         raise BytenmtError("--stream needs greedy search: drop it, or --beam-size")
     if group is not None:
@@ -135,43 +132,17 @@ def with_alignment(
     """
     if not isinstance(shape, JsonRecords) or alignment is False:
         return shape
-    align = aligner(runtime)
-    if alignment and align is None:
+    if alignment and not runtime.has_attention:
         raise BytenmtError("--alignment needs a model with attention: drop it, or use another model")
-    return shape if align is None else replace(shape, align=align)
-
-
-def aligner(runtime: Runtime) -> Align | None:
-    """Return a function that aligns lines with their translations, or None if no run has attention."""
-    return runtime.aligner.links if runtime.has_attention else None
+    return replace(shape, align=runtime.aligner.links) if runtime.has_attention else shape
 
 
 def judged(shape: OutputFormat | None, answers: Answers, judge: Judge) -> OutputFormat | None:
     """Return the output format for translations with flags, if it shows them."""
-    shows_flags = answers.format == "jsonl" or answers.flag_above is not None or answers.html is not None
-    if shape is None or not shows_flags:
+    if shape is None or (answers.format != "jsonl" and answers.flag_above is None):
         return shape
     detail(judge.describe())
     return Judged(shape, judge)
-
-
-@contextmanager
-def with_page(
-    shape: OutputFormat | None, answers: Answers, runtime: Runtime
-) -> Iterator[OutputFormat | None]:
-    """Return the output format that also writes an HTML page, if one is asked for; the page is complete
-    at the end.
-    """
-    if answers.html is None or shape is None:
-        yield shape
-        return
-    from bytenmt.evaluation.review_page import ReviewPage
-
-    with writer(answers.html) as file:
-        page = ReviewPage(file, f"bytenmt: {answers.html.stem}")
-        align = shape.align if isinstance(shape, JsonRecords) else aligner(runtime)
-        yield WithPage(shape, page, align)
-        page.finish()
 
 
 def made_with(

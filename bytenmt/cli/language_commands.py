@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,6 @@ from bytenmt.cli.console import (
     Command,
     check_output,
     check_streams,
-    dash,
     detail,
     say,
     standard_input,
@@ -27,23 +25,21 @@ from bytenmt.cli.console import (
     writer,
 )
 from bytenmt.cli.options import (
-    COUNT,
     DRAWN,
     ENGINE,
     FILE,
     MACHINE,
-    MODELS,
     ONLY_ENGINE,
-    RUN,
+    RUNTIME,
     SAMPLING,
-    WINDOW,
+    models,
+    one_model,
 )
 from bytenmt.cli.progress import Console
 from bytenmt.errors import BytenmtError, DataError
 
 if TYPE_CHECKING:
     from bytenmt.decoding.reading import Reader
-    from bytenmt.language.baselines import Reference
     from bytenmt.language.surprisal import Surprise
 
 PIECE = 1 << 16  # bytes of stdin that are read at once
@@ -51,41 +47,25 @@ STDIN = "standard input"
 
 
 @click.command(cls=Command)
-@MODELS
-@click.argument("file", type=FILE, callback=dash, required=False)
+@models("Several models predict as an ensemble.", "MODEL [FILE]", n_files=(0, 1))
 @click.option("--src", type=FILE, help="Source text, parallel to FILE; needed by a translation model.")
 @click.option("--per-byte", is_flag=True, help="Print bits and rank of every byte on stdout, as JSON lines.")
 @click.option("--html", "page", type=FILE, help="Write an HTML page that colours the text by bits per byte.")
-@click.option("--chunk", type=COUNT, help="Number of bytes the model reads per call (default: 1024).")
-@click.option(
-    "--window",
-    type=WINDOW,
-    metavar="N",
-    help="Also print the bits per byte of windows of N bytes that are read independently of each other.",
-)
 @click.option(
     "--reference/--no-reference",
     default=True,
-    help="Also print the bits per byte of n-gram models of the training text and of xz (default: yes).",
-)
-@click.option(
-    "--errors",
-    type=click.Choice(["replace", "strict"]),
-    help="Invalid UTF-8 in the texts of a translation model: replace it by U+FFFD, or stop with an error"
-    " (default: replace).",
+    help="Also print the bits per byte of an n-gram of the training text of a language model (default: yes).",
 )
 @ONLY_ENGINE
-@MACHINE
+@RUNTIME
 def predict(
     runs: tuple[Path, ...],
-    file: Path | None,
+    files: tuple[Path, ...],
     src: Path | None,
     per_byte: bool,
     page: Path | None,
-    chunk: int | None,
-    window: int | None,
     reference: bool,
-    errors: str | None,
+    errors: str,
     engine: str,
     device: str,
     threads: int | None,
@@ -98,70 +78,63 @@ def predict(
     """
     from bytenmt.cli import decoding_args, inputs
     from bytenmt.data.text_file import check_file
+    from bytenmt.data.training_text import training_text
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import load_runs
-    from bytenmt.language.baselines import references
-    from bytenmt.language.html_report import Page
-    from bytenmt.language.summary import Figures, WholeCharacters, json_lines
-    from bytenmt.language.surprisal import Windowed
+    from bytenmt.language import html_report
+    from bytenmt.language.ngram import NGramBaseline
+    from bytenmt.language.summary import Characters, Figures, WholeCharacters, json_lines
 
+    file = None if files in ((), (Path("-"),)) else files[0]
     if file is not None:
         check_file(file)
     check_output(page, file, src)
     for written in {page, None}:
         check_streams(file, written)
     began = time.monotonic()
-    loaded = load_runs(runs, EngineSpec(engine, device, "fp32", threads), Console(), at_once=True)
-    for line in decoding_args.described(loaded, time.monotonic() - began):
+    runtime = load_runs(runs, EngineSpec(engine, device, "fp32", threads), Console(), at_once=True)
+    for line in decoding_args.described(runtime, time.monotonic() - began):
         detail(line)
-    source, run = loaded.has_source, runs[0]
-    inputs.check_source(run, source, src)
-    if source and chunk is not None:
-        raise BytenmtError("--chunk would be ignored: a translation model reads line by line")
-    if source and window is not None:
-        raise BytenmtError("--window would be ignored: a translation model reads line by line")
-    if not source and errors is not None:
-        raise BytenmtError(f"--errors would be ignored: the language model {run} reads any bytes")
-    beside, missing = references(loaded.runs[0].facts, source) if reference else ([], [])
-    reader = loaded.reader()
-    if window is not None:
-        beside = [Windowed(reader, window), *beside]
-    if src is None:
-        costs = _stream(reader, file, chunk, beside)
-    else:
-        costs = _translations(reader, file, src, errors, beside)
-    figures, whole = Figures(line_ends=source), WholeCharacters()
-    with ExitStack() as stack:
+    inputs.check_source(runs[0], runtime.has_source, src)
+    baseline, missing = None, ""
+    if reference and not runtime.has_source:
+        try:
+            baseline = NGramBaseline(training_text(runtime.runs[0].facts.texts))
+        except DataError as error:
+            missing = f"no n-gram beside it: {error}"
+    reader = runtime.reader()
+    costs = _stream(reader, file) if src is None else _translations(reader, file, src, errors)
+    figures, whole, shown = Figures(line_ends=runtime.has_source), WholeCharacters(), list[Characters]()
+    n_bytes = 0
+    for surprise in chain(costs, [None]):
+        characters = whole.add(surprise)
+        figures.add(characters)
+        if page is not None and n_bytes < html_report.SHOWN:
+            shown.append(characters)
+        if surprise is not None:
+            if baseline is not None:
+                baseline.add(surprise.data.tobytes())
+            if per_byte:
+                sys.stdout.buffer.write(json_lines(surprise, n_bytes))
+            n_bytes += len(surprise.data)
+    lines = [*figures.lines(), *([] if baseline is None else [baseline.line()])]
+    if page is not None:
         title = f"{file or STDIN} by {', '.join(map(str, runs))}"
-        shown = Page(stack.enter_context(writer(page)), title, source) if page else None
-        n_told = 0
-        for found in chain(costs, [None]):
-            ready = whole.add(found)
-            figures.add(ready)
-            if shown is not None:
-                shown.add(ready)
-            if per_byte and found is not None:
-                sys.stdout.buffer.write(json_lines(found, n_told))
-                n_told += len(found.data)
-        lines = [*figures.lines(), *(line for one in beside for line in one.lines())]
-        if shown is not None:
-            shown.finish(lines)
+        with writer(page) as out:
+            out.write(html_report.page(title, shown, lines, runtime.has_source))
     click.echo("\n".join(lines), err=per_byte)
-    for line in missing:
-        say(line)
+    if missing:
+        say(missing)
 
 
-def _stream(
-    reader: Reader, file: Path | None, chunk: int | None, baselines: Sequence[Reference]
-) -> Iterator[Surprise]:
-    """Yield the cost of the bytes of a file or of stdin under a model without a source; `beside` reads them
-    too.
+def _stream(reader: Reader, file: Path | None) -> Iterator[Surprise]:
+    """Yield the cost of the bytes of a file or of stdin under a model without a source.
 
     Shows a progress bar on a terminal.
     """
     from bytenmt.cli.progress import progress
     from bytenmt.data.text_file import is_packed, pieces_of
-    from bytenmt.language.surprisal import CHUNK, stream
+    from bytenmt.language.surprisal import stream
 
     if file is None:
         size = standard_input_size()
@@ -170,38 +143,26 @@ def _stream(
     empty = True
     with progress(size, "B") as (bar, _):
         pieces = pieces_of(file) if file else _stdin()
-        for found in stream(reader, pieces, chunk or CHUNK):
-            for one in baselines:
-                one.add(found.data.tobytes())
-            yield found
-            bar.advance(len(found.data))
+        for surprise in stream(reader, pieces):
+            yield surprise
+            bar.advance(len(surprise.data))
             empty = False
     if empty:
         raise DataError(f"{file or STDIN} is empty: give a text to score")
 
 
-def _translations(
-    reader: Reader,
-    file: Path | None,
-    src: Path,
-    errors: str | None,
-    baselines: Sequence[Reference],
-) -> Iterator[Surprise]:
-    """Yield the cost of the lines of a file or of stdin under a translation model; `beside` reads the
-    same bytes.
-    """
+def _translations(reader: Reader, file: Path | None, src: Path, errors: str) -> Iterator[Surprise]:
+    """Yield the cost of the lines of a file or of stdin under a translation model."""
     from bytenmt.cli import inputs
     from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.data.text_file import TextFile
     from bytenmt.language.surprisal import translations
 
-    source = inputs.text_file(src, errors or "replace")
+    source = inputs.text_file(src, errors)
     if file is None:
-        target = inputs.checked(TextFile.from_bytes(b"".join(_stdin()), STDIN, errors or "replace"))
+        target = inputs.checked(TextFile.from_bytes(b"".join(_stdin()), STDIN, errors))
     else:
-        target = inputs.text_file(file, errors or "replace")
-    for one in baselines:
-        one.add(target.data.tobytes())
+        target = inputs.text_file(file, errors)
     yield from translations(reader, ParallelCorpus.from_texts(source, target, keep_empty=True))
 
 
@@ -213,7 +174,7 @@ def _stdin() -> Iterator[bytes]:
 
 
 @click.command(cls=Command)
-@RUN
+@one_model
 @click.option("--prompt", default="", help="Beginning of the text.")
 @click.option(
     "--bytes",
@@ -240,20 +201,17 @@ def generate(
 
     Prints valid UTF-8 while it is sampled. The same --seed gives the same text.
     """
-    from bytenmt.checkpoints.weights import read_run
     from bytenmt.cli import decoding_args
-    from bytenmt.decoding.engine_selection import choose
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.language.generate import generate as drawn
 
     begins = decoding_args.utf8(prompt, "--prompt")
-    wanted = EngineSpec(engine, device, precision, threads)
-    choose(wanted)
-    if read_run(run)[1].config.model.source:
-        raise BytenmtError(f"{run} is a translation model: use `bytenmt translate`, or give a language model")
     began = time.monotonic()
-    runtime = load_runs([run], wanted, Console(), at_once=True)
+    spec = EngineSpec(engine, device, precision, threads)
+    runtime = load_runs([run], spec, Console(), at_once=True)
+    if runtime.has_source:
+        raise BytenmtError(f"{run} is a translation model: use `bytenmt translate`, or give a language model")
     for line in decoding_args.described(runtime, time.monotonic() - began):
         detail(line)
     given = {name: value for name, value in sampling.items() if value is not None}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
 from bytenmt.architectures.presets import PRESETS
-from bytenmt.cli.console import all_runs, any_runs, completing, one_run, under_heading
+from bytenmt.cli.console import completing, under_heading
 from bytenmt.config.bounds import BEAM, MOST, N_BYTES, THREADS, WEIGHT, Bounds
 from bytenmt.decoding.setting_table import (
     AUTO,
@@ -99,39 +100,56 @@ ARCH = click.option(
     shell_complete=completing(ARCHITECTURES),
     help="Architecture of the model.",
 )
-MODELS = click.option(  # of commands whose arguments are files or a text
-    "-m",
-    "--model",
-    "runs",
-    type=FILE,
-    multiple=True,
-    required=True,
-    help="Run folder, checkpoint or weights file; repeat the option to decode with an ensemble.",
-)
-RUN = options(
-    click.option(
-        "-m", "--model", "run", type=FILE, help="Run folder, checkpoint or weights file; instead of RUN."
-    ),
-    click.argument("named_run", metavar="RUN", type=FILE, required=False),
-    one_run,
-)
 
 
-def _runs(several: str) -> Callable[[Command], Command]:
-    """Return the argument RUN... and the option -m. several: the sentence on what several runs mean."""
-    help = f"Run folder, checkpoint or weights file; instead of RUN. {several}"
-    return options(
-        click.option("-m", "--model", "runs", type=FILE, multiple=True, help=help),
-        click.argument("more_runs", metavar="RUN...", type=FILE, nargs=-1),
-    )
+def models(
+    help: str = "",
+    metavar: str = "MODEL...",
+    *,
+    least: int = 1,
+    most: int = MOST,
+    n_files: tuple[int, int] | None = None,
+) -> Callable[[Command], Command]:
+    """Return the argument MODEL..., which a command gets as `runs`, and its older form -m.
+
+    help: what several models mean. least, most: the number of models. n_files: how many files stand behind
+    the model, at least and at most, which a command gets as `files`; several models are then given by -m.
+    """
+
+    def add(command: Command) -> Command:
+        @wraps(command)
+        def call(*, runs: tuple[Path, ...], words: tuple[Path, ...], **more: Any) -> Any:
+            if n_files is None:
+                runs, words = runs + words, ()
+            elif not runs:
+                runs, words = words[:1], words[1:]
+            if not least <= len(runs) <= most:
+                raise click.UsageError(f"{len(runs)} models: expected {metavar}.")
+            if n_files is not None:
+                if not n_files[0] <= len(words) <= n_files[1]:
+                    raise click.UsageError(f"{len(words)} files after the model: expected {metavar}.")
+                more["files"] = words
+            return command(runs=runs, **more)
+
+        of_option = f"Run folder, checkpoint or weights file, instead of MODEL. {help}".rstrip()
+        return options(
+            click.option("-m", "--model", "runs", type=FILE, multiple=True, help=of_option),
+            click.argument("words", metavar=metavar, type=FILE, nargs=-1),
+        )(cast("Command", call))
+
+    return add
 
 
-_ENSEMBLE = "Several models decode as an ensemble."
-RUNS, ANY_RUNS = (
-    options(_runs(_ENSEMBLE), all_runs),
-    options(_runs(_ENSEMBLE), any_runs),
-)  # at least one, or none
-SEPARATE_RUNS = options(_runs("May be repeated; every model decodes by itself."), all_runs)
+def one_model(command: Command) -> Command:
+    """Add the argument MODEL, which a command gets as `run`, and its older form -m."""
+
+    @wraps(command)
+    def call(*, runs: tuple[Path, ...], **more: Any) -> Any:
+        return command(run=runs[0], **more)
+
+    return models(metavar="MODEL", most=1)(cast("Command", call))
+
+
 TOKENIZE = click.option(
     "--tokenize",
     type=click.Choice(("13a", "char", "intl", "zh", "none")),  # sacreBLEU's, those that need nothing else
@@ -181,20 +199,6 @@ def errors_option(hidden: bool = False, default: str = "replace") -> Callable[[C
     )
 
 
-class Waits(click.ParamType[tuple[int, ...]]):
-    """Numbers of bytes, separated by commas."""
-
-    name = "bytes"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        """Return the numbers."""
-        if isinstance(value, tuple):
-            return value
-        return tuple(COUNT.convert(part, param, ctx) for part in value.split(","))
-
-
 RUNTIME = options(headed(FILES, errors_option()), MACHINE)
 
 
@@ -228,7 +232,7 @@ TEXTS = headed(
 
 
 COUNT, COUNT_OR_NONE = within(Bounds(1, MOST)), within(Bounds(0, MOST))
-DRAWN, WINDOW = within(N_BYTES), within(Bounds(1, 1 << 16))
+DRAWN = within(N_BYTES)
 ONLY_ENGINE = click.option(  # of commands that compute in fp32
     "--engine",
     type=click.Choice([AUTO, *ENGINES]),

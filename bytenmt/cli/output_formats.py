@@ -1,4 +1,4 @@
-"""Output formats besides plain lines: n-best lists as in Moses, JSON lines, warnings and an HTML page."""
+"""Output formats besides plain lines: n-best lists as in Moses, JSON lines and warnings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:  # they import PyTorch
     from bytenmt.cli.line_filter import OutputFormat
     from bytenmt.decoding.alignment import Link
     from bytenmt.evaluation.judge import Judge
-    from bytenmt.evaluation.review_page import ReviewPage
 
 BestChunks = Sequence[tuple[bytes, bytes, bytes]]  # of a line, see TranslationResult.best_chunks
 Align = Callable[[Sequence[BestChunks]], "Sequence[Sequence[Link]]"]
@@ -106,20 +105,6 @@ class Flagged:
                 level, reasons = Verdict.from_flags(best.flags)
                 bits = best.bits_per_byte or 0
                 self.warn(f"line {number}: {level}: {'; '.join(reasons)} ({bits:.2f} bits per byte)")
-        return self.form(results, first, seconds)
-
-
-@dataclass(frozen=True)
-class WithPage:
-    """Another format that also adds the translations to an HTML page. align: as in JsonRecords."""
-
-    form: OutputFormat
-    page: ReviewPage
-    align: Align | None = None
-
-    def __call__(self, results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
-        links = None if self.align is None else self.align([result.best_chunks() for result in results])
-        self.page.add(results, first, links)
         return self.form(results, first, seconds)
 
 

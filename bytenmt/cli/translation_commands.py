@@ -1,11 +1,10 @@
-"""The commands for translation models: translate and score.
+"""The command `translate`.
 
-Heavy modules are imported inside the commands.
+Heavy modules are imported inside the command.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -33,13 +32,11 @@ from bytenmt.cli.options import (
     ENGINE,
     FILE,
     FILES,
-    ONLY_ENGINE,
     REVERSE,
-    RUN,
-    RUNS,
     RUNTIME,
     SIMULTANEOUS,
     headed,
+    models,
     setting_options,
 )
 from bytenmt.cli.progress import Console
@@ -56,7 +53,7 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @headed(
     FILES,
-    RUNS,
+    models("Several models decode as an ensemble."),
     click.option(
         "-i",
         "--src",
@@ -72,11 +69,6 @@ if TYPE_CHECKING:
         type=FILE,
         callback=dash,
         help="File for the translations; it appears when it is complete (default: stdout).",
-    ),
-    click.option(
-        "--html",
-        type=FILE,
-        help="Also write an HTML page that shows sources, translations and bits per character.",
     ),
     click.option(
         "--resume",
@@ -119,7 +111,6 @@ def translate(
     runs: tuple[Path, ...],
     input: Path | None,
     output: Path | None,
-    html: Path | None,
     resume: bool,
     buffer_size: int,
     workers: int,
@@ -150,8 +141,7 @@ def translate(
     from bytenmt.decoding.translator import Translator
     from bytenmt.evaluation.judge import Judge
 
-    shown = character_bits, flag_above, html
-    answers = decoding_args.Answers(form, alignment, with_source, *shown, stream)
+    answers = decoding_args.Answers(form, alignment, with_source, character_bits, flag_above, stream)
     settings = decoding_args.settings(decoding, answers)
     wanted = decoding_args.engine_spec(decoding, device, threads_per_process(workers, threads))
     if wait is not None and not simultaneous:
@@ -167,7 +157,7 @@ def translate(
         if workers > 1 and (group is not None or stream):
             other = "--stream" if stream else "torchrun"
             raise BytenmtError(f"--workers {workers} cannot be combined with {other}: drop one of the two")
-        _check_files(input, output, html, resume)
+        _check_files(input, output, resume)
         text = None
         if input is not None and leads and not simultaneous:
             text = inputs.to_translate(input, errors)
@@ -190,13 +180,12 @@ def translate(
             return
         shape = decoding_args.with_alignment(shape, loaded, alignment)
         made_with = decoding_args.made_with(loaded, translator, shape, buffer_size, errors, flag_above)
-        judge = Judge.from_runtime(loaded, flag_above)
+        judge = Judge.from_runtime(loaded, flag_above, beam=settings.search.beam)
         recipe = TranslatorSpec(
             tuple(map(str, runs)), wanted, decoding_args.named_settings(decoding, answers)
         )
         with (
             _output(output, made_with, resume) as (out, resumable),
-            decoding_args.with_page(shape, answers, loaded) as shape,
             worker_processes(recipe, workers) as pool,
         ):
             shape = decoding_args.judged(shape, answers, judge)
@@ -210,47 +199,12 @@ def translate(
                 lines.file(text)
 
 
-@click.command(cls=Command)
-@RUN
-@click.option("--src", type=FILE, help="Source text, one sentence per line.")
-@click.option(
-    "--tgt",
-    "--ref",
-    "tgt",
-    type=FILE,
-    required=True,
-    help="Target text to score, parallel to --src line by line.",
-)
-@ONLY_ENGINE
-@RUNTIME
-def score(
-    run: Path, src: Path | None, tgt: Path, errors: str, engine: str, device: str, threads: int | None
-) -> None:
-    """Print the log-probability of given translations.
-
-    For each line: the natural logarithm of the target's probability given its source, and its bits per byte,
-    separated by a tab. The end of the sentence counts; an empty target has inf bits per byte.
-    """
-    from bytenmt.cli import inputs
-    from bytenmt.decoding.interface import EngineSpec
-    from bytenmt.evaluation.likelihood import log_probabilities
-
-    corpus = inputs.all_pairs(src, tgt, errors)
-    loaded = loaded_runs((run,), EngineSpec(engine, device, "fp32", threads), is_leader=True, at_once=True)
-    inputs.check_pairs(run, loaded.has_source, src)
-    log_p = log_probabilities(loaded.reader(), corpus)
-    for nats, n_bytes in zip(log_p.tolist(), corpus.target_lengths.tolist(), strict=True):
-        bits = -nats / math.log(2) / n_bytes if n_bytes else math.inf
-        click.echo(f"{nats:.6f}\t{bits:.6f}")
-
-
 def _refuse_with_simultaneous(answers: Answers, others: Mapping[str, bool]) -> None:
     """Raise BytenmtError for options that --simultaneous cannot be combined with. others: whether each of
     these options was given."""
     given = {
         "--format": answers.format != "text",
         "--flag-above": answers.flag_above is not None,
-        "--html": answers.html is not None,
         "--stream": answers.stream,
         **others,
     }
@@ -258,15 +212,12 @@ def _refuse_with_simultaneous(answers: Answers, others: Mapping[str, bool]) -> N
         raise BytenmtError(f"--simultaneous cannot be combined with {option}: drop one of the two")
 
 
-def _check_files(input: Path | None, output: Path | None, html: Path | None, resume: bool) -> None:
+def _check_files(input: Path | None, output: Path | None, resume: bool) -> None:
     """Raise BytenmtError for files that cannot be written, or that --resume cannot continue."""
     check_output(output, input)
-    check_output(html, input, output)
     check_streams(input, output)
     if resume and not _is_file(output):
         raise BytenmtError("--resume needs an output file: add -o FILE")
-    if resume and html is not None:
-        raise BytenmtError("--html with --resume would miss the lines translated before: drop one of the two")
 
 
 @contextmanager

@@ -109,7 +109,8 @@ Amount = Annotated[float, Meta(ge=0.0, le=1e6)]
 class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Thresholds beyond which translations of a model are flagged, from its validation text.
 
-    n_lines: of that text. bits_per_byte: a translation that costs more is likelier wrong than right.
+    n_lines: of that text. bits_per_byte: a translation by greedy search that costs more is likelier wrong
+    than right; beam_bits_per_byte: the same of a beam search, None in older files.
     length_ratio, length_variance: bytes of the target for a byte of the source, mean and variance (Gale and
     Church 1993). source_bits: bits that the source must save of what a translation costs without it; None
     for a model that was not trained with empty sources, whose cost without a source says nothing.
@@ -120,6 +121,11 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
     length_ratio: Amount
     length_variance: Amount
     source_bits: Annotated[float, Meta(ge=-1e6, le=1e6)] | None = None
+    beam_bits_per_byte: Amount | None = None
+
+    def unsure_above(self, beam: int) -> float:
+        """Return the threshold of bits per byte for translations of a search with this beam."""
+        return self.bits_per_byte if beam == 1 else self.beam_bits_per_byte or self.bits_per_byte
 
 
 class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from bytenmt.evaluation.scores import TextScores, text_scores
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MOST_BUCKETS = 8
 FEWEST_LINES = 20  # in a bucket; of fewer a score says little
@@ -26,6 +23,12 @@ class Bucket(NamedTuple):
     def values(self) -> dict[str, float]:
         """Return the scores by the names under which they are printed, all out of 100."""
         return {"BLEU": self.scores.bleu, "chrF": self.scores.chrf, "exact match": self.scores.exact_match}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the bucket as JSON values."""
+        names = ("chrf", "bleu", "exact_match")
+        span = {"shortest": self.shortest, "longest": self.longest, "mean": self.mean, "lines": self.n_lines}
+        return span | {name: getattr(self.scores, name) for name in names}
 
 
 def borders(lengths: Sequence[int], n_buckets: int) -> list[tuple[int, int]]:
@@ -66,37 +69,3 @@ def table(buckets: Sequence[Bucket]) -> Iterator[str]:
         bleu, chrf, exact = bucket.values().values()
         span = f"{bucket.shortest} to {bucket.longest}"
         yield f"{span:>12}  {bucket.n_lines:6}  {bleu:5.1f}  {chrf:5.1f}  {exact:9.1f} %"
-
-
-def figure(models: Mapping[str, Sequence[Bucket]]) -> Figure:
-    """Plot each score against the mean length of a bucket, a line for each model; names may be of any
-    script.
-    """
-    from matplotlib.figure import Figure
-
-    from bytenmt.evaluation.drawing import Labels
-
-    labels = Labels.from_texts(models)
-    names = list(next(iter(models.values()))[0].values())
-    made = Figure(figsize=(4 * len(names), 4), layout="constrained")
-    for place, name in enumerate(names):
-        axes = made.add_subplot(1, len(names), place + 1)
-        for model, buckets in models.items():
-            points = [(bucket.mean, bucket.values()[name]) for bucket in buckets]
-            label = labels.legible(model)
-            axes.plot(*zip(*points, strict=True), "o-", markersize=4, linewidth=1.2, label=label)
-        axes.set(xlabel="source bytes", ylabel=f"{name} in %" if name == "exact match" else name)
-        axes.set_ylim(0, 102)
-        axes.set_xlim(left=0)
-        axes.grid(alpha=0.3)
-    if len(models) > 1:
-        handles, told = made.axes[0].get_legend_handles_labels()
-        made.legend(
-            handles,
-            told,
-            loc="outside upper center",
-            ncols=5,
-            frameon=False,
-            prop={"family": labels.families},
-        )
-    return made

@@ -1,4 +1,4 @@
-"""Compare runs: learning curves, and scores on one text with tests of significance."""
+"""Compare systems on one text: a table with p-values of paired bootstrap, and means over seeds."""
 
 from __future__ import annotations
 
@@ -6,170 +6,133 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
+import msgspec
 
-from bytenmt.atomic_file import read_limited
 from bytenmt.checkpoints.manifest import METRICS
-from bytenmt.errors import BytenmtError
+from bytenmt.config.schema import Config
+from bytenmt.evaluation.by_length import Bucket
 from bytenmt.evaluation.scores import TextScores
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 N_SAMPLES = 1000  # of the paired bootstrap
-SEED = 12345  # of its draws, as sacreBLEU's
-MOST_METRICS = 1 << 28  # bytes of a run's metrics.jsonl
-SURE = 0.05  # p below which a difference counts
+SURE = 0.05  # p below which a difference is marked
+HEAD = ("system", "architecture", "parameters", "bits/byte", "chrF", "p", "BLEU", "p", "exact match")
 
 
-class Scored(NamedTuple):
-    """Scores of a run.
-
-    n_parameters: of its model; p_chrf, p_bleu: p-values of the difference from the first run, None for the
-    first run; settings: a fingerprint of its configuration without the seed.
-    """
+class System(NamedTuple):
+    """A model, or a text by somebody else, with the scores of its translations."""
 
     name: str
-    architecture: str
-    n_parameters: int
-    bits_per_byte: float
+    texts: Sequence[str]
     scores: TextScores
+    made_with: Sequence[str] = ()  # fingerprint of the configuration, update, precision, engine
+    buckets: Sequence[Bucket] = ()  # scores by source length, where they are asked for
+    # Of a model:
+    architecture: str = "–"
+    n_parameters: int | None = None
+    bits_per_byte: float | None = None  # of the references
+    config: Config | None = None  # without_seed
+    # Of all but the first system, how likely the difference from the first one is chance:
     p_chrf: float | None = None
     p_bleu: float | None = None
-    settings: str = ""
 
     def measures(self) -> dict[str, float]:
         """Return its scores by name."""
-        scores = self.scores
-        named = {"bits_per_byte": self.bits_per_byte, "chrf": scores.chrf, "bleu": scores.bleu}
-        return named | {"exact_match": scores.exact_match} | scores.metrics
+        named = {"chrf": self.scores.chrf, "bleu": self.scores.bleu, "exact_match": self.scores.exact_match}
+        bits = {} if self.bits_per_byte is None else {"bits_per_byte": self.bits_per_byte}
+        return bits | named | self.scores.metrics
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the scores as JSON values."""
+        values: dict[str, Any] = {"system": self.name, **self.measures(), "made_with": self.made_with}
+        if self.n_parameters is not None:
+            values |= {"architecture": self.architecture, "parameters": self.n_parameters}
+        if self.p_chrf is not None:
+            values |= {"chrf_p": self.p_chrf, "bleu_p": self.p_bleu}
+        return values | ({"by_length": [one.to_dict() for one in self.buckets]} if self.buckets else {})
 
 
-def over_seeds(runs: Sequence[Scored]) -> list[tuple[list[str], dict[str, tuple[float, float]]]]:
+def without_seed(config: Config) -> Config:
+    """Return a configuration with seed 0."""
+    return msgspec.structs.replace(config, train=msgspec.structs.replace(config.train, seed=0))
+
+
+def over_seeds(systems: Sequence[System]) -> list[tuple[list[str], dict[str, tuple[float, float]]]]:
     """Return the names of runs that differ in their seeds alone, with the mean and the sample standard
-    deviation of each score; of settings with two runs or more."""
-    groups: dict[str, list[Scored]] = {}
-    for run in runs:
-        groups.setdefault(run.settings or run.name, []).append(run)
+    deviation of each score; of configurations with two runs or more."""
+    groups: list[list[System]] = []
+    for one in (system for system in systems if system.config is not None):
+        same = next((group for group in groups if group[0].config == one.config), None)
+        if same is None:
+            groups.append(same := [])
+        same.append(one)
     found = []
-    for same in (same for same in groups.values() if len(same) > 1):
-        values = {name: [run.measures()[name] for run in same] for name in same[0].measures()}
-        found.append(([run.name for run in same], {name: (mean(v), stdev(v)) for name, v in values.items()}))
+    for same in (group for group in groups if len(group) > 1):
+        values = {name: [one.measures()[name] for one in same] for name in same[0].measures()}
+        found.append(([one.name for one in same], {name: (mean(v), stdev(v)) for name, v in values.items()}))
     return found
 
 
 def with_significance(
-    runs: Sequence[Scored], texts: Sequence[Sequence[str]], references: Sequence[str], tokenize: str
-) -> list[Scored]:
-    """Return the runs with the p-values of their differences from the first run, by paired bootstrap.
-
-    texts: each run's translations of the same lines; references: of these lines.
+    systems: Sequence[System], references: Sequence[str], tokenize: str = "13a"
+) -> list[System]:
+    """Return the systems with the p-values of their differences from the first one, by sacreBLEU's paired
+    bootstrap (Koehn 2004). Equal translations have p = 1. tokenize: see text_scores.
     """
-    if len(runs) < 2:
-        return list(runs)
-    chrf = paired_bootstrap(CHRF(), texts, references)
-    bleu = paired_bootstrap(BLEU(tokenize=tokenize), texts, references)
-    found = [run._replace(p_chrf=c, p_bleu=b) for run, c, b in zip(runs[1:], chrf, bleu, strict=True)]
-    return [runs[0], *found]
+    first, *others = systems
+    if not others:
+        return [first]
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.significance import PairedTest
+
+    named: list[tuple[str, Sequence[str]]] = [(one.name, list(one.texts)) for one in systems]
+    metrics = {"chrf": CHRF(), "bleu": BLEU(tokenize=tokenize)}
+    _, results = PairedTest(named, metrics, [list(references)], "bs", N_SAMPLES)()
+    chrf, bleu = (
+        [getattr(one, "p_value", None) for one in column]
+        for key, column in results.items()
+        if key != "System"
+    )
+    compared = [
+        other._replace(p_chrf=1.0, p_bleu=1.0)
+        if list(other.texts) == list(first.texts)  # sacreBLEU's p of equal texts is the smallest possible
+        else other._replace(p_chrf=p_chrf, p_bleu=p_bleu)
+        for other, p_chrf, p_bleu in zip(others, chrf[1:], bleu[1:], strict=True)
+    ]
+    return [first, *compared]
 
 
-def paired_bootstrap(
-    metric: Metric, texts: Sequence[Sequence[str]], references: Sequence[str]
-) -> list[float]:
-    """Return the p-value of each system's difference from the first one (Koehn 2004, two-sided).
-
-    The lines are drawn N_SAMPLES times with replacement, the same for all systems. As sacreBLEU's PairedTest,
-    with one difference: a sample that deviates from the mean exactly as much as the observed difference
-    counts as well. Equal systems therefore have p = 1, where sacreBLEU gives 1 / (N_SAMPLES + 1).
-    """
-    drawn = np.random.default_rng(SEED).choice(len(references), size=(N_SAMPLES, len(references)))
-    observed: list[float] = []
-    sampled: list[npt.NDArray[np.float64]] = []
-    for lines in texts:
-        rows = metric._extract_corpus_statistics(lines, [references])
-        observed.append(metric._aggregate_and_compute(rows).score)
-        counts = np.array(rows, dtype="float32")  # as sacreBLEU: (lines, counts)
-        sampled.append(
-            np.array([metric._compute_score_from_stats(counts[one].sum(0)).score for one in drawn])
-        )
-    found = []
-    for score, scores in zip(observed[1:], sampled[1:], strict=True):
-        differences = np.abs(scores - sampled[0])
-        deviations = np.abs(differences - differences.mean())
-        n_as_large = int((deviations >= abs(score - observed[0])).sum())
-        found.append((n_as_large + 1) / (N_SAMPLES + 1))
-    return found
-
-
-HEAD = ("run", "architecture", "parameters", "bits/byte", "chrF", "p", "BLEU", "p", "exact match")
-
-
-def table(runs: Sequence[Scored], n_lines: int) -> Iterator[str]:
-    """Yield a head, a line for each run, and an explanation of p. Metrics of plugins have a column each."""
-    rows = [(*HEAD, *runs[0].scores.metrics), *map(_row, runs)]
+def table(systems: Sequence[System]) -> Iterator[str]:
+    """Yield a head, a line for each system, and a legend. Metrics of plugins have a column each."""
+    rows = [(*HEAD, *systems[0].scores.metrics), *map(_row, systems)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        first, second, *numbers = row
-        words = [first.ljust(widths[0]), second.ljust(widths[1])]
+    for name, architecture, *numbers in rows:
+        words = [name.ljust(widths[0]), architecture.ljust(widths[1])]
         yield "  ".join([*words, *map(str.rjust, numbers, widths[2:])]).rstrip()
-    for names, scores in over_seeds(runs):
-        told = ", ".join(f"{name} {middle:.4g} ± {spread:.2g}" for name, (middle, spread) in scores.items())
+    for names, of_seeds in over_seeds(systems):
+        told = ", ".join(f"{name} {middle:.4g} ± {spread:.2g}" for name, (middle, spread) in of_seeds.items())
         yield f"{len(names)} seeds ({', '.join(names)}): {told}"
+    scores = systems[0].scores
     yield ""
-    yield f"{n_lines} lines  {runs[0].scores.chrf_signature}  {runs[0].scores.bleu_signature}"
-    if len(runs) > 1:
-        yield (
-            f"p: how likely the difference from the first run is chance, by paired bootstrap"
-            f" ({N_SAMPLES} samples); * below {SURE}"
-        )
+    yield f"{len(systems[0].texts)} lines  {scores.chrf_signature}  {scores.bleu_signature}"
+    yield f"p: how likely the difference from the first system is chance, by paired bootstrap; * below {SURE}"
 
 
-def tree(runs: Sequence[Scored], n_lines: int) -> dict[str, Any]:
-    """Return the table as JSON values; p is None for the first run."""
-    signatures = {name: getattr(runs[0].scores, name) for name in ("chrf_signature", "bleu_signature")}
-    return {
-        "lines": n_lines,
-        **signatures,
-        "runs": [
-            {
-                "run": run.name,
-                "architecture": run.architecture,
-                "parameters": run.n_parameters,
-                "bits_per_byte": run.bits_per_byte,
-                "chrf": run.scores.chrf,
-                "chrf_p": run.p_chrf,
-                "bleu": run.scores.bleu,
-                "bleu_p": run.p_bleu,
-                "exact_match": run.scores.exact_match,
-                **run.scores.metrics,
-            }
-            for run in runs
-        ],
-        "seeds": [
-            {"runs": names} | {name: {"mean": m, "std": s} for name, (m, s) in scores.items()}
-            for names, scores in over_seeds(runs)
-        ],
-    }
-
-
-def _row(run: Scored) -> tuple[str, ...]:
+def _row(system: System) -> tuple[str, ...]:
+    scores = system.scores
     return (
-        run.name,
-        run.architecture,
-        f"{run.n_parameters:,}",
-        f"{run.bits_per_byte:.4f}",
-        f"{run.scores.chrf:.2f}",
-        _chance(run.p_chrf),
-        f"{run.scores.bleu:.2f}",
-        _chance(run.p_bleu),
-        f"{run.scores.exact_match:.1f} %",
-        *(f"{value:.4g}" for value in run.scores.metrics.values()),
+        system.name,
+        system.architecture,
+        "–" if system.n_parameters is None else f"{system.n_parameters:,}",
+        "–" if system.bits_per_byte is None else f"{system.bits_per_byte:.4f}",
+        f"{scores.chrf:.2f}",
+        _chance(system.p_chrf),
+        f"{scores.bleu:.2f}",
+        _chance(system.p_bleu),
+        f"{scores.exact_match:.1f} %",
+        *(f"{value:.4g}" for value in scores.metrics.values()),
     )
 
 
@@ -177,66 +140,30 @@ def _chance(p: float | None) -> str:
     return "" if p is None else f"{p:.3f}{'*' if p < SURE else ' '}"
 
 
-Records = Sequence[Mapping[str, float]]
+def to_dict(systems: Sequence[System]) -> dict[str, Any]:
+    """Return the scores of all systems as JSON values."""
+    scores = systems[0].scores
+    return {
+        "lines": len(systems[0].texts),
+        "chrf_signature": scores.chrf_signature,
+        "bleu_signature": scores.bleu_signature,
+        "systems": [system.to_dict() for system in systems],
+        "seeds": [
+            {"systems": names} | {name: {"mean": m, "std": s} for name, (m, s) in of_seeds.items()}
+            for names, of_seeds in over_seeds(systems)
+        ],
+    }
 
 
-def records(run: Path) -> Records:
-    """Return the records of a run's metrics file, as far as they are complete; none for a weights file."""
+def read_metrics(run: Path) -> list[Mapping[str, float]]:
+    """Return the records that a run folder's training has logged, as far as they are complete; none where
+    there is no log."""
     path = run / METRICS
-    found: list[Mapping[str, float]] = []
-    if not path.is_file():
-        return found
-    try:
-        lines = read_limited(path, MOST_METRICS).splitlines()
-    except OSError as error:
-        raise BytenmtError(f"{path} cannot be read: {error.strerror}") from None
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    records = []
     for line in lines:
         try:
-            found.append(json.loads(line))
+            records.append(json.loads(line))
         except ValueError:  # the last line of a killed run
             continue
-    return found
-
-
-PANELS = (  # what stands across, what up, and what is made of the first
-    ("update", "valid_bits_per_byte", "update", "bits per byte, of training thin", 1.0),
-    ("seconds", "valid_bits_per_byte", "minutes", "bits per byte, of training thin", 60.0),
-    ("seconds", "valid_chrf", "minutes", "chrF", 60.0),
-)
-
-
-def curves(runs: Mapping[str, Records]) -> Figure:
-    """Plot validation scores against updates and against time, a line for each run, with thin lines for
-    training.
-
-    There is a panel for everything that any run has measured; names may be of any script.
-    """
-    from matplotlib.figure import Figure
-
-    from bytenmt.evaluation.drawing import Labels
-
-    labels = Labels.from_texts(runs)
-    panels = [panel for panel in PANELS if any(panel[1] in one for made in runs.values() for one in made)]
-    made = Figure(figsize=(4.6 * max(1, len(panels)), 4.2), layout="constrained")
-    for place, (x, y, across, up, unit) in enumerate(panels, 1):
-        axes = made.add_subplot(1, len(panels), place)
-        for number, (name, written) in enumerate(runs.items()):
-            points = [(one[x] / unit, one[y]) for one in written if y in one]
-            if points:
-                style: dict[str, Any] = {"color": f"C{number % 10}", "label": labels.legible(name)}
-                axes.plot(*zip(*points, strict=True), "o-", markersize=3, linewidth=1.2, **style)
-            own = [(one[x] / unit, one["train_bits_per_byte"]) for one in written if _trained(one)]
-            if own and y == "valid_bits_per_byte":
-                axes.plot(*zip(*own, strict=True), color=f"C{number % 10}", linewidth=0.6, alpha=0.6)
-        axes.set(xlabel=across, ylabel=up)
-        axes.set_xlim(left=0)
-        axes.set_ylim(bottom=0)
-        axes.grid(alpha=0.3)
-    handles, told = made.axes[0].get_legend_handles_labels() if panels else ([], [])
-    font = {"family": labels.families}
-    made.legend(handles, told, loc="outside upper center", ncols=3, frameon=False, prop=font)
-    return made
-
-
-def _trained(record: Mapping[str, float]) -> bool:
-    return "train_bits_per_byte" in record
+    return records

@@ -43,6 +43,7 @@ LANGUAGE_BITS, LANGUAGE_BYTES = 30.0, 24
 COPY_BITS = 0.5  # bits per byte above which the model would not copy a name or a word
 AT_ONCE = 100  # texts whose costs are computed together
 LINES, FEWEST_LINES = 500, 100  # of a validation text that thresholds are calibrated on
+BEAM = 5  # with which thresholds of beam search are calibrated
 WRONG_BELOW = 50.0  # chrF of a translation that counts as wrong
 FALSE_ALARMS = 0.02  # share of the validation text's references below the threshold of source_bits
 
@@ -63,16 +64,17 @@ class Judge:
 
     @staticmethod
     def from_runtime(
-        runtime: Runtime, flag_above: float | None = None, default: float | None = None
+        runtime: Runtime, flag_above: float | None = None, default: float | None = None, beam: int = 1
     ) -> Judge:
         """Return the judge of loaded models: of the first one that has thresholds.
 
         flag_above: bits per byte, instead of the model's threshold. default: of models without thresholds.
+        beam: size of the search's beam, by which the model's threshold is chosen.
         """
         facts = [run.facts for run in runtime.runs]
         thresholds = next((one.flags for one in facts if one.flags is not None), None)
         if flag_above is None:
-            flag_above = default if thresholds is None else thresholds.bits_per_byte
+            flag_above = default if thresholds is None else thresholds.unsure_above(beam)
         profiles = (facts[0].source_profile, facts[0].target_profile) if facts else ("", "")
         return Judge(thresholds, flag_above, profiles, lambda: runtime.reader())
 
@@ -220,29 +222,27 @@ def calibrate_runtime(
         raise BytenmtError(f"{len(pairs)} lines to calibrate flags on: give {FEWEST_LINES} or more")
     pairs = [pairs[k * len(pairs) // LINES] for k in range(LINES)] if len(pairs) > LINES else pairs
     own_sources, own_references = [source for source, _ in pairs], [reference for _, reference in pairs]
-    translations = [best for best, *_ in Translator.from_runtime(runtime).n_best(own_sources)]
+    greedy, by_beam = (
+        [best for best, *_ in Translator.from_runtime(runtime, beam=beam).n_best(own_sources)]
+        for beam in (1, BEAM)
+    )
     knows_empty_sources = all(run.config.data.empty_source > 0 for run in runtime.runs)
-    return calibrate(runtime.reader(), own_sources, own_references, translations, knows_empty_sources)
+    return calibrate(runtime.reader(), own_sources, own_references, greedy, by_beam, knows_empty_sources)
 
 
 def calibrate(
     reader: Reader,
     sources: Sequence[bytes],
     references: Sequence[bytes],
-    translations: Sequence[Hypothesis],
+    greedy: Sequence[Hypothesis],
+    by_beam: Sequence[Hypothesis],
     knows_empty_sources: bool,
 ) -> FlagThresholds:
     """Return the thresholds of a model from a validation text and the model's translations of it.
 
+    greedy, by_beam: translations by greedy search and by a beam search, whose translations cost less.
     knows_empty_sources: whether the model was trained with data.empty_source.
     """
-    from sacrebleu.metrics.chrf import CHRF
-
-    metric = CHRF()
-    is_wrong = [
-        metric.sentence_score(best.text.decode(), [reference.decode()]).score < WRONG_BELOW
-        for best, reference in zip(translations, references, strict=True)
-    ]
     source_bits = None
     if knows_empty_sources:
         saved = costs(reader, None, references) - costs(reader, sources, references)
@@ -251,11 +251,24 @@ def calibrate(
     ratio = n_target.sum() / max(1, n_source.sum())
     return FlagThresholds(
         n_lines=len(references),
-        bits_per_byte=round(best_split([best.bits_per_byte or 0.0 for best in translations], is_wrong), 4),
+        bits_per_byte=_unsure_above(greedy, references),
+        beam_bits_per_byte=_unsure_above(by_beam, references),
         length_ratio=round(float(ratio), 4),
         length_variance=round(float(np.mean((n_target - ratio * n_source) ** 2 / (n_source + 1))), 4),
         source_bits=source_bits,
     )
+
+
+def _unsure_above(translations: Sequence[Hypothesis], references: Sequence[bytes]) -> float:
+    """Return the bits per byte above which a translation is likelier wrong than right."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    metric = CHRF()
+    is_wrong = [
+        metric.sentence_score(best.text.decode(), [reference.decode()]).score < WRONG_BELOW
+        for best, reference in zip(translations, references, strict=True)
+    ]
+    return round(best_split([best.bits_per_byte or 0.0 for best in translations], is_wrong), 4)
 
 
 def best_split(values: Sequence[float], is_wrong: Sequence[bool]) -> float:

@@ -1,82 +1,60 @@
-"""Write an HTML page that colours each character of a text by its bits, while the text is read.
-
-The figures are written last, and the browser shows them on top.
-"""
+"""Make an HTML page that colours each character of a text by its bits."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 
 from bytenmt.errors import printable
-from bytenmt.language.summary import ScoredCharacters
-from bytenmt.surprise_colours import colour, css_rules, legend, visible
+from bytenmt.language.scripts import ESCAPED, LAST_ESCAPED
+from bytenmt.language.summary import Characters
 from bytenmt.utf8 import EOS, NEWLINE
 
 SHOWN = 200_000  # bytes of text at most: a browser is slow with more
-STYLE = """
-:root { color-scheme: light }
-body { display: flex; flex-direction: column; margin: 2rem auto; max-width: 72rem; padding: 0 1rem;
-  font: 16px/1.5 system-ui, sans-serif; color: #1c1c1c; background: #fff }
-header { order: -2 } footer { order: -1 }
-h1 { font-size: 1.3rem; margin: 0 }
-footer pre { overflow-x: auto; font-size: .85rem; line-height: 1.4 }
-main { white-space: pre-wrap; overflow-wrap: anywhere; font: 15px/1.75 ui-monospace, monospace; tab-size: 4;
-  border-top: 1px solid #ccc; padding-top: 1rem }
-s { text-decoration: none; padding: .12em 0 }
-s:hover { outline: 2px solid #06c }
-.legend s { display: inline-block; padding: .1em .6em; font-size: .85rem }
-"""
+BOUNDS = (0.25, 0.5, 1, 2, 3, 4, 6, 8, 12)  # bits of a character at which the next colour begins
+COLOURS = ("fffff4", "fff6cf", "feebaa", "fed67f", "feb54f", "f98d2b", "e8631a", "c4410d", "8f2d0a", "571b08")
+INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # categories of characters
+STYLE = "body { font: 15px/1.75 monospace } main { white-space: pre-wrap } s { text-decoration: none }\n"
 
 
-class Page:
-    """An HTML page. out: where it is written; title: any text; line_ends: whether EOS ends a line."""
+def page(title: str, text: Iterable[Characters], figures: Sequence[str], line_ends: bool = False) -> bytes:
+    """Return a self-contained page: the figures, and each character with the bits and ranks of its bytes.
 
-    def __init__(self, out: BinaryIO, title: str, line_ends: bool = False) -> None:
-        self._out, self._line_ends = out, line_ends
-        self._n_shown = self._n_bytes = 0
-        name = html.escape(printable(title))
-        self._write(
-            f'<!DOCTYPE html>\n<html lang="mul">\n<meta charset="utf-8">\n<title>{name}</title>\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f"<style>{STYLE}{''.join(css_rules())}</style>\n<header><h1>{name}</h1>\n"
-            "<p>Each character's colour says how many bits it cost; point at one to see its bytes.</p>\n"
-            f'<p class="legend">{"".join(legend())}</p></header>\n<main>'
+    line_ends: EOS ends a line, as in translations.
+    """
+    name = html.escape(printable(title))
+    style = STYLE + "".join(f".c{number} {{ background: #{one} }}\n" for number, one in enumerate(COLOURS))
+    legend = "".join(f"<s class=c{number}> {low} </s>" for number, low in enumerate((0, *BOUNDS)))
+    marked = "".join(mark for characters in text for mark in _marked(characters, line_ends))
+    return (
+        f'<!DOCTYPE html>\n<html lang="mul">\n<meta charset="utf-8">\n<title>{name}</title>\n'
+        f"<style>{style}</style>\n<h1>{name}</h1>\n<pre>{html.escape(chr(10).join(figures))}</pre>\n"
+        f"<p>Bits of a character, at least: {legend}</p>\n<main>{marked}</main>\n</html>\n"
+    ).encode()
+
+
+def _marked(characters: Characters, line_ends: bool) -> Iterator[str]:
+    data, bits, rank = (part.tolist() for part in characters.surprise)
+    begin = 0
+    for code, n_bytes in zip(characters.code.tolist(), characters.n_bytes.tolist(), strict=True):
+        own = slice(begin, begin + n_bytes)
+        costs = ", ".join(
+            f"{byte:02X}: {cost:.2f} bits, rank {place + 1}"
+            for byte, cost, place in zip(data[own], bits[own], rank[own], strict=True)
         )
+        ends = data[begin] == NEWLINE or (line_ends and data[begin] == EOS)
+        shown = "↵" if ends else html.escape(visible(code))
+        colour = bisect_right(BOUNDS, sum(bits[own]))
+        yield f'<s class=c{colour} title="{costs}">{shown}</s>' + "\n" * ends
+        begin += n_bytes
 
-    def add(self, whole: ScoredCharacters) -> None:
-        """Write the next characters, up to the limit of the page."""
-        self._n_bytes += len(whole.surprise.data)
-        if self._n_shown < SHOWN:
-            self._write("".join(self._marked(whole)))
 
-    def finish(self, lines: Iterable[str]) -> None:
-        """Write the figures and the end of the page."""
-        figures = html.escape("\n".join(lines))
-        left = f"<p>The text's first {self._n_shown} bytes of {self._n_bytes}:</p>\n"
-        self._write(f"</main>\n<footer><pre>{figures}</pre>\n")
-        self._write(f"{left if self._n_shown < self._n_bytes else ''}</footer>\n</html>\n")
-
-    def _marked(self, whole: ScoredCharacters) -> Iterator[str]:
-        data, bits, rank = (part.tolist() for part in whole.surprise)
-        start = 0
-        for name, n_bytes in zip(whole.characters.names(), whole.characters.n_bytes.tolist(), strict=True):
-            if self._n_shown >= SHOWN:
-                return
-            own = slice(start, start + n_bytes)
-            total = sum(bits[own])
-            told = ", ".join(
-                f"{byte:02X}: {cost:.2f} bits, rank {place + 1}"
-                for byte, cost, place in zip(data[own], bits[own], rank[own], strict=True)
-            )
-            if n_bytes > 1:
-                told = f"{total:.2f} bits; {told}"
-            ends = data[start] == NEWLINE or self._line_ends and data[start] == EOS
-            text = "↵" if ends else html.escape(visible(name))
-            yield f'<s class=c{colour(total)} title="{told}">{text}</s>' + "\n" * ends
-            start += n_bytes
-            self._n_shown += n_bytes
-
-    def _write(self, text: str) -> None:
-        self._out.write(text.encode("utf-8"))
+def visible(code: int) -> str:
+    r"""Return a character, its number if it cannot be seen, or \xff for a byte that is not UTF-8."""
+    if ESCAPED <= code <= LAST_ESCAPED:
+        return f"\\x{code - 0xDC00:02x}"
+    if chr(code) == "\t" or unicodedata.category(chr(code)) not in INVISIBLE:
+        return chr(code)
+    return chr(0x2400 + code) if code < 0x20 else f"⟨U+{code:04X}⟩"

@@ -1,20 +1,18 @@
-"""A byte n-gram with interpolation: a baseline for language models.
+"""A byte n-gram with interpolated modified Kneser-Ney smoothing (Chen and Goodman 1999).
 
 Counts of a byte after 0 to `order` bytes of context, interpolated down to the uniform distribution:
 
     p_k(b | c_k) = (n(c_k b) + a(c_k) p_{k-1}(b | c_{k-1})) / t(c_k)            p_{-1} = 1 / 256
-    Witten-Bell:            n counts, a how many bytes follow c_k, t = counts + a  (Bell, Cleary, Witten 1990)
-    modified Kneser-Ney:    n counts less a discount for 1, 2 and more, a the discounts' sum, t the counts;
-                            below the longest context a count is of the bytes seen before it
-                            (Chen and Goodman 1999)
 
-where c_k is the last k bytes; for a context that was never seen p_k is p_{k-1}.
+where c_k is the last k bytes, n the counts less a discount for 1, 2 and more, a the discounts' sum and t the
+counts; below the longest context a count is of the bytes seen before it. After a context that was never seen
+p_k is p_{k-1}.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,26 +22,21 @@ from bytenmt.utf8 import N_IDS
 Bytes = npt.NDArray[np.uint8]
 Keys = npt.NDArray[np.uint64]
 Reals = npt.NDArray[np.float64]
-Smoothing = Literal["witten-bell", "kneser-ney"]
 
 ORDER = 5  # bytes of context
-LONGEST = 7  # that fit into a key with the byte after them
+MOST = 1 << 25  # bytes of a training text that are counted: about 2 GB of memory and a minute
 ONE_BYTE = np.uint64(8)  # bits
 LEAST = 0.1  # of a discount, so that a byte not seen yet keeps some probability
 
 
 class Level(NamedTuple):
-    """Counts for one length of context.
+    """Counts for one length of context."""
 
-    pairs (m,) and contexts (c,) uint64, sorted: the last bytes, in a pair with the next byte lowest. seen
-    (m,) float64: n of each pair; back, total (c,) float64: a and t of each context.
-    """
-
-    pairs: Keys
-    seen: Reals
-    contexts: Keys
-    back: Reals
-    total: Reals
+    pairs: Keys  # (m,), sorted: the last bytes of context, and the next byte lowest
+    seen: Reals  # (m,), n of each pair
+    contexts: Keys  # (c,), sorted
+    back: Reals  # (c,), a of each context
+    total: Reals  # (c,), t of each context
 
 
 class NGram(NamedTuple):
@@ -52,30 +45,22 @@ class NGram(NamedTuple):
     levels: tuple[Level, ...]
 
     @staticmethod
-    def from_texts(texts: Sequence[Bytes], order: int = ORDER, smoothing: Smoothing = "kneser-ney") -> NGram:
-        """Count texts (uint8, not all empty), each as a stream of its own after zeros."""
-        if not 0 <= order <= LONGEST or not any(len(text) for text in texts):
-            raise ValueError(f"order {order} of {len(texts)} texts: expected 0 to {LONGEST}, and a byte")
-        pairs, counts = _counted(np.concatenate([_pairs(text, _zeros(order), order) for text in texts]))
-        if smoothing == "witten-bell":
-            return NGram.from_counts(pairs, counts, order)
-        tables = [_kneser_ney(pairs, counts)]
-        for k in range(order - 1, -1, -1):
-            pairs, counts = _counted(pairs & _lowest(k + 1))
-            tables.append(_kneser_ney(pairs, counts))
-        return NGram(tuple(reversed(tables)))
+    def from_texts(texts: Sequence[Bytes], order: int = ORDER) -> NGram:
+        """Count texts (uint8, not all empty), each as a stream of its own after zeros. order: 0 to 7."""
+        keys = np.concatenate([_pairs(text, np.zeros(order, np.uint8), order) for text in texts])
+        return NGram.from_counts(*_counted(keys), order)
 
     @staticmethod
     def from_counts(pairs: Keys, counts: npt.NDArray[np.int64], order: int) -> NGram:
-        """Return the Witten-Bell n-gram of counts.
+        """Return the n-gram of counts.
 
         pairs (m,) uint64: `order` bytes and the next one, the last one lowest, in ascending order; counts
         (m,) int64: at least 1.
         """
-        tables = [_witten_bell(pairs, counts)]
+        tables = [_discounted(pairs, counts)]
         for k in range(order - 1, -1, -1):
-            pairs, counts = _counted(pairs & _lowest(k + 1), counts)
-            tables.append(_witten_bell(pairs, counts))
+            pairs, counts = _counted(pairs & np.uint64((1 << 8 * (k + 1)) - 1))
+            tables.append(_discounted(pairs, counts))
         return NGram(tuple(reversed(tables)))
 
     def bits(self, text: Bytes, before: Bytes | None = None) -> Reals:
@@ -84,7 +69,7 @@ class NGram(NamedTuple):
         before (order,): the bytes before it; zeros if none.
         """
         order = len(self.levels) - 1
-        before = _zeros(order) if before is None else before
+        before = np.zeros(order, np.uint8) if before is None else before
         probability = np.full(len(text), 1 / N_IDS)
         for k, level in enumerate(self.levels):
             wanted = _pairs(text, before[order - k :], k)
@@ -97,13 +82,30 @@ class NGram(NamedTuple):
         return bits
 
 
-def _witten_bell(pairs: Keys, counts: npt.NDArray[np.int64]) -> Level:
-    contexts, first, follow = np.unique(pairs >> ONE_BYTE, return_index=True, return_counts=True)
-    total = np.add.reduceat(counts, first) + follow
-    return Level(pairs, counts.astype(float), contexts, follow.astype(float), total.astype(float))
+class NGramBaseline:
+    """The cost of a stream under the n-gram of a text, beside that under a language model."""
+
+    def __init__(self, training: Sequence[Bytes]) -> None:
+        starts = np.cumsum([0, *map(len, training)]).tolist()
+        counted = [text[: max(0, MOST - begin)] for text, begin in zip(training, starts, strict=False)]
+        self._share = f" of the first {MOST} of {starts[-1]} bytes" if starts[-1] > MOST else ""
+        self._model = NGram.from_texts(counted)
+        self._bits, self._n_bytes, self._before = 0.0, 0, np.zeros(ORDER, np.uint8)
+
+    def add(self, data: bytes) -> None:
+        """Read the next bytes of the stream."""
+        text = np.frombuffer(data, np.uint8)
+        self._bits += float(self._model.bits(text, self._before).sum())
+        self._before = np.concatenate([self._before, text])[-ORDER:]
+        self._n_bytes += len(text)
+
+    def line(self) -> str:
+        """Return the bits per byte as a line for people."""
+        figure = self._bits / max(1, self._n_bytes)
+        return f"reference, order-{ORDER} n-gram of the training text{self._share}: {figure:.4f}"
 
 
-def _kneser_ney(pairs: Keys, counts: npt.NDArray[np.int64]) -> Level:
+def _discounted(pairs: Keys, counts: npt.NDArray[np.int64]) -> Level:
     """Return a level with discounts estimated from how many pairs were counted once, twice, three and
     four times.
     """
@@ -118,14 +120,6 @@ def _kneser_ney(pairs: Keys, counts: npt.NDArray[np.int64]) -> Level:
     return Level(pairs, counts - taken, contexts, back, total.astype(float))
 
 
-def _zeros(n: int) -> Bytes:
-    return np.zeros(n, np.uint8)
-
-
-def _lowest(n_bytes: int) -> np.uint64:
-    return np.uint64((1 << 8 * n_bytes) - 1)
-
-
 def _pairs(text: Bytes, before: Bytes, k: int) -> Keys:
     """Return each byte of a text with the k bytes before it: text (n,), before (k,) uint8 -> (n,) uint64."""
     whole = np.concatenate([before, text])
@@ -135,14 +129,10 @@ def _pairs(text: Bytes, before: Bytes, k: int) -> Keys:
     return keys
 
 
-def _counted(keys: Keys, weights: npt.NDArray[np.int64] | None = None) -> tuple[Keys, npt.NDArray[np.int64]]:
-    """Return the distinct keys, sorted, and their counts. weights (n,): how often each key counts."""
-    if weights is None:
-        unique, counts = np.unique(keys, return_counts=True)
-        return unique, counts.astype(np.int64)
-    order = np.argsort(keys, kind="stable")
-    unique, first = np.unique(keys[order], return_index=True)
-    return unique, np.add.reduceat(weights[order], first)
+def _counted(keys: Keys) -> tuple[Keys, npt.NDArray[np.int64]]:
+    """Return the distinct keys, sorted, and their counts."""
+    unique, counts = np.unique(keys, return_counts=True)
+    return unique, counts.astype(np.int64)
 
 
 def _look_up(sorted_keys: Keys, keys: Keys) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:

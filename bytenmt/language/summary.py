@@ -1,56 +1,28 @@
-"""Sum up predictions: bits per byte and accuracy, in all, by script and by position in a character."""
+"""Sum up predictions: bits per byte and accuracy, in all and by script."""
 
 from __future__ import annotations
 
+import codecs
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.language.scripts import POSITIONS, Characters, Splitter, positions, script
+from bytenmt.language.scripts import ESCAPED, LAST_ESCAPED, script
 from bytenmt.language.surprisal import Surprise
 from bytenmt.utf8 import EOS
 
+WHOLE = "in all"
 ENDS = "ends of lines"  # of translations: bits, but no bytes of the text
 
 
-@dataclass
-class Sum:
-    """Sums over predictions.
-
-    n_bytes: of the text; n_ranked: predictions, ends of lines included; bits; first, fifth: predictions whose
-    byte was the likeliest, or among the five likeliest.
-    """
-
-    n_bytes: int = 0
-    n_ranked: int = 0
-    bits: float = 0.0
-    first: int = 0
-    fifth: int = 0
-
-    @property
-    def bits_per_byte(self) -> float:
-        return self.bits / max(1, self.n_bytes)
-
-    def accuracy(self, n: int) -> float:
-        """Return the accuracy in percent for the likeliest byte (n = 1) or the five likeliest (n = 5)."""
-        return 100 * (self.first if n == 1 else self.fifth) / max(1, self.n_ranked)
-
-    def add(self, bits: npt.NDArray[np.float64], rank: npt.NDArray[np.int64], n_bytes: int) -> None:
-        """Add predictions. bits, rank (n,): of each; n_bytes: bytes of the text among them."""
-        self.n_bytes += n_bytes
-        self.n_ranked += len(bits)
-        self.bits += float(bits.sum())
-        self.first += int((rank == 0).sum())
-        self.fifth += int((rank < 5).sum())
-
-
-class ScoredCharacters(NamedTuple):
+class Characters(NamedTuple):
     """Whole characters and the cost of each of their bytes."""
 
-    characters: Characters
+    code: npt.NDArray[np.uint32]  # (n,), code points; a byte that is not UTF-8 is 0xDC00 plus the byte
+    n_bytes: npt.NDArray[np.int64]  # (n,)
     surprise: Surprise
 
 
@@ -58,61 +30,64 @@ class WholeCharacters:
     """Collects costs of bytes and returns them as whole characters, once their last byte has come."""
 
     def __init__(self) -> None:
-        self._splitter = Splitter()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._waiting = Surprise(np.zeros(0, np.uint8), np.zeros(0), np.zeros(0, np.int64))
 
-    def add(self, surprise: Surprise | None) -> ScoredCharacters:
+    def add(self, surprise: Surprise | None) -> Characters:
         """Add costs of bytes (None at the end) and return the characters that are complete now."""
-        data = b"" if surprise is None else surprise.data.tobytes()
-        characters = self._splitter.split(data, last=surprise is None)
+        text = self._decoder.decode(b"" if surprise is None else surprise.data.tobytes(), surprise is None)
+        code = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+        n_bytes = 1 + (code >= 0x80).astype(np.int64) + (code >= 0x800) + (code >= 0x10000)
+        n_bytes[(code >= ESCAPED) & (code <= LAST_ESCAPED)] = 1
         both = self._waiting if surprise is None else Surprise.joined([self._waiting, surprise])
-        whole, self._waiting = both.cut(int(characters.n_bytes.sum()))
-        return ScoredCharacters(characters, whole)
+        whole, self._waiting = both.cut(int(n_bytes.sum()))
+        return Characters(code, n_bytes, whole)
 
 
-@dataclass
+class Sums(NamedTuple):
+    """Sums over predictions."""
+
+    n_bytes: float  # of the text
+    n_ranked: float  # predictions, ends of lines included
+    bits: float
+    first: float  # predictions whose byte was the likeliest
+    fifth: float  # or among the five likeliest
+
+
 class Figures:
     """Collects the sums. line_ends: EOS ends a line and is not a byte of the text, as in translations."""
 
-    line_ends: bool = False
-    whole: Sum = field(default_factory=Sum)
-    by_script: dict[str, Sum] = field(default_factory=dict)
-    by_position: dict[str, Sum] = field(default_factory=dict)
+    def __init__(self, line_ends: bool = False) -> None:
+        self._line_ends = line_ends
+        self._sums = defaultdict[str, npt.NDArray[np.float64]](lambda: np.zeros(5))
 
-    def add(self, whole: ScoredCharacters) -> None:
+    def add(self, characters: Characters) -> None:
         """Add whole characters."""
-        (code, n_bytes), (data, bits, rank) = whole
-        ends = (data == EOS) & self.line_ends
-        self.whole.add(bits, rank, int((~ends).sum()))
+        code, n_bytes, (data, bits, rank) = characters
+        ends = (data == EOS) & self._line_ends
+        values = np.stack([~ends, np.ones(len(data)), bits, rank == 0, rank < 5])
         kinds, of_character = np.unique(code, return_inverse=True)
-        names = [script(kind) for kind in kinds.tolist()]
-        order = sorted(set(names))
-        index = np.array([order.index(name) for name in names], np.int64)
-        of_bytes = np.repeat(index[of_character], n_bytes)
-        of_position = positions(whole.characters)
-        for table, labels, of in (
-            (self.by_script, order, of_bytes),
-            (self.by_position, POSITIONS, of_position),
-        ):
-            for number, name in enumerate(labels):
-                mine = (of == number) & ~ends
-                if mine.any():
-                    table.setdefault(name, Sum()).add(bits[mine], rank[mine], int(mine.sum()))
-            if ends.any():
-                table.setdefault(ENDS, Sum()).add(bits[ends], rank[ends], 0)
+        scripts = np.array([script(kind) for kind in kinds.tolist()], object)
+        names = np.where(ends, ENDS, np.repeat(scripts[of_character], n_bytes))
+        for name in set(names.tolist()):
+            self._sums[name] += values[:, names == name].sum(axis=1)
+        self._sums[WHOLE] += values.sum(axis=1)
+
+    def sums(self) -> dict[str, Sums]:
+        """Return the sums by script, most bytes first, and those of all as WHOLE."""
+        found = {name: Sums(*values.tolist()) for name, values in self._sums.items()}
+        return dict(sorted(found.items(), key=lambda item: (item[0] != WHOLE, -item[1].n_bytes)))
 
     def lines(self) -> Iterator[str]:
         """Yield the result as lines for people, bits per byte first."""
-        whole = self.whole
-        yield f"bits per byte: {whole.bits_per_byte:.4f}"
-        yield f"accuracy: {whole.accuracy(1):.2f} % at 1, {whole.accuracy(5):.2f} % at 5"
-        yield f"bytes: {whole.n_bytes}"
-        for title, table in (("script", self.by_script), ("position in a character", self.by_position)):
-            yield f"{'by ' + title:28}{'bytes':>12}{'bits per byte':>16}{'at 1':>10}{'at 5':>10}"
-            for name, one in sorted(table.items(), key=lambda item: -item[1].n_bytes):
-                cost = f"{one.bits_per_byte:.4f}" if one.n_bytes else f"{one.bits:.1f} bits"
-                shares = f"{one.accuracy(1):8.2f} %{one.accuracy(5):8.2f} %"
-                yield f"  {name:26}{one.n_bytes:12}{cost:>16}{shares}"
+        whole = self.sums()[WHOLE]
+        yield f"bits per byte: {whole.bits / max(1, whole.n_bytes):.4f}"
+        yield f"bytes: {whole.n_bytes:.0f}"
+        yield f"{'by script':28}{'bytes':>12}{'bits per byte':>16}{'right':>10}{'of five':>10}"
+        for name, (n_bytes, n_ranked, bits, first, fifth) in self.sums().items():
+            cost = f"{bits / n_bytes:.4f}" if n_bytes else f"{bits:.1f} bits"
+            shares = "".join(f"{100 * share / max(1, n_ranked):8.2f} %" for share in (first, fifth))
+            yield f"  {name:26}{n_bytes:12.0f}{cost:>16}{shares}"
 
 
 def json_lines(surprise: Surprise, first: int) -> bytes:

@@ -24,7 +24,6 @@ from bytenmt.architectures.costs import decoder_weights, receptive_field, state_
 from bytenmt.architectures.parameters import parameter_shapes
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model, register, unregister
-from bytenmt.checkpoints.average import average
 from bytenmt.checkpoints.quantize import convert
 from bytenmt.checkpoints.tensor_file import entry, read_arrays, serialise
 from bytenmt.config.schema import load_config, parse_config
@@ -40,6 +39,7 @@ from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.evaluation.properties import properties
 from bytenmt.reporter import Reporter
 from bytenmt.training.run import train
+from tools.average import average
 
 LINES = [b"one", "둘 three".encode(), b"x"]
 

@@ -19,7 +19,6 @@ from bytenmt.architectures.luong.program import write_program
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter
 from bytenmt.architectures.parameters import buffer_kinds, module_tensors, parameter_shapes
 from bytenmt.architectures.registry import ARCHITECTURES, build_model, register, unregister
-from bytenmt.checkpoints.average import average
 from bytenmt.checkpoints.checkpoint import read_weights
 from bytenmt.checkpoints.quantize import convert
 from bytenmt.checkpoints.tensor_file import entry, read_arrays, serialise
@@ -27,6 +26,7 @@ from bytenmt.config.schema import Config, load_config
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.training.run import train
+from tools.average import average
 
 SIZES = {"model": {"d_embedding": 8, "d_hidden": 12, "dropout": 0.2}}
 BUFFERS = {"n_updates", "norm.running_mean", "norm.running_var", "norm.num_batches_tracked", "mask", "table"}

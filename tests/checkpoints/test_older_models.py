@@ -29,8 +29,8 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def scores(folder: Path, model: Path) -> list[float]:
     """The log-probabilities of the lines of target, given those of source."""
-    texts = ["--src", str(folder / "source"), "--tgt", str(folder / "target")]
-    done = CliRunner().invoke(main, ["score", "-m", str(model), *texts, "--engine", "torch"])
+    texts = ["--src", str(folder / "source"), "--ref", str(folder / "target"), "--log-probabilities"]
+    done = CliRunner().invoke(main, ["evaluate", str(model), *texts, "--engine", "torch"])
     assert done.exit_code == 0, done.output
     return [float(line.split("\t")[0]) for line in done.stdout.splitlines()]
 

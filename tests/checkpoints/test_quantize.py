@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from made_up_engine import make_run
 
 from bytenmt.architectures.registry import ARCHITECTURES
-from bytenmt.checkpoints.average import average
 from bytenmt.checkpoints.checkpoint import load_run, save_checkpoint, weights
 from bytenmt.checkpoints.quantize import round_arrays
 from bytenmt.checkpoints.weights import SCALE, read_weights, restored
@@ -21,6 +20,7 @@ from bytenmt.config.facts import CorpusFact, Facts, TextFact
 from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
+from tools.average import average
 
 CPU = torch.device("cpu")
 TABLES = {"embedding.weight", "target_positions.weight", "encoder.positions.weight"}

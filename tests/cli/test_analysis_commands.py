@@ -1,9 +1,10 @@
-"""evaluate, plot and compare as a user meets them: what they print and write, and what they refuse."""
+"""evaluate and plot as a user meets them: what they print and write, and what they refuse."""
 
 from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import re
 import shutil
@@ -16,11 +17,11 @@ from made_up_engine import make_run
 
 from bytenmt.cli.analysis import plot as plotting
 from bytenmt.cli.main import main
-from bytenmt.evaluation import drawing
 
 PNG = b"\x89PNG\r\n\x1a\n"
 LINES = ["하나 둘", "one", "", "three 3", "넷", "12"] * 8
 SHORT = ["--engine", "torch", "--max-len-a", "0.1", "--max-len-b", "5"]
+TEXTS = ["--src", "src", "--ref", "ref"]
 
 
 @pytest.fixture(scope="module")
@@ -55,111 +56,89 @@ def accepted(*words: str) -> str:
     return done.stdout
 
 
-def test_a_text_that_is_there_is_scored_as_a_runs_own(place: Path) -> None:
+def test_a_text_that_is_there_is_scored_as_a_models_own(place: Path) -> None:
     """The scores of a kept translation, without the model; as lines and as JSON the same."""
-    own = accepted("evaluate", "luong", "--src", "src", "--ref", "ref", "--hyp-out", "hyp", *SHORT)
+    own = accepted("evaluate", "luong", *TEXTS, "--hyp-out", "made/deep/hyp", *SHORT)
     shutil.rmtree(place / "luong")
-    again = accepted("evaluate", "--hyp", "hyp", "--ref", "ref")
+    again = accepted("evaluate", "--hyp", "made/deep/hyp", "--ref", "ref")
     assert again.splitlines()[:3] == own.splitlines()[:3] and "bits per byte" not in again
-    message = json.loads(accepted("evaluate", "--hyp", "hyp", "--ref", "ref", "--json"))
-    assert f"chrF {message['chrf']:.2f}  {message['chrf_signature']}" == own.splitlines()[0]
-    assert f"BLEU {message['bleu']:.2f}  {message['bleu_signature']}" == own.splitlines()[1]
-    assert message["lines"] == 48 and "bits_per_byte" not in message and "by_length" not in message
-    assert json.loads(accepted("evaluate", "--hyp", "ref", "--ref", "ref", "--json"))["exact_match"] == 100
+    found = json.loads(accepted("evaluate", "--hyp", "made/deep/hyp", "--ref", "ref", "--json"))
+    (system,) = found["systems"]
+    assert f"chrF {system['chrf']:.2f}  {found['chrf_signature']}" == own.splitlines()[0]
+    assert f"BLEU {system['bleu']:.2f}  {found['bleu_signature']}" == own.splitlines()[1]
+    assert found["lines"] == 48 and "bits_per_byte" not in system and "by_length" not in system
+    perfect = json.loads(accepted("evaluate", "--hyp", "ref", "--ref", "ref", "--json"))
+    assert perfect["systems"][0]["exact_match"] == 100
 
 
 @pytest.mark.slow
-def test_scores_by_length_are_printed_and_drawn(place: Path) -> None:
+def test_systems_are_compared(place: Path) -> None:
+    """Models and a text, a row each; figures are those of each alone; a curve where there is one."""
     pytest.importorskip("matplotlib")
-    texts = ["--src", "src", "--hyp", "src", "--ref", "ref", "--by-length"]
-    said = accepted("evaluate", *texts, "--plot", "lengths.png").splitlines()
-    assert said[-3].split() == ["source", "bytes", "lines", "BLEU", "chrF", "exact", "match"]
-    assert (place / "lengths.png").read_bytes().startswith(PNG)
-    buckets = json.loads(accepted("evaluate", *texts, "--json"))["by_length"]
-    assert [(one["shortest"], one["longest"], one["lines"]) for one in buckets] == [(0, 3, 32), (7, 10, 16)]
-    run = json.loads(
-        accepted("evaluate", "luong", "--src", "src", "--ref", "ref", "--by-length", "--json", *SHORT)
-    )
-    assert run["bits_per_byte"] > 0 and len(run["by_length"]) == 2
-
-
-@pytest.mark.slow
-def test_attention_is_drawn_and_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attention is drawn for a given target or the translation, from an option or stdin, for every layer of
-    ConvS2S.
-    """
-    pytest.importorskip("matplotlib")
-    words = ["plot", "attention", "convs2s", "--line", "하나 둘", "--target", "ab 다"]
-    assert accepted(*words, "-o", "a.png", "-o", "a.html") == "ab 다\n"
-    assert (place / "a.png").read_bytes().startswith(PNG)
-    page = (place / "a.html").read_text(encoding="utf-8")
-    n_layers = page.count("<h2>layer ")
-    assert n_layers >= 2 and f"mean of {n_layers} layers" in page and "<th>둘" in page
-    monkeypatch.setattr(plotting, "standard_input", lambda: io.BytesIO("하나\nmore\n".encode()))
-    accepted("plot", "attention", "-m", "luong", "-o", "b.html", "--target", "x")
-    assert "<th>하<th>나<th>↵" in (place / "b.html").read_text(encoding="utf-8")
-    done = call("plot", "attention", "luong", "--line", "one")  # whatever random weights write
-    assert done.exit_code == 0 or "the text has 0 characters" in done.stderr
-    assert done.exit_code == 1 or (place / "attention.png").read_bytes().startswith(PNG)
-
-
-@pytest.mark.slow
-def test_an_embedding_is_drawn_and_listed(place: Path) -> None:
-    pytest.importorskip("matplotlib")
-    said = accepted("plot", "embedding", "bytenet", "--text", "three", "--text", "ref").splitlines()
-    assert "a" in [line.split()[0] for line in said] and "EB" in [line.split()[0] for line in said]
-    assert all(len(line.split()) == 1 + 2 * 5 for line in said)
-    assert (place / "embedding.png").read_bytes().startswith(PNG)
-
-
-@pytest.mark.slow
-def test_runs_are_compared(place: Path) -> None:
-    """A row each by their folders' names; evaluate's own figures; a curve where there is one."""
-    pytest.importorskip("matplotlib")
-    texts = ["--src", "src", "--ref", "ref", *SHORT]
-    done = call("compare", "luong", "bytenet", *texts, "--curves", "c.png", "--by-length", "l.png")
+    shutil.copytree(place / "luong", place / "copy")
+    words = ["evaluate", "luong", "bytenet", "copy", *TEXTS, "--hyp", "src", *SHORT]
+    done = call(*words, "--curves", "c.png", "--by-length", "--plot", "l.png")
     assert done.exit_code == 0, done.stderr
     assert "bytenet has no metrics.jsonl: its curve is left out" in done.stderr
     rows = done.stdout.splitlines()
-    assert [row.split()[:2] for row in rows[1:3]] == [["luong", "luong"], ["bytenet", "bytenet"]]
-    own = json.loads(accepted("evaluate", "bytenet", *texts, "--json"))
-    cells = rows[2].split()
-    assert cells[3] == f"{own['bits_per_byte']:.4f}" and cells[4] == f"{own['chrf']:.2f}"
+    named = [["luong", "luong"], ["bytenet", "bytenet"], ["copy", "luong"], ["src", "–"]]
+    assert [row.split()[:2] for row in rows[1:5]] == named
+    assert "2 seeds (luong, copy): " in rows[5]
+    assert sum(row.startswith("source bytes ") for row in rows) == 4
     assert all((place / name).read_bytes().startswith(PNG) for name in ("c.png", "l.png"))
+    found = json.loads(accepted(*words, "--by-length", "--json"))
+    (own,) = json.loads(accepted("evaluate", "bytenet", *TEXTS, "--by-length", *SHORT, "--json"))["systems"]
+    assert found["systems"][1] == own | {name: found["systems"][1][name] for name in ("chrf_p", "bleu_p")}
+    assert (found["systems"][2]["chrf_p"], found["systems"][2]["bleu_p"]) == (1.0, 1.0)
+    lengths = [(one["shortest"], one["longest"], one["lines"]) for one in own["by_length"]]
+    assert lengths == [(0, 3, 32), (7, 10, 16)]
 
 
-def test_runs_are_compared_for_programs(place: Path) -> None:
-    """--json holds the figures of evaluate; a copy of a run differs by nothing, p = 1."""
-    texts = ["--src", "src", "--ref", "ref", *SHORT]
-    found = json.loads(accepted("compare", "luong", copy_of(place, "luong"), *texts, "--json"))
-    own = json.loads(accepted("evaluate", "luong", *texts, "--json"))
-    first, second = found["runs"]
-    assert (first["run"], first["chrf_p"], first["bleu_p"]) == ("luong", None, None)
-    assert (second["chrf_p"], second["bleu_p"]) == (1.0, 1.0)
-    for name in ("chrf", "bleu", "exact_match", "bits_per_byte"):
-        assert first[name] == second[name] == own[name]
-    assert found["lines"] == own["lines"] and found["chrf_signature"] == own["chrf_signature"]
+def test_the_log_probability_of_every_line(place: Path) -> None:
+    """Empty lines too; all together are the bits per byte; two numbers more for another model."""
+    rows = accepted("evaluate", "luong", *TEXTS, "--log-probabilities", "--engine", "torch").splitlines()
+    texts = (place / "ref").read_bytes().splitlines()
+    numbers = [[float(number) for number in row.split("\t")] for row in rows]
+    for (nats, bits), text in zip(numbers, texts, strict=True):
+        assert nats < 0 and bits == pytest.approx(-nats / math.log(2) / len(text), abs=1e-5)
+    bits = -sum(nats for nats, _ in numbers) / math.log(2) / sum(map(len, texts))
+    assert f"bits per byte: {bits:.4f}\n" in accepted("evaluate", "luong", *TEXTS, *SHORT)
+    both = accepted("evaluate", "luong", "bytenet", *TEXTS, "--log-probabilities", "--engine", "torch")
+    assert [row.split("\t")[:2] for row in both.splitlines()] == [row.split("\t") for row in rows]
+    assert {row.count("\t") for row in both.splitlines()} == {3}
+    (place / "none").write_text("a\n\n")
+    empty = accepted("evaluate", "luong", "--src", "none", "--ref", "none", "--log-probabilities")
+    assert empty.splitlines()[1].endswith("\tinf")
 
 
-def copy_of(place: Path, run: str) -> str:
-    shutil.copytree(place / run, place / f"{run}-copy", dirs_exist_ok=True)
-    return f"{run}-copy"
+@pytest.mark.slow
+def test_attention_is_drawn(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text is a given target or the translation, the line from an option or stdin."""
+    pytest.importorskip("matplotlib")
+    words = ["plot", "attention", "convs2s", "--line", "하나 둘", "--target", "ab 다"]
+    assert accepted(*words, "-o", "a.png") == "ab 다\n"
+    assert (place / "a.png").read_bytes().startswith(PNG)
+    monkeypatch.setattr(plotting, "standard_input", lambda: io.BytesIO("하나\nmore\n".encode()))
+    accepted("plot", "attention", "-m", "luong", "--target", "x")
+    assert (place / "attention.png").read_bytes().startswith(PNG)
+    done = call("plot", "attention", "luong", "--line", "one", "-b", "2")  # whatever random weights write
+    assert done.exit_code == 0 or "the text has 0 characters" in done.stderr
 
 
-def test_folders_of_outputs_are_made(place: Path) -> None:
-    accepted("evaluate", "luong", "--src", "src", "--ref", "ref", *SHORT, "--hyp-out", "made/deep/hyp")
-    assert len((place / "made" / "deep" / "hyp").read_text(encoding="utf-8").splitlines()) == 48
-    accepted("convert", "luong", "-o", "new/luong.safetensors", "--precision", "int8")
-    assert (place / "new" / "luong.safetensors").is_file()
+@pytest.mark.slow
+def test_an_embedding_is_drawn(place: Path) -> None:
+    pytest.importorskip("matplotlib")
+    assert accepted("plot", "embedding", "bytenet", "--text", "three", "--text", "ref") == ""
+    assert (place / "embedding.png").read_bytes().startswith(PNG)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
 @pytest.mark.parametrize(
     "words",
     [
-        "predict -m luong {ref} --src {src} --no-reference --engine torch",
-        "predict -m alone {ref} --no-reference --engine torch",
-        "score luong --src {src} --ref {ref} --engine torch",
+        "predict luong {ref} --src {src} --no-reference --engine torch",
+        "predict alone {ref} --no-reference --engine torch",
+        "evaluate luong --src {src} --ref {ref} --engine torch --log-probabilities",
         "translate luong --src {src} " + " ".join(SHORT),
         "evaluate --hyp {src} --src {src} --ref {ref} --by-length",
     ],
@@ -188,52 +167,47 @@ def test_texts_may_be_pipes(place: Path, words: str) -> None:
 
 
 BAD = [
-    ("evaluate luong --hyp src --ref ref", "luong would be ignored: --hyp scores an existing text"),
-    ("evaluate --hyp src --ref ref --engine torch", "--engine would be ignored with --hyp"),
-    ("evaluate --hyp src --ref ref -b 2", "-b would be ignored with --hyp"),
-    ("evaluate --hyp src --ref ref --hyp-out out", "--hyp-out would be ignored with --hyp"),
-    ("evaluate --hyp three --ref ref", "three has 3 lines and ref has 48"),
-    ("evaluate --hyp none --ref ref", "none does not exist"),
-    ("evaluate --hyp src --ref ref --by-length", "--by-length groups lines by source length: give --src"),
-    ("evaluate --hyp src --ref ref --plot a.png", "give --by-length with it"),
-    ("evaluate --hyp src --src src --ref ref --by-length --plot src", "src is the input too"),
-    ("plot attention bytenet --line a", "bytenet has no attention weights: its architecture is bytenet"),
-    ("plot attention alone --line a", "alone has no attention weights"),
-    ("plot attention luong --line a -o a.pdf", "give a name that ends in .png or .html"),
-    ("plot attention luong --line a --target b -b 2", "--beam-size would be ignored"),
-    (f"plot attention luong --line {'a' * 301} --target b", "the line has 301 characters: expected 1 to 300"),
-    ("plot attention none --line a", "none is not a run folder"),
-    ("plot embedding luong -o src/e.png", "the folder src cannot be created"),
-    ("plot embedding luong -o e.svg", "give a name that ends in .png"),
-    ("plot embedding luong --text none", "none does not exist"),
-    ("compare luong bytenet", "nothing to compare: give --src and --ref, or --curves"),
-    ("compare luong bytenet --src src", "--src and --ref: give both, or neither"),
-    ("compare luong luong --curves c.png", "a run is given twice"),
-    ("compare bytenet --curves c.png", "bytenet has no metrics.jsonl"),
-    ("compare luong --curves c.png --by-length l.png", "give --src and --ref with it"),
-    ("compare luong alone --src src --ref ref", "alone is a language model"),
+    ("evaluate --hyp three --ref ref", 1, "three has 3 lines and ref has 48"),
+    ("evaluate --hyp none --ref ref", 1, "none does not exist"),
+    ("evaluate --hyp src --ref ref --by-length", 1, "group lines by source length: give --src"),
+    ("evaluate --hyp src --ref ref --plot a.png", 1, "group lines by source length: give --src"),
+    ("evaluate --hyp src --src src --ref ref --plot src", 1, "src is the input too"),
+    ("evaluate --hyp src --ref ref --hyp-out out", 1, "--hyp-out is for the translations of one model"),
+    ("evaluate luong alone --src src --ref ref --log-probabilities", 1, "alone is a language model"),
+    ("evaluate luong", 1, "nothing to score: give --src and --ref, or --curves"),
+    ("evaluate luong --ref ref", 1, "luong is a translation model: give the source text by --src"),
+    ("evaluate bytenet --curves c.png", 1, "no model has metrics.jsonl"),
+    ("evaluate --src src --ref ref", 2, "Missing the model: give MODEL, or --hyp."),
+    ("plot attention bytenet --line a", 1, "bytenet has no attention weights: its architecture is bytenet"),
+    ("plot attention alone --line a", 1, "alone has no attention weights"),
+    ("plot attention luong --line a -o a.pdf", 1, "give a name that ends in .png"),
+    (f"plot attention luong --line {'a' * 301} --target b", 1, "301 characters: expected 1 to 300"),
+    ("plot attention none --line a", 1, "none does not exist"),
+    ("plot attention luong bytenet --line a", 2, "2 models: expected MODEL."),
+    ("plot embedding luong -o src/e.png", 1, "the folder src cannot be created"),
+    ("plot embedding luong -o e.svg", 1, "give a name that ends in .png"),
+    ("plot embedding luong --text none", 1, "none does not exist"),
 ]
 
 
-@pytest.mark.parametrize(("command", "message"), BAD)
-def test_bad_input_is_one_line(place: Path, command: str, message: str) -> None:
-    """Exit code 1, nothing on stdout, nothing written."""
+@pytest.mark.parametrize(("command", "code", "message"), BAD)
+def test_bad_input_is_one_line(place: Path, command: str, code: int, message: str) -> None:
+    """Nothing on stdout, nothing written."""
     before = {path for path in place.rglob("*") if path.is_file()}
     done = call(*command.split())
-    assert done.exit_code == 1, (done.stderr, done.exception)
+    assert done.exit_code == code, (done.stderr, done.exception)
     assert message in done.stderr.splitlines()[-1] and done.stdout == ""
     assert {path for path in place.rglob("*") if path.is_file()} == before
 
 
 def test_a_picture_without_matplotlib_is_one_line(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is decoded; a page needs none."""
-    monkeypatch.setattr(drawing.importlib.util, "find_spec", lambda name: None)
+    """Before anything is decoded."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for command in (
         "plot attention luong --line a --target b",
         "plot embedding luong",
-        "compare luong --curves c.png",
-        "evaluate --hyp src --src src --ref ref --by-length --plot a.png",
+        "evaluate luong --curves c.png",
+        "evaluate --hyp src --src src --ref ref --plot a.png",
     ):
         done = call(*command.split())
         assert done.exit_code == 1 and "pip install 'bytenmt[plots]'" in done.stderr
-    accepted("plot", "attention", "luong", "--line", "a", "--target", "b", "-o", "a.html")

@@ -46,6 +46,7 @@ def test_on_the_validation_text_of_a_run(trained: Path) -> None:
     found = flags_of(first)
     assert found is not None and found.n_lines == 120 and found.length_ratio == 2.0
     assert found.source_bits is not None and found.length_variance == 0.0
+    assert found.beam_bits_per_byte is not None
     answer = convert(first, "-o", second)
     assert answer.exit_code == 0 and "flags" not in answer.stderr and flags_of(second) == found
     answer = convert(first, "-o", third, "--valid-src", trained / "src", "--valid-tgt", trained / "src")

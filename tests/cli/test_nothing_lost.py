@@ -199,8 +199,7 @@ def test_a_run_without_its_configuration(texts: dict[str, Any], tmp_path: Path) 
     for line in (
         f"info {run}",
         f"translate -m {run} -i {source} --max-len-a 0 --max-len-b 3",
-        f"score -m {run} --src {source} --tgt {target}",
-        f"average {run} -o {tmp_path / 'mean.safetensors'}",
+        f"evaluate {run} --src {source} --ref {target} --log-probabilities",
         f"convert {run} -o {tmp_path / 'less.safetensors'} --precision bf16",
     ):
         done = CliRunner().invoke(main, line.split())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
 import threading
@@ -170,28 +169,7 @@ def test_sentences_and_long_lines_are_translated_in_parts(place: Path) -> None:
     assert "line, line 1 is over the 15 bytes of --max-source-bytes: translated in parts" in done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("run", ["bounded", "plain"])
-def test_latency_is_measured_for_every_wait(place: Path, run: str) -> None:
-    """A row a wait; the whole source first has the lag of its length; the log has every line."""
-    options = ["evaluate", run, "--simultaneous", "--src", "src", "--ref", "ref", *SHORT]
-    rows = accepted(*options, "--wait", "6,40", "--latency-log", "log").splitlines()
-    assert rows[0].split() == ["wait", "AL", "LAAL", "AP", "DAL", "AL", "char.", "NE", "BLEU", "chrF"]
-    assert [row.split()[0] for row in rows[1:3]] == ["6", "40"]
-    short, long = json.loads(accepted(*options, "--wait", "6,40", "--json"))
-    assert short["wait"] == 6 and long["wait"] == 40
-    for measure in ("al", "ap"):  # an untrained model agrees with itself on nothing, so it waits for the end
-        lags = [one["characters"][measure] for one in (short, long)]
-        assert lags[0] < lags[1] if run == "bounded" else lags[0] <= lags[1]
-    assert long["words"]["ap"] == 1.0 and long["normalised_erasure"] == 0.0
-    records = [json.loads(line) for line in Path("log").read_text(encoding="utf-8").splitlines()]
-    assert [(one["wait"], one["index"]) for one in records] == [(w, i) for w in (6, 40) for i in range(5)]
-    translated = accepted("translate", run, "-i", "src", "--simultaneous", "--wait", "6", *SHORT)
-    assert [one["prediction"] for one in records[:5]] == translated.split("\n")[:-1]
-
-
 TRANSLATE = "translate bounded -i src"
-EVALUATE = "evaluate bounded --src src --ref ref"
 
 
 @pytest.mark.parametrize(
@@ -203,14 +181,9 @@ EVALUATE = "evaluate bounded --src src --ref ref"
         (f"{TRANSLATE} --simultaneous --buffer-size 2", "cannot be combined with --buffer-size"),
         (f"{TRANSLATE} --simultaneous --workers 2", "cannot be combined with --workers"),
         (f"{TRANSLATE} --simultaneous --reverse bounded -b 2", "cannot use reverse: leave it out"),
-        (f"{EVALUATE} --simultaneous --reverse bounded -b 2", "cannot use reverse: leave it out"),
         (f"{TRANSLATE} --simultaneous --wait 2", "wait is 2: this model needs 3 to"),
         (f"{TRANSLATE} --simultaneous -b 2", "cannot use beam (with a bounded look-ahead)"),
         (f"{TRANSLATE} --simultaneous --keep urls", "cannot use keep or glossary"),
-        (f"{EVALUATE} --wait 8", "--wait would be ignored: give --simultaneous with it"),
-        (f"{EVALUATE} --latency-log log", "--latency-log would be ignored"),
-        (f"{EVALUATE} --simultaneous --by-length", "--simultaneous prints a table of its own"),
-        (f"{EVALUATE} --simultaneous --wait 8,a", "'a' is not a valid integer"),
     ],
 )
 def test_refused(place: Path, words: str, reason: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from io import BytesIO
 from pathlib import Path
 
 import msgspec
@@ -17,9 +16,9 @@ from bytenmt.cli.progress import Console
 from bytenmt.config.schema import load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.text_file import restored_path, stored_path
+from bytenmt.data.training_text import training_text
 from bytenmt.errors import BytenmtError, DataError, printable
-from bytenmt.language.baselines import training_text
-from bytenmt.language.html_report import Page
+from bytenmt.language.html_report import page
 from bytenmt.training.language_model_task import Text
 from bytenmt.training.translation_task import TranslationTask
 
@@ -52,12 +51,12 @@ def test_an_error_is_one_line_however_it_is_told() -> None:
         ["translate", "-m", A_FILE],
         ["translate", "-m", "no", "-i", "no", "--device", A_FILE],
         ["translate", f"--{A_FILE}"],
-        ["predict", "-m", "no", A_FILE, A_FILE],
+        ["predict", "-m", A_FILE, A_FILE],
         ["predict", "-m", "no", A_FILE],
         ["predict", "-m", "no", f"{A_FILE}.bz2"],
         ["info", A_FILE],
         ["info", f"{A_FILE}.safetensors"],
-        ["average", A_FILE, "-o", "x.safetensors"],
+        ["convert", A_FILE, "-o", "x.safetensors"],
         ["train", "-o", "no", "--arch", A_FILE, "--text", A_FILE, "--valid-text", A_FILE],
         [A_FILE],
         [f"--{A_FILE}"],
@@ -86,9 +85,7 @@ def test_warnings_too(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("name", [UNDECODABLE, A_FILE])
 def test_a_page_of_a_file_of_any_name(name: str) -> None:
-    out = BytesIO()
-    Page(out, f"{name} by run").finish(["1"])
-    assert f"<title>{printable(name)} by run</title>" in out.getvalue().decode()
+    assert f"<title>{printable(name)} by run</title>" in page(f"{name} by run", [], ["1"]).decode()
 
 
 @pytest.mark.parametrize("name", [UNDECODABLE, A_FILE, "plain", "100%41"])

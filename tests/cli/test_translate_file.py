@@ -46,7 +46,7 @@ LOST_CODES = (
 
 
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["translate-file", "-m", "RUN", *map(str, arguments)])
+    return CliRunner().invoke(main, ["translate-file", "RUN", *map(str, arguments)])
 
 
 def test_a_document_in_and_out(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_the_standard_streams(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
     result = run(tmp_path / "a.txt", "-")
     assert (result.exit_code, result.stdout) == (0, "ONE0\n") and "1 translated" in result.stderr
-    command = [sys.executable, "-c", MAIN, "translate-file", "-", "-", "--format", "text", "-m", "RUN"]
+    command = [sys.executable, "-c", MAIN, "translate-file", "RUN", "-", "-", "--format", "text"]
     done = subprocess.run(command, input=b"\xff\n", capture_output=True, env=ENVIRONMENT, cwd=tmp_path)
     assert b"bytenmt: standard input, line 1, column 1: 0xFF is not valid UTF-8" in done.stderr
     assert "standard input has no suffix: give --format, one of" in run("-", tmp_path / "b.txt").stderr

@@ -292,7 +292,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("in.csv").write_text("n,text\n1,eins\n2,bad\n3,drei\n")
 
     def call(*more: str) -> Any:
-        return CliRunner().invoke(main, ["translate-dataset", "in.csv", "out", "-m", "run", *more])
+        return CliRunner().invoke(main, ["translate-dataset", "-m", "run", "in.csv", "out", *more])
 
     done = call("--block-bytes", "12")
     assert done.exit_code == 3, done.output
@@ -315,13 +315,13 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert wrong.exit_code in (1, 2) and told in wrong.stderr, wrong.output
         assert "Traceback" not in wrong.stderr
     Path("in.csv").write_text("n,text\n1,eins\n3,drei\n")
-    whole = CliRunner().invoke(main, ["translate-dataset", "in.csv", "whole", "-m", "run"])
+    whole = CliRunner().invoke(main, ["translate-dataset", "run", "in.csv", "whole"])
     assert whole.exit_code == 0 and "2 rows in 1 parts, 0 without" in whole.stderr, whole.output
 
 
 def test_a_missing_package_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_data, "PACKAGES", ("not_there", "os"))
-    done = CliRunner().invoke(main, ["translate-dataset", "in", "out", "-m", "run"])
+    done = CliRunner().invoke(main, ["translate-dataset", "run", "in", "out"])
     assert done.exit_code == 1
     assert done.stderr == "bytenmt: translate-dataset needs not_there: pip install 'bytenmt[ray]'\n"
 

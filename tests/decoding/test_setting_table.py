@@ -19,7 +19,7 @@ from bytenmt.decoding.setting_table import LINES, SEARCH, TABLE, Setting
 from bytenmt.decoding.settings import Settings
 from bytenmt.errors import SettingError
 
-TRANSLATING = ("translate", "translate-file", "translate-dataset", "evaluate", "compare")
+TRANSLATING = ("translate", "translate-file", "translate-dataset", "evaluate")
 
 
 def options_of(command: str) -> dict[str, click.Option]:

@@ -150,12 +150,16 @@ def test_thresholds_of_a_validation_text() -> None:
         for k, reference in enumerate(references)
     ]
     encoded = [line.encode() for line in sources], [line.encode() for line in references]
-    found = calibrate(FakeReader(), *encoded, translations, True)
+    cheaper = [best._replace(log_probability=best.log_probability / 2) for best in translations]
+    found = calibrate(FakeReader(), *encoded, translations, cheaper, True)
     assert found.bits_per_byte == pytest.approx(0.4) and found.n_lines == 100
+    assert found.unsure_above(1) == 0.4 and found.unsure_above(5) == pytest.approx(0.2)
+    older = FlagThresholds(**{**_fields(found), "beam_bits_per_byte": None})
+    assert older.unsure_above(5) == 0.4
     assert found.length_ratio == 2.0 and found.length_variance == 0.0
     saved = [len(reference) / 2 for reference in references]
     assert found.source_bits == pytest.approx(np.quantile(saved, 0.02), abs=1e-3)
-    assert calibrate(FakeReader(), *encoded, translations, False).source_bits is None
+    assert calibrate(FakeReader(), *encoded, translations, cheaper, False).source_bits is None
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_size=12))

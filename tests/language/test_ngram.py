@@ -11,7 +11,6 @@ import pytest
 from bytenmt.language import ngram
 from bytenmt.language.ngram import NGram
 
-SMOOTHINGS = ("witten-bell", "kneser-ney")
 TEXT = b"the cat sat on the mat; the cats sat on that mat.\n" * 3 + bytes(range(250, 256)) + "가나다".encode()
 
 
@@ -19,7 +18,7 @@ def array(text: bytes) -> np.ndarray:
     return np.frombuffer(text, np.uint8)
 
 
-def naive(texts: list[bytes], order: int, smoothing: str, context: bytes, byte: int) -> float:
+def naive(texts: list[bytes], order: int, context: bytes, byte: int) -> float:
     """p(byte | the last `order` bytes of context), from tables of whole contexts."""
     counts = [Counter[tuple[bytes, int]]() for _ in range(order + 1)]
     for text in texts:
@@ -27,17 +26,13 @@ def naive(texts: list[bytes], order: int, smoothing: str, context: bytes, byte: 
         for end in range(order, len(padded)):
             for k in range(order + 1):
                 counts[k][padded[end - k : end], padded[end]] += 1
-    if smoothing == "kneser-ney":
-        for k in range(order - 1, -1, -1):  # how many different bytes stood before
-            counts[k] = Counter((longer[1:], b) for longer, b in counts[k + 1])
+    for k in range(order - 1, -1, -1):  # how many different bytes stood before
+        counts[k] = Counter((longer[1:], b) for longer, b in counts[k + 1])
     p = 1 / 256
     for k in range(order + 1):
         before = context[len(context) - k :]
         followers = {b: c for (seen, b), c in counts[k].items() if seen == before}
         if not followers:
-            continue
-        if smoothing == "witten-bell":
-            p = (followers.get(byte, 0) + len(followers) * p) / (sum(followers.values()) + len(followers))
             continue
         of = defaultdict(int, Counter(counts[k].values()))
         share = of[1] / max(1, of[1] + 2 * of[2])
@@ -51,35 +46,32 @@ def naive(texts: list[bytes], order: int, smoothing: str, context: bytes, byte: 
     return p
 
 
-@pytest.mark.parametrize("smoothing", SMOOTHINGS)
-def test_it_is_what_its_definition_says(smoothing: str) -> None:
+def test_it_is_what_its_definition_says() -> None:
     """Two texts, every context length; the evaluated text has seen and unseen contexts and bytes."""
     texts, order, told = [TEXT, b"a mat on a cat"], 3, b"\0\0the catty mat \xff\xfe on"
-    model = NGram.from_texts([array(text) for text in texts], order, smoothing)
+    model = NGram.from_texts([array(text) for text in texts], order)
     padded = bytes(order) + told
     expected = [
-        -math.log2(naive(texts, order, smoothing, padded[end - order : end], padded[end]))
+        -math.log2(naive(texts, order, padded[end - order : end], padded[end]))
         for end in range(order, len(padded))
     ]
     np.testing.assert_allclose(model.bits(array(told)), expected, rtol=1e-12)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("smoothing", SMOOTHINGS)
 @pytest.mark.parametrize("text", [TEXT, b"a", bytes(range(256)) * 2, b"ab" * 50], ids=len)
-def test_the_probabilities_of_all_bytes_sum_to_one(text: bytes, smoothing: str) -> None:
+def test_the_probabilities_of_all_bytes_sum_to_one(text: bytes) -> None:
     """After contexts that were seen, half seen and never seen; no byte is impossible."""
-    model = NGram.from_texts([array(text)], smoothing=smoothing)
+    model = NGram.from_texts([array(text)])
     for context in (text[:5].rjust(5, b"\0"), b"zz" + text[:3].rjust(3, b"\0"), b"\xc1" * 5):
         bits = [model.bits(array(bytes([b])), array(context))[0] for b in range(256)]
         assert math.isclose(sum(2.0**-b for b in bits), 1, rel_tol=1e-9)
         assert max(bits) < 64
 
 
-@pytest.mark.parametrize("smoothing", SMOOTHINGS)
-def test_any_cut_of_a_stream_gives_the_same(smoothing: str) -> None:
+def test_any_cut_of_a_stream_gives_the_same() -> None:
     """A part of a stream depends only on the bytes before it."""
-    model = NGram.from_texts([array(TEXT)], smoothing=smoothing)
+    model = NGram.from_texts([array(TEXT)])
     whole = model.bits(array(TEXT))
     for cut in (1, 3, 5, 60):
         after = model.bits(array(TEXT[cut:]), array(bytes(5) + TEXT[:cut])[-5:])
@@ -88,27 +80,20 @@ def test_any_cut_of_a_stream_gives_the_same(smoothing: str) -> None:
 
 def test_texts_are_streams_of_their_own() -> None:
     """No context reaches from one text into the next."""
-    apart = NGram.from_texts([array(b"aaaab"), array(b"caaaa")], 1, "witten-bell")
-    joined = NGram.from_texts([array(b"aaaabcaaaa")], 1, "witten-bell")
+    apart = NGram.from_texts([array(b"aaaab"), array(b"caaaa")], 1)
+    joined = NGram.from_texts([array(b"aaaabcaaaa")], 1)
     b_then_c = array(b"b"), array(b"c")
     assert joined.bits(b_then_c[1], b_then_c[0])[0] + 0.5 < apart.bits(b_then_c[1], b_then_c[0])[0]
 
 
-def test_what_is_no_text_is_refused() -> None:
-    """No byte, or a context that no key can hold."""
-    for texts, order in (([], 5), ([array(b"")], 5), ([array(b"a")], 8)):
-        with pytest.raises(ValueError, match="expected 0 to 7, and a byte"):
-            NGram.from_texts(texts, order)
-
-
 def test_a_distribution_that_leaks_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: discounts that are taken but not handed on."""
-    right = ngram._kneser_ney
+    right = ngram._discounted
 
     def wrong(pairs: np.ndarray, counts: np.ndarray) -> ngram.Level:
         level = right(pairs, counts)
         return level._replace(back=level.back / 2)
 
-    monkeypatch.setattr(ngram, "_kneser_ney", wrong)
+    monkeypatch.setattr(ngram, "_discounted", wrong)
     with pytest.raises(AssertionError):
-        test_the_probabilities_of_all_bytes_sum_to_one(TEXT, "kneser-ney")
+        test_the_probabilities_of_all_bytes_sum_to_one(TEXT)

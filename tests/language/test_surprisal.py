@@ -7,15 +7,12 @@ import html
 import json
 import re
 from collections.abc import Iterator, Sequence
-from io import BytesIO
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from fast_variants import by_variant
-from invariants import VARIANTS, WITHOUT_SOURCE, AnyModel, build, make
-from rotation import rotated
+from invariants import VARIANTS, WITHOUT_SOURCE, AnyModel, make
 from torch import Tensor
 
 from bytenmt.architectures.registry import build_model
@@ -25,10 +22,10 @@ from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.pytorch.reader import TorchReader, TorchStream, costs
 from bytenmt.decoding.reading import Reading
 from bytenmt.evaluation.likelihood import log_probabilities
-from bytenmt.language.html_report import SHOWN, Page, visible
-from bytenmt.language.scripts import ESCAPED, Splitter, script
-from bytenmt.language.summary import ENDS, Figures, WholeCharacters, json_lines
-from bytenmt.language.surprisal import Surprise, Windowed, recut, stream, translations
+from bytenmt.language.html_report import page
+from bytenmt.language.scripts import script
+from bytenmt.language.summary import ENDS, WHOLE, Characters, Figures, Sums, WholeCharacters, json_lines
+from bytenmt.language.surprisal import Surprise, recut, stream, translations
 from bytenmt.utf8 import BOS
 
 CPU = torch.device("cpu")
@@ -224,34 +221,6 @@ def trainable(name: str) -> AnyModel:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "size"), rotated(["seq2seq", "luong", "bytenet", "convs2s"], [1, 7, 16, 64, 1000])
-)
-def test_windows_are_read_anew(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte from those before it in its window and one more, by the model asked about each window alone;
-    however the stream comes. A window as long as the text is the stream."""
-    monkeypatch.setattr("bytenmt.language.surprisal.WINDOWS_AT_ONCE", 32)
-    model, text = make(name), some_text(100)
-    told = []
-    for cut in (1, 9, 100):
-        windowed = Windowed(reader(model), size)
-        for piece in recut([text], cut):
-            windowed.add(piece)
-        told += windowed.lines()
-    parts = []
-    for start in range(0, len(text), size):
-        opened = reader(model).stream()
-        if start:
-            opened.read(text[start - 1 : start])
-        parts.append(opened.read(text[start : start + size]).log_p)
-    bits = -float(np.concatenate(parts).mean()) / np.log(2)
-    line = f"bits per byte, in windows of {size} read anew: {bits:.4f} ({bits * np.log(2):.4f} nats a byte)"
-    assert told == [line] * 3
-    if size >= len(text):
-        assert f"{bits_of(model, text, 100).mean():.4f}" == f"{bits:.4f}"
-
-
-@pytest.mark.slow
 @by_variant("name", WITHOUT_SOURCE)
 def test_random_bytes_cost_eight_bits(name: str) -> None:
     """A model that had a look at what it predicts would pay less."""
@@ -275,75 +244,65 @@ def made_up(text: bytes, seed: int = 0) -> Surprise:
     )
 
 
-def counted(costs: Surprise, sizes: list[int], line_ends: bool = False) -> Figures:
-    figures, whole, rest = Figures(line_ends), WholeCharacters(), costs
+def cut(costs: Surprise, sizes: list[int]) -> list[Characters]:
+    """Return whole characters as they come when a stream is cut into pieces of these sizes and the rest."""
+    whole, found, rest = WholeCharacters(), [], costs
     for size in sizes:
         part, rest = rest.cut(size)
-        figures.add(whole.add(part))
-    figures.add(whole.add(rest))
-    figures.add(whole.add(None))
-    return figures
+        found.append(whole.add(part))
+    return [*found, whole.add(rest), whole.add(None)]
+
+
+def sums(costs: Surprise, sizes: list[int], line_ends: bool = False) -> dict[str, Sums]:
+    figures = Figures(line_ends)
+    for characters in cut(costs, sizes):
+        figures.add(characters)
+    return figures.sums()
 
 
 def test_every_byte_is_counted_once_however_the_stream_is_cut() -> None:
     """Characters are cut, too; what is no UTF-8 is counted byte by byte."""
     costs = made_up(MIXED)
-    once = counted(costs, [])
-    assert once.whole.n_bytes == len(MIXED)
-    assert np.isclose(once.whole.bits, costs.bits.sum())
-    for table in (once.by_script, once.by_position):
-        assert sum(part.n_bytes for part in table.values()) == len(MIXED)
-        assert np.isclose(sum(part.bits for part in table.values()), costs.bits.sum())
-        assert sum(part.first for part in table.values()) == (costs.rank == 0).sum()
-        assert sum(part.fifth for part in table.values()) == (costs.rank < 5).sum()
+    once = sums(costs, [])
+    n_first, n_fifth = (costs.rank == 0).sum(), (costs.rank < 5).sum()
+    expected = (len(MIXED), len(MIXED), costs.bits.sum(), n_first, n_fifth)
+    assert once[WHOLE] == pytest.approx(expected)
+    assert [*np.sum([*once.values()], axis=0)] == pytest.approx(2 * np.array(expected))  # WHOLE and its parts
     for sizes in ([1] * (len(MIXED) - 1), [20, 1, 2, 30], [0, len(MIXED)]):
-        cut = counted(costs, sizes)
-        for table, expected in ((cut.by_script, once.by_script), (cut.by_position, once.by_position)):
-            assert {name: part.n_bytes for name, part in table.items()} == {
-                name: part.n_bytes for name, part in expected.items()
-            }
-            assert all(np.isclose(part.bits, expected[name].bits) for name, part in table.items())
+        pieces = sums(costs, sizes)
+        assert pieces.keys() == once.keys()
+        assert all(pieces[name] == pytest.approx(once[name]) for name in once)
 
 
-def test_scripts_and_positions() -> None:
+def test_scripts() -> None:
     """Scripts have Unicode's names; a figure covers all bytes of the characters."""
     assert [script(ord(c)) for c in "aß가二カя1²,€ \n<"] == [
         *("Latin", "Latin", "Hangul", "Han", "Kana", "Cyrillic", "digits", "digits", "punctuation"),
         *("symbols and others", "spaces and line ends", "spaces and line ends", "markup"),
     ]
-    assert script(ESCAPED + 1) == "not UTF-8"
-    found = counted(made_up("a가é".encode() + b"\xff"), [2])
-    assert {name: part.n_bytes for name, part in found.by_position.items()} == {
-        "one byte": 1,
-        "first byte": 2,
-        "continuation": 3,
-        "not UTF-8": 1,
-    }
-    assert {name: part.n_bytes for name, part in found.by_script.items()} == {
-        "Latin": 3,
-        "Hangul": 3,
-        "not UTF-8": 1,
-    }
+    found = sums(made_up("a가é".encode() + b"\xff"), [2])
+    expected = {WHOLE: 7, "Latin": 3, "Hangul": 3, "not UTF-8": 1}
+    assert {name: one.n_bytes for name, one in found.items()} == expected and [*found][0] == WHOLE
 
 
 def test_the_end_of_a_line_costs_bits_but_is_no_byte() -> None:
     """Line ends count as in the definition of bits per byte of translations; in a stream 0xFF is a byte."""
     costs = made_up(b"ab\xffc\xff")
-    lines, bytes_ = counted(costs, [], line_ends=True), counted(costs, [])
-    assert lines.whole.n_bytes == 3 and bytes_.whole.n_bytes == 5
-    assert lines.whole.bits_per_byte == pytest.approx(costs.bits.sum() / 3)
-    assert lines.by_script[ENDS].n_ranked == 2 and ENDS not in bytes_.by_script
+    lines, stream_ = sums(costs, [], line_ends=True), sums(costs, [])
+    assert (lines[WHOLE].n_bytes, stream_[WHOLE].n_bytes) == (3, 5)
+    assert lines[WHOLE].bits == pytest.approx(costs.bits.sum())
+    assert lines[ENDS].n_ranked == 2 and ENDS not in stream_
 
 
 @pytest.mark.parametrize("text", [MIXED, "🙂é가a".encode(), b"\xed\xa0\x80\xf4\x90\x80\x80", b"\xf0\x9f\x99"])
 def test_characters_are_pythons(text: bytes) -> None:
     """Any split of the text gives the same code points, and the bits of their bytes add up."""
     expected = [ord(c) for c in text.decode("utf-8", "surrogateescape")]
-    for cut in range(len(text) + 1):
-        splitter = Splitter()
-        parts = [splitter.split(text[:cut]), splitter.split(text[cut:]), splitter.split(b"", last=True)]
+    for size in range(len(text) + 1):
+        parts = cut(made_up(text), [size])
         assert [code for part in parts for code in part.code.tolist()] == expected
-        assert sum(int(part.n_bytes.sum()) for part in parts) == len(text)
+        assert all(part.n_bytes.sum() == len(part.surprise.data) for part in parts)
+        assert sum(len(part.surprise.data) for part in parts) == len(text)
 
 
 def test_json_lines_tell_every_byte() -> None:
@@ -356,70 +315,19 @@ def test_json_lines_tell_every_byte() -> None:
     assert np.allclose([r["bits"] for r in records], costs.bits, atol=1e-6)
 
 
-# The page.
-
-
-def page_of(text: bytes, line_ends: bool = False) -> str:
-    out, whole = BytesIO(), WholeCharacters()
-    page = Page(out, "<run> & text", line_ends)
-    rest = made_up(text)
-    while len(rest.data):
-        part, rest = rest.cut(10)
-        page.add(whole.add(part))
-    page.add(whole.add(None))
-    page.finish(["bits per byte: 1 < 2"])
-    return out.getvalue().decode()
-
-
 def test_the_page_shows_every_character_and_nothing_of_it_is_markup() -> None:
     """Whatever the bytes are; each with its bits, of which there is a colour."""
     text = "<script>alert('&amp;')</script>\n가\x00\u202e".encode() + b"\xff\"'"
-    page = page_of(text)
-    body = page.partition("<main>")[2].partition("</main>")[0]
+    costs = made_up(text)
+    made = page("<run> & text", cut(costs, [10, 10]), ["bits per byte: 1 < 2"]).decode()
+    body = made.partition("<main>")[2].partition("</main>")[0]
     marks = re.findall(r'<s class=c(\d) title="([^"]*)">([^<>]*)</s>', body)
     shown = "".join(html.unescape(mark[2]) for mark in marks)
     assert shown == "<script>alert('&amp;')</script>↵가␀⟨U+202E⟩\\xff\"'"
     assert re.sub(r"<s [^>]*>[^<>]*</s>", "", body) == "\n"
-    assert "&lt;run&gt; &amp; text" in page and "bits per byte: 1 &lt; 2" in page
-    costs = made_up(text)
+    assert "&lt;run&gt; &amp; text" in made and "bits per byte: 1 &lt; 2" in made
     assert marks[0][1] == f"3C: {costs.bits[0]:.2f} bits, rank {costs.rank[0] + 1}"
     assert [byte for mark in marks for byte in re.findall("([0-9A-F]{2}):", mark[1])] == [
         f"{byte:02X}" for byte in text
     ]
-    assert page_of(b"a\xffb", line_ends=True).count("↵</s>\n") == 1
-
-
-def test_a_long_text_is_cut_off_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the page says so; at the end of a character."""
-    assert f"first {SHOWN}" not in page_of(b"a" * 30)
-    monkeypatch.setattr("bytenmt.language.html_report.SHOWN", 10)
-    page = page_of("가".encode() * 9)
-    assert page.count("<s class=c") == 10 + 4 and "first 12 bytes of 27" in page
-
-
-def test_what_cannot_be_seen_has_a_name() -> None:
-    """Line ends, controls, formats; a tab and a letter stay."""
-    names = ["\x00", "\r", "\x7f", "\u200d", "\t", "가", "\\xfe", "\\xff"]
-    assert [visible(name) for name in names] == [
-        *("␀", "␍", "⟨U+007F⟩", "⟨U+200D⟩", "\t", "가", "\\xfe", "\\xff")
-    ]
-
-
-def test_a_large_chunk_and_a_file(tmp_path: Path) -> None:
-    """A packed file's bytes are those of the plain one."""
-    import gzip
-
-    from bytenmt.data.text_file import pieces_of
-
-    text = some_text(150_000)
-    (tmp_path / "plain").write_bytes(text)
-    (tmp_path / "packed.gz").write_bytes(gzip.compress(text))
-    assert b"".join(pieces_of(tmp_path / "plain")) == b"".join(pieces_of(tmp_path / "packed.gz")) == text
-    assert max(map(len, pieces_of(tmp_path / "plain"))) <= 1 << 16
-
-
-def test_the_model_computes_in_its_own_precision() -> None:
-    """float64 stays float64 to the bits."""
-    model = build(VARIANTS["seq2seq"])
-    text = some_text(50)
-    assert not np.array_equal(bits_of(model, text, 50), bits_of(model.float(), text, 50))
+    assert page("a", cut(made_up(b"a\xffb"), []), [], line_ends=True).decode().count("↵</s>\n") == 1

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from small_runs import CPU, config, nine_lines
 
 from bytenmt.checkpoints import search_defaults
-from bytenmt.checkpoints.average import average
 from bytenmt.checkpoints.checkpoint import read_weights
 from bytenmt.checkpoints.quantize import convert
 from bytenmt.cli.main import main
@@ -23,6 +22,7 @@ from bytenmt.errors import CheckpointError
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.training.run import train
 from tools import tune_search
+from tools.average import average
 
 pytestmark = pytest.mark.slow
 

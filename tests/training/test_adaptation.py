@@ -134,6 +134,6 @@ def test_the_command_tells_before_and_after(
     monkeypatch.setattr(adaptation, "MOST_FORGOTTEN", 100.0)  # random weights have nothing to lose
     memory = tmp_path / "memory.tsv"
     memory.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS))
-    result = command(memory, "-m", model, "-o", tmp_path / "new")
+    result = command(model, memory, "-o", tmp_path / "new")
     assert result.exit_code == 0, result.output
     assert "new text (6 held-out pairs): chrF" in result.output and "old text (60 sen" in result.output

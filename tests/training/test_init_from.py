@@ -13,7 +13,6 @@ from processes import results
 from small_runs import CPU, assert_same, config, weights
 
 from bytenmt.api.training_arguments import configuration, settings_tree
-from bytenmt.checkpoints.average import average
 from bytenmt.checkpoints.checkpoint import read_weights
 from bytenmt.checkpoints.manifest import read_pointer
 from bytenmt.checkpoints.quantize import convert
@@ -30,6 +29,7 @@ from bytenmt.decoding.model_summary import model_description
 from bytenmt.distributed import Group
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.training.run import train
+from tools.average import average
 
 STILL = ("train.lr=1e-30", "train.weight_decay=0.0", "train.valid_lines=0")  # weights as they were
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from tools.results.recipe import RIVAL, Recipe
 
 PROGRAM = [sys.executable, "-m", "bytenmt"]
 PRECISION = "int8"  # of the shipped models; speed, size and noise are measured in it
+WINDOW, WINDOWS_AT_ONCE = 256, 64  # of language models: bytes of a window, windows read side by side
 SPEEDS = "text_bytes_per_second_by_batch"
 
 
@@ -27,9 +30,9 @@ def score_row(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str
     runs = recipe.runs(row, folder)
     if recipe.is_language_model:
         text = str(corpora / recipe.test["text"])
-        models = [word for run in runs for word in ("-m", str(run))]
-        output = _output("predict", *models, "--window", "256", "--no-reference", text)
-        return {"scores": {"predict": output.splitlines()}}
+        models = [word for run in runs for word in ("-m", str(run))]  # an ensemble
+        told = _output("predict", *models, "--no-reference", text).splitlines()
+        return {"scores": {"predict": [*told, f"bits per byte, in windows: {window_bits(runs, text):.4f}"]}}
     source, reference = (corpora / recipe.test[side] for side in ("src", "ref"))
     hypotheses = folder / row / "test.hyp"
     started = time.monotonic()
@@ -55,6 +58,24 @@ def score_row(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str
         measure = _measure_rival if recipe.rows[row].program == RIVAL else _measure_bytenmt
         found["measured"] = measure(recipe, runs, source, reference, folder / row)
     return found
+
+
+def window_bits(runs: Sequence[Path], file: str) -> float:
+    """Return the bits per byte of a text in windows of WINDOW bytes that are read independently.
+
+    A byte is predicted from the bytes before it in its window and the one byte before that, as in nanoGPT's
+    estimate of its loss, which draws such windows at random.
+    """
+    reader, data = load_runs(runs, EngineSpec(AUTO, "cpu", "fp32")).reader(), Path(file).read_bytes()
+    log_p = 0.0
+    for first in range(0, len(data), WINDOW * WINDOWS_AT_ONCE):
+        starts = range(first, min(len(data), first + WINDOW * WINDOWS_AT_ONCE), WINDOW)
+        readings = reader.texts(None, [data[max(0, start - 1) : start + WINDOW] for start in starts])
+        log_p += sum(
+            float(reading.log_p[int(start > 0) :].sum())
+            for start, reading in zip(starts, readings, strict=True)
+        )
+    return -log_p / math.log(2) / max(1, len(data))
 
 
 def text_scores(hypotheses: Path, reference: Path, tokenize: str) -> dict[str, dict[str, Any]]:
@@ -86,7 +107,7 @@ def measure_speeds(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dic
         return dict(found[SPEEDS])
     from bytenmt.data.text_file import TextFile
     from bytenmt.decoding.translator import Translator
-    from bytenmt.evaluation import measurements
+    from tools import measurements
 
     runtime = _load(_files(runs, folder / row))
     translator = Translator.from_runtime(runtime, Settings.from_dict({"beam": recipe.beam}))
@@ -106,7 +127,7 @@ def _load(files: list[Path]) -> Runtime:
 def _measure_bytenmt(recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path) -> Any:
     """Measure runs of bytenmt on its CPU engine."""
     from bytenmt.data.text_file import TextFile
-    from bytenmt.evaluation.measurements import measure
+    from tools.measurements import measure
 
     files = _files(runs, folder)
     for run, file in zip(runs, files, strict=True):

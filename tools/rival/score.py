@@ -23,8 +23,8 @@ if __name__ == "__main__":
 from bytenmt.checkpoints.manifest import METRICS
 from bytenmt.data.augment.noise import Letters, noisy_lines
 from bytenmt.errors import BytenmtError, DataError
-from bytenmt.evaluation.measurements import NOISE_SEED
 from bytenmt.evaluation.scores import text_scores
+from tools.measurements import NOISE_SEED
 from tools.rival.recipe import RunInfo
 from tools.rival.text import read_lines
 from tools.rival.translate import Translator, add_options

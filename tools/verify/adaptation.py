@@ -61,7 +61,7 @@ def run(*arguments: str | int | Path) -> str:
 def translate(model: Path, units: Sequence[Pair], folder: Path, beam: int) -> dict[str, str]:
     """Return the translation of each source, as translate-file writes it into a catalog."""
     write_catalog(folder / "in.po", [(source, "") for source, _ in units])
-    run("translate-file", folder / "in.po", folder / "out.po", "-m", model, "--threads", 1, "-b", beam)
+    run("translate-file", model, folder / "in.po", folder / "out.po", "--threads", 1, "-b", beam)
     return {one.msgid: one.msgstr for one in polib.pofile(str(folder / "out.po"))}
 
 
@@ -110,7 +110,7 @@ def main() -> None:
             write_catalog(arguments.output / "corrections.po", corrections)
             started = resource.getrusage(resource.RUSAGE_CHILDREN)
             said = run(
-                *("adapt", arguments.output / "corrections.po", "-m", arguments.model, "-o", new),
+                *("adapt", arguments.model, arguments.output / "corrections.po", "-o", new),
                 *("--seed", seed),
             )
             ended = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -297,7 +297,7 @@ class Fuzzer:
     def _line_with_mutated_run(self, chance: random.Random) -> list[str]:
         path = self._mutate_run(chance)
         paths = self._paths._replace(run=path, language=path)
-        commands = ["translate", "translate", "info", "convert", "average", "score"]
+        commands = ["translate", "translate", "info", "convert", "evaluate"]
         return valid_line(chance.choice(commands), paths)
 
     def _line_with_mutated_document(self, chance: random.Random) -> list[str]:

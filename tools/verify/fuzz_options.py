@@ -32,22 +32,21 @@ SETTINGS = [
 # Options that are left out: another device, engine or output file would reveal nothing new.
 UNCHANGED = ("device", "run", "runs", "engine", "output", "config", "init_embedding", "tensorboard")
 # Slow commands are drawn rarely.
-WEIGHTS = {"train": 1, "evaluate": 2, "score": 2, "predict": 2, "compare": 2}
+WEIGHTS = {"train": 1, "evaluate": 2, "predict": 2}
 DEFAULT_WEIGHT = 6
 NOT_TRIED = {
     "adapt": "trains for a minute, by the code of `train` and with options of paths, a pair and a seed alone",
     "serve": "runs until it is stopped",
     "translate-dataset": "starts a cluster of Ray",
-    "warmup": "has no options, and compiles for a minute",
 }
 
 # Modules that commands import lazily: imported here once for all forked children.
 LAZY_MODULES = [
     *("decoding.alignment", "evaluation.likelihood", "evaluation.scores"),
-    *("checkpoints.average", "checkpoints.quantize"),
+    "checkpoints.quantize",
     *("language.summary", "language.generate", "language.html_report", "language.surprisal"),
-    *("language.baselines", "decoding.model_summary", "documents.translation"),
-    *("evaluation.comparison", "evaluation.heat_map", "evaluation.embedding_map"),
+    *("language.ngram", "decoding.model_summary", "documents.translation"),
+    *("evaluation.comparison", "evaluation.plots"),
     *("cli.decoding_args", "cli.inputs", "cli.line_filter"),
 ]
 for name in LAZY_MODULES:
@@ -75,18 +74,14 @@ def valid_line(command: str, paths: Paths) -> list[str]:
     sizes = [f"model.{size}" for size in ("d_embedding=4", "d_hidden=4", "d_attention=4", "d_maxout=4")]
     short = ["--max-len-a", "1", "--max-len-b", "4", "--threads", "1"]
     lines = {
-        "translate": ["-m", run, *short],
-        "translate-file": [str(paths.document), str(paths.out / "translated"), "-m", run, *short],
-        "evaluate": ["-m", run, "--src", text, "--ref", text, "--max-len-a", "1", "--max-len-b", "2"],
-        "compare": [run, "--src", text, "--ref", text, *short],
-        "score": ["-m", run, "--src", text, "--tgt", text],
-        "predict": ["-m", str(paths.language), "--no-reference", text],
-        "generate": ["-m", str(paths.language), "--bytes", "5", "--threads", "1"],
+        "translate": [run, *short],
+        "translate-file": [run, str(paths.document), str(paths.out / "translated"), *short],
+        "evaluate": [run, "--src", text, "--ref", text, "--max-len-a", "1", "--max-len-b", "2"],
+        "predict": [str(paths.language), text, "--no-reference"],
+        "generate": [str(paths.language), "--bytes", "5", "--threads", "1"],
         "info": [run],
-        "average": [run, "-o", str(paths.out / "mean.safetensors")],
-        "card": [run, "-o", str(paths.out / "card.md")],
         "convert": [run, "-o", str(paths.out / "small.safetensors"), "--precision", "int8"],
-        "plot attention": [run, "--line", "ab", "-o", str(paths.out / "attention.html")],
+        "plot attention": [run, "--line", "ab", "-o", str(paths.out / "attention.png")],
         "plot embedding": [run, "-o", str(paths.out / "embedding.png")],
         "train": [
             *("-o", str(paths.out / "run"), "--arch", "bahdanau", "--preset", "tiny", *pair),

@@ -92,28 +92,26 @@ def check_installation(
 
 def steps(model: Path, language_model: Path | None) -> Iterator[Step]:
     """Yield the commands to try; the first translation comes first, before kernels are cached."""
-    run = ["-m", str(model)]
+    run = [str(model)]
     yield "translate, first answer", ["translate", *run, "-i", "src"], True
     yield "translate, later answer", ["translate", *run, "-i", "src"], True
     beam = ["-b", "4", "--n-best", "2", "--format", "jsonl", "--character-bits"]
     yield "translate, jsonl", ["translate", *run, "-i", "src", *beam], True
-    yield "translate, page", ["translate", *run, "-i", "src", "-o", "out", "--html", "page.html"], True
     yield "translate, kept terms", ["translate", *run, "-i", "src", "--keep", "numbers,urls"], True
-    yield "translate-file", ["translate-file", "src", "out.txt", "--format", "text", *run], True
-    yield "score", ["score", *run, "--src", "src", "--tgt", "ref"], True
-    yield "predict", ["predict", *run, "--src", "src", "ref"], True
+    yield "translate-file", ["translate-file", *run, "src", "out.txt", "--format", "text"], True
+    pair = ["--src", "src", "--ref", "ref"]
+    yield "log-probabilities", ["evaluate", *run, *pair, "--log-probabilities"], True
+    yield "predict", ["predict", *run, "ref", "--src", "src"], True
     yield "info", ["info", str(model)], True
     yield "info --program", ["info", str(model), "--program"], True
-    yield "card", ["card", str(model), "-o", "card.md"], True
     yield "convert", ["convert", str(model), "-o", "bf16.safetensors", "--precision", "bf16"], True
     if language_model is not None:
-        yield "predict, a stream", ["predict", "-m", str(language_model.resolve()), "ref"], True
+        yield "predict, a stream", ["predict", str(language_model.resolve()), "ref"], True
         yield "generate", ["generate", str(language_model.resolve()), "--bytes", "20"], True
-    yield "evaluate", ["evaluate", *run, "--src", "src", "--ref", "ref"], False
+    yield "evaluate", ["evaluate", *run, *pair], False
     yield "translate by PyTorch", ["translate", *run, "-i", "src", "--engine", "torch"], False
     text = ["--src", "src", "--tgt", "ref", "--valid-src", "src", "--valid-tgt", "ref"]
     yield "train", ["train", "-o", "new", "--arch", "luong", *text], False
-    yield "average", ["average", str(model), "-o", "mean.safetensors"], False
 
 
 def sizes(place: Path) -> Sequence[str]:

@@ -311,8 +311,9 @@ def command_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
         yield f"command | {name} | translate", without_times(out)
     line = run_command("translate", SHIPPED, "-i", inputs / "sentences", *jsonl, "--keep", "tags,numbers")
     yield "command | shipped | translate", without_times(line)
-    score = ["score", models / "luong", "--src", inputs / "valid.en", "--tgt", inputs / "valid.de"]
-    yield "command | luong | score", run_command(*score, "--threads", "1").splitlines()
+    score = ["evaluate", models / "luong", "--src", inputs / "valid.en", "--ref", inputs / "valid.de"]
+    numbers = run_command(*score, "--log-probabilities", "--threads", "1")
+    yield "command | luong | score", numbers.splitlines()
     predict = ["predict", "-m", models / "convs2s-text", inputs / "valid.de", "--per-byte", "--no-reference"]
     yield "command | convs2s-text | predict", run_command(*predict, "--threads", "1").splitlines()
 

@@ -1,4 +1,4 @@
-"""The command `evaluate`: scores of a model's translations, or of a text that exists already.
+"""The command `evaluate`: scores of models' translations and of texts that exist already.
 
 Heavy modules are imported inside the command.
 """
@@ -6,299 +6,242 @@ Heavy modules are imported inside the command.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from click.core import ParameterSource
 
 from bytenmt import __version__
-from bytenmt.cli.console import Command, check_output, commit, there, writer
-from bytenmt.cli.options import (
-    ANY_RUNS,
-    CONSTRAINTS,
-    DECODING,
-    FILE,
-    RUNTIME,
-    SIMULTANEOUS,
-    TOKENIZE,
-    Waits,
-)
-from bytenmt.decoding.setting_table import DEFAULT_WAIT
-from bytenmt.errors import BytenmtError
+from bytenmt.cli.console import Command, check_output, commit, say, writer
+from bytenmt.cli.options import CONSTRAINTS, DECODING, FILE, RUNTIME, TOKENIZE, models
+from bytenmt.errors import BytenmtError, printable
 
 if TYPE_CHECKING:
     from bytenmt.data.corpus import ParallelCorpus
-    from bytenmt.evaluation.by_length import Bucket
-    from bytenmt.evaluation.confidence import ConfidenceStats
-    from bytenmt.evaluation.scores import TextScores
+    from bytenmt.decoding.interface import EngineSpec
+    from bytenmt.decoding.settings import Settings
+    from bytenmt.distributed import Group
+    from bytenmt.evaluation.comparison import System
 
-OF_A_TEXT = ("src", "ref", "hyp", "tokenize", "errors", "by_length", "plot", "as_json")  # need no model
 
+class TestSet(NamedTuple):
+    """A text with references, and how it is scored."""
 
-class ScoredText(NamedTuple):
-    """Translations of a corpus and what scored them: the lines, the provenance of the translations, and with
-    a model the bits per byte of the references and of each translation (0 for an empty one).
-    """
-
+    src: Path | None
     corpus: ParallelCorpus
-    hypotheses: Sequence[bytes]
-    made_with: Sequence[str]
-    bits_per_byte: float | None = None
-    bits_of_each: Sequence[float] = ()
+    tokenize: str  # of BLEU
+    by_length: bool  # whether lines are also scored by source length
+
+    def score(self, name: str, texts: Sequence[str], made_with: Sequence[str], **of_model: Any) -> System:
+        """Return the scores of a system. made_with, of_model: see comparison.System."""
+        from bytenmt.evaluation.by_length import by_length
+        from bytenmt.evaluation.comparison import System
+        from bytenmt.evaluation.scores import text_scores
+
+        references = [line.decode() for line in self.corpus.tgt]
+        lengths = [len(line) for line in self.corpus.src or ()]
+        buckets = by_length(lengths, texts, references, self.tokenize) if self.by_length else ()
+        return System(
+            name, texts, text_scores(texts, references, self.tokenize), made_with, buckets, **of_model
+        )
 
 
 @click.command(cls=Command)
-@ANY_RUNS
+@models("Several models are compared.", least=0)
 @click.option("--src", type=FILE, help="Source side of the test set, one sentence per line.")
-@click.option("--ref", "--tgt", "ref", type=FILE, required=True, help="Reference translation of --src.")
-@click.option("--hyp", type=FILE, help="Score this text instead of a model's translations.")
-@click.option("--hyp-out", type=FILE, help="File to which the translations are written.")
-@TOKENIZE
-@click.option("--by-length", is_flag=True, help="Also print scores by source length.")
+@click.option("--ref", "--tgt", "ref", type=FILE, help="Reference translation of --src.")
 @click.option(
-    "--plot", type=FILE, metavar="FILE.png", help="Draw the scores by source length; needs --by-length."
-)
-@click.option("--confidence", is_flag=True, help="Also measure how well bits per byte detect wrong lines.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
-@SIMULTANEOUS
-@click.option(
-    "--wait",
-    "waits",
-    type=Waits(),
-    metavar="BYTES,…",
-    help=f"With --simultaneous: the waits that are measured, see translate --wait (default: {DEFAULT_WAIT}).",
-)
-@click.option(
-    "--latency-log",
+    "--hyp",
+    "hyps",
     type=FILE,
-    help="With --simultaneous: file for a JSON record of each line, as SimulEval writes, for OmniSTEval.",
+    multiple=True,
+    help="Also score this existing translation, for which no model is needed; may be repeated.",
 )
+@click.option("--hyp-out", type=FILE, help="File to which the translations of a single model are written.")
+@TOKENIZE
+@click.option(
+    "--log-probabilities",
+    is_flag=True,
+    help="Translate nothing: print the natural log-probability and the bits per byte of every line of --ref.",
+)
+@click.option("--by-length", is_flag=True, help="Also print scores by source length.")
+@click.option("--plot", type=FILE, metavar="FILE.png", help="Draw the scores by source length.")
+@click.option(
+    "--curves", type=FILE, metavar="FILE.png", help="Draw the learning curves of run folders; needs no --ref."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
 @DECODING
 @CONSTRAINTS
 @RUNTIME
 def evaluate(
     runs: tuple[Path, ...],
     src: Path | None,
-    ref: Path,
-    hyp: Path | None,
+    ref: Path | None,
+    hyps: tuple[Path, ...],
     hyp_out: Path | None,
     tokenize: str,
+    log_probabilities: bool,
     by_length: bool,
     plot: Path | None,
-    confidence: bool,
+    curves: Path | None,
     as_json: bool,
-    simultaneous: bool,
-    waits: tuple[int, ...] | None,
-    latency_log: Path | None,
     errors: str,
-    **more: Any,
+    device: str,
+    threads: int | None,
+    **decoding: Any,
 ) -> None:
     """Score translations by chrF, BLEU and bits per byte.
 
-    Translates --src and compares the result with --ref. chrF and BLEU come with sacreBLEU's signatures. With
-    --hyp an existing translation is scored and no model is needed. Under torchrun the processes share the
-    lines.
+    Translates --src and compares the result with --ref. chrF and BLEU come with sacreBLEU's signatures.
+    Several models give a table; p is the p-value of the difference from the first one, by sacreBLEU's paired
+    bootstrap, and runs that differ only in their seeds get mean and standard deviation. Under torchrun the
+    processes share the lines.
     """
-    if simultaneous:
-        if hyp is not None or hyp_out is not None or by_length or confidence or plot is not None:
-            raise BytenmtError(
-                "--simultaneous prints a table of its own: drop --hyp, --hyp-out, --by-length, --confidence"
-                " and --plot"
-            )
-        _measure_latency(there(runs), src, ref, waits, latency_log, tokenize, as_json, errors, **more)
-        return
-    for option, given in (("--wait", waits), ("--latency-log", latency_log)):
-        if given is not None:
-            raise BytenmtError(f"{option} would be ignored: give --simultaneous with it")
-    if plot is not None:
-        from bytenmt.evaluation.drawing import require_matplotlib
+    from bytenmt.cli import decoding_args, inputs
+    from bytenmt.data.corpus import ParallelCorpus
+    from bytenmt.decoding.engine_selection import choose, processes
+    from bytenmt.evaluation import comparison
 
-        if not by_length:
-            raise BytenmtError("--plot draws scores by length: give --by-length with it")
+    for output in (hyp_out, plot, curves):
+        check_output(output, src, ref, *hyps)
+    if plot is not None or curves is not None:
+        from bytenmt.evaluation.plots import require_matplotlib
+
         require_matplotlib()
-    for output in (hyp_out, plot):
-        check_output(output, src, ref, hyp)
-    if hyp is not None:
-        _check_needs_no_model(runs)
-        found = _of_a_text(src, ref, hyp, errors)
-    else:
-        made = _score_runs(there(runs), src, ref, errors, **more)
-        if made is None:
+    if not runs and not hyps:
+        raise click.UsageError("Missing the model: give MODEL, or --hyp.")
+    names = _names((*runs, *hyps))
+    named = dict(zip(names, runs, strict=False))
+    if curves is not None:
+        _draw_curves(named, curves)
+    if ref is None:
+        if curves is None:
+            raise BytenmtError("nothing to score: give --src and --ref, or --curves")
+        return
+    if hyp_out is not None and len(runs) != 1:
+        raise BytenmtError(f"--hyp-out is for the translations of one model: {len(runs)} are given")
+    if src is None and (by_length or plot is not None):
+        raise BytenmtError("--by-length and --plot group lines by source length: give --src")
+    test = TestSet(src, inputs.all_pairs(src, ref, errors), tokenize, by_length or plot is not None)
+    settings, spec = decoding_args.settings(decoding), decoding_args.engine_spec(decoding, device, threads)
+    if log_probabilities:
+        _print_log_probabilities(runs, test, spec)
+        return
+    texts = [inputs.text_file(hyp, errors) for hyp in hyps]
+    for text in texts:
+        ParallelCorpus.from_texts(text, test.corpus.tgt, keep_empty=True)  # raises where line counts differ
+    systems = []
+    if runs:
+        with processes(choose(spec).device) as group:
+            found = [_score_model(name, run, test, settings, spec, group) for name, run in named.items()]
+        if group is not None and not group.is_leader:
             return
-        found = made
-    if by_length and found.corpus.src is None:
-        raise BytenmtError("--by-length groups lines by source length: give --src with it")
+        systems = [system for system in found if system is not None]
     if hyp_out is not None:
         with writer(hyp_out) as out:
-            out.write(b"".join(text + b"\n" for text in found.hypotheses))
-    from bytenmt.evaluation.scores import text_scores
-
-    texts = [text.decode() for text in found.hypotheses]
-    references = [line.decode() for line in found.corpus.tgt]
-    buckets = _buckets(found.corpus, texts, references, tokenize) if by_length else None
-    scores = text_scores(texts, references, tokenize)
-    trust = None
-    if confidence:
-        from bytenmt.evaluation import confidence as measure
-
-        trust = measure.confidence(found.bits_of_each, texts, references)
+            out.write(b"".join(text.encode() + b"\n" for text in systems[0].texts))
+    for name, text in zip(names[len(runs) :], texts, strict=True):
+        systems.append(test.score(name, [line.decode() for line in text], [str(text.path)]))
+    references = [line.decode() for line in test.corpus.tgt]
+    systems = comparison.with_significance(systems, references, tokenize)
     if as_json:
-        click.echo(json.dumps(_as_json(found, scores, buckets, trust), ensure_ascii=False))
+        click.echo(json.dumps(comparison.to_dict(systems), ensure_ascii=False))
     else:
-        _print_scores(found, scores, buckets, trust)
-    if plot is not None and buckets is not None:
-        from bytenmt.evaluation.by_length import figure
-        from bytenmt.evaluation.drawing import png
+        _print(systems, by_length)
+    if plot is not None:
+        from bytenmt.evaluation.plots import draw_lines, png, scores_by_length
 
         with writer(plot) as out:
-            out.write(png(figure({"": buckets})))
+            out.write(png(draw_lines(scores_by_length({one.name: one.buckets for one in systems}))))
 
 
-def _check_needs_no_model(runs: Sequence[Path]) -> None:
-    """Raise BytenmtError for options that would be ignored because no model is used."""
-    if runs:
-        raise BytenmtError(f"{runs[0]} would be ignored: --hyp scores an existing text without a model")
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and parameter.expose_value and name not in OF_A_TEXT:
-            raise BytenmtError(f"{parameter.opts[0]} would be ignored with --hyp: drop it")
+def _names(paths: Sequence[Path]) -> list[str]:
+    """Return names for a table: the last parts of the paths where these differ, else the paths."""
+    short = [printable(path.resolve().name) for path in paths]
+    return short if len(set(short)) == len(short) else [printable(path) for path in paths]
 
 
-def _of_a_text(src: Path | None, ref: Path, hyp: Path, errors: str) -> ScoredText:
+def _draw_curves(runs: dict[str, Path], output: Path) -> None:
+    """Draw the learning curves of the runs that have a log of metrics, and name those that have none."""
+    from bytenmt.evaluation.comparison import read_metrics
+    from bytenmt.evaluation.plots import draw_lines, learning_curves, png
+
+    records = {name: read_metrics(run) for name, run in runs.items()}
+    logged = {name: written for name, written in records.items() if written}
+    for name in records.keys() - logged.keys():
+        say(f"bytenmt: {name} has no metrics.jsonl: its curve is left out")
+    if not logged:
+        raise BytenmtError("--curves needs a run folder: no model has metrics.jsonl")
+    with writer(output) as out:
+        out.write(png(draw_lines(learning_curves(logged))))
+    say(f"{output}: written")
+
+
+def _print_log_probabilities(runs: Sequence[Path], test: TestSet, spec: EngineSpec) -> None:
+    """Print two numbers for each line and model, EOS included: log p(target | source), and bits per byte."""
     from bytenmt.cli import inputs
-    from bytenmt.data.corpus import ParallelCorpus
+    from bytenmt.cli.translation_commands import loaded_runs
+    from bytenmt.evaluation.likelihood import log_probabilities
 
-    # Each is read once: it may be a pipe.
-    source = None if src is None else inputs.text_file(src, errors)
-    reference, text = inputs.text_file(ref, errors), inputs.text_file(hyp, errors)
-    corpus = ParallelCorpus.from_texts(source, reference, keep_empty=True)
-    ParallelCorpus.from_texts(text, reference, keep_empty=True)  # raises where the line counts differ
-    return ScoredText(corpus, list(text), [str(hyp)])
+    columns = []
+    for run in runs:
+        runtime = loaded_runs((run,), spec, is_leader=True, at_once=True)
+        inputs.check_pairs(run, runtime.has_source, test.src)
+        columns.append(log_probabilities(runtime.reader(), test.corpus).tolist())
+    for *nats, n_bytes in zip(*columns, test.corpus.target_lengths.tolist(), strict=True):
+        bits = [-value / math.log(2) / n_bytes if n_bytes else math.inf for value in nats]
+        click.echo("\t".join(f"{value:.6f}\t{cost:.6f}" for value, cost in zip(nats, bits, strict=True)))
 
 
-def _score_runs(
-    runs: tuple[Path, ...],
-    src: Path | None,
-    ref: Path,
-    errors: str,
-    device: str,
-    threads: int | None,
-    **decoding: Any,
-) -> ScoredText | None:
-    """Translate and score a corpus with runs; return None in processes other than the leading one."""
+def _score_model(
+    name: str, run: Path, test: TestSet, settings: Settings, spec: EngineSpec, group: Group | None
+) -> System | None:
+    """Return the scores of a model; None in processes that do not lead."""
+    from bytenmt.architectures.parameters import n_parameters
     from bytenmt.cli import decoding_args, inputs
     from bytenmt.cli.translation_commands import loaded_runs
-    from bytenmt.decoding.engine_selection import choose, processes
+    from bytenmt.config.schema import architecture
     from bytenmt.decoding.translator import Translator
+    from bytenmt.evaluation.comparison import without_seed
     from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 
-    settings = decoding_args.settings(decoding)
-    wanted = decoding_args.engine_spec(decoding, device, threads)
-    with processes(choose(wanted).device) as group:
-        corpus = inputs.all_pairs(src, ref, errors)
-        runtime = loaded_runs(runs, wanted, group is None or group.is_leader)
-        inputs.check_pairs(runs[0], runtime.has_source, src)
-        hypotheses = inputs.hypotheses(Translator.from_runtime(runtime, settings, group=group), corpus)
-        log_p = log_probabilities(runtime.reader(), corpus, group)
+    runtime = loaded_runs((run,), spec, group is None or group.is_leader)
+    inputs.check_pairs(run, runtime.has_source, test.src)
+    hypotheses = inputs.hypotheses(Translator.from_runtime(runtime, settings, group=group), test.corpus)
+    log_p = log_probabilities(runtime.reader(), test.corpus, group)
     if group is not None and not group.is_leader:
         return None
-    bits = bits_per_byte(log_p, corpus.target_lengths)
-    texts, each = [one.text for one in hypotheses], [one.bits_per_byte or 0.0 for one in hypotheses]
-    return ScoredText(corpus, texts, decoding_args.provenance(runtime), bits, each)
+    config = runtime.runs[0].config
+    return test.score(
+        name,
+        [hypothesis.text.decode() for hypothesis in hypotheses],
+        decoding_args.provenance(runtime),
+        architecture=architecture(config.model),
+        n_parameters=n_parameters(config.model),
+        bits_per_byte=bits_per_byte(log_p, test.corpus.target_lengths),
+        config=without_seed(config),
+    )
 
 
-def _measure_latency(
-    runs: tuple[Path, ...],
-    src: Path | None,
-    ref: Path,
-    waits: tuple[int, ...] | None,
-    log: Path | None,
-    tokenize: str,
-    as_json: bool,
-    errors: str,
-    device: str,
-    threads: int | None,
-    **decoding: Any,
-) -> None:
-    """Translate a corpus simultaneously, with each wait, and print quality and latency."""
-    from bytenmt.cli import decoding_args, inputs, simultaneous
-    from bytenmt.cli.translation_commands import loaded_runs
-    from bytenmt.decoding.translator import Translator
+def _print(systems: Sequence[System], by_length: bool) -> None:
+    """Print the scores: of one system line by line, of several as a table."""
+    from bytenmt.evaluation import comparison
+    from bytenmt.evaluation.by_length import table
 
-    check_output(log, src, ref)
-    settings = decoding_args.settings(decoding)
-    corpus = inputs.all_pairs(src, ref, errors)
-    runtime = loaded_runs(runs, decoding_args.engine_spec(decoding, device, threads), is_leader=True)
-    inputs.check_pairs(runs[0], runtime.has_source, src)
-    translator = Translator.from_runtime(runtime, settings)
-    translator.prepare(len(corpus.tgt))
-    with writer(log) if log is not None else nullcontext() as file:
-        measured = [
-            simultaneous.measure(translator, wait, corpus, tokenize, file)
-            for wait in waits or (DEFAULT_WAIT,)
-        ]
-    if as_json:
-        click.echo(json.dumps(simultaneous.as_json(measured)))
-        return
-    click.echo("\n".join(simultaneous.table(measured)))
-    click.echo(", ".join([f"bytenmt {__version__}", *decoding_args.provenance(runtime), *commit()]))
-
-
-def _buckets(
-    corpus: ParallelCorpus, texts: Sequence[str], references: Sequence[str], tokenize: str
-) -> list[Bucket]:
-    from bytenmt.evaluation.by_length import by_length
-
-    assert corpus.src is not None
-    return by_length([len(line) for line in corpus.src], texts, references, tokenize)
-
-
-def _print_scores(
-    scored: ScoredText, scores: TextScores, buckets: Sequence[Bucket] | None, trust: ConfidenceStats | None
-) -> None:
-    """Print the scores in a form that scripts can read, then the table by length."""
-    click.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
-    click.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
-    click.echo(f"exact match: {scores.exact_match:.1f} %")
-    for name, value in scores.metrics.items():
-        click.echo(f"{name}: {value:.4g}")
-    if scored.bits_per_byte is not None:
-        click.echo(f"bits per byte: {scored.bits_per_byte:.4f}")
-    if trust is not None:
-        area = "–" if trust.area is None else f"{trust.area:.4f}"
-        correlation = "–" if trust.correlation is None else f"{trust.correlation:.4f}"
-        click.echo(
-            f"confidence: area under the curve {area} ({trust.n_wrong:,} of {trust.n:,} lines are not their"
-            f" reference), rank correlation of bits with chrF {correlation}"
-        )
-    click.echo(", ".join([f"bytenmt {__version__}", *scored.made_with, *commit()]))
-    if buckets is not None:
-        from bytenmt.evaluation.by_length import table
-
-        click.echo("\n".join(["", *table(buckets)]))
-
-
-def _as_json(
-    scored: ScoredText, scores: TextScores, buckets: Sequence[Bucket] | None, trust: ConfidenceStats | None
-) -> dict[str, Any]:
-    """Return the scores as JSON values."""
-    tree: dict[str, Any] = {"lines": len(scored.hypotheses), **scores._asdict()}
-    tree |= tree.pop("metrics")  # those of plugins
-    if scored.bits_per_byte is not None:
-        tree["bits_per_byte"] = scored.bits_per_byte
-    if trust is not None:
-        tree["confidence"] = trust._asdict()
-    tree["made_with"] = [f"bytenmt {__version__}", *scored.made_with, *commit()]
-    if buckets is not None:
-        names = ("chrf", "bleu", "exact_match")
-        tree["by_length"] = [
-            {"shortest": one.shortest, "longest": one.longest, "mean": one.mean, "lines": one.n_lines}
-            | {name: getattr(one.scores, name) for name in names}
-            for one in buckets
-        ]
-    return tree
+    first, *others = systems
+    if others:
+        click.echo("\n".join(comparison.table(systems)))
+    else:
+        scores = first.scores
+        click.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
+        click.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
+        click.echo(f"exact match: {scores.exact_match:.1f} %")
+        for name, value in scores.metrics.items():
+            click.echo(f"{name}: {value:.4g}")
+        if first.bits_per_byte is not None:
+            click.echo(f"bits per byte: {first.bits_per_byte:.4f}")
+        click.echo(", ".join([f"bytenmt {__version__}", *first.made_with, *commit()]))
+    for system in systems if by_length else ():
+        click.echo("\n".join(["", *([system.name] if others else []), *table(system.buckets)]))

@@ -12,9 +12,7 @@ from bytenmt.errors import BytenmtError
 
 
 @click.command(cls=Command)
-@click.argument(
-    "named", metavar="RUN|FILE|ARCH", nargs=-1, shell_complete=completing(ARCHITECTURES, files=True)
-)
+@click.argument("named", metavar="MODEL|ARCH", nargs=-1, shell_complete=completing(ARCHITECTURES, files=True))
 @preset_option("Preset of the architecture ARCH (default: small).")
 @click.option(
     "--set",

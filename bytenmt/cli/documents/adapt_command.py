@@ -18,9 +18,9 @@ from bytenmt.cli.documents.languages import (
     model_languages,
     pair_of_memory,
 )
-from bytenmt.cli.options import FILE, within
+from bytenmt.cli.options import FILE, models, within
 from bytenmt.cli.progress import Console
-from bytenmt.config.bounds import TRAINING
+from bytenmt.config.bounds import MOST, TRAINING
 from bytenmt.errors import BytenmtError, DataError
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.command("adapt", cls=Command)
-@click.argument("memories", metavar="MEMORY...", type=FILE, nargs=-1, required=True)
-@click.option("-m", "--model", type=FILE, required=True, help="Run folder or weights file to adapt.")
+@models(metavar="MODEL MEMORY...", n_files=(1, MOST), most=1)
 @click.option(
     "-o",
     "--output",
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Random seed of the held-out part and of the training.",
 )
-def adapt(memories: tuple[Path, ...], model: Path, output: Path, pair: str | None, seed: int) -> None:
+def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], output: Path, pair: str | None, seed: int) -> None:
     """Adapt a model to the translations of a project.
 
     MEMORY is a TMX, XLIFF or PO file, or a table of lines `source TAB translation` such as the server writes
@@ -57,6 +56,7 @@ def adapt(memories: tuple[Path, ...], model: Path, output: Path, pair: str | Non
     from bytenmt.training.adaptation import adapt as adapt_model
     from bytenmt.training.adaptation import read_probe
 
+    (model,) = runs
     if (output / PUBLISHED).exists() or (output.exists() and not output.is_dir()):
         raise BytenmtError(f"{output} exists already: give -o another folder")
     contents = read_run(model)[1]
@@ -69,7 +69,7 @@ def adapt(memories: tuple[Path, ...], model: Path, output: Path, pair: str | Non
     languages = pair_of_memory(given, trained_on)
     limit = min(contents.config.data.max_source_bytes, contents.config.data.max_target_bytes)
     pairs: list[tuple[str, str]] = []
-    for path in memories:
+    for path in files:
         some = list(_lines(path, languages, limit))
         if not some:
             raise DataError(f"{path} has no pair of texts that are translated")
@@ -79,7 +79,7 @@ def adapt(memories: tuple[Path, ...], model: Path, output: Path, pair: str | Non
     if not probe:
         Console().warn("there is no probe text in these languages: what the model forgets is not measured")
     report = adapt_model(
-        model, pairs, output, name=memories[-1].name, probe=probe, seed=seed, reporter=Console()
+        model, pairs, output, name=files[-1].name, probe=probe, seed=seed, reporter=Console()
     )
     say(
         f"{report.n_pairs:,} different pairs, {report.n_held_out:,} held out; {report.n_updates} updates,"

@@ -14,7 +14,6 @@ from bytenmt.cli.console import (
     Command,
     check_output,
     check_streams,
-    dash,
     detail,
     say,
     standard_input,
@@ -33,9 +32,9 @@ from bytenmt.cli.options import (
     FILE,
     FILES,
     MACHINE,
-    MODELS,
     errors_option,
     headed,
+    models,
     within,
 )
 from bytenmt.cli.progress import Console, progress
@@ -53,9 +52,7 @@ MOST_BITS = 1e6
 
 
 @click.command("translate-file", cls=Command)
-@click.argument("input", metavar="IN", type=FILE, callback=dash)
-@click.argument("output", metavar="OUT", type=FILE, callback=dash)
-@MODELS
+@models("Several models decode as an ensemble.", "MODEL IN OUT", n_files=(2, 2))
 @click.option(
     "--format", "form", type=click.Choice(list(FORMATS)), help="Format of IN (default: by its suffix)."
 )
@@ -92,9 +89,8 @@ MOST_BITS = 1e6
 @headed(FILES, errors_option(default="strict"))
 @MACHINE
 def translate_file(
-    input: Path | None,
-    output: Path | None,
     runs: tuple[Path, ...],
+    files: tuple[Path, Path],
     form: str | None,
     overwrite: bool,
     flag_above: float | None,
@@ -127,6 +123,7 @@ def translate_file(
     from bytenmt.documents.translation import segment_translator, segments_to_translate, translate
     from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
 
+    input, output = (None if path == Path("-") else path for path in files)
     if decoding["keep"] is None:
         decoding["keep"] = ",".join(KEPT_OF_DOCUMENTS)
     if decoding["beam"] is None and not decoding["sample"]:
@@ -162,7 +159,7 @@ def translate_file(
         memory = None
         if memory_file is not None:
             memory = TranslationMemory.from_file(memory_file, pair_of_memory(declared, trained_on))
-        judge = Judge.from_runtime(runtime, flag_above, FLAG_ABOVE)
+        judge = Judge.from_runtime(runtime, flag_above, FLAG_ABOVE, settings.search.beam)
         detail(judge.describe())
         limit = translator.max_source_bytes
         n_segments = len(segments_to_translate(document, limit, overwrite, memory))

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from bytenmt.cli.console import Command, say
-from bytenmt.cli.options import CONSTRAINTS, COUNT, DECODING, FILE, MODELS, RUNTIME
+from bytenmt.cli.options import CONSTRAINTS, COUNT, DECODING, RUNTIME, models
 from bytenmt.cli.progress import Console
 from bytenmt.errors import BytenmtError
 
@@ -17,9 +17,7 @@ FORMATS = ("parquet", "jsonl", "csv", "text")
 
 
 @click.command("translate-dataset", cls=Command)
-@click.argument("input", metavar="IN", type=FILE)
-@click.argument("output", metavar="OUT", type=FILE)
-@MODELS
+@models("Several models decode as an ensemble.", "MODEL IN OUT", n_files=(2, 2))
 @click.option("--column", default="text", show_default=True, help="Column of IN with the source texts.")
 @click.option(
     "--to",
@@ -52,9 +50,8 @@ FORMATS = ("parquet", "jsonl", "csv", "text")
 @DECODING
 @RUNTIME
 def translate_dataset(
-    input: Path,
-    output: Path,
     runs: tuple[Path, ...],
+    files: tuple[Path, Path],
     column: str,
     to: str,
     form: str | None,
@@ -79,6 +76,7 @@ def translate_dataset(
     from bytenmt.cli import decoding_args
     from bytenmt.datasets import Translate, blocks, formats, job, ray_data
 
+    input, output = files
     for name in ("glossary", "reverse"):
         if decoding[name] is not None:
             decoding[name] = decoding[name].resolve()  # actors have folders of their own
@@ -94,15 +92,15 @@ def translate_dataset(
         **{name: decoding[name] for name in decoding_args.OF_THE_ENGINE},
         **decoding_args.named_settings(decoding),
     )
-    files = blocks.files_of(input.resolve())
-    name = blocks.format_of(files, form)
+    parts = blocks.files_of(input.resolve())
+    name = blocks.format_of(parts, form)
     out = output.resolve()
-    if any(file.is_relative_to(out) for file in files):
+    if any(file.is_relative_to(out) for file in parts):
         raise BytenmtError(f"{output} holds the input: give another folder for the output")
     steps = job.BlockSteps(name, str(out), translate)
     of = formats.FORMATS[name]
-    cut = [*blocks.blocks_of(files, of, column, to, block_bytes)]
-    description = job.job_description(steps, cut, files, block_bytes)
+    cut = [*blocks.blocks_of(parts, of, column, to, block_bytes)]
+    description = job.job_description(steps, cut, parts, block_bytes)
     with resumable.open_manifest(out, of.suffix, description, resume, Console()) as done:
         result = job.run(steps, cut, done, ray_data.runner(actors, block_bytes), Console())
     say(f"bytenmt: {result.summary}")

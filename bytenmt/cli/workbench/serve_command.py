@@ -450,7 +450,7 @@ def _workers(
                     f"{paths[0]} is a language model and cannot translate: give a translation model"
                 )
             runtimes[direction] = runtime
-            judge = Judge.from_runtime(runtime, default=FLAG_ABOVE)
+            judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=given.get("beam", 1))
             workers[direction] = Worker(_maker(runtime, given), str(direction), judge)
             stack.callback(workers[direction].finish)
             _warm(workers[direction], keep)

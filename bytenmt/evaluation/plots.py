@@ -1,0 +1,277 @@
+"""Draw figures with matplotlib: learning curves, scores by length, attention weights, a byte embedding.
+
+Labels may be of any script: a character that no installed font has is written in letters that one has.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import math
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.decoding.alignment import by_character
+from bytenmt.errors import BytenmtError
+from bytenmt.evaluation.by_length import Bucket
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+EXTRA = "plots"
+SANS, MONO = "DejaVu Sans", "DejaVu Sans Mono"  # matplotlib brings them
+NO_FONT = "Last Resort"  # a family of boxes that claims to have every character
+LARGEST = 12_000  # pixels of a picture's longer side
+DPI = 120
+INCH = 0.19  # of a character in a heat map
+END = "↵"  # of the source, which can be attended to as well
+CURVES = (  # keys of a record of metrics, labels, and what the first key is divided by
+    ("update", "valid_bits_per_byte", "update", "bits per byte, of training thin", 1.0),
+    ("seconds", "valid_bits_per_byte", "minutes", "bits per byte, of training thin", 60.0),
+    ("seconds", "valid_chrf", "minutes", "chrF", 60.0),
+)
+BYTES = {  # of a text in UTF-8, by kind
+    "letter": [*range(0x41, 0x5B), *range(0x61, 0x7B)],
+    "digit": range(0x30, 0x3A),
+    "other ASCII": [*range(0x20, 0x30), *range(0x3A, 0x41), *range(0x5B, 0x61), *range(0x7B, 0x7F)],
+    "continuation": range(0x80, 0xC0),
+    "first of two": range(0xC2, 0xE0),
+    "first of three": range(0xE0, 0xF0),
+    "first of four": range(0xF0, 0xF5),
+}
+
+Points = Sequence[tuple[float, float]]
+Records = Sequence[Mapping[str, float]]  # of metrics.jsonl
+Weights = npt.NDArray[np.float64]  # (characters of the text, characters of the source + 1)
+Table = npt.NDArray[np.float64]  # (256, d)
+
+
+def require_matplotlib() -> None:
+    """Raise BytenmtError if matplotlib is not installed."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise BytenmtError(
+            f"drawing needs matplotlib, which is not installed: pip install 'bytenmt[{EXTRA}]'"
+        )
+
+
+def png(figure: Figure) -> bytes:
+    """Return a figure as a PNG file; a very large one has fewer dots per inch."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=min(DPI, LARGEST / max(figure.get_size_inches())))
+    return file.getvalue()
+
+
+class Labels(NamedTuple):
+    """Fonts for labels."""
+
+    families: list[str]  # to draw with, in order of preference
+    unknown: frozenset[str]  # characters that no font has
+
+    @classmethod
+    def from_texts(cls, texts: Iterable[str]) -> Labels:
+        """Choose fonts for all characters of these texts, as far as this machine has them."""
+        from matplotlib.font_manager import findfont
+
+        families = [SANS]
+        missing = {ord(letter) for text in texts for letter in text if letter > " "}
+        missing -= _characters(str(findfont(SANS)))
+        fonts = _fonts() if missing else {}
+        while missing:  # one after another the font that has most of what is still missing
+            best = max(fonts, key=lambda name: len(missing & _characters(fonts[name])), default=None)
+            if best is None or not missing & _characters(fonts[best]):
+                break
+            families.append(best)
+            missing -= _characters(fonts[best])
+        return cls(families, frozenset(map(chr, missing)))
+
+    def legible(self, text: str) -> str:
+        """Return a text with characters that the fonts lack replaced by ones that they have."""
+        return "".join(spelt(letter) if letter in self.unknown else letter for letter in text)
+
+
+def spelt(letter: str) -> str:
+    """Write a character in ASCII: a Hangul syllable by its sound, any other by its number."""
+    name = unicodedata.name(letter, "")
+    if name.startswith("HANGUL SYLLABLE "):
+        return name.removeprefix("HANGUL SYLLABLE ").lower()
+    return f"{ord(letter):04X}"
+
+
+def shown(letter: str) -> str:
+    """Return a visible label for a character: a sign for a space and for characters without a shape."""
+    if letter == " ":
+        return "␣"
+    if ord(letter) < 0x20:
+        return chr(0x2400 + ord(letter))
+    return letter if letter.isprintable() else f"{ord(letter):04X}"
+
+
+@cache
+def _fonts() -> dict[str, str]:
+    """Return the families of upright fonts of usual weight, and a file of each."""
+    from matplotlib.font_manager import fontManager
+
+    return {
+        font.name: font.fname
+        for font in sorted(fontManager.ttflist, key=lambda font: font.name)
+        if font.style == "normal" and font.weight in (400, "normal", "regular") and NO_FONT not in font.name
+    }
+
+
+@cache
+def _characters(file: str) -> frozenset[int]:
+    """Return the characters that a font has; none if it cannot be read."""
+    from matplotlib.ft2font import FT2Font
+
+    try:
+        return frozenset(FT2Font(file).get_charmap())
+    except (OSError, RuntimeError):
+        return frozenset()
+
+
+class Panel(NamedTuple):
+    """A diagram with a line for each model."""
+
+    x: str  # label
+    y: str
+    lines: Mapping[str, Points]  # by the name of the model
+    thin: Mapping[str, Points] = {}  # noqa: RUF012 (never changed)
+
+
+def learning_curves(runs: Mapping[str, Records]) -> list[Panel]:
+    """Return a panel for each score of CURVES that any of the runs has measured."""
+    panels = []
+    for x, y, x_label, y_label, unit in CURVES:
+        lines, training = (
+            {
+                name: [(one[x] / unit, one[key]) for one in written if key in one]
+                for name, written in runs.items()
+            }
+            for key in (y, "train_bits_per_byte")
+        )
+        if any(lines.values()):
+            panels.append(Panel(x_label, y_label, lines, {} if y == "valid_chrf" else training))
+    return panels
+
+
+def scores_by_length(models: Mapping[str, Sequence[Bucket]]) -> list[Panel]:
+    """Return a panel for each score, with its value at the mean length of every bucket."""
+    return [
+        Panel("source bytes", name, {model: [(one.mean, one.values()[name]) for one in buckets]
+                                     for model, buckets in models.items()})
+        for name in next(iter(models.values()))[0].values()
+    ]  # fmt: skip
+
+
+def draw_lines(panels: Sequence[Panel]) -> Figure:
+    """Draw panels side by side, with one legend if they are about several models."""
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
+    labels = Labels.from_texts(names)
+    figure = Figure(figsize=(4.4 * len(panels), 4.2), layout="constrained")
+    for place, panel in enumerate(panels, 1):
+        axes = figure.add_subplot(1, len(panels), place)
+        for number, name in enumerate(names):
+            colour = f"C{number % 10}"
+            if points := panel.lines.get(name):
+                style: dict[str, Any] = {"color": colour, "label": labels.legible(name)}
+                axes.plot(*zip(*points, strict=True), "o-", markersize=3, linewidth=1.2, **style)
+            if points := panel.thin.get(name):
+                axes.plot(*zip(*points, strict=True), color=colour, linewidth=0.6, alpha=0.6)
+        axes.set(xlabel=panel.x, ylabel=panel.y)
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+    if len(names) > 1:
+        lines, texts = figure.axes[0].get_legend_handles_labels()
+        font = {"family": labels.families}
+        figure.legend(lines, texts, loc="outside upper center", ncols=4, frameon=False, prop=font)
+    return figure
+
+
+def attention_maps(
+    source: bytes, text: bytes, layers: Mapping[int, npt.NDArray[np.float32]]
+) -> dict[str, Weights]:
+    """Merge the bytes of attention weights to characters; several layers are preceded by their mean.
+
+    layers: see Aligner.by_layer.
+    """
+    maps = {f"layer {number}": by_character(weights, source, text) for number, weights in layers.items()}
+    mean = np.mean([*maps.values()], axis=0)
+    return {f"mean of {len(maps)} layers": mean, **maps} if len(maps) > 1 else {"": mean}
+
+
+def draw_attention(source: str, text: str, maps: Mapping[str, Weights]) -> Figure:
+    """Draw a panel for each map: the source at the top, the text at the side, dark for a large weight."""
+    from matplotlib.figure import Figure
+
+    labels = Labels.from_texts((source, text))
+    across = [labels.legible(shown(letter)) for letter in source] + [END]
+    down = [labels.legible(shown(letter)) for letter in text]
+    width = INCH * (len(across) + max(map(len, down))) + 0.9
+    height = INCH * (len(down) + max(map(len, across))) + 0.9
+    n_columns = min(len(maps), max(1, round(math.sqrt(len(maps) * height / width))))
+    n_rows = math.ceil(len(maps) / n_columns)
+    figure = Figure(figsize=(width * n_columns, height * n_rows + 0.4), layout="constrained")
+    for place, (name, weights) in enumerate(maps.items(), 1):
+        axes = figure.add_subplot(n_rows, n_columns, place)
+        axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="equal", interpolation="nearest")
+        style: dict[str, Any] = {"fontsize": 9, "fontfamily": labels.families}
+        upright = 90 if any(len(label) > 1 for label in across[:-1]) else 0
+        axes.set_xticks(range(len(across)), across, rotation=upright, **style)
+        axes.set_yticks(range(len(down)), down, **style)
+        axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
+        axes.set_xlabel(name)
+    return figure
+
+
+def byte_label(byte: int) -> str:
+    """Return a label for a byte: printable ASCII as it is, a sign for a space, else its number."""
+    if byte == 0x20:
+        return "␣"
+    return chr(byte) if 0x20 < byte < 0x7F else f"{byte:02X}"
+
+
+def principal(table: Table, chosen: Sequence[int]) -> tuple[Table, npt.NDArray[np.float64]]:
+    """Project the chosen bytes' vectors on their two axes of most variance.
+
+    Returns (n, 2), and the share of the variance along each axis, (2,).
+    """
+    centred = table[chosen] - table[chosen].mean(axis=0)
+    u, s, _ = np.linalg.svd(centred, full_matrices=False)
+    places, shares = np.zeros((len(chosen), 2)), np.zeros(2)
+    n = min(2, len(s))
+    places[:, :n] = (u * s)[:, :n]
+    shares[:n] = s[:n] ** 2 / max(float((s**2).sum()), np.finfo(np.float64).tiny)
+    return places, shares
+
+
+def draw_embedding(table: Table, chosen: Sequence[int]) -> Figure:
+    """Draw the label of each chosen byte at its place, coloured by its kind."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    places, shares = principal(table, chosen)
+    kind_of = {byte: kind for kind, bytes_ in BYTES.items() for byte in bytes_}
+    kinds = list(dict.fromkeys(kind_of.get(byte, "not in a text") for byte in chosen))
+    colours = {kind: f"C{number}" for number, kind in enumerate([*BYTES, "not in a text"])}
+    figure = Figure(figsize=(10, 10), layout="constrained")
+    axes = figure.add_subplot()
+    axes.plot(*places.T, linestyle="")  # so that the axes know the range
+    for byte, (x, y) in zip(chosen, places.tolist(), strict=True):
+        colour = colours[kind_of.get(byte, "not in a text")]
+        label = byte_label(byte).replace("$", r"\$")
+        axes.text(x, y, label, color=colour, ha="center", va="center", fontsize=11, family=MONO)
+    axes.set(
+        xlabel=f"first component, {100 * shares[0]:.0f} % of the variance",
+        ylabel=f"second component, {100 * shares[1]:.0f} % of the variance",
+    )
+    marks = [Line2D([], [], marker="s", linestyle="", color=colours[kind], label=kind) for kind in kinds]
+    figure.legend(handles=marks, loc="outside upper center", ncols=len(kinds), frameon=False, title="bytes")
+    return figure

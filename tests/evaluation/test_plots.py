@@ -1,0 +1,118 @@
+"""Figures: what stands in them, in letters that can be read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytenmt.errors import BytenmtError
+from bytenmt.evaluation import plots
+from bytenmt.evaluation.by_length import by_length
+
+PNG = b"\x89PNG\r\n\x1a\n"
+SOURCE, TEXT = "가 <b>", "x&é"
+
+
+def test_bytes_are_merged_to_characters() -> None:
+    """The sum over a source character's bytes, the mean over the text's; the layers' mean comes first."""
+    layer = np.arange(12, dtype=np.float32).reshape(2, 6)  # é; 가, a, b and the end
+    found = plots.attention_maps("가ab".encode(), "é".encode(), {2: layer, 5: layer + 6})
+    assert [*found] == ["mean of 2 layers", "layer 2", "layer 5"]
+    assert found["layer 2"].tolist() == [[(0 + 1 + 2 + 6 + 7 + 8) / 2, 6, 7, 8]]
+    assert found["mean of 2 layers"].tolist() == [[12 + 9, 9, 10, 11]]
+    assert [*plots.attention_maps(b"abcde", b"xy", {1: layer})] == [""]
+
+
+@pytest.mark.slow
+def test_a_heat_map_has_a_panel_for_each_layer() -> None:
+    pytest.importorskip("matplotlib")
+    random = np.random.default_rng(1)
+    shape = (len(TEXT.encode()), len(SOURCE.encode()) + 1)
+    layers = {n: random.dirichlet(np.ones(shape[1]), shape[0]).astype(np.float32) for n in (1, 2, 4)}
+    maps = plots.attention_maps(SOURCE.encode(), TEXT.encode(), layers)
+    made = plots.draw_attention(SOURCE, TEXT, maps)
+    assert [axes.get_xlabel() for axes in made.axes] == [*maps]
+    for axes, weights in zip(made.axes, maps.values(), strict=True):
+        assert np.array_equal(axes.images[0].get_array(), weights)
+        assert len(axes.get_xticklabels()) == len(SOURCE) + 1 and len(axes.get_yticklabels()) == len(TEXT)
+    assert plots.png(made).startswith(PNG)
+
+
+@pytest.mark.slow
+def test_curves_are_of_what_was_written() -> None:
+    """A panel for each score that a run measured, a line for each run that did, a thin one for training."""
+    pytest.importorskip("matplotlib")
+    written = [
+        {"update": 1, "seconds": 60.0, "train_bits_per_byte": 3.0},
+        {"update": 2, "seconds": 120.0, "valid_bits_per_byte": 2.0, "valid_chrf": 10.0},
+        {"update": 4, "seconds": 240.0, "valid_bits_per_byte": 1.0},
+    ]
+    made = plots.draw_lines(plots.learning_curves({"하나": written, "two": written[1:2]}))
+    assert [axes.get_xlabel() for axes in made.axes] == ["update", "minutes", "minutes"]
+    by_update, by_time, chrf = made.axes
+    assert by_update.lines[0].get_xydata().tolist() == [[2, 2.0], [4, 1.0]]
+    assert by_time.lines[0].get_xydata().tolist() == [[2, 2.0], [4, 1.0]]  # minutes
+    assert [len(axes.lines) for axes in (by_update, by_time, chrf)] == [3, 3, 2]
+    assert len(made.legends) == 1 and plots.png(made).startswith(PNG)
+
+
+@pytest.mark.slow
+def test_scores_are_drawn_by_length() -> None:
+    pytest.importorskip("matplotlib")
+    lines = [f"line {number}" for number in range(40)]
+    buckets = by_length([*range(40)], lines, lines)
+    made = plots.draw_lines(plots.scores_by_length({"": buckets}))
+    assert [axes.get_ylabel() for axes in made.axes] == ["BLEU", "chrF", "exact match"]
+    assert made.axes[2].lines[0].get_xydata().tolist() == [[9.5, 100.0], [29.5, 100.0]]
+    assert not made.legends
+
+
+def test_what_no_font_has_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Hangul syllable by its sound, another character by its number; where a font has it, as it is."""
+    font_manager = pytest.importorskip("matplotlib.font_manager")
+    monkeypatch.setattr(plots, "_fonts", lambda: {})
+    labels = plots.Labels.from_texts(["한글 abc é", "漢"])
+    assert labels.unknown == {"한", "글", "漢"} and labels.families == [plots.SANS]
+    assert labels.legible("한글 é漢") == "hangeul é6F22"
+    own = str(font_manager.findfont(plots.SANS))
+    has = plots._characters(own) | {ord(letter) for letter in "한글"}
+    monkeypatch.setattr(plots, "_fonts", lambda: {"A": "none", "B": "b"})
+    monkeypatch.setattr(plots, "_characters", lambda file: has if file == "b" else frozenset(range(0x80)))
+    labels = plots.Labels.from_texts(["한글 漢"])
+    assert labels.families == [plots.SANS, "B"] and labels.unknown == {"漢"}
+
+
+def test_every_label_can_be_seen() -> None:
+    assert [plots.shown(letter) for letter in " \tx가\u200b"] == ["␣", "␉", "x", "가", "200B"]
+    assert [plots.byte_label(byte) for byte in b" x\xea"] == ["␣", "x", "EA"]
+
+
+def test_without_matplotlib_it_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(BytenmtError, match=r"pip install 'bytenmt\[plots\]'"):
+        plots.require_matplotlib()
+
+
+@given(st.integers(3, 12), st.integers(1, 6), st.integers(0, 9))
+def test_the_map_is_that_of_the_covariance(n: int, d: int, seed: int) -> None:
+    """Its axes are the two of most variance: the places' covariance is diagonal with its largest eigenvalues,
+    and the shares are theirs of the trace."""
+    table = np.random.default_rng(seed).normal(size=(256, d))
+    chosen = [*range(40, 40 + n)]
+    places, shares = plots.principal(table, chosen)
+    values = np.linalg.eigvalsh(np.cov(table[chosen].T, bias=True).reshape(d, d))[::-1]
+    values = np.pad(values, (0, 2))[:2]
+    assert np.allclose(np.cov(places.T, bias=True), np.diag(values), atol=1e-9)
+    assert np.allclose(shares * np.trace(np.cov(table[chosen].T, bias=True).reshape(d, d)), values, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_bytes_of_every_kind_are_on_the_map() -> None:
+    pytest.importorskip("matplotlib")
+    table = np.random.default_rng(3).normal(size=(256, 8))
+    made = plots.draw_embedding(table, [0x00, *b"A7 $", 0xEA])
+    (axes,) = made.axes
+    assert [text.get_text() for text in axes.texts] == ["00", "A", "7", "␣", r"\$", "EA"]
+    assert plots.png(made).startswith(PNG)

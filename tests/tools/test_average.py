@@ -1,0 +1,109 @@
+"""The mean of checkpoints against NumPy's; a card of what it measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_up_engine import make_run, small_config, small_model
+
+from bytenmt.checkpoints.checkpoint import save_checkpoint, weights
+from bytenmt.checkpoints.weights import read_weights
+from bytenmt.config.facts import Facts
+from bytenmt.decoding.interface import EngineSpec
+from bytenmt.decoding.loading import load_runs
+from bytenmt.decoding.translator import Translator
+from bytenmt.errors import CheckpointError
+from bytenmt.evaluation.scores import text_scores
+from tools import card
+from tools.average import average, main
+from tools.results.scoring import WINDOW, window_bits
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run with three checkpoints."""
+    run = make_run(tmp_path / "run", "bytenet")
+    for update in (80, 90):
+        model = small_model("bytenet", update).float()
+        save_checkpoint(
+            run, update, weights(model), {}, small_config("bytenet"), Facts(pairs=1), keep=3, best=False
+        )
+    return run
+
+
+def file(run: Path, update: int) -> Path:
+    return run / "checkpoints" / f"update-{update:08d}.safetensors"
+
+
+@pytest.mark.parametrize(("last", "updates"), [(1, [90]), (2, [80, 90]), (None, [70, 80, 90])])
+def test_the_mean_of_the_last_checkpoints(run: Path, last: int | None, updates: list[int]) -> None:
+    """Sums are float64 and rounded once; files may come in any order."""
+    files = [file(run, update) for update in updates]
+    expected = [read_weights(path)[1].arrays for path in files]
+    for number, paths in enumerate(([run], files[::-1])):
+        output = run.parent / f"mean{number}.safetensors"
+        assert average(paths, output, None if number else last).endswith(", ".join(map(str, updates)))
+        mean = read_weights(output)[1]
+        assert mean.facts.averaged == tuple(updates) and mean.facts.update == 90 and mean.facts.pairs == 1
+        for name, array in mean.arrays.items():
+            parts = np.mean([one[name].astype(np.float64) for one in expected], axis=0)
+            assert np.array_equal(array, parts.astype(np.float32)), name
+
+
+def test_what_has_no_mean_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = make_run(run.parent / "other", settings=("model.source=false", "model.input_feeding=false"))
+    mean = run.parent / "mean.safetensors"
+    with pytest.raises(
+        CheckpointError, match="run holds another model|update-00000070.* holds another model"
+    ):
+        average([run, other], mean)
+    for paths, last, message in (
+        ([run], 4, "keeps 3 checkpoints"),
+        ([run.parent / "no"], None, "does not exist"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            average(paths, mean, last)
+    assert not mean.exists()
+    assert main([str(run.parent / "no"), "-o", str(mean)]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+@pytest.mark.slow
+def test_a_card_tells_what_was_measured(tmp_path: Path) -> None:
+    """Figures without noise are those of a translation; hubs read the head."""
+    run = make_run(tmp_path / "run")
+    (tmp_path / "src").write_text("one\n둘\nthree 3\n" * 4)
+    words = [str(run), "-o", str(tmp_path / "card.md"), "--engine", "torch", "--license", "mit"]
+    texts = ["--src", str(tmp_path / "src"), "--ref", str(tmp_path / "src"), "--language", "de"]
+    assert card.main([*words, *texts, "--language", "no"]) == 0
+    text = (tmp_path / "card.md").read_text()
+    head = dict(line.split(": ", 1) for line in text.split("---\n")[1].splitlines())
+    matter = {key: json.loads(value) for key, value in head.items()}
+    assert matter["language"] == ["de", "no"] and matter["license"] == "mit" and "datasets" not in matter
+    lines = (tmp_path / "src").read_text().splitlines()
+    scores = text_scores(Translator.load(run, engine="torch").translate(lines), lines)
+    metrics = matter["model-index"][0]["results"][0]["metrics"]
+    assert [one["value"] for one in metrics] == [round(scores.chrf, 2), round(scores.bleu, 2)]
+    assert "| 0% | 5% | 10% | 20% |" in text and "luong" in text and "```toml\n[model]" in text
+    assert card.main([*words, "--src", "no", "--ref", "no"]) == 1
+
+
+@pytest.mark.slow
+def test_windows_are_read_anew(tmp_path: Path) -> None:
+    """Each byte from those before it in its window and one more; a text as long as a window is a stream."""
+    run = make_run(tmp_path / "run", settings=("model.source=false", "model.input_feeding=false"))
+    reader = load_runs([run], EngineSpec("torch", "cpu", "fp32")).reader()
+    data = np.random.default_rng(0).integers(0, 256, 2 * WINDOW + 50, np.uint8).tobytes()
+    for n_bytes in (WINDOW, len(data)):
+        (tmp_path / "text").write_bytes(data[:n_bytes])
+        log_p = []
+        for start in range(0, n_bytes, WINDOW):
+            stream = reader.stream()
+            if start:
+                stream.read(data[start - 1 : start])
+            log_p.append(stream.read(data[start : min(n_bytes, start + WINDOW)]).log_p)
+        expected = -float(np.concatenate(log_p).mean()) / np.log(2)
+        assert window_bits([run], str(tmp_path / "text")) == pytest.approx(expected, rel=1e-4)

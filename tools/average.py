@@ -1,0 +1,86 @@
+"""Average the weights of several checkpoints, which is often a little better than any of them.
+
+    python tools/average.py RUN -o mean.safetensors --last 3
+    python tools/average.py one.safetensors other.safetensors -o mean.safetensors
+
+All must hold the same model. The mean is computed in float64 and written as a weights file, which every
+command accepts; configuration, facts and buffers are those of the latest update.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import msgspec
+import numpy as np
+
+from bytenmt.architectures.parameters import buffer_kinds
+from bytenmt.checkpoints.manifest import FOLDER, read_pointer
+from bytenmt.checkpoints.quantize import write_rounded
+from bytenmt.checkpoints.weights import check_output, is_weights_file, read_weights, restored
+from bytenmt.errors import BytenmtError, CheckpointError
+
+
+def average(paths: Sequence[Path], output: Path, last: int | None = None) -> str:
+    """Write the mean of weights files, or of the last checkpoints of one run folder; return a line about it.
+
+    last: the number of checkpoints of a run folder; None: all. Raises CheckpointError.
+    """
+    files = [file for path in paths for file in _files(path, last)]
+    check_output(output, files)
+    stored = [read_weights(file)[1] for file in files]
+    for file, one in zip(files, stored, strict=True):
+        if one.config.model != stored[0].config.model:
+            raise CheckpointError(f"{file} holds another model than {files[0]}")
+    latest = max(stored, key=lambda one: one.facts.update or 0)
+    updates = tuple(sorted(one.facts.update or 0 for one in stored))
+    arrays = [restored(one.arrays) for one in stored]
+    buffers = buffer_kinds(latest.config.model)
+    mean = {
+        name: array
+        if name in buffers
+        else np.mean([one[name].astype(np.float64) for one in arrays], axis=0).astype(np.float32)
+        for name, array in restored(latest.arrays).items()
+    }
+    facts = msgspec.structs.replace(latest.facts.of_the_text(), update=updates[-1], averaged=updates)
+    write_rounded(output, mean, latest.config, facts, "fp32")
+    return f"{output}: the mean of {len(files)} checkpoints, of updates {', '.join(map(str, updates))}"
+
+
+def _files(path: Path, last: int | None) -> list[Path]:
+    """Return a weights file, or the last checkpoints of a run folder."""
+    if is_weights_file(path):
+        return [path]
+    kept = read_pointer(path).checkpoints
+    if last is not None and not 1 <= last <= len(kept):
+        raise CheckpointError(f"--last {last}: {path} keeps {len(kept)} checkpoints")
+    return [path / FOLDER / one.weights_name() for one in kept[-last if last else 0 :]]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "models", nargs="+", type=Path, metavar="MODEL", help="weights files, or a run folder"
+    )
+    parser.add_argument("-o", "--output", type=Path, required=True, help="weights file to write")
+    parser.add_argument("--last", type=int, metavar="K", help="only the last K checkpoints of a run folder")
+    args = parser.parse_args(arguments)
+    try:
+        print(average(args.models, args.output, args.last), file=sys.stderr)
+    except BytenmtError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""Write a model card: a README.md for model hubs, with scores, scores on disturbed sources, and speed.
+
+    python tools/card.py MODEL -o card.md --src test.en --ref test.de --language en --language de
+
+The front matter is YAML, each value written as JSON, which is YAML too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from bytenmt import __version__
+from bytenmt.architectures.parameters import n_parameters
+from bytenmt.config.schema import architecture, config_toml
+from bytenmt.data.text_file import TextFile
+from bytenmt.decoding.interface import AUTO, EngineSpec
+from bytenmt.decoding.loading import LoadedRun, load_runs
+from bytenmt.decoding.settings import Settings
+from bytenmt.errors import BytenmtError
+from tools.measurements import NOISE_SEED, Measured, measure
+
+
+def card(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> str:
+    """Return the text of a model card, in Markdown. args: of the command line."""
+    return "\n".join([*_front_matter(model, measured, args), "", *_body(model, measured, args), ""])
+
+
+def _front_matter(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> Iterator[str]:
+    scores = (("chrf", "chrF", measured.scores.chrf), ("bleu", "BLEU", measured.scores.bleu))
+    metrics = [{"type": kind, "name": name, "value": round(value, 2)} for kind, name, value in scores]
+    test = {"name": args.ref.name, "type": args.ref.name.lower()}
+    result = {"task": {"type": "translation"}, "dataset": test, "metrics": metrics}
+    values: dict[str, Any] = {
+        "language": args.language,
+        "license": args.license,
+        "tags": ["translation", "byte-level", architecture(model.config.model)],
+        "pipeline_tag": "translation",
+        "library_name": "bytenmt",
+        "datasets": args.data,
+        "model-index": [{"name": args.name, "results": [result]}],
+    }
+    yield "---"
+    yield from (f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value)
+    yield "---"
+
+
+def _body(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> Iterator[str]:
+    config, facts, scores = model.config, model.facts, measured.scores
+    size = f"{n_parameters(config.model):,} parameters, {model.file.stat().st_size / 1e6:.1f} MB"
+    yield f"# {args.name}\n"
+    yield (
+        f"A translation model on raw UTF-8 bytes, {' to '.join(args.language) or 'languages not told'}:"
+        f" {architecture(config.model)}, {size} in {model.precision}, bytenmt {__version__}.\n"
+    )
+    yield f"- Training text: {facts.pairs or 0:,} pairs, {', '.join([*args.data, *facts.file_names()])}"
+    yield f"- Training: update {facts.update or 0:,}"
+    yield f"- On {measured.n_lines:,} lines of {args.ref.name}, beam {args.beam}:"
+    yield f"  chrF {scores.chrf:.2f} `{scores.chrf_signature}`, BLEU {scores.bleu:.2f}"
+    yield f"  `{scores.bleu_signature}`, exact match {scores.exact_match:.1f} %"
+    yield f"- Bytes of translation a second, {measured.threads} threads, on the machine that wrote this:"
+    yield f"  {', '.join(f'{speed:,.0f} with batches of {batch}' for batch, speed in measured.speeds)}"
+    yield f"- A line of more than {config.data.max_source_bytes:,} bytes is translated in pieces."
+    yield "\nchrF with a share of the source's characters disturbed (typos, case, swaps, characters dropped"
+    yield f"or doubled; digits stay; seed {NOISE_SEED}):\n"
+    yield f"| {' | '.join(f'{share:.0%}' for share, _ in measured.noise)} |"
+    yield f"|{'---:|' * len(measured.noise)}"
+    yield f"| {' | '.join(f'{chrf:.2f}' for _, chrf in measured.noise)} |"
+    yield f"\n```toml\n{config_toml(config).strip()}\n```"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", type=Path, metavar="MODEL", help="run folder or weights file")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="card to write")
+    parser.add_argument("--src", type=Path, required=True, help="source side of a test set")
+    parser.add_argument("--ref", type=Path, required=True, help="reference translation of --src")
+    parser.add_argument("--name", help="name of the model (default: that of MODEL)")
+    parser.add_argument("--language", action="append", default=[], help="code, such as en; source first")
+    parser.add_argument("--license", help="of the weights, such as cc-by-4.0")
+    parser.add_argument("--data", action="append", default=[], help="name of a training data set")
+    parser.add_argument("-b", "--beam", type=int, default=1, help="beam size (%(default)s)")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads (%(default)s)")
+    parser.add_argument("--engine", default=AUTO, help="as in bytenmt translate")
+    args = parser.parse_args(arguments)
+    args.name = args.name or args.model.resolve().name.removesuffix(".safetensors")
+    try:
+        runtime = load_runs([args.model], EngineSpec(args.engine, AUTO, AUTO, args.threads))
+        sources, references = (list(TextFile.open(path)) for path in (args.src, args.ref))
+        settings = Settings.from_dict({"beam": args.beam})
+        measured = measure(runtime, sources, [line.decode() for line in references], settings)
+        text = card(runtime.runs[0], measured._replace(threads=args.threads), args)
+        args.output.write_text(text, encoding="utf-8")
+    except (BytenmtError, ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
