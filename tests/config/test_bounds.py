@@ -103,7 +103,7 @@ def test_every_option_refuses_what_is_no_number_of_its(name: str, option: click.
 def test_every_numeric_option_is_known() -> None:
     """So that the test above does not pass over an option of another type."""
     names = {parameter.values[1].name for parameter in numeric_options()}
-    assert names >= {*DECODING, *TRAINING, "threads", "weights", "n_bytes", "chunk", "last", "buffer_size"}
+    assert names >= {*DECODING, *TRAINING, "threads", "weights", "n_bytes", "buffer_size"}
 
 
 @pytest.mark.parametrize("name", TRAINING)
