@@ -16,16 +16,3 @@ FOLD_CASE = 64  # in k of Op.NGRAMS, beside the bits of a row's number: hash A t
 # loss. With 1, three lines in 500 of a middling model ended below greedy search; with no bound but the length
 # limit the search took a third more steps.
 LOOK_AHEAD = 2
-# Greedy search takes a byte of a constraint where it is at most so many nats below the best byte.
-OPEN_WITHIN = 2.0
-# Where a constraint is not met yet, what a beam search writes in place of EOS costs what EOS would and so
-# many nats more: less than the model's own low probability of it, more than a place where it belongs. See
-# tools/EXPERIMENTS.md.
-CLOSING_COST = 8.0
-# Where at least this share of a step's attention lies on an item of a constraint, a beam search lets the item
-# begin for at most so many nats more than the likeliest byte costs. See tools/results/documents.md.
-ATTENDED_SHARE, ATTENDED_COST = 0.5, 1.0
-
-# Constraints
-BLANK, TAB, TAG = b" \t<"
-ROOT, ANYWHERE = -1, -2  # elements: outside of all, or any; see RequiredItem.within

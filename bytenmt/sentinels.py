@@ -18,8 +18,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from bytenmt.errors import SettingError
+from bytenmt.utf8 import FIRST_SENTINEL, N_SENTINELS
 
-FIRST_SENTINEL, N_SENTINELS = 0xF5, 8
 SENTINELS = bytes(range(FIRST_SENTINEL, FIRST_SENTINEL + N_SENTINELS))
 PATTERNS_VERSION = 1  # of PATTERNS; a model knows the version that it was trained with
 

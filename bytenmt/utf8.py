@@ -1,7 +1,8 @@
 """The alphabet of the models, and UTF-8 as a finite automaton over bytes.
 
-The ids 0x00 to 0xFF are the bytes themselves. UTF-8 never contains the bytes 0xF5 to 0xFF, so the
-control symbols PAD, BOS and EOS are among them.
+The ids 0x00 to 0xFF are the bytes themselves. UTF-8 never contains the bytes 0xF5 to 0xFF, so the control
+symbols PAD, BOS and EOS are among them, and the sentinels, which stand for kept spans (sentinels.py): a
+search allows them between characters.
 """
 
 import numpy as np
@@ -12,6 +13,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors begin a file with it
 PAD = 0xFD  # lengths, not this value, say what is padding; the value only makes mistakes visible
 BOS = 0xFE
 EOS = 0xFF
+FIRST_SENTINEL, N_SENTINELS = 0xF5, 8
 
 TAB = 0x09
 NEWLINE = 0x0A
@@ -132,3 +134,19 @@ def describe_byte(path: object, number: int, offset: int, byte: int) -> str:
         f"{path}, line {number}, byte offset {offset}: 0x{byte:02X} is not valid UTF-8 "
         f"there: convert the file to UTF-8, or use --errors replace"
     )
+
+
+def sentinel_numbers(data: bytes) -> list[int]:
+    """Return the numbers of the sentinels of a text, from 0, in their order."""
+    return [byte - FIRST_SENTINEL for byte in data if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS]
+
+
+def whole_characters(data: bytes) -> bytes:
+    """Return UTF-8 with sentinels without an incomplete character at its end."""
+    for back in range(1, min(LONGEST_CHARACTER - 1, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 != 0x80:  # a character begins here
+            is_single = byte < 0x80 or byte >= FIRST_SENTINEL
+            length = 1 if is_single else 2 + (byte >= 0xE0) + (byte >= 0xF0)
+            return data[:-back] if length > back else data
+    return data

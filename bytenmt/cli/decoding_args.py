@@ -17,7 +17,6 @@ from bytenmt.cli.line_filter import OutputFormat, plain
 from bytenmt.cli.output_formats import Flagged, JsonRecords, Judged, n_best_list
 from bytenmt.config.fingerprint import fingerprint
 from bytenmt.config.schema import architecture
-from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
 from bytenmt.decoding.engine_selection import precision_of
 from bytenmt.decoding.engines import n_threads
 from bytenmt.decoding.interface import EngineSpec
@@ -179,23 +178,13 @@ def made_with(
             **{name.replace("_", "-"): getattr(translator.settings, name) for name in LINES},
             "prefix": translator.settings.prefix.decode(),
             "max-source-bytes": translator.max_source_bytes,
-            **_constraint_values(translator.settings.rules),
         } | {
             name.replace("_", "-"): value
             for name, value in asdict(search).items()
-            if name != "tracker" and (name != "byte_scores" or value)
+            if name != "byte_scores" or value
         }
 
     return make
-
-
-def _constraint_values(rules: ConstraintSpec | None) -> dict[str, Any]:
-    """Return the constraints as JSON values."""
-    if rules is None:
-        return {}
-    glossary = None if rules.named is None else _sha256(Path(rules.named))
-    match = {"glossary-match": INFLECTED} if rules.glossary and rules.glossary.inflections else {}
-    return {"keep": [*rules.classes], "keep-pattern": [*rules.patterns], "glossary": glossary} | match
 
 
 def _sha256(file: Path) -> str:

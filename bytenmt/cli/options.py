@@ -330,24 +330,19 @@ CONSTRAINTS = headed(
         "--keep",
         metavar=",".join(KEPT),
         help="Classes of spans that are copied unchanged from the source to the translation, separated by"
-        " commas; tags stay properly nested. '' is none.",
+        " commas; none keeps nothing (default: all, if the model was trained with sentinels).",
     ),
     click.option(
         "--keep-pattern",
         multiple=True,
         metavar="REGEX",
-        help="Copy every match of this regular expression unchanged to the translation; may be repeated."
-        " Python's syntax without look-around and back-references, [ ] with ASCII characters only.",
+        help="Copy every match of this regular expression, in Python's syntax, unchanged to the translation;"
+        " may be repeated.",
     ),
     click.option(
         "--glossary",
         type=FILE,
-        help="Glossary file of lines `term TAB target`: if the source has the term, the translation has the"
-        " target (alternatives are separated by |) or, with `!X` as target, does not have X.",
-    ),
-    click.option(
-        "--glossary-match",
-        type=click.Choice(GLOSSARY_MATCHES),
-        help="Terms match their plurals in the source, too (inflected, the default), or not (exact).",
+        help="Glossary file of lines `term TAB target`: the translation has the target where the source has"
+        " the term, also with the ending of a plural or case.",
     ),
 )

@@ -12,16 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from bytenmt.config.facts import FlagThresholds
-from bytenmt.decoding.constraints.constraint_spec import LIMIT, PLACEMENT, UNMET
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.decoding.tag_transfer import split_tags
-from bytenmt.spans.extractor import Span, span_extractor
+from bytenmt.decoding.line_batch import PLACEMENT
+from bytenmt.sentinels import Span, compile_patterns, find_spans
 
 # Levels of a verdict, the best one first.
 SURE, CHECK, WRONG = LEVELS = ("sure", "check", "wrong")
 # Flags of a translation: what programs read, the level, and the words that people read.
 UNSURE, LOOP, LENGTH, NUMBER, COPY = "unsure", "loop", "length", "number", "copy"
-LANGUAGE, INVENTION, LOST, FORMAT = "language", "invention", "lost", "format"
+LANGUAGE, INVENTION, UNMET, LOST, FORMAT = "language", "invention", "unmet", "lost", "format"
 REASONS = {
     LOOP: (WRONG, "repeats itself"),
     COPY: (WRONG, "is the source, untranslated"),
@@ -33,7 +32,6 @@ REASONS = {
     FORMAT: (WRONG, "its conversions, such as %s, take other arguments than those of the source"),
     LOST: (CHECK, "tags or placeholders were lost, and put back by their position"),
     PLACEMENT: (CHECK, "a tag or placeholder may be in the wrong place"),
-    LIMIT: (CHECK, "terms or placeholders were added at the end, as the translation was getting too long"),
     UNSURE: (CHECK, "the model is unsure"),
 }
 # A part that is repeated: the longer it is, the fewer times. Of 204,536 reference translations into German
@@ -46,7 +44,8 @@ LENGTHENED, SHORTENED = 6.0, 1 / 8
 MOST_SIGMAS = 4.0  # beyond it a length is wrong; references are within 4.4
 NUMBERS = re.compile(r"\d{1,3}(?:[.,'\u00a0\u202f\u2019]\d{3})+(?!\d)|\d{1,18}")
 HALF_A_DAY = 12  # hours between "3 p.m." and "15 Uhr"
-NO_TEXT = ("placeholders", "tags", "urls", "emails")  # spans that are the same in all languages
+# Spans that are the same in all languages.
+NO_TEXT = compile_patterns(("placeholders", "tags", "urls", "emails"))
 
 
 class Verdict(NamedTuple):
@@ -167,12 +166,13 @@ def plain_text(line: bytes) -> str:
     return b" ".join([*parts, line[end:]]).decode()
 
 
-def without_paired_tags(line: bytes) -> bytes:
-    """Return a line without paired tags such as <b> and </b>; as it is where they cannot be taken out."""
-    tagged = split_tags(line, span_extractor(NO_TEXT))
-    return line if tagged is None else tagged.text
-
-
 def copied_spans(line: bytes) -> list[Span]:
-    """Return the spans of a line that are the same in all languages."""
-    return span_extractor(NO_TEXT).spans(line)
+    """Return the spans of a line that are the same in all languages, in bytes."""
+    text = line.decode()
+    spans, at, end = [], 0, 0  # at: the byte of character `end`
+    for span in find_spans(text, NO_TEXT):
+        begin = at + len(text[end : span.begin].encode())
+        at = begin + len(text[span.begin : span.end].encode())
+        end = span.end
+        spans.append(Span(begin, at))
+    return spans

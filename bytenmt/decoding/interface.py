@@ -13,16 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from bytenmt.config import bounds
-from bytenmt.decoding.constraints.constraint import NO_CONSTRAINT, Constraint
-from bytenmt.decoding.constraints.span_tracker import SpanTracker
 from bytenmt.decoding.setting_table import AUTO as AUTO
 from bytenmt.decoding.setting_table import BOUNDS, SearchSettings
 from bytenmt.decoding.setting_table import DEVICES as DEVICES
 from bytenmt.decoding.setting_table import ENGINES as ENGINES
 from bytenmt.decoding.setting_table import PRECISIONS as PRECISIONS
-from bytenmt.kernel_constants import CLOSING_COST as CLOSING_COST
 from bytenmt.kernel_constants import LOOK_AHEAD as LOOK_AHEAD
-from bytenmt.kernel_constants import OPEN_WITHIN as OPEN_WITHIN
 from bytenmt.kernel_constants import WHOLE_SOURCE
 
 if TYPE_CHECKING:
@@ -62,13 +58,11 @@ class Options(SearchSettings):
 
     endless: the output is a text, not a line: line ends are allowed, and it ends at its limit only.
     byte_scores: keep the log-probability of every byte, for Hypothesis.byte_scores.
-    tracker: finds kept spans in the output, where requests carry constraints; None: they carry none.
     Raises ValueError for a number outside its bounds.
     """
 
     endless: bool = False
     byte_scores: bool = False
-    tracker: SpanTracker | None = None
 
     def __post_init__(self) -> None:
         bounds.check(vars(self), BOUNDS)
@@ -79,20 +73,21 @@ class Options(SearchSettings):
 class Request(NamedTuple):
     """One sentence to decode.
 
-    source: valid UTF-8 without EOS, None for a model without a source. limit: bytes of output at most, EOS
-    not counted. prefix: valid UTF-8 that the output begins with, at most `limit` bytes, a line end only where
-    Options.endless; its log-probability is part of the hypothesis'. number: the random draws depend on it.
-    constraint: what the output must contain; used where Options.tracker is set. wait: source bytes that have
-    come when the first byte is chosen, one more with each further byte, for models with a bounded look-ahead:
-    until all have come the output does not end; 0: the whole source. is_open: the source is empty, and
-    Engine.extend appends to it; with a wait, and in an engine of capacity 1.
+    source: valid UTF-8 without EOS, None for a model without a source; each sentinel in it is written once.
+    limit: bytes of output at most, EOS not counted. prefix: valid UTF-8 that the output begins with, at most
+    `limit` bytes, a line end only where Options.endless; its log-probability is part of the hypothesis'.
+    number: the random draws depend on it. pairs: numbers of sentinels, the first of which is written before
+    the second. wait: source bytes that have come when the first byte is chosen, one more with each further
+    byte, for models with a bounded look-ahead: until all have come the output does not end; 0: the whole
+    source. is_open: the source is empty, and Engine.extend appends to it; with a wait, and in an engine of
+    capacity 1.
     """
 
     source: bytes | None
     limit: int
     prefix: bytes = b""
     number: int = 0
-    constraint: Constraint = NO_CONSTRAINT
+    pairs: tuple[tuple[int, int], ...] = ()
     wait: int = 0
     is_open: bool = False
 
@@ -109,10 +104,10 @@ class Hypothesis(NamedTuple, Generic[TextT]):
 
     text: without EOS; bytes, or str where a program gave a str. log_probability: natural, EOS included, the
     model's own without mask or temperature. score: for ranking, log_probability / (bytes + 1) **
-    length_penalty; under constraints without the bytes that were forced. byte_scores: the natural
+    length_penalty, where a sentinel in place of EOS costs no more than EOS. byte_scores: the natural
     log-probability of each byte and of EOS, which sum to log_probability, where Options.byte_scores asks for
-    them. flags: see constraints.constraint_spec; None without constraints. is_past_end: whether the model
-    would have ended the text earlier, where the search had required items to write.
+    them. flags: see line_batch and confidence; None where nothing was checked. is_past_end: whether the model
+    would have ended the text earlier, while sentinels were pending.
     """
 
     text: TextT

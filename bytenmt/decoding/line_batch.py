@@ -2,45 +2,43 @@
 chunks.
 
 This is the one batcher under Translator, the server's workers, the data set jobs and the commands. It only
-makes requests and takes hypotheses; who decodes the requests, and in which order, is left to its users.
+makes requests and takes hypotheses; who decodes the requests, and in which order, is left to its users. With
+a KeepSpec, kept spans and codes become sentinels in the requests, and their texts again in the results.
 """
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from bytenmt.data.sentences import ends_at_signs, is_sign, sentence_ends
+from bytenmt.data.sentences import ends_at_signs, sentence_ends
 from bytenmt.decoding.interface import Hypothesis, Request
+from bytenmt.decoding.kept_spans import KeepSpec, KeptSpan, Part, restore, restored_text
 from bytenmt.decoding.settings import Settings
-from bytenmt.decoding.tag_transfer import TAGS, split_tags
-from bytenmt.spans.extractor import Span, has_letters, span_extractor
-from bytenmt.spans.grammar import parse_tag, partners
-from bytenmt.utf8 import first_invalid
+from bytenmt.sentinels import SENTINELS, compile_patterns, find_spans, sentinel, to_bytes, to_text
+from bytenmt.utf8 import FIRST_SENTINEL, N_SENTINELS, whole_characters
 
 if TYPE_CHECKING:
-    from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
     from bytenmt.decoding.reranking import Reranker
-    from bytenmt.decoding.tag_transfer import TagTransfer
 
 CHUNK_NUMBER_STEP = 1 << 40  # between the sampling numbers of a line's chunks: more than there are lines
-ALWAYS_COPIED = ("urls", "emails")  # classes of spans that a line may consist of without being translated
-COPIED_IF_KEPT = ("placeholders", "tags")  # also these where they are kept; numbers may be written otherwise
-BLANKS = " \t\u00a0\u3000"  # that a line of signs may have
-LETTER_OR_DIGIT = re.compile(rb"[0-9A-Za-z]")
-FIRST_SIGNS = (b"{", b"$", b"#", b"%", b"[", b"<")  # of placeholders and tags
+ADDRESSES = compile_patterns(("urls", "emails"))  # what no model translates
+SPAN_CHARACTER = "\ue000"  # for private use: stands for a kept span where sentences are looked for
+PLACEMENT = "placement"  # flag: kept spans were written where the model would have ended the translation
 
 
 class Chunk(NamedTuple):
     """A part of a line that is translated by itself.
 
-    text: whole characters of the line. separator: the bytes between this chunk and the next one.
+    text: whole characters of the line. separator: the bytes between this chunk and the next one. source: the
+    text as the model reads it, with a sentinel for each of `spans`. pairs: see MarkedText.
     """
 
     text: bytes
     separator: bytes
+    source: bytes
+    spans: tuple[KeptSpan, ...] = ()
+    pairs: tuple[tuple[int, int], ...] = ()
 
 
 class TranslationResult(NamedTuple):
@@ -48,11 +46,13 @@ class TranslationResult(NamedTuple):
 
     hypotheses: up to n_best of the whole line, best first. chunks: the parts in which the line was
     translated. chunk_hypotheses: the hypotheses of each chunk, from which those of the line are joined.
+    parts: texts and codes of the best hypothesis.
     """
 
     hypotheses: list[Hypothesis]
     chunks: list[Chunk]
     chunk_hypotheses: list[list[Hypothesis]]
+    parts: list[Part]
 
     @property
     def best(self) -> Hypothesis:
@@ -81,33 +81,27 @@ class LineBatch:
 
     Add the hypotheses of each of `requests`, in any order; then `results` gives those of the lines.
 
-    lines: valid UTF-8 without line ends. languages: see split_line. max_source_bytes: of a chunk. has_source:
-    whether the model was trained with a source; without one it is asked for its likeliest text, whatever the
-    line. first: number of the first line, on which random draws depend. rules: constraints instead of those
-    of the settings. reranker: ranks the hypotheses of each request, of which n_best are kept. tags: puts
-    paired tags that are kept into translations made without them; None: the search writes them.
+    lines: valid UTF-8 without line ends, or a document's texts and codes. languages: see split_line.
+    max_source_bytes: of a chunk. has_source: whether the model was trained with a source; without one it is
+    asked for its likeliest text, whatever the line. first: number of the first line, on which random draws
+    depend. keep: what is kept, for models that were trained with sentinels; None: nothing. reranker: ranks
+    the hypotheses of each request, of which n_best are kept.
     """
 
     def __init__(
         self,
-        lines: Sequence[bytes],
+        lines: Sequence[bytes | Sequence[Part]],
         settings: Settings,
         max_source_bytes: int,
         has_source: bool = True,
         first: int = 0,
-        rules: ConstraintSpec | None = None,
+        keep: KeepSpec | None = None,
         languages: Sequence[str] = (),
         reranker: Reranker | None = None,
-        tags: TagTransfer | None = None,
     ) -> None:
-        self._settings, self._has_source, self._reranker = settings, has_source, reranker
-        self._rules = settings.rules if rules is None else rules
-        is_kept = has_source and self._rules is not None and TAGS in self._rules.classes
-        self._tags = tags if is_kept else None
-        # The hypotheses with their tags, by the text of the chunk and its request, which has none.
-        self._restored: dict[tuple[bytes, Request], list[Hypothesis]] = {}
+        self._settings, self._has_source, self._reranker, self._keep = settings, has_source, reranker, keep
         self._chunks = [
-            split_line(line, max_source_bytes, self._rules, languages) if has_source else [Chunk(b"", b"")]
+            split_line(line, max_source_bytes, keep, languages) if has_source else [Chunk(b"", b"", b"")]
             for line in lines
         ]
         # Equal requests are one; in sampling they differ by their number.
@@ -132,60 +126,38 @@ class LineBatch:
         return list(zip(self._chunks[line], self._requests[line], strict=True))
 
     def add(self, request: Request, hypotheses: list[Hypothesis]) -> None:
-        """Store the hypotheses of a request, best first: reranked, and with flags under constraints."""
+        """Store the hypotheses of a request, best first: reranked, and with flags where spans are kept."""
         if self._reranker is not None:
             n_best = self._settings.search.n_best
             hypotheses = self._reranker.rerank(request, hypotheses)[:n_best]
-        if self._rules is not None:
-            flags = self._rules.flags
-            hypotheses = [one._replace(flags=flags(request, one.text, one.is_past_end)) for one in hypotheses]
+        if self._keep is not None:
+            hypotheses = [one._replace(flags=(PLACEMENT,) * one.is_past_end) for one in hypotheses]
         self.hypotheses[request] = hypotheses
 
     def results(self, n_best: int | None = None) -> list[TranslationResult]:
         """Return the results in the order of the lines. n_best: hypotheses of a line at most; None: all."""
-        self._restore_tags([part for line in range(len(self)) for part in self.parts(line)])
         results = []
         for line, chunks in enumerate(self._chunks):
-            hypotheses = [self.chunk_hypotheses(*part) for part in self.parts(line)]
+            found = [self._raw_hypotheses(*part) for part in self.parts(line)]
+            pairs = list(zip(chunks, found, strict=True))
+            hypotheses = [[_restored(one, chunk) for one in each] for chunk, each in pairs]
             search = self._settings.search
             joined = join_hypotheses(chunks, hypotheses, search.length_penalty, search.n_best, search.sample)
-            results.append(TranslationResult(joined[:n_best], chunks, hypotheses))
+            parts = _merged(
+                part
+                for chunk, each in pairs
+                for part in (*restore(each[0].text, chunk.spans), chunk.separator.decode())
+            )
+            results.append(TranslationResult(joined[:n_best], chunks, hypotheses, parts))
         return results
 
     def chunk_hypotheses(self, chunk: Chunk, request: Request | None) -> list[Hypothesis]:
         """Return the hypotheses of a chunk whose request has been decoded; where it is copied, the chunk."""
-        if request is None:
-            return [self._copy(chunk.text)]
-        if not has_moved_tags(chunk, request):
-            return self.hypotheses[request]
-        self._restore_tags([(chunk, request)])
-        return self._restored[chunk.text, request]
+        return [_restored(one, chunk) for one in self._raw_hypotheses(chunk, request)]
 
-    def _restore_tags(self, parts: Sequence[tuple[Chunk, Request | None]]) -> None:
-        """Put the paired tags of chunks into their hypotheses."""
-        if self._tags is None:
-            return
-        assert self._rules is not None
-        extractor = self._rules.tracker.extractor
-        keys = dict.fromkeys(
-            (chunk.text, request)
-            for chunk, request in parts
-            if request is not None and has_moved_tags(chunk, request)
-        )
-        waiting = [
-            (key, hypothesis)
-            for key in keys
-            if key not in self._restored
-            for hypothesis in self.hypotheses[key[1]]
-        ]
-        lines = [(split_tags(text, extractor), hypothesis) for (text, _), hypothesis in waiting]
-        restored = self._tags.restore(
-            [(line, hypothesis) for line, hypothesis in lines if line is not None], extractor
-        )
-        for ((text, request), _), hypothesis in zip(waiting, restored, strict=True):
-            flags = (*(hypothesis.flags or ()), *self._rules.tag_flags(text, hypothesis.text))
-            hypothesis = hypothesis._replace(flags=tuple(dict.fromkeys(flags)))
-            self._restored.setdefault((text, request), []).append(hypothesis)
+    def _raw_hypotheses(self, chunk: Chunk, request: Request | None) -> list[Hypothesis]:
+        """Return the hypotheses of a chunk with sentinels."""
+        return [self._copy(chunk.source)] if request is None else self.hypotheses[request]
 
     def beginning(self, line: int, so_far: Callable[[Request], bytes]) -> tuple[bytes, bool]:
         """Return the beginning of a line's translation that is final, and whether it is complete.
@@ -194,185 +166,166 @@ class LineBatch:
         """
         text = b""
         for chunk, request in self.parts(line):
-            if request is None or request in self.hypotheses:
-                text += self.chunk_hypotheses(chunk, request)[0].text
-            elif has_moved_tags(chunk, request):
-                return text, False
-            else:
-                part = so_far(request)
-                n_whole = first_invalid(part)  # the last character may be incomplete
-                return text + (part if n_whole < 0 else part[:n_whole]), False
-            text += chunk.separator
+            if request is not None and request not in self.hypotheses:
+                return text + restored_text(whole_characters(so_far(request)), chunk.spans), False
+            text += self.chunk_hypotheses(chunk, request)[0].text + chunk.separator
         return text, True
 
     def _requests_of_line(self, chunks: Sequence[Chunk], number: int) -> list[Request | None]:
         """Return the request of each chunk of line `number`; the first one with a text has the prefix."""
         begin = next((index for index, chunk in enumerate(chunks) if chunk.text), 0)
         return [
-            self._request(chunk.text, number, index, self._settings.prefix if index == begin else b"")
+            self._request(chunk, number, index, self._settings.prefix if index == begin else b"")
             for index, chunk in enumerate(chunks)
         ]
 
-    def _request(self, text: bytes, number: int, chunk: int, prefix: bytes) -> Request | None:
+    def _request(self, chunk: Chunk, number: int, index: int, prefix: bytes) -> Request | None:
         """Return the request for a chunk of line `number`, or None where the text is copied."""
-        settings, rules = self._settings, self._rules
-        if self._has_source and not (text and (prefix or has_translatable_text(text, rules))):
+        settings, source = self._settings, chunk.source
+        if self._has_source and not (
+            source and (prefix or has_translatable_text(source, self._keep is not None))
+        ):
             return None
-        if self._tags is not None and rules is not None and not prefix:
-            tagged = split_tags(text, rules.tracker.extractor)
-            text = text if tagged is None else tagged.text
-        limit = max(settings.max_target_bytes(len(text)), len(prefix))
-        draws = number + chunk * CHUNK_NUMBER_STEP if settings.search.sample else 0
-        request = Request(text if self._has_source else None, limit, prefix, draws)
-        return rules.add_constraint(request) if rules else request
+        limit = max(settings.max_target_bytes(len(source)), len(prefix))
+        draws = number + index * CHUNK_NUMBER_STEP if settings.search.sample else 0
+        return Request(source if self._has_source else None, limit, prefix, draws, pairs=chunk.pairs)
 
     def _copy(self, text: bytes) -> Hypothesis:
         """Return a text as its own translation, which costs nothing."""
         scores = (0.0,) * (len(text) + 1) if self._settings.search.byte_scores and text else ()
-        return Hypothesis(text, 0.0, 0.0, byte_scores=scores, flags=None if self._rules is None else ())
+        return Hypothesis(text, 0.0, 0.0, byte_scores=scores, flags=None if self._keep is None else ())
 
 
-def has_moved_tags(chunk: Chunk, request: Request) -> bool:
-    """Return whether the paired tags of a chunk are not in its request."""
-    return request.source is not None and request.source != chunk.text
+def _restored(hypothesis: Hypothesis, chunk: Chunk) -> Hypothesis:
+    """Return a hypothesis of a chunk with its spans in the place of sentinels.
 
-
-def has_translatable_text(text: bytes, rules: ConstraintSpec | None = None) -> bool:
-    """Return whether a text has letters or digits outside of URLs and e-mail addresses, and outside of
-    placeholders and tags to be kept.
-
-    True for a text of symbols alone, such as emojis. rules: the spans to keep, and the glossary, whose terms
-    are translated wherever they stand.
+    The first byte of a span has the log-probability of the sentinel, the others 0.
     """
-    if not LETTER_OR_DIGIT.search(text) and all(c in BLANKS or is_sign(c) for c in text.decode()):
-        return rules is not None and not all(span.of for span in rules.spans(text))
-    classes = tuple(name for name in COPIED_IF_KEPT if rules is not None and name in rules.classes)
-    may_have_address = b"@" in text or b"://" in text or b"www." in text
-    if not may_have_address and not (classes and text.lstrip().startswith(FIRST_SIGNS)):
-        return True  # nearly every line: in less than a microsecond
-    spans = span_extractor(ALWAYS_COPIED + classes).spans(text)
-    if not spans or (rules is not None and not all(span.of for span in rules.spans(text))):
-        return True
-    return has_letters(text, spans)
+    if not chunk.spans:
+        return hypothesis
+    scores = list[float]()
+    if hypothesis.byte_scores:
+        for byte, score in zip(hypothesis.text, hypothesis.byte_scores, strict=False):
+            length = len(restored_text(bytes([byte]), chunk.spans)) if byte in SENTINELS else 1
+            scores += [score, *[0.0] * (length - 1)][:length]
+        scores.append(hypothesis.byte_scores[-1])
+    return hypothesis._replace(text=restored_text(hypothesis.text, chunk.spans), byte_scores=tuple(scores))
+
+
+def _merged(parts: Iterable[Part]) -> list[Part]:
+    """Return parts of which texts beside each other are one, and none is empty."""
+    merged = list[Part]()
+    for part in parts:
+        if isinstance(part, str) and merged and isinstance(merged[-1], str):
+            merged[-1] += part
+        elif part:
+            merged.append(part)
+    return merged
+
+
+def has_translatable_text(source: bytes, has_sentinels: bool) -> bool:
+    """Return whether a text has letters beside its sentinels.
+
+    has_sentinels: whether spans are kept; without, digits count as letters and addresses do not.
+    """
+    text = to_text(source.translate(None, SENTINELS))
+    if has_sentinels:
+        return any(map(str.isalpha, text))
+    if "@" in text or "." in text:
+        for span in reversed(find_spans(text, ADDRESSES)):
+            text = text[: span.begin] + text[span.end :]
+    return any(map(str.isalnum, text)) or not text.isascii()
 
 
 def split_line(
-    line: bytes, max_bytes: int, rules: ConstraintSpec | None = None, languages: Sequence[str] = ()
+    line: bytes | Sequence[Part], max_bytes: int, keep: KeepSpec | None = None, languages: Sequence[str] = ()
 ) -> list[Chunk]:
-    """Return the chunks in which a line is translated: its sentences, cut where they have over max_bytes.
+    """Return the chunks in which a line is translated: its sentences, cut where they have over max_bytes, or
+    more kept spans than there are sentinels.
 
     The mark of a list item, as in `- item`, and a sign that is repeated, as in `Name: ________`, are chunks
-    of their own. Spans to be kept are not cut, and no sentence ends between two tags that belong together.
-    languages: of the sentences, see sentences.sentence_ends; none: the line is one sentence.
+    of their own. languages: of the sentences, see sentences.sentence_ends; none: the line is one sentence.
     """
-    chunks = []
-    for text, separator in split_sentences(line, rules, languages) if languages else [Chunk(line, b"")]:
-        spans = [span[:2] for span in rules.spans(text)] if rules and len(text) > max_bytes else []
-        *first, last = cut_line(text, max_bytes, spans)
-        chunks += [*first, Chunk(last.text, separator)]
+    parts = [line.decode()] if isinstance(line, bytes) else line
+    if keep is None:
+        data, spans, pairs = "".join(part for part in parts if isinstance(part, str)).encode(), (), ()
+    else:
+        data, spans, pairs = keep.mark(parts)
+    chunks, first = list[Chunk](), 0
+    for sentence, after in split_sentences(data, languages) if languages else [(data, b"")]:
+        for text, separator in cut_text(sentence, after, max_bytes):
+            own = spans[first : first + text.count(FIRST_SENTINEL)]
+            numbered = _numbered(text)
+            end = first + len(own)
+            inside = tuple((a - first, b - first) for a, b in pairs if first <= a < end and first <= b < end)
+            plain = restored_text(numbered, [KeptSpan(span.source, (span.source,)) for span in own])
+            chunks.append(Chunk(plain, separator, numbered, own, inside))
+            first = end
     return chunks
 
 
-def split_sentences(line: bytes, rules: ConstraintSpec | None, languages: Sequence[str]) -> list[Chunk]:
-    """Return the sentences, list marks and repeated signs of a line.
+def _numbered(text: bytes) -> bytes:
+    """Return a text whose sentinels, all the first one, are numbered in their order."""
+    if FIRST_SENTINEL not in text:
+        return text
+    pieces = text.split(SENTINELS[:1])
+    return pieces[0] + b"".join(SENTINELS[k : k + 1] + piece for k, piece in enumerate(pieces[1:]))
 
-    The white space after each is its separator. rules: spans to keep, inside which no sentence ends.
-    languages: codes such as "de", whose abbreviations are known. Without a language, a sentence ends where
-    English and German rules agree.
 
-    White space at the beginning of a line of several sentences is the separator of an empty chunk.
+def split_sentences(data: bytes, languages: Sequence[str]) -> list[tuple[bytes, bytes]]:
+    """Return the sentences, list marks and repeated signs of a line, and the white space after each.
+
+    data: UTF-8 with sentinels. languages: codes such as "de", whose abbreviations are known; with several, a
+    sentence ends where all their rules agree. No sentence ends inside an address. White space at the
+    beginning of a line of several sentences follows an empty one.
     """
-    text = line.decode()
-    at_signs = ends_at_signs(text)
-    ends = sorted({*sentence_ends(text, languages), *at_signs})
+    text = to_text(data)
+    probe = text.replace(sentinel(0), SPAN_CHARACTER)
+    ends = sorted({*sentence_ends(probe, languages), *ends_at_signs(probe)})
     if not ends:
-        return [Chunk(line, b"")]
-    addresses = span_extractor(ALWAYS_COPIED).spans(line) if at_signs else []
-    kept = rules.spans(line) if rules else []
-    uncut = _uncut_ranges(line, sorted([*addresses, *kept]))
-    chunks, at, index, position = list[Chunk](), 0, 0, 0  # position: of the byte `at`, in characters
-    blanks = _blanks(text, 0)
-    begin = len(blanks)
+        return [(data, b"")]
+    addresses = find_spans(text, ADDRESSES)
+    begin = len(text) - len(text.lstrip())
+    bounds = [(0, 0, begin)] if begin else []
     for end in ends:
-        at += len(text[position:end].encode())
-        position = end
-        while index < len(uncut) and uncut[index][1] <= at:
-            index += 1
-        if index < len(uncut) and uncut[index][0] < at:
-            continue
-        separator = _blanks(text, end)
-        chunks.append(Chunk(line[begin:at], separator))
-        begin = at + len(separator)
-    if not chunks:
-        return [Chunk(line, b"")]
-    last = line[begin:].decode().rstrip().encode()
-    leading = [Chunk(b"", blanks)] if blanks else []
-    return [*leading, *chunks, Chunk(last, line[begin + len(last) :])]
+        if not any(span.begin < end < span.end for span in addresses):
+            after = end + len(text[end:]) - len(text[end:].lstrip())
+            bounds.append((begin, end, after))
+            begin = after
+    bounds.append((begin, begin + len(text[begin:].rstrip()), len(text)))
+    return [(to_bytes(text[first:end]), to_bytes(text[end:after])) for first, end, after in bounds]
 
 
-def _blanks(text: str, begin: int) -> bytes:
-    """Return the white space that begins at a character of a text."""
-    end = begin
-    while end < len(text) and text[end].isspace():
-        end += 1
-    return text[begin:end].encode()
+def cut_text(data: bytes, after: bytes, max_bytes: int) -> list[tuple[bytes, bytes]]:
+    """Cut UTF-8 with sentinels into texts of at most max_bytes and N_SENTINELS sentinels, with what follows
+    each.
 
-
-def _uncut_ranges(line: bytes, spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """Return begin and end of spans and of the elements between paired tags, in order, merged."""
-    partner = partners([parse_tag(line[span.begin : span.end].decode()) for span in spans])
-    ranges: list[tuple[int, int]] = []
-    for index, span in enumerate(spans):
-        begin, end = span.begin, spans[max(index, partner.get(index, index))].end
-        if ranges and begin < ranges[-1][1]:
-            begin, end = ranges[-1][0], max(end, ranges.pop()[1])
-        ranges.append((begin, end))
-    return ranges
-
-
-def cut_line(line: bytes, max_bytes: int, spans: Sequence[tuple[int, int]] = ()) -> list[Chunk]:
-    """Cut valid UTF-8 into chunks of at most `max_bytes`; texts and separators make the line again.
-
-    A chunk ends at the last space that it can reach, else between two characters. max_bytes: at least 4, one
-    character. spans: begins and ends of spans that are not cut, in order and without overlaps; a chunk that
-    begins with a span longer than max_bytes ends after it.
+    A text ends at the last space that it can reach, else between two characters. after: what follows the last
+    one. max_bytes: at least 4, one character.
     """
-    chunks = []
-    start = 0
-    begins = [begin for begin, _ in spans]
-    while len(line) - start > max_bytes:
-        end, separator = _chunk_end(line, start, max_bytes, spans, begins)
-        if end >= len(line):
-            break
-        chunks.append(Chunk(line[start:end], separator))
-        start = end + len(separator)
-    chunks.append(Chunk(line[start:], b""))
-    return chunks
-
-
-def _chunk_end(
-    line: bytes, start: int, max_bytes: int, spans: Sequence[tuple[int, int]], begins: Sequence[int]
-) -> tuple[int, bytes]:
-    """Return where the chunk that begins at start ends, and its separator. begins: of the spans."""
-    last = start + max_bytes + 1  # one more than the last byte that may be the separator
+    texts, start = [], 0
     while True:
-        end = line.rfind(b" ", start + 1, last)
-        separator = line[end : end + 1] if end > start else b""
+        last = min(start + max_bytes, _place_of_sentinel(data, start, N_SENTINELS))
+        if last >= len(data):
+            return [*texts, (data[start:], after)]
+        end = data.rfind(b" ", start + 1, last + 1)
+        separator = b" " if end > start else b""
         if not separator:
-            end = min(last - 1, start + max_bytes)
-            while line[end] & 0xC0 == 0x80:  # a continuation byte: its character began before
+            end = last
+            while data[end] & 0xC0 == 0x80:  # a continuation byte: its character began before
                 end -= 1
-        # The last span that begins at the end of the chunk or before it is the only one that can be cut.
-        nearest = bisect_right(begins, end) - 1
-        span_begin, span_end = spans[nearest] if nearest >= 0 else (end, end)
-        if span_end <= end or (span_begin == end and not separator):
-            return end, separator
-        if span_begin <= start:
-            return span_end, b" " if line[span_end : span_end + 1] == b" " else b""
-        if separator and line.rfind(b" ", start + 1, span_begin) > start:
-            last = span_begin
-        else:
-            return span_begin, b""
+        texts.append((data[start:end], separator))
+        start = end + len(separator)
+
+
+def _place_of_sentinel(data: bytes, start: int, number: int) -> int:
+    """Return where sentinel `number`, from 0, after start is, or the length of the data."""
+    at = start - 1
+    for _ in range(number + 1):
+        at = data.find(FIRST_SENTINEL, at + 1)
+        if at < 0:
+            return len(data)
+    return at
 
 
 def join_hypotheses(

@@ -21,7 +21,6 @@ from bytenmt.decoding.engines import EngineMaker, EngineModels, load_numba, load
 from bytenmt.decoding.interface import AUTO, EngineSpec, Options
 from bytenmt.decoding.reading import Attention, Reader
 from bytenmt.decoding.setting_table import ALWAYS
-from bytenmt.decoding.tag_transfer import TagTransfer
 from bytenmt.errors import BytenmtError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import LONGEST_CHARACTER
@@ -87,10 +86,10 @@ class Runtime:
         """Aligns by the runs that have attention. Made once; not for several threads at once."""
         return Aligner(self.attention())
 
-    @cached_property
-    def tag_transfer(self) -> TagTransfer | None:
-        """Puts tags into translations, by the runs that have attention; None if none has."""
-        return TagTransfer(lambda: self.aligner) if self.has_attention else None
+    @property
+    def has_sentinels(self) -> bool:
+        """True if all runs were trained with sentinels, so that they can keep spans."""
+        return bool(self.runs) and all(run.config.data.sentinels > 0 for run in self.runs)
 
     def prepare(self, n_sentences: int) -> None:
         """Wait for kernels that are being compiled if NumPy would take longer for so many sentences."""

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Hashable, Iterator, Sequence
 
 from bytenmt.decoding.interface import Engine, Hypothesis, Request
-from bytenmt.utf8 import first_invalid
+from bytenmt.utf8 import whole_characters
 
 STOP_TEST_EVERY = 8  # steps between two tests whether a sentence is done
 
@@ -126,9 +126,7 @@ def stream_characters(engine: Engine, request: Request) -> Iterator[bytes]:
         engine.advance(1)
         done = engine.finished()
         text = done[0][1][0].text if done else engine.so_far(handle)
-        part = text[n_sent:]
-        n_whole = first_invalid(part)  # the last character may be incomplete
-        part = part if n_whole < 0 else part[:n_whole]
+        part = whole_characters(text[n_sent:])
         n_sent += len(part)
         if part:
             yield part

@@ -15,11 +15,11 @@ from bytenmt.kernel_constants import PRECISIONS as PRECISIONS
 
 ENGINES = ("torch", "cuda-graph", "numba")
 DEVICES = ("cpu", "cuda")
-KEPT = ("placeholders", "tags", "urls", "emails", "numbers")  # classes of spans, see spans.grammar.CLASSES
-KEPT_OF_DOCUMENTS = KEPT[:-1]  # the default of translate-file: spans that programs and browsers read
-BEAM_OF_DOCUMENTS = 4  # the default of translate-file: greedy search places kept spans worse
-KEPT_BY_SERVER = ("placeholders", "tags", "urls")  # the default of `serve`, whose clients are often programs
-GLOSSARY_MATCHES = INFLECTED, EXACT = "inflected", "exact"  # which forms of a term in the source match
+# Classes of spans, see sentinels.PATTERNS.
+KEPT = (
+    *("tags", "placeholders", "urls", "emails", "paths", "options", "keys", "codes", "numbers", "signs"),
+    "entities",
+)
 SPLIT_CHOICES = AUTO, ALWAYS, NEVER = "auto", "always", "never"
 DEFAULT_WAIT = 32  # bytes, of simultaneous translation
 MAX_TOKENS = 16_000  # source bytes of a batch, padding included, times the beam size

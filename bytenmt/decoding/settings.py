@@ -1,5 +1,5 @@
 """The settings of a translation, checked in one place for commands, server and Python: options of the search,
-limits of lines, and constraints."""
+limits of lines, and what is kept."""
 
 from __future__ import annotations
 
@@ -9,26 +9,29 @@ from typing import Any
 
 from bytenmt.config import bounds
 from bytenmt.config.facts import SearchDefaults
-from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
 from bytenmt.decoding.interface import Options
+from bytenmt.decoding.kept_spans import KeepSpec
 from bytenmt.decoding.setting_table import BOUNDS, LINES, SEARCH, TABLE, LineSettings
 from bytenmt.errors import DataError, SettingError
 from bytenmt.utf8 import first_invalid
 
-CONSTRAINT_SETTINGS = {"keep", "keep_pattern", "glossary", "glossary_match"}
+KEEP_SETTINGS = {"keep", "keep_pattern", "glossary"}
+BEAM_OF_SENTINELS = 4  # the default beam size of models that were trained with sentinels
 
 
 @dataclass(frozen=True)
 class Settings(LineSettings):
-    """Settings of lines, of the search, and constraints.
+    """Settings of lines, of the search, and what is kept.
 
-    search: options of the search. rules: constraints on translations, with the tracker of search.tracker;
-    None: no constraints. left_to_runs: names of settings for which those of the runs, where they have some,
-    replace search's. Raises SettingError for a value outside its bounds.
+    search: options of the search. keep: what models that were trained with sentinels keep. needs_sentinels:
+    whether that was asked for, so that other models are refused. left_to_runs: names of settings for which
+    those of the runs, where they have some, replace search's. Raises SettingError for a value outside its
+    bounds.
     """
 
     search: Options = field(default_factory=Options)
-    rules: ConstraintSpec | None = None
+    keep: KeepSpec = field(default_factory=KeepSpec)
+    needs_sentinels: bool = False
     left_to_runs: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
@@ -47,30 +50,29 @@ class Settings(LineSettings):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], shown: Callable[[str], str] = str) -> Settings:
         """Return settings from values by name: the fields of Settings and of interface.Options, and keep,
-        keep_pattern, glossary and glossary_match as ConstraintSpec.from_settings takes them.
+        keep_pattern and glossary as KeepSpec.from_settings takes them.
 
-        shown: returns a name as messages write it. Raises SettingError for an unknown name, a wrong value,
-        and a setting that would be ignored.
+        shown: returns a name as messages write it. Raises SettingError for an unknown name or a wrong value.
         """
         of_search = {*SEARCH, "byte_scores"}
         for name in values:
-            if name not in of_search | LINES.keys() | CONSTRAINT_SETTINGS:
-                known = ", ".join(sorted(of_search | LINES.keys() | CONSTRAINT_SETTINGS))
+            if name not in of_search | LINES.keys() | KEEP_SETTINGS:
+                known = ", ".join(sorted(of_search | LINES.keys() | KEEP_SETTINGS))
                 raise SettingError(f"unknown setting {name}: expected one of {known}")
         _check_together(values, shown)
         lines = {name: value for name, value in values.items() if name in LINES}
         if not isinstance(lines.get("prefix", b""), bytes):
             lines["prefix"] = encode_line(lines["prefix"], "the prefix")
-        rules = ConstraintSpec.from_settings(
-            **{name: value for name, value in values.items() if name in CONSTRAINT_SETTINGS}
+        of_keep = {name: value for name, value in values.items() if name in KEEP_SETTINGS}
+        keep, is_wanted = (
+            KeepSpec.from_settings(**of_keep),
+            any(value not in (None, "", (), "none") for value in of_keep.values()),
         )
-        search = Options(
-            **{name: value for name, value in values.items() if name in of_search},
-            tracker=None if rules is None else rules.tracker,
-        )
+        search = Options(**{name: value for name, value in values.items() if name in of_search})
         # What is sampled is what the model says, repetitions and all.
-        of_runs = {"length_penalty"} | ({"no_repeat_ngram_size"} if not search.sample else set())
-        return cls(search=search, **lines, rules=rules, left_to_runs=frozenset(of_runs - values.keys()))
+        of_runs = {"length_penalty"} | ({"no_repeat_ngram_size", "beam"} if not search.sample else set())
+        left_to_runs = frozenset(of_runs - values.keys())
+        return cls(search=search, **lines, keep=keep, needs_sentinels=is_wanted, left_to_runs=left_to_runs)
 
     def max_target_bytes(self, n_source_bytes: int) -> int:
         """Return the most bytes of a translation of so many bytes; a longer prefix extends it."""
@@ -84,12 +86,19 @@ class Settings(LineSettings):
                 " 2 or more, and do not sample"
             )
 
-    def with_defaults(self, defaults: SearchDefaults | None) -> Settings:
-        """Return these settings with the defaults of the runs where they were left to the runs."""
-        if defaults is None or not self.left_to_runs:
-            return self
-        named = {name: getattr(defaults, name) for name in self.left_to_runs}
-        return replace(self, search=replace(self.search, **named))
+    def with_defaults(self, defaults: SearchDefaults | None, has_sentinels: bool) -> Settings:
+        """Return these settings with the defaults of the runs where they were left to the runs.
+
+        has_sentinels: whether the runs were trained with sentinels.
+        """
+        named = (
+            {}
+            if defaults is None
+            else {name: getattr(defaults, name) for name in self.left_to_runs - {"beam"}}
+        )
+        if has_sentinels and "beam" in self.left_to_runs:
+            named["beam"] = BEAM_OF_SENTINELS
+        return replace(self, search=replace(self.search, **named)) if named else self
 
 
 def _check_together(values: Mapping[str, Any], shown: Callable[[str], str]) -> None:
@@ -99,11 +108,6 @@ def _check_together(values: Mapping[str, Any], shown: Callable[[str], str]) -> N
     bounds.check(numbers, BOUNDS)
     if not isinstance(sample, bool):
         raise SettingError(f"{shown('sample')} is {sample!r}, expected True or False")
-    if beam == 1 and "length_penalty" in values:
-        raise SettingError(
-            f"{shown('length_penalty')} would be ignored by greedy search:"
-            f" give {shown('beam')} 2 or more with it"
-        )
     if n_best > beam:
         raise SettingError(
             f"{shown('n_best')} {n_best} of {shown('beam')} {beam}: give {shown('beam')} {n_best} or more"

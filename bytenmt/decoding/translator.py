@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, overload
 
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Hypothesis, Options, Request
-from bytenmt.decoding.line_batch import LineBatch, TranslationResult, has_moved_tags
+from bytenmt.decoding.kept_spans import KeepSpec, Part, restored_text
+from bytenmt.decoding.line_batch import LineBatch, TranslationResult
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.reranking import Reranker
 from bytenmt.decoding.scheduler import decode, stream_characters
@@ -24,9 +25,7 @@ from bytenmt.errors import BytenmtError, SettingError
 from bytenmt.reporter import SILENT, Reporter
 
 if TYPE_CHECKING:
-    from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
     from bytenmt.decoding.simultaneous import Session
-    from bytenmt.decoding.tag_transfer import TagTransfer
     from bytenmt.distributed import Group  # it imports PyTorch
 
 MAX_SENTENCES = 1024  # side by side, however short
@@ -54,8 +53,7 @@ class Translator:
     text, whatever the line. longest_source: bytes of the longest line in training. group: processes that
     share the work. least_wait: source bytes that complete the first column of runs with bounded look-ahead; 0
     for others. reranker: ranks the hypotheses of each line, of which make_engine's engines return the whole
-    beam. tags: puts paired tags that are kept into translations that are made without them; None: the search
-    writes them.
+    beam. keep: what is kept by runs that were trained with sentinels; None for others.
     """
 
     make_engine: Callable[[int], Engine]
@@ -68,7 +66,7 @@ class Translator:
     languages: Sequence[str] = ()
     least_wait: int = 0
     reranker: Reranker | None = None
-    tags: TagTransfer | None = None
+    keep: KeepSpec | None = None
     _engines: dict[int, Engine] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -89,8 +87,7 @@ class Translator:
         reverse: a run of the opposite direction, which ranks the hypotheses of a beam search, too.
         reporter: gets messages that a user may not expect, such as that kernels are being compiled.
         settings: the fields of settings.Settings (prefix, max_len_a, …) and of interface.Options (beam,
-        n_best, sample, …), and keep, keep_pattern, glossary and glossary_match as
-        ConstraintSpec.from_settings takes them.
+        n_best, sample, …), and keep, keep_pattern and glossary as KeepSpec.from_settings takes them.
         Raises BytenmtError: what a command refuses is refused here.
         """
         for run in runs:
@@ -122,7 +119,11 @@ class Translator:
         them.
         """
         settings = Settings.from_dict(named) if settings is None else settings
-        settings = settings.with_defaults(runtime.search)
+        if settings.needs_sentinels and not runtime.has_sentinels:
+            raise SettingError(
+                "keep and glossary need a model that was trained with sentinels (data.sentinels): this one was not"
+            )
+        settings = settings.with_defaults(runtime.search, runtime.has_sentinels)
         search, reranker = settings.search, None
         if runtime.reverse_reader is not None:
             settings.check_ranks_hypotheses()
@@ -138,7 +139,7 @@ class Translator:
             languages=runtime.sentence_languages(settings.split_sentences),
             least_wait=runtime.least_wait,
             reranker=reranker,
-            tags=runtime.tag_transfer,
+            keep=settings.keep if runtime.has_sentinels else None,
         )
 
     def __repr__(self) -> str:
@@ -193,15 +194,18 @@ class Translator:
             for line, result in zip(lines, results, strict=True)
         ]
 
-    def translate_lines(self, lines: Sequence[bytes], first: int = 0) -> list[TranslationResult]:
+    def translate_lines(
+        self, lines: Sequence[bytes | Sequence[Part]], first: int = 0, keep: KeepSpec | None = None
+    ) -> list[TranslationResult]:
         """Return the results of lines, in their order.
 
-        lines: valid UTF-8 without line ends. first: the number of the first line, on which random draws
+        lines: valid UTF-8 without line ends, or texts and codes of a document (sentinels.Code), whose results
+        have them in `parts`. keep: what is kept, instead of the settings'. first: the number of the first line, on which random draws
         depend. Empty lines and lines of URLs and e-mail addresses alone are copied. Equal lines are
         translated once, except in sampling. In a group of processes each one gives the same lines, decodes
         its share and gets all results.
         """
-        batch = self.batch(lines, first)
+        batch = self.batch(lines, first, keep)
         rank, size = (self.group.rank, self.group.size) if self.group else (0, 1)
         self.prepare(len(batch.requests))
         for capacity, requests in self._by_capacity(batch.requests):
@@ -244,9 +248,9 @@ class Translator:
 
     def batch(
         self,
-        lines: Sequence[bytes],
+        lines: Sequence[bytes | Sequence[Part]],
         first: int = 0,
-        rules: ConstraintSpec | None = None,
+        keep: KeepSpec | None = None,
         prefix: bytes | None = None,
     ) -> LineBatch:
         """Return the requests of lines; see LineBatch for the arguments.
@@ -262,7 +266,7 @@ class Translator:
                 (),
             )
         return LineBatch(
-            lines, settings, limit, self.has_source, first, rules, languages, self.reranker, self.tags
+            lines, settings, limit, self.has_source, first, keep or self.keep, languages, self.reranker
         )
 
     def stream(self, line: AnyStr) -> Iterator[AnyStr]:
@@ -272,7 +276,7 @@ class Translator:
     def stream_bytes(self, line: bytes, number: int = 0) -> Iterator[bytes]:
         """Yield the translation of a line in parts. line, number: as for translate_lines.
 
-        A sentence whose tags are put into its translation afterwards is one part.
+        A sentence with terms of a glossary is one part.
         """
         if self.options.beam > 1:
             raise SettingError(f"the beam is {self.options.beam}: streaming needs beam 1")
@@ -280,12 +284,13 @@ class Translator:
         for chunk, request in batch.parts(0):
             if request is not None:
                 with self.engine(1) as engine:
-                    if has_moved_tags(chunk, request):
+                    if any(span.is_term for span in chunk.spans):  # whose case depends on what is before it
                         for _, hypotheses in decode(engine, [request]):
                             batch.add(request, hypotheses)
                         yield batch.chunk_hypotheses(chunk, request)[0].text
                     else:
-                        yield from stream_characters(engine, request)
+                        for part in stream_characters(engine, request):
+                            yield restored_text(part, chunk.spans)
             elif chunk.text:
                 yield chunk.text
             if chunk.separator:

@@ -23,7 +23,6 @@ from bytenmt.decoding.confidence import (
     is_copy,
     plain_text,
     text_flags,
-    without_paired_tags,
 )
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import TranslationResult
@@ -33,7 +32,7 @@ from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.language.ngram import NGram
 from bytenmt.language_profile import N_BYTES, LanguageProfile, normalise
-from bytenmt.spans.extractor import Span
+from bytenmt.sentinels import Span
 from bytenmt.utf8 import EOS
 
 FLAG_ABOVE = 0.2  # bits per byte, of a model without thresholds, where a file is marked for review
@@ -138,17 +137,16 @@ class Judge:
 
         It is their pointwise mutual information. A text that was written without regard to its source saves
         more than k bits with a probability of 2^-k at most. Tags, placeholders and addresses do not count:
-        they save many bits in every translation that has those of its source. Paired tags are taken out, as
-        the model wrote its text without them. Empty if the model does not know empty sources.
+        they save many bits in every translation that has those of its source. Empty if the model does not know empty sources.
         """
         if self.thresholds is None or self.thresholds.source_bits is None or not translations:
             return []
-        texts = [without_paired_tags(best.text) for best in translations]
+        texts = [best.text for best in translations]
         alone = costs(self.reader, None, texts, copied_spans)
         of_source = np.array([-best.log_probability / math.log(2) for best in translations])
         with_spans = [k for k, best in enumerate(translations) if copied_spans(best.text)]
         if with_spans:  # the search has the cost of the whole text alone
-            some = [without_paired_tags(sources[k]) for k in with_spans], [texts[k] for k in with_spans]
+            some = [sources[k] for k in with_spans], [texts[k] for k in with_spans]
             of_source[with_spans] = costs(self.reader, *some, copied_spans)
         return [float(bits) for bits in alone - of_source]
 
@@ -182,7 +180,7 @@ def bits_of_text(translation: Hypothesis) -> float | None:
     A long tag, of which only the first byte is a decision, would hide what the words cost. What the spans
     cost counts: it is high where the search had to write them.
     """
-    n_bytes = len(translation.text) - sum(end - begin for begin, end, _ in copied_spans(translation.text))
+    n_bytes = len(translation.text) - sum(end - begin for begin, end in copied_spans(translation.text))
     return -translation.log_probability / math.log(2) / n_bytes if n_bytes else None
 
 
@@ -204,7 +202,7 @@ def costs(
         readings = reader.texts(own, [texts[k] + bytes([EOS]) for k in some])
         for k, reading in zip(some, readings, strict=True):
             log_p = reading.log_p.copy()
-            for begin, end, _ in skipped(texts[k]):
+            for begin, end in skipped(texts[k]):
                 log_p[begin:end] = 0.0
             bits[k] = -log_p.sum() / math.log(2)
     return bits

@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from bytenmt.data.bucketing import random, random_below
 from bytenmt.jit import njit
-from bytenmt.sentinels import FIRST_SENTINEL
-from bytenmt.utf8 import EOS, PAD
+from bytenmt.utf8 import EOS, FIRST_SENTINEL, PAD
 
 Bytes = npt.NDArray[np.uint8]
 Codes = npt.NDArray[np.int32]

@@ -30,8 +30,7 @@ class NumbaEngine:
     ) -> None:
         self.capacity = capacity
         self._models = [ModelSession(model, capacity, options.beam, threads, run=run) for model in packed]
-        attends = all(model.program.n_attentions for model in packed)
-        self._batch = SearchBatch(options, capacity, len(packed), attends=attends)
+        self._batch = SearchBatch(options, capacity, len(packed))
         self._team = ThreadTeam(threads)
 
     def room(self) -> int:

@@ -56,7 +56,6 @@ from bytenmt.decoding.cpu.kernels.instructions import (
 )
 from bytenmt.decoding.cpu.kernels.recurrences import gru_reset, gru_scan, gru_update, lstm_scan
 from bytenmt.decoding.cpu.scoring import (
-    add_attention,
     n_columns_of,
     record_attention,
     score_forced_bytes,
@@ -166,12 +165,6 @@ def execute(
                     bound, rooted = m if op == ATTEND_LOCATION else 0, op == ATTEND_DOT and k != 0
                     record_attention(
                         model, rows, forced, step, ctx, origin + every * row, layer, b + 4 * row * bs,
-                        code[S], bound, rooted,
-                    )  # fmt: skip
-                if search.attention.shape[1] > 0 and ATTEND_DOT <= op <= ATTEND_LOCATION:
-                    bound, rooted = m if op == ATTEND_LOCATION else 0, op == ATTEND_DOT and k != 0
-                    add_attention(
-                        model, rows, search.attention, ctx, origin + every * row, b + 4 * row * bs,
                         code[S], bound, rooted,
                     )  # fmt: skip
             layer += ATTEND_DOT <= op <= ATTEND_LOCATION
@@ -423,8 +416,6 @@ def run(
     for _ in range(n_steps):
         if ctx.thread == 0:
             begin_pass(model, rows, search)
-            if which == 0:
-                search.attention[: search.n_rows[0]] = np.float32(0)
         if not barrier_wait(ctx):
             return
         n_rows = search.n_rows[0]

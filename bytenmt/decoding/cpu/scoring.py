@@ -84,23 +84,6 @@ def record_attention(
         weights[j] = np.float32(load_float(ctx.scratch, j - first) / factor)
 
 
-@compiled
-def add_attention(
-    model: ModelBuffers, rows: Rows, attention: Any, ctx: ThreadContext, row: int, centre: int, window: int,
-    bound: int, rooted: bool,
-) -> None:  # fmt: skip
-    """Add the attention weights of a row to attention[row], in the order of the source.
-
-    See record_attention for the arguments.
-    """
-    slot = rows.owner[row]
-    first, last = window_range(n_visible(model, slot, rows.position[row], bound), centre, window)
-    factor = root_of_seen(model, slot, rows.position[row]) if rooted else 1.0
-    for j in range(first, last):
-        at = model.source_len[slot] - 2 - j if model.is_reversed and j < model.source_len[slot] - 1 else j
-        attention[row, at] += np.float32(load_float(ctx.scratch, j - first) / factor)
-
-
 @allocating
 def score_forced_bytes(search: SearchState) -> None:
     """Score the bytes of given texts that follow the rows of the pass, and mark them as read."""

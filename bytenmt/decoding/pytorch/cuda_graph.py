@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from bytenmt.architectures.tensor_tree import map_tensors, place, tensors
 from bytenmt.decoding.interface import Hypothesis, Options, Request
@@ -19,8 +20,6 @@ from bytenmt.decoding.pytorch.forward import (
     Inputs,
     ModelState,
     OpenSource,
-    Outputs,
-    attends,
     begin,
     forward,
     place_sentences,
@@ -36,11 +35,11 @@ Capture = Callable[[Callable[[], None]], Callable[[], None]]
 
 
 class Plan(NamedTuple):
-    """The captured pass for one source capacity: its states and inputs, and the outputs that it writes."""
+    """The captured pass for one source capacity: states, inputs, and the log-probabilities that it writes."""
 
     states: tuple[ModelState, ...]
     inputs: Inputs
-    outputs: Outputs
+    log_p: Tensor
     replay: Callable[[], None]
 
 
@@ -64,7 +63,7 @@ class CudaGraphEngine:
             raise ValueError(f"{len(models)} models, capacity {capacity}: expected at least 1")
         self.capacity = capacity
         self._models, self._options, self._device = models, options, device
-        self._search = HostSearch(options, capacity, search, attends(models))
+        self._search = HostSearch(options, capacity, search)
         self._capture = capture or CudaCapture(device)
         self._slots = list(range(capacity))
         self._decoder_states: tuple[Any, ...] = ()  # of each model, shared by all plans
@@ -124,8 +123,7 @@ class CudaGraphEngine:
         plan.inputs.bytes.copy_(torch.from_numpy(search.bytes_to_read(self._slots)))
         plan.inputs.parents.copy_(torch.from_numpy(search.parents(self._slots)))
         plan.replay()
-        log_p, attention = (part.cpu().numpy() for part in plan.outputs)
-        search.choose(self._slots, log_p, attention)
+        search.choose(self._slots, plan.log_p.cpu().numpy())
 
     def _make_room(self, requests: Sequence[Request], is_idle: bool) -> None:
         """Switch to a plan whose source capacity fits these sentences and those that are running."""
@@ -151,7 +149,7 @@ class CudaGraphEngine:
             self._decoder_states = tuple(state.state for state in states)
         memories = [state.memory for state in states]
         states = tuple(map(ModelState, memories, self._decoder_states))
-        return self._captured(states, capacity > 0)
+        return self._captured(states)
 
     def _buffers(self, capacity: int) -> tuple[ModelState, ...]:
         """Return the states of all slots, for sources of `capacity` columns."""
@@ -159,30 +157,23 @@ class CudaGraphEngine:
         slot = begin(self._models, [Request(source, 0)], self._options.beam, self._device)
         return map_tensors(lambda part: part.repeat(self.capacity, *[1] * (part.dim() - 1)), slot)
 
-    def _captured(self, states: tuple[ModelState, ...], has_source: bool) -> Plan:
+    def _captured(self, states: tuple[ModelState, ...]) -> Plan:
         """Capture a pass that updates its states in place."""
-        needs_attention = self._search.attends and has_source
         n, b = self.capacity, self._options.beam
         inputs = Inputs(
             torch.full((n, b), BOS, dtype=torch.uint8, device=self._device),
             torch.arange(b, device=self._device).repeat(n, 1),
         )
-        outputs = list[Outputs]()  # the buffers for the outputs, once their shapes are known
+        log_p = torch.empty(n, b, N_IDS, device=self._device)
 
         def one_pass() -> None:
-            new, after = forward(self._models, states, inputs, self._options, needs_attention)
-            if not outputs:
-                outputs.append(Outputs(*map(torch.empty_like, new)))
-            for buffer, part in zip(outputs[0], new, strict=True):
-                buffer.copy_(part)
+            new, after = forward(self._models, states, inputs, self._options)
+            log_p.copy_(new)
             for old, changed in zip(tensors(states), tensors(after), strict=True):
                 if changed is not old:  # ring buffers are written in place
                     old.copy_(changed)
 
-        one_pass()  # before the capture, so that the buffer for its result is not part of it
-        replay = self._capture(one_pass)
-        assert outputs[0].log_p.shape == (n, b, N_IDS)
-        return Plan(states, inputs, outputs[0], replay)
+        return Plan(states, inputs, log_p, self._capture(one_pass))
 
 
 class CudaCapture:

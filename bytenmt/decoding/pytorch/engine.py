@@ -16,7 +16,6 @@ from bytenmt.decoding.pytorch.forward import (
     Inputs,
     ModelState,
     OpenSource,
-    attends,
     begin,
     forward,
     select_sentences,
@@ -44,7 +43,7 @@ class TorchEngine:
             raise ValueError(f"{len(models)} models, capacity {capacity}: expected at least 1")
         self.capacity = capacity
         self._models, self._options, self._device = models, options, device
-        self._search = HostSearch(options, capacity, search, attends(models))
+        self._search = HostSearch(options, capacity, search)
         self._states: tuple[ModelState, ...] = ()
         self._slots: list[int] = []  # of the sentences in the states, in order
         self._without_source = False
@@ -103,10 +102,8 @@ class TorchEngine:
             torch.from_numpy(search.bytes_to_read(slots)).to(self._device),
             torch.from_numpy(search.parents(slots)).to(self._device),
         )
-        needs_attention = search.attends and not self._without_source
-        outputs, self._states = forward(self._models, self._states, inputs, self._options, needs_attention)
-        log_p, attention = (part.cpu().numpy() for part in outputs)
-        search.choose(slots, log_p, attention)
+        log_p, self._states = forward(self._models, self._states, inputs, self._options)
+        search.choose(slots, log_p.cpu().numpy())
 
     def _compact(self) -> None:
         """Remove the rows of sentences that are done."""

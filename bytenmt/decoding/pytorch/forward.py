@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import torch
 from torch import Tensor
 
-from bytenmt.architectures.base import Attentive, normalised, with_wait
+from bytenmt.architectures.base import normalised, with_wait
 from bytenmt.architectures.tensor_tree import place, select
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.kernel_constants import WHOLE_SOURCE
@@ -27,18 +27,6 @@ class Decoder(Protocol):
     def __call__(self, tgt: Tensor, memory: Any, state: Any) -> tuple[Tensor, Any]: ...
 
     def reorder(self, state: Any, parents: Tensor) -> Any: ...
-
-
-class Outputs(NamedTuple):
-    """The results of a pass.
-
-    log_p (n, b, 256): natural log-probabilities of the next byte, averaged over the models. attention
-    (n, b, s): the sum of the attention weights of all layers and models over the source; s is 0 where they
-    were not asked for.
-    """
-
-    log_p: Tensor
-    attention: Tensor
 
 
 class ModelState(NamedTuple):
@@ -94,41 +82,25 @@ class OpenSource:
         return memories
 
 
-def attends(models: Sequence[Decoder]) -> bool:
-    """Return whether all models have attention."""
-    return all(getattr(getattr(model, "config", None), "has_attention", False) for model in models)
-
-
 def forward(
-    models: Sequence[Decoder],
-    states: Sequence[ModelState],
-    inputs: Inputs,
-    options: Options,
-    needs_attention: bool = False,
-) -> tuple[Outputs, tuple[ModelState, ...]]:
-    """Read a byte of every beam with all models; return the outputs after it, and the new states.
+    models: Sequence[Decoder], states: Sequence[ModelState], inputs: Inputs, options: Options
+) -> tuple[Tensor, tuple[ModelState, ...]]:
+    """Read a byte of every beam with all models; return what follows it, and the new states.
 
-    The given states are consumed. needs_attention: whether attention weights are returned, too.
+    The given states are consumed. What follows is natural log-probabilities of the next byte, averaged over
+    the models, (n, b, 256).
     """
     n, b = inputs.bytes.shape
-    after, log_ps, weights = [], [], list[Tensor]()
+    after, log_ps = [], []
     for model, (memory, state) in zip(models, states, strict=True):
         if b > 1 and not options.sample:
             first = torch.arange(n, device=inputs.parents.device)[:, None] * b
             state = model.reorder(state, (first + inputs.parents).view(-1))
         read = inputs.bytes.view(-1, 1)
-        if needs_attention:
-            logits, state, layers = cast(Attentive, model).forward_aligned(read, memory, state)
-            weights += layers.values()
-        else:
-            logits, state = model(read, memory, state)
+        logits, state = model(read, memory, state)
         log_ps.append(normalised(logits.view(n, b, -1)))
         after.append(ModelState(memory, state))
-    log_p = mean(log_ps)
-    attention = log_p.new_zeros(n, b, 0)
-    if needs_attention:
-        attention = sum(weights[1:], weights[0]).float().view(n, b, -1)
-    return Outputs(log_p, attention), tuple(after)
+    return mean(log_ps), tuple(after)
 
 
 def mean(log_ps: Sequence[Tensor]) -> Tensor:

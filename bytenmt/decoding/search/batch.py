@@ -8,18 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from bytenmt.decoding.constraints.constraint import ConstraintSize
 from bytenmt.decoding.interface import Hypothesis, Options, Request, shared_beginning
 from bytenmt.decoding.search.state import DONE, FREE, SearchParams, SearchState
 from bytenmt.errors import BytenmtError
 from bytenmt.splitmix import draw_key
+from bytenmt.utf8 import N_SENTINELS
 
 
 class SearchBatch:
     """`capacity` slots for sentences, and the search state of the sentences in them.
 
-    state: replaced by a larger one when a sentence needs more room. params: for compiled code. attends:
-    whether the search uses the attention of every row.
+    state: replaced by a larger one when a sentence needs more room. params: for compiled code.
     """
 
     def __init__(
@@ -28,20 +27,14 @@ class SearchBatch:
         capacity: int,
         n_models: int = 0,
         dtype: type[np.floating[Any]] = np.float32,
-        attends: bool = False,
     ) -> None:
-        """n_models, dtype: see SearchState.allocate.
-
-        attends: whether the models have attention, which constraints of a beam search then use.
-        """
+        """n_models, dtype: see SearchState.allocate."""
         self.capacity = capacity
         self.params = SearchParams.from_options(options)
         self.state = SearchState.allocate(
             capacity, options.beam, n_models, 0, 0, keeps_scores=options.byte_scores, dtype=dtype
         )
         self._options = options
-        is_beam_search = options.beam > 1 and not options.sample
-        self.attends = attends and is_beam_search and options.tracker is not None
         self._slots: dict[int, int] = {}  # of sentences that have not been handed out, by handle
         self._n_admitted = 0
 
@@ -68,8 +61,7 @@ class SearchBatch:
             draw_keys = None
             if options.sample:
                 draw_keys = [draw_key(options.seed, request.number, text) for text in range(options.beam)]
-            constraint = None if options.tracker is None else request.constraint
-            self.state.begin(slot, request.limit, request.prefix, draw_keys, constraint, request.earliest_end)
+            self.state.begin(slot, request, draw_keys)
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._n_admitted += len(requests)
         self._slots.update(zip(handles, slots, strict=True))
@@ -108,20 +100,13 @@ class SearchBatch:
         return shared_beginning([*texts, *(ended.text for ended in self._ended(slot))] or [b""])
 
     def _enlarge(self, requests: Sequence[Request]) -> None:
-        """Make room for the longest output and prefix, and for all constraints."""
+        """Make room for the longest output and prefix."""
         state = self.state
-        length = max(request.limit for request in requests)
+        length = max(request.limit + len(request.prefix) + N_SENTINELS for request in requests)
         prefix = max(len(request.prefix) for request in requests)
-        columns = n_columns = state.attention.shape[1]
-        if self.attends:
-            columns = max(columns, *(len(request.source or b"") + 1 for request in requests))
         room = state.history_byte.shape[1], state.prefix.shape[1]
-        size = before = state.constraints.size()
-        if (tracker := self._options.tracker) is not None:
-            constraints = [request.constraint for request in requests]
-            size = size.union(ConstraintSize.from_constraints(constraints, tracker))
-        if length >= room[0] or prefix > room[1] or columns > n_columns or size != before:
-            self.state = state.enlarged(max(length, room[0] - 1), max(prefix, room[1]), size, columns)
+        if length >= room[0] or prefix > room[1]:
+            self.state = state.enlarged(max(length, room[0] - 1), max(prefix, room[1]))
 
     def _ended(self, slot: int) -> list[Hypothesis]:
         """Return the finished hypotheses of a sentence, best first."""

@@ -1,4 +1,4 @@
-"""Select the best continuations of a sentence's beams, and share the width of a beam search among banks."""
+"""Select the best continuations of a sentence's beams."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bytenmt.jit import allocating, compiled
-from bytenmt.utf8 import EOS, N_IDS
+from bytenmt.jit import compiled
+from bytenmt.utf8 import N_IDS
 
 NO_SCORE = -np.inf
 BLOCK = 16  # bytes compared at once
@@ -75,50 +75,4 @@ def sort_allowed(values: Any, allowed: Any, order: Any) -> int:
                 at -= 1
             order[at] = byte
             n += 1
-    return n
-
-
-@allocating
-def share_width(best: Any, index: Any, n_in_bank: Any, shared: Any, shared_index: Any, beams: int) -> int:
-    """Share the width of a beam search among banks: dynamic beam allocation (Post and Vilar 2018).
-
-    A bank holds the candidates that leave the same number of items to be written.
-    best, index (banks, n): scores and numbers of the candidates of each bank, best first; n_in_bank (banks,).
-    shared, shared_index (n,): written to. First come the best of each bank, sorted by score, then the second
-    best of each, and so on; the first `beams` of them that do not end are then sorted by score.
-    Returns their number.
-    """
-    n, most = 0, best.shape[1]
-    for rank in range(most):
-        start = n
-        for bank in range(len(n_in_bank)):
-            if rank < n_in_bank[bank]:
-                total, which = best[bank, rank], index[bank, rank]
-                if n == most and (
-                    total < shared[n - 1] or (total == shared[n - 1] and which > shared_index[n - 1])
-                ):
-                    continue
-                at = min(n, most - 1)
-                while at > start and (
-                    total > shared[at - 1] or (total == shared[at - 1] and which < shared_index[at - 1])
-                ):
-                    shared[at], shared_index[at] = shared[at - 1], shared_index[at - 1]
-                    at -= 1
-                shared[at], shared_index[at] = total, which
-                n = min(n + 1, most)
-        if n == most:
-            break
-    ranks = np.empty(beams, np.int64)
-    n_going = 0
-    for rank in range(n):
-        if shared_index[rank] % N_IDS == EOS or n_going == beams:
-            continue
-        ranks[n_going] = rank
-        total, which = shared[rank], shared_index[rank]
-        at = n_going
-        while at > 0 and total > shared[ranks[at - 1]]:
-            shared[ranks[at]], shared_index[ranks[at]] = shared[ranks[at - 1]], shared_index[ranks[at - 1]]
-            at -= 1
-        shared[ranks[at]], shared_index[ranks[at]] = total, which
-        n_going += 1
     return n

@@ -91,16 +91,10 @@ STAND_INS: dict[Any, Callable[..., Any]] = {
 class HostSearch(SearchBatch):
     """A SearchBatch whose log-probabilities an engine hands over, sentence by sentence."""
 
-    def __init__(
-        self,
-        options: Options,
-        capacity: int,
-        step: SearchStep | None = None,
-        attends: bool = False,
-    ) -> None:
-        """step: a step of the search; None for Python. attends: see SearchBatch."""
+    def __init__(self, options: Options, capacity: int, step: SearchStep | None = None) -> None:
+        """step: a step of the search; None for Python."""
         step = step or python_search_step()
-        super().__init__(options, capacity, 0, step.dtype, attends)
+        super().__init__(options, capacity, 0, step.dtype)
         self._step = step.run
 
     def is_running(self, slots: Sequence[int]) -> npt.NDArray[np.bool_]:
@@ -117,22 +111,15 @@ class HostSearch(SearchBatch):
         parents: Ints = self.state.parent[list(slots)]
         return parents
 
-    def choose(
-        self, slots: Sequence[int], log_p: npt.NDArray[Any], attention: npt.NDArray[np.float32] | None = None
-    ) -> None:
+    def choose(self, slots: Sequence[int], log_p: npt.NDArray[Any]) -> None:
         """Choose the next bytes of the running sentences.
 
         log_p (n, b, 256): log-probabilities of the byte after each one of bytes_to_read; those of sentences
-        that are done are ignored. attention (n, b, s): the sum of the attention weights of all layers and
-        models, where `attends`.
+        that are done are ignored.
         """
         state, beam = self.state, log_p.shape[1]
         running = np.flatnonzero(self.is_running(slots))
         state.n_rows[0] = n_rows = len(running) * beam
         state.row_slot[:n_rows] = np.repeat(np.array(slots, np.int64)[running], beam)
         state.log_p[:n_rows] = log_p[running].reshape(n_rows, N_IDS)
-        if attention is not None and self.attends:
-            n = min(attention.shape[2], state.attention.shape[1])
-            state.attention[:n_rows, :n] = attention[running, :, :n].reshape(n_rows, n)
-            state.attention[:n_rows, n:] = 0
         self._step(state, self.params)

@@ -12,11 +12,10 @@ from bytenmt.utf8 import ACCEPT, N_IDS
 
 
 @allocating
-def block_ngrams(text: Any, params: SearchParams, utf8: int, allowed: Any, required: Any) -> None:
+def block_ngrams(text: Any, params: SearchParams, utf8: int, allowed: Any) -> None:
     """Remove bytes from `allowed` that would repeat n characters of the text, unless none would be left.
 
-    text (t,) uint8: the bytes so far. utf8: state of the UTF-8 automaton. required (256,) bool: bytes that
-    are never removed.
+    text (t,) uint8: the bytes so far. utf8: state of the UTF-8 automaton.
     """
     begun = len(text)  # where the unfinished character begins
     while utf8 != ACCEPT and begun > 0:
@@ -42,7 +41,7 @@ def block_ngrams(text: Any, params: SearchParams, utf8: int, allowed: Any, requi
                 break
         byte = text[earlier + width]
         # The same bytes end at the same place in a character; does this byte finish it, within the text?
-        if same and params.utf8_next[utf8, byte] == ACCEPT and not required[byte]:
+        if same and params.utf8_next[utf8, byte] == ACCEPT:
             blocked[byte] = True
     is_left = False
     for byte in range(N_IDS):

@@ -13,14 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.constraints.state import ConstraintState, SpanTables
-from bytenmt.kernel_constants import OPEN_WITHIN
 from bytenmt.ngram_hash import START
-from bytenmt.utf8 import ACCEPT, BOS, N_IDS, UTF8_NEXT, allowed_bytes
+from bytenmt.utf8 import ACCEPT, BOS, N_IDS, N_SENTINELS, UTF8_NEXT, allowed_bytes, sentinel_numbers
 
 if TYPE_CHECKING:
-    from bytenmt.decoding.constraints.constraint import Constraint, ConstraintSize
-    from bytenmt.decoding.interface import Options
+    from bytenmt.decoding.interface import Options, Request
 
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -33,8 +30,7 @@ class SearchParams(NamedTuple):
     """interface.Options and tables of UTF-8, for compiled code.
 
     ngram: size of the n-grams that may not be repeated, 0 for no blocking. utf8_allowed (5, 10, 256) bool:
-    see utf8.allowed_bytes; utf8_next (10, 256) uint8: the state after a byte. spans: of the constraints, see
-    SpanTables.
+    see utf8.allowed_bytes; utf8_next (10, 256) uint8: the state after a byte.
     """
 
     beam: int
@@ -47,12 +43,10 @@ class SearchParams(NamedTuple):
     ngram: int
     utf8_allowed: npt.NDArray[np.bool_]
     utf8_next: Bytes
-    spans: SpanTables
 
     @staticmethod
     def from_options(options: Options) -> SearchParams:
         """Return the parameters of a search with these options."""
-        is_greedy = options.beam == 1 and not options.sample
         return SearchParams(
             options.beam,
             options.n_best,
@@ -64,7 +58,6 @@ class SearchParams(NamedTuple):
             options.no_repeat_ngram_size,
             allowed_bytes(options.endless),
             UTF8_NEXT,
-            SpanTables.from_tracker(options.tracker, OPEN_WITHIN if is_greedy else 0.0),
         )
 
 
@@ -113,12 +106,13 @@ class SearchState(NamedTuple):
 
     state (p,) int64: FREE, RUNNING or DONE. step, limit (p,) int64: the number of bytes chosen, and the most.
     prefix (p, _) uint8, n_prefix (p,) int64: forced bytes. earliest_end (p,) int64: the fewest bytes before
-    EOS.
+    EOS. before (p, 8) uint8: for each sentinel the bits of those that must have been written before it.
 
     Beams. last (p, b) uint8: the byte to read next, BOS first. parent (p, b) int64: the beam of the previous
     step that each beam continues. utf8 (p, b) uint8: state of the UTF-8 automaton. score (p, b) float64:
-    log-probability so far, -inf for an unused beam. bonus (p, b) float64: added to the score to rank a
-    constrained beam. past_end (p, b) bool: whether EOS was likelier than a byte that was chosen. draw_keys
+    log-probability so far, -inf for an unused beam. bonus (p, b) float64: added to the score to rank a beam
+    that took a sentinel in place of EOS. pending (p, b) uint8: the bits of the sentinels to be written.
+    past_end (p, b) bool: whether EOS was likelier than a byte that was chosen while one was pending. draw_keys
     (p, b) uint64: for sampling.
 
     Finished hypotheses, best first. n_finished (p,) int64: their number. finished_score, finished_log_p
@@ -131,8 +125,7 @@ class SearchState(NamedTuple):
     Rows of the current pass. row_slot (r,) int64: their slots; the beams of a sentence, or the bytes of a
     forced text, stand next to each other; r is at least p * b. n_rows (1,) int64: their number. logits
     (k, r, 256) float32: of k models. log_p (r, 256) float32 or float64: natural log-probabilities of the next
-    byte, averaged over the models, which the search reads. attention (r, s) float32: the sum of the attention
-    weights of all layers and models over the source; s is 0 where the search does not use them.
+    byte, averaged over the models, which the search reads.
     """
 
     state: Ints
@@ -141,11 +134,13 @@ class SearchState(NamedTuple):
     n_prefix: Ints
     prefix: Bytes
     earliest_end: Ints
+    before: Bytes
     last: Bytes
     parent: Ints
     utf8: Bytes
     score: Reals
     bonus: Reals
+    pending: Bytes
     past_end: npt.NDArray[np.bool_]
     draw_keys: npt.NDArray[np.uint64]
     n_finished: Ints
@@ -161,8 +156,6 @@ class SearchState(NamedTuple):
     n_rows: Ints
     logits: npt.NDArray[np.float32]
     log_p: npt.NDArray[Any]
-    attention: npt.NDArray[np.float32]
-    constraints: ConstraintState
     forced: ForcedText
 
     @staticmethod
@@ -174,17 +167,14 @@ class SearchState(NamedTuple):
         prefix: int,
         n_rows: int = 0,
         keeps_scores: bool = False,
-        constraints: ConstraintSize | None = None,
         forced: ForcedText | None = None,
         dtype: type[np.floating[Any]] = np.float32,
-        columns: int = 0,
     ) -> SearchState:
         """Return free slots for outputs of at most `length` bytes and prefixes of `prefix` bytes.
 
         n_models: number of models whose logits are stored; 0 if an engine writes log_p itself, in `dtype`.
         n_rows: rows of a pass at most, if more than slots times beams. keeps_scores: whether the score of
-        every byte is kept. constraints: room for constraints. columns: source bytes, with EOS, whose
-        attention is kept.
+        every byte is kept.
         """
         each = (n_slots, beam)
         n_rows = max(n_rows, n_slots * beam)
@@ -196,11 +186,13 @@ class SearchState(NamedTuple):
             n_prefix=np.zeros(n_slots, np.int64),
             prefix=np.zeros((n_slots, max(1, prefix)), np.uint8),
             earliest_end=np.zeros(n_slots, np.int64),
+            before=np.zeros((n_slots, N_SENTINELS), np.uint8),
             last=np.full(each, BOS, np.uint8),
             parent=np.zeros(each, np.int64),
             utf8=np.zeros(each, np.uint8),
             score=np.zeros(each),
             bonus=np.zeros(each),
+            pending=np.zeros(each, np.uint8),
             past_end=np.zeros(each, np.bool_),
             draw_keys=np.zeros(each, np.uint64),
             n_finished=np.zeros(n_slots, np.int64),
@@ -216,15 +208,11 @@ class SearchState(NamedTuple):
             n_rows=np.zeros(1, np.int64),
             logits=np.zeros((n_models, n_rows, N_IDS), np.float32),
             log_p=np.zeros((n_rows, N_IDS), dtype),
-            attention=np.zeros((n_rows, columns), np.float32),
-            constraints=ConstraintState.allocate(n_slots, beam, constraints),
             forced=forced or ForcedText.allocate(0, 0),
         )
 
-    def enlarged(
-        self, length: int, prefix: int, constraints: ConstraintSize, columns: int = 0
-    ) -> SearchState:
-        """Return a copy with room for longer outputs, prefixes and constraints."""
+    def enlarged(self, length: int, prefix: int) -> SearchState:
+        """Return a copy with room for longer outputs and prefixes."""
         n_slots, beam = self.last.shape
         new = SearchState.allocate(
             n_slots,
@@ -234,31 +222,26 @@ class SearchState(NamedTuple):
             prefix,
             len(self.row_slot),
             self.history_score.shape[1] > 0,
-            constraints,
             dtype=self.log_p.dtype.type,
-            columns=columns,
         )
         for old, copy in zip(flatten_arrays(self), flatten_arrays(new), strict=True):
             copy[tuple(slice(n) for n in old.shape)] = old
         return new
 
-    def begin(
-        self,
-        slot: int,
-        limit: int,
-        prefix: bytes,
-        draw_keys: list[int] | None,
-        constraint: Constraint | None = None,
-        earliest_end: int = 0,
-    ) -> None:
+    def begin(self, slot: int, request: Request, draw_keys: list[int] | None) -> None:
         """Put a new sentence into a slot.
 
-        draw_keys: of the independent samples, one for each beam; None if bytes are not sampled. constraint:
-        None if spans are not tracked. earliest_end: see Request.
+        draw_keys: of the independent samples, one for each beam; None if bytes are not sampled.
         """
-        self.state[slot], self.step[slot], self.limit[slot] = RUNNING, 0, limit
+        prefix, sentinels = request.prefix, sentinel_numbers(request.source or b"")
+        self.state[slot], self.step[slot] = RUNNING, 0
+        self.limit[slot] = max(request.limit, len(prefix) + len(sentinels))
         self.prefix[slot, : len(prefix)] = np.frombuffer(prefix, np.uint8)
-        self.n_prefix[slot], self.earliest_end[slot] = len(prefix), earliest_end
+        self.n_prefix[slot], self.earliest_end[slot] = len(prefix), request.earliest_end
+        self.pending[slot] = sum(1 << number for number in sentinels)
+        self.before[slot] = 0
+        for first, second in request.pairs:
+            self.before[slot, second] |= 1 << first
         self.last[slot], self.utf8[slot] = BOS, ACCEPT
         self.parent[slot] = 0 if draw_keys is None else np.arange(self.parent.shape[1])
         # All beams begin alike, so one of them is enough, except for independent samples.
@@ -269,8 +252,6 @@ class SearchState(NamedTuple):
         self.draw_keys[slot] = 0 if draw_keys is None else draw_keys
         self.n_finished[slot] = 0
         self.finished_score[slot] = self.finished_log_p[slot] = -np.inf
-        if constraint is not None:
-            self.constraints.begin(slot, constraint)
 
     def text(self, slot: int, step: int, beam: int) -> bytes:
         """Return the bytes of a beam, chosen before a step."""

@@ -1,0 +1,156 @@
+"""Read glossaries, and find their terms in a line.
+
+A glossary is a table with lines `term TAB target`, or a CSV. Further columns are not read: OmegaT has a
+comment in the third one, DeepL the languages. Of several targets, separated by `|`, the first one is used;
+`!X`, which some programs read as a forbidden target, is left out.
+
+A term in small letters matches in any letter case, one with a capital as it is written. The last word of a
+term also matches with another ending of ENDINGS, or an umlaut: `tab` finds "tabs", `Haus` finds "Häuser".
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from bytenmt.errors import DataError
+from bytenmt.sentinels import Span
+from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, first_invalid
+
+# Endings of plurals and cases in English and German, and particles of Korean. Verbs have others: -ing and -ed
+# would turn a noun into a verb.
+ENDINGS = (
+    *("s", "es", "n", "en", "e", "er", "ern", "em"),
+    *(
+        "은",
+        "는",
+        "이",
+        "가",
+        "을",
+        "를",
+        "의",
+        "에",
+        "에서",
+        "에게",
+        "로",
+        "으로",
+        "와",
+        "과",
+        "도",
+        "만",
+        "들",
+    ),
+)
+SHORTEST_STEM = 3  # ASCII letters that an inflected form keeps; one letter of another script
+_UMLAUTS = str.maketrans("äöüÄÖÜ", "aouAOU")
+_TOKEN = re.compile(r"[^\W_]+|[^\w\s]|_")
+
+
+class Term(NamedTuple):
+    """A term of a glossary and the text that takes its place."""
+
+    source: str
+    target: str
+
+
+class TermMatch(NamedTuple):
+    """An occurrence of a term in a text."""
+
+    span: Span
+    term: Term
+
+
+class Glossary:
+    """Terms by their words; the first of several with the same source text counts.
+
+    >>> Glossary([Term("server", "Dienst")]).find("my Servers")
+    [TermMatch(span=Span(begin=3, end=10), term=Term(source='server', target='Dienst'))]
+    """
+
+    def __init__(self, terms: Iterable[Term]) -> None:
+        self._terms: dict[str, Term] = {}
+        lengths = set()
+        for term in terms:
+            words = _TOKEN.findall(term.source)
+            self._terms.setdefault(_key(words), term)
+            lengths.add(len(words))
+        self._lengths = sorted(lengths, reverse=True)  # in words and signs
+
+    def __len__(self) -> int:
+        return len(self._terms)
+
+    @classmethod
+    def from_file(cls, path: Path) -> Glossary:
+        """Read a table. Raises DataError, with the number of the line, where it is malformed."""
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise DataError(f"{path} cannot be read: {error.strerror}") from None
+        lines = data.removeprefix(BYTE_ORDER_MARK).split(b"\n")
+        terms = (
+            parse_term(line.removesuffix(b"\r"), path, number)
+            for number, line in enumerate(lines, 1)
+            if line.strip() and not line.startswith(b"#")
+        )
+        return cls(term for term in terms if term.target)
+
+    def find(self, text: str) -> list[TermMatch]:
+        """Return the terms of a text: at each word the longest one. They may overlap."""
+        tokens = list(_TOKEN.finditer(text))
+        words = [token[0] for token in tokens]
+        matches = []
+        for begin in range(len(words)):
+            for n in self._lengths:
+                term = self._lookup(words[begin : begin + n]) if begin + n <= len(words) else None
+                if term is not None:
+                    span = Span(tokens[begin].start(), tokens[begin + n - 1].end())
+                    matches.append(TermMatch(span, term))
+                    break
+        return matches
+
+    def _lookup(self, words: list[str]) -> Term | None:
+        """Return the term of some words of a text, the last one in any of its forms."""
+        for last in base_forms(words[-1]):
+            form = [*words[:-1], last]
+            term = self._terms.get(_key(form))
+            if term is not None and (
+                term.source == term.source.lower() or _TOKEN.findall(term.source) == form
+            ):
+                return term
+        return None
+
+
+def _key(words: list[str]) -> str:
+    return " ".join(words).casefold()
+
+
+def base_forms(word: str) -> Iterator[str]:
+    """Yield a word, and the words that it may be a form of."""
+    for written in dict.fromkeys((word, word.translate(_UMLAUTS))):
+        yield written
+        for ending in ENDINGS:
+            stem = written.removesuffix(ending)
+            if stem != written and len(stem) >= (SHORTEST_STEM if ending.isascii() else 1):
+                yield stem
+        if written.endswith("ies") and len(written) > SHORTEST_STEM + 2:
+            yield written.removesuffix("ies") + "y"
+
+
+def parse_term(line: bytes, path: Path, number: int) -> Term:
+    """Parse a line of a table, which is a CSV if its suffix says so; no target is "". Raises DataError."""
+    if first_invalid(line) >= 0:
+        raise DataError(describe_mistake(path, number, line))
+    is_csv = path.suffix.lower() == ".csv"
+    try:
+        text = line.decode()
+        source, *rest = next(csv.reader([text], strict=True)) if is_csv else text.split("\t")
+    except csv.Error as error:
+        raise DataError(f"{path}, line {number}: not CSV: {error}") from None
+    targets = [target.strip() for part in rest[:1] for target in part.split("|")]
+    if not _TOKEN.search(source) or not rest or not all(target.removeprefix("!") for target in targets):
+        expected = "term,target" if is_csv else "term TAB target"
+        raise DataError(f"{path}, line {number}: expected `{expected}`, or several targets by |")
+    return Term(source.strip(), next((target for target in targets if not target.startswith("!")), ""))

@@ -1,1 +1,0 @@
-"""Spans of a line that a translation keeps as they are: placeholders, tags, URLs, addresses, numbers."""
