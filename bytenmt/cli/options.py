@@ -316,14 +316,6 @@ ANSWERS = headed(  # how `translate` writes its results
     ),
     click.option("--stream", is_flag=True, help="Print the bytes of a line while it is decoded."),
 )
-SIMULTANEOUS = options(
-    click.option(
-        "--simultaneous",
-        is_flag=True,
-        help="Translate lines while they are read: begin before a line has ended, and never change what is"
-        " written.",
-    ),
-)
 CONSTRAINTS = headed(
     CONSTRAINED,
     click.option(

@@ -23,7 +23,6 @@ from bytenmt.decoding.setting_table import PRECISIONS as PRECISIONS
 from bytenmt.kernel_constants import CLOSING_COST as CLOSING_COST
 from bytenmt.kernel_constants import LOOK_AHEAD as LOOK_AHEAD
 from bytenmt.kernel_constants import OPEN_WITHIN as OPEN_WITHIN
-from bytenmt.kernel_constants import WHOLE_SOURCE
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault  # as of Python 3.13
@@ -82,10 +81,7 @@ class Request(NamedTuple):
     source: valid UTF-8 without EOS, None for a model without a source. limit: bytes of output at most, EOS
     not counted. prefix: valid UTF-8 that the output begins with, at most `limit` bytes, a line end only where
     Options.endless; its log-probability is part of the hypothesis'. number: the random draws depend on it.
-    constraint: what the output must contain; used where Options.tracker is set. wait: source bytes that have
-    come when the first byte is chosen, one more with each further byte, for models with a bounded look-ahead:
-    until all have come the output does not end; 0: the whole source. is_open: the source is empty, and
-    Engine.extend appends to it; with a wait, and in an engine of capacity 1.
+    constraint: what the output must contain; used where Options.tracker is set.
     """
 
     source: bytes | None
@@ -93,15 +89,6 @@ class Request(NamedTuple):
     prefix: bytes = b""
     number: int = 0
     constraint: Constraint = NO_CONSTRAINT
-    wait: int = 0
-    is_open: bool = False
-
-    @property
-    def earliest_end(self) -> int:
-        """The fewest bytes of output, unless its limit is lower: those chosen before the source ended."""
-        if self.is_open:
-            return WHOLE_SOURCE
-        return max(0, len(self.source or b"") + 1 - self.wait) if self.wait else 0
 
 
 class Hypothesis(NamedTuple, Generic[TextT]):
@@ -150,14 +137,6 @@ class Engine(Protocol):
 
     def admit(self, requests: list[Request]) -> list[int]:
         """Encode the sources of at most room() requests and begin to decode. Return a handle for each."""
-        ...
-
-    def extend(self, handle: int, added: bytes, limit: int, is_last: bool) -> None:
-        """Append to the source of a sentence that was admitted open; only the new columns are encoded.
-
-        limit: replaces that of the request. is_last: no more follows. Before that the sentence does not end,
-        and byte i, from 0, must not be chosen before wait + i source bytes have come.
-        """
         ...
 
     def advance(self, n_steps: int) -> None:

@@ -21,7 +21,6 @@ BEAM_OF_DOCUMENTS = 4  # the default of translate-file: greedy search places kep
 KEPT_BY_SERVER = ("placeholders", "tags", "urls")  # the default of `serve`, whose clients are often programs
 GLOSSARY_MATCHES = INFLECTED, EXACT = "inflected", "exact"  # which forms of a term in the source match
 SPLIT_CHOICES = AUTO, ALWAYS, NEVER = "auto", "always", "never"
-DEFAULT_WAIT = 32  # bytes, of simultaneous translation
 MAX_TOKENS = 16_000  # source bytes of a batch, padding included, times the beam size
 SPEED = "Speed and memory"  # a heading of --help
 

@@ -18,14 +18,12 @@ from bytenmt.decoding.line_batch import LineBatch, TranslationResult, has_moved_
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.reranking import Reranker
 from bytenmt.decoding.scheduler import decode, stream_characters
-from bytenmt.decoding.setting_table import DEFAULT_WAIT
 from bytenmt.decoding.settings import Settings, encode_line
 from bytenmt.errors import BytenmtError, SettingError
 from bytenmt.reporter import SILENT, Reporter
 
 if TYPE_CHECKING:
     from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
-    from bytenmt.decoding.simultaneous import Session
     from bytenmt.decoding.tag_transfer import TagTransfer
     from bytenmt.distributed import Group  # it imports PyTorch
 
@@ -52,10 +50,9 @@ class Translator:
     `settings.search` says. prepare: is called with the number of sentences before they are decoded together.
     has_source: whether the runs were trained with a source; without one they are asked for their likeliest
     text, whatever the line. longest_source: bytes of the longest line in training. group: processes that
-    share the work. least_wait: source bytes that complete the first column of runs with bounded look-ahead; 0
-    for others. reranker: ranks the hypotheses of each line, of which make_engine's engines return the whole
-    beam. tags: puts paired tags that are kept into translations that are made without them; None: the search
-    writes them.
+    share the work. reranker: ranks the hypotheses of each line, of which make_engine's engines return the
+    whole beam. tags: puts paired tags that are kept into translations that are made without them; None: the
+    search writes them.
     """
 
     make_engine: Callable[[int], Engine]
@@ -66,7 +63,6 @@ class Translator:
     longest_source: int = 1000
     group: Group | None = None
     languages: Sequence[str] = ()
-    least_wait: int = 0
     reranker: Reranker | None = None
     tags: TagTransfer | None = None
     _engines: dict[int, Engine] = field(default_factory=dict, init=False, repr=False)
@@ -136,7 +132,6 @@ class Translator:
             longest_source=runtime.max_source_bytes,
             group=group,
             languages=runtime.sentence_languages(settings.split_sentences),
-            least_wait=runtime.least_wait,
             reranker=reranker,
             tags=runtime.tag_transfer,
         )
@@ -290,16 +285,6 @@ class Translator:
                 yield chunk.text
             if chunk.separator:
                 yield chunk.separator
-
-    def open(self, wait: int = DEFAULT_WAIT) -> Session:
-        """Begin a simultaneous translation, which commits text while its source is still being fed.
-
-        wait: source bytes before the first byte is committed, by models with bounded look-ahead; else between
-        two translations that are compared. Raises SettingError for settings that do not fit.
-        """
-        from bytenmt.decoding.simultaneous import Session
-
-        return Session(self, wait)
 
     def _by_capacity(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[Request]]]:
         """Yield the capacity of an engine and the requests for it, longest first, so that short ones fill the

@@ -115,8 +115,6 @@ def fill_allowed(
         choices.bank[:] = 0
         return -1
     copy_values(choices.allowed, params.utf8_allowed[min(bytes_left, LONGEST_CHARACTER), utf8])
-    if step < search.earliest_end[slot] and bytes_left > 0:
-        choices.allowed[EOS] = False
     end_byte = -1
     if params.spans.is_used:
         end_byte = prepare(

@@ -112,8 +112,7 @@ class SearchState(NamedTuple):
     """The sentences of p slots with b beams each.
 
     state (p,) int64: FREE, RUNNING or DONE. step, limit (p,) int64: the number of bytes chosen, and the most.
-    prefix (p, _) uint8, n_prefix (p,) int64: forced bytes. earliest_end (p,) int64: the fewest bytes before
-    EOS.
+    prefix (p, _) uint8, n_prefix (p,) int64: forced bytes.
 
     Beams. last (p, b) uint8: the byte to read next, BOS first. parent (p, b) int64: the beam of the previous
     step that each beam continues. utf8 (p, b) uint8: state of the UTF-8 automaton. score (p, b) float64:
@@ -140,7 +139,6 @@ class SearchState(NamedTuple):
     limit: Ints
     n_prefix: Ints
     prefix: Bytes
-    earliest_end: Ints
     last: Bytes
     parent: Ints
     utf8: Bytes
@@ -195,7 +193,6 @@ class SearchState(NamedTuple):
             limit=np.zeros(n_slots, np.int64),
             n_prefix=np.zeros(n_slots, np.int64),
             prefix=np.zeros((n_slots, max(1, prefix)), np.uint8),
-            earliest_end=np.zeros(n_slots, np.int64),
             last=np.full(each, BOS, np.uint8),
             parent=np.zeros(each, np.int64),
             utf8=np.zeros(each, np.uint8),
@@ -249,16 +246,15 @@ class SearchState(NamedTuple):
         prefix: bytes,
         draw_keys: list[int] | None,
         constraint: Constraint | None = None,
-        earliest_end: int = 0,
     ) -> None:
         """Put a new sentence into a slot.
 
         draw_keys: of the independent samples, one for each beam; None if bytes are not sampled. constraint:
-        None if spans are not tracked. earliest_end: see Request.
+        None if spans are not tracked.
         """
         self.state[slot], self.step[slot], self.limit[slot] = RUNNING, 0, limit
         self.prefix[slot, : len(prefix)] = np.frombuffer(prefix, np.uint8)
-        self.n_prefix[slot], self.earliest_end[slot] = len(prefix), earliest_end
+        self.n_prefix[slot] = len(prefix)
         self.last[slot], self.utf8[slot] = BOS, ACCEPT
         self.parent[slot] = 0 if draw_keys is None else np.arange(self.parent.shape[1])
         # All beams begin alike, so one of them is enough, except for independent samples.
