@@ -8,7 +8,6 @@ from __future__ import annotations
 
 PRECISIONS = ("fp32", "bf16", "int8", "w8a8")  # of matrices; the last two are the CPU engine's
 PANEL = 64  # outputs of a packed matrix that stand together
-WHOLE_SOURCE = 1 << 40  # a wait, of interface.Request, until any source has ended
 WORD_BITS = 8  # in k of Op.NGRAMS, the first bit of the bits of a row's number in the table of words
 FOLD_CASE = 64  # in k of Op.NGRAMS, beside the bits of a row's number: hash A to Z as a to z
 

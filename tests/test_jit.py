@@ -349,7 +349,6 @@ HOLDS = [
     ("decoding/cpu/interpreter.py", "ngram_hash.py"),
     ("decoding/cpu/interpreter.py", "kernel_constants.py"),
     ("decoding/cpu/interpreter.py", "jit.py"),
-    ("data/line_scan.py", "utf8.py"),
     ("data/batches.py", "utf8.py"),
     ("layers/fused_additive.py", "layers/kernel_helpers.py"),
 ]

@@ -81,7 +81,7 @@ def test_tensors_find_the_rows_of_the_hash(read: bytes, before: bytes, bits: int
 
 @given(st.binary(max_size=20), st.integers(0, 20))
 def test_words_are_hashed_from_their_beginnings(text: bytes, cut: int) -> None:
-    """By a loop over the bytes, wherever the text is cut; a table of words takes the highest bits."""
+    """A loop over the bytes gives the same, wherever the text is cut; a table takes the highest bits."""
     tables = NgramTables(1, (2,), 8, n_word_rows=64)
     expected, prefix = [], 0
     for byte in text.lower():

@@ -15,18 +15,12 @@ from torch import Tensor, nn
 
 from bytenmt.architectures.section import ModelSection
 from bytenmt.architectures.tensor_tree import tensors
-from bytenmt.kernel_constants import WHOLE_SOURCE
 from bytenmt.layers.embedding import ByteEmbedding
 from bytenmt.layers.ngram_tables import NgramTables
 
 M = TypeVar("M", bound=NamedTuple)  # a model's Memory: what its decoder needs of the source, n rows
 T = TypeVar("T", bound=nn.Module)
 S = TypeVar("S", bound=NamedTuple)  # a model's State: what its decoder carries, n * beam rows
-
-
-# Of a model with bounded look-ahead and attention, in its memory: the source bytes (n,) int64 that have come
-# when the first target byte is predicted; one more comes with each further one. () in other models.
-SourceWait = tuple[Tensor, ...]
 
 
 class Attentive(Protocol):
@@ -111,31 +105,6 @@ def no_source(config_source: bool, src: Tensor) -> bool:
     if src.shape[1] and not config_source:
         raise ValueError(f"a source of {src.shape[1]} columns for a model that was made without one")
     return src.shape[1] == 0
-
-
-def no_wait(config: ModelSection, src_len: Tensor) -> SourceWait:
-    """Return the wait of sources that are read to their end before the first target byte is predicted."""
-    return (torch.full_like(src_len, WHOLE_SOURCE),) if config.is_bounded else ()
-
-
-def with_wait(memory: M, wait: Tensor) -> M:
-    """Return a memory with a wait of (n,) int64 source bytes, see SourceWait.
-
-    A memory whose columns are not attended to stays as it is.
-    """
-    return memory._replace(wait=(wait,)) if getattr(memory, "wait", ()) else memory
-
-
-def seen_mask(memory: Any, positions: Tensor, lookahead: int) -> Tensor:
-    """Return which columns of its source each query may attend to, (n, q, s) bool.
-
-    positions (n, q) int64: of the target bytes read, BOS at 0. After wait + position source bytes, those
-    columns are complete that lie `lookahead` bytes before the last one; of a source that has ended, EOS
-    included, all.
-    """
-    came, source_len = memory.wait[0][:, None] + positions, memory.source_len[:, None]
-    n_complete = torch.where(came < source_len, came - lookahead, source_len)
-    return torch.arange(memory.keys.shape[1], device=positions.device) < n_complete[:, :, None]
 
 
 def normalised(logits: Tensor) -> Tensor:

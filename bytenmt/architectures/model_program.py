@@ -27,15 +27,11 @@ class Source(NamedTuple):
 
     reverse: its bytes in reverse order, EOS last all the same; unfolding: ByteNet's a and b, by which a
     source of s bytes has ceil(a s + b) columns of memory, and reads EOS past its end; None in other
-    architectures. lookahead: bytes after its own that a column depends on at most, -1 for no bound; with a
-    bound a source has no fewer columns than bytes. delay: times that EOS is read after all columns, because
-    each is written so much later.
+    architectures.
     """
 
     reverse: bool = False
     unfolding: tuple[float, float] | None = None
-    lookahead: int = -1
-    delay: int = 0
 
 
 class ModelProgram(NamedTuple):

@@ -4,7 +4,7 @@ linked. Imports no PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Self
 
@@ -67,22 +67,6 @@ def refuse_ignored(is_ignored: bool, is_set: Mapping[str, bool], why: str) -> No
         raise ValueError(f"{name} {why}: leave it out")
 
 
-def right_limits(reaches: Iterable[int], lookahead: int) -> tuple[int, ...]:
-    """Return how many columns to its right each layer of a stack of centred convolutions sees.
-
-    reaches: (kernel width - 1) * dilation of each layer, the lowest first. lookahead: the most that the sum
-    of the limits may be, -1 for no bound; the lower layers have their whole right half as long as it lasts.
-
-    >>> right_limits([2, 2, 4], -1), right_limits([2, 2, 4], 3)
-    ((1, 1, 2), (1, 1, 1))
-    """
-    rights = list[int]()
-    for reach in reaches:
-        half = reach - reach // 2  # of an odd reach the longer half
-        rights.append(half if lookahead < 0 else min(half, lookahead - sum(rights)))
-    return tuple(rights)
-
-
 def check_receptive_field(reach: int) -> None:
     """Raise ValueError where a prediction depends on more bytes before it than can be kept."""
     if reach > LONGEST_FIELD:
@@ -112,20 +96,8 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     ngram_word_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
     ngram_dropout: Dropout = 0.0  # chance that a look-up (an n at a position) reads zero in training
     ngram_case: Literal["kept", "folded"] = "kept"  # folded: A to Z are hashed as a to z
-    # Bytes after its own that a column of the encoder depends on at most, so that a translation can begin
-    # before the source has ended; 0: none; -1: no bound.
-    encoder_lookahead: Annotated[int, Meta(ge=-1, le=1 << 12)] = -1
 
     def __post_init__(self) -> None:
-        self._check_ngrams()
-        if self.is_bounded:
-            refuse_ignored(not self.source, {"encoder_lookahead": True}, "would be ignored without a source")
-            reason = self._reason_against_a_bound()
-            if reason:
-                raise ValueError(f"encoder_lookahead = {self.encoder_lookahead} {reason}")
-
-    def _check_ngrams(self) -> None:
-        """Raise ValueError for options of n-gram tables that do not go together."""
         if any(n >= after for n, after in pairwise(self.ngrams)):
             raise ValueError(f"ngrams = {list(self.ngrams)}: expected growing numbers from 2 to 8, each once")
         for name, rows in (("ngram_rows", self.ngram_rows), ("ngram_word_rows", self.ngram_word_rows)):
@@ -135,27 +107,6 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
         given["ngram_word_rows"] = self.ngram_word_rows > 0
         given["ngram_case"] = self.ngram_case != "kept"
         refuse_ignored(not self.ngrams, given, "would be ignored without ngrams")
-
-    @property
-    def is_bounded(self) -> bool:
-        """True if the encoder has a bounded look-ahead."""
-        return self.encoder_lookahead >= 0
-
-    @property
-    def least_wait(self) -> int:
-        """The fewest source bytes that complete the first column of an encoder with bounded look-ahead."""
-        return self.encoder_lookahead + 1
-
-    @property
-    def encoder_delay(self) -> int:
-        """Bytes that a recurrent encoder with bounded look-ahead reads past a column's own before it writes
-        the column."""
-        return max(0, self.encoder_lookahead)
-
-    def _reason_against_a_bound(self) -> str | None:
-        """Return why the encoder's look-ahead cannot be bounded with these options, and what to do; None
-        where it can."""
-        return f"needs an architecture that supports it, not {architecture(self)}: leave it at -1"
 
     @property
     def ngram_reach(self) -> int:

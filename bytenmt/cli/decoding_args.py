@@ -21,7 +21,7 @@ from bytenmt.decoding.engine_selection import precision_of
 from bytenmt.decoding.engines import n_threads
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.loading import LoadedRun, Runtime
-from bytenmt.decoding.setting_table import INFLECTED, LINES, TABLE
+from bytenmt.decoding.setting_table import LINES, TABLE
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
@@ -157,7 +157,7 @@ def made_with(
     The keys are the names of the options; `translate --resume` compares them with those of the first run.
     """
 
-    spec, reverse, search = runtime.spec, runtime.reverse, replace(translator.options, tracker=None)
+    spec, reverse, search = runtime.spec, runtime.reverse, translator.options
 
     def make() -> dict[str, Any]:
         return {

@@ -15,7 +15,6 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from bytenmt.cli.progress import progress
-from bytenmt.decoding.constraints.constraint_spec import UNMET
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import DataError
@@ -216,8 +215,6 @@ class Filter:
             return
 
         def write(results: Sequence[TranslationResult]) -> None:
-            for warning in warnings_of_flags(results, first, name):
-                reporter.warn(warning)
             now = time.monotonic()
             self.output.write(form(results, first, [now - line.at for line in lines]))
             self.output.flush()
@@ -257,16 +254,6 @@ def warnings_of_chunks(
             yield (
                 f"{name}, line {number} has {len(line)} bytes, over the {limit} of"
                 f" --max-source-bytes: translated in {n_chunks} parts"
-            )
-
-
-def warnings_of_flags(results: Sequence[TranslationResult], first: int, name: str) -> Iterator[str]:
-    """Yield a warning for each line that lacks something that was required."""
-    for number, result in enumerate(results, first + 1):
-        if UNMET in (result.best.flags or ()):
-            yield (
-                f"{name}, line {number}: the translation does not meet all constraints: the terms, spans"
-                f" and prefix of the line contradict each other"
             )
 
 

@@ -17,7 +17,6 @@ from bytenmt.decoding.setting_table import (
     AUTO,
     DEVICES,
     ENGINES,
-    GLOSSARY_MATCHES,
     KEPT,
     PRECISIONS,
     SPEED,
@@ -315,14 +314,6 @@ ANSWERS = headed(  # how `translate` writes its results
         " lines are reported on stderr, or in jsonl by the field `verdict`.",
     ),
     click.option("--stream", is_flag=True, help="Print the bytes of a line while it is decoded."),
-)
-SIMULTANEOUS = options(
-    click.option(
-        "--simultaneous",
-        is_flag=True,
-        help="Translate lines while they are read: begin before a line has ended, and never change what is"
-        " written.",
-    ),
 )
 CONSTRAINTS = headed(
     CONSTRAINED,

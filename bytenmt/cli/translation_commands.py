@@ -34,18 +34,16 @@ from bytenmt.cli.options import (
     FILES,
     REVERSE,
     RUNTIME,
-    SIMULTANEOUS,
     headed,
     models,
     setting_options,
 )
 from bytenmt.cli.progress import Console
-from bytenmt.decoding.setting_table import DEFAULT_WAIT, SPEED
+from bytenmt.decoding.setting_table import SPEED
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
     from bytenmt.checkpoints.resumable import ResumableFile
-    from bytenmt.cli.decoding_args import Answers
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import Runtime
 
@@ -77,14 +75,6 @@ if TYPE_CHECKING:
     ),
 )
 @ANSWERS
-@SIMULTANEOUS
-@click.option(
-    "--wait",
-    type=COUNT,
-    help="With --simultaneous: source bytes before the first byte is written, by a model with bounded"
-    " look-ahead; else between two translations of the line so far, whose common beginning is written"
-    f" (default: {DEFAULT_WAIT}).",
-)
 @CONSTRAINTS
 @setting_options("search", "sampling", "output")
 @REVERSE
@@ -120,8 +110,6 @@ def translate(
     character_bits: bool,
     flag_above: float | None,
     stream: bool,
-    simultaneous: bool,
-    wait: int | None,
     errors: str,
     device: str,
     threads: int | None,
@@ -134,7 +122,7 @@ def translate(
     with --resume continues. Under torchrun the processes share the lines.
     """
     from bytenmt.cli import decoding_args, inputs
-    from bytenmt.cli.line_filter import BUFFER_SIZE, STANDARD_INPUT, Filter
+    from bytenmt.cli.line_filter import Filter
     from bytenmt.datasets.recipe import TranslatorSpec
     from bytenmt.datasets.workers import threads_per_process, worker_processes
     from bytenmt.decoding.engine_selection import choose, processes
@@ -144,23 +132,14 @@ def translate(
     answers = decoding_args.Answers(form, alignment, with_source, character_bits, flag_above, stream)
     settings = decoding_args.settings(decoding, answers)
     wanted = decoding_args.engine_spec(decoding, device, threads_per_process(workers, threads))
-    if wait is not None and not simultaneous:
-        raise BytenmtError("--wait would be ignored: give --simultaneous with it")
-    if simultaneous:
-        others = {"--resume": resume, "--workers": workers > 1, "--buffer-size": buffer_size != BUFFER_SIZE}
-        _refuse_with_simultaneous(answers, others)
     with processes(choose(wanted).device) as group:
-        if simultaneous and group is not None:
-            raise BytenmtError("--simultaneous runs in one process: drop it, or start without torchrun")
         leads = group is None or group.is_leader
         shape = decoding_args.output_format(answers, settings, group)
         if workers > 1 and (group is not None or stream):
             other = "--stream" if stream else "torchrun"
             raise BytenmtError(f"--workers {workers} cannot be combined with {other}: drop one of the two")
         _check_files(input, output, resume)
-        text = None
-        if input is not None and leads and not simultaneous:
-            text = inputs.to_translate(input, errors)
+        text = inputs.to_translate(input, errors) if input is not None and leads else None
         loaded = loaded_runs(runs, wanted, leads, at_once=True)
         if not loaded.has_source:
             raise BytenmtError(
@@ -169,14 +148,6 @@ def translate(
         translator = Translator.from_runtime(loaded, settings, group=group)
         if not leads:
             translator.follow()
-            return
-        if simultaneous:
-            from bytenmt.cli.simultaneous import translate_as_it_comes
-
-            source = standard_input() if input is None else open(input, "rb")  # noqa: SIM115
-            with source, writer(output) as out:
-                name = STANDARD_INPUT if input is None else str(input)
-                translate_as_it_comes(translator, wait or DEFAULT_WAIT, source, out, errors, name)
             return
         shape = decoding_args.with_alignment(shape, loaded, alignment)
         made_with = decoding_args.made_with(loaded, translator, shape, buffer_size, errors, flag_above)
@@ -197,19 +168,6 @@ def translate(
                     lines.stream(text, errors=errors, name=str(input))
             else:
                 lines.file(text)
-
-
-def _refuse_with_simultaneous(answers: Answers, others: Mapping[str, bool]) -> None:
-    """Raise BytenmtError for options that --simultaneous cannot be combined with. others: whether each of
-    these options was given."""
-    given = {
-        "--format": answers.format != "text",
-        "--flag-above": answers.flag_above is not None,
-        "--stream": answers.stream,
-        **others,
-    }
-    for option in (option for option, is_given in given.items() if is_given):
-        raise BytenmtError(f"--simultaneous cannot be combined with {option}: drop one of the two")
 
 
 def _check_files(input: Path | None, output: Path | None, resume: bool) -> None:

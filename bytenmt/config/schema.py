@@ -125,9 +125,6 @@ class TrainConfig(Section, frozen=True):
     options: dict[Name, bool | int | float | str] = {}  # of plugins, who read them from this section
     byte_dropout: Dropout = 0.0  # share of the decoder's input bytes that it is not shown
     byte_dropout_kind: Literal["mask", "replace"] = "mask"  # by PAD, or by any byte of UTF-8
-    # With model.encoder_lookahead: the fewest and the most source bytes that have come when the first byte of
-    # a target is predicted, drawn for each pair (Elbayad et al. 2020); []: as few as can be to all of them.
-    waits: Annotated[tuple[Positive, ...], Meta(max_length=2)] = ()
     teacher_forcing: Fraction = 1.0  # how often the decoder reads the true byte, not its own
     # Scheduled sampling (Bengio et al. 2015): that share falls with i, the updates before this one:
     # linear k - slope i, exponential k^i, inverse_sigmoid k / (k + exp(i / k)), never below the floor.
@@ -152,8 +149,6 @@ class TrainConfig(Section, frozen=True):
     def __post_init__(self) -> None:
         check_spacing("valid_every", self.valid_every)
         check_spacing("save_every", self.save_every)
-        if self.waits and (len(self.waits) != 2 or self.waits[0] > self.waits[1]):
-            raise ValueError(f"waits = {list(self.waits)}: expected the fewest and the most bytes, or []")
         self._check_sampling()
 
     def _check_sampling(self) -> None:
@@ -185,7 +180,8 @@ class TrainConfig(Section, frozen=True):
 # Keys of earlier versions, with their defaults: files that have them are read without them.
 REMOVED_KEYS: Mapping[str, Mapping[str, Any]] = {
     "data": {"stream_window": 100_000, "placeholders": 0.0},
-    "train": {"draft": False},
+    "model": {"encoder_lookahead": -1},
+    "train": {"draft": False, "waits": ()},
 }
 
 
@@ -292,12 +288,16 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
 
 
 def _without_removed_keys(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {
-        section: {key: value for key, value in values.items() if key not in REMOVED_KEYS.get(section, ())}
-        if isinstance(values, Mapping)
-        else values
-        for section, values in tree.items()
-    }
+    """Leave out REMOVED_KEYS; but a model that does not have a key's default is not itself without it."""
+    kept = dict(tree)
+    for section, removed in REMOVED_KEYS.items():
+        if isinstance(values := tree.get(section), Mapping):
+            kept[section] = {
+                key: value
+                for key, value in values.items()
+                if key not in removed or section == "model" and value != removed[key]
+            }
+    return kept
 
 
 def _named_architecture(tree: object) -> object:

@@ -19,7 +19,6 @@ from bytenmt.decoding.setting_table import DEVICES as DEVICES
 from bytenmt.decoding.setting_table import ENGINES as ENGINES
 from bytenmt.decoding.setting_table import PRECISIONS as PRECISIONS
 from bytenmt.kernel_constants import LOOK_AHEAD as LOOK_AHEAD
-from bytenmt.kernel_constants import WHOLE_SOURCE
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault  # as of Python 3.13
@@ -77,10 +76,7 @@ class Request(NamedTuple):
     limit: bytes of output at most, EOS not counted. prefix: valid UTF-8 that the output begins with, at most
     `limit` bytes, a line end only where Options.endless; its log-probability is part of the hypothesis'.
     number: the random draws depend on it. pairs: numbers of sentinels, the first of which is written before
-    the second. wait: source bytes that have come when the first byte is chosen, one more with each further
-    byte, for models with a bounded look-ahead: until all have come the output does not end; 0: the whole
-    source. is_open: the source is empty, and Engine.extend appends to it; with a wait, and in an engine of
-    capacity 1.
+    the second.
     """
 
     source: bytes | None
@@ -88,15 +84,6 @@ class Request(NamedTuple):
     prefix: bytes = b""
     number: int = 0
     pairs: tuple[tuple[int, int], ...] = ()
-    wait: int = 0
-    is_open: bool = False
-
-    @property
-    def earliest_end(self) -> int:
-        """The fewest bytes of output, unless its limit is lower: those chosen before the source ended."""
-        if self.is_open:
-            return WHOLE_SOURCE
-        return max(0, len(self.source or b"") + 1 - self.wait) if self.wait else 0
 
 
 class Hypothesis(NamedTuple, Generic[TextT]):
@@ -145,14 +132,6 @@ class Engine(Protocol):
 
     def admit(self, requests: list[Request]) -> list[int]:
         """Encode the sources of at most room() requests and begin to decode. Return a handle for each."""
-        ...
-
-    def extend(self, handle: int, added: bytes, limit: int, is_last: bool) -> None:
-        """Append to the source of a sentence that was admitted open; only the new columns are encoded.
-
-        limit: replaces that of the request. is_last: no more follows. Before that the sentence does not end,
-        and byte i, from 0, must not be chosen before wait + i source bytes have come.
-        """
         ...
 
     def advance(self, n_steps: int) -> None:

@@ -93,15 +93,16 @@ class KeepSpec:
             for piece in self._pieces(part) if isinstance(part, str) else [KeptSpan(part.text, (part,))]:
                 if isinstance(piece, str):
                     texts.append(piece)
-                elif is_adjacent:
+                    is_adjacent = False
+                    continue
+                if is_adjacent:
                     before = spans.pop()
                     spans.append(KeptSpan(before.source + piece.source, before.parts + piece.parts))
                 else:
                     texts.append(sentinel(0))
                     spans.append(piece)
-                is_adjacent = not isinstance(piece, str)
-                if is_adjacent:
-                    tags += [(len(spans) - 1, tag) for tag in piece.parts]
+                is_adjacent = True
+                tags += [(len(spans) - 1, tag) for tag in piece.parts]
         return MarkedText(to_bytes("".join(texts)), tuple(spans), _pairs(tags))
 
     def _pieces(self, text: str) -> Iterable[str | KeptSpan]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bytenmt.data.sentences import ends_at_signs, sentence_ends
 from bytenmt.decoding.interface import Hypothesis, Request
-from bytenmt.decoding.kept_spans import KeepSpec, KeptSpan, Part, restore, restored_text
+from bytenmt.decoding.kept_spans import KeepSpec, KeptSpan, MarkedText, Part, restore, restored_text
 from bytenmt.decoding.settings import Settings
 from bytenmt.sentinels import SENTINELS, compile_patterns, find_spans, sentinel, to_bytes, to_text
 from bytenmt.utf8 import FIRST_SENTINEL, N_SENTINELS, whole_characters
@@ -247,15 +247,13 @@ def split_line(
     of their own. languages: of the sentences, see sentences.sentence_ends; none: the line is one sentence.
     """
     parts = [line.decode()] if isinstance(line, bytes) else line
-    if keep is None:
-        data, spans, pairs = "".join(part for part in parts if isinstance(part, str)).encode(), (), ()
-    else:
-        data, spans, pairs = keep.mark(parts)
+    text = "".join(part for part in parts if isinstance(part, str))
+    data, spans, pairs = MarkedText(text.encode(), (), ()) if keep is None else keep.mark(parts)
     chunks, first = list[Chunk](), 0
     for sentence, after in split_sentences(data, languages) if languages else [(data, b"")]:
-        for text, separator in cut_text(sentence, after, max_bytes):
-            own = spans[first : first + text.count(FIRST_SENTINEL)]
-            numbered = _numbered(text)
+        for piece, separator in cut_text(sentence, after, max_bytes):
+            own = spans[first : first + piece.count(FIRST_SENTINEL)]
+            numbered = _numbered(piece)
             end = first + len(own)
             inside = tuple((a - first, b - first) for a, b in pairs if first <= a < end and first <= b < end)
             plain = restored_text(numbered, [KeptSpan(span.source, (span.source,)) for span in own])
@@ -303,7 +301,7 @@ def cut_text(data: bytes, after: bytes, max_bytes: int) -> list[tuple[bytes, byt
     A text ends at the last space that it can reach, else between two characters. after: what follows the last
     one. max_bytes: at least 4, one character.
     """
-    texts, start = [], 0
+    texts, start = list[tuple[bytes, bytes]](), 0
     while True:
         last = min(start + max_bytes, _place_of_sentinel(data, start, N_SENTINELS))
         if last >= len(data):

@@ -110,13 +110,6 @@ class Runtime:
         return languages_of_files(one.src or "" for one in facts[0].corpora) if facts else UNKNOWN_LANGUAGE
 
     @property
-    def least_wait(self) -> int:
-        """The source bytes that complete the first column of runs with bounded look-ahead; 0 if one has
-        none."""
-        waits = [run.config.model.least_wait for run in self.runs]
-        return max(waits, default=0) * all(waits)
-
-    @property
     def search(self) -> SearchDefaults | None:
         """The search defaults of the first run that has some."""
         return next((run.facts.search for run in self.runs if run.facts.search is not None), None)

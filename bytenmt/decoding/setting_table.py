@@ -21,7 +21,6 @@ KEPT = (
     "entities",
 )
 SPLIT_CHOICES = AUTO, ALWAYS, NEVER = "auto", "always", "never"
-DEFAULT_WAIT = 32  # bytes, of simultaneous translation
 MAX_TOKENS = 16_000  # source bytes of a batch, padding included, times the beam size
 SPEED = "Speed and memory"  # a heading of --help
 

@@ -19,13 +19,11 @@ from bytenmt.decoding.line_batch import LineBatch, TranslationResult
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.reranking import Reranker
 from bytenmt.decoding.scheduler import decode, stream_characters
-from bytenmt.decoding.setting_table import DEFAULT_WAIT
 from bytenmt.decoding.settings import Settings, encode_line
 from bytenmt.errors import BytenmtError, SettingError
 from bytenmt.reporter import SILENT, Reporter
 
 if TYPE_CHECKING:
-    from bytenmt.decoding.simultaneous import Session
     from bytenmt.distributed import Group  # it imports PyTorch
 
 MAX_SENTENCES = 1024  # side by side, however short
@@ -51,9 +49,8 @@ class Translator:
     `settings.search` says. prepare: is called with the number of sentences before they are decoded together.
     has_source: whether the runs were trained with a source; without one they are asked for their likeliest
     text, whatever the line. longest_source: bytes of the longest line in training. group: processes that
-    share the work. least_wait: source bytes that complete the first column of runs with bounded look-ahead; 0
-    for others. reranker: ranks the hypotheses of each line, of which make_engine's engines return the whole
-    beam. keep: what is kept by runs that were trained with sentinels; None for others.
+    share the work. reranker: ranks the hypotheses of each line, of which make_engine's engines return the
+    whole beam. keep: what is kept by runs that were trained with sentinels; None for others.
     """
 
     make_engine: Callable[[int], Engine]
@@ -64,7 +61,6 @@ class Translator:
     longest_source: int = 1000
     group: Group | None = None
     languages: Sequence[str] = ()
-    least_wait: int = 0
     reranker: Reranker | None = None
     keep: KeepSpec | None = None
     _engines: dict[int, Engine] = field(default_factory=dict, init=False, repr=False)
@@ -121,7 +117,8 @@ class Translator:
         settings = Settings.from_dict(named) if settings is None else settings
         if settings.needs_sentinels and not runtime.has_sentinels:
             raise SettingError(
-                "keep and glossary need a model that was trained with sentinels (data.sentinels): this one was not"
+                "keep and glossary need a model that was trained with sentinels (data.sentinels):"
+                " this one was not"
             )
         settings = settings.with_defaults(runtime.search, runtime.has_sentinels)
         search, reranker = settings.search, None
@@ -137,7 +134,6 @@ class Translator:
             longest_source=runtime.max_source_bytes,
             group=group,
             languages=runtime.sentence_languages(settings.split_sentences),
-            least_wait=runtime.least_wait,
             reranker=reranker,
             keep=settings.keep if runtime.has_sentinels else None,
         )
@@ -200,7 +196,8 @@ class Translator:
         """Return the results of lines, in their order.
 
         lines: valid UTF-8 without line ends, or texts and codes of a document (sentinels.Code), whose results
-        have them in `parts`. keep: what is kept, instead of the settings'. first: the number of the first line, on which random draws
+        have them in `parts`. keep: what is kept, instead of the settings'. first: the number of the first
+        line, on which random draws
         depend. Empty lines and lines of URLs and e-mail addresses alone are copied. Equal lines are
         translated once, except in sampling. In a group of processes each one gives the same lines, decodes
         its share and gets all results.
@@ -295,16 +292,6 @@ class Translator:
                 yield chunk.text
             if chunk.separator:
                 yield chunk.separator
-
-    def open(self, wait: int = DEFAULT_WAIT) -> Session:
-        """Begin a simultaneous translation, which commits text while its source is still being fed.
-
-        wait: source bytes before the first byte is committed, by models with bounded look-ahead; else between
-        two translations that are compared. Raises SettingError for settings that do not fit.
-        """
-        from bytenmt.decoding.simultaneous import Session
-
-        return Session(self, wait)
 
     def _by_capacity(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[Request]]]:
         """Yield the capacity of an engine and the requests for it, longest first, so that short ones fill the

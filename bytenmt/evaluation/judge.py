@@ -104,7 +104,7 @@ class Judge:
         ]
 
     def flags(self, sources: Sequence[bytes], translations: Sequence[Hypothesis]) -> list[list[str]]:
-        """Return the flags of each translation besides those of its constraints.
+        """Return the flags of each translation besides those of the search.
 
         What a translation costs without its source is only computed where it is unsure: an invention always
         is.
@@ -137,7 +137,8 @@ class Judge:
 
         It is their pointwise mutual information. A text that was written without regard to its source saves
         more than k bits with a probability of 2^-k at most. Tags, placeholders and addresses do not count:
-        they save many bits in every translation that has those of its source. Empty if the model does not know empty sources.
+        they save many bits in every translation that has those of its source. Empty if the model does not
+        know empty sources.
         """
         if self.thresholds is None or self.thresholds.source_bits is None or not translations:
             return []

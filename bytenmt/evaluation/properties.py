@@ -51,13 +51,9 @@ class Properties(NamedTuple):
 
 
 def properties(config: ModelSection) -> Properties | None:
-    """Return the properties of a configured model.
-
-    None if its architecture does not describe its nets, or if the look-ahead of its encoder is bounded: then
-    the source bytes that a prediction sees depend on the wait, too.
-    """
+    """Return the properties of a configured model; None if its architecture does not describe its nets."""
     nets = nets_of(config)
-    if nets is None or config.is_bounded:
+    if nets is None:
         return None
     return Properties(
         nets=f"{_kind(nets.encoder) if config.source else '–'}/{_kind(nets.decoder)}",

@@ -183,21 +183,14 @@ class Convolution(nn.Module):
         assert self.plain is not None
         return self.plain
 
-    @property
-    def reach(self) -> int:
-        """The columns that the kernel reads besides one."""
-        return (self.kernel_width - 1) * self.dilation
-
-    def centred(self, x: Tensor, mask: Tensor, right: int | None = None) -> Tensor:
+    def centred(self, x: Tensor, mask: Tensor) -> Tensor:
         """Convolve x (n, s, d_input) around each column; return (n, s, d_output).
 
-        mask (n, s) bool: true on real columns; padding is zeroed, because earlier biases make it non-zero.
-        right: columns to the right that the kernel reaches; None: half of its reach, of an odd one the longer
-        half.
+        mask (n, s) bool: true on real columns; padding is zeroed, because earlier biases make it non-zero. Of
+        an odd reach the longer half is to the right.
         """
-        reach = self.reach
-        right = reach - reach // 2 if right is None else right
-        x = F.pad(x * mask[:, :, None], (0, 0, reach - right, right))
+        reach = (self.kernel_width - 1) * self.dilation
+        x = F.pad(x * mask[:, :, None], (0, 0, reach // 2, reach - reach // 2))
         return self._convolve(x, self.dilation)
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:

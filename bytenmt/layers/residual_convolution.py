@@ -75,12 +75,12 @@ class GatedLayer(ResidualConvolution):
         sizes = d_input, d_output, kernel_width, dropout, dilation, weight_norm
         super().__init__(*sizes, n_maps=2, gain=4.0)
 
-    def centred(self, x: Tensor, mask: Tensor, right: int | None = None) -> Tensor:
+    def centred(self, x: Tensor, mask: Tensor) -> Tensor:
         """Apply the layer to x (n, s, d_input); return (n, s, d_output).
 
-        mask (n, s) bool: true on real columns. right: see Convolution.centred.
+        mask (n, s) bool: true on real columns.
         """
-        return (F.glu(self.convolution.centred(self._drop(x), mask, right)) + self.carried(x)) * HALF
+        return (F.glu(self.convolution.centred(self._drop(x), mask)) + self.carried(x)) * HALF
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         """Return the output of the GLU without the residual, (rows, t, d_output), and the ring after it."""
@@ -107,12 +107,12 @@ class TanhLayer(ResidualConvolution):
         sizes = d_input, d_output, kernel_width, dropout, dilation, weight_norm
         super().__init__(*sizes, n_maps=1, gain=1.0)
 
-    def centred(self, x: Tensor, mask: Tensor, right: int | None = None) -> Tensor:
+    def centred(self, x: Tensor, mask: Tensor) -> Tensor:
         """Apply the layer to x (n, s, d_input); return (n, s, d_output).
 
-        mask (n, s) bool: true on real columns. right: see Convolution.centred.
+        mask (n, s) bool: true on real columns.
         """
-        return torch.tanh(self.convolution.centred(self._drop(x), mask, right) + self.carried(x))
+        return torch.tanh(self.convolution.centred(self._drop(x), mask) + self.carried(x))
 
 
 def residual_map(d_input: int, d_output: int, weight_norm: bool) -> nn.Module | None:
@@ -122,10 +122,10 @@ def residual_map(d_input: int, d_output: int, weight_norm: bool) -> nn.Module | 
     return scaled_linear(d_input, d_output, math.sqrt(1 / d_input), weight_norm)
 
 
-def pooled(x: Tensor, mask: Tensor, width: int, right: int) -> Tensor:
+def pooled(x: Tensor, mask: Tensor, width: int) -> Tensor:
     """Average `width` columns around each column of x (n, s, d), counting zeros outside of the sentence.
 
-    mask (n, s) bool: true on real columns. right: columns to the right among them.
+    mask (n, s) bool: true on real columns. An even width has one more column to the right.
     """
-    padded = F.pad(x * mask[:, :, None], (0, 0, width - 1 - right, right))
+    padded = F.pad(x * mask[:, :, None], (0, 0, (width - 1) // 2, width // 2))
     return F.avg_pool1d(padded.transpose(1, 2), width, stride=1).transpose(1, 2)

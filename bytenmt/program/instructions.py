@@ -61,9 +61,7 @@ class Op(IntEnum):
     CENTRE = 25  # d = the row's position, at most the last of the sentence's columns, of which m are seen
     PREDICT_CENTRE = 26  # d = sigma(w . a) times those columns
     # in an encoder only
-    # d = m columns of a, dilation k, the last of them v columns to the right of the row's own; zero outside
-    # of the sentence
-    WINDOW = 32
+    WINDOW = 32  # d = the m columns of a around each column, dilation k, zero outside of the sentence
     # d = the states of a recurrence over a sentence's columns, backwards where m; a its input's share of the
     # gates; b scratch, a row a sentence, that begins with h and ends holding the last h
     GRU_SCAN = 33  # w: U of r and z, v: U of g, k: see Gru; scratch h, u (2n), r * h, g

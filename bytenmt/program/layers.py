@@ -9,15 +9,6 @@ from bytenmt.program.instructions import Gru, Op, Register, padded
 from bytenmt.program.writer import Values, Writer
 
 
-def delayed(encode: Writer, x: Register, delay: int) -> Register:
-    """Write each column of x as it stands `delay` columns further on; return the register."""
-    if not delay:
-        return x
-    later = encode.register(x.width)
-    encode.emit(Op.WINDOW, later, x, m=1, k=1, v=delay)
-    return later
-
-
 def maxout(step: Writer, x: Register, name: str, width: int) -> Register:
     """Write a linear map of x to `width` pairs; return the register with the larger of each pair."""
     pairs, maxed = step.register(2 * width), step.register(width)

@@ -6,7 +6,7 @@ Functions of tensors and a model; they know no batches, optimisers or runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -95,18 +95,6 @@ def drop_bytes(target_in: Tensor, share: float, kind: str) -> Tensor:
         return target_in.masked_fill(hidden, PAD)
     drawn = torch.randint_like(target_in, N_BYTES_OF_UTF8)
     return torch.where(hidden, drawn + 2 * (drawn >= 0xC0).to(drawn.dtype), target_in)
-
-
-def draw_waits(source_len: Tensor, least: int, waits: Sequence[int]) -> Tensor:
-    """Draw for each source how many of its bytes come before the first target byte, (n,) int64, uniformly.
-
-    source_len (n,) int64, EOS included. waits: the fewest and the most bytes; empty: `least` and the whole
-    source.
-    """
-    low, high = waits or (least, least)
-    most = source_len.clamp(min=low) if not waits else torch.full_like(source_len, high)
-    drawn = torch.rand(source_len.shape, dtype=torch.float64, device=source_len.device) * (most - low + 1)
-    return low + drawn.long()
 
 
 @contextmanager

@@ -269,13 +269,6 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume
             model.check_fit()
         except ValueError as error:
             raise ConfigError(f"model.{error}") from None
-    if train.waits and not model.is_bounded:
-        raise ConfigError("train.waits would be ignored without model.encoder_lookahead: set it too")
-    if train.waits and train.waits[0] < model.least_wait:
-        raise ConfigError(
-            f"train.waits begins with {train.waits[0]}: with model.encoder_lookahead ="
-            f" {model.encoder_lookahead} give {model.least_wait} or more"
-        )
     require(training_bytes(config.model), "training this model", "take a smaller preset, or lower its sizes")
     if train.compile and model.is_serial:
         raise ConfigError(f"train.compile would unroll the steps of {model.full_name}: leave it off")

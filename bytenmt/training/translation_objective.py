@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bytenmt.architectures.base import Model, with_wait
+from bytenmt.architectures.base import Model
 from bytenmt.config.schema import Config
 from bytenmt.data.batches import Batch
 from bytenmt.distributed import SINGLE_PROCESS, Group
@@ -16,7 +16,6 @@ from bytenmt.training.losses import (
     LossInputs,
     batch_loss,
     draw_inputs,
-    draw_waits,
     drop_bytes,
     true_share,
     without_dropout,
@@ -65,42 +64,26 @@ class TranslationObjective:
         for batch in batches:
             for part in _split(batch, n_splits):
                 on = to_device(part, self.device)
-                waits = self.waits(on.source_len)
-                inputs = self.inputs(on.target_in, on.source, on.source_len, update, *waits)
+                inputs = self.inputs(on.target_in, on.source, on.source_len, update)
                 with autocast(self.train, self.device):
                     loss, part_nats = self.loss(
-                        on.source, on.source_len, inputs, on.target_out, on.target_len, *waits
+                        on.source, on.source_len, inputs, on.target_out, on.target_len
                     )
                 (loss / target_bytes).backward()
                 nats += part_nats
         return nats
 
     def plain_loss(self, *tensors: Any) -> Any:
-        """source, source_len, inputs, target, target_len, and the wait where there is one -> batch_loss's."""
-        source, source_len, inputs, target, target_len, *wait = tensors
-        memory = self._encode(source, source_len, *wait)
+        """source, source_len, inputs, target, target_len -> batch_loss's."""
+        source, source_len, inputs, target, target_len = tensors
+        memory = self.model.encode(source, source_len)
         logits, _ = self.model(inputs, memory, self.model.start(memory))
         real = torch.arange(target.shape[1], device=target.device) < target_len[:, None]
         return batch_loss(
             LossInputs(self.model, self.train, logits, inputs, target, real, source, source_len, memory)
         )
 
-    def waits(self, source_len: Tensor) -> tuple[Tensor, ...]:
-        """Return the wait of each source, (n,) int64, in training; none for models without a bounded
-        look-ahead."""
-        config = self.model.config
-        if not config.is_bounded:
-            return ()
-        return (draw_waits(source_len, config.least_wait, self.train.waits),)
-
-    def _encode(self, source: Tensor, source_len: Tensor, *wait: Tensor) -> Any:
-        """Return the memory of sources, with their wait if one is given."""
-        memory = self.model.encode(source, source_len)
-        return with_wait(memory, *wait) if wait else memory
-
-    def inputs(
-        self, target_in: Tensor, source: Tensor, source_len: Tensor, update: int = 0, *wait: Tensor
-    ) -> Tensor:
+    def inputs(self, target_in: Tensor, source: Tensor, source_len: Tensor, update: int = 0) -> Tensor:
         """Return the bytes that the decoder reads in training, (n, t) uint8.
 
         These are the true bytes, or what train.teacher_forcing or scheduled_sampling and byte_dropout make of
@@ -111,7 +94,7 @@ class TranslationObjective:
         if share < 1:
             # In a context of its own: autocast would keep weights without gradients for the loss.
             with torch.no_grad(), autocast(train, self.device), without_dropout(self.model):
-                memory = self._encode(source, source_len, *wait)
+                memory = self.model.encode(source, source_len)
                 inputs = draw_inputs(self.model, memory, inputs, share, train.own_bytes)
         if train.byte_dropout:
             inputs = drop_bytes(inputs, train.byte_dropout, train.byte_dropout_kind)

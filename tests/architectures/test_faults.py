@@ -139,8 +139,8 @@ def test_a_mask_forgotten_before_a_convolution_is_caught(name: str, monkeypatch:
     """F.3: biases make padding non-zero again."""
     centred = Convolution.centred
 
-    def unmasked(self: Convolution, x: Tensor, mask: Tensor, right: int | None = None) -> Tensor:
-        return centred(self, x, torch.ones_like(mask), right)
+    def unmasked(self: Convolution, x: Tensor, mask: Tensor) -> Tensor:
+        return centred(self, x, torch.ones_like(mask))
 
     monkeypatch.setattr(Convolution, "centred", unmasked)
     assert_caught(invariants.check_padding, make(name))
@@ -154,9 +154,9 @@ def test_masking_the_first_convolution_only_is_caught(name: str, monkeypatch: Pa
     model: Any = make(name)
     stack = model.encoder.blocks if name == "bytenet" else model.encoder.layers
 
-    def once(self: Convolution, x: Tensor, mask: Tensor, right: int | None = None) -> Tensor:
+    def once(self: Convolution, x: Tensor, mask: Tensor) -> Tensor:
         first = self is stack[0].convolution
-        return centred(self, x, mask if first else torch.ones_like(mask), right)
+        return centred(self, x, mask if first else torch.ones_like(mask))
 
     monkeypatch.setattr(Convolution, "centred", once)
     assert_caught(invariants.check_padding, model)
@@ -271,7 +271,7 @@ def test_a_dilation_that_is_left_out_is_caught(monkeypatch: Patch) -> None:
     """A missing dilation in ConvS2S' encoder, which does not change any receptive field, is detected."""
     centred = Convolution.centred
 
-    def dense(self: Convolution, x: Tensor, mask: Tensor, right: int | None = None) -> Tensor:
+    def dense(self: Convolution, x: Tensor, mask: Tensor) -> Tensor:
         monkeypatch.setattr(self, "dilation", 1)
         return centred(self, x, mask)
 
@@ -565,11 +565,11 @@ def test_an_even_kernel_off_centre_is_caught(monkeypatch: Patch) -> None:
     """An even kernel that looks further to the left than to the right."""
     centred = Convolution.centred
 
-    def mirrored(self: Convolution, x: Tensor, mask: Tensor, right: int | None = None) -> Tensor:
+    def mirrored(self: Convolution, x: Tensor, mask: Tensor) -> Tensor:
         if self.kernel_width % 2:
-            return centred(self, x, mask, right)
+            return centred(self, x, mask)
         late = torch.cat([torch.zeros_like(x[:, :1]), x * mask[:, :, None]], dim=1)
-        return centred(self, late, torch.ones_like(late[..., 0], dtype=torch.bool), right)[:, :-1]
+        return centred(self, late, torch.ones_like(late[..., 0], dtype=torch.bool))[:, :-1]
 
     monkeypatch.setattr(Convolution, "centred", mirrored)
     assert_caught(invariants.check_reference, make("convs2s-uneven"), "sentence")

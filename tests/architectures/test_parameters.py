@@ -55,8 +55,7 @@ def attention_products(config: Any, source_bytes: int) -> int:
     if not config.source:
         return 0
     if arch == "bahdanau":
-        directions = 1 if config.encoder_lookahead >= 0 else 2
-        return source_bytes * (config.d_attention + directions * config.d_hidden)
+        return source_bytes * (config.d_attention + 2 * config.d_hidden)
     if arch == "convs2s":
         return 2 * source_bytes * config.d_embedding * sum(config.attends)
     if arch != "luong" or config.attention == "off":

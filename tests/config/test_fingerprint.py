@@ -12,6 +12,7 @@ import pytest
 from bytenmt.config import fingerprint as module
 from bytenmt.config.fingerprint import NEUTRAL, fingerprint
 from bytenmt.config.schema import DataConfig, ModelConfig, TrainConfig, config_tree, load_config, parse_config
+from bytenmt.errors import ConfigError
 
 # Configurations and their fingerprints, of the version before keys had neutral values.
 STORED: list[dict[str, Any]] = json.loads(
@@ -56,3 +57,16 @@ def test_a_later_key_counts_where_it_is_not_neutral(monkeypatch: pytest.MonkeyPa
 def test_other_values_have_another_fingerprint(setting: str) -> None:
     plain, other = (load_config("luong", "tiny", "", given) for given in ([], [setting]))
     assert fingerprint(plain) != fingerprint(other)
+
+
+def test_keys_of_earlier_versions_are_left_out() -> None:
+    """Unless the model was another one by its key."""
+    config = load_config("luong", "tiny", "", [])
+    tree = config_tree(config)
+    tree["model"]["encoder_lookahead"] = -1
+    tree["data"]["stream_window"] = 9
+    tree["train"] |= {"draft": True, "waits": [1, 2]}
+    assert parse_config(tree) == config
+    tree["model"]["encoder_lookahead"] = 3
+    with pytest.raises(ConfigError, match="encoder_lookahead"):
+        parse_config(tree)

@@ -40,9 +40,8 @@ class Memory:
         self.model = ModelBuffers(
             0, W8A8, len(columns), 0, 0, self.space.ctypes.data, sum(room), nothing[:, :2], nothing,
             np.array([[0, widths[0], kinds[0]], [room[0], widths[1], kinds[1]]]), nothing[:, :2],
-            np.arange(len(columns)) * region, np.array(columns), -(-np.array(columns) // PANEL) * PANEL,
-            np.array(columns), np.zeros((2, len(columns), 1), np.uint8), False, -1,
-            np.zeros(len(columns), np.int64),
+            np.arange(len(columns)) * region, np.array(columns), np.array(columns),
+            np.zeros((2, len(columns), 1), np.uint8), False,
         )  # fmt: skip
         self.width = widths[1]
 
@@ -55,7 +54,7 @@ class Memory:
         """The context and the weights."""
         d, crew = np.full(self.width, f32(9)), ThreadContext(0, 1, 0, self.scratch.ctypes.data, 0)
         to, address = d.ctypes.data, query.ctypes.data
-        compiled(attend_dot)(self.model, crew, place, 0, to, self.width, address, 0, 1, root, 0, 0, 0)
+        compiled(attend_dot)(self.model, crew, place, to, self.width, address, 0, 1, root, 0, 0, 0)
         return d, self.scratch[: self.model.columns[place]].copy()
 
 

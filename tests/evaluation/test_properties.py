@@ -52,10 +52,7 @@ def products(model: AnyModel, s: int, t: int) -> int:
 
 # Self-attention is computed in blocks, which also compute what is masked, and layers are passed by sums that
 # the probe of paths does not know: of the Transformer the fields alone are measured.
-# Of models with a bounded look-ahead nothing is claimed; their fields are in
-# tests/architectures/test_bounded_lookahead.py.
-CLAIMED = [name for name in VARIANTS if "encoder_lookahead" not in VARIANTS[name]]
-MEASURED = [name for name in CLAIMED if not name.startswith("transformer")]
+MEASURED = [name for name in VARIANTS if not name.startswith("transformer")]
 
 
 @pytest.mark.slow
@@ -103,7 +100,9 @@ def test_paths_are_as_long_as_claimed(name: str) -> None:
         }
         assert len(constants) == 1, f"{path.letters}: {found}"
         if path.letters == "1":  # beside it a recurrent encoder's own layers, which the letters leave out
-            layers = getattr(model.config, "encoder_depth", 1) if claimed.nets.startswith("RNN") else 0
+            config: Any = model.config
+            depth = getattr(config, "encoder_depth", 0) or getattr(config, "n_encoder_layers", 1)
+            layers = depth if claimed.nets.startswith("RNN") else 0
             assert constants == {1 + layers}
 
 
@@ -156,7 +155,7 @@ def test_outside_of_a_field_a_way_is_the_decoders(name: str) -> None:
     assert (second - first, third - second) == (2, 3)
 
 
-@by_variant("name", CLAIMED)
+@by_variant("name", VARIANTS)
 def test_fields_are_as_wide_as_claimed(name: str) -> None:
     """Both nets': the bytes with a gradient are so many, around a column and up to a prediction; those of an
     n-gram, which is looked up, have none, and are claimed besides."""

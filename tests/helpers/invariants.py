@@ -14,7 +14,7 @@ import torch
 from reference import REFERENCES
 from torch import Tensor
 
-from bytenmt.architectures.base import Model, with_wait
+from bytenmt.architectures.base import Model
 from bytenmt.architectures.costs import receptive_field
 from bytenmt.architectures.registry import build_model
 from bytenmt.architectures.tensor_tree import concatenate, place, select, tensors
@@ -190,24 +190,8 @@ VARIANTS |= {
     | {"d_model": 6, "n_heads": 3, "d_ff": 5, "n_encoder_layers": 1, "n_decoder_layers": 3, "window": 3}
     | {"tie_embedding": True},
     "transformer-ngrams": TRANSFORMER | NGRAMS | {"n_layers": 1},
+    "bahdanau-deep-encoder": VARIANTS["bahdanau"] | {"n_encoder_layers": 3},
 }
-# With bounded look-ahead, of recurrent encoders also none.
-BOUNDED: dict[str, Variant] = {
-    "bytenet-bounded": VARIANTS["bytenet"] | {"encoder_lookahead": 3, "unfolding_factor": 0.7},
-    "bytenet-causal": VARIANTS["bytenet-multiplicative"] | {"encoder_lookahead": 0},
-    "recurrent-bytenet-bounded": VARIANTS["recurrent-bytenet-both"] | {"encoder_lookahead": 2},
-    "convs2s-bounded": VARIANTS["convs2s"] | {"encoder_lookahead": 1},
-    "convs2s-uneven-bounded": VARIANTS["convs2s-uneven"] | {"encoder_lookahead": 2},
-    "convs2s-pooling-bounded": VARIANTS["convs2s-pooling"] | {"encoder_lookahead": 1},
-    "convs2s-conv-bounded": VARIANTS["convs2s-conv-wider"] | {"encoder_lookahead": 2},
-    "bahdanau-bounded": VARIANTS["bahdanau"] | NGRAMS | {"encoder_lookahead": 2, "n_encoder_layers": 2},
-    "bahdanau-causal": VARIANTS["bahdanau-current"] | {"encoder_lookahead": 0},
-    "luong-bounded": VARIANTS["luong"] | {"encoder_lookahead": 3},
-    "luong-concat-causal": VARIANTS["luong-concat"] | {"encoder_lookahead": 0, "reverse_source": False},
-    "luong-location-bounded": VARIANTS["luong-twice"] | {"encoder_lookahead": 1},
-    "luong-local-m-bounded": VARIANTS["luong-local-m"] | {"encoder_lookahead": 2, "reverse_source": False},
-}
-VARIANTS |= BOUNDED
 WITHOUT_SOURCE |= {
     "transformer-alone": TRANSFORMER | ALONE,
     "transformer-ngrams-alone": TRANSFORMER | NGRAMS | ALONE | {"n_heads": 1, "n_layers": 1, "window": 7},
@@ -279,12 +263,10 @@ def encode(model: AnyModel, src: Tensor, src_len: Tensor) -> Any:
     return model.encode(src, src_len)
 
 
-def whole(model: AnyModel, src: Tensor, src_len: Tensor, tgt: Tensor, wait: int | None = None) -> Tensor:
-    """Teacher forcing in one call, without gradients. wait: see SourceWait; None: the whole source."""
+def whole(model: AnyModel, src: Tensor, src_len: Tensor, tgt: Tensor) -> Tensor:
+    """Teacher forcing in one call, without gradients."""
     with torch.no_grad():
         memory = encode(model, src, src_len)
-        if wait is not None:
-            memory = with_wait(memory, torch.full_like(src_len, wait))
         state = model.start(memory, len(tgt) // len(src))
         logits: Tensor = model(tgt, memory, state)[0]
         return logits
@@ -506,17 +488,14 @@ def check_without_source(model: AnyModel) -> None:
     assert_differ(changed[:, 3], logits[:, 3], "after a change without a source")
 
 
-def check_reference(
-    model: AnyModel, lengths: tuple[int, ...] = (5, 12, 1), t: int = 11, wait: int | None = None
-) -> None:
-    """A padded batch agrees with the NumPy computation of each of its sentences. wait: see SourceWait."""
+def check_reference(model: AnyModel, lengths: tuple[int, ...] = (5, 12, 1), t: int = 11) -> None:
+    """A padded batch agrees with the NumPy computation of each of its sentences."""
     options = msgspec.to_builtins(model.config)  # type: ignore[attr-defined]
-    options |= {} if wait is None else {"wait": wait}
     parameters = {name: p.detach().numpy() for name, p in model.named_parameters()}
     compute = REFERENCES[options["arch"]]
     src, src_len = some_sources(list(lengths))
     tgt = some_inputs(len(lengths), t)
-    logits = whole(model, src, src_len, tgt, wait)
+    logits = whole(model, src, src_len, tgt)
     for i, length in enumerate(lengths):
         source = bytes(src[i, :length].tolist())
         expected = compute(parameters, options, source, bytes(tgt[i].tolist()))

@@ -87,37 +87,6 @@ def output(p: Parameters, options: Options, x: Array) -> Array:
     return y + p["decoder.output.bias"] if "decoder.output.bias" in p else y
 
 
-# ---- bounded look-ahead
-
-
-def n_seen(options: Options, m: int, t: int) -> int:
-    """Columns that may be attended to when byte t is predicted after a source of m bytes, EOS included: the
-    option "wait" bytes, one more with each byte of the target, have come."""
-    came = options.get("wait", m) + t
-    return m if options["encoder_lookahead"] < 0 or came >= m else came - options["encoder_lookahead"]
-
-
-def offsets_of(reach: int, r: int, budget: list[int]) -> list[int]:
-    """Offsets of a kernel's taps. budget: what is left of the look-ahead, one number, which is lowered; -1
-    for no bound."""
-    right = reach - reach // 2
-    if budget[0] >= 0:
-        right = min(right, budget[0])
-        budget[0] -= right
-    return list(range(right - reach, right + 1, r))
-
-
-def delayed_states(options: Options, states: list[Array], n: int) -> list[Array]:
-    """The n columns of a recurrent encoder that has also read the late EOS."""
-    delay = max(0, options["encoder_lookahead"])
-    return [states[j + delay] for j in range(n)]
-
-
-def with_late_ends(options: Options, source: bytes) -> bytes:
-    """The source, after whose end a recurrent encoder of bounded look-ahead reads EOS."""
-    return source + bytes([EOS]) * (max(0, options["encoder_lookahead"]) if source else 0)
-
-
 # ---- recurrent models
 
 
@@ -220,8 +189,6 @@ def seq2seq(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
 
 
 def bahdanau(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
-    m, bounded = len(source), options["encoder_lookahead"] >= 0
-    source = with_late_ends(options, source)
     d, n = options["d_hidden"], len(source)
     annotations = embedded(p, options, source)
     backwards = [np.zeros(d)] * n
@@ -231,27 +198,21 @@ def bahdanau(p: Parameters, options: Options, source: bytes, target: bytes) -> A
         h = np.zeros(d)
         for j in range(n):
             h = forwards[j] = gru(p, f"{name}.forwards", annotations[j], h, "before", "take")
-        if bounded:
-            annotations = forwards
-            continue
         h = np.zeros(d)
         for j in range(n - 1, -1, -1):
             h = backwards[j] = gru(p, f"{name}.backwards", annotations[j], h, "before", "take")
         annotations = [np.concatenate([forwards[j], backwards[j]]) for j in range(n)]
 
-    annotations = delayed_states(options, annotations, m)
     s = np.zeros(d)
     if options["source"]:
-        if not bounded:
-            s = np.tanh(affine(p, "decoder.start", backwards[0] if n else np.zeros(d)))
+        s = np.tanh(affine(p, "decoder.start", backwards[0] if n else np.zeros(d)))
         w_a, u_a = p["decoder.score.query.weight"], p["encoder.keys.weight"]
     logits = []
-    for i, e in enumerate(embedded(p, options, target)):
-        context = np.zeros((d if bounded else 2 * d) if options["source"] else 0)
+    for e in embedded(p, options, target):
+        context = np.zeros(2 * d if options["source"] else 0)
         if n:
-            seen = annotations[: n_seen(options, m, i)]
-            scores = [p["decoder.score.v"] @ np.tanh(w_a @ s + u_a @ a) for a in seen]
-            for weight, annotation in zip(softmax(np.array(scores)), seen, strict=True):
+            scores = [p["decoder.score.v"] @ np.tanh(w_a @ s + u_a @ a) for a in annotations]
+            for weight, annotation in zip(softmax(np.array(scores)), annotations, strict=True):
                 context = context + weight * annotation
         new = gru(p, "decoder.cell", np.concatenate([e, context]), s, "before", "take")
         read = s if options["read_out"] == "previous" else new
@@ -266,16 +227,13 @@ def luong(p: Parameters, options: Options, source: bytes, target: bytes) -> Arra
     n_encoder, n_layers = depths(options)
     hidden = [np.zeros(d) for _ in range(n_encoder)]
     cell = [np.zeros(d) for _ in range(n_encoder)]
-    tops, m = [], len(source)
-    for x in embedded(p, options, with_late_ends(options, read_order(source, options))):
+    tops = []
+    for x in embedded(p, options, read_order(source, options)):
         for layer in range(n_encoder):
             hidden[layer], cell[layer] = lstm(p, f"encoder.{layer}", x, hidden[layer], cell[layer])
             x = hidden[layer]
         tops.append(x)
     hidden, cell = top_to_top(hidden, n_layers), top_to_top(cell, n_layers)
-    tops = delayed_states(options, tops, m)
-    if options["encoder_lookahead"] >= 0:
-        hidden, cell = ([np.zeros(d) for _ in range(n_layers)] for _ in range(2))
 
     if options["reverse_source"] and (options["score"] == "location" or "local" in options["attention"]):
         tops = [tops[j] for j in range(len(tops) - 2, -1, -1)] + tops[-1:]  # as they stand in the text
@@ -300,7 +258,6 @@ def luong(p: Parameters, options: Options, source: bytes, target: bytes) -> Arra
             centre = len(tops) / (1 + exp(-float(p["decoder.position.v"] @ inner)))
         if "local" in options["attention"]:
             seen = [s for s in range(ceil(centre - width), floor(centre + width) + 1) if 0 <= s < len(tops)]
-        seen = [s for s in seen if s < n_seen(options, m, t)]
         if options["score"] == "location":
             scores = [float(p["decoder.location.weight"][s] @ h) for s in seen]
             if options["location_softmax"] == "twice":
@@ -378,7 +335,6 @@ def bytenet_stack(
     dilations = list(options["dilations"])
     if name == "encoder" and options["encoder_dilations"]:
         dilations = list(options["encoder_dilations"])
-    budget = [options["encoder_lookahead"]]
     for block, r in enumerate(dilations * n_sets):
         at = f"{name}.blocks.{block}"
         inner = []
@@ -387,8 +343,10 @@ def bytenet_stack(
             h = affine(p, f"{at}.reduce", relu(layer_norm(p, f"{at}.norm_in", x)))
             normed_h = layer_norm(p, f"{at}.norm_mid", h)
             inner.append(normed_h if unit else relu(normed_h))
-        past = [-(k - 1 - j) * r for j in range(k)]
-        offsets = past if causal else offsets_of((k - 1) * r, r, budget)
+        if causal:
+            offsets = [-(k - 1 - j) * r for j in range(k)]
+        else:
+            offsets = [j * r - (k - 1) * r // 2 for j in range(k)]
         weight, bias = p[f"{at}.convolution.plain"], p[f"{at}.convolution.bias"]
         mixed = taps(weight, bias, inner, offsets)
         if unit:
@@ -421,14 +379,10 @@ def bytenet(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
     if source:
         a, b = Fraction(str(options["unfolding_factor"])), options["unfolding_offset"]
         n_columns = ceil(a * len(source) + b)
-        if options["encoder_lookahead"] >= 0:
-            n_columns = max(n_columns, len(source))
     visible = source + bytes([EOS]) * (n_columns - len(source))
-    if options["recurrent"] == "both":
-        visible = with_late_ends(options, visible)
     columns = [affine(p, "encoder.input", e) for e in embedded(p, options, visible)]
     if options["recurrent"] == "both":
-        columns = delayed_states(options, gru_stack(p, options, "encoder", columns), n_columns)
+        columns = gru_stack(p, options, "encoder", columns)
     elif options["source"]:
         columns = bytenet_stack(p, options, "encoder", columns, causal=False)
     columns = [affine(p, "encoder.output", x) for x in columns][:n_columns]
@@ -499,15 +453,12 @@ def dilations(options: Options, side: str) -> list[int]:
     return list(options[f"{side}_dilations"]) or [1] * len(options[f"{side}_layers"])
 
 
-def tanh_stack(
-    p: Parameters, at: str, layers: Any, spread: list[int], e: list[Array], lookahead: int
-) -> list[Array]:
+def tanh_stack(p: Parameters, at: str, layers: Any, spread: list[int], e: list[Array]) -> list[Array]:
     """A stack of Gehring et al. 2016: y = tanh(conv(y) + y)."""
-    budget = [lookahead]
     y = [normed_affine(p, f"{at}.input", x) if f"{at}.input.bias" in p else x for x in e]
     for layer, (_, k) in enumerate(layers):
         name, r = f"{at}.layers.{layer}", spread[layer]
-        offsets = offsets_of((k - 1) * r, r, budget)
+        offsets = [j * r - (k - 1) * r // 2 for j in range(k)]
         mixed = taps(kernel(p, name), p[f"{name}.convolution.bias"], y, offsets)
         y = [np.tanh(a + carried(p, name, b)) for a, b in zip(mixed, y, strict=True)]
     return [normed_affine(p, f"{at}.output", x) if f"{at}.output.bias" in p else x for x in y]
@@ -515,27 +466,26 @@ def tanh_stack(
 
 def convs2s_encoder(p: Parameters, options: Options, e: list[Array]) -> tuple[list[Array], list[Array]]:
     """Keys and values."""
-    m, ahead = len(e), options["encoder_lookahead"]
-    budget = [ahead]
+    m = len(e)
     if options["encoder"] == "pooling":
         k = options["pooling_width"]
-        keys, offsets = [], offsets_of(k - 1, 1, budget)
+        keys = []
         for j in range(m):
             total = np.zeros(len(e[0]))
-            for t in offsets:
+            for t in range(-((k - 1) // 2), k // 2 + 1):
                 if 0 <= j + t < m:
                     total = total + e[j + t]
             keys.append(total / k)
         return keys, e
     if options["encoder"] == "conv":
         layers = options["encoder_layers"]
-        keys = tanh_stack(p, "encoder.keys", layers, dilations(options, "encoder"), e, ahead)
+        keys = tanh_stack(p, "encoder.keys", layers, dilations(options, "encoder"), e)
         layers = options["value_layers"]
-        return keys, tanh_stack(p, "encoder.values", layers, [1] * len(layers), e, ahead)
+        return keys, tanh_stack(p, "encoder.values", layers, [1] * len(layers), e)
     z = [normed_affine(p, "encoder.input", x) for x in e]
     for layer, (_, k) in enumerate(options["encoder_layers"]):
         at, r = f"encoder.layers.{layer}", dilations(options, "encoder")[layer]
-        h = gated(p, at, z, offsets_of((k - 1) * r, r, budget))
+        h = gated(p, at, z, [j * r - (k - 1) * r // 2 for j in range(k)])
         z = [(a + carried(p, at, b)) * sqrt(0.5) for a, b in zip(h, z, strict=True)]
     z = [normed_affine(p, "encoder.output", x) for x in z]
     return z, [(z[j] + e[j]) * sqrt(0.5) for j in range(m)]
@@ -563,13 +513,12 @@ def convs2s(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
             if options["encoder"] == "gated":
                 query = query * half
             context = np.zeros(options["d_embedding"])
-            seen = n_seen(options, m, i)
             if m:
-                weights = softmax(np.array([query @ key for key in keys[:seen]]))
-                for j in range(seen):
+                weights = softmax(np.array([query @ key for key in keys]))
+                for j in range(m):
                     context = context + weights[j] * values[j]
             if options["attention_scaling"] == "sqrt":
-                context = context * sqrt(seen)
+                context = context * sqrt(m)
             attended = (h[i] + normed_affine(p, f"{at}.context", context)) * half
             after.append((attended + carried(p, at, x[i])) * half)
         x = after

@@ -18,11 +18,11 @@ from safetensors.torch import save_file
 pytest.importorskip("sentencepiece", reason="the extra [rival] is not installed")
 pytest.importorskip("ctranslate2", reason="the extra [rival] is not installed")
 
+
 from bytenmt.data.corpus import PairFiles  # noqa: E402
 from bytenmt.errors import BytenmtError, CheckpointError, DataError  # noqa: E402
-from bytenmt.evaluation.latency import delays_in_words  # noqa: E402
-from tools.rival import export, score, simultaneous, train, translate  # noqa: E402
-from tools.rival.model import BOS, EOS, Transformer, TransformerShape, decode_greedily, sinusoids  # noqa: E402
+from tools.rival import export, score, train, translate  # noqa: E402
+from tools.rival.model import BOS, EOS, Transformer, TransformerShape, sinusoids  # noqa: E402
 from tools.rival.recipe import Recipe, RunInfo, load_model  # noqa: E402
 from tools.rival.text import SubwordModel, SubwordPairs, TrainingText, make_batch, read_pairs, train_pieces  # noqa: E402
 
@@ -214,56 +214,6 @@ def test_a_target_does_not_see_what_comes_later() -> None:
     )
     first, second = (layer.linear1.weight for layer in model.decoder.layers)
     assert not torch.equal(first, second)  # PyTorch's stacks begin as copies of one layer
-
-
-def test_wait_k_sees_only_the_pieces_that_have_come() -> None:
-    """Position i depends on the first k + i pieces, of which the last counts; with wait 0 on all."""
-    torch.manual_seed(1)
-    model = Transformer(TransformerShape(9, 8, 16, 2, 2, 2, 0.0, causal=True)).eval()
-    padding, target = torch.zeros(1, 6, dtype=torch.bool), torch.tensor([[BOS, 3, 4, 5]])
-    source = torch.tensor([[3, 4, 5, 6, 7, EOS]])
-
-    def changed_positions(piece: int, wait: int) -> list[bool]:
-        other = source.clone()
-        other[0, piece] = 8
-        both = [model.decode(target, model.encode(one, padding), padding, wait) for one in (source, other)]
-        return (both[0] != both[1]).any(dim=2)[0].tolist()
-
-    for piece in range(6):
-        assert changed_positions(piece, 2) == [piece < 2 + i for i in range(4)]
-        assert changed_positions(piece, 0) == [True] * 4
-    outputs, _ = decode_greedily(model, source, padding, 12, wait=1)
-    assert len(outputs[0]) >= 5  # EOS may be chosen when 1 + i pieces are all 6
-
-
-def test_a_simultaneous_rival(tmp_path: Path, capsys: pytest.CaptureFixture[str], trained: Path) -> None:
-    """A copy comes as far as the source has, and its latency is that of the wait."""
-    run = tmp_path / "run"
-    train.main(words(tmp_path, run, "--max-updates", "180", "--waits", "3"))
-    valid = str(tmp_path / "valid")
-    text = ["--src", valid, "--ref", valid]
-    simultaneous.main([str(run), "--wait", "1,0", *text, "-o", str(tmp_path / "rows")])
-    first, whole = map(json.loads, (tmp_path / "rows").read_text(encoding="utf-8").splitlines())
-    assert first["al"] < whole["al"] and first["chrf"] > 80 and whole["chrf"] > 80
-    some = lines(20, 4)
-    n_words = [len(line.split()) for line in some]
-    found = simultaneous.translate_lines(load_model(run), SubwordModel.load(run), some, 0)
-    assert [set(delays_in_words(line)) for line in found] == [{n} for n in n_words]
-    assert len(capsys.readouterr().out.splitlines()) == 2
-    with pytest.raises(SystemExit, match="--waits"):
-        simultaneous.main([str(trained), *text])
-
-
-def test_reads_of_a_line() -> None:
-    """The characters up to the end of the last piece that was seen, for each character of the output."""
-    pieces = SubwordModel(train_pieces(lines(300, 1), 300, "bpe"))
-    line = "eins zwei"
-    ends, (ids,) = pieces.ends([line])[0], pieces.ids(["fünf"])
-    assert ends[-1] == 9 and sorted(ends) == ends
-    found = simultaneous.line_with_reads(line, ends, pieces, ids.tolist(), 1)
-    assert found.translation == "fünf" and found.reads[0] == ends[0]
-    assert found.reads == sorted(found.reads) and set(found.reads) <= set(ends)
-    assert simultaneous.line_with_reads(line, ends, pieces, ids.tolist(), 0).reads == [9] * 4
 
 
 def test_positions() -> None:

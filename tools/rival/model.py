@@ -18,8 +18,7 @@ MOST_PIECES = 1024  # maximum length of a source or a target
 
 
 class TransformerShape(NamedTuple):
-    """Vocabulary size, width, inner width, layers of each stack, heads, dropout, and whether the encoder is
-    causal."""
+    """Vocabulary size, width, inner width, layers of each stack, heads and dropout."""
 
     n_pieces: int
     d_model: int
@@ -28,7 +27,6 @@ class TransformerShape(NamedTuple):
     decoder_layers: int
     heads: int
     dropout: float
-    causal: bool = False
 
 
 class Transformer(nn.Module):
@@ -65,25 +63,20 @@ class Transformer(nn.Module):
 
         padding (n, s) bool: true at padding.
         """
-        mask = later_columns(source.shape[1], 1) if self.shape.causal else None
-        encoded: Tensor = self.encoder(
-            self._embed(source), mask=mask, src_key_padding_mask=padding, is_causal=self.shape.causal
-        )
+        encoded: Tensor = self.encoder(self._embed(source), src_key_padding_mask=padding)
         return encoded
 
-    def decode(self, target: Tensor, encoded: Tensor, padding: Tensor, wait: int = 0) -> Tensor:
+    def decode(self, target: Tensor, encoded: Tensor, padding: Tensor) -> Tensor:
         """Return the decoder states (n, t, d) of a target (n, t), int64 ids with BOS first.
 
-        encoded, padding: of the source, as in encode. wait: position i sees the first `wait` + i pieces of
-        the source (Ma et al. 2019); 0: all.
+        encoded, padding: of the source, as in encode.
         """
         t = target.shape[1]
         decoded: Tensor = self.decoder(
             self._embed(target),
             encoded,
-            tgt_mask=later_columns(t, 1),
+            tgt_mask=torch.ones(t, t, dtype=torch.bool).triu(1),
             tgt_is_causal=True,
-            memory_mask=later_columns(t, wait, encoded.shape[1]) if wait else None,
             memory_key_padding_mask=padding,
         )
         return decoded
@@ -96,11 +89,6 @@ class Transformer(nn.Module):
         d = self.embedding.embedding_dim
         embedded: Tensor = self.dropout(self.embedding(ids) * math.sqrt(d) + self.positions[: ids.shape[1]])
         return embedded
-
-
-def later_columns(rows: int, ahead: int, columns: int = 0) -> Tensor:
-    """Return a bool mask (rows, columns), true in row i from column i + ahead on. columns 0: as rows."""
-    return torch.ones(rows, columns or rows, dtype=torch.bool).triu(ahead)
 
 
 def sinusoids(n: int, d: int) -> Tensor:
@@ -125,12 +113,11 @@ def stacked_projections(model: Transformer) -> dict[nn.Parameter, int]:
 
 @torch.no_grad()
 def decode_greedily(
-    model: Transformer, source: Tensor, padding: Tensor, limit: int, wait: int = 0
+    model: Transformer, source: Tensor, padding: Tensor, limit: int
 ) -> tuple[list[list[int]], Tensor]:
     """Decode greedily without incremental state, as a reference for an engine with one.
 
-    EOS is not allowed as the first id, and with `wait` (see Transformer.decode) not before the last piece of
-    the source is seen. Returns the ids of each row without EOS, and the margins (n, t): the
+    EOS is not allowed as the first id. Returns the ids of each row without EOS, and the margins (n, t): the
     difference of the best two logits, in nats.
     """
     encoded = model.encode(source, padding)
@@ -138,9 +125,9 @@ def decode_greedily(
     ended = torch.zeros(len(source), dtype=torch.bool)
     margins = []
     for step in range(limit):
-        logits = model.logits(model.decode(text, encoded, padding, wait)[:, -1]).float()
-        unread = (~padding).sum(dim=1) > wait + step if wait else torch.zeros(len(source), dtype=torch.bool)
-        logits[unread | (step == 0), EOS] = -math.inf
+        logits = model.logits(model.decode(text, encoded, padding)[:, -1]).float()
+        if step == 0:
+            logits[:, EOS] = -math.inf
         values, ids = logits.topk(2)
         margins.append(values[:, 0] - values[:, 1])
         text = torch.cat([text, ids[:, :1].masked_fill(ended[:, None], EOS)], dim=1)

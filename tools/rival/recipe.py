@@ -46,7 +46,6 @@ class Recipe(NamedTuple):
     lower_case: float = 0.0
     unpunctuated: float = 0.0
     empty_source: float = 0.0
-    waits: int = 0
 
     def train(self, max_updates: int, max_cpu_minutes: float) -> TrainConfig:
         """Return rate, schedule and limits as bytenmt's configuration, so that both are counted alike."""
@@ -73,9 +72,7 @@ class Recipe(NamedTuple):
             )
         layers = self.decoder_layers or self.layers
         inner = self.ff * self.d_model
-        return TransformerShape(
-            n_pieces, self.d_model, inner, self.layers, layers, heads, self.dropout, causal=self.waits > 0
-        )
+        return TransformerShape(n_pieces, self.d_model, inner, self.layers, layers, heads, self.dropout)
 
 
 CHOICES = {"pieces": ("unigram", "bpe"), "optimizer": ("adamw", "muon"), "precision": ("fp32", "bf16")}
@@ -106,7 +103,6 @@ HELP = {
     "lower_case": "share of pairs without capitals, as data.lower_case",
     "unpunctuated": "share of pairs without their final signs, as data.unpunctuated",
     "empty_source": "share of pairs whose source is emptied, as data.empty_source",
-    "waits": "a causal encoder, and wait-k with a k of 1 to so many pieces, drawn for each batch; 0: none",
 }
 
 

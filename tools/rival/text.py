@@ -123,13 +123,6 @@ class SubwordModel:
         found: list[list[str]] = self._processor.encode(list(lines), out_type=str, num_threads=1)
         return found
 
-    def ends(self, lines: Sequence[str]) -> list[list[int]]:
-        """Return for each line the number of its characters up to the end of each piece."""
-        return [
-            [len(text) for text in self.text([names[: i + 1] for i in range(len(names))])]
-            for names in self.names(lines)
-        ]
-
     def vocabulary(self) -> list[str]:
         """Return the name of every id."""
         return [str(self._processor.id_to_piece(i)) for i in range(len(self))]

@@ -62,13 +62,10 @@ VALID_TOKENS = 8000  # pieces of a validation batch
 LOG_EVERY = 50  # updates
 
 
-def summed_loss(model: Transformer, data: Batch, smoothing: float, wait: int = 0) -> tuple[Tensor, Tensor]:
-    """Return the summed loss in nats with label smoothing, and without (detached).
-
-    wait: see Transformer.decode.
-    """
+def summed_loss(model: Transformer, data: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Return the summed loss in nats with label smoothing, and without (detached)."""
     encoded = model.encode(data.source, data.source_padding)
-    decoded = model.decode(data.target_in, encoded, data.source_padding, wait)
+    decoded = model.decode(data.target_in, encoded, data.source_padding)
     log_p = model.logits(decoded[data.target_real]).float().log_softmax(dim=-1)
     nats = nn.functional.nll_loss(log_p, data.target_out[data.target_real], reduction="sum")
     if not smoothing:
@@ -189,7 +186,7 @@ class Run:
         self.model.train()
         half = torch.autocast("cpu", torch.bfloat16, enabled=train.precision == "bf16")
         with half, sdpa_kernel(SDPBackend.MATH):  # faster than the fused kernel for short lines
-            loss, nats = summed_loss(self.model, data, train.label_smoothing, self._draw_wait())
+            loss, nats = summed_loss(self.model, data, train.label_smoothing)
         self.optimizer.zero_grad()
         (loss / data.target_real.sum()).backward()  # type: ignore[no-untyped-call]
         if train.clip_norm:
@@ -200,11 +197,6 @@ class Run:
         self.nats.append(nats)
         self.n_bytes += data.n_bytes
         self._update_clocks()
-
-    def _draw_wait(self) -> int:
-        """Return the wait of a batch (Elbayad et al. 2020), 0 where the recipe has none."""
-        waits = self.recipe.waits
-        return int(torch.randint(1, waits + 1, ())) if waits else 0
 
     @contextmanager
     def _paused_clocks(self) -> Iterator[None]:

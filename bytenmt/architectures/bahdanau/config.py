@@ -26,14 +26,5 @@ class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
     def has_attention(self) -> bool:
         return self.source
 
-    @property
-    def d_annotation(self) -> int:
-        """Numbers of h_j: the states of both directions, or of one if the look-ahead is bounded."""
-        return self.d_hidden * (1 if self.is_bounded else 2)
-
-    def _reason_against_a_bound(self) -> str | None:
-        return None
-
     def nets(self) -> Nets:
-        reads = Net(self.n_encoder_layers, reads="forwards" if self.is_bounded else "both ways")
-        return Nets(reads, Net(1), "attention")
+        return Nets(Net(self.n_encoder_layers, reads="both ways"), Net(1), "attention")

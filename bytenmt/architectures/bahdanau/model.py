@@ -11,15 +11,10 @@ and h<-_1 are the top one's. The paper reads out of s_{i-1}; read_out = "current
 source there is no c_i, and s_0 = 0.
 init = "paper" (appendix B.1): recurrent matrices orthogonal, W_a and U_a N(0, 0.001^2), v and biases 0, the
 rest N(0, 0.01^2); v starts at 0 either way, so that attention begins as the mean.
-
-encoder_lookahead = L: h_j is the state of the forward GRU after byte j + L, past the source's end after as
-many EOS, and s_0 = 0; attention at target byte i sees the h_j that are complete when k + i bytes of the
-source have come (base.seen_mask).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -28,66 +23,51 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bytenmt.architectures.bahdanau.config import BahdanauConfig
-from bytenmt.architectures.base import (
-    Model,
-    SourceWait,
-    byte_embedding,
-    module_list,
-    no_source,
-    no_wait,
-    seen_mask,
-)
+from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
 from bytenmt.layers.attention import AdditiveScore, attend, source_mask
 from bytenmt.layers.deferred_matmul import deferred
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import GRU, initialise, reverse
-from bytenmt.layers.source_stream import WHOLE, WholeSources
 
 
 class BahdanauMemory(NamedTuple):
     """Encoder outputs that the decoder attends to.
 
-    annotations (n, s, d_annotation): h_j; keys (n, s, d_attention): U_a h_j; source_len (n,) int64; first
-    (n, d_hidden): the backward state h<-_1, zero without a source and with bounded look-ahead; wait: see
-    SourceWait.
+    annotations (n, s, 2 d_hidden): h_j; keys (n, s, d_attention): U_a h_j; source_len (n,) int64; first
+    (n, d_hidden): the backward state h<-_1, zero without a source.
     """
 
     annotations: Tensor
     keys: Tensor
     source_len: Tensor
     first: Tensor
-    wait: SourceWait = ()
 
 
 class BahdanauState(NamedTuple):
     """State of the decoder between two bytes.
 
-    hidden (rows, d_hidden): s_{i-1}; recent: the last bytes read, see ByteEmbedding; position: one (rows, 1)
-    int64, bytes read, with bounded look-ahead.
+    hidden (rows, d_hidden): s_{i-1}; recent: the last bytes read, see ByteEmbedding.
     """
 
     hidden: Tensor
     recent: RecentBytes = ()
-    position: tuple[Tensor, ...] = ()
 
 
 class BothWays(nn.Module):
     """A layer of the encoder."""
 
-    def __init__(self, n_in: int, d: int, is_bounded: bool) -> None:
+    def __init__(self, n_in: int, d: int) -> None:
         super().__init__()
         self.d = d
         self.forwards = GRU(n_in, d, update="take")
-        self.backwards = None if is_bounded else GRU(n_in, d, update="take")
+        self.backwards = GRU(n_in, d, update="take")
 
-    def forward(self, x: Tensor, src_len: Tensor, source: WholeSources) -> Tensor:
-        """x (n, s, n_in), src_len (n,) int64 -> h_j (n, s, d_annotation)."""
+    def forward(self, x: Tensor, src_len: Tensor) -> Tensor:
+        """x (n, s, n_in), src_len (n,) int64 -> h_j (n, s, 2 d)."""
         zero = x.new_zeros(len(x), self.d)
-        (forwards,) = source.scan(self.forwards, x, zero)
-        if self.backwards is None:
-            return forwards
+        forwards = self.forwards(x, zero)
         backwards = reverse(self.backwards(reverse(x, src_len), zero), src_len)
         return torch.cat([forwards, backwards], dim=-1)
 
@@ -97,11 +77,9 @@ class BahdanauEncoder(BothWays):
 
     def __init__(self, config: BahdanauConfig) -> None:
         d = config.d_hidden
-        super().__init__(config.d_embedding, d, config.is_bounded)
-        self.above: Sequence[BothWays] = module_list(
-            BothWays(config.d_annotation, d, config.is_bounded) for _ in range(config.n_encoder_layers - 1)
-        )
-        self.keys = nn.Linear(config.d_annotation, config.d_attention, bias=False)  # U_a
+        super().__init__(config.d_embedding, d)
+        self.above = module_list(BothWays(2 * d, d) for _ in range(config.n_encoder_layers - 1))
+        self.keys = nn.Linear(2 * d, config.d_attention, bias=False)  # U_a
 
 
 class BahdanauDecoder(nn.Module):
@@ -110,8 +88,8 @@ class BahdanauDecoder(nn.Module):
     def __init__(self, config: BahdanauConfig, embedding: ByteEmbedding) -> None:
         super().__init__()
         d, d_embedding = config.d_hidden, config.d_embedding
-        d_context = config.d_annotation if config.source else 0
-        self.start = nn.Linear(d, d) if config.source and not config.is_bounded else None  # W_s
+        d_context = 2 * d if config.source else 0
+        self.start = nn.Linear(d, d) if config.source else None  # W_s
         self.score = AdditiveScore(d, config.d_attention) if config.source else None
         self.cell = GRU(d_embedding + d_context, d, update="take")
         self.maxout = nn.Linear(d + d_embedding + d_context, 2 * config.d_maxout)  # U_o, V_o, C_o
@@ -138,34 +116,24 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
             nn.init.normal_(self.encoder.keys.weight, std=0.001)
             nn.init.normal_(self.decoder.score.query.weight, std=0.001)
 
-    def encode(self, src: Tensor, src_len: Tensor, source: WholeSources = WHOLE) -> BahdanauMemory:
-        n = len(src)
-        zero = self.embedding.weight.new_zeros(n, self.config.d_hidden)
+    def encode(self, src: Tensor, src_len: Tensor) -> BahdanauMemory:
+        n, d = len(src), self.config.d_hidden
         if no_source(self.config.source, src) or self.encoder is None:
-            annotations = zero.new_zeros(n, 0, self.config.d_annotation)
-            keys = zero.new_zeros(n, 0, self.config.d_attention)
-            return BahdanauMemory(annotations, keys, src_len, zero, no_wait(self.config, src_len))
-        delay = self.config.encoder_delay
-        real_len = src_len + delay if delay else src_len
-        src, mask = source.pad(src, src_len, real_len, src.shape[1] + delay)
-        x = self.encoder(self._drop(source.embed(self.embedding, src)), src_len, source)
+            zero = self.embedding.weight.new_zeros(n, d)
+            annotations, keys = zero.new_zeros(n, 0, 2 * d), zero.new_zeros(n, 0, self.config.d_attention)
+            return BahdanauMemory(annotations, keys, src_len, zero)
+        annotations = self.encoder(self._drop(self.embedding(src)), src_len)
         for layer in self.encoder.above:
-            x = layer(self._drop(x), src_len, source)
-        annotations = source.collect("annotations", x, mask, delay)
-        first = zero if self.config.is_bounded else annotations[:, 0, self.config.d_hidden :]
-        keys, wait = self.encoder.keys(x), no_wait(self.config, src_len)
-        keys = source.collect("keys", keys, mask, delay)
-        return BahdanauMemory(annotations, keys, src_len, first, wait)
+            annotations = layer(self._drop(annotations), src_len)
+        first = annotations[:, 0, d:]
+        return BahdanauMemory(annotations, self.encoder.keys(annotations), src_len, first)
 
     def start(self, memory: BahdanauMemory, beam: int = 1) -> BahdanauState:
         hidden = memory.first
         if self.decoder.start is not None:
             hidden = torch.tanh(self.decoder.start(hidden))
-        rows = len(hidden) * beam
-        recent = self.embedding.begin(rows, hidden.device)
-        position = torch.zeros(rows, 1, dtype=torch.int64, device=hidden.device)
-        bounded = (position,) if self.config.is_bounded else ()
-        return BahdanauState(hidden.repeat_interleave(beam, dim=0), recent, bounded)
+        recent = self.embedding.begin(len(hidden) * beam, hidden.device)
+        return BahdanauState(hidden.repeat_interleave(beam, dim=0), recent)
 
     def forward(
         self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState
@@ -203,9 +171,6 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         h = state.hidden
         states, contexts, alphas = list[Tensor](), list[Tensor](), list[Tensor]()
         for x_t in input_share:
-            if memory.wait:
-                position = (state.position[0] + len(states)).view(n, -1)
-                mask = seen_mask(memory, position, self.config.encoder_lookahead)
             context, alpha = attend(score(h.view(n, -1, d)), values, mask)
             context = context.reshape(len(h), -1)
             alphas.append(alpha.flatten(0, 1))
@@ -214,8 +179,7 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
             contexts.append(context)
         after, seen = torch.stack(states, dim=1), [x, torch.stack(contexts, dim=1)]
         before = torch.cat([state.hidden[:, None], after[:, :-1]], dim=1)
-        positions = tuple(part + tgt.shape[1] for part in state.position)
-        return self._written(before, after, seen), BahdanauState(h, recent, positions), alphas
+        return self._written(before, after, seen), BahdanauState(h, recent), alphas
 
     def _written(self, before: Tensor, after: Tensor, seen: list[Tensor]) -> Tensor:
         """Logits (rows, t, 256) from s_{i-1} and s_i (rows, t, d_hidden) and what else the read-out sees."""
@@ -225,8 +189,7 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         return logits
 
     def reorder(self, state: BahdanauState, parents: Tensor) -> BahdanauState:
-        recent = self.embedding.reorder(state.recent, parents)
-        return BahdanauState(state.hidden[parents], recent, tuple(part[parents] for part in state.position))
+        return BahdanauState(state.hidden[parents], self.embedding.reorder(state.recent, parents))
 
     def _drop(self, x: Tensor) -> Tensor:
         return drop(x, self.config.dropout, self.training)

@@ -4,9 +4,9 @@ parameters."""
 from __future__ import annotations
 
 from bytenmt.architectures.bahdanau.config import BahdanauConfig
-from bytenmt.architectures.model_program import ModelProgram, ModelWriter, Source
+from bytenmt.architectures.model_program import ModelProgram, ModelWriter
 from bytenmt.program.instructions import Gru, Op, RowKind
-from bytenmt.program.layers import delayed, gru_scan, gru_step, maxout
+from bytenmt.program.layers import gru_scan, gru_step, maxout
 
 
 def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
@@ -16,7 +16,7 @@ def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
         _write_encoder(config, writer)
 
     step = writer.begin_step()
-    d_context = config.d_annotation if config.source else 0
+    d_context = 2 * d if config.source else 0
     seen = step.register(d + d_embedding + d_context)  # s, e(y), c: what the maxout reads
     before = seen.part(0, d)
     x = seen.part(d, d_embedding + d_context)
@@ -36,8 +36,7 @@ def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
     return writer.program(
         writer.output(maxed),
         states=(d,),
-        items=(config.d_attention, config.d_annotation) if config.source else (),
-        source=Source(lookahead=config.encoder_lookahead, delay=config.encoder_delay),
+        items=(config.d_attention, 2 * d) if config.source else (),
     )
 
 
@@ -48,21 +47,17 @@ def _write_encoder(config: BahdanauConfig, writer: ModelWriter) -> None:
     writer.embed(encode, x)
     for layer in range(config.n_encoder_layers):
         name = f"encoder.above.{layer - 1}" if layer else "encoder"
-        annotations = encode.register(config.d_annotation)
-        gru_scan(encode, x, f"{name}.forwards", d, Gru.UPDATE_TAKES, states=annotations.part(0, d))
-        if not config.is_bounded:
-            backwards = annotations.part(d, d)
-            _, first_state = gru_scan(
-                encode, x, f"{name}.backwards", d, Gru.UPDATE_TAKES, states=backwards, backwards=True
-            )
+        annotations = encode.register(2 * d)
+        forwards, backwards = annotations.part(0, d), annotations.part(d, d)
+        gru_scan(encode, x, f"{name}.forwards", d, Gru.UPDATE_TAKES, states=forwards)
+        _, first_state = gru_scan(
+            encode, x, f"{name}.backwards", d, Gru.UPDATE_TAKES, states=backwards, backwards=True
+        )
         x = annotations
-    annotations = delayed(encode, annotations, config.encoder_delay)
     keys = encode.register(config.d_attention)
-    encode.linear(keys, annotations, "encoder.keys.weight")
+    encode.linear(keys, x, "encoder.keys.weight")
     encode.emit(Op.KEEP_EXPONENTIAL, a=keys, k=0)
-    encode.emit(Op.KEEP, a=annotations, k=1)
-    if config.is_bounded:
-        return  # the decoder's state starts at zero
+    encode.emit(Op.KEEP, a=x, k=1)
     hidden = encode.register(d)
     encode.linear(hidden, first_state, "decoder.start.weight", "decoder.start.bias", rows=RowKind.SENTENCES)
     encode.emit(Op.TANH, hidden, rows=RowKind.SENTENCES)

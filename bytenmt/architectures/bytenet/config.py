@@ -18,7 +18,6 @@ from bytenmt.architectures.section import (
     OwnLayers,
     Width,
     check_receptive_field,
-    right_limits,
 )
 
 if TYPE_CHECKING:
@@ -112,22 +111,6 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     def decoder_schedule(self) -> tuple[int, ...]:
         """The dilation of each block of the decoder; empty where it is recurrent."""
         return () if self.recurrent != "none" else self.dilations * (self.n_decoder_sets or self.n_sets)
-
-    @property
-    def encoder_rights(self) -> tuple[int, ...]:
-        """The columns to its right that each block of the encoder sees."""
-        reaches = [(self.kernel_width - 1) * dilation for dilation in self.encoder_schedule]
-        return right_limits(reaches, self.encoder_lookahead)
-
-    @property
-    def encoder_delay(self) -> int:
-        return super().encoder_delay if self.encoder_recurrence else 0
-
-    def _reason_against_a_bound(self) -> str | None:
-        most = sum(right_limits([(self.kernel_width - 1) * r for r in self.encoder_schedule], -1))
-        if self.encoder_lookahead > most and not self.encoder_recurrence:
-            return f"is more than the {most} bytes that this encoder looks ahead: lower it to {most}"
-        return None
 
     @property
     def d_column(self) -> int:

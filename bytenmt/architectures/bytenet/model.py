@@ -16,11 +16,6 @@ alone, mapped to all 2d channels.
 
 Recurrent ByteNets (the paper's first version): in the decoder, or in both nets, layers of 2d gated recurrent
 units from a state of zero take the place of the blocks; column i still stands over position i.
-
-encoder_lookahead = L: column i depends on source bytes up to i + L alone, since the blocks' convolutions end
-so many columns to the right of their own as add up to L, and a recurrent encoder's column i is its state
-after byte i + L; |t^| = max(|s|, ceil(a |s| + b)). A decoder may then read byte i as soon as i + L + 1 bytes
-of the source have come.
 """
 
 from __future__ import annotations
@@ -41,7 +36,7 @@ from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.fused_norm import norm_relu
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import GRU, initialise
-from bytenmt.layers.source_stream import WHOLE, WholeSources
+from bytenmt.utf8 import EOS
 
 
 class ByteNetMemory(NamedTuple):
@@ -81,9 +76,9 @@ class ResidualBlock(nn.Module):
         self.expand = nn.Linear(d, 2 * d)
         self.dropout = dropout
 
-    def centred(self, x: Tensor, mask: Tensor, right: int) -> Tensor:
-        """x (n, s, 2d), mask (n, s) bool -> (n, s, 2d). right: see Convolution.centred."""
-        return x + self._after(self.convolution.centred(self._before(x), mask, right))
+    def centred(self, x: Tensor, mask: Tensor) -> Tensor:
+        """x (n, s, 2d), mask (n, s) bool -> (n, s, 2d)."""
+        return x + self._after(self.convolution.centred(self._before(x), mask))
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         """x (rows, t, 2d), ring (rows, capacity, d) -> (rows, t, 2d) and the ring after."""
@@ -115,10 +110,10 @@ class MultiplicativeBlock(nn.Module):
         self.expand = nn.Linear(d, 2 * d)
         self.dropout = dropout
 
-    def centred(self, x: Tensor, mask: Tensor, right: int) -> Tensor:
-        """x (n, s, 2d), mask (n, s) bool -> (n, s, 2d). right: see Convolution.centred."""
+    def centred(self, x: Tensor, mask: Tensor) -> Tensor:
+        """x (n, s, 2d), mask (n, s) bool -> (n, s, 2d)."""
         h = self._before(x)
-        return x + self._after(h, self.convolution.centred(h, mask, right))
+        return x + self._after(h, self.convolution.centred(h, mask))
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         """x (rows, t, 2d), ring (rows, capacity, d) -> (rows, t, 2d) and the ring after."""
@@ -210,11 +205,9 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         config = self.config
         columns = config.unfolding_factor * src_len.double() + config.unfolding_offset
         # A hair less, so that 1.2 * 15 in binary is 18 columns, not 19.
-        unfolded_len = torch.where(src_len > 0, (columns - 1e-9).ceil().long(), 0)
-        # Of a source that has not ended yet only its bytes so far are known, so each has its column.
-        return torch.maximum(unfolded_len, src_len) if config.is_bounded else unfolded_len
+        return torch.where(src_len > 0, (columns - 1e-9).ceil().long(), 0)
 
-    def encode(self, src: Tensor, src_len: Tensor, source: WholeSources = WHOLE) -> ByteNetMemory:
+    def encode(self, src: Tensor, src_len: Tensor) -> ByteNetMemory:
         n, s = src.shape
         unfolded_len = self.unfolded_len(src_len)
         if self.encoder is None:
@@ -224,16 +217,16 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         if s == 0:
             zero = self.embedding.weight.new_zeros(n, 1, self.config.d_column)
             return ByteNetMemory(zero, unfolded_len)
-        delay = self.config.encoder_delay
-        real_len = torch.maximum(src_len, unfolded_len) + delay
-        src, mask = source.pad(src, src_len, real_len, max(s, int(real_len.max())))
-        x = self.encoder.input(source.embed(self.embedding, src))
-        for block, right in zip(self.encoder.blocks, self.config.encoder_rights, strict=True):
-            x, mask = source.convolve(block.centred, x, mask, block.convolution.reach, right)
+        read_len = torch.maximum(src_len, unfolded_len)  # past the source's end EOS is read
+        width = max(s, int(read_len.max()))
+        src = F.pad(src, (0, width - s), value=EOS)
+        x = self.encoder.input(self.embedding(torch.where(source_mask(src_len, width), src, EOS)))
+        mask = source_mask(read_len, width)
+        for block in self.encoder.blocks:
+            x = block.centred(x, mask)
         for layer in self.encoder.layers:
-            x = self._drop(source.scan(layer, x, x.new_zeros(n, x.shape[2]))[0])
-        columns = source.collect("columns", self.encoder.output(x), mask, delay)
-        columns = columns * source_mask(unfolded_len, columns.shape[1])[:, :, None]
+            x = self._drop(layer(x, x.new_zeros(n, x.shape[2])))
+        columns = self.encoder.output(x) * source_mask(unfolded_len, width)[:, :, None]
         return ByteNetMemory(F.pad(columns, (0, 0, 0, 1)), unfolded_len)
 
     def start(self, memory: ByteNetMemory, beam: int = 1) -> ByteNetState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter, Ring, Source
 from bytenmt.program.instructions import Op, Register
-from bytenmt.program.layers import delayed, gru_scan, gru_step
+from bytenmt.program.layers import gru_scan, gru_step
 from bytenmt.program.writer import Writer, parameter
 
 
@@ -20,15 +20,13 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
         writer.embed(encode, embedded)
         encode.linear(blocks.x, embedded, "encoder.input.weight", "encoder.input.bias")
         x = blocks.x
-        schedule = zip(config.encoder_schedule, config.encoder_rights, strict=True)
-        for index, (dilation, right) in enumerate(schedule):
+        for index, dilation in enumerate(config.encoder_schedule):
             blocks.reduce(index)
-            encode.emit(Op.WINDOW, blocks.taps, blocks.narrow, m=k, k=dilation, v=right)
+            encode.emit(Op.WINDOW, blocks.taps, blocks.narrow, m=k, k=dilation)
             blocks.expand(index)
         for layer in range(config.encoder_recurrence):
             x, _ = gru_scan(encode, x, f"encoder.layers.{layer}", 2 * d, flags=0)
         column = blocks.wide.part(0, config.d_column)
-        x = delayed(encode, x, config.encoder_delay)
         encode.linear(column, x, "encoder.output.weight", "encoder.output.bias")
         encode.emit(Op.KEEP, a=column, k=0)
 
@@ -62,11 +60,7 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
         states=(2 * d,) * config.decoder_recurrence,
         rings=tuple(Ring((k - 1) * r + 1, d, r) for r in config.decoder_schedule),
         items=(config.d_column,) if config.source else (),
-        source=Source(
-            unfolding=(config.unfolding_factor, config.unfolding_offset),
-            lookahead=config.encoder_lookahead,
-            delay=config.encoder_delay,
-        ),
+        source=Source(unfolding=(config.unfolding_factor, config.unfolding_offset)),
     )
 
 

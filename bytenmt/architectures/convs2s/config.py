@@ -15,7 +15,6 @@ from bytenmt.architectures.section import (
     Nets,
     Width,
     check_receptive_field,
-    right_limits,
 )
 
 ConvLayer = tuple[Width, Kernel]  # channels, kernel width
@@ -125,26 +124,9 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
         return _stack(self.value_layers, ())
 
     @property
-    def encoder_rights(self) -> tuple[int, ...]:
-        """The columns to its right that each layer of the encoder, or of its keys, sees."""
-        return right_limits(self._key_reaches, self.encoder_lookahead)
-
-    @property
-    def value_rights(self) -> tuple[int, ...]:
-        """The columns to its right that each layer of the values sees."""
-        return right_limits(_reaches(self.value_stack), self.encoder_lookahead)
-
-    @property
     def _key_reaches(self) -> list[int]:
         """The columns that each layer of the encoder, or of its keys, reads besides one."""
         return [self.pooling_width - 1] if self.encoder == "pooling" else _reaches(self.encoder_stack)
-
-    def _reason_against_a_bound(self) -> str | None:
-        stacks = [self._key_reaches, _reaches(self.value_stack)]
-        most = max(sum(right_limits(reaches, -1)) for reaches in stacks)
-        if self.encoder_lookahead > most:
-            return f"is more than the {most} bytes that this encoder looks ahead: lower it to {most}"
-        return None
 
     @property
     def decoder_stack(self) -> tuple[tuple[int, int, int], ...]:
@@ -167,14 +149,12 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
         return self.source
 
     def nets(self) -> Nets:
-        stacks = [(self._key_reaches, self.encoder_rights)]
-        if self.encoder == "conv":
-            stacks.append((_reaches(self.value_stack), self.value_rights))
-        left = max(sum(reaches) - sum(rights) for reaches, rights in stacks)
-        right = max(sum(rights) for _, rights in stacks)
-        n_layers = 0 if self.encoder == "pooling" else max(len(rights) for _, rights in stacks)
+        stacks = [self._key_reaches, *([_reaches(self.value_stack)] if self.encoder == "conv" else [])]
+        left = max(sum(reach // 2 for reach in reaches) for reaches in stacks)
+        right = max(sum(reach - reach // 2 for reach in reaches) for reaches in stacks)
+        n_layers = 0 if self.encoder == "pooling" else max(map(len, stacks))
         # Other encoders than "conv" pass the embeddings on as values.
-        below = min(len(rights) for _, rights in stacks) if self.encoder == "conv" else 0
+        below = min(map(len, stacks)) if self.encoder == "conv" else 0
         above = self.attends[::-1].index(True) if self.source else 0
         encoder = Net(n_layers, left + 1 + right + self.ngram_reach)
         return Nets(encoder, Net(len(self.decoder_layers)), "attention", below + above)

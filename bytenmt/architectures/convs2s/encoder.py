@@ -20,7 +20,6 @@ from bytenmt.architectures.convs2s.config import ConvS2SConfig
 from bytenmt.layers.convolution import scaled_linear
 from bytenmt.layers.embedding import PositionEmbedding, SinusoidalPositions
 from bytenmt.layers.residual_convolution import HALF, GatedLayer, TanhLayer, pooled
-from bytenmt.layers.source_stream import WholeSources, unchanged
 
 Layers = tuple[tuple[int, int, int], ...]  # channels, kernel width, dilation
 
@@ -39,19 +38,15 @@ class GatedEncoder(nn.Module):
             for d_input, (width, kernel_width, dilation) in zip(widths, config.encoder_stack, strict=False)
         )
         self.output = scaled_linear(widths[-1], f, math.sqrt(1 / widths[-1]), norm)
-        self.rights = config.encoder_rights
 
-    def forward(
-        self, e: Tensor, mask: Tensor, gradient: float, source: WholeSources
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
         """e (n, s, d_embedding), mask (n, s) bool, true on real columns -> keys and values, each as e.
         gradient: the factor of that into the stack."""
-        z, seen, right = self.input(e), mask, sum(self.rights)
-        for layer, right_of in zip(self.layers, self.rights, strict=True):
-            z, seen = source.convolve(layer.centred, z, seen, layer.convolution.reach, right_of)
+        z = self.input(e)
+        for layer in self.layers:
+            z = layer.centred(z, mask)
         z = scale_gradient(self.output(z), gradient)
-        e, _ = source.convolve(unchanged, e, mask, right, right)
-        return source.collect("keys", z, seen), source.collect("values", (z + e) * HALF, seen)
+        return z, (z + e) * HALF
 
 
 class PoolingEncoder(nn.Module):
@@ -60,26 +55,18 @@ class PoolingEncoder(nn.Module):
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
         self.positions = position_table(config)
-        self.width, self.right = config.pooling_width, config.encoder_rights[0]
+        self.width = config.pooling_width
 
-    def forward(
-        self, e: Tensor, mask: Tensor, gradient: float, source: WholeSources
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
         """See GatedEncoder; there is no stack whose gradient would be scaled."""
-        z, seen = source.convolve(self._pooled, e, mask, self.width - 1, self.right)
-        e, _ = source.convolve(unchanged, e, mask, self.right, self.right)
-        return source.collect("keys", z, seen), source.collect("values", e, seen)
-
-    def _pooled(self, e: Tensor, mask: Tensor, right: int) -> Tensor:
-        return pooled(e, mask, self.width, right)
+        return pooled(e, mask, self.width), e
 
 
 class TanhStack(nn.Module):
     """CNN-a or CNN-c."""
 
-    def __init__(self, config: ConvS2SConfig, layers: Layers, rights: tuple[int, ...]) -> None:
+    def __init__(self, config: ConvS2SConfig, layers: Layers) -> None:
         super().__init__()
-        self.rights = rights
         f, keep, norm = config.d_embedding, 1 - config.dropout, config.weight_norm
         first, last = layers[0][0], layers[-1][0]
         self.input = None if first == f else scaled_linear(f, first, math.sqrt(keep / f), norm)
@@ -90,12 +77,12 @@ class TanhStack(nn.Module):
         )
         self.output = None if last == f else scaled_linear(last, f, math.sqrt(1 / last), norm)
 
-    def forward(self, e: Tensor, mask: Tensor, source: WholeSources) -> tuple[Tensor, Tensor]:
-        """e (n, s, d_embedding), mask (n, s) bool -> as e, and the mask of its columns."""
+    def forward(self, e: Tensor, mask: Tensor) -> Tensor:
+        """e (n, s, d_embedding), mask (n, s) bool -> as e."""
         y = e if self.input is None else self.input(e)
-        for layer, right in zip(self.layers, self.rights, strict=True):
-            y, mask = source.convolve(layer.centred, y, mask, layer.convolution.reach, right)
-        return y if self.output is None else self.output(y), mask
+        for layer in self.layers:
+            y = layer.centred(y, mask)
+        return y if self.output is None else self.output(y)
 
 
 class TwoStackEncoder(nn.Module):
@@ -104,19 +91,12 @@ class TwoStackEncoder(nn.Module):
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
         self.positions = position_table(config)
-        self.keys = TanhStack(config, config.encoder_stack, config.encoder_rights)
-        self.values = TanhStack(config, config.value_stack, config.value_rights)
+        self.keys = TanhStack(config, config.encoder_stack)
+        self.values = TanhStack(config, config.value_stack)
 
-    def forward(
-        self, e: Tensor, mask: Tensor, gradient: float, source: WholeSources
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
         """See GatedEncoder; the gradients into both stacks are scaled."""
-        sides = {"keys": self.keys(e, mask, source), "values": self.values(e, mask, source)}
-        keys, values = (
-            source.collect(name, scale_gradient(x, gradient), seen) for name, (x, seen) in sides.items()
-        )
-        n = min(keys.shape[1], values.shape[1])  # of a source in pieces one side may be ahead
-        return keys[:, :n], values[:, :n]
+        return scale_gradient(self.keys(e, mask), gradient), scale_gradient(self.values(e, mask), gradient)
 
 
 Encoder = GatedEncoder | PoolingEncoder | TwoStackEncoder

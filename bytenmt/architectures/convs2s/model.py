@@ -17,10 +17,6 @@ of Gehring et al. 2016 (1611.02344, section 3.1) the keys and values are the enc
 
 and what has no stack has no gradient to be scaled. Weight normalisation, sqrt(m) and positions can be left
 out, and kernels dilated.
-
-encoder_lookahead = L: each convolution of the encoder ends so many columns to the right of its own as add up
-to L, so that z_j depends on source bytes up to j + L alone; attention at target byte i sees the columns that
-are complete when k + i bytes of the source have come (base.seen_mask), and m is their number.
 """
 
 from __future__ import annotations
@@ -31,15 +27,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bytenmt.architectures.base import (
-    Model,
-    SourceWait,
-    byte_embedding,
-    module_list,
-    no_source,
-    no_wait,
-    seen_mask,
-)
+from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
 from bytenmt.architectures.convs2s.encoder import ENCODERS, Encoder, position_table
 from bytenmt.layers.attention import attend, dot_scores, source_mask
@@ -48,7 +36,6 @@ from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.residual_convolution import HALF, GatedLayer
-from bytenmt.layers.source_stream import WHOLE, WholeSources
 from bytenmt.utf8 import N_IDS
 
 
@@ -56,13 +43,12 @@ class ConvS2SMemory(NamedTuple):
     """Encoder outputs that every decoder layer attends to.
 
     keys (n, s, d_embedding): z_j; values (n, s, d_embedding): (z_j + e_j) sqrt(1/2), or the encoder's own;
-    source_len (n,) int64: m; wait: see SourceWait.
+    source_len (n,) int64: m.
     """
 
     keys: Tensor
     values: Tensor
     source_len: Tensor
-    wait: SourceWait = ()
 
 
 class ConvS2SState(NamedTuple):
@@ -150,20 +136,17 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         self.encoder: Encoder | None = ENCODERS[config.encoder](config) if config.source else None
         self.decoder: ConvS2SDecoder = ConvS2SDecoder(config, self.embedding)
 
-    def encode(self, src: Tensor, src_len: Tensor, source: WholeSources = WHOLE) -> ConvS2SMemory:
+    def encode(self, src: Tensor, src_len: Tensor) -> ConvS2SMemory:
         n, s = src.shape
         if no_source(self.config.source, src) or self.encoder is None:
             nothing = self.embedding.weight.new_zeros(n, 0, self.config.d_embedding)
             return ConvS2SMemory(nothing, nothing, src_len)
-        src, mask = source.pad(src, src_len, src_len, s)
-        e = source.embed(self.embedding, src)
+        e = self.embedding(src)
         if self.encoder.positions is not None:
-            positions = source.n_before + torch.arange(src.shape[1], device=src.device)
-            e = e + self.encoder.positions(positions).to(e.dtype)
-        e = self._drop(e)
-        n_attentions = sum(self.config.attends)
-        keys, values = self.encoder(e, mask, 0.5 / n_attentions, source)
-        return ConvS2SMemory(keys, values, src_len, no_wait(self.config, src_len))
+            e = e + self.encoder.positions(torch.arange(s, device=src.device)).to(e.dtype)
+        gradient = 0.5 / sum(self.config.attends)
+        keys, values = self.encoder(self._drop(e), source_mask(src_len, s), gradient)
+        return ConvS2SMemory(keys, values, src_len)
 
     def start(self, memory: ConvS2SMemory, beam: int = 1) -> ConvS2SState:
         layers, keys = self.config.decoder_stack, memory.keys
@@ -195,10 +178,7 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         if self.target_positions is not None:
             g = g + self.target_positions(clock.positions(t)).to(g.dtype)
         g = self._drop(g)
-        n, s = memory.keys.shape[:2]
-        mask = source_mask(memory.source_len, s)
-        if memory.wait:
-            mask = seen_mask(memory, clock.positions(t).view(n, -1), self.config.encoder_lookahead)
+        mask = source_mask(memory.source_len, memory.keys.shape[1])
         shapes = [(kernel_width, dilation) for _, kernel_width, dilation in self.config.decoder_stack]
         taps = {shape: RingTaps.from_clock(clock, t, *shape) for shape in dict.fromkeys(shapes)}
         x = self.decoder.input(g)

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
-from bytenmt.architectures.model_program import ModelProgram, ModelWriter, Ring, Source
+from bytenmt.architectures.model_program import ModelProgram, ModelWriter, Ring
 from bytenmt.kernel_constants import PANEL
 from bytenmt.program.instructions import Base, Matrix, Op, Register
 from bytenmt.program.writer import Array, Values, Writer, parameter
@@ -46,7 +46,6 @@ def write_program(config: ConvS2SConfig, writer: ModelWriter) -> ModelProgram:
         logits,
         rings=tuple(rings),
         items=(f, f) if config.source else (),
-        source=Source(lookahead=config.encoder_lookahead),
         attending=tuple(number for number, attends in enumerate(config.attends, 1) if attends),
     )
 
@@ -73,7 +72,7 @@ def _write_gated_encoder(config: ConvS2SConfig, encode: Writer, e: Register) -> 
     x = _write_map(config, encode, e, config.encoder_layers[0][0], "encoder.input")
     for index, (width, k, dilation) in enumerate(config.encoder_stack):
         taps = _shared(encode, k * x.width)
-        encode.emit(Op.WINDOW, taps, x, m=k, k=dilation, v=config.encoder_rights[index])
+        encode.emit(Op.WINDOW, taps, x, m=k, k=dilation)
         h = _write_gated(config, encode, taps, k, width, f"encoder.layers.{index}")
         x = _write_residual(config, encode, x, h, f"encoder.layers.{index}")
     z = _write_map(config, encode, x, config.d_embedding, "encoder.output")
@@ -93,7 +92,7 @@ def _write_pooling_encoder(config: ConvS2SConfig, encode: Writer, e: Register) -
     for column in range(0, f, PANEL):
         width = min(PANEL, f - column)
         taps = _shared(encode, k * width, "pooled")
-        encode.emit(Op.WINDOW, taps, e.part(column, width), m=k, k=1, v=config.encoder_rights[0])
+        encode.emit(Op.WINDOW, taps, e.part(column, width), m=k, k=1)
         if width not in packed:
             mean = Values(f"mean_of_{k}.{width}_channels", (width, k * width), {}, partial(_mean, k, width))
             packed[width] = encode.weights.matrix(mean)
@@ -110,16 +109,13 @@ def _mean(k: int, width: int) -> Array:
 
 def _write_two_stacks(config: ConvS2SConfig, encode: Writer, e: Register) -> None:
     """Write keys CNN-a(e) and values CNN-c(e)."""
-    for item, side, layers, rights in (
-        (0, "keys", config.encoder_stack, config.encoder_rights),
-        (1, "values", config.value_stack, config.value_rights),
-    ):
+    for item, side, layers in ((0, "keys", config.encoder_stack), (1, "values", config.value_stack)):
         x, name = e, f"encoder.{side}"
         if layers[0][0] != e.width:
             x = _write_map(config, encode, x, layers[0][0], f"{name}.input")
         for index, (width, k, dilation) in enumerate(layers):
             taps = _shared(encode, k * x.width)
-            encode.emit(Op.WINDOW, taps, x, m=k, k=dilation, v=rights[index])
+            encode.emit(Op.WINDOW, taps, x, m=k, k=dilation)
             x = _write_tanh(config, encode, taps, k, x, width, f"{name}.layers.{index}")
         if x.width != e.width:
             x = _write_map(config, encode, x, e.width, f"{name}.output")

@@ -55,18 +55,6 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
                 " the longest source, EOS included"
             )
 
-    def _reason_against_a_bound(self) -> str | None:
-        if self.attention == "off":
-            return 'cannot be with attention = "off": the decoder starts from the last state. Set "global"'
-        if self.attention == "local-p":
-            return (
-                'cannot be with attention = "local-p", which needs the length of the source: set "global" or'
-                ' "local-m"'
-            )
-        if self.reverse_source:
-            return "cannot be with reverse_source = true, which reads the end of the source first: set false"
-        return None
-
     @property
     def has_attention(self) -> bool:
         return self.source and self.attention != "off"

@@ -16,10 +16,6 @@
 t and s count from 0, s in the order of the text even where the encoder reads it backwards. Without a source,
 or with attention = "off", h~_t = h_t; without a source the layers start at zero, too.
 init = "paper" (section 4.1): uniform in [-0.1, 0.1], biases 0.
-
-encoder_lookahead = L: h-_s is the encoder's state after byte s + L, past the source's end after as many EOS,
-and the decoder's layers start at zero; attention at target byte t sees the h-_s that are complete when k + t
-bytes of the source have come (base.seen_mask).
 """
 
 from __future__ import annotations
@@ -32,15 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.architectures.base import (
-    Model,
-    SourceWait,
-    byte_embedding,
-    module_list,
-    no_source,
-    no_wait,
-    seen_mask,
-)
+from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
 from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.layers.attention import (
     AdditiveScore,
@@ -55,7 +43,6 @@ from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import LSTM, initialise, last, reverse
-from bytenmt.layers.source_stream import WHOLE, WholeSources
 
 
 class LuongMemory(NamedTuple):
@@ -63,8 +50,7 @@ class LuongMemory(NamedTuple):
 
     states (n, s, d_hidden): h-_s, no columns without attention; keys (n, s, d_hidden): the source's share of
     the score; source_len (n,) int64; hidden, cell (n, layers of the decoder, d_hidden): the last states of
-    the encoder, from which the decoder's layers start; zero without a source and with bounded look-ahead;
-    wait: see SourceWait.
+    the encoder, from which the decoder's layers start; zero without a source.
     """
 
     states: Tensor
@@ -72,15 +58,14 @@ class LuongMemory(NamedTuple):
     source_len: Tensor
     hidden: Tensor
     cell: Tensor
-    wait: SourceWait = ()
 
 
 class LuongState(NamedTuple):
     """State of the decoder between two bytes.
 
     hidden, cell (rows, layers of the decoder, d_hidden); attentional (rows, d_hidden): h~ of the step before,
-    no columns without input feeding; position (rows, 1) int64: t, no column but in local-m and with bounded
-    look-ahead; recent: the last bytes read, see ByteEmbedding.
+    no columns without input feeding; position (rows, 1) int64: t, no column but in local-m; recent: the last
+    bytes read, see ByteEmbedding.
     """
 
     hidden: Tensor
@@ -132,41 +117,31 @@ class Luong(Model[LuongMemory, LuongState]):
             if part is not None:
                 nn.init.uniform_(part.v, -0.1, 0.1)
 
-    def encode(self, src: Tensor, src_len: Tensor, source: WholeSources = WHOLE) -> LuongMemory:
-        n = len(src)
-        zero = self.embedding.weight.new_zeros(n, self.config.d_hidden)
-        if no_source(self.config.source, src):
-            nothing = zero.new_zeros(n, 0, self.config.d_hidden)
-            start = zero[:, None].repeat(1, self.config.decoder_depth, 1)
-            wait = no_wait(self.config, src_len)
-            return LuongMemory(nothing, nothing, src_len, start, start, wait)
-        if self.config.reverse_source:
+    def encode(self, src: Tensor, src_len: Tensor) -> LuongMemory:
+        config, zero = self.config, self.embedding.weight.new_zeros(len(src), self.config.d_hidden)
+        if no_source(config.source, src):
+            nothing, start = zero[:, None][:, :0], zero[:, None].repeat(1, config.decoder_depth, 1)
+            return LuongMemory(nothing, nothing, src_len, start, start)
+        if config.reverse_source:
             src = reverse(src, src_len - 1)  # EOS stays at the end
-        delay = self.config.encoder_delay
-        real_len = src_len + delay if delay else src_len
-        src, mask = source.pad(src, src_len, real_len, src.shape[1] + delay)
-        x = source.embed(self.embedding, src)
+        x = self.embedding(src)
         hidden, cell = [], []
         for layer in self.encoder:
-            x, cells = source.scan(layer, self._drop(x), zero)
-            hidden.append(zero if self.config.is_bounded else last(x, src_len))
-            cell.append(zero if self.config.is_bounded else last(cells, src_len))
-        h, c = (
-            torch.stack([part[layer] for layer in self.config.starts_from], dim=1) for part in (hidden, cell)
-        )
-        if not self.config.has_attention:
+            x, cells = layer(self._drop(x), zero, zero)
+            hidden.append(last(x, src_len))
+            cell.append(last(cells, src_len))
+        h, c = (torch.stack([part[layer] for layer in config.starts_from], dim=1) for part in (hidden, cell))
+        if not config.has_attention:
             x = x[:, :0]
-        elif self.config.reverse_source and self.config.by_place:
+        elif config.reverse_source and config.by_place:
             x = reverse(x, src_len - 1)
-        keys = x if self.keys is None else self.keys(x)
-        x, keys = source.collect("states", x, mask, delay), source.collect("keys", keys, mask, delay)
-        return LuongMemory(x, keys, src_len, h, c, no_wait(self.config, src_len))
+        return LuongMemory(x, x if self.keys is None else self.keys(x), src_len, h, c)
 
     def start(self, memory: LuongMemory, beam: int = 1) -> LuongState:
         hidden, cell = (part.repeat_interleave(beam, dim=0) for part in (memory.hidden, memory.cell))
         attentional = hidden.new_zeros(len(hidden), self.config.d_hidden if self.config.input_feeding else 0)
-        by_step = self.config.attention == "local-m" or self.config.is_bounded
-        position = torch.zeros(len(hidden), int(by_step), dtype=torch.int64, device=hidden.device)
+        by_step = int(self.config.attention == "local-m")
+        position = torch.zeros(len(hidden), by_step, dtype=torch.int64, device=hidden.device)
         recent = self.embedding.begin(len(hidden), hidden.device)
         return LuongState(hidden, cell, attentional, position, recent)
 
@@ -266,13 +241,10 @@ class Luong(Model[LuongMemory, LuongState]):
             query = top.view(len(mask), -1, config.d_hidden)
             scores, seen, factors = scores_of(query), mask, list[Tensor]()
             columns = torch.arange(n_columns, device=top.device)
-            if memory.wait:
-                complete = seen_mask(memory, position.view(query.shape[:2]), config.encoder_lookahead)
-                seen = mask[:, None] & complete
             if config.local:
                 centres = centre_of(query, position)
                 distance = columns - centres[:, :, None]
-                seen = (seen if memory.wait else mask[:, None]) & (distance.detach().abs() <= config.window)
+                seen = mask[:, None] & (distance.detach().abs() <= config.window)
                 factors = [gaussian(distance, config.window)] if config.bell != "none" else []
             if config.location_softmax == "twice":
                 scores = masked_softmax(scores, seen)

@@ -8,7 +8,7 @@ from typing import Any
 from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter, Source
 from bytenmt.program.instructions import Bell, Op, Register, RowKind
-from bytenmt.program.layers import delayed, lstm_scan, lstm_step
+from bytenmt.program.layers import lstm_scan, lstm_step
 from bytenmt.program.writer import Writer
 
 
@@ -38,7 +38,7 @@ def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
         writer.output(x, bias=False),
         states=(d,) * (2 * n_layers + int(config.input_feeding)),
         items=((d, d) if config.score in ("general", "concat") else (d,)) if config.has_attention else (),
-        source=Source(config.reverse_source, None, config.encoder_lookahead, config.encoder_delay),
+        source=Source(config.reverse_source),
     )
 
 
@@ -51,9 +51,7 @@ def _write_encoder(config: LuongConfig, writer: ModelWriter) -> None:
     for layer in range(config.encoder_depth):
         x, *states = lstm_scan(encode, x, f"encoder.{layer}", d)
         last.append(states)
-    x = delayed(encode, x, config.encoder_delay)
-    starts_from = () if config.is_bounded else config.starts_from
-    for layer, (h, c) in enumerate(last[first] for first in starts_from):
+    for layer, (h, c) in enumerate(last[first] for first in config.starts_from):
         encode.emit(Op.KEEP_STATE, a=h, k=2 * layer, rows=RowKind.SENTENCES)
         encode.emit(Op.KEEP_STATE, a=c, k=2 * layer + 1, rows=RowKind.SENTENCES)
     if config.has_attention:

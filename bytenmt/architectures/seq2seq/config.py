@@ -43,9 +43,6 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
                 ' read_out_kind = "maxout": set 2 or more'
             )
 
-    def _reason_against_a_bound(self) -> str | None:
-        return "cannot be: this decoder starts from the encoder's last state. Use another architecture"
-
     @property
     def resets(self) -> tuple[Reset, Reset]:
         """The place of the reset in the GRUs of the encoder and of the decoder."""

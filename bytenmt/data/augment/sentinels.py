@@ -40,7 +40,7 @@ class SharedSpans(NamedTuple):
 
 
 class SentinelAugmenter:
-    """Knows the shared spans of a corpus, found once, and makes the corpus of an epoch."""
+    """The shared spans of a corpus, found once, of which the corpus of each epoch is made."""
 
     def __init__(self, corpus: ParallelCorpus, share: float) -> None:
         """share: of the pairs, in which names and numbers become sentinels, too."""

@@ -17,11 +17,11 @@ def compiled_search_step() -> SearchStep:
     """Return a compiled step of the search. Call compilation.load_or_compile before it is used."""
     ints, table = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
     model = ModelBuffers(
-        *(0, 0, 0, 0, 0, 0, 0, table, table, table, table, ints, ints, ints, ints),
+        *(0, 0, 0, 0, 0, 0, 0, table, table, table, table, ints, ints, ints),
         np.zeros((2, 0, 0), np.uint8),
-        *(False, -1, ints),
+        False,
     )
-    rows = Rows(0, 0, np.zeros(0, np.uint8), np.zeros(0, np.uint64), ints, ints, ints, ints, ints, table)
+    rows = Rows(0, 0, np.zeros(0, np.uint8), np.zeros((0, 2), np.uint64), ints, ints, ints, ints, ints)
     ctx = ThreadContext(0, 1, 0, 0, 0)
 
     def step(search: SearchState, params: SearchParams) -> None:

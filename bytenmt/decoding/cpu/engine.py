@@ -44,22 +44,10 @@ class NumbaEngine:
         """
         batch = self._batch
         handles, slots = batch.admit(requests)
-        if any(request.is_open for request in requests):
-            for model in self._models:
-                model.open(requests[0].wait)
-            return handles
         for model in self._models if requests else ():
-            waits = [request.wait for request in requests]
-            for rows in model.prepare([request.source for request in requests], slots, waits):
+            for rows in model.prepare([request.source for request in requests], slots):
                 self._team.run(partial(model.encode, rows, batch.state, batch.params))
         return handles
-
-    def extend(self, handle: int, added: bytes, limit: int, is_last: bool) -> None:
-        """Append to the source of a sentence that was admitted open; see interface.Engine."""
-        source = self._batch.extend(handle, added, limit, is_last)
-        for model in self._models:
-            for rows in model.extend(source, len(source) - len(added), is_last):
-                self._team.run(partial(model.encode, rows, self._batch.state, self._batch.params))
 
     def advance(self, n_steps: int) -> None:
         """Execute n_steps passes over all sentences that are not done."""

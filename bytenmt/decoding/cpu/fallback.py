@@ -29,9 +29,6 @@ class EngineProxy:
     def admit(self, requests: list[Request]) -> list[int]:
         return self._engine.admit(requests)
 
-    def extend(self, handle: int, added: bytes, limit: int, is_last: bool) -> None:
-        self._engine.extend(handle, added, limit, is_last)
-
     def advance(self, n_steps: int) -> None:
         self._engine.advance(n_steps)
 

@@ -46,7 +46,6 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     copy,
     count_ticks,
     exp_double,
-    gather_next_windows,
     gather_windows,
     linear,
     maxout,
@@ -110,8 +109,7 @@ def execute(
     """Execute a program over all rows.
 
     n_columns: rows of each text. A serial part of the program, whose rows depend on each other, is executed
-    for the first row of all texts, then for the second, and so on. With rows.span a source is read in pieces,
-    and each instruction is executed for rows of its own.
+    for the first row of all texts, then for the second, and so on.
     """
     # Records are passed to inlined functions number by number: pass a few arrays, not the whole search.
     step, parent, forced = search.step, search.parent, search.forced
@@ -124,15 +122,10 @@ def execute(
         n_rows, origin, every = len(rows.slot) if code[ROWS] == SENTENCES else len(rows.ids), 0, 1
         if code[ROWS] == SERIAL:
             n_rows, origin, every = n_rows // n_columns, column, n_columns
-        if len(rows.span) > 0:
-            origin, n_rows = rows.span[pc, 0], rows.span[pc, 1] - rows.span[pc, 0]
-            rows.first[1] = n_rows
         d, ds = rows.space + 4 * (code[D_START] * rows.capacity + code[D_COLUMN]), code[D_STRIDE]
         a, as_ = rows.space + 4 * (code[A_START] * rows.capacity + code[A_COLUMN]), code[A_STRIDE]
         b, bs = rows.space + 4 * (code[B_START] * rows.capacity + code[B_COLUMN]), code[B_STRIDE]
-        d, a = d + 4 * origin * ds, a + 4 * origin * as_
-        if op != GRU_SCAN and op != LSTM_SCAN:  # theirs has a row a sentence
-            b += 4 * origin * bs
+        d, a, b = d + 4 * origin * ds, a + 4 * origin * as_, b + 4 * origin * bs
         ds, as_, bs = every * ds, every * as_, every * bs
         w, v = model.weights + code[W], model.weights + code[V]
         first, last = thread_range(n_rows, ctx)
@@ -168,16 +161,11 @@ def execute(
                         code[S], bound, rooted,
                     )  # fmt: skip
             layer += ATTEND_DOT <= op <= ATTEND_LOCATION
-        elif op == WINDOW and len(rows.span) > 0:
-            if ctx.thread == 0:  # a row's column is read, then overwritten in the ring
-                gather_next_windows(
-                    rows, origin, n_rows, d, ds, a, as_, b, n // m, m, k, code[V]
-                )  # fmt: skip
         elif op == WINDOW:
-            gather_windows(rows, first, last, d, ds, a, as_, n // m, m, k, code[V])
+            gather_windows(rows, first, last, d, ds, a, as_, n // m, m, k)
         else:
             for row in range(first, last):
-                execute_source_op(op, model, rows, origin + row, a + 4 * row * as_, n, m, k, ctx.scratch)
+                execute_source_op(op, model, rows, row, a + 4 * row * as_, n, m, k, ctx.scratch)
         if not barrier_wait(ctx):
             return
         ticks = count_ticks(ctx.ticks, pc, ticks)
@@ -275,15 +263,15 @@ def execute_step_op(
     elif op == FIXED:
         copy(d, fixed_address(model, slot, k), n)
     elif op == ATTEND_DOT:
-        attend_dot(model, ctx, slot, position, d, n, a, m, v, k, b, code[S], code[T])
+        attend_dot(model, ctx, slot, d, n, a, m, v, k, b, code[S], code[T])
     elif op == ATTEND_ADDITIVE:
-        attend_additive(model, ctx, slot, position, d, n, a, code[W], m, v, b, code[S], code[T])
+        attend_additive(model, ctx, slot, d, n, a, code[W], m, v, b, code[S], code[T])
     elif op == ATTEND_LOCATION:
-        attend_location(model, ctx, slot, position, d, n, a, m, v, k, b, code[S], code[T])
+        attend_location(model, ctx, slot, d, n, a, m, v, k, b, code[S], code[T])
     elif op == CENTRE:
         write_centre(model, slot, position, m, d)
     elif op == PREDICT_CENTRE:
-        predict_centre(model, slot, position, a, model.weights + code[W], n, m, d)
+        predict_centre(model, slot, a, model.weights + code[W], n, m, d)
 
 
 @compiled
@@ -383,7 +371,6 @@ def first_rows(rows: Rows, n: int) -> Rows:
         rows.beam,
         rows.first,
         rows.slot,
-        rows.span,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bytenmt.decoding.cpu.kernels.attention import n_visible, root_of_seen, window_range
+from bytenmt.decoding.cpu.kernels.attention import n_visible, window_range
 from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, row_max
 from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, Rows, ThreadContext, load_float
 from bytenmt.decoding.search.state import DONE, ForcedText, Ints, SearchState
@@ -75,11 +75,11 @@ def record_attention(
     """
     slot = rows.owner[row]
     at = forced.n_read[slot] + rows.position[row] - step[slot]
-    first, last = window_range(n_visible(model, slot, rows.position[row], bound), centre, window)
+    first, last = window_range(n_visible(model, slot, bound), centre, window)
     weights = forced.attention[slot, at, layer]
     for j in range(len(weights)):
         weights[j] = np.float32(0)
-    factor = root_of_seen(model, slot, rows.position[row]) if rooted else 1.0
+    factor = math.sqrt(model.source_len[slot]) if rooted else 1.0
     for j in range(first, last):
         weights[j] = np.float32(load_float(ctx.scratch, j - first) / factor)
 

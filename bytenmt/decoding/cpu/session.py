@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +15,12 @@ from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, Rows, Thread
 from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
 from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.decoding.cpu.packing import PackedModel
-from bytenmt.decoding.cpu.source_stream import EncoderWorkspace, StreamProgram
 from bytenmt.decoding.cpu.thread_team import Barrier
 from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.decoding.search.state import SearchParams, SearchState
 from bytenmt.jit import njit
-from bytenmt.kernel_constants import WHOLE_SOURCE
 from bytenmt.ngram_hash import START, extend_prefix
-from bytenmt.program.instructions import ALIGNMENT, Column, Op, Table, aligned_zeros, padded
+from bytenmt.program.instructions import ALIGNMENT, Column, Op, aligned_zeros, padded
 from bytenmt.utf8 import EOS
 
 Array = npt.NDArray[np.float32]
@@ -31,7 +29,6 @@ RunProgram = Callable[..., None]  # interpreter.run, or numpy_kernels.numpy_inte
 # products busy; with a recurrence, which waits for each column, enough sentences to share its matrices.
 ENCODED_TOGETHER, SCANNED_TOGETHER = 256, 1024
 NO_WORDS = np.zeros((0, 2), np.uint64)  # for programs without n-gram tables
-NO_SPAN = np.zeros((0, 2), np.int64)  # for sources that are read at once
 
 
 class ModelSession:
@@ -58,9 +55,7 @@ class ModelSession:
         self._past = aligned_zeros(sum(floats) * self._n_rows)
         history = max((capacity for capacity, _, _ in rings), default=1)
         self._ancestors = np.zeros((2, self._n_rows, history), np.uint8)
-        self._columns, self._room, self._source_len, self._wait = (
-            np.zeros(n_slots, np.int64) for _ in range(4)
-        )
+        self._columns, self._source_len = np.zeros(n_slots, np.int64), np.zeros(n_slots, np.int64)
         kinds = _item_kinds(packed)
         room = [memory_column_floats(width, kind) for width, kind in zip(program.items, kinds, strict=True)]
         self._item_floats = sum(room)
@@ -85,7 +80,6 @@ class ModelSession:
         pass_rows = self._n_rows * n_columns
         self._step_space = aligned_zeros(program.step.row_floats * pass_rows)
         self._encode_space, self._encode_rows = aligned_zeros(0), 0
-        self._stream_program: StreamProgram | None = None  # once a source is read in pieces
         self._logits = np.array([logits.start, logits.stride, logits.column], np.int64)
         self._reads_words = len(program.step.select(Op.NGRAMS)) > 0
         self._is_reversed = program.is_reversed
@@ -106,24 +100,21 @@ class ModelSession:
         table, rows = self._program.step.instructions, self._step_rows
         self._run(table, self._logits, self._buffers(), rows, search, params, which, n_passes, ctx)
 
-    def prepare(
-        self, sources: Sequence[bytes | None], at: Sequence[int], waits: Sequence[int] = ()
-    ) -> list[Rows]:
-        """Make room for sentences in the slots `at`; return the rows of the encoder's calls.
-
-        waits: of the sentences, see interface.Request.wait; none: all are 0.
-        """
+    def prepare(self, sources: Sequence[bytes | None], at: Sequence[int]) -> list[Rows]:
+        """Make room for sentences in the slots `at`; return the rows of the encoder's calls."""
         texts = [None if source is None else self._encoder_bytes(source) for source in sources]
         order = sorted(range(len(texts)), key=lambda i: -_length(texts[i]))
         for i in order:
             source = sources[i]
             n_bytes = 0 if source is None else len(source) + 1
             self._source_len[at[i]] = n_bytes
-            self._wait[at[i]] = (waits[i] if waits else 0) or WHOLE_SOURCE
             self._columns[at[i]] = self._memory_columns(n_bytes)
-            self._room[at[i]] = padded(self._columns[at[i]])
         self._reserve(max(self._columns[slot] for slot in at))
-        self._zero_states(at)
+        begin = 0
+        for width in self._program.states:
+            bank = self._hidden[begin : begin + self._n_rows * width].reshape(self._n_slots, -1)
+            bank[list(at)] = 0
+            begin += 2 * self._n_rows * width
         calls, group, n_columns = [], list[int](), 0
         for i in order:
             if group and n_columns + _length(texts[i]) > self._together:
@@ -139,30 +130,6 @@ class ModelSession:
             self._encode_space = aligned_zeros(self._program.encode.row_floats * n_rows)
         return [self._encoder_rows([texts[i] for i in group], [at[i] for i in group]) for group in calls]
 
-    def open(self, wait: int) -> None:
-        """Put a sentence into slot 0 whose source is read in pieces. wait: see interface.Request."""
-        if self._stream_program is None:
-            lookahead = self._program.source.lookahead
-            self._stream_program = StreamProgram.from_program(self._program.encode, lookahead)
-        self._workspace = EncoderWorkspace(self._stream_program)
-        self._source_len[0], self._wait[0], self._columns[0] = WHOLE_SOURCE, wait, 0
-        self._zero_states([0])
-
-    def extend(self, source: bytes, n_before: int, is_last: bool) -> Iterator[Rows]:
-        """Read more of the source in slot 0; yield the rows of the encoder's calls.
-
-        n_before: bytes of it that have been read. is_last: whether no bytes follow.
-        """
-        text, self._columns[0] = source, len(source)
-        if is_last:
-            self._source_len[0] = len(source) + 1
-            text, self._columns[0] = self._encoder_bytes(source), self._memory_columns(len(source) + 1)
-        self._make_room(int(self._columns[0]))
-        words = NO_WORDS
-        if self._reads_words:
-            words = _recent_words(text)[n_before:]
-        yield from self._workspace.rows(text[n_before:], words, is_last)
-
     def encode(
         self,
         rows: Rows,
@@ -172,12 +139,9 @@ class ModelSession:
         n_threads: int,
         barrier: Barrier,
     ) -> None:
-        """Execute one thread's part of an encoder call that `prepare` or `extend` returned."""
+        """Execute one thread's part of an encoder call that `prepare` returned."""
         ctx = self._thread_context(thread, n_threads, barrier)
-        table: Table = self._program.encode.instructions
-        if len(rows.span):
-            assert self._stream_program is not None
-            table = self._stream_program.instructions
+        table = self._program.encode.instructions
         self._run(table, self._logits, self._buffers(), rows, search, params, 0, 0, ctx)
 
     def _thread_context(self, thread: int, n_threads: int, barrier: Barrier) -> ThreadContext:
@@ -200,19 +164,16 @@ class ModelSession:
             *tables,
             self._memory_offset,
             self._columns,
-            self._room,
             self._source_len,
             self._ancestors,
             self._is_reversed,
-            self._program.source.lookahead,
-            self._wait,
         )
 
     def _encoder_bytes(self, source: bytes) -> bytes:
         """Return the bytes that the encoder reads: in its order, padded with EOS to its columns, at least
         one."""
         text = source[::-1] if self._program.source.reverse else source
-        width = max(len(source) + 1, self._memory_columns(len(source) + 1)) + self._program.source.delay
+        width = max(len(source) + 1, self._memory_columns(len(source) + 1))
         return text.ljust(width, bytes([EOS]))
 
     def _memory_columns(self, n_bytes: int) -> int:
@@ -220,8 +181,7 @@ class ModelSession:
         if self._program.source.unfolding is None or n_bytes == 0:
             return n_bytes
         factor, offset = self._program.source.unfolding
-        n_columns = math.ceil(factor * n_bytes + offset - 1e-9)  # see architectures/bytenet/model.py
-        return n_columns if self._program.source.lookahead < 0 else max(n_columns, n_bytes)
+        return math.ceil(factor * n_bytes + offset - 1e-9)  # see architectures/bytenet/model.py
 
     def _reserve(self, n_columns: int) -> None:
         """Make room for memories of n_columns in every slot, and for attention scores over them."""
@@ -236,26 +196,6 @@ class ModelSession:
         floats = round_up_to_lines(max(attended, self._product_bytes // 4))
         if floats > self._scratch_floats:
             self._scratch_floats, self._scratch = floats, aligned_zeros(floats * self._n_threads)
-
-    def _make_room(self, n_columns: int) -> None:
-        """Make room for memories of n_columns in slot 0, whose memory stays as it is."""
-        before = int(self._room[0])
-        if n_columns > before:
-            self._room[0] = room = padded(max(n_columns, 2 * before))
-            self._reserve(room)
-            memory = self._memory[: self._region]
-            for start, width, _ in self._tables[2][::-1]:  # the last item first: each moves to the right
-                memory[start * room : start * room + width * before] = memory[
-                    start * before : (start + width) * before
-                ]
-
-    def _zero_states(self, slots: Sequence[int]) -> None:
-        """Let the decoder's states of sentences be zero."""
-        begin = 0
-        for width in self._program.states:
-            bank = self._hidden[begin : begin + self._n_rows * width].reshape(self._n_slots, -1)
-            bank[list(slots)] = 0
-            begin += 2 * self._n_rows * width
 
     def _encoder_rows(self, texts: list[bytes | None], slots: list[int]) -> Rows:
         """Return the rows of one call of the encoder; texts are sorted by length, longest first."""
@@ -272,7 +212,6 @@ class ModelSession:
             np.zeros(0, np.int64),
             first,
             np.array(slots),
-            NO_SPAN,
         )
 
 
@@ -282,7 +221,6 @@ def _item_kinds(packed: PackedModel) -> list[int]:
     for code in packed.program.step.instructions:
         op, key, value = Op(code[Column.OP]), code[Column.M], code[Column.V]
         whole = packed.precision == "w8a8" and NATIVE_INT8 and code[Column.S] == 0
-        whole = whole and packed.program.source.lookahead < 0
         if op == Op.COLUMN:
             kinds[code[Column.K]].add(FLAT)
         elif op in (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE):
@@ -329,7 +267,7 @@ def _rows(space: Array, capacity: int, reads_words: bool) -> Rows:
     position, owner, beam = (np.zeros(capacity, np.int64) for _ in range(3))
     nothing = np.zeros(0, np.int64)
     ids = np.zeros(capacity, np.uint8)
-    return Rows(space.ctypes.data, capacity, ids, words, position, owner, beam, nothing, nothing, NO_SPAN)
+    return Rows(space.ctypes.data, capacity, ids, words, position, owner, beam, nothing, nothing)
 
 
 def _table(*columns: Sequence[int]) -> npt.NDArray[np.int64]:

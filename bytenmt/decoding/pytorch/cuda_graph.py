@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bytenmt.architectures.tensor_tree import map_tensors, place, tensors
+from bytenmt.architectures.tensor_tree import map_tensors, tensors
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.forward import (
     Decoder,
     Inputs,
     ModelState,
-    OpenSource,
     begin,
     forward,
     place_sentences,
@@ -87,19 +86,7 @@ class CudaGraphEngine:
         fresh = begin(self._models, requests, self._options.beam, self._device)
         states = self._plans[self._source_capacity].states
         place_sentences(states, torch.tensor(slots, device=self._device), fresh, self._options.beam)
-        if requests[0].is_open:
-            self._source = OpenSource(self._models, requests[0].wait, self._device)
         return handles
-
-    @torch.no_grad()
-    def extend(self, handle: int, added: bytes, limit: int, is_last: bool) -> None:
-        source = self._search.extend(handle, added, limit, is_last)
-        if added or is_last:
-            memories = self._source.extend(added, len(source), is_last)
-            self._make_room([Request(source, 0)], False)
-            slot = torch.zeros(1, dtype=torch.int64, device=self._device)
-            for memory, old in zip(memories, self._plans[self._source_capacity].states, strict=True):
-                place(old.memory, slot, memory)
 
     @torch.no_grad()
     def advance(self, n_steps: int) -> None:

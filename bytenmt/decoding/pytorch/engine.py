@@ -15,7 +15,6 @@ from bytenmt.decoding.pytorch.forward import (
     Decoder,
     Inputs,
     ModelState,
-    OpenSource,
     begin,
     forward,
     select_sentences,
@@ -64,17 +63,7 @@ class TorchEngine:
         handles, slots = self._search.admit(requests)
         self._states = concatenate([self._states, fresh]) if self._slots else fresh
         self._slots += slots
-        if requests[0].is_open:
-            self._source = OpenSource(self._models, requests[0].wait, self._device)
         return handles
-
-    @torch.no_grad()
-    def extend(self, handle: int, added: bytes, limit: int, is_last: bool) -> None:
-        source = self._search.extend(handle, added, limit, is_last)
-        if added or is_last:
-            memories = self._source.extend(added, len(source), is_last)
-            pairs = zip(memories, self._states, strict=True)
-            self._states = tuple(ModelState(memory, old.state) for memory, old in pairs)
 
     @torch.no_grad()
     def advance(self, n_steps: int) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from bytenmt.architectures.base import normalised, with_wait
+from bytenmt.architectures.base import normalised
 from bytenmt.architectures.tensor_tree import place, select
 from bytenmt.decoding.interface import Options, Request
-from bytenmt.kernel_constants import WHOLE_SOURCE
-from bytenmt.layers.source_stream import SourceStream
 from bytenmt.utf8 import EOS, PAD
 
 
@@ -54,32 +52,8 @@ def begin(
     states = []
     for model in models:
         memory = model.encode(src, src_len)
-        if any(request.wait for request in requests):
-            wait = torch.tensor([request.wait or WHOLE_SOURCE for request in requests], device=device)
-            memory = with_wait(memory, wait)
         states.append(ModelState(memory, model.start(memory, beam)))
     return tuple(states)
-
-
-class OpenSource:
-    """The source of one sentence, which models with bounded look-ahead read in pieces."""
-
-    def __init__(self, models: Sequence[Decoder], wait: int, device: torch.device) -> None:
-        self._streams = [SourceStream(cast(Any, model).config.encoder_lookahead) for model in models]
-        self._models, self._wait, self._device = models, torch.tensor([wait], device=device), device
-
-    def extend(self, added: bytes, n_bytes: int, is_last: bool) -> list[Any]:
-        """Return each model's memory of the source with the bytes that are added.
-
-        n_bytes: of the whole source. is_last: whether no bytes follow.
-        """
-        text = bytearray(added + bytes([EOS]) * is_last)
-        src = torch.frombuffer(text, dtype=torch.uint8)[None].to(self._device)
-        src_len, memories = torch.tensor([n_bytes + 1], device=self._device), []
-        for model, stream in zip(self._models, self._streams, strict=True):
-            stream.is_last = is_last
-            memories.append(with_wait(cast(Any, model).encode(src, src_len, stream), self._wait))
-        return memories
 
 
 def forward(

@@ -49,12 +49,8 @@ class SearchBatch:
         """
         if len(requests) > self.room():
             raise ValueError(f"{len(requests)} sentences, but there is room for {self.room()}")
-        is_open = any(request.is_open for request in requests)
-        if is_open and self.capacity > 1:
-            raise ValueError(f"an open source in an engine of capacity {self.capacity}: expected capacity 1")
         if requests:
             self._enlarge(requests)
-            self._open = requests[0]
         slots = np.flatnonzero(self.state.state == FREE)[: len(requests)].tolist()
         options = self._options
         for slot, request in zip(slots, requests, strict=True):
@@ -66,15 +62,6 @@ class SearchBatch:
         self._n_admitted += len(requests)
         self._slots.update(zip(handles, slots, strict=True))
         return handles, slots
-
-    def extend(self, handle: int, added: bytes, limit: int, is_last: bool) -> bytes:
-        """Append to the source of a sentence that was admitted open, see interface.Engine; return it."""
-        source, slot = (self._open.source or b"") + added, self._slots[handle]
-        self._open = self._open._replace(source=source, is_open=not is_last)
-        if limit >= self.state.history_byte.shape[1]:
-            self._enlarge([Request(None, 2 * limit)])  # twice, so that few calls copy the history
-        self.state.limit[slot], self.state.earliest_end[slot] = limit, self._open.earliest_end
-        return source
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
         """Return handles and hypotheses, best first, of the sentences done since the last call, and free

@@ -87,8 +87,6 @@ def fill_allowed(search: SearchState, params: SearchParams, work: Workspace, slo
     for number in range(N_SENTINELS):
         bytes_left -= (pending >> number) & 1
     copy_values(allowed, params.utf8_allowed[min(bytes_left, LONGEST_CHARACTER), utf8])
-    if step < search.earliest_end[slot] and bytes_left > 0:
-        allowed[EOS] = False
     if params.ngram > 0:
         at = beam
         for back in range(step - 1, -1, -1):

@@ -105,15 +105,15 @@ class SearchState(NamedTuple):
     """The sentences of p slots with b beams each.
 
     state (p,) int64: FREE, RUNNING or DONE. step, limit (p,) int64: the number of bytes chosen, and the most.
-    prefix (p, _) uint8, n_prefix (p,) int64: forced bytes. earliest_end (p,) int64: the fewest bytes before
-    EOS. before (p, 8) uint8: for each sentinel the bits of those that must have been written before it.
+    prefix (p, _) uint8, n_prefix (p,) int64: forced bytes. before (p, 8) uint8: for each sentinel the bits of
+    those that must have been written before it.
 
     Beams. last (p, b) uint8: the byte to read next, BOS first. parent (p, b) int64: the beam of the previous
     step that each beam continues. utf8 (p, b) uint8: state of the UTF-8 automaton. score (p, b) float64:
     log-probability so far, -inf for an unused beam. bonus (p, b) float64: added to the score to rank a beam
     that took a sentinel in place of EOS. pending (p, b) uint8: the bits of the sentinels to be written.
-    past_end (p, b) bool: whether EOS was likelier than a byte that was chosen while one was pending. draw_keys
-    (p, b) uint64: for sampling.
+    past_end (p, b) bool: whether EOS was likelier than a byte that was chosen while one was pending.
+    draw_keys (p, b) uint64: for sampling.
 
     Finished hypotheses, best first. n_finished (p,) int64: their number. finished_score, finished_log_p
     (p, b) float64: the score that ranks them, and their log-probability. finished_step, finished_beam (p, b)
@@ -133,7 +133,6 @@ class SearchState(NamedTuple):
     limit: Ints
     n_prefix: Ints
     prefix: Bytes
-    earliest_end: Ints
     before: Bytes
     last: Bytes
     parent: Ints
@@ -185,7 +184,6 @@ class SearchState(NamedTuple):
             limit=np.zeros(n_slots, np.int64),
             n_prefix=np.zeros(n_slots, np.int64),
             prefix=np.zeros((n_slots, max(1, prefix)), np.uint8),
-            earliest_end=np.zeros(n_slots, np.int64),
             before=np.zeros((n_slots, N_SENTINELS), np.uint8),
             last=np.full(each, BOS, np.uint8),
             parent=np.zeros(each, np.int64),
@@ -237,7 +235,7 @@ class SearchState(NamedTuple):
         self.state[slot], self.step[slot] = RUNNING, 0
         self.limit[slot] = max(request.limit, len(prefix) + len(sentinels))
         self.prefix[slot, : len(prefix)] = np.frombuffer(prefix, np.uint8)
-        self.n_prefix[slot], self.earliest_end[slot] = len(prefix), request.earliest_end
+        self.n_prefix[slot] = len(prefix)
         self.pending[slot] = sum(1 << number for number in sentinels)
         self.before[slot] = 0
         for first, second in request.pairs:

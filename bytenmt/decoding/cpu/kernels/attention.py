@@ -49,25 +49,23 @@ AFTER, INSIDE = 1, 2  # see program.instructions.Bell
 @compiled
 def write_centre(model: ModelBuffers, slot: int, position: int, bound: int, d: int) -> None:
     """Execute Op.CENTRE for a row: d = the position, at most that of the last column."""
-    store_float(d, 0, np.float32(min(position, n_visible(model, slot, position, bound) - 1)))
+    store_float(d, 0, np.float32(min(position, n_visible(model, slot, bound) - 1)))
 
 
 @compiled
-def predict_centre(
-    model: ModelBuffers, slot: int, position: int, a: int, v: int, n: int, bound: int, d: int
-) -> None:
+def predict_centre(model: ModelBuffers, slot: int, a: int, v: int, n: int, bound: int, d: int) -> None:
     """Execute Op.PREDICT_CENTRE for a row: d = n_columns sigmoid(a . v)."""
     share = np.float32(1) / np.float32(1 + math.exp(-dot(a, v, n)))
-    store_float(d, 0, np.float32(np.float32(n_visible(model, slot, position, bound)) * share))
+    store_float(d, 0, np.float32(np.float32(n_visible(model, slot, bound)) * share))
 
 
 @inlined
 def attend_dot(
-    model: ModelBuffers, ctx: ThreadContext, slot: int, position: int, d: int, width: int, query: int, k: int,
-    v: int, root: int, centre: int, window: int, bell: int,
+    model: ModelBuffers, ctx: ThreadContext, slot: int, d: int, width: int, query: int, k: int, v: int, root:
+    int, centre: int, window: int, bell: int,
 ) -> None:  # fmt: skip
     """Execute Op.ATTEND_DOT for a row. centre: address of the window's centre."""
-    first, last = window_range(n_visible(model, slot, position, 0), centre, window)
+    first, last = window_range(n_visible(model, slot, 0), centre, window)
     n_query, size = model.items[k, 1], item_bytes(model) * model.items[k, 1]
     if model.items[k, 2] == KEYS:
         room = ctx.scratch + 4 * padded(last)
@@ -77,17 +75,17 @@ def attend_dot(
         dot_columns_bf16(ctx.scratch, query, item_column(model, slot, k, first), size, last - first, n_query)
     else:
         dot_columns(ctx.scratch, query, item_column(model, slot, k, first), size, last - first, n_query)
-    factor = root_of_seen(model, slot, position) if root else 1.0
+    factor = math.sqrt(model.source_len[slot]) if root else 1.0
     weighted_mean(model, ctx.scratch, slot, first, last, v, width, factor, d, centre, window, bell)
 
 
 @inlined
 def attend_additive(
-    model: ModelBuffers, ctx: ThreadContext, slot: int, position: int, d: int, width: int, query: int, w: int,
-    k: int, v: int, centre: int, window: int, bell: int,
+    model: ModelBuffers, ctx: ThreadContext, slot: int, d: int, width: int, query: int, w: int, k: int, v:
+    int, centre: int, window: int, bell: int,
 ) -> None:  # fmt: skip
     """Execute Op.ATTEND_ADDITIVE for a row; overwrites the query."""
-    first, last = window_range(n_visible(model, slot, position, 0), centre, window)
+    first, last = window_range(n_visible(model, slot, 0), centre, window)
     n_query, half, weights = model.items[k, 1], item_bytes(model) == 2, model.weights + w
     keys, size = item_column(model, slot, k, first), item_bytes(model) * n_query
     exp_double(query, query, n_query)
@@ -100,11 +98,11 @@ def attend_additive(
 
 @compiled
 def attend_location(
-    model: ModelBuffers, ctx: ThreadContext, slot: int, position: int, d: int, width: int, scores: int, bound:
-    int, v: int, twice: int, centre: int, window: int, bell: int,
+    model: ModelBuffers, ctx: ThreadContext, slot: int, d: int, width: int, scores: int, bound: int, v: int,
+    twice: int, centre: int, window: int, bell: int,
 ) -> None:  # fmt: skip
     """Execute Op.ATTEND_LOCATION for a row."""
-    first, last = window_range(n_visible(model, slot, position, bound), centre, window)
+    first, last = window_range(n_visible(model, slot, bound), centre, window)
     if last > first:
         copy(ctx.scratch, scores + 4 * first, last - first)
         if twice:
@@ -113,24 +111,10 @@ def attend_location(
 
 
 @compiled
-def n_visible(model: ModelBuffers, slot: int, position: int, bound: int) -> int:
-    """Return how many columns a row may attend to: at most `bound`, unless that is 0.
-
-    With a bounded look-ahead those that are complete, see architectures.base.seen_mask.
-    """
+def n_visible(model: ModelBuffers, slot: int, bound: int) -> int:
+    """Return how many columns a row may attend to: at most `bound`, unless that is 0."""
     n: int = model.columns[slot]
-    came = model.wait[slot] + position
-    if model.lookahead >= 0 and came < model.source_len[slot]:
-        n = min(n, came - model.lookahead)
     return min(n, bound) if bound else n
-
-
-@compiled
-def root_of_seen(model: ModelBuffers, slot: int, position: int) -> float:
-    """Return the square root of the number of source bytes; with a bounded look-ahead of the columns seen."""
-    if model.lookahead >= 0:
-        return math.sqrt(n_visible(model, slot, position, 0))
-    return math.sqrt(model.source_len[slot])
 
 
 @compiled

@@ -114,7 +114,7 @@ def state_address(model: ModelBuffers, k: int, bank: int, row: int) -> int:
 @inlined
 def item_address(model: ModelBuffers, slot: int, k: int) -> int:
     """Return the address of item k of a slot's memory."""
-    before = model.items[k, 0] * model.room[slot]
+    before = model.items[k, 0] * padded(model.columns[slot])
     first: int = model.memory + 4 * (model.memory_offset[slot] + before)
     return first
 
@@ -202,6 +202,6 @@ def load_column(model: ModelBuffers, slot: int, k: int, column: int, d: int) -> 
 @compiled
 def fixed_address(model: ModelBuffers, slot: int, k: int) -> int:
     """Return the address of fixed part k of a slot's memory."""
-    after = model.item_floats * model.room[slot]
+    after = model.item_floats * padded(model.columns[slot])
     address: int = model.memory + 4 * (model.memory_offset[slot] + after + model.fixed[k, 0])
     return address

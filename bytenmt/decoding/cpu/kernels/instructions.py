@@ -120,15 +120,12 @@ class ModelBuffers(NamedTuple):
     items (_, 3): offset in floats per column, width and kind (see decoder_memory.py) of each item.
     fixed (_, 2): offset in floats per slot, and width, of each part of the memory without columns.
     hidden: the states, in two banks that are read and written in turn. past: the ring buffers.
-    memory: of the encoder. memory_offset (p,): where a slot's memory begins, in floats. It has room for
-        room[slot] columns of each item, whole panels, of which columns[slot] are used; then the fixed parts.
+    memory: of the encoder. memory_offset (p,): where a slot's memory begins, in floats. It holds
+        columns[slot] columns of each item, in whole panels, then the fixed parts.
     source_len (p,): bytes of each source, EOS included.
     ancestors (2, rows, h) uint8: [bank, row, q mod h] is the beam whose ring buffers hold the column of
         position q; two banks as for hidden.
     is_reversed: whether the columns of the memory stand in the opposite order of the source, but for EOS.
-    lookahead: bytes after its own that a column depends on at most, -1 for no bound. wait (p,): the bytes of
-        each source that have come when the first byte is predicted, with a bound; see
-        architectures.base.SourceWait.
     """
 
     weights: int
@@ -144,12 +141,9 @@ class ModelBuffers(NamedTuple):
     fixed: Ints
     memory_offset: Ints
     columns: Ints
-    room: Ints
     source_len: Ints
     ancestors: npt.NDArray[np.uint8]
     is_reversed: bool
-    lookahead: int
-    wait: Ints
 
 
 class Rows(NamedTuple):
@@ -163,8 +157,6 @@ class Rows(NamedTuple):
     beam (rows,): of a decoder step.
     first (n + 1,): the first row of each sentence of an encoder, longer sentences first.
     slot (n,): the slot of each sentence of an encoder.
-    span (i, 2): of an encoder that reads a source in pieces, the first and the last row + 1 that each
-        instruction is executed for; empty where it is executed for all.
     """
 
     space: int
@@ -176,7 +168,6 @@ class Rows(NamedTuple):
     beam: Ints
     first: Ints
     slot: Ints
-    span: Ints
 
 
 @compiled
@@ -238,44 +229,19 @@ def maxout(d: int, a: int, n: int) -> None:
 @compiled
 def gather_windows(
     rows: Rows, begin: int, end: int, d: int, d_stride: int, a: int, a_stride: int, width: int, taps: int,
-    dilation: int, right: int,
+    dilation: int,
 ) -> None:  # fmt: skip
-    """Copy `taps` columns to d, the last of them `right` columns after each row's own, zeros outside of its
-    sentence.
+    """Copy the `taps` columns around each row's own to d, zeros outside of its sentence.
 
-    Done for rows begin to end - 1; d and a are the addresses of row 0.
+    Done for rows begin to end - 1; d and a are the addresses of row 0. Of an odd reach the longer half is to
+    the right.
     """
     for row in range(begin, end):
         sentence, to = rows.owner[row], d + 4 * row * d_stride
-        first = row + right - (taps - 1) * dilation
+        first = row - (taps - 1) * dilation // 2
         for tap in range(taps):
             at = first + tap * dilation
             if rows.first[sentence] <= at < rows.first[sentence + 1]:
                 copy(to + 4 * tap * width, a + 4 * at * a_stride, width)
             else:
                 zero(to + 4 * tap * width, width)
-
-
-@compiled
-def gather_next_windows(
-    rows: Rows, origin: int, n_rows: int, d: int, d_stride: int, a: int, a_stride: int, ring: int, width: int,
-    taps: int, dilation: int, right: int,
-) -> None:  # fmt: skip
-    """Copy to d what gather_windows does, for the next n_rows rows of a source that is read in pieces.
-
-    Columns of a before row `origin`, which later instructions have overwritten, are read from the ring, and
-    the new ones are stored there; d and a are the addresses of row `origin`.
-    """
-    capacity = (taps - 1) * dilation - right
-    for row in range(n_rows):
-        column = rows.position[origin + row]
-        for tap in range(taps):
-            shift, to = right - (taps - 1 - tap) * dilation, d + 4 * (row * d_stride + tap * width)
-            if column + shift < 0 or origin + row + shift >= len(rows.ids):
-                zero(to, width)
-            elif row + shift >= 0:
-                copy(to, a + 4 * (row + shift) * a_stride, width)
-            else:
-                copy(to, ring + 4 * ((column + shift) % capacity) * width, width)
-        if capacity > 0:
-            copy(ring + 4 * (column % capacity) * width, a + 4 * row * a_stride, width)

@@ -66,12 +66,12 @@ def gru_scan(
     stride: int, w: int, v: int, s: int, t: int, n: int, backwards: int, flags: int,
 ) -> None:  # fmt: skip
     """Execute Op.GRU_SCAN. h: address of the scratch register with the parts h, u (2n), r h and g, each
-    padded to whole panels. A source that is read in pieces goes on from the state that h holds."""
+    padded to whole panels."""
     wide, wider = 4 * padded(n), 4 * padded(2 * n)
     u, rs, g = h + wide, h + wide + wider, h + 2 * wide + wider
     n_sentences = len(rows.slot)
     first, last = thread_range(n_sentences, ctx)
-    for row in range(first if len(rows.span) == 0 else last, last):
+    for row in range(first, last):
         zero(h + 4 * row * stride, n)
     if not barrier_wait(ctx):
         return
@@ -104,10 +104,10 @@ def lstm_scan(
     stride: int, w: int, s: int, n: int, backwards: int,
 ) -> None:  # fmt: skip
     """Execute Op.LSTM_SCAN. h: address of the scratch register with the parts h, c and u (4n), each padded to
-    whole panels. A source that is read in pieces goes on from the state that h and c hold."""
+    whole panels."""
     c, u = h + 4 * padded(n), h + 8 * padded(n)
     first, last = thread_range(len(rows.slot), ctx)
-    for row in range(first if len(rows.span) == 0 else last, last):
+    for row in range(first, last):
         zero(h + 4 * row * stride, n)
         zero(c + 4 * row * stride, n)
     if not barrier_wait(ctx):
