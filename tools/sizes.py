@@ -3,8 +3,8 @@
     python tools/sizes.py [CHECKOUT …]
 
 For each package of bytenmt/, for tests/ and tools/: lines (docstrings and blanks included), files, classes,
-functions, and statements `raise` and `except`; then the commands of the command line and the options of `serve`.
-With several checkouts, of any commits, the rows stand below each other.
+functions, and statements `raise` and `except`; then the commands of the command line and the options of
+`serve`. With several checkouts, of any commits, the rows stand below each other.
 """
 
 from __future__ import annotations
