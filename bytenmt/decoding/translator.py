@@ -208,7 +208,7 @@ class Translator:
         for capacity, requests in self._by_capacity(batch.requests):
             own = requests[rank::size]
             if own:
-                with self.engine(capacity) as engine:
+                with self._engine(capacity) as engine:
                     for index, hypotheses in decode(engine, own):
                         batch.add(own[index], hypotheses)
         if self.group:
@@ -280,7 +280,7 @@ class Translator:
         batch = self.batch([line], number)
         for chunk, request in batch.parts(0):
             if request is not None:
-                with self.engine(1) as engine:
+                with self._engine(1) as engine:
                     if any(span.is_term for span in chunk.spans):  # whose case depends on what is before it
                         for _, hypotheses in decode(engine, [request]):
                             batch.add(request, hypotheses)
@@ -327,7 +327,7 @@ class Translator:
         return 1 << max(1, most).bit_length() - 1
 
     @contextmanager
-    def engine(self, capacity: int) -> Iterator[Engine]:
+    def _engine(self, capacity: int) -> Iterator[Engine]:
         """Yield an engine that nobody else uses; after an error it is not used again."""
         engine = self._engines.pop(capacity, None) or self.make_engine(capacity)
         yield engine

@@ -40,9 +40,6 @@ class MadeUpEngine:
         self.running: dict[int, tuple[Request, int]] = {}
         self.n_handles = 0
 
-    def text(self, request: Request, which: int = 0) -> bytes:
-        return made_up_text(request, which)
-
     def room(self) -> int:
         return self.capacity - len(self.running)
 
@@ -61,7 +58,7 @@ class MadeUpEngine:
             self.running[handle] = (request, step + n_steps)
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        done = [h for h, (request, step) in self.running.items() if step > len(self.text(request))]
+        done = [h for h, (request, step) in self.running.items() if step > len(made_up_text(request))]
         return [(handle, self._hypotheses(self.running.pop(handle)[0])) for handle in done]
 
     def drop(self, handle: int) -> None:
@@ -69,23 +66,11 @@ class MadeUpEngine:
 
     def so_far(self, handle: int) -> bytes:
         request, step = self.running[handle]
-        return self.text(request)[:step]
+        return made_up_text(request)[:step]
 
     def _hypotheses(self, request: Request) -> list[Hypothesis]:
-        texts = [self.text(request, which) for which in range(self.options.n_best)]
+        texts = [made_up_text(request, which) for which in range(self.options.n_best)]
         return [Hypothesis(text, -1.0 - k, (-1.0 - k) / (len(text) + 1)) for k, text in enumerate(texts)]
-
-
-class ShoutingEngine(MadeUpEngine):
-    """The source in capitals and a question mark, which more source takes back; the word aber changes all of
-    it. An exclamation mark after a prefix that is no beginning of it."""
-
-    def text(self, request: Request, which: int = 0) -> bytes:
-        shouted = (request.source or b"").upper() + b"?" * (1 + which)
-        if b"aber" in (request.source or b""):
-            shouted = b"ABER " + shouted
-        text = shouted if shouted.startswith(request.prefix) else request.prefix + b"!"
-        return text[: request.limit].decode("utf-8", "ignore").encode()
 
 
 def made_up_translator(

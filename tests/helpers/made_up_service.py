@@ -68,10 +68,8 @@ document_worker.main({fd}, {memory})
 class Gate:
     """Engines that take a step only while it is open, and what they were asked for."""
 
-    def __init__(
-        self, open: bool = True, kind: type[MadeUpEngine] = MadeUpEngine, languages: Sequence[str] = ()
-    ) -> None:
-        self.open, self.kind, self.languages = Event(), kind, languages
+    def __init__(self, open: bool = True, languages: Sequence[str] = ()) -> None:
+        self.open, self.languages = Event(), languages
         self.admitted: list[list[Request]] = []
         self.began = Event()  # a step is wanted
         if open:
@@ -84,7 +82,7 @@ class Gate:
         settings = Settings.from_dict({"beam": kind.n_best, "n_best": kind.n_best, "keep": kind.keep or ()})
 
         def make(capacity: int) -> Engine:
-            engine = self.kind(capacity, settings.search, self.admitted)
+            engine = MadeUpEngine(capacity, settings.search, self.admitted)
             steps = engine.advance
 
             def advance(n_steps: int) -> None:

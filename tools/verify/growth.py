@@ -152,7 +152,6 @@ PIECES = [
     *("{", "}", "{a", "{ ", "{{", "{}", "{a}", "${", "%", "%%", "%(", "%(a", "%0", "%1$", "%s", "% "),
     *("<https://", "https://", "https://a.", "<a@", "<http:", "www.", "a.b."),
 ]
-XML_DECLARATION = '<?xml version="1.0"?>\n'
 XLIFF_HEAD = '<xliff version="1.2"><file source-language="en" target-language="de"><body>'
 XLIFF_END = "</body></file></xliff>"
 XLIFF_UNIT = XLIFF_HEAD + '<trans-unit id="1">'

@@ -120,7 +120,8 @@ class Luong(Model[LuongMemory, LuongState]):
     def encode(self, src: Tensor, src_len: Tensor) -> LuongMemory:
         config, zero = self.config, self.embedding.weight.new_zeros(len(src), self.config.d_hidden)
         if no_source(config.source, src):
-            nothing, start = zero[:, None][:, :0], zero[:, None].repeat(1, config.decoder_depth, 1)
+            nothing = zero.new_zeros(len(src), 0, config.d_hidden)
+            start = zero[:, None].repeat(1, config.decoder_depth, 1)
             return LuongMemory(nothing, nothing, src_len, start, start)
         if config.reverse_source:
             src = reverse(src, src_len - 1)  # EOS stays at the end
