@@ -21,7 +21,7 @@ from bytenmt.spans.extractor import Span, span_extractor
 SURE, CHECK, WRONG = LEVELS = ("sure", "check", "wrong")
 # Flags of a translation: what programs read, the level, and the words that people read.
 UNSURE, LOOP, LENGTH, NUMBER, COPY = "unsure", "loop", "length", "number", "copy"
-LANGUAGE, INVENTION, LOST, FORMAT = "language", "invention", "lost", "format"
+LANGUAGE, INVENTION, LOST, FORMAT, WORDLESS = "language", "invention", "lost", "format", "wordless"
 REASONS = {
     LOOP: (WRONG, "repeats itself"),
     COPY: (WRONG, "is the source, untranslated"),
@@ -31,6 +31,7 @@ REASONS = {
     NUMBER: (WRONG, "a number of the source is missing, written in words or repeated"),
     UNMET: (WRONG, "a term, placeholder or tag is missing, or there is one too many"),
     FORMAT: (WRONG, "its conversions, such as %s, take other arguments than those of the source"),
+    WORDLESS: (WRONG, "has no words, and its source has"),
     LOST: (CHECK, "tags or placeholders were lost, and put back by their position"),
     PLACEMENT: (CHECK, "a tag or placeholder may be in the wrong place"),
     LIMIT: (CHECK, "terms or placeholders were added at the end, as the translation was getting too long"),
