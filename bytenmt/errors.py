@@ -48,7 +48,9 @@ class DeviceError(BytenmtError):
     """A device that is not available."""
 
 
-EXTRAS = {"torch": "train", "sacrebleu": "train"}  # imported packages, and the extras that install them
+EXTRAS = dict.fromkeys(("torch", "sacrebleu"), "train") | dict.fromkeys(
+    ("iniparse", "lxml", "markdown_it", "moz", "polib", "ruamel", "srt", "webvtt"), "documents"
+)  # imported packages, and the extras that install them
 
 
 def missing_package(error: ModuleNotFoundError) -> str:

@@ -235,7 +235,7 @@ def train(
         warning = group.on_leader(lambda: training_args.check_resume(run, resume_from) if resume else None)
         if warning is not None:
             console.warn(warning)
-        for line in group.on_leader(lambda: training_pairs.convert(documents, errors)):
+        for line in group.on_leader(lambda: training_pairs.convert(documents)):
             console.say(line)
         detail(f"training on {on}, PyTorch {torch.__version__}", console.say)
         with _watching(console, metrics_port if group.is_leader else None) as watch:

@@ -20,7 +20,7 @@ from bytenmt.sentinels import Span, compile_patterns, find_spans
 SURE, CHECK, WRONG = LEVELS = ("sure", "check", "wrong")
 # Flags of a translation: what programs read, the level, and the words that people read.
 UNSURE, LOOP, LENGTH, NUMBER, COPY = "unsure", "loop", "length", "number", "copy"
-LANGUAGE, INVENTION, UNMET, LOST, FORMAT = "language", "invention", "unmet", "lost", "format"
+LANGUAGE, INVENTION, UNMET, FORMAT, WORDLESS = "language", "invention", "unmet", "format", "wordless"
 REASONS = {
     LOOP: (WRONG, "repeats itself"),
     COPY: (WRONG, "is the source, untranslated"),
@@ -30,7 +30,7 @@ REASONS = {
     NUMBER: (WRONG, "a number of the source is missing, written in words or repeated"),
     UNMET: (WRONG, "a term, placeholder or tag is missing, or there is one too many"),
     FORMAT: (WRONG, "its conversions, such as %s, take other arguments than those of the source"),
-    LOST: (CHECK, "tags or placeholders were lost, and put back by their position"),
+    WORDLESS: (WRONG, "has no words, and its source has"),
     PLACEMENT: (CHECK, "a tag or placeholder may be in the wrong place"),
     UNSURE: (CHECK, "the model is unsure"),
 }

@@ -221,7 +221,7 @@ class Translator:
                 batch.hypotheses |= {batch.requests[index]: others[index] for index in others}
         return batch.results()
 
-    def lead(self, lines: Sequence[bytes], first: int = 0) -> list[TranslationResult]:
+    def lead(self, lines: Sequence[bytes | Sequence[Part]], first: int = 0) -> list[TranslationResult]:
         """Translate lines that the other processes of the group have not got: they get them, and help.
 
         The others call `follow`, until this process calls `release_followers`. Alone it is translate_lines.
@@ -234,7 +234,7 @@ class Translator:
         """Translate this process' share of the lines of the leading process, until that releases it."""
         if self.group is None or self.group.is_leader:
             raise ValueError("the leading process has nobody to follow")
-        nothing: tuple[Sequence[bytes], int] | None = None
+        nothing: tuple[Sequence[bytes | Sequence[Part]], int] | None = None
         while (lines_and_first := self.group.broadcast(nothing)) is not None:
             self.translate_lines(*lines_and_first)
 

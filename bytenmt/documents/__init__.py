@@ -1,1 +1,1 @@
-"""Documents: extract the text of a file of a known format, and put translations back into the file."""
+"""Documents of known formats: their text as units, and the file with translations in place of them."""

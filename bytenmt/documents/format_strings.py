@@ -1,7 +1,7 @@
 """Format strings of programming languages: their conversions, and whether two take the same arguments.
 
 The kinds are those of gettext's flags (gnu.org/software/gettext/manual/html_node/PO-Files.html): an entry of
-a catalog that says c-format is a format string of C.
+a catalogue that says c-format is a format string of C.
 """
 
 from __future__ import annotations
@@ -12,38 +12,34 @@ from typing import NamedTuple
 
 
 class FormatStyle(NamedTuple):
-    """A kind of format strings.
+    """A kind of format strings."""
 
-    conversion: matches conversions, the argument that one names as the group `name`, how it is printed as the
-    group `type`; what takes no argument, such as %%, has no `type`. placeholder: matches the conversions that
-    a translation keeps beside those that are spans, see spans.grammar.
-    """
-
+    # Matches conversions, the argument that one names as the group `name`, how it is printed as the group
+    # `type`; what takes no argument, such as %%, has no `type`.
     conversion: re.Pattern[str]
-    placeholder: re.Pattern[str] | None = None
+    # Matches the conversions that a translation keeps.
+    code: re.Pattern[str]
 
 
 # A percent sign without a letter, which msgfmt takes for a mistake, has an empty type.
 _FLAGS = r"%(?P<name>\([^()\s]+\)|[0-9]+\$)?[-+#0 ,']*+(?:[0-9]+|\*)?(?:\.(?:[0-9]+|\*)?)?"
 _LETTERS = r"(?:hh|ll|[hlqjztL])?[A-Za-z@]"
 # The blank of % d may be the space behind a percentage: a conversion that is kept ends a word.
-_PERCENT = FormatStyle(
+PERCENT = FormatStyle(
     re.compile(rf"%%|{_FLAGS}(?P<type>{_LETTERS}|)"), re.compile(rf"{_FLAGS}{_LETTERS}(?!\w)")
 )
-_BRACES = FormatStyle(re.compile(r"\{\{|\}\}|\{(?P<name>[^{}\s:!.,\[]*)[^{}]*(?P<type>)\}"))
-_OF_QT = r"%L?(?P<name>[0-9]{1,2}|n)(?P<type>)"
-_QT = FormatStyle(re.compile(_OF_QT), re.compile(_OF_QT))
+_OF_BRACES = re.compile(r"\{\{|\}\}|\{(?P<name>[^{}\s:!.,\[]*)[^{}]*(?P<type>)\}")
+_OF_QT = re.compile(r"%L?(?P<name>[0-9]{1,2}|n)(?P<type>)")
 # ~A, ~2,'0D, ~:@R, ~{ and ~}; ~~, ~% and ~& are signs and line ends.
 _PARAMETER = r"(?:[-+]?[0-9]+|'.|[vV#])?"
-_OF_LISP = (
+_OF_LISP = re.compile(
     rf"~(?:[0-9]*[~%&|]|(?P<type>{_PARAMETER}(?:,{_PARAMETER}){{0,7}}+[:@]*+[A-Za-z$(){{}}\[\];^<>?*/_]))"
 )
-_LISP = FormatStyle(re.compile(_OF_LISP), re.compile(_OF_LISP))
 _LANGUAGES = {
-    _PERCENT: "c objc c++ java-printf python php perl ruby javascript lua go awk tcl d elisp object-pascal",
-    _BRACES: "python-brace java csharp perl-brace rust",
-    _QT: "qt qt-plural kde ycp",
-    _LISP: "lisp scheme",
+    PERCENT: "c objc c++ java-printf python php perl ruby javascript lua go awk tcl d elisp object-pascal",
+    FormatStyle(_OF_BRACES, _OF_BRACES): "python-brace java csharp perl-brace rust",
+    FormatStyle(_OF_QT, _OF_QT): "qt qt-plural kde ycp",
+    FormatStyle(_OF_LISP, _OF_LISP): "lisp scheme",
 }
 _STYLES = {f"{name}-format": style for style, names in _LANGUAGES.items() for name in names.split()}
 

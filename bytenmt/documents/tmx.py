@@ -2,111 +2,82 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
+from typing import BinaryIO
 
-from bytenmt.documents import markup
-from bytenmt.documents.document import MalformedError, Parts, Unit, joined_text
-from bytenmt.documents.markup import Element
+from lxml import etree
+
+from bytenmt.documents import inline_xml
+from bytenmt.documents.inline_xml import LANG, SAFE, Element, InlineContent, as_tag, child, local_name
+from bytenmt.documents.unit import Document, Parts, ReadOptions, Tag, Unit, joined, merged
 from bytenmt.errors import DataError
 
-KEPT = ("tmx", "header", "body", "tu", "tuv", "seg")
-OPAQUE = frozenset(("bpt", "ept", "ph", "it", "ut"))
-INDENT = 200  # characters before a variant in which its indentation is looked for
-REVIEW = '<prop type="x-state">needs-review-translation</prop>'
+REVIEW = "needs-review-translation"
 
 
-def read(text: str, pair: tuple[str, str] | None) -> list[Unit]:
-    """Return the units of a TMX file in a pair of languages. Raises MalformedError, also without a pair."""
-    root = markup.root_of(text, KEPT)
-    if root is None or root.local != "tmx":
-        raise MalformedError("no <tmx> element", 0)
-    if pair is None:
-        raise MalformedError(
-            "a translation memory may contain several languages: give --pair, such as --pair en-de",
-            root.start,
-        )
-    body = root.child("body")
-    units = [] if body is None else body.children
-    return [unit for one in units if (unit := _unit(text, one, pair)) is not None]
+def read(data: bytes, options: ReadOptions) -> Document:
+    """Return the units of a file in a pair of languages. Raises DataError, also without a pair."""
+    tree = inline_xml.parse(data, "tmx")
+    if options.pair is None:
+        raise DataError("a translation memory may have several languages: give --pair, such as --pair en-de")
+    units = [unit for one in tree.iter("{*}tu") if (unit := _unit(one, options.pair)) is not None]
+    return Document(units, lambda: inline_xml.dump(tree, data))
 
 
-def variant(unit: Element, language: str) -> Element | None:
+def pairs(file: BinaryIO, pair: tuple[str, str]) -> Iterator[tuple[Parts, Parts, str, bool]]:
+    """Yield source, target and name of each unit that is translated, and False."""
+    for _, one in etree.iterparse(file, tag="{*}tu", **SAFE):
+        unit = _unit(one, pair)
+        if unit is not None and unit.is_done:
+            yield unit.parts, unit.target or (), unit.name, False
+        one.clear()
+        while one.getprevious() is not None:
+            del one.getparent()[0]
+
+
+def _content(segment: Element) -> InlineContent:
+    return InlineContent(segment.text, segment, _as_code, lambda text: [inline_xml.unwrapped(text)])
+
+
+def _as_code(element: Element) -> Tag | None:
+    name = local_name(element)
+    if name in ("bpt", "ept"):
+        return as_tag(element, element.get("i", ""), name == "bpt")
+    return as_tag(element) if name in ("ph", "it", "ut") else None
+
+
+def _variant(unit: Element, language: str) -> Element:
     """Return the variant of a unit in a language: this one, or else one of its regions (de-AT)."""
-    wanted, near = _folded(language), None
-    for tuv in unit.children:
-        given = _folded(tuv.attributes.get("xml:lang", tuv.attributes.get("lang", "")))
-        if given == wanted:
-            return tuv
-        if near is None and given.split("-")[0] == wanted:
-            near = tuv
-    return near
+    variants = {
+        (one.get(LANG) or one.get("lang") or "").lower().replace("_", "-"): one
+        for one in reversed([one for one in unit if local_name(one) == "tuv"])
+    }
+    wanted = language.lower().replace("_", "-")
+    near = (one for code, one in variants.items() if code.split("-")[0] == wanted)
+    return variants.get(wanted, next(near, None))
 
 
-def parts_of(raw: str, preserve: bool = False) -> Parts:
-    """Return the content of a segment as text, tags and placeholders."""
-    return markup.with_placeholders(raw, lambda tag: markup.local_name(tag) in OPAQUE, preserve)
-
-
-def _folded(language: str) -> str:
-    return language.lower().replace("_", "-")
-
-
-def _unit(text: str, one: Element, pair: tuple[str, str]) -> Unit | None:
-    tuv, other = variant(one, pair[0]), variant(one, pair[1])
-    seg = tuv and tuv.child("seg")
-    if tuv is None or seg is None or tuv is other:
+def _unit(one: Element, pair: tuple[str, str]) -> Unit | None:
+    """Return the unit of an element <tu>, None where it has no text in the source language."""
+    source, other = _variant(one, pair[0]), _variant(one, pair[1])
+    segment, target = child(source, "seg"), child(other, "seg")
+    if source is None or segment is None or source is other:
         return None
-    source = parts_of(text[seg.inside : seg.outside], markup.preserved(seg))
-    name = one.attributes.get("tuid", "")
-    target = other and other.child("seg")
-    if other is not None and target is not None:
-        tag = re.sub(r"\s*/>$", ">", text[target.start : target.inside])
-        begun = parts_of(text[target.inside : target.outside], markup.preserved(target))
+    content = _content(segment)
+    begun = () if target is None else merged(_content(target).source)
 
-        def fill(translation: Parts, review: bool) -> str:
-            note = REVIEW if review and REVIEW not in text[other.start : other.end] else ""
-            return f"{note}{tag}{markup.escaped(translation)}</{target.name}>"
+    def write(translation: Parts, is_doubtful: bool) -> None:
+        variant = _variant(one, pair[1])
+        if variant is None:
+            variant = etree.SubElement(one, source.tag, {LANG if LANG in source.attrib else "lang": pair[1]})
+            variant.tail, source.tail = source.tail, one.text
+        made = child(variant, "seg")
+        made = etree.SubElement(variant, segment.tag) if made is None else made
+        inline_xml.set_content(made, content.build(translation))
+        if is_doubtful and not any(note.text == REVIEW for note in variant):
+            note = etree.Element(segment.tag[: -len("seg")] + "prop", type="x-state")
+            note.text = REVIEW
+            variant.insert(0, note)
 
-        done = bool(joined_text(begun).strip())
-        return Unit(seg.inside, name, source, target.start, target.end, begun, fill, done)
-    lead = re.search(r"\s*$", text[max(0, tuv.start - INDENT) : tuv.start])
-    lang = "lang" if "lang" in tuv.attributes else "xml:lang"
-
-    def make(translation: Parts, review: bool) -> str:
-        note = REVIEW if review else ""
-        filled = f"<{seg.name}>{markup.escaped(translation)}</{seg.name}>"
-        opening = markup.attribute(f"<{tuv.name}>", lang, pair[1])
-        return f"{lead[0] if lead else ''}{opening}{note}{filled}</{tuv.name}>"
-
-    return Unit(seg.inside, name, source, tuv.end, tuv.end, None, make)
-
-
-def pairs(pieces: Iterable[str], pair: tuple[str, str], path: Path) -> Iterator[tuple[Parts, Parts]]:
-    """Yield source and target of each unit that has both.
-
-    pieces: the text of the file; it is never held as a whole. path: for messages. Raises DataError with the
-    place of a mistake.
-    """
-    found: list[tuple[Parts, Parts]] = []
-
-    def ended(one: Element) -> bool:
-        if one.local != "tu":
-            return False
-        segs = [tuv and tuv.child("seg") for tuv in (variant(one, pair[0]), variant(one, pair[1]))]
-        source, target = (seg and parts_of(scanner.slice(seg.inside, seg.outside)) for seg in segs)
-        if source and target and segs[0] is not segs[1]:
-            found.append((source, target))
-        return True
-
-    scanner = markup.MarkupScanner(("tu", "tuv", "seg"), ended)
-    try:
-        for piece in pieces:
-            scanner.feed(piece, last=False)
-            yield from found
-            found.clear()
-        scanner.feed("")
-    except MalformedError as error:
-        raise DataError(f"{path}, {scanner.place(error.at)}: {error.message}") from None
-    yield from found
+    place, name = f"line {segment.sourceline}", one.get("tuid", "")
+    return Unit(content.source, write, place, name, False, begun, bool(joined(begun).strip()))

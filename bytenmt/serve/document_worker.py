@@ -21,13 +21,11 @@ from pathlib import Path
 import msgspec
 
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.documents import formats
-from bytenmt.documents.document import Document
-from bytenmt.documents.segments import Segment
-from bytenmt.documents.translation import TranslateSegments, segments_to_translate, translate
+from bytenmt.documents import tagged
+from bytenmt.documents.translation import LineTranslation, read_lines, write_lines
+from bytenmt.documents.unit import ReadOptions
 from bytenmt.errors import BytenmtError
 
-SEGMENT_BYTES = 1000  # of a line at most; a model that takes shorter ones splits it again
 NICENESS = 10  # the threads that decode and the event loop come first
 OUT_OF_MEMORY = 12  # exit code of a child that has reached its memory limit
 
@@ -36,16 +34,14 @@ class DocumentSource(msgspec.Struct, frozen=True, array_like=True):
     """A file to translate.
 
     data: its bytes. format: a name of `documents.formats.FORMATS`. name: for error messages. pair: source and
-    target language, where the format has several. encoding: where the file's own statement is to be ignored.
-    column, into: of a table, by name or number: the column to translate, and the one to write (the same one
-    if None).
+    target language. column, into: of a table, by name or number: the column to translate, and the one to
+    write (the same one if None).
     """
 
     data: bytes
     format: str
     name: str
     pair: tuple[str, str] | None = None
-    encoding: str | None = None
     column: str | None = None
     into: str | None = None
 
@@ -76,44 +72,32 @@ class DocumentResult(msgspec.Struct, frozen=True, array_like=True):
     failure: str = ""
 
 
-def read_document(source: DocumentSource) -> Document:
-    """Parse a file. Raises BytenmtError where it is not in its format."""
-    options = formats.FORMATS[source.format].options
-    read_options = formats.ReadOptions(
-        pair=source.pair if "pair" in options else None,
-        column=source.column if "column" in options else None,
-        into=source.into if "into" in options else None,
-        encoding=source.encoding,
-        strict=source.encoding is None,
-        cure="convert the file to UTF-8",
-    )
-    return formats.read(source.data, source.format, Path(source.name), read_options)
+def lines_to_translate(source: DocumentSource) -> list[str]:
+    """Return the distinct lines of a file that have no translation yet, with tags in place of codes."""
+    return [tagged.to_text(parts) for parts in read_lines(source.data, _options(source), source.name)]
 
 
-def lines_to_translate(document: Document) -> list[Segment]:
-    """Return the distinct segments of a document that have no translation yet."""
-    return segments_to_translate(document, SEGMENT_BYTES, overwrite=False)
-
-
-def write_document(document: Document, translations: Sequence[Hypothesis]) -> bytes:
+def write_document(source: DocumentSource, translations: Sequence[Hypothesis]) -> bytes:
     """Return the file with translations in place of `lines_to_translate`, in the same order."""
-    return translate(document, _lookup(lines_to_translate(document), translations), limit=SEGMENT_BYTES)[0]
+    lines = read_lines(source.data, _options(source), source.name)
+    made = [
+        LineTranslation(tagged.to_parts(line, one.text.decode()), one.flags or ())
+        for line, one in zip(lines, translations, strict=True)
+    ]
+    return write_lines(source.data, _options(source), made, source.name)
 
 
-def _lookup(segments: Sequence[Segment], translations: Sequence[Hypothesis]) -> TranslateSegments:
-    found = dict(zip(segments, translations, strict=True))
-    return lambda asked: [found[one] for one in asked]
+def _options(source: DocumentSource) -> ReadOptions:
+    return ReadOptions(source.format, source.pair, source.column, source.into)
 
 
 def run_task(task: DocumentTask) -> DocumentResult:
     """Do what a task asks for. Raises BytenmtError where a document is not in its format."""
-    documents = [read_document(source) for source in task.documents]
     if task.translations is None:
-        lines = [[one.text.decode() for one in lines_to_translate(document)] for document in documents]
-        return DocumentResult(lines=lines)
+        return DocumentResult(lines=[lines_to_translate(document) for document in task.documents])
     files = [
         [write_document(document, alternative) for alternative in alternatives]
-        for document, alternatives in zip(documents, task.translations, strict=True)
+        for document, alternatives in zip(task.documents, task.translations, strict=True)
     ]
     return DocumentResult(files=files)
 
@@ -168,7 +152,7 @@ def _guarded(task: DocumentTask) -> DocumentResult:
 def _import_lazily_loaded_modules() -> None:
     """Read a small document, so that the first client does not wait for imports."""
     page = DocumentSource(b"<p>a <b>b</b> {c}</p>", "html", "page")
-    run_task(DocumentTask([page], 1, [[[Hypothesis(b"a <b>b</b> {c}", 0.0, 0.0)]]]))
+    run_task(DocumentTask([page], 1, [[[Hypothesis(b"a <g1>b</g1> {c}", 0.0, 0.0)]]]))
 
 
 def _limit(kind: int, most: int) -> None:

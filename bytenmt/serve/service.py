@@ -338,7 +338,9 @@ class Service:
         plain: list[PlainText] = []
         if params.html:
             pages = [
-                DocumentSource(text.encode(), "html", "the text", encoding="utf-8") for _, text, _ in texts
+                # The byte order mark says that it is UTF-8, whatever the page declares.
+                DocumentSource(text.encode("utf-8-sig"), "html", "the text")
+                for _, text, _ in texts
             ]
             lines = await self.documents.read(pages, params.client)
         else:
@@ -358,7 +360,7 @@ class Service:
         alternatives = [_alternatives(own) for own in results]
         if pages:
             files = await self.documents.write(pages, alternatives)
-            translations = [[data.decode("utf-8", "replace") for data in variants] for variants in files]
+            translations = [[data.decode("utf-8-sig") for data in variants] for variants in files]
         else:
             translations = [
                 [one.with_translations([line.text.decode() for line in variant]) for variant in variants]

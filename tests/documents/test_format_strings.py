@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from bytenmt.documents.format_strings import format_style, has_same_arguments
-from bytenmt.documents.formats import read
 from bytenmt.documents.memory import TranslationMemory
 from bytenmt.documents.translation import translate
-from tools.verify.sample_documents import recording_translator
+from bytenmt.documents.unit import Parts
+from bytenmt.sentinels import Code
+from tools.verify.made_up_translations import document, translated
 
 HEADER = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 CASES = [
@@ -59,45 +60,34 @@ def test_flags_that_name_no_format() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flag", "source", "shown"),
+    ("flag", "source", "codes"),
     [
-        ("c-format", "The % d of %'d files", "The <x1/> of %'d files"),
-        ("c-format", "Save 50% discount on %-s now", "Save 50% discount on <x1/> now"),
-        ("no-c-format", "The % d of files", "The % d of files"),
-        ("lisp-format", "The ~A of ~:@D, ~~ files", "The <x1/> of <x2/>, <x3/> files"),
-        ("c-format", "About ~A of them", "About ~A of them"),
-        ("qt-format", "The %1 of %L2 files", "The <x1/> of <x2/> files"),
-        ("java-printf-format", "On %1$tY and %b it is", "On %1$tY and <x1/> it is"),
+        ("c-format", "The % d of %'d files", ["% d", "%'d"]),
+        ("c-format", "Save 50% discount on %-s now", ["%-s"]),
+        ("no-c-format", "The % d of files", []),
+        ("lisp-format", "The ~A of ~:@D, ~~ files", ["~A", "~:@D", "~~"]),
+        ("qt-format", "The %1 of %L2 files", ["%1", "%L2"]),
+        ("java-printf-format", "On %b it is", ["%b"]),
     ],
 )
-def test_conversions_of_a_declared_format_are_kept(flag: str, source: str, shown: str) -> None:
-    ask, noted = recording_translator()
-    document = read(entry(flag, source).encode(), "po", Path("a.po"))
-    made, told = translate(document, ask, limit=1000)
-    assert [segment.text.decode() for segment in noted] == [shown]
-    assert bool(told.review) is ("% discount" in source)  # msgfmt takes % D of "50% DISCOUNT" for one
-    assert 'msgstr ""' not in made.decode().partition(flag)[2]
-
-
-SWAPPED = entry("c-format", "The %s of %d files", "%d von %s Dateien")
+def test_conversions_of_a_declared_format_are_codes(flag: str, source: str, codes: list[str]) -> None:
+    (unit,) = document("a.po", entry(flag, source)).units
+    assert [part.text for part in unit.parts if isinstance(part, Code)] == codes
+    assert 'msgstr ""' not in translated("a.po", entry(flag, source))[0].decode().partition(flag)[2]
 
 
 def test_a_translation_with_other_arguments_is_fuzzy() -> None:
     """A model and a memory may each make one."""
-    document = read(entry("c-format", "The %s of %d files").encode(), "po", Path("a.po"))
-    fuzzy = SWAPPED.replace("#, c-format", "#, fuzzy, c-format")
-    ask, _ = recording_translator(lambda _: b"%d von %s Dateien")
-    made, told = translate(document, ask, limit=1000)
-    assert made.decode() == fuzzy
-    assert [why.split(":")[0] for _, why in told.review] == ["wrong"] and "%s" in told.review[0][1]
-    memory = TranslationMemory.from_texts([("The %s of %d files", "%d von %s Dateien")])
-    assert translate(document, ask, limit=1000, memory=memory)[0].decode() == fuzzy
-    undeclared = read(entry("wrap", "The %s of %d files").encode(), "po", Path("a.po"))
-    assert "fuzzy" not in translate(undeclared, ask, limit=1000)[0].decode()
+    source, other = "The %s of %d files", "%d von %s Dateien"
+    fuzzy = entry("fuzzy, c-format", source, other)
+    made = document("a.po", entry("c-format", source), None)
+    report = translate(made, {}, memory=TranslationMemory.from_texts([(source, other)]))
+    assert made.dump().decode() == fuzzy and report.notes[0][1].startswith("to review: wrong")
+    for flag, is_fuzzy in (("c-format", True), ("wrap", False)):
+        text = translated("a.po", entry(flag, source), lambda line: swapped(line, other))[0].decode()
+        assert ("fuzzy" in text) == is_fuzzy
 
 
-def test_a_sign_before_a_conversion_behind_one_of_the_format() -> None:
-    """%%A would be a sign and a letter."""
-    ask, _ = recording_translator(lambda segment: segment.text.replace(b"%A", b"%%A"))
-    document = read(entry("c-format", "Take % d or %A of it").encode(), "po", Path("a.po"))
-    assert "Take % d or % %A of it" in translate(document, ask, limit=1000)[0].decode()
+def swapped(line: Parts, other: str) -> Parts:
+    codes = [part for part in line if isinstance(part, Code)]
+    return (codes[1], " von ", codes[0], " Dateien") if codes else (other,)

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from bytenmt.decoding.interface import Hypothesis
-from bytenmt.documents.document import joined_text
-from bytenmt.documents.formats import ReadOptions, format_of, read
 from bytenmt.documents.memory import TranslationMemory
-from bytenmt.documents.translation import translate
+from bytenmt.documents.translation import LineTranslation, TranslationReport, lines_to_translate, translate
 from bytenmt.errors import DataError
-from tools.verify.sample_documents import PO, TMX
+from tools.verify.made_up_translations import PAIR, capitals, document
 
-PAIR = ("en", "de")
-CHECKED = "check: the memory has it in another context"
+CHECKED = "to review: check: the memory has it in another context"
 
 
 def memory(*pairs: tuple[str, str]) -> TranslationMemory:
@@ -31,6 +26,7 @@ def memory(*pairs: tuple[str, str]) -> TranslationMemory:
         (("Open", "Öffnen"), "open", None),
         (("Open", "Öffnen"), " Open\n", " Öffnen\n"),
         (("Delete 3 files", "3 Dateien löschen"), "Delete 52 files", "52 Dateien löschen"),
+        (("Delete 3 files", "Drei Dateien löschen"), "Delete 3 files", "Drei Dateien löschen"),
         (("Hello %s!", "Hallo %s!"), "Hello {name}!", "Hallo {name}!"),
         (("<b>x</b> of %d", "%d: <b>x</b>"), "<i>x</i> of %i", "%i: <i>x</i>"),
         (("See http://a.org/x", "Siehe http://a.org/x"), "See http://b.org", "Siehe http://b.org"),
@@ -55,20 +51,14 @@ def test_the_later_translation_of_a_source_is_used() -> None:
     assert memory(("a %s", "eins %s"), ("a {x}", "zwei {x}")).translation("a %s") == "eins %s"
 
 
-def test_similar_sources_are_sorted_by_their_score() -> None:
-    entries = memory(("Save the file", "1"), ("Save this file", "2"), ("Quit", "3"))
-    matches = entries.fuzzy("Save the files", limit=2)
-    assert [match.target for match in matches] == ["1", "2"]
-    assert 100 > matches[0].score > matches[1].score > 70
-    assert entries.fuzzy("Quit")[0] == (100, "Quit", "3")
-    assert entries.fuzzy("zzz") == []
-
-
+TMX = """<tmx version="1.4"><header/><body>
+<tu><tuv xml:lang="en-US"><seg>{}</seg></tuv><tuv xml:lang="de"><seg>{}</seg></tuv></tu>
+<tu><tuv xml:lang="EN"><seg>one</seg></tuv><tuv xml:lang="de"><seg>eins</seg></tuv></tu></body></tmx>"""
 FILES = {
-    "a.tsv": "one\teins\ntwo\tzwei\n",
-    "a.csv": 'one,eins\n"two",zwei\n',
-    "a.po": 'msgid "one"\nmsgstr "eins"\n\nmsgid "two"\nmsgstr "zwei"\n\nmsgid "three"\nmsgstr ""\n',
-    "a.tmx": TMX.replace("<seg/>", "<seg>zwei</seg>"),
+    "a.tsv": "two\tzwei\none\teins\n",
+    "a.csv": '"two",zwei\none,eins\n',
+    "a.po": 'msgid "one"\nmsgstr "eins"\n\nmsgid "two"\nmsgstr "zwei"\n\n#, fuzzy\nmsgid "x"\nmsgstr "y"\n',
+    "a.tmx": TMX.format("two", "zwei"),
 }
 
 
@@ -87,36 +77,25 @@ def test_a_memory_without_pairs_is_refused(tmp_path: Path) -> None:
         TranslationMemory.from_file(path, PAIR)
     with pytest.raises(DataError, match="give --pair"):
         TranslationMemory.from_file(path)
+    path.write_text("<tmx><body>")
+    with pytest.raises(DataError, match=r"empty.tmx: not tmx: .* line 1"):
+        TranslationMemory.from_file(path, PAIR)
 
 
-def translated_with_memory(data: str, name: str, entries: TranslationMemory) -> tuple[str, Any]:
-    """Return a document translated with a memory and with a model that answers in capitals."""
-    document = read(data.encode(), format_of(Path(name)), Path(name), ReadOptions(PAIR))
-    output, report = translate(
-        document,
-        lambda segments: [Hypothesis(one.text.upper(), 0.0, 0.0) for one in segments],
-        limit=1000,
-        memory=entries,
-    )
-    return output.decode(), report
-
-
-def test_a_catalogue_takes_what_the_memory_has() -> None:
-    text, report = translated_with_memory(
-        PO, "a.po", memory(("%d file", "%d Datei"), ("%d files", "%d Dateien"))
-    )
-    assert 'msgstr[0] "%d Datei"\nmsgstr[1] "%d Dateien"\n' in text
-    assert (report.n_matched, report.n_exact) == (2, 2)
-    assert 0 < report.n_matched < report.n_translated and not report.review
-
-
-def context_of(name: str) -> str:
-    return f'msgctxt "{name}"\n' if name else ""
+def with_memory(data: str, name: str, entries: TranslationMemory) -> tuple[str, TranslationReport]:
+    """Return a document translated with a memory, and with capitals where that has nothing."""
+    made = document(name, data)
+    lines = {line: LineTranslation(capitals(line)) for line in lines_to_translate(made, memory=entries)}
+    report = translate(made, lines, memory=entries)
+    return made.dump().decode(), report
 
 
 def po_of(*entries: tuple[str, str, str]) -> str:
     """A catalogue of entries: context, source and translation."""
-    return "\n".join(f'{context_of(a)}msgid "{b}"\nmsgstr "{c}"\n' for a, b, c in entries)
+    return "\n".join(
+        (f'msgctxt "{context}"\n' if context else "") + f'msgid "{source}"\nmsgstr "{target}"\n'
+        for context, source, target in entries
+    )
 
 
 CLOSE = (("close the window", "Close", "Schließen"), ("near", "Close", "Nah"))
@@ -141,10 +120,9 @@ def test_the_entry_with_the_same_context_is_used(
     path = tmp_path / "a.po"
     path.write_text(po_of(*entries), encoding="utf-8")
     source = entries[0][1].replace("%d", "%i")
-    data = po_of((context, source, ""))
-    text, report = translated_with_memory(data, "b.po", TranslationMemory.from_file(path))
+    text, report = with_memory(po_of((context, source, "")), "b.po", TranslationMemory.from_file(path))
     assert text == ("" if is_sure else "#, fuzzy\n") + po_of((context, source, expected))
-    assert [reason for _, reason in report.review] == [CHECKED] * (not is_sure)
+    assert [reason for _, reason in report.notes] == [CHECKED] * (not is_sure)
 
 
 RUSSIAN = (
@@ -158,108 +136,50 @@ def test_each_plural_form_has_its_own_entry(tmp_path: Path) -> None:
     path = tmp_path / "ru.po"
     path.write_text(RUSSIAN.format("%d файл", "%d файла", "%d файлов"), encoding="utf-8")
     entries = TranslationMemory.from_file(path)
-    text, report = translated_with_memory(RUSSIAN.format("", "", ""), "b.po", entries)
+    text, report = with_memory(RUSSIAN.format("", "", ""), "b.po", entries)
     assert text.endswith('[0] "%d файл"\nmsgstr[1] "%d файла"\nmsgstr[2] "%d файлов"\n')
-    assert not report.review
-    plain = RUSSIAN.split("\n\n")[0] + '\n\nmsgid "%d files"\nmsgstr ""\n'
-    assert [reason for _, reason in translated_with_memory(plain, "b.po", entries)[1].review] == [CHECKED]
+    assert not report.notes and report.counts["exact"] == report.counts["translated"] == 3
 
 
 def test_the_entry_with_the_same_key_is_used(tmp_path: Path) -> None:
     """Another key alone is no reason for a review; but several translations are one."""
-    path = tmp_path / "a.xlf"
     units = "".join(
-        f'<trans-unit id="{key}"><source>{source}</source>'
-        f'<target state="final">{target}</target></trans-unit>'
+        f'<trans-unit id="{key}"><source>{source}</source><target>{target}</target></trans-unit>'
         for key, source, target in (
             ("a", "Close", "Schließen"),
             ("b", "Close", "Nah"),
             ("c", "Open", "Offen"),
         )
     )
+    path = tmp_path / "a.xlf"
     path.write_text(f'<xliff version="1.2"><file><body>{units}</body></file></xliff>', encoding="utf-8")
-    entries = TranslationMemory.from_file(path)
-    data = '{"a": "Close", "b": "Close", "d": "Close", "e": "Open"}'
-    text, report = translated_with_memory(data, "b.json", entries)
+    data = '{"a": "Close", "b": "Close",\n "d": "Close", "e": "Open"}'
+    text, report = with_memory(data, "b.json", TranslationMemory.from_file(path))
     assert json.loads(text) == {"a": "Schließen", "b": "Nah", "d": "Nah", "e": "Offen"}
-    assert report.review == [("line 1, column 36", CHECKED)]
-
-
-TAGGED_TMX = """<tmx version="1.4"><header/><body><tu>
-<tuv xml:lang="en"><seg>Click here, {}</seg></tuv>
-<tuv xml:lang="de"><seg>Klicken Sie {}hier{}, {}</seg></tuv>
-</tu></body></tmx>"""
+    assert report.notes == [("line 2", CHECKED)]
 
 
 @pytest.mark.parametrize(
-    ("codes", "name", "data", "expected"),
+    ("name", "data", "expected"),
     [
-        (("&lt;b&gt;", "&lt;/b&gt;"), "a.po", 'msgid "Click here, %s"\nmsgstr ""\n', "<b>hier</b>, %s"),
-        (("&lt;b&gt;", "&lt;/b&gt;"), "a.html", "<p>Click here, %s</p>", "<b>hier</b>, %s"),
-        (("&lt;b&gt;", "&lt;/b&gt;"), "a.html", '<img alt="Click here, %s">', "&lt;b&gt;hier&lt;/b&gt;, %s"),
-        (("&lt;b&gt;", "&lt;/b&gt;"), "a.json", '["Click here, %s"]', "<b>hier</b>, %s"),
-        (
-            ('<bpt i="1">&lt;b&gt;</bpt>', '<ept i="1">&lt;/b&gt;</ept>'),
-            "a.po",
-            'msgid "Click here, %s"\nmsgstr ""\n',
-            "<b>hier</b>, %s",
-        ),
-        (('<ph x="1"/>', '<ph x="2"/>'), "a.po", 'msgid "Click here, %s"\nmsgstr ""\n', "Sie hier, %s"),
-        (
-            ("&lt;b&gt;", "&lt;/b&gt;"),
-            "a.xml",
-            '<resources><string name="a">Click here, %s</string></resources>',
-            "&lt;b&gt;hier&lt;/b&gt;, %s",
-        ),
+        ("a.po", 'msgid "very <b>old</b>"\nmsgstr ""\n', 'msgstr "sehr <b>alt</b>"'),
+        ("a.html", "<p>very <i>old</i></p>", "<p>sehr <i>alt</i></p>"),
+        ("a.md", "very **old**\n", "sehr **alt**\n"),
     ],
 )
-def test_a_tag_of_a_translation_alone(
-    tmp_path: Path, codes: tuple[str, str], name: str, data: str, expected: str
+def test_codes_of_a_memory_match_those_of_other_formats(
+    tmp_path: Path, name: str, data: str, expected: str
 ) -> None:
-    """Write such a tag as the document has tags, or as text where the document is XML."""
+    """They get their own form in the document."""
+    seg = '{} <bpt i="1">&lt;b&gt;</bpt>{}<ept i="1">&lt;/b&gt;</ept>'
     path = tmp_path / "a.tmx"
-    path.write_text(TAGGED_TMX.format("%s", *codes, "%s"), encoding="utf-8")
-    text, report = translated_with_memory(data, name, TranslationMemory.from_file(path, PAIR))
-    assert expected in text and report.n_exact == 1
+    path.write_text(TMX.format(seg.format("very", "old"), seg.format("sehr", "alt")), encoding="utf-8")
+    text, report = with_memory(data, name, TranslationMemory.from_file(path, PAIR))
+    assert expected in text and report.counts["matched"] == 1 and not report.notes
 
 
-def test_tags_of_a_memory_match_those_of_other_formats(tmp_path: Path) -> None:
-    """Its pair of native codes is the <b> and </b> of a catalogue, and the escaped ones of XLIFF."""
-    path = tmp_path / "a.tmx"
-    seg = '<seg>{} <bpt i="1">&lt;b&gt;</bpt>{}<ept i="1">&lt;/b&gt;</ept></seg>'
-    path.write_text(
-        f'<tmx><body><tu><tuv xml:lang="en">{seg.format("very", "old")}</tuv>'
-        f'<tuv xml:lang="de">{seg.format("sehr", "alt")}</tuv></tu></body></tmx>'
-    )
-    entries = TranslationMemory.from_file(path, PAIR)
-    for tags, expected in ((("<b>", "</b>"), "sehr <b>alt</b>"), (("<i>", "</i>"), "sehr <i>alt</i>")):
-        assert entries.translation(f"very {tags[0]}old{tags[1]}") == expected
-    unit = '<trans-unit id="1"><source>very &lt;b&gt;old&lt;/b&gt;</source><target/></trans-unit>'
-    xliff = f'<xliff version="1.2"><file><body>{unit}</body></file></xliff>'
-    text, report = translated_with_memory(xliff, "a.xlf", entries)
-    assert ">sehr &lt;b&gt;alt&lt;/b&gt;</target>" in text and report.n_exact == 1
-
-
-def test_an_annotation_of_a_memory_alone_is_its_text(tmp_path: Path) -> None:
-    """<mrk mtype="protected"> is one code, whose text a document without it needs all the same."""
-    path = tmp_path / "a.xlf"
-    target = '<target state="final">Im <mrk mtype="protected">Good Office</mrk> anmelden</target>'
-    unit = f'<trans-unit id="1"><source>Sign in</source>{target}</trans-unit>'
-    path.write_text(f'<xliff version="1.2"><file><body>{unit}</body></file></xliff>')
-    text, _ = translated_with_memory("Sign in", "a.txt", TranslationMemory.from_file(path, PAIR))
-    assert text == "Im Good Office anmelden"
-
-
-def test_xliff_tells_that_a_translation_comes_from_a_memory() -> None:
-    unit = '<trans-unit id="1"><source>a %d</source><target/></trans-unit>'
-    one = f'<xliff version="1.2"><file><body>{unit}</body></file></xliff>'
-    text, _ = translated_with_memory(one, "a.xlf", memory(("a %s", "ein %s")))
-    assert '<target state="translated" state-qualifier="leveraged-tm">ein %d</target>' in text
-    two = (
-        '<xliff version="2.0" srcLang="en" trgLang="de"><file id="f"><unit id="u"><segment>'
-        "<source>a</source><target/></segment></unit></file></xliff>"
-    )
-    text, _ = translated_with_memory(two, "a.xlf", memory(("a", "ein")))
-    assert '<segment state="translated" subState="bytenmt:translation-memory">' in text
-    again = read(text.encode(), "xliff", Path("a"), ReadOptions(PAIR)).units[0]
-    assert again.done and not again.doubted and joined_text(again.target or ()) == "ein"
+def test_an_icu_message_is_taken_if_it_is_the_same() -> None:
+    source, german = "{n, plural, one {one} other {#}}", "{n, plural, one {eins} other {#}}"
+    entries = memory((source, german), ("Has {n, plural, =2 {x}}", "Hat {n, plural, =2 {x}}"))
+    strings = {"a": source, "b": "Has {n, plural, =3 {x}}"}
+    assert json.loads(with_memory(json.dumps(strings), "a.json", entries)[0]) == strings | {"a": german}

@@ -287,7 +287,7 @@ def test_documents_keep_what_is_no_text() -> None:
         made = test_client.get(answer("a.po", po)["translatedFileUrl"]).content
         assert made == po[:-3].replace(b'msgid "%d', b'#, fuzzy\nmsgid "%d') + b'"%d DOGS0"\n'
         reason = answer("a.json", b'{"a": ')["error"]
-        assert reason.startswith("the file.json, line 1, column")
+        assert reason.startswith("the file.json: not json: Expecting value: line 1")
 
 
 def test_terms_and_placeholders_are_kept() -> None:
@@ -395,7 +395,7 @@ def test_a_table_has_a_column_to_translate() -> None:
             ({}, "a table needs a column"),
             (
                 {"column": "none"},
-                "the file.csv, line 1, column 1: column none is not one of the columns id, text, de",
+                "the file.csv: none is not one of the columns id, text, de",
             ),
             ({"name": "a.txt", "column": "1"}, "column and into are for CSV"),
         ):

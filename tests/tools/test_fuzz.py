@@ -43,8 +43,7 @@ def fuzz_briefly(path: Path) -> None:
         for engine in ("torch", "numba"):
             fuzz.Fuzzer(cases, place, 7, engine, ["files"]).warm_up()
             found[engine] = kinds(range(N_FILES), engine)
-        for kind in ("options", "documents"):
-            found[kind] = kinds(range(N_OTHERS), kind=kind)
+        found["options"] = kinds(range(N_OTHERS), kind="options")
         few = [number for number, kind in enumerate(found["numba"]) if kind == "output"][:2]
         fuzz_children.CPU_SECONDS = fuzz_children.WALL_FACTOR = 1
         found["unchecked"] = planted("describe_misfit", lambda *parts: None, range(N_FILES))
@@ -65,9 +64,8 @@ def test_a_short_one_finds_nothing_and_a_fault_is_found(tmp_path: Path) -> None:
     for engine in ("torch", "numba"):
         assert set(found[engine]) == {"output", "refused"} and len(found[engine]) == N_FILES
         assert N_FILES // 10 < found[engine].count("output") < 0.7 * N_FILES
-    for kind in ("options", "documents"):
-        assert set(found[kind]) <= {"output", "refused", "usage"} and len(set(found[kind])) > 1
-        assert len(found[kind]) == N_OTHERS
+    assert set(found["options"]) <= {"output", "refused", "usage"} and len(set(found["options"])) > 1
+    assert len(found["options"]) == N_OTHERS
     assert "misfit" in found["unchecked"]
     assert [set(found[name]) for name in ("believed", "hanging", "crashing", "hungry")] == [
         {"traceback"},

@@ -1,7 +1,7 @@
-"""Fuzz model files, command lines and documents: nothing may crash the program.
+"""Fuzz model files and command lines: nothing may crash the program.
 
     python tools/verify/fuzz.py --mutations 100000
-    python tools/verify/fuzz.py --kind documents --mutations 20000
+    python tools/verify/fuzz.py --kind options --mutations 20000
     python tools/verify/fuzz.py --engine torch --mutations 5000
     python tools/verify/fuzz.py --commands --mutations 1000
 
@@ -10,14 +10,13 @@ and prints it. The kinds, in alternating batches of 25:
 
     files      run folders and weights files, which the engine reads and translates with
     options    command lines, in the process of the fuzzer
-    documents  documents of every format: read, translated by stand-ins, read again
 
 They run in forked children of one warmed-up process. With --engine torch, PyTorch reads the files, and
 trainings are resumed from them too. With --commands every mutation is a new process: a command line, or a
-command for a mutated run or document.
+command for a mutated run.
 
 A finding is: a signal, a traceback, a warning, more than 10 s of CPU time or 2 GB, a message that is not one
-printable line, a document that does not come back byte for byte, an undocumented HTTP status, and an output
+printable line, an undocumented HTTP status, and an output
 from a file whose tensors do not match its model, as judged by the safetensors library and PyTorch. Prints
 every message with its count; the exit code is 1 if there is a finding.
 """
@@ -56,7 +55,6 @@ from bytenmt.config.schema import load_config  # noqa: E402
 from bytenmt.decoding.interface import EngineSpec  # noqa: E402
 from bytenmt.decoding.loading import load_runs  # noqa: E402
 from bytenmt.decoding.translator import Translator  # noqa: E402
-from bytenmt.documents.formats import FORMATS  # noqa: E402
 from bytenmt.errors import BytenmtError  # noqa: E402
 from bytenmt.training.trainer import Trainer  # noqa: E402
 from tools.verify.fuzz_children import (  # noqa: E402
@@ -69,7 +67,6 @@ from tools.verify.fuzz_children import (  # noqa: E402
     run_guarded,
     run_in_children,
 )
-from tools.verify.fuzz_documents import mutate_document, read_and_translate  # noqa: E402
 from tools.verify.fuzz_files import CONFIG, WEIGHTS, Folder, mutate_folder, mutate_weights  # noqa: E402
 from tools.verify.fuzz_judge import find_misfit  # noqa: E402
 from tools.verify.fuzz_options import Paths, hostile_line, valid_line  # noqa: E402
@@ -77,11 +74,8 @@ from tools.verify.fuzz_options import Paths, hostile_line, valid_line  # noqa: E
 CPU = torch.device("cpu")
 LINES = [b"ab", "é c".encode(), b"ab ab ab"]
 MAX_KIB = 2 << 20  # memory limit of a command
-# The kinds of ten consecutive batches.
-BATCHES = [
-    *("files", "options", "documents", "files", "files"),
-    *("files", "documents", "files", "files", "files"),
-]
+# The kinds of consecutive batches.
+BATCHES = ["files", "options", "files", "files"]
 KINDS = tuple(dict.fromkeys(BATCHES))
 SIZES = {
     "seq2seq": ["d_hidden=6", "n_layers=2"],
@@ -123,8 +117,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as name:
         folder = Path(name)
         kinds = tuple(options.kind or (["files"] if options.engine == "torch" else KINDS))
-        cases = [] if kinds == ("documents",) and not options.commands else make_cases(folder)
-        fuzzer = Fuzzer(cases, folder, options.seed, options.engine, kinds)
+        fuzzer = Fuzzer(make_cases(folder), folder, options.seed, options.engine, kinds)
         numbers: Sequence[int] = range(options.first, options.first + options.mutations)
         if options.only is not None:
             numbers = [options.only]
@@ -236,7 +229,6 @@ class Fuzzer:
         attempts: dict[str, Callable[[random.Random], tuple[str, str]]] = {
             "files": self._run_file,
             "options": self._run_options,
-            "documents": self._run_document,
         }
         return run_guarded(lambda: attempts[kind](chance), BytenmtError)
 
@@ -266,18 +258,12 @@ class Fuzzer:
         sys.stderr.flush()
         return _judge_command(code or 0, log.read_text(encoding="utf-8", errors="replace"))
 
-    def _run_document(self, chance: random.Random) -> tuple[str, str]:
-        sample = mutate_document(chance)
-        self._show([f"{sample.name}, {sample.options}", repr(sample.data[:3000])])
-        return read_and_translate(sample, chance)
-
     def run_command(self, number: int) -> tuple[str, str]:
         """Try one mutation in a process of its own: a command line, or a command for a mutated file."""
         chance = random.Random(f"{self._seed} {number} command")
         kinds: list[Callable[[random.Random], list[str]]] = [
             self._line_with_mutated_run,
             lambda chance: hostile_line(self._paths, chance),
-            self._line_with_mutated_document,
         ]
         words = kinds[number % len(kinds)](chance)
         self._show(words)
@@ -299,19 +285,6 @@ class Fuzzer:
         paths = self._paths._replace(run=path, language=path)
         commands = ["translate", "translate", "info", "convert", "evaluate"]
         return valid_line(chance.choice(commands), paths)
-
-    def _line_with_mutated_document(self, chance: random.Random) -> list[str]:
-        sample = mutate_document(chance)
-        path = self._folder / f"mutated{chance.choice(FORMATS[sample.name].suffixes)}"
-        path.write_bytes(sample.data)
-        words = valid_line("translate-file", self._paths._replace(document=path))
-        options = {
-            "--pair": "-".join(sample.options.pair or ()),
-            "--column": sample.options.column,
-            "--to-column": sample.options.into,
-            "--encoding": sample.options.encoding,
-        }
-        return words + [word for name, value in options.items() if value for word in (name, value)]
 
     def _mutate_run(self, chance: random.Random) -> Path:
         """Write a mutated run folder or weights file and return its path."""

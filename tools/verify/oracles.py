@@ -2,7 +2,7 @@
 
     python tools/verify/oracles.py record FOLDER           on the commit before a restructuring
     python tools/verify/oracles.py compare FOLDER          on a later commit; exits with 1 if anything differs
-    python tools/verify/oracles.py compare FOLDER --only documents trainings
+    python tools/verify/oracles.py compare FOLDER --only cpu trainings
     python tools/verify/oracles.py times FOLDER LABEL      start times and rates, never compared
 
 `record` trains small models of all architectures, stores them and all inputs in FOLDER, and writes the
@@ -10,8 +10,8 @@ outputs of the package to FOLDER/SECTION.json; sections that are recorded alread
 the outputs again from the stored models and inputs. Both take a few minutes on one core, and need the same
 machine, because other vector instructions round differently.
 
-Rules of the comparison: outputs of the CPU engine (compiled and its NumPy fallback), trainings, epoch plans
-and documents must be identical, numbers to the last bit. Texts of the PyTorch engine must be identical, and
+Rules of the comparison: outputs of the CPU engine (compiled and its NumPy fallback), trainings and epoch
+plans must be identical, numbers to the last bit. Texts of the PyTorch engine must be identical, and
 its numbers agree to TOLERANCE; where two texts differ but their scores agree to TOLERANCE, they are listed as
 ties, which are not differences.
 
@@ -45,7 +45,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 import bytenmt
-from tools.verify.made_documents import write_documents as write_documents
 
 TOLERANCE = 1e-5  # for numbers computed by PyTorch, absolute and relative
 SHIPPED = Path(__file__).resolve().parents[2] / "data" / "models" / "en-de"
@@ -156,7 +155,7 @@ def train(folder: Path, inputs: Path, model: Model, updates: int, resume: bool =
 
 
 def write_inputs(folder: Path) -> None:
-    """Write texts to train on and to translate, a glossary and documents."""
+    """Write texts to train on and to translate, and a glossary."""
     folder.mkdir(parents=True)
     generator = random.Random(11)
     nouns = [("house", "Haus"), ("door", "Tür"), ("file", "Datei"), ("year", "Jahr"), ("button", "Knopf")]
@@ -176,8 +175,6 @@ def write_inputs(folder: Path) -> None:
     (folder / "lines").write_text("\n".join(LINES) + "\n", encoding="utf-8")
     (folder / "glossary").write_text(GLOSSARY, encoding="utf-8")
     (folder / "sentences").write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
-    (folder / "documents").mkdir()
-    write_documents(PARAGRAPHS, folder / "documents")
 
 
 LINES = [
@@ -189,12 +186,6 @@ LINES = [
     "no",
 ]
 SENTENCES = ["A man in a red shirt is sitting on a bench.", "Two dogs run: 3 of {n} <b>people</b> watch."]
-PARAGRAPHS = [
-    "The house is red.",
-    "Press the button and open file 7.",
-    "The house is red.",
-    "A long walk through the new town: it took a year, and nobody had asked for it. Then it rained!",
-]
 GLOSSARY = "house\tGebäude|Haus\nfile\tDatei\nbutton\tTaste|!Knopf\nnew\t!neu\ntür\tPforte\n"
 
 # ------------------------------------------------------------------------------------------- Searches
@@ -326,23 +317,6 @@ def without_times(lines: str) -> list[Output]:
     ]
 
 
-def document_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
-    """Translate a document of every format."""
-    files = sorted(path for path in (folder / "inputs" / "documents").iterdir())
-    for path in files:
-        output = scratch_folder(folder) / path.name
-        output.parent.mkdir(exist_ok=True)
-        options = ["--engine", "numba", "--threads", "1", "--max-len-a", "1", "--max-len-b", "10"]
-        options += ["--split-sentences", "never"]  # the first recording is older than the sentence splitter
-        options += ["--pair", "en-fr"] if path.suffix in (".tmx", ".xliff", ".po", ".html") else []
-        options += ["--column", "1"] if path.suffix in (".csv", ".tsv") else []
-        for beam in ("1", "3"):
-            arguments = ["translate-file", path, output, "-m", folder / "models" / "convs2s", *options]
-            run_command(*arguments, "--beam-size", beam)
-            yield f"document | {path.suffix} | beam {beam}", output.read_text(encoding="utf-8")
-            output.unlink()
-
-
 # ------------------------------------------------------------------------------- Trainings and plans
 
 
@@ -423,7 +397,6 @@ SECTIONS: dict[str, Section] = {
     "shipped": lambda folder: (one for name in ("cpu", "pytorch") for one in shipped_outputs(folder, name)),
     "reading": lambda folder: (one for name in ("cpu", "pytorch") for one in reading_outputs(folder, name)),
     "commands": command_outputs,
-    "documents": document_outputs,
 }
 
 

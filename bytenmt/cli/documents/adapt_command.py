@@ -93,14 +93,15 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], output: Path, pair: s
 
 def _lines(path: Path, pair: tuple[str, str] | None, limit: int) -> Iterator[tuple[str, str]]:
     """Yield the translated lines of a file, as a model sees them. limit: bytes of a line, not exceeded."""
-    from bytenmt.data.text_file import pieces_of
-    from bytenmt.documents import formats
-    from bytenmt.documents.segments import aligned_lines
+    from bytenmt.documents import formats, tagged
+    from bytenmt.documents.lines import Line, split_unit
 
-    for unit in formats.unit_pairs(pieces_of(path), formats.format_of(path), path, pair, strict=True):
-        for source, target in aligned_lines(unit.source, unit.target, limit):
-            if source and target and len(target.encode()) <= limit:
-                yield source, target
+    for source, target, *_ in formats.unit_pairs(path, formats.format_of(path), pair):
+        sides = [[one for one in split_unit(parts) if isinstance(one, Line)] for parts in (source, target)]
+        for line, translation in zip(*sides, strict=True) if len(sides[0]) == len(sides[1]) else ():
+            texts = tagged.to_text(line.parts), tagged.to_text(translation.parts)
+            if all(text and len(text.encode()) <= limit for text in texts):
+                yield texts
 
 
 def _described(name: str, before: Measurement, after: Measurement) -> str:

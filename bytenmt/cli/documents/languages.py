@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 PAIR = click.option(
     "--pair",
     metavar="SRC-TGT",
-    help="Source and target language, such as en-de or en-US:pt-BR. Required for TMX; XLIFF, PO, HTML"
-    " and ARB files then declare the target language.",
+    help="Source and target language, such as en-de or en-US:pt-BR. Required for TMX; XLIFF, PO, HTML,"
+    " ARB and YAML files of Rails then declare the target language.",
 )
 
 

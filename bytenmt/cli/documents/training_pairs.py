@@ -76,22 +76,24 @@ def _table(run: Path, path: Path, pair: str | None) -> Path:
     return run / CACHE / f"{path.name[:80]}.{key}.tsv"
 
 
-def convert(documents: Sequence[Conversion], errors: str) -> list[str]:
+def convert(documents: Sequence[Conversion]) -> list[str]:
     """Write the table of each document and return a line about each for the user. Raises DataError."""
-    return [_convert(one, errors) for one in documents]
+    return [_convert(one) for one in documents]
 
 
-def _lines(one: Conversion, errors: str) -> Iterator[bytes]:
+def _lines(one: Conversion) -> Iterator[bytes]:
     """Yield the lines of the table of a document."""
-    from bytenmt.data.text_file import pieces_of
-    from bytenmt.documents.formats import pairs
+    from bytenmt.documents.formats import unit_pairs
+    from bytenmt.documents.unit import joined
 
-    for source, target in pairs(pieces_of(one.path), one.format, one.path, one.pair, errors == "strict"):
-        yield f"{source}\t{target}\n".encode()
+    for parts in unit_pairs(one.path, one.format, one.pair):
+        source, target = (" ".join(joined(some).split()) for some in parts[:2])
+        if source and target:
+            yield f"{source}\t{target}\n".encode()
 
 
-def _convert(one: Conversion, errors: str) -> str:
-    found = _lines(one, errors)
+def _convert(one: Conversion) -> str:
+    found = _lines(one)
     first = next(found, None)  # before anything is written: raises if the file cannot be read
     if first is None:
         languages = "" if one.pair is None else f" {one.pair[0]} and {one.pair[1]}"

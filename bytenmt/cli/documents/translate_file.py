@@ -26,29 +26,17 @@ from bytenmt.cli.documents.languages import (
     model_languages,
     pair_of_memory,
 )
-from bytenmt.cli.options import (
-    CONSTRAINTS,
-    DECODING,
-    FILE,
-    FILES,
-    MACHINE,
-    errors_option,
-    headed,
-    models,
-    within,
-)
+from bytenmt.cli.options import CONSTRAINTS, DECODING, FILE, MACHINE, models, within
 from bytenmt.cli.progress import Console, progress
 from bytenmt.config.bounds import Bounds
-from bytenmt.decoding.setting_table import BEAM_OF_DOCUMENTS, KEPT_OF_DOCUMENTS
-from bytenmt.documents.document import DeclaredLanguages
 from bytenmt.documents.formats import FORMATS
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
-    from bytenmt.documents.document import Document
-    from bytenmt.documents.translation import TranslationReport
+    from bytenmt.documents.unit import Document, Languages
 
 MOST_BITS = 1e6
+BATCH = 1000  # lines that are translated together
 
 
 @click.command("translate-file", cls=Command)
@@ -81,12 +69,8 @@ MOST_BITS = 1e6
     "into",
     help="Column of a CSV or TSV file for the translations (default: that of --column).",
 )
-@click.option(
-    "--encoding", help="Character encoding of IN and OUT (default: the one IN declares, otherwise UTF-8)."
-)
 @CONSTRAINTS
 @DECODING
-@headed(FILES, errors_option(default="strict"))
 @MACHINE
 def translate_file(
     runs: tuple[Path, ...],
@@ -97,21 +81,18 @@ def translate_file(
     pair: str | None,
     column: str | None,
     into: str | None,
-    encoding: str | None,
     memory_file: Path | None,
-    errors: str,
     device: str,
     threads: int | None,
     **decoding: Any,
 ) -> None:
     """Translate the document IN and write it to OUT.
 
-    Formats: TMX, XLIFF 1.2 and 2, PO, SRT, WebVTT, HTML, Markdown, JSON, .properties, .strings, Android's
-    strings.xml, .docx, CSV, TSV and plain text. Only text is replaced; everything else stays byte for byte,
-    in the encoding of IN. Placeholders, tags, URLs and e-mail addresses are copied unchanged, see --keep;
-    --beam-size is 4 by default, since greedy search places them worse. Existing translations stay; doubtful
+    Formats: TMX, XLIFF 1.2 and 2, PO, SRT, WebVTT, HTML, Markdown, JSON, ARB, YAML, Fluent, .properties, DTD,
+    .ini, .strings, Android's strings.xml, .docx, CSV, TSV and plain text. Only text is replaced. Inline
+    codes, placeholders, tags, URLs and the like are kept, see --keep. Existing translations stay; doubtful
     new ones are marked for review. OUT appears when it is complete. - is stdin or stdout; stdin needs
-    --format.
+    --format. This needs pip install 'bytenmt[documents]'.
     """
     from bytenmt.cli import decoding_args
     from bytenmt.cli.translation_commands import loaded_runs
@@ -120,22 +101,18 @@ def translate_file(
     from bytenmt.decoding.translator import Translator
     from bytenmt.documents import formats
     from bytenmt.documents.memory import TranslationMemory
-    from bytenmt.documents.translation import segment_translator, segments_to_translate, translate
+    from bytenmt.documents.translation import LineTranslation, lines_to_translate, translate
+    from bytenmt.documents.unit import Parts, ReadOptions
     from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
 
     input, output = (None if path == Path("-") else path for path in files)
-    if decoding["keep"] is None:
-        decoding["keep"] = ",".join(KEPT_OF_DOCUMENTS)
-    if decoding["beam"] is None and not decoding["sample"]:
-        decoding["beam"] = BEAM_OF_DOCUMENTS
     settings = decoding_args.settings(decoding)
     spec = decoding_args.engine_spec(decoding, device, threads)
     source = input or Path("standard input")  # for messages
-    name = form or _format_by_suffix(input, output)
-    options = formats.ReadOptions(
-        None if pair is None else language_pair(pair), column, into, encoding, errors == "strict"
-    )
-    formats.check_options(name, options)
+    if form is None and input is None:
+        raise BytenmtError(f"standard input has no suffix: give --format, one of {', '.join(FORMATS)}")
+    languages = None if pair is None else language_pair(pair)
+    options = ReadOptions(form or formats.format_of(source), languages, column, into)
     with processes(choose(spec).device) as group:
         leads = group is None or group.is_leader
         check_output(output, input)
@@ -143,7 +120,7 @@ def translate_file(
         document = None
         if leads:
             data = standard_input().read() if input is None else read_bytes(input).tobytes()
-            document = formats.read(data, name, source, options)
+            document = formats.read(data, options, source)
         runtime = loaded_runs(runs, spec, leads, at_once=True)
         if not runtime.has_source:
             raise BytenmtError(
@@ -153,45 +130,32 @@ def translate_file(
         if document is None:
             translator.follow()
             return
-        declared = options.pair or document.languages
         trained_on = model_languages([corpus for run in runtime.runs for corpus in run.facts.corpora])
-        _warn(source, document, options.pair, runs[0], trained_on)
+        _warn(source, document, languages, runs[0], trained_on)
         memory = None
         if memory_file is not None:
+            declared = languages or next(iter(document.languages), (None, None))
             memory = TranslationMemory.from_file(memory_file, pair_of_memory(declared, trained_on))
-        judge = Judge.from_runtime(runtime, flag_above, FLAG_ABOVE, settings.search.beam)
+        judge = Judge.from_runtime(runtime, flag_above, FLAG_ABOVE, translator.options.beam)
         detail(judge.describe())
-        limit = translator.max_source_bytes
-        n_segments = len(segments_to_translate(document, limit, overwrite, memory))
-        with progress(n_segments, " segments") as (bar, _):
-            written, report = translate(
-                document,
-                segment_translator(translator, judge.flag),
-                limit=limit,
-                overwrite=overwrite,
-                bar=bar,
-                memory=memory,
-            )
+        lines = lines_to_translate(document, overwrite, memory)
+        translations = dict[Parts, LineTranslation]()
+        with progress(len(lines), " lines") as (bar, _):
+            for first in range(0, len(lines), BATCH):
+                batch = lines[first : first + BATCH]
+                results = translator.lead(batch, first)
+                for line, result in zip(batch, judge.flag(results), strict=True):
+                    translations[line] = LineTranslation(result.parts, result.best.flags or ())
+                bar.advance(len(batch))
         translator.release_followers()
+        report = translate(document, translations, overwrite, memory)
+        written = document.dump()
     with writer(output) as out:
         out.write(written)
-    _print_report(report, len(document.units))
-
-
-def _format_by_suffix(input: Path | None, output: Path | None) -> str:
-    """Return the name of IN's format, and warn where OUT has the suffix of another one.
-
-    input: None for standard input, which has no suffix. Raises BytenmtError for an unknown one.
-    """
-    from bytenmt.documents import formats
-
-    if input is None:
-        raise BytenmtError(f"standard input has no suffix: give --format, one of {', '.join(FORMATS)}")
-    name = formats.format_of(input)
-    of_output = None if output is None else formats.format_of_suffix(output)
-    if of_output not in (None, name):
-        Console().warn(f"{output} gets the format of {input}, {name}, and has the suffix of {of_output}")
-    return name
+    counts = ", ".join(f"{n} {name}" for name, n in report.counts.items())
+    say(f"{sum(1 for _ in document.units)} units: {counts or 'none'}; {report.n_review} to review")
+    for place, note in report.notes:
+        detail(f"{place}: {note}")
 
 
 def _warn(
@@ -201,15 +165,12 @@ def _warn(
     run: Path,
     trained_on: tuple[str | None, str | None],
 ) -> None:
-    """Print the document's warnings, and where another language is declared than the model was trained on.
+    """Print a warning where another language is declared than the model was trained on.
 
     The target languages that a file declares do not count with --pair, which sets them.
     """
-    for warning in document.warnings:
-        Console().warn(f"{path}: {warning}")
-    declared = [("--pair", DeclaredLanguages(*pair))] if pair else []
-    for one in (document.languages, *document.other_languages):
-        declared.append((str(path), one._replace(target=None) if pair else one))
+    declared: list[tuple[str, Languages]] = [("--pair", pair)] if pair else []
+    declared += [(str(path), (source, None if pair else target)) for source, target in document.languages]
     found = dict.fromkeys(
         (where, *mismatch) for where, one in declared for mismatch in language_mismatches(one, trained_on)
     )
@@ -217,24 +178,3 @@ def _warn(
         Console().warn(
             f"{where} declares {language} as the {side} language, and {run} was trained on {trained}"
         )
-
-
-def _print_report(report: TranslationReport, n_units: int) -> None:
-    """Print a summary on stderr, and with -v each place that needs a review."""
-    copied = f", {report.n_copied} without words" if report.n_copied else ""
-    left = f", {len(report.icu_messages)} ICU messages left as they were" if report.icu_messages else ""
-    empty = f", {len(report.empty)} without a translation left as they were" if report.empty else ""
-    matched = f" ({report.n_matched} from the memory)" if report.n_matched else ""
-    say(
-        f"{n_units} units: {report.n_translated} translated{matched}, {report.n_kept} translated before"
-        f"{copied}{left}, {len(report.review)} to review{empty}"
-    )
-    if report.n_matched:
-        other = report.n_matched - report.n_exact
-        detail(f"from the memory: {report.n_exact} as they are, {other} with other placeholders or numbers")
-    for place, why in report.review:
-        detail(f"to review: {place}: {why}")
-    for place in report.icu_messages:
-        detail(f"ICU message left as it was: {place}")
-    for place in report.empty:
-        detail(f"without a translation: {place}")

@@ -30,7 +30,7 @@ def document_source(
     a column and for columns of other files.
     """
     form, suffix = _format_of(name)
-    is_table = "column" in FORMATS[form].options
+    is_table = form in ("csv", "tsv")
     if is_table and not column:
         raise Refusal(
             400, "Invalid request: a table needs a column parameter, the name or number of a column"
@@ -40,9 +40,7 @@ def document_source(
             400, f"Invalid request: column and into are for CSV and TSV files, and this is a {suffix} file"
         )
     pair = None if source == AUTO else (source, target)
-    return DocumentSource(
-        data, form, f"the file{suffix}", pair, None, column if is_table else None, into or None
-    )
+    return DocumentSource(data, form, f"the file{suffix}", pair, column if is_table else None, into or None)
 
 
 def _format_of(name: str) -> tuple[str, str]:

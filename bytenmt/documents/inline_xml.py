@@ -1,0 +1,149 @@
+"""XML by lxml: parsed safely, its inline elements as codes, and codes as elements again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
+from typing import Any
+
+from lxml import etree
+
+from bytenmt.documents.unit import Parts, Tag, joined, paired
+from bytenmt.errors import DataError
+from bytenmt.sentinels import Code
+
+Element = Any  # lxml has no types
+# No entity is expanded and nothing is loaded; lxml limits depths and sizes.
+SAFE: dict[str, Any] = {"resolve_entities": False, "no_network": True, "huge_tree": False}
+SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+# What stands before the outermost element.
+PROLOG = re.compile(
+    rb"(?:\xef\xbb\xbf|\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)*+", re.DOTALL
+)
+# What may not stand in XML, however it is written.
+FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+WRAPPED = re.compile(r"[ \t]*[\r\n]+(?:\t|[ ]{2})[ \t\r\n]*")
+
+
+def parse(data: bytes, root: str = "") -> Any:
+    """Return the tree of a file, whose outermost element has this local name. Raises DataError."""
+    tree = etree.fromstring(data, etree.XMLParser(strip_cdata=False, **SAFE)).getroottree()
+    if root and local_name(tree.getroot()) != root:
+        raise DataError(f"no <{root}> element")
+    return tree
+
+
+def dump(tree: Any, data: bytes) -> bytes:
+    """Return a tree as bytes, with the prolog and the line ends of the file that it was read from."""
+    root, encoding = tree.getroot(), tree.docinfo.encoding or "UTF-8"
+    prolog = PROLOG.match(data)
+    if prolog is None or not data.startswith(b"<", prolog.end()):  # UTF-16
+        return bytes(etree.tostring(tree, encoding=encoding))
+    after = b"".join(b"\n" + etree.tostring(one) for one in root.itersiblings())
+    written = etree.tostring(root, encoding=encoding, xml_declaration=False) + after
+    written = prolog[0] + written + (b"\n" if data.endswith(b"\n") else b"")
+    is_crlf = data.count(b"\r\n") == data.count(b"\n") > 0
+    return re.sub(rb"\r?\n", b"\r\n", written) if is_crlf else written
+
+
+def local_name(element: Element) -> str:
+    """Return the name of an element without its namespace; empty for a comment and the like."""
+    return etree.QName(element).localname if isinstance(element.tag, str) else ""
+
+
+def child(element: Element, name: str) -> Element:
+    """Return the first child of a local name, None if there is none."""
+    return None if element is None else next((one for one in element if local_name(one) == name), None)
+
+
+def inherited(element: Element, name: str) -> str | None:
+    """Return the value of an attribute of an element or its nearest ancestor that has it."""
+    values = (one.get(name) for one in (element, *element.iterancestors()))
+    return next((value for value in values if value is not None), None)
+
+
+def unwrapped(text: str) -> str:
+    """Return a text with each line end before an indentation, which wraps a line, as one space."""
+    return WRAPPED.sub(" ", text) if "\n" in text else text
+
+
+def as_tag(element: Element, key: str = "", opens: bool = False) -> Tag:
+    """Return an element, its content included, as one tag; without namespaces."""
+    attributes = "".join(f' {name.rpartition("}")[2]}="{value}"' for name, value in element.attrib.items())
+    name, text = local_name(element), "".join(element.itertext())
+    return Tag(f"<{name}{attributes}>{text}</{name}>" if text else f"<{name}{attributes}>", key, opens)
+
+
+def append_text(element: Element, text: str) -> None:
+    """Append a text to the content of an element; what XML forbids becomes U+FFFD."""
+    text = FORBIDDEN.sub("\ufffd", text)
+    if len(element):
+        element[-1].tail = (element[-1].tail or "") + text
+    else:
+        element.text = (element.text or "") + text
+
+
+def set_content(element: Element, content: Element) -> None:
+    """Replace the content of an element by that of another one."""
+    element.text, element[:] = content.text, list(content)
+
+
+class InlineContent:
+    """The content of an element, or a part of it, as the parts of a unit.
+
+    text, nodes: the text before the first node, and the nodes with the texts behind them. as_code: returns
+    the tag of an element that is one code with its content, None for others: those with content are pairs.
+    split: returns the texts and tags in a text; such a tag is written as text.
+    """
+
+    def __init__(
+        self,
+        text: str | None,
+        nodes: Iterable[Element],
+        as_code: Callable[[Element], Tag | None],
+        split: Callable[[str], Iterable[str | Tag]] = lambda text: [text],
+    ) -> None:
+        self._as_code, self._split = as_code, split
+        items = list(self._items(text, nodes))
+        self.source = paired(tag for tag, _, _ in items)
+        # The elements of each code, and whether it stands for the start or the end of one alone.
+        self._elements = dict[Code, list[tuple[Element, bool]]]()
+        for code, (_, element, is_around) in zip(self.source, items, strict=True):
+            if isinstance(code, Code) and element is not None:
+                self._elements.setdefault(code, []).append((element, is_around))
+
+    def _items(
+        self, text: str | None, nodes: Iterable[Element]
+    ) -> Iterator[tuple[str | Tag, Element | None, bool]]:
+        yield from ((one, None, False) for one in self._split(text or ""))
+        for node in nodes:
+            if not isinstance(node.tag, str):  # a comment, a processing instruction, an entity
+                yield Tag(etree.tostring(node, encoding="unicode", with_tail=False)), node, False
+            elif (tag := self._as_code(node)) is not None or not (len(node) or node.text):
+                yield tag or as_tag(node), node, False
+            else:
+                key, name = f"\0{id(node)}", local_name(node)
+                yield Tag(f"<{name}>", key, True), node, True
+                yield from self._items(node.text, node)
+                yield Tag(f"</{name}>", key, False), node, True
+            yield from ((one, None, False) for one in self._split(node.tail or ""))
+
+    def build(self, parts: Parts) -> Element:
+        """Return an element whose content is a translation, which has each code once."""
+        content = top = etree.Element("content")
+        following = {code: iter(elements) for code, elements in self._elements.items()}
+        for part in parts:
+            if isinstance(part, str) or part not in following:
+                append_text(top, joined([part]))
+                continue
+            element, is_around = next(following[part])
+            if not is_around:
+                top.append(deepcopy(element))
+                top[-1].tail = None
+            elif part.opens:
+                top = etree.SubElement(top, element.tag, element.attrib, element.nsmap)
+            else:
+                top = top.getparent()
+        return content

@@ -1,0 +1,76 @@
+"""JSON and ARB: a unit for each value that is a string; everything else stays as it is.
+
+Of Chrome's messages, objects with no other keys than CHROME_KEYS, only `message` is translated, and of ARB no
+metadata (keys with @).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from json import decoder, scanner
+from typing import Any
+
+from bytenmt.documents.unit import Document, ReadOptions, TextFile, Unit, split_codes, text_writer
+
+CHROME_KEYS = frozenset(("message", "description", "placeholders", "hash"))  # of a message of Chrome
+CHROME_CODE = re.compile(r"\$\w+\$|(?<!\$)\$[1-9]")  # which the program fills in; a price is written $$5
+
+
+class _String(str):
+    """A string with its place in the file, quotes included."""
+
+    start: int
+    end: int
+
+
+class _Decoder(json.JSONDecoder):
+    """Python's decoder, whose strings know their places."""
+
+    def __init__(self) -> None:
+        super().__init__(parse_int=str)  # as numbers, integers of more than 4,300 digits are refused
+        self.parse_string = _located
+        self.scan_once = scanner.py_make_scanner(self)  # type: ignore[attr-defined]
+
+
+def _located(text: str, begin: int, strict: bool = True) -> tuple[_String, int]:
+    value, end = decoder.scanstring(text, begin, strict)  # type: ignore[attr-defined]
+    string = _String(value)
+    string.start, string.end = begin - 1, end
+    return string, end
+
+
+def read(data: bytes, options: ReadOptions) -> Document:
+    """Return the units of a file. Raises ValueError."""
+    file = TextFile(data)
+    root = _Decoder().decode(file.text)
+    locale = root.get("@@locale") if isinstance(root, dict) else None
+    if isinstance(locale, _String) and (target := options.target_to_declare(locale)):
+        file.replace(locale.start, locale.end, json.dumps(target.replace("-", "_")))
+    units = [_unit(file, *one) for one in _strings(root, "", False)]
+    return Document(units, file.dump, [(locale, None)] if isinstance(locale, _String) else [])
+
+
+def _strings(value: Any, name: str, is_chrome: bool) -> Iterator[tuple[str, _String, bool]]:
+    """Yield the strings to translate: the keys that lead to each, and whether it is a message of Chrome."""
+    if isinstance(value, _String):
+        if not any("\ud800" <= letter <= "\udfff" for letter in value):
+            yield name, value, is_chrome
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from _strings(one, f"{name}.{number}".lstrip("."), False)
+    elif isinstance(value, dict):
+        is_message = "message" in value and value.keys() <= CHROME_KEYS and isinstance(value["message"], str)
+        for key, one in value.items():
+            if not key.startswith("@") and (not is_message or key == "message"):
+                yield from _strings(one, f"{name}.{key}".lstrip("."), is_message)
+
+
+def _unit(file: TextFile, name: str, value: _String, is_chrome: bool) -> Unit:
+    source = split_codes(value, CHROME_CODE) if is_chrome else [str(value)]
+
+    def put(text: str) -> None:
+        file.replace(value.start, value.end, json.dumps(text, ensure_ascii=file.text.isascii()))
+
+    return Unit(source, text_writer(put), file.line(value.start), name)

@@ -1,0 +1,204 @@
+"""Split a unit into the lines that are translated, and put their translations together.
+
+A unit is split at line ends, tabs, the bars between plural forms, and the gaps between columns. What has no
+text to translate is copied: white space and symbols around a line, codes that enclose it, options in front of
+their descriptions. ICU messages with several forms are not translated. The mark of a keyboard shortcut, as
+in &File, is removed and set again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from bytenmt.documents.unit import Parts, joined, merged
+from bytenmt.sentinels import Code, find_spans
+
+SEPARATOR = re.compile(r"(\r\n|[\n\r\t]|[ ]+\|[ ]+|[ ]{2,})")
+OPTION = re.compile(r"-[-\w].*|[^a-z]+")  # what stands in the first column of an option table
+# White space and symbols such as notes, arrows, bullets and pictograms at the ends of a line.
+START = re.compile(r"[\s\u2022\u2190-\u2bff\U0001f000-\U0001faff\ufe0f]*+")
+END = re.compile(f"(?<!{START.pattern[:-2]}){START.pattern}$")
+# Ends that a translation must have if its source has them; the two forms of a line are equivalent.
+ENDS = ((":", "\uff1a"), ("\u2026", "..."), ("?", "\uff1f"))
+# The mark before the letter of a keyboard shortcut: &File, _Open, and inside a word as in E&xit.
+SHORTCUT = re.compile(r"(?:(?<![\w&])[&_](?=[^\W\d_])|(?<=[A-Za-z])&(?=[a-z]))(?!\w+;)")
+MAX_SHORTCUT = 80  # characters of a text that may have a shortcut
+# {n, plural, one {…} other {…}}, in the syntax of ICU's and Java's MessageFormat: a program, not a text.
+ICU_FORMS = re.compile(r"\{\s*+[\w.-]++\s*+,\s*+(?:plural|select|selectordinal|choice)\s*,")
+VALUE = re.compile(r"\s*(?:#[0-9A-Fa-f]{3,8}|true|false|null)\s*")  # of a program
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line to translate.
+
+    parts: its texts and codes, as the translator sees them. codes: what each of these codes stands for.
+    shortcut: the mark of a keyboard shortcut and its letter, which were removed from the text, or empty.
+    """
+
+    parts: Parts
+    codes: dict[Code, Parts] = field(default_factory=dict)
+    shortcut: str = ""
+
+    def restore(self, translation: Sequence[str | Code]) -> Parts:
+        """Return a translation with the original codes, the shortcut, and the end of the source."""
+        parts = list(translation)
+        source, text = self.parts[-1], joined(parts).rstrip()
+        for signs in ENDS:
+            if isinstance(source, str) and source.endswith(signs) and not text.endswith(signs):
+                if isinstance(parts[-1], str):
+                    parts[-1] = parts[-1].rstrip(" .,;:!\u3002")
+                parts.append(next(sign for sign in signs if source.endswith(sign)))
+        if self.shortcut:
+            parts = [_with_shortcut(joined(parts), self.shortcut)]
+        return merged(
+            one for part in parts for one in ([part] if isinstance(part, str) else self.codes.get(part, ()))
+        )
+
+
+def is_icu_message(source: Parts) -> bool:
+    """Return whether a unit has forms to choose from, as {n, plural, one {# file} other {# files}}."""
+    return any(isinstance(part, str) and ICU_FORMS.search(part) for part in source)
+
+
+def has_words(parts: Sequence[str | Code]) -> bool:
+    """Return whether there is a word outside of codes and kept spans; a value of a program is none."""
+    for part in parts:
+        if isinstance(part, str) and any(map(str.isalpha, part)) and not VALUE.fullmatch(part):
+            last = 0
+            for begin, end in [*find_spans(part), (len(part), 0)]:
+                if any(map(str.isalpha, part[last:begin])):
+                    return True
+                last = end
+    return False
+
+
+def split_unit(source: Parts) -> list[Line | Parts]:
+    """Return the lines of a unit, and as parts what stands between them, which is copied.
+
+    Empty for an ICU message, which is left as it is.
+    """
+    made = list[Line | Parts]()
+    for text, following in pairwise([] if is_icu_message(source) else [*_texts(source), ()]):
+        before, core, behind = _core(text)
+        is_option = joined(following).startswith("  ") and OPTION.fullmatch(joined(core))
+        made += [text] if is_option or not has_words(core) else [before, _line(core), behind]
+    return made
+
+
+def _texts(source: Parts) -> list[Parts]:
+    """Split at separators, each of which is a text of its own."""
+    texts = [list[str | Code]()]
+    for part in source:
+        pieces = SEPARATOR.split(part) if isinstance(part, str) else [part]
+        for number, piece in enumerate(pieces):
+            if number % 2:
+                texts += [[piece], []]
+            else:
+                texts[-1].append(piece)
+    return [merged(text) for text in texts]
+
+
+def _partners(parts: Sequence[str | Code]) -> dict[int, int]:
+    """Map the index of each code of a pair to that of the other one, if it is there."""
+    opened, partners = dict[int, int](), dict[int, int]()
+    for index, part in enumerate(parts):
+        if isinstance(part, Code) and part.opens:
+            opened[part.pair] = index
+        elif isinstance(part, Code) and part.pair in opened:
+            partners |= {index: opened[part.pair], opened[part.pair]: index}
+    return partners
+
+
+def _core(text: Parts) -> tuple[Parts, Parts, Parts]:
+    """Split off the white space and symbols around a text, enclosing pairs, and halves of other pairs."""
+    partners, low, high = _partners(text), 0, len(text)
+
+    def is_beside(index: int) -> bool:
+        part = text[index]
+        return not END.sub("", part) if isinstance(part, str) else part.pair >= 0 and index not in partners
+
+    while low < high:
+        if is_beside(low):
+            low += 1
+        elif is_beside(high - 1):
+            high -= 1
+        elif partners.get(low) == high - 1:
+            low, high = low + 1, high - 1
+        else:
+            break
+    before, core, behind = list(text[:low]), list(text[low:high]), list(text[high:])
+    if core and isinstance(first := core[0], str):
+        bare = START.sub("", first, count=1)
+        before, core[0] = [*before, first[: len(first) - len(bare)]], bare
+    if core and isinstance(last := core[-1], str):
+        bare = END.sub("", last)
+        behind, core[-1] = [last[len(bare) :], *behind], bare
+    return merged(before), merged(core), merged(behind)
+
+
+def _line(core: Parts) -> Line:
+    """Return a line, in which a pair around kept text alone is one code, and pairs are numbered from 0."""
+    parts, codes, numbers = list[str | Code](), dict[Code, Parts](), dict[int, int]()
+    partners, end = _partners(core), -1
+    for index, part in enumerate(core):
+        if index <= end:
+            continue
+        if isinstance(part, str):
+            parts.append(part)
+            continue
+        code, closing = Code(part.text), partners.get(index, index)
+        if closing > index and not has_words(core[index:closing]):
+            end = closing
+            code = Code(joined(core[index : end + 1]))
+        elif closing != index:
+            code = Code(part.text, numbers.setdefault(part.pair, len(numbers)), part.opens)
+        parts.append(code)
+        codes[code] = core[index : max(index, end) + 1]
+    marks = [] if codes or len(core) > 1 else list(SHORTCUT.finditer(text := joined(core)))
+    if len(marks) != 1 or len(text) > MAX_SHORTCUT or text.count(marks[0][0]) > 1:
+        return Line(merged(parts), codes)
+    at = marks[0].start()
+    return Line((text[:at] + text[at + 1 :],), codes, text[at : at + 2])
+
+
+def _with_shortcut(text: str, shortcut: str) -> str:
+    """Return a translation with the mark of a shortcut before its letter or another one.
+
+    It stands before the letter at the beginning of a word, else elsewhere, else before any word, else, in a
+    script without capitals, behind the text with the letter: (&F).
+    """
+    mark, letter = shortcut[0], shortcut[1]
+    letters = [at for at, one in enumerate(text) if one.lower() != one.upper()]
+    first = [at for at in letters if at == 0 or not text[at - 1].isalnum()]
+    same = [at for at in (*first, *letters) if text[at].lower() == letter.lower()]
+    if mark in text:
+        return text
+    at = next(iter(same + first), None)
+    return f"{text}({mark}{letter.upper()})" if at is None else text[:at] + mark + text[at:]
+
+
+def is_complete(source: Parts, translation: Parts) -> bool:
+    """Return whether a translation has each code of its source once."""
+    codes = [Counter(one for one in parts if isinstance(one, Code)) for parts in (source, translation)]
+    return codes[0] == codes[1]
+
+
+def nested(parts: Parts) -> Parts:
+    """Return parts whose pairs are nested: of two that cross, the inner one is closed with the outer one."""
+    closing = {part.pair: part for part in parts if isinstance(part, Code) and not part.opens}
+    made, opened = list[str | Code](), list[int]()
+    for part in parts:
+        if isinstance(part, str) or part.pair < 0 or part.opens:
+            made.append(part)
+            opened += [part.pair] if isinstance(part, Code) and part.opens else []
+            continue
+        while part.pair in opened:
+            made.append(closing[opened.pop()])
+            if made[-1] == part:
+                break
+    return merged(made)

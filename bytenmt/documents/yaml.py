@@ -1,0 +1,100 @@
+"""YAML by ruamel.yaml: a unit for each value that is a string.
+
+ruamel.yaml says where the scalars stand; only those that are translated are replaced. A file of Rails, whose
+only outermost key is the source language, gets the target language as its key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from bytenmt.documents.unit import Document, ReadOptions, TextFile, Unit, text_writer
+
+UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
+PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor or a tag before a scalar
+# What needs no quotes, also in lists and mappings on one line.
+PLAIN = re.compile(r"[^\W\d_](?:[^\n#:\[\]{},&*!|>'\"%@`\\]*[^\s#:\[\]{},&*!|>'\"%@`\\])?")
+
+
+def read(data: bytes, options: ReadOptions) -> Document:
+    """Return the units of all documents of a file. Raises ValueError."""
+    file = TextFile(data)
+    return Document(list(edit_scalars(file, 0, len(file.text), pair=options.pair)), file.dump)
+
+
+def edit_scalars(
+    file: TextFile,
+    start: int,
+    end: int,
+    is_wanted: Callable[[str], bool] = lambda _: True,
+    pair: tuple[str, str] | None = None,
+) -> Iterator[Unit]:
+    """Yield the units of a part of a file whose keys, joined by dots, are wanted. Raises ValueError."""
+    try:
+        roots = list(YAML(typ="safe", pure=True).compose_all(file.text[start:end]))
+    except YAMLError as error:
+        raise ValueError(str(error)) from None
+    seen = set[int]()  # positions of scalars; an alias is the node that it stands for
+    for root in roots:
+        if pair is not None and isinstance(root, MappingNode) and len(root.value) == 1:
+            key = root.value[0][0]
+            if key.value == pair[0]:
+                file.replace(start + key.start_mark.index, start + key.end_mark.index, pair[1])
+        for name, scalar in _scalars(root, ""):
+            if scalar.start_mark.index not in seen and is_wanted(name):
+                seen.add(scalar.start_mark.index)
+                yield _unit(file, start, scalar, name)
+
+
+def _scalars(node: Node, name: str) -> Iterator[tuple[str, ScalarNode]]:
+    """Yield the strings in a node, with the keys that lead to them."""
+    items = node.value if isinstance(node, MappingNode) else ()
+    if isinstance(node, SequenceNode):
+        items = [(ScalarNode("", str(number)), one) for number, one in enumerate(node.value)]
+    for key, value in items:
+        yield from _scalars(value, f"{name}.{key.value}".lstrip("."))
+    if isinstance(node, ScalarNode) and str(node.tag) == "tag:yaml.org,2002:str":
+        yield name, node
+
+
+def _unit(file: TextFile, start: int, scalar: ScalarNode, name: str) -> Unit:
+    begin, end = start + scalar.start_mark.index, start + scalar.end_mark.index
+    properties = PROPERTIES.match(file.text, begin)
+    begin = properties.end() if properties else begin
+
+    def put(text: str) -> None:
+        file.replace(begin, end, _written(text, file.text[begin:end], str(scalar.style or "")))
+
+    return Unit([scalar.value], text_writer(put), file.line(begin), name)
+
+
+def _written(value: str, before: str, style: str) -> str:
+    """Return a scalar in the style of the one that stood there, or in quotes where it cannot have that."""
+    is_printable = UNPRINTABLE.search(value) is None
+    if style in "|>" and style and is_printable and value[0] not in " \n\t":
+        body = value.rstrip("\n")
+        n_ends = len(value) - len(body)
+        lines = [line for line in before.split("\n")[1:] if line.strip()]
+        indent = lines[0][: len(lines[0]) - len(lines[0].lstrip(" "))]
+        written = re.sub(r"(?m)^(?=.)", indent, body)
+        after = before[len(before.rstrip()) :]
+        return f"|{('-', '', '+')[min(2, n_ends)]}\n{written}{after}"
+    if style == "'" and is_printable and "\n" not in value:
+        return "'" + value.replace("'", "''") + "'"
+    # Plain where it is read as a string, unlike null, and in YAML 1.1 yes and the like.
+    is_word = value.lower() in ("y", "n", "yes", "no", "on", "off")
+    if (
+        not style
+        and PLAIN.fullmatch(value)
+        and not is_word
+        and YAML(typ="safe", pure=True).load(value) == value
+    ):
+        return value
+    quoted = json.dumps(value, ensure_ascii=False)
+    return UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)

@@ -1,0 +1,224 @@
+"""Units cut into lines; what is copied, and what is restored around their translations."""
+
+from __future__ import annotations
+
+import json
+import re
+import tracemalloc
+
+import pytest
+
+from bytenmt.decoding.confidence import UNSURE
+from bytenmt.documents.lines import Line, has_words, is_complete, nested, split_unit
+from bytenmt.documents.unit import Parts, joined, split_codes
+from bytenmt.sentinels import Code
+from tools.verify.made_up_translations import capitals, document, translated, upper
+
+TAG = re.compile("</?[a-z]+/?>")
+
+
+def parts(text: str) -> Parts:
+    """A unit with its tags as codes."""
+    return split_codes(text, TAG)
+
+
+def cut(text: str) -> list[str]:
+    """The pieces of a unit; lines between « and »."""
+    return [
+        f"«{joined(piece.parts)}»" if isinstance(piece, Line) else joined(piece)
+        for piece in split_unit(parts(text))
+        if isinstance(piece, Line) or joined(piece)
+    ]
+
+
+def restored(text: str, translation: str) -> str:
+    """A unit whose one line is translated so."""
+    pieces = split_unit(parts(text))
+    assert sum(isinstance(piece, Line) for piece in pieces) == 1
+    return joined(
+        part for one in pieces for part in (one.restore((translation,)) if isinstance(one, Line) else one)
+    )
+
+
+# What users' documents lost, or had translated: the numbers are those of the issue.
+COPIED = (
+    "https://x.org", "<info@x.org>, www.x.org", "{name}: %s", "42", "12 %s 5,6", "\u266a \u266b",
+    "\u2713",  # 10
+    "2.200.112", "+49 30 1234567", "3.2.1", "A1", "\u00a7 5", "12.03.2024", "F1", "MP3 / H264, A4",
+    "#ff00ff", "#FFF", "menu.file.open", "errors.not_found.0", "true", "false", "null",
+    "Ctrl+C", "README.md",
+    "__name__", "[name]", "[[name]]", "<%= name %>", "*|NAME|*", "##name##", ":name",  # 12
+    "@:key",
+    '$t(key, {"count": {{n}} })', "`option`", "--help", "-o FILE", "%H:%M", "%Y-%m-%d", "<b>{x}</b>",
+    "\u20ac",
+)  # fmt: skip
+TRANSLATED = (
+    "%s a",
+    "2nd",
+    "A4 page",
+    "e.g.",
+    "Done.",
+    "True",
+    "it is true",
+    "a #fff wall",
+    "ready...",
+    "#red",
+)
+PIECES = {
+    # 13: plural forms
+    "no cars | one car | {n} cars": ["«no cars»", " | ", "«one car»", " | ", "«{n} cars»"],
+    # 16: options of a program
+    "  -a, --all   show all": ["  ", "-a, --all", "   ", "«show all»"],
+    "  FILE        the file": ["  ", "FILE", "        ", "«the file»"],
+    "One.  Two": ["«One.»", "  ", "«Two»"],
+    # 12: a menu's entry and its key
+    "&Quit\tCtrl+Q": ["«Quit»", "\t", "Ctrl+Q"],
+    "Open\r\nClose": ["«Open»", "\r\n", "«Close»"],
+    "\u266a Hello my friend \u266a": ["\u266a ", "«Hello my friend»", " \u266a"],
+    "\u25cf a \u25cf b": ["\u25cf ", "«a \u25cf b»"],
+    # What encloses a unit is outside of it; so is half of a pair.
+    "<p><b>a b</b></p> ": ["<p><b>", "«a b»", "</b></p> "],
+    "<b>a</b> b": ["«<b>a</b> b»"],
+    "<b>a\nb</b>": ["<b>", "«a»", "\n", "«b»", "</b>"],
+    "<br/> Hello {name}<br/>": ["«<br/> Hello {name}<br/>»"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", COPIED)
+def test_what_has_no_words_is_copied(text: str) -> None:
+    assert not has_words(parts(text)) and not any(isinstance(one, Line) for one in split_unit(parts(text)))
+
+
+@pytest.mark.parametrize("text", TRANSLATED)
+def test_what_has_words_is_translated(text: str) -> None:
+    assert has_words(parts(text))
+
+
+@pytest.mark.parametrize("text", PIECES)
+def test_the_lines_of_a_unit(text: str) -> None:
+    assert cut(text) == PIECES[text]
+
+
+def test_a_pair_around_kept_text_is_one_code() -> None:
+    """A link whose text is its address; pairs are numbered from 0, so that equal lines are one."""
+    (line,) = (
+        one
+        for one in split_unit(parts("See <a>https://x.org</a> or <b>it</b> <i>5</i> <b>me</b>."))
+        if isinstance(one, Line)
+    )
+    codes = [Code("<a>https://x.org</a>"), Code("<b>", 0, True), Code("</b>", 0), Code("<i>5</i>")]
+    assert [one for one in line.parts if isinstance(one, Code)] == [
+        *codes,
+        Code("<b>", 1, True),
+        Code("</b>", 1),
+    ]
+    assert joined(line.restore(line.parts)) == "See <a>https://x.org</a> or <b>it</b> <i>5</i> <b>me</b>."
+    assert [one for one in split_unit(parts("x <b>a</b>\nx <b>a</b>")) if isinstance(one, Line)][
+        0
+    ] == split_unit(parts("x <b>a</b>"))[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "translation", "expected"),
+    [
+        ("Name:", "Name", "Name:"),
+        ("Name:", "Name.", "Name:"),
+        ("Name:", "\uc774\ub984\uff1a", "\uc774\ub984\uff1a"),
+        ("Save as...", "Sichern unter", "Sichern unter..."),
+        ("Save as\u2026", "Sichern unter...", "Sichern unter..."),
+        ("Delete {name}?", "{name} l\u00f6schen", "{name} l\u00f6schen?"),  # 14
+        ("Done", "Fertig.", "Fertig."),
+        ("&File", "Datei", "&Datei"),
+        ("_Open", "\u00d6ffnen", "_\u00d6ffnen"),
+        ("Save &As\u2026", "Sichern als\u2026", "Sichern &als\u2026"),
+        ("E&xit", "Verlassen", "&Verlassen"),
+        ("&File", "\ud30c\uc77c", "\ud30c\uc77c(&F)"),
+        ("&New file", "neue Datei", "&neue Datei"),
+    ],
+)  # fmt: skip
+def test_ends_and_shortcuts_are_those_of_the_source(text: str, translation: str, expected: str) -> None:
+    assert restored(text, translation) == expected
+
+
+@pytest.mark.parametrize("text", ["AT&T", "R&D costs", "a && b", "Fish &amp; Chips", "my_name", "A & B"])
+def test_what_is_no_shortcut_stays(text: str) -> None:
+    assert not any(one.shortcut for one in split_unit(parts(text)) if isinstance(one, Line))
+
+
+FORMS = "{n, plural, one {one file} other {# files}}"
+B, END_B, C, END_C = Code("<b>", 0, True), Code("</b>", 0), Code("<i>", 1, True), Code("</i>", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.po", f'msgid "{FORMS}"\nmsgstr ""\n'),
+        ("a.po", 'msgid "{sex, select, male {his} other {their}} file"\nmsgstr ""\n'),
+        ("a.json", json.dumps({"a": FORMS, "b": "the {n, selectordinal, one {#st} other {#th}} file"})),
+        ("a.properties", f"a = {FORMS}\nb = {{0,choice,0#no files|1#one file}}\n"),
+        ("a.html", f"<p>A {FORMS}</p>"),
+        ("a.md", f"A *new* {FORMS}\n"),
+    ],
+)
+def test_icu_messages_are_left_untranslated(name: str, text: str) -> None:
+    made, report = translated(name, text, overwrite=True)
+    assert made.decode() == text and not report.counts["translated"] and report.notes
+
+
+def test_pairs_that_cross_are_nested() -> None:
+    crossed = (B, "a", C, "b", END_B, "c", END_C)
+    assert nested(crossed) == (B, "a", C, "b", END_C, END_B, "c")
+    assert nested((B, "a", END_B, C, END_C)) == (B, "a", END_B, C, END_C)
+    assert is_complete(crossed, nested(crossed)) and not is_complete(crossed, (B, END_B))
+
+
+@pytest.mark.parametrize(
+    ("translation", "expected", "level", "why"),
+    [
+        (("ein ", B, "alter", END_B), "ein <b>alter</b>", None, ""),
+        (("ein alter",), "ein alter<b></b>", "wrong", "a term, placeholder or tag is missing"),  # 12
+        (("ein ", B, B, "alter", END_B), "ein alter<b></b>", "wrong", "one too many"),
+        ((B, END_B, " 5"), "<b></b> 5", "wrong", "has no words"),  # 11
+    ],
+)
+def test_a_translation_is_judged(translation: Parts, expected: str, level: str | None, why: str) -> None:
+    made, report = translated("a.html", "<p>an <b>old</b></p>", lambda _: translation)
+    assert made.decode() == f"<p>{expected}</p>"
+    assert report.notes == [] if level is None else report.notes[0][1].startswith(f"to review: {level}")
+    assert level is None or why in report.notes[0][1]
+
+
+def test_conversions_are_compared_in_catalogues_and_strings() -> None:
+    """13: a stray %s in .strings is a mistake as in PO."""
+    for name, text in (
+        ("a.strings", '"a" = "open it";'),
+        ("a.po", '#, c-format\nmsgid "open it"\nmsgstr ""\n'),
+    ):
+        _, report = translated(name, text, lambda _: ("%s \u00f6ffnen",))
+        assert "take other arguments" in report.notes[0][1] and report.n_review == 1
+
+
+def test_lines_are_translated_once_and_empty_translations_left() -> None:
+    asked = list[Parts]()
+    made, report = translated(
+        "a.txt",
+        "one\ntwo\none\n",
+        lambda line: asked.append(line) or ("",) if line == ("two",) else capitals(line),
+        (UNSURE,),
+    )
+    assert made == b"ONE\ntwo\nONE\n" and len(asked) == 1
+    assert report.counts == {"translated": 2, "without a translation": 1} and report.n_review == 2
+    assert upper("a %s b") == "A %s B"
+
+
+@pytest.mark.slow
+def test_a_long_text_takes_little_memory_and_linear_time() -> None:
+    text = ("One word after the other. " * 20 + "\n") * 500
+    tracemalloc.start()
+    try:
+        found = split_unit((text,))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(found) > 500 and peak < 40 * len(text)
+    assert len(document("a.html", "<p>" + "a <b>b</b> " * 3000).units) == 1

@@ -1,0 +1,166 @@
+"""Files that are malformed or in other encodings, and which units count as translated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bytenmt.documents.formats import format_of, read
+from bytenmt.documents.unit import ReadOptions, joined
+from bytenmt.errors import BytenmtError, DataError
+from tools.verify.made_up_translations import SAMPLES, document, translated
+
+PO = (SAMPLES / "catalogue.po.in").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a.xlf", '<xliff version="1.2">\n <file><body></file>', "not xliff: .*mismatch.*line 2"),
+        ("a.xlf", "", "not xliff: "),
+        ("a.xlf", "<tmx/>", "no <xliff> element"),
+        ("a.xlf", '<!DOCTYPE x [<!ENTITY a "b">]><xliff>' + "<g>" * 300, "not xliff: .*depth"),
+        ("a.tmx", "<xliff/>", "no <tmx> element"),
+        ("a.po", PO + 'msgid "x"y"\nmsgstr ""\n', r"not po: .*line 33"),
+        ("a.po", "x", "not po: "),
+        (
+            "a.srt",
+            "1\n0:0:1,0 --> 0:0:2,0\nx\n\n2\n00:00:03,0 ->\ny\n",
+            "line 5: expected a number and times",
+        ),
+        ("a.vtt", "1\n", "not WebVTT: "),
+        ("a.json", '{"a": "b",\n "c" 1}', "not json: Expecting ':' delimiter: line 2 column 6"),
+        ("a.json", "[" * 100_000, "not json: .*recursion"),
+        ("a.yaml", "a: b\n c: [", "not yaml: .*line 2"),
+        ("a.ftl", "a = b\nc { d\n", "not fluent: .*line 2"),
+        ("a.dtd", "<!ENTITY a>", "not dtd: "),
+        ("a.ini", "a = b\n", "not ini: "),
+        ("a.strings", '"a" = "b"\n"c";', 'line 2: expected "key" = "value";'),
+        ("a.strings", '"a" = {b=c;};', 'line 1: expected "key" = "value";'),
+        ("a.strings", "\n/* a", 'line 2: expected "key" = "value";'),
+        ("a.xml", "<string/>", "no <resources> element"),
+        ("a.docx", "PK", "not a .docx file"),
+        ("a.csv", 'a,text,translation\n"c,d\n', "a quotation mark is wrong"),
+        ("a.csv", f"a,{'x' * 1000}\n", f"text is not one of the columns a, {'x' * 50}"),
+        ("a.csv", "a,text,translation\n1,2,3\n1\n", "row 3 has 1 columns, not 3 or more"),
+        ("a.txt", b"one\ntw\xe4o\n", "line 2: 0xE4 is not valid UTF-8: convert the file, such as by iconv"),
+        ("a.po", PO.replace("UTF-8", "K" * 5000), f"unknown encoding {'K' * 60}: convert"),
+        ("a.html", b'<meta charset="ascii">\xe4', "line 1: 0xE4 is not valid ASCII"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line_with_its_place(name: str, data: bytes | str, message: str) -> None:
+    with pytest.raises(DataError, match=f"^{name}: {message}") as error:
+        document(name, data)
+    assert str(error.value).isprintable() and len(str(error.value)) < 250
+
+
+def test_a_table_needs_a_column_and_a_memory_its_languages() -> None:
+    for name, message in (("csv", "give --column"), ("tmx", "give --pair")):
+        with pytest.raises(DataError, match=message):
+            read(b"<tmx/>" if name == "tmx" else b"a,b\n", ReadOptions(name))
+    with pytest.raises(BytenmtError, match="no format has the suffix '.doc': give --format"):
+        format_of(Path("a.doc"))
+    assert format_of(Path("a.PO")) == "po"
+
+
+def test_the_delimiter_by_which_rows_are_even() -> None:
+    text = 'text; two; three,translation\n"four; five",\n'
+    with pytest.raises(DataError, match="text is not one of the columns"):
+        document("a.csv", text)
+    options = ReadOptions("csv", column="1")
+    assert [joined(unit.parts) for unit in read(text.encode(), options).units] == [
+        "text; two; three",
+        "four; five",
+    ]
+    assert [joined(unit.parts) for unit in read(b"a,b;c;d\n1;x;3\n", options).units] == ["a,b", "1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "expected"),
+    [
+        ("a.xlf", '<?xml version="1.0" encoding="ISO-8859-1"?><xliff version="1.2"><file><body>'
+         "<trans-unit><source>\xe4 &#8364;</source></trans-unit></body></file></xliff>", "\xc4 &#8364;"),
+        ("a.html", '<meta charset="latin-1"><p>\xe4 &euro;', "\xc4 &#8364;"),
+        ("a.properties", "a=\xe4 \\u20ac\n", "a = \\u00c4 \\u20ac"),
+        ("a.po", 'msgid ""\nmsgstr "Content-Type: text/plain; charset=latin-1\\n"\n\n'
+         'msgid "\xe4"\nmsgstr ""\n', 'msgstr "\xc4"'),
+    ],
+)  # fmt: skip
+def test_a_file_in_latin_1_stays_so(name: str, data: str, expected: str) -> None:
+    """A character that it lacks is a reference or an escape; a catalogue becomes UTF-8."""
+    assert expected in translated(name, data.encode("latin-1"))[0].decode("latin-1")
+    if name == "a.po":
+        other = translated(name, data.encode("latin-1"), lambda _: ("\u20ac",))[0].decode()
+        assert "charset=UTF-8" in other and 'msgstr "\u20ac"' in other
+
+
+def test_utf_16_is_known_by_its_byte_order_mark() -> None:
+    for name, text in (
+        ("a.strings", '"a" = "b c";\r\n'),
+        ("a.xlf", SAMPLES.joinpath("codes.xlf.in").read_text()),
+    ):
+        data = text.replace('"UTF-8"', '"UTF-16"').encode("utf-16")
+        made = translated(name, data)[0].decode("utf-16")
+        assert "B C" in made or "PRESS" in made
+
+
+ONE, TWO = '<xliff version="1.2"><file><body><trans-unit id="1">', "</trans-unit></body></file></xliff>"
+ONE_2 = '<xliff version="2.0" srcLang="en" trgLang="de"><file id="f"><unit id="u"><segment>'
+TWO_2 = "</segment></unit></file></xliff>"
+
+
+@pytest.mark.parametrize(
+    ("around", "unit", "target", "is_kept"),
+    [
+        ((ONE, TWO), "", "<target>andere</target>", True),
+        ((ONE, TWO), "", "<target> </target>", False),
+        ((ONE, TWO), "", "<target>one</target>", False),
+        ((ONE, TWO), 'approved="yes"', "<target>one</target>", True),
+        ((ONE, TWO), "", '<target state="final">one</target>', True),
+        ((ONE, TWO), "", '<target state="needs-review-translation">andere</target>', True),
+        ((ONE, TWO), "", '<target state="needs-translation">andere</target>', False),
+        ((ONE, TWO), 'approved="yes"', '<target state="new">andere</target>', False),
+        ((ONE_2, TWO_2), "", "<target>andere</target>", True),
+        ((ONE_2, TWO_2), "", "<target>one</target>", False),
+        ((ONE_2.replace("<segment", '<segment state="initial"'), TWO_2), "", "<target>x</target>", False),
+        ((ONE_2.replace("<segment", '<segment state="final"'), TWO_2), "", "<target>one</target>", True),
+    ],
+)
+def test_which_targets_are_translations(
+    around: tuple[str, str], unit: str, target: str, is_kept: bool
+) -> None:
+    """Keep or replace targets as the guide to documents says."""
+    head = around[0].replace('<trans-unit id="1"', f'<trans-unit id="1" {unit}')
+    data = f"{head}<source>one</source>{target}{around[1]}"
+    (found,) = document("a.xlf", data).units
+    assert found.is_done == is_kept and (b"ONE" in translated("a.xlf", data)[0]) != is_kept
+
+
+def test_version_2_needs_a_target_language() -> None:
+    data = ONE_2.replace(' trgLang="de"', "") + "<source>one</source>" + TWO_2
+    assert b'trgLang="de"' in translated("a.xlf", data)[0]
+    (unit,) = read(data.encode(), ReadOptions("xliff")).units
+    with pytest.raises(BytenmtError, match="give --pair"):
+        unit.write(("eins",), False)
+
+
+@pytest.mark.parametrize(
+    ("forms", "msgid", "expected"),
+    [
+        ("nplurals=1; plural=0;", "%d file", ["%d FILES"]),
+        ("nplurals=2; plural=(n == 1 ? 1 : 0);", "%d file", ["%d FILES", "%d FILE"]),
+        ("nplurals=2; plural=(n > 1);", "one file", ["ONE FILE", "%d FILES"]),
+        # In Russian 21 has the form of 1, which names the number if the plural does.
+        ("nplurals=2; plural=(n%10==1 && n%100!=11 ? 0 : 1);", "%d file", ["%d FILE", "%d FILES"]),
+        ("nplurals=2; plural=(n%10==1 && n%100!=11 ? 0 : 1);", "one file", ["%d FILES", "%d FILES"]),
+        ("nplurals=2; plural=n/0;", "%d file", ["%d FILE"]),
+    ],
+)
+def test_the_plural_form_of_one(forms: str, msgid: str, expected: list[str]) -> None:
+    header = f'msgid ""\nmsgstr "Plural-Forms: {forms}\\n"\n\n'
+    entry = f'#, c-format\nmsgid "{msgid}"\nmsgid_plural "%d files"\nmsgstr[0] ""\n'
+    made = translated("a.po", header + entry)[0].decode()
+    assert [f'msgstr[{n}] "{text}"' for n, text in enumerate(expected)] == made.strip().split("\n")[
+        -len(expected) :
+    ]

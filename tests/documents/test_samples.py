@@ -1,0 +1,151 @@
+"""A document of every format: NAME.in, and NAME.out with its text in capitals.
+
+In each stand codes, texts that are not translated, translations that are there already, and inputs of users
+that once came back broken. The expected files were read when they were written; the formats' libraries and
+msgfmt judge other translations.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import html5lib
+import openstep_plist
+import polib
+import pytest
+import srt
+import webvtt
+from iniparse import INIConfig
+from lxml import etree
+from moz.l10n.formats import Format
+from moz.l10n.resource import parse_resource
+from ruamel.yaml import YAML
+
+from bytenmt.decoding.confidence import UNSURE
+from bytenmt.documents.formats import FORMATS, format_of
+from bytenmt.documents.lines import is_icu_message
+from bytenmt.documents.unit import joined
+from tools.verify.made_up_translations import PAIR, SAMPLES, capitals, codes_of, document, moved, translated
+
+NAMES = sorted(path.name.removesuffix(".in") for path in SAMPLES.glob("*.in"))
+
+
+def data(name: str, suffix: str = "in") -> bytes:
+    return (SAMPLES / f"{name}.{suffix}").read_bytes()
+
+
+def test_every_format_has_a_sample() -> None:
+    assert {format_of(Path(name)) for name in NAMES} == FORMATS.keys() - {"docx"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_document_in_capitals(name: str) -> None:
+    made, report = translated(name, data(name))
+    assert made.decode() == data(name, "out").decode()
+    assert report.n_review == ("fuzzy" in made.decode() and name == "program.po")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_translated_is_done_in_formats_with_two_languages(name: str) -> None:
+    made = document(name, data(name, "out"))
+    if any(unit.target is not None for unit in made.units):
+        assert translated(name, data(name, "out"))[0] == data(name, "out")
+
+
+def tree_of(name: str, content: bytes) -> Any:
+    """Return what the format's own library reads in a file."""
+    text = content.decode("utf-8-sig").replace("\r\n", "\n")
+    form = format_of(Path(name))
+    if form in ("xliff", "tmx", "android"):
+        return etree.canonicalize(re.sub("<!DOCTYPE.*?]>", "", text.replace("&brand;", "x"), flags=re.DOTALL))
+    if form in ("fluent", "dtd", "properties"):
+        resource = parse_resource(Format[form], text)
+        return [(one.id, one.value, one.properties) for one in resource.all_entries()]
+    readers: dict[str, Callable[[], Any]] = {
+        "html": lambda: etree.tostring(html5lib.parse(text, treebuilder="lxml")).split(),
+        "po": lambda: sorted(map(str, polib.pofile(text + "\n"))),
+        "srt": lambda: list(srt.parse(text)),
+        "vtt": lambda: [(one.start, one.end, one.text, one.identifier) for one in webvtt.from_string(text)],
+        "yaml": lambda: YAML(typ="safe").load(text),
+        "ini": lambda: str(INIConfig(io.StringIO(text))),
+        "csv": lambda: list(csv.reader(io.StringIO(text, newline=""))),
+        "strings": lambda: openstep_plist.loads(f"{{{text}}}"),
+    }
+    return readers.get(form, lambda: json.loads(text) if form in ("json", "arb") else text)()
+
+
+@pytest.mark.parametrize("form", ["plain", "CRLF", "byte order mark"])
+@pytest.mark.parametrize("name", NAMES)
+def test_an_untranslated_round_trip(name: str, form: str) -> None:
+    """The library of the format reads the same, and a second round trip gives the same bytes."""
+    before = data(name)
+    if form == "CRLF":
+        before = before.replace(b"\n", b"\r\n")
+    elif form == "byte order mark":
+        before = b"\xef\xbb\xbf" + before
+    pair = PAIR if format_of(Path(name)) == "tmx" else None
+    after = document(name, before, pair).dump()
+    assert document(name, after, pair).dump() == after
+    assert (b"\r\n" in after) == (form == "CRLF")
+    assert tree_of(name, before) == tree_of(name, after)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_translation_leaves_a_document_that_can_be_read(name: str) -> None:
+    """Signs of all formats, codes in another order and pairs that crossed: each code is there once."""
+    before = document(name, data(name))
+    made, _ = translated(name, data(name), moved, (UNSURE,), overwrite=True)
+    tree_of(name, made)
+    after = document(name, made)
+    assert len(list(before.units)) == len(list(after.units))
+    for unit, other in zip(before.units, after.units, strict=True):
+        target = other.parts if other.target is None else other.target
+        if format_of(Path(name)) in ("xliff", "tmx", "html", "android", "fluent"):
+            assert codes_of(unit.parts) <= codes_of(target) or is_icu_message(unit.parts)
+
+
+@pytest.mark.skipif(not shutil.which("msgfmt"), reason="there is no gettext")
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(".po")])
+def test_gettext_accepts_catalogues(name: str, tmp_path: Path) -> None:
+    for content in (data(name, "out"), document(name, data(name)).dump()):
+        (tmp_path / "a.po").write_bytes(content)
+        command = ["msgfmt", "--check", "-o", str(tmp_path / "a.mo"), str(tmp_path / "a.po")]
+        subprocess.run(command, check=True, capture_output=True)
+
+
+DOUBTED = {
+    "catalogue.po": ('#, fuzzy, c-format\nmsgid "%d file"', 4),
+    "version-1.2.xlf": ('state="needs-review-translation"', 5),
+    "version-2.xlf": ('state="initial" subState="bytenmt:needs-review"', 2),
+    "trados.sdlxliff": ('conf="Draft"', 5),
+    "segmented.xlf": ('state="needs-review-translation"', 3),
+    "memory.tmx": ('<prop type="x-state">needs-review-translation</prop>', 2),
+}
+
+
+@pytest.mark.parametrize("name", DOUBTED)
+def test_a_doubtful_translation_is_marked_as_the_format_has_it(name: str) -> None:
+    text = translated(name, data(name), flags=(UNSURE,))[0].decode()
+    mark, n_marks = DOUBTED[name]
+    assert mark in text and (
+        text.count(mark) == n_marks or (name.endswith(".po") and text.count("fuzzy") == 4)
+    )
+    if format_of(Path(name)) != "tmx":
+        assert all(
+            unit.is_doubted or joined(unit.target or ()) not in text
+            for unit in document(name, text).units
+            if not unit.is_done or unit.is_doubted
+        )
+
+
+def test_existing_translations_are_overwritten_if_asked() -> None:
+    assert b'msgid "done"\nmsgstr "DONE"' in translated("a.po", data("catalogue.po"), overwrite=True)[0]
+    assert capitals(("a %s",)) == ("A %s",)
