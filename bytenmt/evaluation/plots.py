@@ -1,6 +1,6 @@
 """Draw figures with matplotlib: learning curves, scores by length, attention weights, a byte embedding.
 
-Labels may be of any script: a character that no installed font has is written in letters that one has.
+Labels may be of any script: a character that no installed font has is written in ASCII.
 """
 
 from __future__ import annotations
@@ -67,69 +67,50 @@ def png(figure: Figure) -> bytes:
 
 
 class Labels(NamedTuple):
-    """Fonts for labels."""
+    """Fonts for labels in any script."""
 
     families: list[str]  # to draw with, in order of preference
-    unknown: frozenset[str]  # characters that no font has
+    unknown: set[str]  # characters that no installed font has
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> Labels:
-        """Choose fonts for all characters of these texts, as far as this machine has them."""
-        from matplotlib.font_manager import findfont
+        """Choose fonts that together have the characters of these texts, as far as this machine has them."""
+        from matplotlib.font_manager import findfont, fontManager
 
         families = [SANS]
-        missing = {ord(letter) for text in texts for letter in text if letter > " "}
+        missing = {letter for text in texts for letter in text if letter > " "}
         missing -= _characters(str(findfont(SANS)))
-        fonts = _fonts() if missing else {}
-        while missing:  # one after another the font that has most of what is still missing
-            best = max(fonts, key=lambda name: len(missing & _characters(fonts[name])), default=None)
-            if best is None or not missing & _characters(fonts[best]):
-                break
-            families.append(best)
-            missing -= _characters(fonts[best])
-        return cls(families, frozenset(map(chr, missing)))
+        for font in sorted(fontManager.ttflist, key=lambda font: font.name) if missing else ():
+            is_upright = font.style == "normal" and font.weight in (400, "normal", "regular")
+            if is_upright and NO_FONT not in font.name and missing & _characters(font.fname):
+                families.append(font.name)
+                missing -= _characters(font.fname)
+        return cls(families, missing)
 
     def legible(self, text: str) -> str:
-        """Return a text with characters that the fonts lack replaced by ones that they have."""
+        """Return a text with unknown characters in ASCII: Hangul by its sound, others by their numbers."""
         return "".join(spelt(letter) if letter in self.unknown else letter for letter in text)
 
 
 def spelt(letter: str) -> str:
-    """Write a character in ASCII: a Hangul syllable by its sound, any other by its number."""
     name = unicodedata.name(letter, "")
-    if name.startswith("HANGUL SYLLABLE "):
-        return name.removeprefix("HANGUL SYLLABLE ").lower()
-    return f"{ord(letter):04X}"
+    return name.rpartition(" ")[2].lower() if name.startswith("HANGUL SYLLABLE") else f"{ord(letter):04X}"
 
 
 def shown(letter: str) -> str:
     """Return a visible label for a character: a sign for a space and for characters without a shape."""
     if letter == " ":
         return "␣"
-    if ord(letter) < 0x20:
-        return chr(0x2400 + ord(letter))
     return letter if letter.isprintable() else f"{ord(letter):04X}"
 
 
 @cache
-def _fonts() -> dict[str, str]:
-    """Return the families of upright fonts of usual weight, and a file of each."""
-    from matplotlib.font_manager import fontManager
-
-    return {
-        font.name: font.fname
-        for font in sorted(fontManager.ttflist, key=lambda font: font.name)
-        if font.style == "normal" and font.weight in (400, "normal", "regular") and NO_FONT not in font.name
-    }
-
-
-@cache
-def _characters(file: str) -> frozenset[int]:
+def _characters(file: str) -> frozenset[str]:
     """Return the characters that a font has; none if it cannot be read."""
     from matplotlib.ft2font import FT2Font
 
     try:
-        return frozenset(FT2Font(file).get_charmap())
+        return frozenset(map(chr, FT2Font(file).get_charmap()))
     except (OSError, RuntimeError):
         return frozenset()
 
@@ -212,8 +193,8 @@ def draw_attention(source: str, text: str, maps: Mapping[str, Weights]) -> Figur
     from matplotlib.figure import Figure
 
     labels = Labels.from_texts((source, text))
-    across = [labels.legible(shown(letter)) for letter in source] + [END]
-    down = [labels.legible(shown(letter)) for letter in text]
+    across, down = ([labels.legible(shown(letter)) for letter in line] for line in (source, text))
+    across.append(END)
     width = INCH * (len(across) + max(map(len, down))) + 0.9
     height = INCH * (len(down) + max(map(len, across))) + 0.9
     n_columns = min(len(maps), max(1, round(math.sqrt(len(maps) * height / width))))
@@ -223,7 +204,7 @@ def draw_attention(source: str, text: str, maps: Mapping[str, Weights]) -> Figur
         axes = figure.add_subplot(n_rows, n_columns, place)
         axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="equal", interpolation="nearest")
         style: dict[str, Any] = {"fontsize": 9, "fontfamily": labels.families}
-        upright = 90 if any(len(label) > 1 for label in across[:-1]) else 0
+        upright = 90 if max(map(len, across)) > 1 else 0
         axes.set_xticks(range(len(across)), across, rotation=upright, **style)
         axes.set_yticks(range(len(down)), down, **style)
         axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)

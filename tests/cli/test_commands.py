@@ -745,7 +745,6 @@ WITHOUT_PYTORCH = (
     f"{TRANSLATE} --engine numba -i src --sample --stream",
     f"{TRANSLATE} --device cpu -i src -b 2 --format jsonl",
     "evaluate run --src src --ref tgt --log-probabilities --device cpu",
-    "info run --program",
     "info luong --properties",
     "convert run -o new.safetensors --precision int8",
 )

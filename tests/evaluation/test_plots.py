@@ -72,20 +72,19 @@ def test_scores_are_drawn_by_length() -> None:
 def test_what_no_font_has_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Hangul syllable by its sound, another character by its number; where a font has it, as it is."""
     font_manager = pytest.importorskip("matplotlib.font_manager")
-    monkeypatch.setattr(plots, "_fonts", lambda: {})
+    usual = plots._characters(str(font_manager.findfont(plots.SANS)))
+    monkeypatch.setattr(plots, "_characters", lambda file: usual)
     labels = plots.Labels.from_texts(["한글 abc é", "漢"])
-    assert labels.unknown == {"한", "글", "漢"} and labels.families == [plots.SANS]
+    assert labels == ([plots.SANS], {"한", "글", "漢"})
     assert labels.legible("한글 é漢") == "hangeul é6F22"
-    own = str(font_manager.findfont(plots.SANS))
-    has = plots._characters(own) | {ord(letter) for letter in "한글"}
-    monkeypatch.setattr(plots, "_fonts", lambda: {"A": "none", "B": "b"})
-    monkeypatch.setattr(plots, "_characters", lambda file: has if file == "b" else frozenset(range(0x80)))
-    labels = plots.Labels.from_texts(["한글 漢"])
-    assert labels.families == [plots.SANS, "B"] and labels.unknown == {"漢"}
+    korean = usual | set("한글")
+    monkeypatch.setattr(plots, "_characters", lambda file: korean if "Mono" in file else usual)
+    families, unknown = plots.Labels.from_texts(["한글 漢"])
+    assert families == [plots.SANS, plots.MONO] and unknown == {"漢"}
 
 
 def test_every_label_can_be_seen() -> None:
-    assert [plots.shown(letter) for letter in " \tx가\u200b"] == ["␣", "␉", "x", "가", "200B"]
+    assert [plots.shown(letter) for letter in " \tx가\u200b"] == ["␣", "0009", "x", "가", "200B"]
     assert [plots.byte_label(byte) for byte in b" x\xea"] == ["␣", "x", "EA"]
 
 
