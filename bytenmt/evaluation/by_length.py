@@ -22,10 +22,6 @@ class Bucket(NamedTuple):
     n_lines: int
     scores: TextScores
 
-    def values(self) -> dict[str, float]:
-        """Return the scores by the names under which they are printed, all out of 100."""
-        return {"BLEU": self.scores.bleu, "chrF": self.scores.chrf, "exact match": self.scores.exact_match}
-
     def to_dict(self) -> dict[str, Any]:
         """Return the bucket as JSON values."""
         span = {"shortest": self.shortest, "longest": self.longest, "mean": self.mean, "lines": self.n_lines}
@@ -53,6 +49,5 @@ def table(buckets: Sequence[Bucket]) -> Iterator[str]:
     """Yield a head and a line for each bucket."""
     yield "source bytes   lines   BLEU   chrF  exact match"
     for bucket in buckets:
-        bleu, chrf, exact = bucket.values().values()
-        span = f"{bucket.shortest} to {bucket.longest}"
-        yield f"{span:>12}  {bucket.n_lines:6}  {bleu:5.1f}  {chrf:5.1f}  {exact:9.1f} %"
+        span, of = f"{bucket.shortest} to {bucket.longest}", bucket.scores
+        yield f"{span:>12}  {bucket.n_lines:6}  {of.bleu:5.1f}  {of.chrf:5.1f}  {of.exact_match:9.1f} %"

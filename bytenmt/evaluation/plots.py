@@ -1,4 +1,4 @@
-"""Draw figures with matplotlib: learning curves, scores by length, attention weights, a byte embedding.
+"""Draw figures with matplotlib: learning curves, attention weights, a byte embedding.
 
 Labels may be of any script: a character that no installed font has is written in ASCII.
 """
@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from bytenmt.decoding.alignment import by_character
 from bytenmt.errors import BytenmtError
-from bytenmt.evaluation.by_length import Bucket
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,11 +29,6 @@ LARGEST = 12_000  # pixels of a picture's longer side
 DPI = 120
 INCH = 0.19  # of a character in a heat map
 END = "↵"  # of the source, which can be attended to as well
-CURVES = (  # keys of a record of metrics, labels, and what the first key is divided by
-    ("update", "valid_bits_per_byte", "update", "bits per byte, of training thin", 1.0),
-    ("seconds", "valid_bits_per_byte", "minutes", "bits per byte, of training thin", 60.0),
-    ("seconds", "valid_chrf", "minutes", "chrF", 60.0),
-)
 BYTES = {  # of a text in UTF-8, by kind
     "letter": [*range(0x41, 0x5B), *range(0x61, 0x7B)],
     "digit": range(0x30, 0x3A),
@@ -45,10 +39,26 @@ BYTES = {  # of a text in UTF-8, by kind
     "first of four": range(0xF0, 0xF5),
 }
 
-Points = Sequence[tuple[float, float]]
 Records = Sequence[Mapping[str, float]]  # of metrics.jsonl
 Weights = npt.NDArray[np.float64]  # (characters of the text, characters of the source + 1)
 Table = npt.NDArray[np.float64]  # (256, d)
+
+
+class Curve(NamedTuple):
+    """A panel of learning curves: keys of the records of metrics, and labels."""
+
+    x: str
+    y: str
+    x_label: str
+    y_label: str
+    unit: float  # by which x is divided
+
+
+CURVES = (
+    Curve("update", "valid_bits_per_byte", "update", "bits per byte, of training thin", 1.0),
+    Curve("seconds", "valid_bits_per_byte", "minutes", "bits per byte, of training thin", 60.0),
+    Curve("seconds", "valid_chrf", "minutes", "chrF", 60.0),
+)
 
 
 def require_matplotlib() -> None:
@@ -115,64 +125,33 @@ def _characters(file: str) -> frozenset[str]:
         return frozenset()
 
 
-class Panel(NamedTuple):
-    """A diagram with a line for each model."""
-
-    x: str  # label
-    y: str
-    lines: Mapping[str, Points]  # by the name of the model
-    thin: Mapping[str, Points] = {}  # noqa: RUF012 (never changed)
-
-
-def learning_curves(runs: Mapping[str, Records]) -> list[Panel]:
-    """Return a panel for each score of CURVES that any of the runs has measured."""
-    panels = []
-    for x, y, x_label, y_label, unit in CURVES:
-        lines, training = (
-            {
-                name: [(one[x] / unit, one[key]) for one in written if key in one]
-                for name, written in runs.items()
-            }
-            for key in (y, "train_bits_per_byte")
-        )
-        if any(lines.values()):
-            panels.append(Panel(x_label, y_label, lines, {} if y == "valid_chrf" else training))
-    return panels
-
-
-def scores_by_length(models: Mapping[str, Sequence[Bucket]]) -> list[Panel]:
-    """Return a panel for each score, with its value at the mean length of every bucket."""
-    return [
-        Panel("source bytes", name, {model: [(one.mean, one.values()[name]) for one in buckets]
-                                     for model, buckets in models.items()})
-        for name in next(iter(models.values()))[0].values()
-    ]  # fmt: skip
-
-
-def draw_lines(panels: Sequence[Panel]) -> Figure:
-    """Draw panels side by side, with one legend if they are about several models."""
+def learning_curves(runs: Mapping[str, Records]) -> Figure:
+    """Draw a panel for each score of CURVES that any run has measured, with a line for each run, by name."""
     from matplotlib.figure import Figure
 
-    names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
-    labels = Labels.from_texts(names)
+    labels = Labels.from_texts(runs)
+    panels = [curve for curve in CURVES if any(curve.y in one for log in runs.values() for one in log)]
     figure = Figure(figsize=(4.4 * len(panels), 4.2), layout="constrained")
-    for place, panel in enumerate(panels, 1):
+    for place, (x, y, x_label, y_label, unit) in enumerate(panels, 1):
         axes = figure.add_subplot(1, len(panels), place)
-        for number, name in enumerate(names):
-            colour = f"C{number % 10}"
-            if points := panel.lines.get(name):
-                style: dict[str, Any] = {"color": colour, "label": labels.legible(name)}
-                axes.plot(*zip(*points, strict=True), "o-", markersize=3, linewidth=1.2, **style)
-            if points := panel.thin.get(name):
-                axes.plot(*zip(*points, strict=True), color=colour, linewidth=0.6, alpha=0.6)
-        axes.set(xlabel=panel.x, ylabel=panel.y)
+        for number, (name, records) in enumerate(runs.items()):
+            valid, trained = (
+                [(one[x] / unit, one[key]) for one in records if key in one]
+                for key in (y, "train_bits_per_byte")
+            )
+            style: dict[str, Any] = {"color": f"C{number % 10}", "label": labels.legible(name)}
+            if valid:
+                axes.plot(*zip(*valid, strict=True), "o-", markersize=3, linewidth=1.2, **style)
+            if trained and y == "valid_bits_per_byte":
+                axes.plot(*zip(*trained, strict=True), color=style["color"], linewidth=0.6, alpha=0.6)
+        axes.set(xlabel=x_label, ylabel=y_label)
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
-    if len(names) > 1:
-        lines, texts = figure.axes[0].get_legend_handles_labels()
+    if len(runs) > 1:
         font = {"family": labels.families}
-        figure.legend(lines, texts, loc="outside upper center", ncols=4, frameon=False, prop=font)
+        lines, names = figure.axes[0].get_legend_handles_labels()
+        figure.legend(lines, names, loc="outside upper center", ncols=4, frameon=False, prop=font)
     return figure
 
 

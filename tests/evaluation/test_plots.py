@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation import plots
-from bytenmt.evaluation.by_length import by_length
 
 PNG = b"\x89PNG\r\n\x1a\n"
 SOURCE, TEXT = "가 <b>", "x&é"
@@ -49,24 +48,13 @@ def test_curves_are_of_what_was_written() -> None:
         {"update": 2, "seconds": 120.0, "valid_bits_per_byte": 2.0, "valid_chrf": 10.0},
         {"update": 4, "seconds": 240.0, "valid_bits_per_byte": 1.0},
     ]
-    made = plots.draw_lines(plots.learning_curves({"하나": written, "two": written[1:2]}))
+    made = plots.learning_curves({"하나": written, "two": written[1:2]})
     assert [axes.get_xlabel() for axes in made.axes] == ["update", "minutes", "minutes"]
     by_update, by_time, chrf = made.axes
     assert by_update.lines[0].get_xydata().tolist() == [[2, 2.0], [4, 1.0]]
     assert by_time.lines[0].get_xydata().tolist() == [[2, 2.0], [4, 1.0]]  # minutes
     assert [len(axes.lines) for axes in (by_update, by_time, chrf)] == [3, 3, 2]
     assert len(made.legends) == 1 and plots.png(made).startswith(PNG)
-
-
-@pytest.mark.slow
-def test_scores_are_drawn_by_length() -> None:
-    pytest.importorskip("matplotlib")
-    lines = [f"line {number}" for number in range(40)]
-    buckets = by_length([*range(40)], lines, lines)
-    made = plots.draw_lines(plots.scores_by_length({"": buckets}))
-    assert [axes.get_ylabel() for axes in made.axes] == ["BLEU", "chrF", "exact match"]
-    assert made.axes[2].lines[0].get_xydata().tolist() == [[9.5, 100.0], [29.5, 100.0]]
-    assert not made.legends
 
 
 def test_what_no_font_has_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
