@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr
 
 import numpy as np
-import numpy.typing as npt
 
-from bytenmt.decoding.interface import AUTO, EngineSpec
+from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.errors import SettingError, printable
 from bytenmt.language.generate import generate
@@ -43,52 +41,23 @@ class LanguageModel:
         return f"<LanguageModel of {', '.join(printable(run.file) for run in self.runtime.runs)}>"
 
     @classmethod
-    def load(
-        cls,
-        *runs: str | Path,
-        engine: str = AUTO,
-        device: str = AUTO,
-        precision: str = AUTO,
-        threads: int | None = None,
-        reporter: Reporter = SILENT,
-    ) -> LanguageModel:
-        """Load a model from run folders or weights files, on the engine that the arguments name.
+    def load(cls, *runs: str | Path, reporter: Reporter = SILENT, **engine: Any) -> LanguageModel:
+        """Load a model from run folders or weights files. Raises BytenmtError.
 
-        engine, device, precision, threads, reporter: see Translator.load. Raises BytenmtError.
-
-        >>> model = LanguageModel.load("runs/text", threads=1)
-        >>> model.runtime.has_source
-        False
+        engine: engine, device, precision and threads, as of Translator.load.
         """
-        runtime = load_runs(runs, EngineSpec(engine, device, precision, threads), reporter)
+        runtime = load_runs(runs, EngineSpec(**engine), reporter)
         if runtime.has_source:
             raise SettingError(f"{runs[0]} is a translation model, not a language model: use Translator")
         return cls(runtime)
 
     def surprisal(self, text: str | bytes) -> Surprise:
-        """Return the cost of each byte given all bytes before it: its bits, and its rank among the 256.
-
-        >>> costs = LanguageModel.load("runs/text").surprisal("é")
-        >>> costs.data.tolist(), costs.bits.shape, costs.rank.shape
-        ([195, 169], (2,), (2,))
-        """
+        """Return the cost of each byte given all bytes before it: its bits, and its rank among the 256."""
         data = text.encode() if isinstance(text, str) else text
         return Surprise.joined([NOTHING, *self.stream([data])])
 
-    def byte_log_probabilities(self, text: str | bytes) -> npt.NDArray[np.float64]:
-        """Return the natural log-probability of each byte of a text given all bytes before it.
-
-        >>> LanguageModel.load("runs/text").byte_log_probabilities("é").shape
-        (2,)
-        """
-        return np.asarray(-math.log(2) * self.surprisal(text).bits)
-
     def model(self, device: str = "cpu") -> Model[Any, Any]:
-        """Return the PyTorch module, weights loaded, in evaluation mode; of an ensemble its first model.
-
-        >>> LanguageModel.load("runs/text").model().config.source
-        False
-        """
+        """Return the PyTorch module, weights loaded, in evaluation mode; of an ensemble its first model."""
         from bytenmt.checkpoints.checkpoint import build
         from bytenmt.checkpoints.weights import read_run
 
@@ -99,10 +68,6 @@ class LanguageModel:
         """Yield the costs of a text that comes in pieces and may be endless, in constant memory.
 
         chunk: bytes that the model reads at once.
-
-        >>> model = LanguageModel.load("runs/text")
-        >>> sum(len(costs.bits) for costs in model.stream([b"a c", b"at"]))
-        5
         """
         return stream(self.runtime.reader(), pieces, chunk)
 
@@ -110,10 +75,6 @@ class LanguageModel:
         """Return the prompt and up to n_bytes more, sampled byte by byte and ending in a whole character.
 
         sampling: temperature, top_k, top_p and seed.
-
-        >>> model = LanguageModel.load("runs/text")
-        >>> model.generate(b"a c", 4, temperature=0.5, seed=3)[:3]
-        b'a c'
         """
         data = prompt.encode() if isinstance(prompt, str) else prompt
         drawn = b"".join(generate(self.runtime, data, n_bytes, **sampling))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,47 +11,37 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.api.language_model import LanguageModel
-from bytenmt.api.python_names import python_names
-from bytenmt.api.training_arguments import configuration, files_to_train_on
-from bytenmt.checkpoints.manifest import METRICS
 from bytenmt.checkpoints.weights import read_config, read_run
 from bytenmt.config.schema import Config
 from bytenmt.config.tree import assign_value
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, EngineSpec
-from bytenmt.decoding.loading import load_runs
-from bytenmt.decoding.settings import Settings, encode_line
+from bytenmt.decoding.loading import Runtime, load_runs
+from bytenmt.decoding.settings import encode_line
 from bytenmt.decoding.translator import Translator
-from bytenmt.errors import CheckpointError, ConfigError, SettingError
+from bytenmt.errors import CheckpointError, SettingError
+from bytenmt.evaluation.comparison import read_metrics
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import TextScores, text_scores
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.utf8 import EOS as EOS_ID
+from bytenmt.utf8 import EOS
 
 if TYPE_CHECKING:  # they import PyTorch
     from bytenmt.architectures.base import Model
     from bytenmt.training.callbacks import Callback
 
-EOS = bytes([EOS_ID])
 Name = str | Path
 Names = Name | Sequence[Name]
 Texts = Name | Iterable[str]  # a file's name, or the lines themselves
 
 
 class Evaluation(NamedTuple):
-    """The result of Run.evaluate.
+    """The result of Run.evaluate."""
 
-    scores: chrF, BLEU and exact match; bits_per_byte: of the references; texts: the translations.
-
-    >>> result = Run("runs/mine").evaluate(["a"], ["b"], max_len_a=0, max_len_b=4)
-    >>> len(result.texts), result.bits_per_byte > 0, 0 <= result.scores.chrf <= 100
-    (1, True, True)
-    """
-
-    scores: TextScores
-    bits_per_byte: float
-    texts: list[str]
+    scores: TextScores  # chrF, BLEU and exact match
+    bits_per_byte: float  # of the references
+    texts: list[str]  # the translations
 
 
 @dataclass(frozen=True)
@@ -60,8 +49,6 @@ class Run:
     """A trained model on disk: a run folder or a weights file.
 
     >>> run = Run("runs/mine")
-    >>> run.config.model.d_embedding
-    8
     >>> result = run.evaluate(["오후 3시"], ["3 p.m."], beam=4)
     >>> result.texts == run.translator(beam=4).translate(["오후 3시"])
     True
@@ -74,153 +61,95 @@ class Run:
 
     @property
     def config(self) -> Config:
-        """Return the configuration that it was trained with. Raises CheckpointError.
-
-        >>> Run("runs/mine").config.data.max_source_bytes
-        1000
-        """
+        """Return the configuration that it was trained with. Raises CheckpointError."""
         return read_config(self.path)
 
-    def metrics(self) -> list[dict[str, Any]]:
+    def metrics(self) -> list[Mapping[str, Any]]:
         """Return the records that training has logged, oldest first.
 
         Each has its update and seconds, and the measurements of that moment: train_bits_per_byte,
-        valid_bits_per_byte, valid_chrf and others.
-
-        >>> run = bytenmt.train("runs/logged", arch="bahdanau", preset="tiny", src="src", tgt="tgt",
-        ...     valid_src="src", valid_tgt="tgt", settings={"model.d_hidden": 8}, max_updates=1, threads=1)
-        >>> [record["update"] for record in run.metrics() if "valid_bits_per_byte" in record]
-        [1]
+        valid_bits_per_byte, valid_chrf and others. Raises CheckpointError where there are none.
         """
-        try:
-            lines = (self.path / METRICS).read_text(encoding="utf-8").splitlines()
-        except OSError:
-            raise CheckpointError(
-                f"{self.path} has no {METRICS}: only a folder of a training has it"
-            ) from None
-        return [json.loads(line) for line in lines]
+        records = read_metrics(self.path)
+        if not records:
+            raise CheckpointError(f"{self.path} has no metrics.jsonl: only a folder of a training has it")
+        return records
 
     def translator(self, **options: Any) -> Translator:
-        """Load the run for translation. options: of Translator.load.
-
-        Raises SettingError for a language model.
-
-        >>> type(Run("runs/mine").translator(beam=2, max_len_b=4).translate("one"))
-        <class 'str'>
-        """
+        """Load the run for translation. options: of Translator.load. Raises SettingError."""
         translator = Translator.load(self.path, **options)
         self._require_source(translator.has_source)
         return translator
 
     def language_model(self, **options: Any) -> LanguageModel:
-        """Load a run that was trained without a source. options: of LanguageModel.load.
-
-        >>> len(Run("runs/text").language_model().surprisal("ab").bits)
-        2
-        """
+        """Load a run that was trained without a source. options: of LanguageModel.load."""
         return LanguageModel.load(self.path, **options)
 
-    def log_probabilities(
-        self, sources: Texts, targets: Texts, *, device: str = AUTO, threads: int | None = None
-    ) -> list[float]:
+    def log_probabilities(self, sources: Texts, targets: Texts, **engine: Any) -> list[float]:
         """Return the natural log-probability of each target given its source, EOS included.
 
-        sources, targets: lines, or the name of a file of lines.
-
-        >>> one, two = Run("runs/mine").log_probabilities(["a", "a"], ["b", "b c"])
-        >>> one < 0, two < 0
-        (True, True)
+        sources, targets: lines, or the name of a file of lines; engine: device and threads.
         """
-        runtime = load_runs([self.path], EngineSpec(AUTO, device, "fp32", threads))
-        self._require_source(runtime.has_source)
-        corpus = _corpus(sources, targets)
-        return [float(log_p) for log_p in log_probabilities(runtime.reader(), corpus)]
+        reader = self._runtime(engine).reader()
+        return [float(log_p) for log_p in log_probabilities(reader, _corpus(sources, targets))]
 
     def byte_log_probabilities(
-        self, source: str | bytes, target: str | bytes, *, device: str = AUTO, threads: int | None = None
+        self, source: str | bytes, target: str | bytes, **engine: Any
     ) -> npt.NDArray[np.float64]:
-        """Return the natural log-probability of each byte of a target given its source, and last that of EOS.
-
-        >>> Run("runs/mine").byte_log_probabilities("a", "é").shape
-        (3,)
-        """
-        runtime = load_runs([self.path], EngineSpec(AUTO, device, "fp32", threads))
-        self._require_source(runtime.has_source)
-        [read] = runtime.reader().texts(
-            [encode_line(source, "the source")], [encode_line(target, "the target") + EOS]
-        )
-        return read.log_p
+        """Return the natural log-probability of each byte of a target given its source, and of EOS."""
+        text = encode_line(target, "the target") + bytes([EOS])
+        return self._runtime(engine).reader().texts([encode_line(source, "the source")], [text])[0].log_p
 
     def attention(
-        self, source: str | bytes, target: str | bytes, *, device: str = AUTO, threads: int | None = None
+        self, source: str | bytes, target: str | bytes, **engine: Any
     ) -> dict[int, npt.NDArray[np.float32]]:
         """Return the attention weights of each layer that attends, by its number from 1.
 
         They are (bytes of the target, bytes of the source + 1): how much the prediction of each byte attends
         to each source byte and to EOS.
-
-        >>> [weights.shape for weights in Run("runs/mine").attention("abc", "de").values()]
-        [(2, 4)]
         """
-        runtime = load_runs([self.path], EngineSpec(AUTO, device, "fp32", threads))
+        readers = self._runtime(engine).attention()
         pair = encode_line(source, "the source"), encode_line(target, "the target")
-        readers = runtime.attention() if runtime.has_source else []
         if not readers or not pair[1]:
-            what = "the target is empty" if readers else f"{self.path} has no attention"
-            raise SettingError(f"{what}: there are no weights")
+            raise SettingError(f"{self.path} has no attention, or the target is empty: there are no weights")
         return readers[0].layers([pair])[0]
 
-    def _require_source(self, has_source: bool) -> None:
-        """Raise SettingError for a language model."""
-        if not has_source:
-            raise SettingError(f"{self.path} is a language model: use the methods of language_model()")
-
     def model(self, device: str = "cpu") -> Model[Any, Any]:
-        """Return the PyTorch module with its weights, in evaluation mode.
-
-        >>> model = Run("runs/mine").model()
-        >>> sum(p.numel() for p in model.parameters()) > 1000
-        True
-        """
+        """Return the PyTorch module with its weights, in evaluation mode."""
         from bytenmt.checkpoints.checkpoint import build
 
         file, stored = read_run(self.path)
         return build(stored, file).to(device).eval()
 
     def evaluate(
-        self,
-        sources: Texts,
-        references: Texts,
-        *,
-        tokenize: str = "13a",
-        engine: str = AUTO,
-        device: str = AUTO,
-        precision: str = AUTO,
-        threads: int | None = None,
-        **settings: Any,
+        self, sources: Texts, references: Texts, *, tokenize: str = "13a", **options: Any
     ) -> Evaluation:
         """Translate lines and score the translations against references.
 
         sources, references: lines, or the name of a file of lines; tokenize: sacreBLEU's name of BLEU's
-        tokenizer; settings: of the search, as keywords of Translator.load.
-
-        >>> result = Run("runs/mine").evaluate("src", "tgt", beam=2, max_len_b=4)
-        >>> len(result.texts)
-        4
+        tokenizer; options: of Translator.load.
         """
         corpus = _corpus(sources, references)
-        runtime = load_runs([self.path], EngineSpec(engine, device, precision, threads))
-        self._require_source(runtime.has_source)
         if corpus.src is None or not len(corpus):
             raise SettingError("there are no lines to evaluate: give at least one source and reference")
-        translator = Translator.from_runtime(runtime, Settings.from_dict(settings))
+        translator = self.translator(**options)
         texts = [text.decode() for text in translator.translate(list(corpus.src))]
         truth = [line.decode() for line in corpus.tgt]
+        runtime = self._runtime({name: options[name] for name in ("device", "threads") if name in options})
         bits = bits_per_byte(log_probabilities(runtime.reader(), corpus), corpus.target_lengths)
         return Evaluation(text_scores(texts, truth, tokenize), bits, texts)
 
+    def _runtime(self, engine: Mapping[str, Any]) -> Runtime:
+        """Load a translation model that scores in fp32. Raises SettingError for a language model."""
+        runtime = load_runs([self.path], EngineSpec(precision="fp32", **engine))
+        self._require_source(runtime.has_source)
+        return runtime
 
-@python_names
+    def _require_source(self, has_source: bool) -> None:
+        if not has_source:
+            raise SettingError(f"{self.path} is a language model: use the methods of language_model()")
+
+
 def train(
     run: Name,
     *,
@@ -238,13 +167,13 @@ def train(
     config: Name | None = None,
     settings: Mapping[str, Any] | None = None,
     init_from: Name | None = None,
-    init_embedding: Name | None = None,
     resume: bool = False,
     device: str = AUTO,
+    on_metrics: Callable[[Mapping[str, float | str]], None] = lambda record: None,
+    callbacks: Sequence[Callback] = (),
+    init_embedding: Name | None = None,
     threads: int | None = None,
     errors: str = "replace",
-    on_metrics: Callable[[Mapping[str, float | str]], None] | None = None,
-    callbacks: Sequence[Callback] = (),
     tensorboard: bool = False,
     reporter: Reporter = SILENT,
     **train: Any,
@@ -258,58 +187,52 @@ def train(
 
     src, tgt: files of which line i of one translates line i of the other; tsv: both in one, by tabs; text:
     without a source, a byte language model. settings: configuration keys and their values; config: a TOML
-    file of them; train: those of the section `train` by their own names, as max_minutes=60 or lr=2e-3.
-    A run that goes on (resume=True) without texts takes its own. on_metrics: is given every record of the
-    metrics; callbacks: are called after every update and validation; tensorboard: write the metrics for
-    TensorBoard too; reporter: is told what goes on, a line at a time.
-    Ctrl-C saves and raises KeyboardInterrupt. Raises BytenmtError for what a command would refuse.
+    file of them; train: those of the section `train` by their own names, as max_minutes=60 or lr=2e-3; None
+    leaves one out. A run that goes on (resume=True) without texts takes its own. on_metrics: is given every
+    record of the metrics; callbacks: are called after every update and validation; reporter: is told what
+    goes on, a line at a time. Ctrl-C saves and raises KeyboardInterrupt. Raises BytenmtError for what a
+    command would refuse.
     """
     from bytenmt.data.device import pick_device
-    from bytenmt.training.run import train as begin
+    from bytenmt.training import arguments
+    from bytenmt.training import run as training
 
-    # None is an option that is left out, as in a call that passes on what it was given.
-    options = {f"train.{name}": value for name, value in train.items() if value is not None}
-    given = {**(settings or {}), **options}
-    for key, value in given.items():
-        if value is None:
-            raise ConfigError(f"settings[{key!r}] is None: leave it out, or give a value")
     tree: dict[str, Any] = {}
-    for key, value in given.items():
-        assign_value(tree, key, value)
-    texts = [_paths(src), _paths(tgt), _paths(tsv), _paths(text)]
-    paths = [None if name is None else Path(name) for name in (valid_src, valid_tgt, valid_tsv, valid_text)]
-    files, valid = files_to_train_on(Path(run), resume, texts, weights, *paths)
-    other = None if init_from is None else Path(init_from)
-    wanted = configuration(
-        Path(run),
-        resume,
-        arch,
-        preset,
-        None if config is None else Path(config),
-        tree,
-        files[0].has_source,
-        other,
-    )
-    on = pick_device(device)
-    outcome = begin(
-        Path(run),
-        wanted,
+    for key, value in {
+        **(settings or {}),
+        **{f"train.{name}": value for name, value in train.items()},
+    }.items():
+        if value is not None:
+            assign_value(tree, key, value)
+    folder, other, *valid_paths = map(_path, (run, init_from, valid_src, valid_tgt, valid_tsv, valid_text))
+    assert folder is not None
+    texts = [_paths(names) for names in (src, tgt, tsv, text)]
+    files, valid = arguments.files_to_train_on(folder, resume, texts, weights, *valid_paths)
+    outcome = training.train(
+        folder,
+        arguments.configuration(
+            folder, resume, arch, preset, _path(config), tree, files[0].has_source, other
+        ),
         files=files,
         valid=valid,
-        device=on,
+        device=pick_device(device),
         errors=errors,
         resume=resume,
-        init_embedding=None if init_embedding is None else Path(init_embedding),
+        init_embedding=_path(init_embedding),
         init_from=other,
         reporter=reporter,
-        watch=on_metrics or (lambda record: None),
+        watch=on_metrics,
         threads=threads,
         tensorboard=tensorboard,
         callbacks=callbacks,
     )
     if outcome.signal:
         raise KeyboardInterrupt
-    return Run(run)
+    return Run(folder)
+
+
+def _path(name: Name | None) -> Path | None:
+    return None if name is None else Path(name)
 
 
 def _paths(names: Names) -> list[Path]:
@@ -317,7 +240,7 @@ def _paths(names: Names) -> list[Path]:
 
 
 def _corpus(sources: Texts, targets: Texts) -> ParallelCorpus:
-    """All lines of two texts, line by line together. Raises DataError."""
+    """Return all lines of two texts, line by line together. Raises DataError."""
     return ParallelCorpus.from_texts(_text(sources, "sources"), _text(targets, "targets"), keep_empty=True)
 
 

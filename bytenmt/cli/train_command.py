@@ -206,10 +206,10 @@ def train(
     """
     import torch
 
-    from bytenmt.api import training_arguments as training_args
     from bytenmt.cli.documents import training_pairs
     from bytenmt.cli.inputs import torch_device
     from bytenmt.distributed import process_group
+    from bytenmt.training import arguments as training_args
     from bytenmt.training import run as training
 
     resume = resume or resume_from is not None

@@ -10,21 +10,11 @@ import msgspec
 from bytenmt.architectures.costs import decoder_weights, receptive_field, state_bytes, step_cost
 from bytenmt.architectures.parameters import n_parameters
 from bytenmt.architectures.presets import PRESETS
-from bytenmt.architectures.registry import has_program
 from bytenmt.checkpoints import search_defaults
 from bytenmt.checkpoints.manifest import has_checkpoint, read_pointer
-from bytenmt.checkpoints.weights import (
-    is_weights_file,
-    read_config,
-    read_run,
-    read_weights,
-    resolve_path,
-    restored,
-)
+from bytenmt.checkpoints.weights import is_weights_file, read_config, read_weights, resolve_path
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, architecture, config_toml, load_config
-from bytenmt.decoding.cpu.listing import listing
-from bytenmt.decoding.cpu.packing import PackedModel, pack_model
 from bytenmt.errors import BytenmtError
 
 SOURCE_BYTES = 100  # of the source for which the cost of a step is given
@@ -61,41 +51,6 @@ def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Co
         option = "--set" if preset is None else "--preset"
         raise BytenmtError(f"{option} would be ignored: {name} has its own configuration")
     return read_config(path) if path.is_dir() else read_weights(path)[1].config
-
-
-def program_of(name: str) -> str:
-    """Return the CPU engine's program for a run folder or a weights file, in its precision.
-
-    Raises BytenmtError.
-    """
-    return listing(packed_of(name, "--program", None))
-
-
-def profile_of(name: str, precision: str | None, n_sentences: int) -> str:
-    """Return a table of the time that a step of the CPU engine takes, for a run folder or a weights file.
-
-    Raises BytenmtError.
-    """
-    from bytenmt.decoding.cpu.profile import format_profile, profile  # imports the engine
-
-    source = bool(config_of(name, None).model.source)
-    packed = packed_of(name, "--profile", precision)
-    return "\n".join(format_profile(packed, profile(packed, n_sentences, source)))
-
-
-def packed_of(name: str, option: str, precision: str | None) -> PackedModel:
-    """Return the packed model of a run folder or a weights file, in its own precision or another.
-
-    Raises BytenmtError.
-    """
-    path = Path(name)
-    if not (path.is_dir() or is_weights_file(path)):
-        raise BytenmtError(f"{option} needs a run folder or a weights file: give one of them")
-    contents = read_run(path)[1]
-    model = contents.config.model
-    if not has_program(model):
-        raise BytenmtError(f"{path}: the CPU engine has no program for {architecture(model)}")
-    return pack_model(restored(contents.arrays), model, precision or contents.precision)
 
 
 def _history(facts: Facts) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from bytenmt.evaluation.scores import TextScores, text_scores
 
 MOST_BUCKETS = 8
@@ -12,7 +14,7 @@ FEWEST_LINES = 20  # in a bucket; of fewer a score says little
 
 
 class Bucket(NamedTuple):
-    """Scores of the lines whose sources have `shortest` to `longest` bytes, and `mean` on average."""
+    """Scores of lines whose sources have about the same length, in bytes."""
 
     shortest: int
     longest: int
@@ -20,52 +22,32 @@ class Bucket(NamedTuple):
     n_lines: int
     scores: TextScores
 
-    def values(self) -> dict[str, float]:
-        """Return the scores by the names under which they are printed, all out of 100."""
-        return {"BLEU": self.scores.bleu, "chrF": self.scores.chrf, "exact match": self.scores.exact_match}
-
     def to_dict(self) -> dict[str, Any]:
         """Return the bucket as JSON values."""
-        names = ("chrf", "bleu", "exact_match")
         span = {"shortest": self.shortest, "longest": self.longest, "mean": self.mean, "lines": self.n_lines}
-        return span | {name: getattr(self.scores, name) for name in names}
-
-
-def borders(lengths: Sequence[int], n_buckets: int) -> list[tuple[int, int]]:
-    """Return ranges of lengths, ends included, that hold about equally many lines each.
-
-    Lines of one length stay together, so there may be fewer ranges than n_buckets.
-    """
-    ordered, found, begin = sorted(lengths), list[tuple[int, int]](), 0
-    while begin < len(ordered):
-        share = (len(ordered) - begin) / max(1, n_buckets - len(found))
-        longest = ordered[min(len(ordered), begin + max(1, round(share))) - 1]
-        found.append((ordered[begin], longest))
-        begin = next((i for i, length in enumerate(ordered) if length > longest), len(ordered))
-    return found
+        return span | {name: getattr(self.scores, name) for name in ("chrf", "bleu", "exact_match")}
 
 
 def by_length(
     lengths: Sequence[int], hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a"
 ) -> list[Bucket]:
-    """Score lines by the length of their sources, shortest first.
+    """Score lines in buckets of equal size by the length of their sources, shortest first.
 
     lengths: of the sources, in bytes; tokenize: see text_scores.
     """
     n_buckets = min(MOST_BUCKETS, max(1, len(lengths) // FEWEST_LINES))
-    found = []
-    for shortest, longest in borders(lengths, n_buckets):
-        lines = [i for i, length in enumerate(lengths) if shortest <= length <= longest]
-        scores = text_scores([hypotheses[i] for i in lines], [references[i] for i in lines], tokenize)
-        mean = sum(lengths[i] for i in lines) / len(lines)
-        found.append(Bucket(shortest, longest, mean, len(lines), scores))
-    return found
+    buckets = []
+    for lines in np.array_split(np.argsort(lengths, kind="stable"), n_buckets):
+        some = lines.tolist()
+        scores = text_scores([hypotheses[i] for i in some], [references[i] for i in some], tokenize)
+        own = [lengths[i] for i in some]
+        buckets.append(Bucket(own[0], own[-1], sum(own) / len(own), len(own), scores))
+    return buckets
 
 
 def table(buckets: Sequence[Bucket]) -> Iterator[str]:
     """Yield a head and a line for each bucket."""
     yield "source bytes   lines   BLEU   chrF  exact match"
     for bucket in buckets:
-        bleu, chrf, exact = bucket.values().values()
-        span = f"{bucket.shortest} to {bucket.longest}"
-        yield f"{span:>12}  {bucket.n_lines:6}  {bleu:5.1f}  {chrf:5.1f}  {exact:9.1f} %"
+        span, of = f"{bucket.shortest} to {bucket.longest}", bucket.scores
+        yield f"{span:>12}  {bucket.n_lines:6}  {of.bleu:5.1f}  {of.chrf:5.1f}  {of.exact_match:9.1f} %"

@@ -1,6 +1,6 @@
-"""Draw figures with matplotlib: learning curves, scores by length, attention weights, a byte embedding.
+"""Draw figures with matplotlib: learning curves, attention weights, a byte embedding.
 
-Labels may be of any script: a character that no installed font has is written in letters that one has.
+Labels may be of any script: a character that no installed font has is written in ASCII.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from bytenmt.decoding.alignment import by_character
 from bytenmt.errors import BytenmtError
-from bytenmt.evaluation.by_length import Bucket
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,11 +29,6 @@ LARGEST = 12_000  # pixels of a picture's longer side
 DPI = 120
 INCH = 0.19  # of a character in a heat map
 END = "↵"  # of the source, which can be attended to as well
-CURVES = (  # keys of a record of metrics, labels, and what the first key is divided by
-    ("update", "valid_bits_per_byte", "update", "bits per byte, of training thin", 1.0),
-    ("seconds", "valid_bits_per_byte", "minutes", "bits per byte, of training thin", 60.0),
-    ("seconds", "valid_chrf", "minutes", "chrF", 60.0),
-)
 BYTES = {  # of a text in UTF-8, by kind
     "letter": [*range(0x41, 0x5B), *range(0x61, 0x7B)],
     "digit": range(0x30, 0x3A),
@@ -45,10 +39,26 @@ BYTES = {  # of a text in UTF-8, by kind
     "first of four": range(0xF0, 0xF5),
 }
 
-Points = Sequence[tuple[float, float]]
 Records = Sequence[Mapping[str, float]]  # of metrics.jsonl
 Weights = npt.NDArray[np.float64]  # (characters of the text, characters of the source + 1)
 Table = npt.NDArray[np.float64]  # (256, d)
+
+
+class Curve(NamedTuple):
+    """A panel of learning curves: keys of the records of metrics, and labels."""
+
+    x: str
+    y: str
+    x_label: str
+    y_label: str
+    unit: float  # by which x is divided
+
+
+CURVES = (
+    Curve("update", "valid_bits_per_byte", "update", "bits per byte, of training thin", 1.0),
+    Curve("seconds", "valid_bits_per_byte", "minutes", "bits per byte, of training thin", 60.0),
+    Curve("seconds", "valid_chrf", "minutes", "chrF", 60.0),
+)
 
 
 def require_matplotlib() -> None:
@@ -67,131 +77,81 @@ def png(figure: Figure) -> bytes:
 
 
 class Labels(NamedTuple):
-    """Fonts for labels."""
+    """Fonts for labels in any script."""
 
     families: list[str]  # to draw with, in order of preference
-    unknown: frozenset[str]  # characters that no font has
+    unknown: set[str]  # characters that no installed font has
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> Labels:
-        """Choose fonts for all characters of these texts, as far as this machine has them."""
-        from matplotlib.font_manager import findfont
+        """Choose fonts that together have the characters of these texts, as far as this machine has them."""
+        from matplotlib.font_manager import findfont, fontManager
 
         families = [SANS]
-        missing = {ord(letter) for text in texts for letter in text if letter > " "}
+        missing = {letter for text in texts for letter in text if letter > " "}
         missing -= _characters(str(findfont(SANS)))
-        fonts = _fonts() if missing else {}
-        while missing:  # one after another the font that has most of what is still missing
-            best = max(fonts, key=lambda name: len(missing & _characters(fonts[name])), default=None)
-            if best is None or not missing & _characters(fonts[best]):
-                break
-            families.append(best)
-            missing -= _characters(fonts[best])
-        return cls(families, frozenset(map(chr, missing)))
+        for font in sorted(fontManager.ttflist, key=lambda font: font.name) if missing else ():
+            is_upright = font.style == "normal" and font.weight in (400, "normal", "regular")
+            if is_upright and NO_FONT not in font.name and missing & _characters(font.fname):
+                families.append(font.name)
+                missing -= _characters(font.fname)
+        return cls(families, missing)
 
     def legible(self, text: str) -> str:
-        """Return a text with characters that the fonts lack replaced by ones that they have."""
+        """Return a text with unknown characters in ASCII: Hangul by its sound, others by their numbers."""
         return "".join(spelt(letter) if letter in self.unknown else letter for letter in text)
 
 
 def spelt(letter: str) -> str:
-    """Write a character in ASCII: a Hangul syllable by its sound, any other by its number."""
     name = unicodedata.name(letter, "")
-    if name.startswith("HANGUL SYLLABLE "):
-        return name.removeprefix("HANGUL SYLLABLE ").lower()
-    return f"{ord(letter):04X}"
+    return name.rpartition(" ")[2].lower() if name.startswith("HANGUL SYLLABLE") else f"{ord(letter):04X}"
 
 
 def shown(letter: str) -> str:
     """Return a visible label for a character: a sign for a space and for characters without a shape."""
     if letter == " ":
         return "␣"
-    if ord(letter) < 0x20:
-        return chr(0x2400 + ord(letter))
     return letter if letter.isprintable() else f"{ord(letter):04X}"
 
 
 @cache
-def _fonts() -> dict[str, str]:
-    """Return the families of upright fonts of usual weight, and a file of each."""
-    from matplotlib.font_manager import fontManager
-
-    return {
-        font.name: font.fname
-        for font in sorted(fontManager.ttflist, key=lambda font: font.name)
-        if font.style == "normal" and font.weight in (400, "normal", "regular") and NO_FONT not in font.name
-    }
-
-
-@cache
-def _characters(file: str) -> frozenset[int]:
+def _characters(file: str) -> frozenset[str]:
     """Return the characters that a font has; none if it cannot be read."""
     from matplotlib.ft2font import FT2Font
 
     try:
-        return frozenset(FT2Font(file).get_charmap())
+        return frozenset(map(chr, FT2Font(file).get_charmap()))
     except (OSError, RuntimeError):
         return frozenset()
 
 
-class Panel(NamedTuple):
-    """A diagram with a line for each model."""
-
-    x: str  # label
-    y: str
-    lines: Mapping[str, Points]  # by the name of the model
-    thin: Mapping[str, Points] = {}  # noqa: RUF012 (never changed)
-
-
-def learning_curves(runs: Mapping[str, Records]) -> list[Panel]:
-    """Return a panel for each score of CURVES that any of the runs has measured."""
-    panels = []
-    for x, y, x_label, y_label, unit in CURVES:
-        lines, training = (
-            {
-                name: [(one[x] / unit, one[key]) for one in written if key in one]
-                for name, written in runs.items()
-            }
-            for key in (y, "train_bits_per_byte")
-        )
-        if any(lines.values()):
-            panels.append(Panel(x_label, y_label, lines, {} if y == "valid_chrf" else training))
-    return panels
-
-
-def scores_by_length(models: Mapping[str, Sequence[Bucket]]) -> list[Panel]:
-    """Return a panel for each score, with its value at the mean length of every bucket."""
-    return [
-        Panel("source bytes", name, {model: [(one.mean, one.values()[name]) for one in buckets]
-                                     for model, buckets in models.items()})
-        for name in next(iter(models.values()))[0].values()
-    ]  # fmt: skip
-
-
-def draw_lines(panels: Sequence[Panel]) -> Figure:
-    """Draw panels side by side, with one legend if they are about several models."""
+def learning_curves(runs: Mapping[str, Records]) -> Figure:
+    """Draw a panel for each score of CURVES that any run has measured, with a line for each run, by name."""
     from matplotlib.figure import Figure
 
-    names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
-    labels = Labels.from_texts(names)
+    labels = Labels.from_texts(runs)
+    panels = [curve for curve in CURVES if any(curve.y in one for log in runs.values() for one in log)]
     figure = Figure(figsize=(4.4 * len(panels), 4.2), layout="constrained")
-    for place, panel in enumerate(panels, 1):
+    for place, (x, y, x_label, y_label, unit) in enumerate(panels, 1):
         axes = figure.add_subplot(1, len(panels), place)
-        for number, name in enumerate(names):
-            colour = f"C{number % 10}"
-            if points := panel.lines.get(name):
-                style: dict[str, Any] = {"color": colour, "label": labels.legible(name)}
-                axes.plot(*zip(*points, strict=True), "o-", markersize=3, linewidth=1.2, **style)
-            if points := panel.thin.get(name):
-                axes.plot(*zip(*points, strict=True), color=colour, linewidth=0.6, alpha=0.6)
-        axes.set(xlabel=panel.x, ylabel=panel.y)
+        for number, (name, records) in enumerate(runs.items()):
+            valid, trained = (
+                [(one[x] / unit, one[key]) for one in records if key in one]
+                for key in (y, "train_bits_per_byte")
+            )
+            style: dict[str, Any] = {"color": f"C{number % 10}", "label": labels.legible(name)}
+            if valid:
+                axes.plot(*zip(*valid, strict=True), "o-", markersize=3, linewidth=1.2, **style)
+            if trained and y == "valid_bits_per_byte":
+                axes.plot(*zip(*trained, strict=True), color=style["color"], linewidth=0.6, alpha=0.6)
+        axes.set(xlabel=x_label, ylabel=y_label)
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
-    if len(names) > 1:
-        lines, texts = figure.axes[0].get_legend_handles_labels()
+    if len(runs) > 1:
         font = {"family": labels.families}
-        figure.legend(lines, texts, loc="outside upper center", ncols=4, frameon=False, prop=font)
+        lines, names = figure.axes[0].get_legend_handles_labels()
+        figure.legend(lines, names, loc="outside upper center", ncols=4, frameon=False, prop=font)
     return figure
 
 
@@ -212,8 +172,8 @@ def draw_attention(source: str, text: str, maps: Mapping[str, Weights]) -> Figur
     from matplotlib.figure import Figure
 
     labels = Labels.from_texts((source, text))
-    across = [labels.legible(shown(letter)) for letter in source] + [END]
-    down = [labels.legible(shown(letter)) for letter in text]
+    across, down = ([labels.legible(shown(letter)) for letter in line] for line in (source, text))
+    across.append(END)
     width = INCH * (len(across) + max(map(len, down))) + 0.9
     height = INCH * (len(down) + max(map(len, across))) + 0.9
     n_columns = min(len(maps), max(1, round(math.sqrt(len(maps) * height / width))))
@@ -223,7 +183,7 @@ def draw_attention(source: str, text: str, maps: Mapping[str, Weights]) -> Figur
         axes = figure.add_subplot(n_rows, n_columns, place)
         axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="equal", interpolation="nearest")
         style: dict[str, Any] = {"fontsize": 9, "fontfamily": labels.families}
-        upright = 90 if any(len(label) > 1 for label in across[:-1]) else 0
+        upright = 90 if max(map(len, across)) > 1 else 0
         axes.set_xticks(range(len(across)), across, rotation=upright, **style)
         axes.set_yticks(range(len(down)), down, **style)
         axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)

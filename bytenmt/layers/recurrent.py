@@ -1,13 +1,14 @@
 """Recurrent layers: the GRU in its three conventions, and the LSTM.
 
-The products of the inputs are one matrix product for the whole chunk; the loop over time does the rest.
+The products of the inputs are one matrix product for the whole chunk; the loop over time does the rest. On
+CUDA, PyTorch's kernels (sequence_kernels.py) read a chunk at once, where they have the equations.
 Padding needs no mask: a unidirectional layer reads it after the sentence only, and `reverse` reverses each
 sentence within its own length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal
 
 import torch
@@ -17,6 +18,7 @@ from torch.nn import functional as F
 from bytenmt.layers.deferred_matmul import deferred
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.fused_cells import FusedGRU, FusedLSTM, fusible
+from bytenmt.layers.sequence_kernels import gru, has_sequence_kernels, lstm
 
 GRUReset = Literal["before", "after"]
 GRUUpdate = Literal["keep", "take"]
@@ -80,15 +82,24 @@ class GRU(nn.Module):
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         """Return the states (rows, t, d_hidden) after inputs x (rows, t, d_input). h (rows, d_hidden):
         initial state."""
+        if self.reset == "after" and not self.d_inside and has_sequence_kernels(x):
+            recurrent = torch.cat([self.gates.weight, self.candidate.weight])
+            return gru(x, h, (self.input.weight, recurrent, self.input.bias), self.update == "take")
         step, states = self.stepper(), []
         for shares in zip(*self._shares(x.transpose(0, 1)), strict=True):
             h = step(shares[0], h, *shares[1:])
             states.append(h)
         return torch.stack(states, dim=1)
 
-    def unrolled(self, x: Tensor, h: Tensor) -> tuple[Tensor]:
-        """Return all parts of the state after each input; the same method as that of LSTM."""
-        return (self(x, h),)
+    def read(
+        self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None = None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the states as forward does, and the parts of the state after each row's last input.
+
+        before: the parts of the initial state. lengths (rows,) int64: inputs of each row; None: all t.
+        """
+        states = self(x, *before)
+        return states, (last(states, lengths),)
 
     def _shares(self, x: Tensor) -> tuple[Tensor, ...]:
         """Return the arguments of the stepper for inputs x (t, rows, d_input): the products (t, rows,
@@ -141,10 +152,19 @@ class LSTM(nn.Module):
             cells.append(c)
         return torch.stack(states, dim=1), torch.stack(cells, dim=1)
 
-    def unrolled(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """Return all parts of the state after each input; see GRU.unrolled."""
-        states, cells = self(x, h, c)
-        return states, cells
+    def read(
+        self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None = None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the states, and the parts of the state after each row's last input; see GRU.read."""
+        if has_sequence_kernels(x):
+            padding = None
+            if lengths is not None:
+                padding = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
+            parameters = self.input.weight, self.recurrent.weight, self.input.bias
+            states, cell = lstm(x, before, parameters, padding)
+            return states, (last(states, lengths), cell)
+        states, cells = self(x, *before)
+        return states, (last(states, lengths), last(cells, lengths))
 
 
 def reverse(x: Tensor, lengths: Tensor) -> Tensor:
@@ -158,8 +178,13 @@ def reverse(x: Tensor, lengths: Tensor) -> Tensor:
     return x[torch.arange(len(x), device=x.device)[:, None], index]
 
 
-def last(x: Tensor, lengths: Tensor) -> Tensor:
-    """Return the last column (rows, d) of each row of x (rows, t, d); lengths (rows,) int64 >= 1."""
+def last(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Return the last column (rows, d) of each row of x (rows, t, d).
+
+    lengths (rows,) int64 >= 1; None: all t.
+    """
+    if lengths is None:
+        return x[:, -1]
     return x[torch.arange(len(x), device=x.device), lengths - 1]
 
 

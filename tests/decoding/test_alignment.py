@@ -212,5 +212,5 @@ def test_layers_add_up_to_the_alignment(name: str) -> None:
         (expected,) = aligner(model).weights([(source, text)])
         assert np.allclose(np.mean([*layers.values()], axis=0), expected, atol=1e-6)
         if CASES[name]["arch"] == "convs2s":
-            attending = CASES[name].get("attention_layers", range(len(CASES[name]["decoder_layers"])))
-            assert [*layers] == [1 + layer for layer in attending]
+            attending = CASES[name].get("attention_layers", range(1, 1 + len(CASES[name]["decoder_layers"])))
+            assert [*layers] == [*attending]

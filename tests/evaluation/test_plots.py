@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation import plots
-from bytenmt.evaluation.by_length import by_length
 
 PNG = b"\x89PNG\r\n\x1a\n"
 SOURCE, TEXT = "가 <b>", "x&é"
@@ -49,7 +48,7 @@ def test_curves_are_of_what_was_written() -> None:
         {"update": 2, "seconds": 120.0, "valid_bits_per_byte": 2.0, "valid_chrf": 10.0},
         {"update": 4, "seconds": 240.0, "valid_bits_per_byte": 1.0},
     ]
-    made = plots.draw_lines(plots.learning_curves({"하나": written, "two": written[1:2]}))
+    made = plots.learning_curves({"하나": written, "two": written[1:2]})
     assert [axes.get_xlabel() for axes in made.axes] == ["update", "minutes", "minutes"]
     by_update, by_time, chrf = made.axes
     assert by_update.lines[0].get_xydata().tolist() == [[2, 2.0], [4, 1.0]]
@@ -58,34 +57,22 @@ def test_curves_are_of_what_was_written() -> None:
     assert len(made.legends) == 1 and plots.png(made).startswith(PNG)
 
 
-@pytest.mark.slow
-def test_scores_are_drawn_by_length() -> None:
-    pytest.importorskip("matplotlib")
-    lines = [f"line {number}" for number in range(40)]
-    buckets = by_length([*range(40)], lines, lines)
-    made = plots.draw_lines(plots.scores_by_length({"": buckets}))
-    assert [axes.get_ylabel() for axes in made.axes] == ["BLEU", "chrF", "exact match"]
-    assert made.axes[2].lines[0].get_xydata().tolist() == [[9.5, 100.0], [29.5, 100.0]]
-    assert not made.legends
-
-
 def test_what_no_font_has_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Hangul syllable by its sound, another character by its number; where a font has it, as it is."""
     font_manager = pytest.importorskip("matplotlib.font_manager")
-    monkeypatch.setattr(plots, "_fonts", lambda: {})
+    usual = plots._characters(str(font_manager.findfont(plots.SANS)))
+    monkeypatch.setattr(plots, "_characters", lambda file: usual)
     labels = plots.Labels.from_texts(["한글 abc é", "漢"])
-    assert labels.unknown == {"한", "글", "漢"} and labels.families == [plots.SANS]
+    assert labels == ([plots.SANS], {"한", "글", "漢"})
     assert labels.legible("한글 é漢") == "hangeul é6F22"
-    own = str(font_manager.findfont(plots.SANS))
-    has = plots._characters(own) | {ord(letter) for letter in "한글"}
-    monkeypatch.setattr(plots, "_fonts", lambda: {"A": "none", "B": "b"})
-    monkeypatch.setattr(plots, "_characters", lambda file: has if file == "b" else frozenset(range(0x80)))
-    labels = plots.Labels.from_texts(["한글 漢"])
-    assert labels.families == [plots.SANS, "B"] and labels.unknown == {"漢"}
+    korean = usual | set("한글")
+    monkeypatch.setattr(plots, "_characters", lambda file: korean if "Mono" in file else usual)
+    families, unknown = plots.Labels.from_texts(["한글 漢"])
+    assert families == [plots.SANS, plots.MONO] and unknown == {"漢"}
 
 
 def test_every_label_can_be_seen() -> None:
-    assert [plots.shown(letter) for letter in " \tx가\u200b"] == ["␣", "␉", "x", "가", "200B"]
+    assert [plots.shown(letter) for letter in " \tx가\u200b"] == ["␣", "0009", "x", "가", "200B"]
     assert [plots.byte_label(byte) for byte in b" x\xea"] == ["␣", "x", "EA"]
 
 

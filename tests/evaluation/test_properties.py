@@ -200,7 +200,7 @@ def test_the_table_is_of_the_configured_models(tmp_path: Any) -> None:
     assert re.split("  +", paper.splitlines()[1]) == [
         *("bytenet", "CNN/CNN", "cS + cT", "yes", "c = 60", "c = 30", "373 bytes", "373 bytes")
     ]
-    for words in (["info", "--properties", "--program"], ["info"], ["info", "luong", "bytenet"]):
+    for words in (["info"], ["info", "luong", "bytenet"]):
         assert CliRunner().invoke(main, words).exit_code in (1, 2)
 
 

@@ -168,8 +168,8 @@ VARIANTS |= {
 }
 VARIANTS |= {
     "convs2s-waves": CONVS2S | {"positions": "sinusoidal", "n_positions": 9, "tie_embedding": True},
-    "convs2s-one-attention": CONVS2S | {"attention_layers": [1], "attention_scaling": "none"},
-    "convs2s-plain-weights": VARIANTS["convs2s-uneven"] | {"weight_norm": False, "attention_layers": [0, 2]},
+    "convs2s-one-attention": CONVS2S | {"attention_layers": [2], "attention_scaling": "none"},
+    "convs2s-plain-weights": VARIANTS["convs2s-uneven"] | {"weight_norm": False, "attention_layers": [1, 3]},
     "convs2s-dilated": CONVS2S | {"encoder_dilations": [3, 1], "decoder_dilations": [2, 3]},
     "convs2s-pooling": CONVS2S | {"encoder": "pooling", "encoder_layers": [], "pooling_width": 4},
     "convs2s-conv": CONVS2S | {"encoder": "conv", "value_layers": [[5, 2]], "encoder_dilations": [1, 2]},

@@ -502,7 +502,7 @@ def convs2s(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
     x = [normed_affine(p, "decoder.input", column) for column in g]
     for layer, (_, k) in enumerate(options["decoder_layers"]):
         at, r = f"decoder.layers.{layer}", dilations(options, "decoder")[layer]
-        attends = layer in (options["attention_layers"] or range(len(options["decoder_layers"])))
+        attends = not options["attention_layers"] or layer + 1 in options["attention_layers"]
         h = gated(p, at, x, [(j - (k - 1)) * r for j in range(k)])
         after = []
         for i in range(len(target)):

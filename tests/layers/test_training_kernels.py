@@ -203,7 +203,8 @@ def unrolled(
     states, where every state counts, each by its own random weight."""
     x, states = x.requires_grad_(), [state.requires_grad_() for state in states]
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        found = list(cell.unrolled(x, *states))
+        result = cell(x, *states)
+        found = list(result) if isinstance(result, tuple) else [result]
     draw = torch.Generator().manual_seed(5)
     weights = [torch.randn(part.shape, generator=draw, dtype=torch.float64) for part in found]
     loss = sum((part * weight.to(part.dtype)).sum() for part, weight in zip(found, weights, strict=True))

@@ -9,12 +9,12 @@ import pytest
 from heard import Heard
 from small_runs import CPU, assert_same, config, weights
 
-from bytenmt.api.training_arguments import configuration, settings_tree
 from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.architectures.bytenet.unfolding import fit_unfolding
 from bytenmt.checkpoints.weights import read_config
 from bytenmt.config.schema import load_config
 from bytenmt.errors import ConfigError
+from bytenmt.training.arguments import configuration, settings_tree
 from bytenmt.training.run import train
 from bytenmt.training.translation_task import ParallelCorpus
 

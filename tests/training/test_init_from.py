@@ -12,7 +12,6 @@ import torch
 from processes import results
 from small_runs import CPU, assert_same, config, weights
 
-from bytenmt.api.training_arguments import configuration, settings_tree
 from bytenmt.checkpoints.checkpoint import read_weights
 from bytenmt.checkpoints.manifest import read_pointer
 from bytenmt.checkpoints.quantize import convert
@@ -28,6 +27,7 @@ from bytenmt.config.schema import Config, load_config
 from bytenmt.decoding.model_summary import model_description
 from bytenmt.distributed import Group
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
+from bytenmt.training.arguments import configuration, settings_tree
 from bytenmt.training.run import train
 from tools.average import average
 

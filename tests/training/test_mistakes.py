@@ -9,12 +9,12 @@ import pytest
 from heard import Heard
 from small_runs import CPU, config
 
-from bytenmt.api.training_arguments import configuration
 from bytenmt.checkpoints.manifest import CONFIG, METRICS
 from bytenmt.config.schema import config_toml
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.corpus_report import warnings_of_pairs, warnings_of_texts
 from bytenmt.errors import BytenmtError
+from bytenmt.training.arguments import configuration
 from bytenmt.training.run import train
 
 ENGLISH = [

@@ -15,7 +15,7 @@ from bytenmt.errors import BytenmtError
 from bytenmt.training.run import train
 
 CONVS2S = {
-    "waves": ["positions=sinusoidal", "attention_layers=[1]", "attention_scaling=none"],
+    "waves": ["positions=sinusoidal", "attention_layers=[2]", "attention_scaling=none"],
     "plain": ["weight_norm=false", "decoder_dilations=[1,3]", "encoder_dilations=[2]"],
     "pooling": ["encoder=pooling", "encoder_layers=[]"],
     "conv": ["encoder=conv", "value_layers=[[12,3]]"],

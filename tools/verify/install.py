@@ -103,7 +103,6 @@ def steps(model: Path, language_model: Path | None) -> Iterator[Step]:
     yield "log-probabilities", ["evaluate", *run, *pair, "--log-probabilities"], True
     yield "predict", ["predict", *run, "ref", "--src", "src"], True
     yield "info", ["info", str(model)], True
-    yield "info --program", ["info", str(model), "--program"], True
     yield "convert", ["convert", str(model), "-o", "bf16.safetensors", "--precision", "bf16"], True
     if language_model is not None:
         yield "predict, a stream", ["predict", str(language_model.resolve()), "ref"], True

@@ -20,7 +20,7 @@ from bytenmt.architectures.section import (
 ConvLayer = tuple[Width, Kernel]  # channels, kernel width
 ConvLayers = Annotated[tuple[ConvLayer, ...], Meta(max_length=MOST_LAYERS)]
 AttentionLayers = Annotated[
-    tuple[Annotated[int, Meta(ge=0, lt=MOST_LAYERS)], ...], Meta(max_length=MOST_LAYERS)
+    tuple[Annotated[int, Meta(ge=1, le=MOST_LAYERS)], ...], Meta(max_length=MOST_LAYERS)
 ]
 LARGEST_TABLE = 1 << 25  # numbers of a table that no weights file holds
 
@@ -46,7 +46,7 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     n_positions: Annotated[int, Meta(ge=0, le=1 << 20)] = (
         4096  # rows of the position tables, the last one shared by all beyond; 0: none
     )
-    # The layers of the decoder that attend, the lowest one is 0; []: all of them.
+    # The layers of the decoder that attend, counted from 1, the lowest one; []: all of them.
     attention_layers: AttentionLayers = ()
     attention_scaling: Literal["sqrt", "none"] = "sqrt"  # times the root of the source's bytes
     weight_norm: bool = True  # weights as direction and length, everywhere but in tables
@@ -106,9 +106,9 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     def _check_attention(self) -> None:
         """Raise ValueError for attention_layers that do not exist, or are not in order."""
         for one in self.attention_layers:
-            if one >= len(self.decoder_layers):
+            if one > len(self.decoder_layers):
                 raise ValueError(
-                    f"attention_layers has {one}, but decoder_layers are 0 to {len(self.decoder_layers) - 1}"
+                    f"attention_layers has {one}, but decoder_layers are 1 to {len(self.decoder_layers)}"
                 )
         if list(self.attention_layers) != sorted(set(self.attention_layers)):
             raise ValueError("attention_layers: expected each layer once, the lowest first")
@@ -136,8 +136,8 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     @property
     def attends(self) -> tuple[bool, ...]:
         """A flag for each layer of the decoder: it attends."""
-        chosen = self.attention_layers or range(len(self.decoder_layers))
-        return tuple(self.source and one in chosen for one in range(len(self.decoder_layers)))
+        numbers = range(1, 1 + len(self.decoder_layers))
+        return tuple(self.source and one in (self.attention_layers or numbers) for one in numbers)
 
     @property
     def position_kind(self) -> Literal["learned", "sinusoidal", "off"]:

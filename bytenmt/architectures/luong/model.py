@@ -42,7 +42,7 @@ from bytenmt.layers.deferred_matmul import Product, deferred
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
-from bytenmt.layers.recurrent import LSTM, initialise, last, reverse
+from bytenmt.layers.recurrent import LSTM, initialise, reverse
 
 
 class LuongMemory(NamedTuple):
@@ -128,9 +128,9 @@ class Luong(Model[LuongMemory, LuongState]):
         x = self.embedding(src)
         hidden, cell = [], []
         for layer in self.encoder:
-            x, cells = layer(self._drop(x), zero, zero)
-            hidden.append(last(x, src_len))
-            cell.append(last(cells, src_len))
+            x, (h, c) = layer.read(self._drop(x), [zero, zero], src_len)
+            hidden.append(h)
+            cell.append(c)
         h, c = (torch.stack([part[layer] for layer in config.starts_from], dim=1) for part in (hidden, cell))
         if not config.has_attention:
             x = x[:, :0]
@@ -203,9 +203,9 @@ class Luong(Model[LuongMemory, LuongState]):
         (rows, t), layers = tgt.shape, self.decoder.layers
         x, hidden, cell = self._drop(self.embedding(tgt, state.recent)), [], []
         for layer, h, c in zip(layers, state.hidden.unbind(1), state.cell.unbind(1), strict=True):
-            x, cells = layer(x if layer is layers[0] else self._drop(x), h, c)
-            hidden.append(x[:, -1])
-            cell.append(cells[:, -1])
+            x, (h, c) = layer.read(x if layer is layers[0] else self._drop(x), (h, c))
+            hidden.append(h)
+            cell.append(c)
         weights = list[Tensor]()
         if self.config.has_attention:
             columns = torch.arange(t, device=tgt.device) if state.position.shape[1] else 0

@@ -34,7 +34,7 @@ from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
-from bytenmt.layers.recurrent import GRU, LSTM, initialise, last, reverse
+from bytenmt.layers.recurrent import GRU, LSTM, initialise, reverse
 
 
 class Seq2SeqMemory(NamedTuple):
@@ -117,9 +117,8 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         x = self.embedding(src)
         final = []
         for layer in self.encoder:
-            parts = layer.unrolled(self._drop(x), *[zero] * layer.PARTS)
-            x = parts[0]
-            final.append([last(part, src_len) for part in parts])
+            x, after = layer.read(self._drop(x), [zero] * layer.PARTS, src_len)
+            final.append(after)
         return Seq2SeqMemory(_stacked([final[layer] for layer in self.config.starts_from]))
 
     def start(self, memory: Seq2SeqMemory, beam: int = 1) -> Seq2SeqState:
@@ -140,9 +139,8 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         hidden = []
         for index, layer in enumerate(self.decoder.layers):
             before = state.hidden[:, index::depth].unbind(1)
-            parts = layer.unrolled(self._drop(x), *before)
-            x = parts[0]
-            hidden.append([part[:, -1] for part in parts])
+            x, after = layer.read(self._drop(x), before)
+            hidden.append(after)
         if self.decoder.maxout is not None:
             x = self.decoder.maxout(torch.cat([x, seen], dim=-1))
             x = x.unflatten(-1, (-1, 2)).amax(dim=-1)
@@ -161,7 +159,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         return drop(x, self.config.dropout, self.training)
 
 
-def _stacked(parts: list[list[Tensor]]) -> Tensor:
+def _stacked(parts: list[tuple[Tensor, ...]]) -> Tensor:
     """Stack the states of all layers, each (rows, d_hidden), to (rows, states, d_hidden).
 
     The h of all layers come first, then the c of all.

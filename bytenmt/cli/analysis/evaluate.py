@@ -67,7 +67,6 @@ class TestSet(NamedTuple):
     help="Translate nothing: print the natural log-probability and the bits per byte of every line of --ref.",
 )
 @click.option("--by-length", is_flag=True, help="Also print scores by source length.")
-@click.option("--plot", type=FILE, metavar="FILE.png", help="Draw the scores by source length.")
 @click.option(
     "--curves", type=FILE, metavar="FILE.png", help="Draw the learning curves of run folders; needs no --ref."
 )
@@ -84,7 +83,6 @@ def evaluate(
     tokenize: str,
     log_probabilities: bool,
     by_length: bool,
-    plot: Path | None,
     curves: Path | None,
     as_json: bool,
     errors: str,
@@ -104,12 +102,8 @@ def evaluate(
     from bytenmt.decoding.engine_selection import choose, processes
     from bytenmt.evaluation import comparison
 
-    for output in (hyp_out, plot, curves):
+    for output in (hyp_out, curves):
         check_output(output, src, ref, *hyps)
-    if plot is not None or curves is not None:
-        from bytenmt.evaluation.plots import require_matplotlib
-
-        require_matplotlib()
     if not runs and not hyps:
         raise click.UsageError("Missing the model: give MODEL, or --hyp.")
     names = _names((*runs, *hyps))
@@ -122,9 +116,9 @@ def evaluate(
         return
     if hyp_out is not None and len(runs) != 1:
         raise BytenmtError(f"--hyp-out is for the translations of one model: {len(runs)} are given")
-    if src is None and (by_length or plot is not None):
-        raise BytenmtError("--by-length and --plot group lines by source length: give --src")
-    test = TestSet(src, inputs.all_pairs(src, ref, errors), tokenize, by_length or plot is not None)
+    if src is None and by_length:
+        raise BytenmtError("--by-length groups lines by source length: give --src")
+    test = TestSet(src, inputs.all_pairs(src, ref, errors), tokenize, by_length)
     settings, spec = decoding_args.settings(decoding), decoding_args.engine_spec(decoding, device, threads)
     if log_probabilities:
         _print_log_probabilities(runs, test, spec)
@@ -150,11 +144,6 @@ def evaluate(
         click.echo(json.dumps(comparison.to_dict(systems), ensure_ascii=False))
     else:
         _print(systems, by_length)
-    if plot is not None:
-        from bytenmt.evaluation.plots import draw_lines, png, scores_by_length
-
-        with writer(plot) as out:
-            out.write(png(draw_lines(scores_by_length({one.name: one.buckets for one in systems}))))
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
@@ -166,8 +155,9 @@ def _names(paths: Sequence[Path]) -> list[str]:
 def _draw_curves(runs: dict[str, Path], output: Path) -> None:
     """Draw the learning curves of the runs that have a log of metrics, and name those that have none."""
     from bytenmt.evaluation.comparison import read_metrics
-    from bytenmt.evaluation.plots import draw_lines, learning_curves, png
+    from bytenmt.evaluation.plots import learning_curves, png, require_matplotlib
 
+    require_matplotlib()
     records = {name: read_metrics(run) for name, run in runs.items()}
     logged = {name: written for name, written in records.items() if written}
     for name in records.keys() - logged.keys():
@@ -175,7 +165,7 @@ def _draw_curves(runs: dict[str, Path], output: Path) -> None:
     if not logged:
         raise BytenmtError("--curves needs a run folder: no model has metrics.jsonl")
     with writer(output) as out:
-        out.write(png(draw_lines(learning_curves(logged))))
+        out.write(png(learning_curves(logged)))
     say(f"{output}: written")
 
 

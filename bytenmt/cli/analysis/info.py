@@ -1,14 +1,11 @@
-"""The command `info`: cost, configuration, program and profile of a model."""
+"""The command `info`: cost, configuration and properties of a model."""
 
 from __future__ import annotations
 
 import click
 
 from bytenmt.cli.console import Command, completing
-from bytenmt.cli.options import ARCHITECTURES, preset_option, within
-from bytenmt.config.bounds import BATCH
-from bytenmt.decoding.setting_table import PRECISIONS
-from bytenmt.errors import BytenmtError
+from bytenmt.cli.options import ARCHITECTURES, preset_option
 
 
 @click.command(cls=Command)
@@ -22,52 +19,19 @@ from bytenmt.errors import BytenmtError
     help="Set a configuration key of the architecture ARCH; model.source=false describes a language model."
     " May be repeated.",
 )
-@click.option("--program", is_flag=True, help="Print the instructions of the CPU engine for RUN or FILE.")
-@click.option(
-    "--profile",
-    is_flag=True,
-    help="Measure a decode step of RUN or FILE and print the time of each instruction.",
-)
-@click.option(
-    "--batch-size", type=within(BATCH), help="Number of sentences in the batch of --profile (default: 1)."
-)
-@click.option(
-    "--precision",
-    type=click.Choice(PRECISIONS),
-    help="Precision of the weights in --profile (default: the file's).",
-)
 @click.option(
     "--properties",
     is_flag=True,
     help="Print a table of complexity, path lengths and receptive fields of several ARCH (default: all).",
 )
-def info(
-    named: tuple[str, ...],
-    preset: str | None,
-    settings: tuple[str, ...],
-    program: bool,
-    profile: bool,
-    batch_size: int | None,
-    precision: str | None,
-    properties: bool,
-) -> None:
+def info(named: tuple[str, ...], preset: str | None, settings: tuple[str, ...], properties: bool) -> None:
     """Print the size, cost and configuration of a model.
 
-    RUN is a run folder, FILE a weights file, ARCH the name of an architecture. The output is TOML, a valid
+    MODEL is a run folder or a weights file, ARCH the name of an architecture. The output is TOML, a valid
     file for `bytenmt train --config`.
     """
-    from bytenmt.decoding.model_summary import config_of, model_description, profile_of, program_of
+    from bytenmt.decoding.model_summary import config_of, model_description
 
-    asked = [
-        option
-        for option, given in (("--program", program), ("--profile", profile), ("--properties", properties))
-        if given
-    ]
-    if len(asked) > 1:
-        raise BytenmtError(f"{' and '.join(asked)}: give one of them")
-    if not profile and (batch_size, precision) != (None, None):
-        option = "--batch-size" if precision is None else "--precision"
-        raise BytenmtError(f"{option} would be ignored without --profile: drop it")
     if properties:
         from bytenmt.evaluation.properties import table
 
@@ -75,14 +39,5 @@ def info(
         click.echo(table(models))
         return
     if len(named) != 1:
-        raise click.UsageError(f"{len(named)} models: expected one RUN, FILE or ARCH, or --properties.")
-    (what,) = named
-    if (program or profile) and (preset is not None or settings):
-        option = "--set" if preset is None else "--preset"
-        raise BytenmtError(f"{asked[0]} needs a run folder or a weights file: leave out {option}")
-    if program:
-        click.echo(program_of(what))
-    elif profile:
-        click.echo(profile_of(what, precision, batch_size or 1))
-    else:
-        click.echo(model_description(what, preset, settings))
+        raise click.UsageError(f"{len(named)} models: expected one MODEL or ARCH, or --properties.")
+    click.echo(model_description(named[0], preset, settings))

@@ -7,16 +7,13 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from cpu_engines import ALL, model, packed
 from fast_variants import by_variant
 from invariants import VARIANTS, build
 
-from bytenmt.cli.main import main
-from bytenmt.decoding.cpu.listing import listing
-from bytenmt.decoding.cpu.profile import format_profile, profile
 from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.program.instructions import Column, Op
+from tools.engine_program import format_profile, listing, main, profile
 
 
 @by_variant(("name", "precision"), list(zip(ALL, cycle(PRECISIONS), strict=False)))
@@ -65,25 +62,10 @@ def test_a_step_is_timed_instruction_by_instruction(name: str, n_sentences: int)
     assert {line.split("%")[1].strip() for line in sums} >= {"LINEAR", "search"}
 
 
-def test_a_profile_is_asked_for_by_its_options() -> None:
-    for words, told in (
-        (["--profile", "--program"], "--program and --profile: give one of them"),
-        (["--batch-size", "2"], "--batch-size would be ignored"),
-        (["--precision", "int8"], "--precision would be ignored"),
-        (["--profile"], "--profile needs a run folder"),
-        (["--profile", "--preset", "tiny"], "leave out --preset"),
-    ):
-        result = CliRunner().invoke(main, ["info", "luong", *words])
-        assert result.exit_code == 1 and told in result.stderr, (words, result.stderr)
+def test_it_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The program of a shipped model and the time of its parts; an architecture has no weights to name."""
     shipped = str(Path(__file__).parents[2] / "data" / "models" / "en-de")
-    result = CliRunner().invoke(
-        main, ["info", shipped, "--profile", "--batch-size", "2", "--precision", "w8a8"]
-    )
-    assert result.exit_code == 0 and result.stdout.startswith("a step of 2 sentences in w8a8: ")
-    assert "w=decoder.combine.weight" in result.stdout
-
-
-def test_it_is_printed(tmp_path: Path) -> None:
-    """The program of a run or file is printed; an architecture has no weights to name."""
-    result = CliRunner().invoke(main, ["info", "luong", "--program"])
-    assert result.exit_code == 1 and "--program needs a run folder" in result.stderr
+    assert main([shipped]) == 0 and "w=decoder.combine.weight" in capsys.readouterr().out
+    assert main([shipped, "--profile", "--batch-size", "2", "--precision", "fp32"]) == 0
+    assert capsys.readouterr().out.startswith("a step of 2 sentences in fp32: ")
+    assert main(["luong"]) == 1 and "luong does not exist" in capsys.readouterr().err

@@ -1,4 +1,7 @@
-"""Combine the arguments of a training: the configuration of its run, and the files of its texts."""
+"""Combine the arguments of a training: the configuration of its run, and the files of its texts.
+
+Imports no PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -70,11 +73,9 @@ def configuration(
     given = {} if file is None else _read_toml(file)
     if run.exists() and not run.is_dir():
         raise BytenmtError(f"{run} is a file: give a folder as -o")
-    begun = has_checkpoint(run)
     if not resume:
         refuse_if_training(run)
-    goes_on = resume and (run / CONFIG).is_file()  # also what stopped before it had saved anything
-    if not begun and not goes_on:
+    if not has_checkpoint(run) and not (resume and (run / CONFIG).is_file()):  # a file is there after a start
         if not source:
             assign_value(given, "model.source", False)
         merge(given, settings)
@@ -104,47 +105,32 @@ def configuration(
 
 
 def _of_another(init_from: Path, arch: str | None, preset: str | None, settings: Mapping[str, Any]) -> Config:
-    """The configuration of a run that begins with another's weights: its model, and for the rest the preset
-    that is given, or whose sizes the model has, under what is given. Raises ConfigError for what contradicts
-    the model; dropout, which is no weight, may be another."""
+    """Return the configuration of a run that begins with another's weights and has its model.
+
+    For the rest the preset holds that is given, or whose sizes the model has, under the settings. Raises
+    ConfigError for what contradicts the model, but for dropout, which is no weight.
+    """
     own = read_run(init_from)[1].config
-    named, source = architecture(own.model), own.model.source
-    fresh = preset_tree(named, preset or _preset_of(own) or "small", source)
-    tree = fresh | {"model": config_tree(own)["model"]}
-    merge(tree, settings)
-    model = tree["model"]
-    told = model if isinstance(model, Mapping) else {}
-    for key, value, wanted_value in (
-        ("arch", named, arch or named),
-        ("arch", named, told.get("arch", named)),
-        ("source", source, told.get("source", source)),
-    ):
-        if wanted_value != value:  # before the rest, which then makes no sense
-            raise _contradicted(init_from, f"model.{key}", wanted_value, value)
-    wanted = parse_config(tree)
-    known = config_tree(own)["model"]
-    asked = {"configuration": wanted}
+    model = config_tree(own)["model"]
+    fresh = preset_tree(architecture(own.model), preset or _preset_of(own) or "small", own.model.source)
+    given = settings.get("model", {})
+    asked = {"configuration": {"arch": arch or model["arch"], **(given if isinstance(given, dict) else {})}}
     if preset is not None:
-        asked[f"--preset {preset}:"] = parse_config(fresh)
-    for name, config in asked.items():
-        for key, value in config_tree(config)["model"].items():
-            if value != known[key] and key != "dropout":
-                raise _contradicted(init_from, f"model.{key}", value, known[key], name)
-    return wanted
-
-
-def _contradicted(
-    init_from: Path, key: str, value: object, own: object, giver: str = "configuration"
-) -> ConfigError:
-    """giver: what sets the key, as the message names it."""
-    return ConfigError(
-        f"{giver} {key} is {value!r}, but --init-from {init_from} has {own!r}: leave it out, the new"
-        f" run takes the model of --init-from"
-    )
+        asked[f"--preset {preset}:"] = config_tree(parse_config(fresh))["model"]
+    for origin, values in asked.items():
+        for key, value in values.items():
+            if value != model.get(key, value) and key != "dropout":
+                raise ConfigError(
+                    f"{origin} model.{key} is {value!r}, but --init-from {init_from} has {model[key]!r}:"
+                    " leave it out, the new run takes the model of --init-from"
+                )
+    tree = fresh | {"model": model}
+    merge(tree, settings)
+    return parse_config(tree)
 
 
 def _preset_of(config: Config) -> str | None:
-    """The preset whose sizes a model has; None where it is none's."""
+    """Return the preset whose sizes a model has; None where there is none."""
     own = config.model
     for name in PRESETS:
         if architecture(own) in PRESETS[name]:
@@ -173,14 +159,7 @@ def check_resume(run: Path, resume_from: int | None) -> str | None:
 
 def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:
     """Return the files that a run was trained on and those that it was validated on, as its last checkpoint
-    names them; none where it names none, such as an older run's validation.
-
-    >>> run = bytenmt.train("runs/short", arch="bahdanau", preset="tiny", src="src", tgt="tgt",
-    ...     valid_src="src", valid_tgt="tgt", settings={"model.d_hidden": 8}, max_updates=1, threads=1)
-    >>> files, valid = texts_of_run(run.path)
-    >>> files[0].src.name, valid.tgt.name
-    ('src', 'tgt')
-    """
+    names them; None where an older run does not."""
     facts = read_pointer(run).last_facts()
     files = [_corpus_files(one) for one in facts.corpora]
     files += [PairFiles(tgt=restored_path(text.path)) for text in facts.texts]
@@ -205,11 +184,15 @@ def files_to_train_on(
     >>> files[0].has_source, valid.tgt
     (False, PosixPath('tgt'))
     """
+    own: list[PairFiles] = []
+    own_valid = None
+    if resume and has_checkpoint(run):
+        own, own_valid = texts_of_run(run)
+    elif resume and not any(texts):
+        raise BytenmtError(f"--resume: {run} holds nothing to continue: give the training text to begin")
     src, tgt, tsv, text = texts
-    own, own_valid = texts_of_run(run) if resume and has_checkpoint(run) else ([], None)
-    given = any(texts) or bool(weights)
-    files = own if own and not given else training_files(src, tgt, tsv, text, weights)
-    if own_valid is not None and all(path is None for path in valid):
+    files = own if own and not any(texts) else training_files(src, tgt, tsv, text, weights)
+    if own_valid is not None and not any(valid):
         return files, own_valid
     return files, validation_files(files, *valid)
 
@@ -219,69 +202,46 @@ def training_files(
     tgt: Sequence[Path],
     tsv: Sequence[Path],
     text: Sequence[Path],
-    weights: Sequence[float],
+    weights: Sequence[float] = (),
 ) -> list[PairFiles]:
     """Return the training corpora: (src, tgt) pairs, then tsv files; or, for a language model, the texts.
 
     weights: how often a corpus is read in an epoch. Raises BytenmtError.
-
-
-    >>> [pair.tgt.name for pair in training_files([Path("a")], [Path("b")], [], [], [2.0])]
-    ['b']
     """
     if text and (src or tgt or tsv):
         raise BytenmtError(
             "--text trains a language model and cannot be combined with parallel text: give --text alone,"
             " or --src and --tgt, or --tsv"
         )
-    if text and weights:
-        raise BytenmtError("--weight would be ignored: it applies to parallel text, not to --text")
-    if text:
-        return [PairFiles(tgt=path) for path in text]
-    if not tgt and not tsv:
-        raise BytenmtError("no training text: give --src and --tgt, or --tsv; or --text for a language model")
-    if tgt and not src:
-        raise BytenmtError("--tgt without --src: give both, or --text for a language model")
-    if src and len(src) != len(tgt):
+    if len(src) != len(tgt):
         raise BytenmtError(f"{len(src)} --src and {len(tgt)} --tgt: give one of each for every corpus")
     files = [PairFiles(*pair) for pair in zip(src, tgt, strict=True)]
     files += [PairFiles(tsv=path) for path in tsv]
+    files += [PairFiles(tgt=path) for path in text]
+    if not files:
+        raise BytenmtError("no training text: give --src and --tgt, or --tsv; or --text for a language model")
     if weights and len(weights) != len(files):
-        corpora = "1 corpus" if len(files) == 1 else f"{len(files)} corpora"
         raise BytenmtError(
-            f"{len(weights)} --weight for {corpora}: give one for each --tgt, then each --tsv,"
+            f"{len(weights)} --weight for {len(files)} corpora: give one for each --tgt, then each --tsv,"
             " --tmx, --xliff, --po"
         )
-    if weights:
-        files = [pair._replace(weight=weight) for pair, weight in zip(files, weights, strict=True)]
-    return files
+    weights = weights or [1.0] * len(files)
+    return [pair._replace(weight=weight) for pair, weight in zip(files, weights, strict=True)]
 
 
 def validation_files(
     files: Sequence[PairFiles], src: Path | None, tgt: Path | None, tsv: Path | None, text: Path | None
 ) -> PairFiles:
-    """Return the corpus or text to validate on, with a source as `files` have one. Raises BytenmtError.
-
-    >>> validation_files([PairFiles(tgt=Path("text"))], None, None, None, Path("valid")).tgt
-    PosixPath('valid')
-    """
+    """Return the corpus or text to validate on, with a source as `files` have one. Raises BytenmtError."""
     if not files[0].has_source:
-        if text is None or src or tgt or tsv:
-            raise BytenmtError(
-                "no validation text: give --valid-text, and no other option of validation texts"
-            )
+        if text is None:
+            raise BytenmtError("no validation text: give --valid-text")
         return PairFiles(tgt=text)
-    if text is not None:
-        raise BytenmtError(
-            "--valid-text is for language models: give --valid-src and --valid-tgt, or --valid-tsv"
-        )
-    if (tgt is None) == (tsv is None):
+    if tsv is not None:
+        return PairFiles(tsv=tsv)
+    if src is None or tgt is None:
         raise BytenmtError("no validation text: give --valid-src and --valid-tgt, or --valid-tsv")
-    if tsv is not None and src is not None:
-        raise BytenmtError("--valid-src would be ignored: --valid-tsv has a source")
-    if src is None and tsv is None:
-        raise BytenmtError("--valid-tgt without --valid-src: give both")
-    return PairFiles(src, tgt, tsv)
+    return PairFiles(src, tgt)
 
 
 def settings_tree(settings: Sequence[str], train: Mapping[str, Any]) -> dict[str, Any]:
