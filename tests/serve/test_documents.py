@@ -23,7 +23,7 @@ from bytenmt.serve.documents import DocumentPool, DocumentSource, run_task
 from bytenmt.serve.work_queue import Refusal
 
 PAGE = DocumentSource("a.html", b"<p>One <b>two</b>.</p>")
-LINES = [[b"One <b>two</b>."]]
+LINES = [[b"One <g1>two</g1>."]]
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ def test_a_document_is_read_and_written() -> None:
         files = await pool.run("a", pages, translations)
         assert files == run_task(pages, translations) and files[0] == b"<p>x One <b>two</b>.</p>"
         for name, data, why in (
-            ("secret.json", b"{", "the file.json, line 1"),
-            ("a.json", b"[" * 9_000, "nested too deeply"),
-            ("a.txt", b"caf\xe9", "convert the file to UTF-8"),
+            ("secret.json", b"{", "the file.json: not json: .* line 1"),
+            ("a.json", b"[" * 9_000, "the file.json: not json"),
+            ("a.txt", b"caf\xe9", "the file.txt"),
         ):
             with pytest.raises(Refusal, match=why) as refused:
                 await pool.run("a", [DocumentSource(name, data)])
