@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import base64
 import gzip
-import os
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytenmt.cli.workbench.serve_command import _profiles
-from bytenmt.config.facts import LONGEST_PROFILE, CorpusFact, Facts, facts_tree, parse_facts
+from bytenmt.config.facts import LONGEST_PROFILE, Facts, facts_tree, parse_facts
 from bytenmt.config.schema import load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
-from bytenmt.errors import BytenmtError
 from bytenmt.language_profile import MOST_TRIGRAMS, LanguageProfile, normalise
-from bytenmt.serve.detect import Detector
-from bytenmt.serve.languages import Direction
 from bytenmt.training.translation_task import TranslationTask
 
 LINES = st.lists(st.text(st.sampled_from("abcdeÄß한 .1")), min_size=1, max_size=20)
@@ -104,36 +97,3 @@ def test_training_counts_both_sides(tmp_path: Path) -> None:
         load_config("luong", "tiny", "", ["model.source=false"]), corpus, corpus, alone
     ).facts()
     assert facts.source_profile == facts.target_profile == ""
-
-
-def runtimes(facts: Facts) -> Any:
-    run = SimpleNamespace(file=Path("model.safetensors"), facts=facts)
-    return {Direction("en", "de"): SimpleNamespace(runs=[run])}
-
-
-def test_a_server_opens_no_path_that_a_weights_file_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If the named training texts are FIFOs the server does not wait for them; the profiles in the file
-    suffice.
-    """
-    monkeypatch.chdir(tmp_path)
-    for name in ("train.en", "train.de"):
-        os.mkfifo(name)
-    english, german = (LanguageProfile.from_lines(lines) for lines in (ENGLISH, GERMAN))
-    assert english is not None and german is not None
-    facts = Facts(corpora=(CorpusFact(src="train.en", tgt="train.de"),))
-    assert _profiles(runtimes(facts), []) == {}
-    facts = Facts(
-        corpora=(CorpusFact(src="train.en", tgt="train.de"),),
-        source_profile=english.to_text(),
-        target_profile=german.to_text(),
-    )
-    detector = Detector(["en", "de"], _profiles(runtimes(facts), []))
-    assert detector.guesses("the time")[0].language == "en"
-    assert detector.guesses("die Zeit")[0].language == "de"
-    Path("text.de").write_bytes(b"\n".join(ENGLISH))  # what the user names comes first
-    detector = Detector(["en", "de"], _profiles(runtimes(facts), [("de", Path("text.de"))]))
-    assert detector.guesses("the time")[0].confidence < 60
-    with pytest.raises(BytenmtError, match="model.safetensors: a language profile"):
-        _profiles(runtimes(Facts(source_profile="?")), [])

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from bytenmt import Translator
-from bytenmt.checkpoints.weights import read_weights
-from bytenmt.language_profile import LanguageProfile
-from bytenmt.serve.detect import Detector
+from bytenmt.serve.languages import Direction, Languages
 
 SENTENCES = {
     "en": ["Where is the station?", "My brother has a new car.", "it is cold", "Good morning!"],
@@ -48,11 +46,7 @@ def test_a_model_in_the_clone(name: str) -> None:
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_they_tell_their_languages_apart(name: str) -> None:
-    """The profiles in either direction's weights file suffice to detect the language."""
-    facts = read_weights(MODELS / name)[1].facts
-    texts = zip(name.split("-"), (facts.source_profile, facts.target_profile), strict=True)
-    profiles = {language: LanguageProfile.from_text(text) for language, text in texts}
-    detector = Detector(["en", "de"], profiles)
+    languages = Languages([Direction.parse(name)])
     for language, sentences in SENTENCES.items():
         for sentence in sentences:
-            assert detector.guesses(sentence)[0].language == language, sentence
+            assert languages.guesses(sentence)[0].language == language, sentence

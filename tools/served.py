@@ -11,17 +11,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.request import Request, urlopen
 
 SECONDS = 120.0  # timeout of a response; kernels may have to be compiled first
 
 
 class ServerProcess:
-    """A running server.
-
-    url: its base address, ending in a slash. Its log goes to a file, so that no pipe can fill up.
-    """
+    """A running server. url: its base address, ending in a slash. Its log goes to a file, so that no pipe can
+    fill up."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path, url: str) -> None:
         self.process, self.url, self._log = process, url, log
@@ -61,39 +59,29 @@ class ServerProcess:
 
 @contextmanager
 def run_server(
-    folder: Path, *arguments: object, program: str = "", core: int | None = None
+    folder: Path, *arguments: object, program: str = "", checkout: Path | None = None
 ) -> Iterator[ServerProcess]:
     """Run a server inside a `with` block.
 
     folder: where its log is written. arguments: of `bytenmt serve`. program: Python source to run instead of
-    that command; it gets the same arguments. core: the CPU core to pin the server to.
+    that command; it gets the same arguments. checkout: another one, whose program is run.
     """
-    command = ["-c", program] if program else ["-m", "bytenmt", "serve"]
+    command = [sys.executable, *(["-c", program] if program else ["-m", "bytenmt", "serve"])]
     log = folder / "serve.log"
-    own = ["taskset", "-c", str(core)] if core is not None else []
     with open(log, "wb") as written:
         process = subprocess.Popen(
-            [*own, sys.executable, *command, *map(str, arguments), "--port", "0"], stderr=written
+            [*command, *map(str, arguments), "--port", "0"], stderr=written, cwd=checkout
         )
+    server = ServerProcess(process, log, "")
     try:
-        with open(log, encoding="utf-8", errors="replace") as read:
-            yield ServerProcess(process, log, _url(process, read))
+        while not (found := re.search(r"http://[\d.]+:\d+/", "\n".join(server.log_lines()))):
+            try:
+                process.wait(0.05)
+            except subprocess.TimeoutExpired:
+                continue
+            raise RuntimeError(f"the server has not started: {server.log_lines()}")
+        server.url = found[0]
+        yield server
     finally:
         process.kill()
         process.wait()
-
-
-def _url(process: subprocess.Popen[bytes], log: IO[str]) -> str:
-    """Return the address that the server prints. Raises RuntimeError if it ends before that."""
-    output = ""
-    while True:
-        ended = process.poll() is not None
-        output += log.read()
-        if found := re.search(r"url\W+(http://[\d.:]+/)", output):
-            return found[1]
-        if ended:
-            raise RuntimeError(f"the server has not started: {output}")
-        try:
-            process.wait(0.05)
-        except subprocess.TimeoutExpired:
-            continue

@@ -1,11 +1,13 @@
-"""The languages of a server, and the steps that lead from one to another."""
+"""The languages of a server: their names, the models that lead from one to another, and detection."""
 
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
+
+import msgspec
 
 from bytenmt.errors import BytenmtError
 
@@ -20,6 +22,10 @@ NAMES_IN_ENGLISH = """
 """
 NAMES = dict(pair.split(":") for pair in NAMES_IN_ENGLISH.split())
 CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
+SAMPLE_CHARACTERS = 2_000  # of a text, which are looked at to detect its language
+# A text is in a language that no model translates where that is likelier than all others together, and so
+# many times likelier than each one of the server: the identifier knows dialects and close relatives, too.
+SURELY, TIMES = 0.5, 10.0
 
 
 class Direction(NamedTuple):
@@ -40,28 +46,37 @@ class Direction(NamedTuple):
         return Direction(*parts)
 
 
+class Guess(msgspec.Struct, frozen=True):
+    """A language that a text may be in; the confidence is from 0 to 100."""
+
+    language: str
+    confidence: float
+
+
 def name_of(code: str) -> str:
     """Return the English name of a language, or its code if the name is unknown."""
-    return NAMES.get(code, NAMES.get(code.partition("-")[0], code))
+    return NAMES.get(code, NAMES.get(_primary(code), code))
 
 
 class Languages:
-    """The languages that can be reached from each other, directly or over others.
+    """The languages that can be reached from each other, directly or over one other language.
 
     directions: those that have a model.
     """
 
     def __init__(self, directions: Sequence[Direction]) -> None:
         self.directions = list(directions)
-        self.sources = list(dict.fromkeys(one.source for one in directions))
         self.all = list(dict.fromkeys(code for one in directions for code in one))
-        self._paths = {source: self._from(source) for source in self.sources}
 
     def path(self, source: str, target: str) -> list[Direction] | None:
-        """Return the shortest path between two languages: empty if they are equal, None if there is none."""
-        if source == target and source in self.all:
+        """Return the directions from one language to another: none if they are equal, None without a way."""
+        if source == target:
             return []
-        return self._paths.get(source, {}).get(target)
+        if (source, target) in self.directions:
+            return [Direction(source, target)]
+        middles = (first.target for first in self.directions if first.source == source)
+        ways = ([Direction(source, middle), Direction(middle, target)] for middle in middles)
+        return next((way for way in ways if way[1] in self.directions), None)
 
     def known(self, code: str) -> str | None:
         """Return the served code that matches in any letter case, such as de for de-AT; None without one."""
@@ -79,21 +94,33 @@ class Languages:
             {
                 "code": code,
                 "name": name_of(code),
-                "targets": sorted({code, *self._paths.get(code, ())}),
+                "targets": sorted(target for target in self.all if self.path(code, target) is not None),
                 "direct": sorted(step.target for step in self.directions if step.source == code),
             }
             for code in self.all
         ]
 
-    def _from(self, source: str) -> dict[str, list[Direction]]:
-        """Return the shortest path to every language that can be reached."""
-        paths: dict[str, list[Direction]] = {source: []}
-        waiting = deque([source])
-        while waiting:
-            here = waiting.popleft()
-            for step in self.directions:
-                if step.source == here and step.target not in paths:
-                    paths[step.target] = [*paths[here], step]
-                    waiting.append(step.target)
-        del paths[source]
-        return paths
+    def guesses(self, text: str) -> list[Guess]:
+        """Return the languages of the server, the likeliest first; before them a language that no model
+        translates where the text is surely in that one. The first call takes a second."""
+        shares = dict(_identifier().rank(text[:SAMPLE_CHARACTERS]))
+        found = {code: shares.get(_primary(code), 0.0) for code in self.all}
+        likeliest = max(shares, key=lambda code: shares[code])
+        if shares[likeliest] > max(SURELY, TIMES * max(found.values())):
+            found[likeliest] = shares[likeliest]
+        total = sum(found.values()) or 1.0
+        ranked = sorted(found, key=lambda code: -found[code])
+        return [Guess(code, round(100 * found[code] / total, 1)) for code in ranked]
+
+
+def _primary(code: str) -> str:
+    """Return the language of a code without its script and region, as the identifier names it."""
+    language = code.replace("_", "-").partition("-")[0].lower()
+    return {"nb": "no", "nn": "no"}.get(language, language)
+
+
+@cache
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

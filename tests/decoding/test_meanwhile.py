@@ -19,7 +19,6 @@ from made_up_engine import MadeUpEngine, made_up_text, make_run
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from bytenmt import jit
-from bytenmt.cli.workbench import serve_command
 from bytenmt.decoding import loading
 from bytenmt.decoding.cpu import compilation
 from bytenmt.decoding.cpu.fallback import CHUNK_BYTES, FEW, FallbackAttention, FallbackEngine, FallbackReader
@@ -34,8 +33,8 @@ from bytenmt.decoding.setting_table import AUTO
 from bytenmt.decoding.translator import Translator
 from bytenmt.jit import KernelNotCached
 from bytenmt.kernel_cache import PACKAGE
-from bytenmt.reporter import Reporter
-from bytenmt.serve.languages import Direction
+from bytenmt.reporter import SILENT, Reporter
+from bytenmt.serve.loading import load_models
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 5, 1000])
@@ -265,14 +264,11 @@ def test_where_nothing_is_kept_the_engine_is_compiled_in_place(
 
 def test_a_server_begins_at_once(kernels: list[bool], tmp_path: Path) -> None:
     """The server has translated a line when it starts, and waits if NumPy does not have the precision."""
-    runs = {Direction("ko", "en"): [make_run(tmp_path / "run")]}
-    workers, _ = serve_command._workers(runs, AUTO, 1, {}, ())
-    for worker in workers.values():
-        worker.stop()
+    runs = [f"ko-en={make_run(tmp_path / 'run')}"]
+    decoding = {"keep": "", "glossary": (), "reverse": False, "precision": AUTO, "threads": 1}
+    load_models(runs, decoding, None, lambda seconds: None, SILENT)
     assert len(Child.begun) == 1 and len(kernels) == 1
-    workers, _ = serve_command._workers(runs, "w8a8", 1, {}, ())
-    for worker in workers.values():
-        worker.stop()
+    load_models(runs, {**decoding, "precision": "w8a8"}, None, lambda seconds: None, SILENT)
     assert len(Child.begun) == 1 and len(kernels) == 2
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -13,13 +12,13 @@ from made_up_engine import make_run
 
 from bytenmt import Run, Translator
 from bytenmt.cli.decoding_args import made_with
-from bytenmt.cli.workbench import serve_command
 from bytenmt.datasets import Translate
 from bytenmt.datasets.job import BlockSteps, job_description
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import load_runs
 from bytenmt.errors import BytenmtError, SettingError
-from bytenmt.serve.languages import Direction
+from bytenmt.reporter import SILENT
+from bytenmt.serve.loading import load_models
 from bytenmt.serve.worker import Job
 from bytenmt.utf8 import BOS, EOS
 
@@ -116,31 +115,20 @@ def test_what_reranking_needs(there: Path, back: Path, tmp_path: Path) -> None:
         Translator.load(there, reverse=language_model, beam=2, **SEARCH)
 
 
-def served(worker: Any, lines: list[bytes]) -> list[bytes]:
-    """Return the translations of a server's worker."""
-    done: SimpleQueue[Any] = SimpleQueue()
-    worker.submit(Job(lines, done.put))
-    return [result.best.text for result in done.get(timeout=60)]
-
-
 def test_a_server_ranks_by_the_model_of_the_opposite_direction(there: Path, back: Path) -> None:
     lines = [line for line in LINES if line]
-    directions = {Direction("ko", "en"): [there], Direction("en", "ko"): [back]}
-    search = {"beam": 4, "max_len_a": 1.0, "max_len_b": 3, "reverse": True}
-    workers, _ = serve_command._workers(directions, AUTO, 1, search, ())
+    search = {"beam": 4, "max_len_a": 1.0, "max_len_b": 3, "reverse": True, "keep": "", "glossary": ()}
+    pairs = [f"ko-en={there}", f"en-ko={back}"]
+    decoding = {**search, "precision": AUTO, "threads": 1}
+    models = load_models(pairs, decoding, None, lambda seconds: None, SILENT)
     n_moved = 0
-    try:
-        for own, other in ((there, back), (back, there)):
-            ranked = Translator.load(own, reverse=other, beam=4, **SEARCH).translate(lines)
-            n_moved += ranked != Translator.load(own, beam=4, **SEARCH).translate(lines)
-            worker = workers[next(one for one, [run] in directions.items() if run == own)]
-            assert [text.decode() for text in served(worker, [line.encode() for line in lines])] == ranked
-    finally:
-        for worker in workers.values():
-            worker.stop()
+    for worker, own, other in zip(models.workers.values(), (there, back), (back, there), strict=True):
+        ranked = Translator.load(own, reverse=other, beam=4, **SEARCH).translate(lines)
+        n_moved += ranked != Translator.load(own, beam=4, **SEARCH).translate(lines)
+        results = worker.submit(Job([line.encode() for line in lines])).result(60)
+        worker.finish()
+        assert [result.best.text.decode() for result in results] == ranked
     assert n_moved, "no hypothesis has changed its place: the test shows nothing"
-    with pytest.raises(BytenmtError, match="no two models translate in opposite directions"):
-        serve_command._workers({Direction("ko", "en"): [there]}, AUTO, 1, search, ())
 
 
 def test_hypotheses_that_are_equal_to_the_reverse_model_keep_their_order(there: Path) -> None:

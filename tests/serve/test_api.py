@@ -8,471 +8,326 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up_service import Gate, client, made_up_server
-from starlette.routing import Route
+from made_up_service import Gate, client, made_up_app
 from starlette.testclient import TestClient
 
-from bytenmt.decoding.constraints.glossary import Glossary, parse_term
-from bytenmt.errors import BytenmtError
-from bytenmt.serve.http import app as app_module
-from bytenmt.serve.http import request as request_module
-from bytenmt.serve.languages import Direction
-from bytenmt.serve.limits import Limits
-from bytenmt.serve.suggestions import Suggestions
+from bytenmt.decoding.constraints.glossary import Term
+from bytenmt.serve.work_queue import Limits
 
 HELLO = {"q": "hello", "source": "en", "target": "de"}
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+SSE = {"accept": "text/event-stream"}
+KEPT = "[X7X] of {name} <b>at</b> https://a.b/c %1$s x@y.org"
+
+KO = {"language": "ko", "confidence": 100.0}
+HTML = '<p title="x">one &amp; <b>two</b></p><script>if (a<b) {}</script>'
+
+# In which way, and what besides HELLO, clients send to /translate; the translation; the answer's other
+# fields.
+ANSWERS: list[tuple[str, dict[str, Any], str | list[str], dict[str, Any]]] = [
+    ("json", {}, "HELLO0", {}),
+    ("data", {}, "HELLO0", {}),  # libretranslatepy
+    ("params", {}, "HELLO0", {}),  # deep-translator: no body at all
+    ("json", {"source": "EN", "target": "de-AT"}, "HELLO0", {}),
+    ("json", {"apiKey": "", "api_key": None}, "HELLO0", {}),
+    # Lists: repeated fields of a form (libretranslate-aio), and Weblate's probe.
+    ("data", {"q": ["a", "b"]}, ["A0", "B0"], {}),
+    ("json", {"q": ["a", "", "b", "a", "c\nd"]}, ["A0", "", "B0", "A0", "C0\nD0"], {}),
+    ("json", {"q": ["test"], "api_key": ""}, ["TEST0"], {}),
+    ("json", {"q": []}, [], {}),
+    # White space and line ends are kept, and so are spans, lines of addresses alone, and markup.
+    ("json", {"q": "  one\r\n\r\n\ttwo \n"}, "  ONE0\r\n\r\n\tTWO0 \n", {}),
+    ("json", {"q": " \n"}, " \n", {}),
+    ("json", {"q": KEPT}, KEPT.replace("of", "OF").replace("at", "AT") + "0", {}),
+    ("json", {"q": "https://x.org/a\ninfo@x.org\n{name}"}, "https://x.org/a\ninfo@x.org\n{name}", {}),
+    (
+        "json",
+        {"format": "html", "q": HTML},
+        HTML.replace("x", "X0").replace("one", "ONE").replace("two</b>", "TWO</b>0"),
+        {},
+    ),
+    ("json", {"format": "html", "q": ["<p>a", "b"]}, ["<p>A0</p>", "B0"], {}),
+    ("data", {"alternatives": "2"}, "HELLO0", {"alternatives": ["HELLO1", "HELLO2"]}),
+    (
+        "json",
+        {"q": ["a\nb", "c"], "alternatives": 1},
+        ["A0\nB0", "C0"],
+        {"alternatives": [["A1\nB1"], ["C1"]]},
+    ),
+    ("json", {"alternatives": 99}, "HELLO0", {"alternatives": ["HELLO1", "HELLO2", "HELLO3"]}),
+    # A third language lies between, and a language into itself needs no model.
+    ("json", {"q": "abc", "source": "ko"}, "ABC00", {}),
+    ("json", {"q": " abc\n", "source": "de"}, " abc\n", {}),
+    # The server has a term of its own (dog, Hund); the client's come before it.
+    ("json", {"q": "a dog"}, "Hund A DOG0", {}),
+    ("json", {"q": "a dog it", "source": "ko"}, "Hund A DOG IT00", {}),
+    ("json", {"q": "a dog", "glossary": {"dog": "Dogge"}}, "Dogge A DOG0", {}),
+    ("data", {"q": "cat", "glossary": "cat\tKatze\n\nx\ty"}, "Katze CAT0", {}),
+    # The language is found out; of a list it is one.
+    ("json", {"q": "안녕하세요", "source": "auto"}, "안녕하세요00", {"detectedLanguage": KO}),
+    (
+        "json",
+        {"q": ["안녕하세요", "ok"], "source": "auto"},
+        ["안녕하세요00", "OK00"],
+        {"detectedLanguage": [KO, KO]},
+    ),
+]
 
 
-def test_one_text_in_every_way_that_clients_send_it() -> None:
-    with client() as test_client:
-        answers = [
-            test_client.post("/translate", json=HELLO),
-            test_client.post("/translate", data=HELLO),
-            test_client.post("/translate", params=HELLO),  # and no body at all
-            test_client.post("/translate", files={name: (None, value) for name, value in HELLO.items()}),
-            test_client.post("/translate", content=json.dumps(HELLO)),  # and no type
-            test_client.post("/translate", json={**HELLO, "source": "EN", "target": "de-AT"}),
-        ]
-    for answer in answers:
-        assert (answer.status_code, answer.json()) == (200, {"translatedText": "HELLO0"})
+def test_what_clients_of_translate_are_answered() -> None:
+    with client(terms=[Term("dog", ("Hund",), ())]) as asked:
+        for way, fields, translated, more in ANSWERS:
+            answer = asked.post("/translate", **{way: {**HELLO, **fields}})
+            assert (answer.status_code, answer.json()) == (200, {"translatedText": translated, **more}), (
+                fields
+            )
+        parts = {name: (None, value) for name, value in HELLO.items()}
+        for sent in ({"files": parts}, {"content": json.dumps(HELLO)}):  # multipart, and JSON without a type
+            assert asked.post("/translate", **sent).json() == {"translatedText": "HELLO0"}
 
 
-def test_several_texts_are_as_many_answers_in_their_order() -> None:
-    texts = ["a", "", "b", "a", "two\nlines"]
-    with client() as test_client:
-        for sent in ({"json": {**HELLO, "q": texts}}, {"data": {**HELLO, "q": texts}}):
-            answer = test_client.post("/translate", **sent)  # type: ignore[arg-type]
-            assert answer.json() == {"translatedText": ["A0", "", "B0", "A0", "TWO0\nLINES0"]}
-        assert test_client.post("/translate", json={**HELLO, "q": []}).json() == {"translatedText": []}
-        assert test_client.post("/translate", json={**HELLO, "q": ["x"]}).json() == {"translatedText": ["X0"]}
+# Fields besides HELLO, the status, and what the message has.
+REFUSALS: list[tuple[dict[str, Any], int, str]] = [
+    ({"q": 7}, 400, "$.q"),
+    ({"q": ["a", None]}, 400, "$.q"),
+    ({"target": ["de", "en"]}, 400, "$.target"),
+    ({"target": "xx"}, 400, "'xx' is not a served language"),
+    ({"source": "de", "target": "ko"}, 400, "no model translates from de into ko"),
+    ({"source": "auto", "target": "ko", "q": "hello you there"}, 400, "no model translates from en"),
+    ({"source": "auto", "q": "Je ne comprends pas ce que vous dites."}, 400, "French (fr), as detected"),
+    ({"source": "auto", "q": "Γεια σου, κόσμε"}, 400, "the text is in Greek (el), as detected"),
+    ({"format": "pdf"}, 400, "$.format"),
+    ({"alternatives": -1}, 400, "$.alternatives"),
+    ({"alternatives": "many"}, 400, "$.alternatives"),
+    ({"glossary": {"a": 1}}, 400, "$.glossary"),
+    ({"glossary": "a b"}, 400, "not a term, a tab and a target"),
+    ({"glossary": {"x" * 301: "b"}}, 400, "at most 200 terms of 300"),
+    ({"q": "a" * 200}, 413, "at most 200"),
+    ({"q": ["a"] * 101}, 413, "at most 200"),
+]
+# Bodies, their type, the status, and what the message has.
+BAD_BODIES: list[tuple[bytes, str, int, str]] = [
+    (b'{"q": "a",, }', JSON, 400, "Invalid request"),  # SubtitleEdit with a key
+    (b'{"q": "\xff"}', JSON, 400, "Invalid request"),
+    (b'{"q": "\\ud83d", "source": "en", "target": "de"}', JSON, 400, "Invalid request"),
+    (b"[" * 9_000, JSON, 400, "Invalid request"),
+    (b'{"q":' * 1_000, JSON, 400, "Invalid request"),
+    (b'["hello"]', JSON, 400, "Expected `object`"),
+    (b'{"target": "de"}', JSON, 400, "missing required field `q`"),
+    (b"q=a", FORM, 400, "missing required field `target`"),
+    (b"", FORM, 400, "missing required field"),
+    (b"q=\xff\xfe&source=en&target=de", FORM, 400, "can't decode"),
+    (b"q=%ff%fe&source=en&target=de", FORM, 400, "can't decode"),
+    (b"a=&" * 10_001, FORM, 413, "at most 20,000 bytes"),
+    (b"--x", "multipart/form-data; boundary=y", 400, "Invalid"),
+    (b"--x", "multipart/form-data", 400, "Invalid"),
+]
 
 
-def test_requests_as_weblate_sends_them() -> None:
-    """The list of languages, a probe, and strings with placeholders; older versions send one in a form."""
-    with client() as asked:
-        languages = {one["code"]: one["targets"] for one in asked.get("/languages").json()}
-        assert "de" in languages["en"]
-        probe = {"api_key": "", "q": ["test"], "source": "en", "target": "de"}
-        assert asked.post("/translate", json=probe).json() == {"translatedText": ["TEST0"]}
-        texts = ["The [X0X] was not found.", "Open [X7X] in [X8X]", "", "Two\nlines"]
-        answer = asked.post("/translate", json={**probe, "q": texts})
-        assert answer.status_code == 200 and len(answer.json()["translatedText"]) == len(texts)
-        for text, translation in zip(texts, answer.json()["translatedText"], strict=True):
-            assert re.findall(r"\[X\dX\]", text) == sorted(re.findall(r"\[X\dX\]", translation))
-        form = {"api_key": "", "q": "hello", "source": "en", "target": "de"}
-        assert asked.post("/translate", data=form).json() == {"translatedText": "HELLO0"}
-
-
-def test_a_plug_in_of_omegat_that_asks_by_get_is_refused() -> None:
-    """Any page can make a browser send a GET: translations are asked for by POST alone."""
-    with client() as asked:
-        assert asked.get("/translate", params=HELLO).status_code == 405
-
-
-def test_white_space_and_line_ends_are_kept() -> None:
-    with client() as test_client:
-        answer = test_client.post("/translate", json={**HELLO, "q": "  one\r\n\r\n\ttwo \n"})
-    assert answer.json()["translatedText"] == "  ONE0\r\n\r\n\tTWO0 \n"
-
-
-def test_lines_of_an_address_alone_are_copied() -> None:
-    """Lines of nothing but an address are copied, as a whole and in parts; so are placeholders, which are
-    kept by default.
-    """
-    text = "https://x.org/a\ninfo@x.org\n{name}\nhello"
-    copied = text.replace("hello", "HELLO0")
-    with client() as test_client:
-        answer = test_client.post("/translate", json={**HELLO, "q": text, "alternatives": 1}).json()
-        assert answer["translatedText"] == copied
-        stream = test_client.post(
-            "/translate", json={**HELLO, "q": text}, headers={"accept": "text/event-stream"}
+def test_what_is_no_request_is_told_why() -> None:
+    with client(limits=Limits(characters=200)) as asked:
+        answers = [(asked.post("/translate", json={**HELLO, **fields}), *told) for fields, *told in REFUSALS]
+        for body, kind, *told in BAD_BODIES:
+            answers.append((asked.post("/translate", content=body, headers={"content-type": kind}), *told))
+        answers.append(
+            (asked.post("/translate", json=HELLO, headers={"content-encoding": "gzip"}), 415, "gzip")
         )
-        assert json.loads(stream.text.rpartition("data: ")[2])["translatedText"] == copied
-        parts = [json.loads(line[6:]) for line in stream.text.splitlines() if line.startswith("data: ")]
-        assert "".join(part.get("text", "") for part in parts) == copied
-
-
-def test_tags_are_kept() -> None:
-    text = '<p title="x">one &amp; <b>two</b></p><!-- no --><script>if (a<b) {}</script>'
-    with client() as test_client:
-        answer = test_client.post("/translate", json={**HELLO, "q": text, "format": "html"})
-    assert answer.json()["translatedText"] == (
-        '<p title="X0">ONE &amp; <b>TWO</b>0</p><!-- no --><script>if (a<b) {}</script>'
-    )
-
-
-def test_alternatives() -> None:
-    with client() as test_client:
-        one = test_client.post("/translate", data={**HELLO, "alternatives": "2"}).json()
-        two = test_client.post("/translate", json={**HELLO, "q": ["a\nb", "c"], "alternatives": 1}).json()
-    assert one == {"translatedText": "HELLO0", "alternatives": ["HELLO1", "HELLO2"]}
-    assert two == {"translatedText": ["A0\nB0", "C0"], "alternatives": [["A1\nB1"], ["C1"]]}
-
-
-def test_a_third_language_lies_between() -> None:
-    """A third language is used if no model joins two languages; a language into itself needs no model."""
-    with client() as test_client:
-        answer = test_client.post("/translate", json={"q": "abc", "source": "ko", "target": "de"})
-        assert answer.json() == {"translatedText": "ABC00"}
-        same = test_client.post("/translate", json={"q": " abc\n", "source": "de", "target": "de"})
-        assert same.json() == {"translatedText": " abc\n"}
-        languages = {one["code"]: one for one in test_client.get("/languages").json()}
-    assert languages["ko"] == {
-        "code": "ko",
-        "name": "Korean",
-        "targets": ["de", "en", "ko"],
-        "direct": ["en"],
-    }
-    assert languages["de"]["targets"] == ["de", "en"]
-    with client("ko-en") as test_client:  # clients look for the target's code here too
-        assert [one["code"] for one in test_client.get("/languages").json()] == ["ko", "en"]
-
-
-def test_the_language_is_found_out() -> None:
-    with client() as test_client:
-        one = test_client.post("/translate", json={**HELLO, "q": "안녕", "source": "auto"}).json()
-        assert one == {
-            "translatedText": "안녕00",
-            "detectedLanguage": {"language": "ko", "confidence": 100.0},
-        }
-        two = test_client.post(
-            "/translate", json={"q": ["der Hund", "안녕"], "source": "auto", "target": "en"}
-        )
-        assert [each["language"] for each in two.json()["detectedLanguage"]] == ["de", "ko"]
-        assert two.json()["translatedText"] == ["DER HUND0", "안녕0"]
-        guesses = test_client.post("/detect", data={"q": "the dog and the cat"}).json()
-    assert guesses[0]["language"] == "en" and guesses[0]["confidence"] > 90
-    assert {guess["language"] for guess in guesses} == {"ko", "en", "de"}
-
-
-@pytest.mark.parametrize(
-    ("sent", "status", "reason"),
-    [
-        ({"content": b'{"q": "a",, }', "headers": {"content-type": "application/json"}}, 400, "Invalid JSON"),
-        ({"content": b'{"q": "\xff"}', "headers": {"content-type": "application/json"}}, 400, "Invalid JSON"),
-        ({"content": b"[" * 100_000, "headers": {"content-type": "application/json"}}, 400, "Invalid JSON"),
-        ({"content": b'{"q":' * 9_000, "headers": {"content-type": "application/json"}}, 400, "Invalid JSON"),
-        ({"json": ["hello"]}, 400, "expected an object"),
-        ({"json": {**HELLO, "q": 7}}, 400, "q must be a string"),
-        ({"json": {**HELLO, "q": ["a", None]}}, 400, "q must be a string"),
-        ({"json": {**HELLO, "target": ["de", "en"]}}, 400, "target must be a string"),
-        ({"json": {"source": "en", "target": "de"}}, 400, "missing q"),
-        ({"json": {"q": "a", "source": "en"}}, 400, "missing target"),
-        ({"json": {**HELLO, "target": "xx"}}, 400, "xx is not supported"),
-        ({"json": {**HELLO, "source": "de", "target": "ko"}}, 400, "no model translates de into ko"),
-        ({"json": {**HELLO, "format": "pdf"}}, 400, "format must be text or html"),
-        ({"json": {**HELLO, "alternatives": -1}}, 400, "alternatives must be a whole number"),
-        ({"json": {**HELLO, "alternatives": "many"}}, 400, "alternatives must be a whole number"),
-        ({"content": b"q=\xff\xfe&source=en&target=de"}, 400, "not UTF-8"),
-        ({"content": b"--x", "headers": {"content-type": "multipart/form-data; boundary=y"}}, 400, ""),
-        ({"content": b"--x", "headers": {"content-type": "multipart/form-data"}}, 400, "Invalid form"),
-        ({"json": {**HELLO, "q": "a" * 101}}, 413, "at most 100"),
-        ({"json": {**HELLO, "q": ["a"] * 51}}, 413, "at most 100"),
-        ({"content": b"q=" + b"a" * 300_000}, 413, "at most 200,000 bytes"),
-    ],
-)
-def test_what_is_no_request_is_told_why(sent: dict[str, Any], status: int, reason: str) -> None:
-    with client(limits=Limits(body=200_000, characters=100)) as test_client:
-        answer = test_client.post("/translate", **sent)
-        assert (answer.status_code, list(answer.json())) == (status, ["error"])
+        answers.append((asked.get("/translate", params=HELLO), 405, "Method"))  # any page can make a browser
+        answers.append((asked.get("/none"), 404, "Not Found"))
+    for answer, status, reason in answers:
+        assert (answer.status_code, list(answer.json())) == (status, ["error"]), answer.request.content
         assert reason in answer.json()["error"]
 
 
-def test_surrogate_halves_are_no_text() -> None:
-    """JSON can write them; UTF-8 cannot."""
-    content = b'{"q": "\\ud83d", "source": "en", "target": "de"}'
-    with client() as test_client:
-        answer = test_client.post("/translate", content=content, headers={"content-type": "application/json"})
-    assert answer.status_code == 400
+def events(text: str) -> list[tuple[str, Any]]:
+    blocks = [block.split("\n") for block in text.split("\n\n")[:-1]]
+    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in blocks]
 
 
-def test_keys() -> None:
-    with client(keys=["secret", "슬쩍"]) as test_client:
-        for key in ("", "wrong", "secret ", "secre"):
-            answer = test_client.post("/translate", json={**HELLO, "api_key": key})
-            assert (answer.status_code, list(answer.json())) == (403, ["error"])
-        assert test_client.post("/detect", data={"q": "a"}).status_code == 403
-        for sent in (
-            {"json": {**HELLO, "api_key": "secret"}},
-            {"json": {**HELLO, "apiKey": "슬쩍"}},
-            {"params": {**HELLO, "api_key": "secret"}},
-            {"json": HELLO, "headers": {"authorization": "Bearer secret"}},
-        ):
-            assert test_client.post("/translate", **sent).status_code == 200  # type: ignore[arg-type]
-        for path in ("/languages", "/health", "/frontend/settings", "/"):
-            assert test_client.get(path).status_code == 200
-        assert test_client.get("/frontend/settings").json()["keyRequired"] is True
+@pytest.mark.parametrize(("source", "target"), [("ko", "en"), ("ko", "de"), ("en", "en")])
+def test_parts_of_a_stream_make_the_text(source: str, target: str) -> None:
+    """They include what stands between the lines; over two models too."""
+    sent = {"q": " 하나 둘 셋 넷\n\n다섯 ", "source": source, "target": target, "details": True}
+    with client() as asked:
+        answer = asked.post("/translate", json=sent, headers=SSE)
+        whole = asked.post("/translate", json=sent).json()
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    *parts, last = events(answer.text)
+    assert last == ("done", whole)
+    if source == target:
+        assert not parts and whole["translatedText"] == sent["q"]
+    else:
+        assert "".join(part["text"] for _, part in parts) == whole["translatedText"]
+        assert {name for name, _ in parts} == {"part"} and len(parts) > 5
+        assert [one["verdict"] for one in whole["details"]] == ["sure", "check"]
+        assert whole["details"][1]["flags"] == ["unsure"] and whole["details"][1]["bits_per_byte"] > 0.1
 
 
-def test_what_waits_is_limited() -> None:
-    """The queue is full: come again later."""
-    gate = Gate(open=False)
-    server, _ = made_up_server(gate=gate, limits=Limits(queue=1))
-    with TestClient(server.app()) as test_client:
-        with server.service.admitted(1):
-            answer = test_client.post("/translate", json=HELLO)
-            assert answer.status_code == 429 and 1 <= int(answer.headers["retry-after"]) <= 60
-            stream = test_client.post("/translate", json=HELLO, headers={"accept": "text/event-stream"})
-            assert stream.status_code == 429
-        gate.open.set()
-        assert test_client.post("/translate", json=HELLO).status_code == 200
-    assert server.service.n_requests == server.service.n_characters == 0
-
-
-@pytest.mark.parametrize(
-    ("sent", "status", "message"),
-    [
-        ({"content": b"q=%ff%fe&source=en&target=de"}, 400, "a field is not UTF-8"),
-        ({"content": b"q=\xff&source=en&target=de"}, 400, "the body is not UTF-8"),
-        ({"json": HELLO, "headers": {"content-encoding": "gzip"}}, 415, "Content-Encoding gzip is not"),
-        ({"json": HELLO, "headers": {"content-encoding": "identity"}}, 200, None),
-    ],
-)
-def test_bytes_that_are_no_text_are_refused(sent: dict[str, Any], status: int, message: str | None) -> None:
-    with client() as test_client:
-        answer = test_client.post("/translate", **sent)
-    assert answer.status_code == status
-    assert message is None or message in answer.json()["error"]
-
-
-def test_suggestions_are_texts_to_train_on(tmp_path: Path) -> None:
-    with client(suggestions=Suggestions(tmp_path)) as test_client:
-        sent = {**HELLO, "q": "one\ttwo\n", "s": "eins\r\nzwei\u2028drei"}
-        assert test_client.post("/suggest", data=sent).json() == {"success": True}
-        assert test_client.post("/suggest", json={**HELLO, "s": "hallo", "source": "auto"}).status_code == 200
-        for wrong in ({**sent, "q": " \n"}, {**HELLO}, {**sent, "target": "../x"}):
-            assert test_client.post("/suggest", json=wrong).status_code == 400
-    assert (tmp_path / "en-de.tsv").read_bytes().splitlines()[0] == b"one two\teins zwei drei"
-    assert len(list(tmp_path.iterdir())) == 1
-    with client() as test_client:
-        assert test_client.post("/suggest", data={**HELLO, "s": "hallo"}).status_code == 403
-    Suggestions(tmp_path / "made" / "now").add(Direction("en", "de"), "a", "b")
-    with pytest.raises(BytenmtError, match="cannot be created: "):
-        Suggestions(tmp_path / "en-de.tsv")
+def test_other_streams() -> None:
+    with client(keys=["k"]) as asked:
+        assert asked.post("/translate", json=HELLO, headers=SSE).status_code == 403
+    with client() as asked:
+        for more in ({"q": ["a", "b"]}, {"q": "<p>a", "format": "html"}):
+            ((name, data),) = events(asked.post("/translate", json={**HELLO, **more}, headers=SSE).text)
+            assert name == "done" and data["translatedText"] in (["A0", "B0"], "<p>A0</p>")
+        refused = asked.post("/translate", json={**HELLO, "target": "xx"}, headers=SSE)
+        assert refused.status_code == 400
 
 
 def test_files() -> None:
-    def upload(test_client: TestClient, name: str, data: bytes) -> Any:
-        return test_client.post(
-            "/translate_file", data={"source": "en", "target": "de"}, files={"file": (name, data, "x/y")}
-        )
-
-    with client() as test_client:
-        answer = upload(test_client, "my file.txt", b"one\r\ntwo\n")
-        url = answer.json()["translatedFileUrl"]
-        fetched = test_client.get(url)
-        assert (fetched.content, url.rpartition("/")[2]) == (b"ONE0\r\nTWO0\n", "my_file_de.txt")
-        assert "attachment" in fetched.headers["content-disposition"]
-        assert test_client.get(url.replace("/download_file/", "/download_file/x")).status_code == 404
-        page = upload(test_client, "a.HTML", b"<p>one</p>").json()["translatedFileUrl"]
-        assert test_client.get(page).content == b"<p>ONE0</p>"
-        for name, data in (("a.exe", b"x"), ("", b"x"), ("txt", b"x"), ("a.txt", b"caf\xe9")):
-            refused = upload(test_client, name, data)
-            assert (refused.status_code, list(refused.json())) == (400, ["error"])
-        assert test_client.post("/translate_file", data=HELLO).status_code == 400
-
-
-@pytest.mark.slow
-def test_documents_keep_what_is_no_text() -> None:
-    """This holds for a bilingual format and a table; a malformed file is reported with the position."""
     po = b'msgid ""\nmsgstr ""\n\n#: a.c:1\nmsgid "%d dogs"\nmsgstr ""\n'
-    with client() as test_client:
-        kinds = test_client.get("/frontend/settings").json()["supportedFilesFormat"]
-        assert {".po", ".xliff", ".tmx", ".srt", ".html", ".md", ".txt"} <= set(kinds)
+    rows = [
+        ("my file.txt", b"one\r\ntwo\n", b"ONE0\r\nTWO0\n", "my_file_de.txt"),
+        ("a.HTML", b"<p>one</p>", b"<p>ONE0</p>", "a_de.HTML"),
+        ("../a/b.json", b'{"a": "one", "b": 1}', b'{"a": "ONE0", "b": 1}', "b_de.json"),
+    ]
+    with client() as asked:
 
-        def answer(name: str, data: bytes) -> Any:
-            sent = {"data": {"source": "en", "target": "de"}, "files": {"file": (name, data)}}
-            return test_client.post("/translate_file", **sent).json()  # type: ignore[arg-type]
+        def upload(name: str, data: bytes, **fields: str) -> Any:
+            sent = {"source": "en", "target": "de", **fields}
+            return asked.post("/translate_file", data=sent, files={"file": (name, data, "x/y")})
 
-        made = test_client.get(answer("a.po", po)["translatedFileUrl"]).content
-        assert made == po[:-3].replace(b'msgid "%d', b'#, fuzzy\nmsgid "%d') + b'"%d DOGS0"\n'
-        reason = answer("a.json", b'{"a": ')["error"]
-        assert reason.startswith("the file.json: not json: Expecting value: line 1")
-
-
-def test_terms_and_placeholders_are_kept() -> None:
-    """Terms may come as an object, as lines of a form, and with files; not through a third language, and
-    unknown names are refused.
-    """
-    text = "the {name} dog at https://a.b"
-    with client() as test_client:
-        for sent in (
-            {"json": {**HELLO, "q": text, "keep": ["placeholders"], "glossary": {"dog": "Hund"}}},
-            {"data": {**HELLO, "q": text, "keep": "placeholders", "glossary": "dog\tHund|Hunde\n"}},
-        ):
-            answer = test_client.post("/translate", **sent)  # type: ignore[arg-type]
-            assert "Hund" in answer.json()["translatedText"] and "{name}" in answer.json()["translatedText"]
-        for wrong, reason in (
-            ({"keep": "dogs"}, "keep must contain only"),
-            ({"keep": 3}, "keep must contain only"),
-            ({"glossary": "dog"}, "glossary, line 1: expected"),
-            ({"glossary": [1]}, "glossary must give a target"),
-            ({"glossary": {"a": "b" * 400}}, "at most 200 terms"),
-            ({"glossary": []}, "glossary must give a target"),
-            ({"glossary": {"a": None}}, "must be a string"),
-            ({"glossary": {"a": ["b", "c"]}}, "must be a string"),
-            ({"glossary": {"a": 7}}, "must be a string"),
-            ({"glossary": {"a": "b\nc"}}, "a line break or tab"),
-            ({"glossary": {"a": "b\tc"}}, "a line break or tab"),
-            ({"glossary": {"a": "b\r"}}, "a line break or tab"),
-            ({"glossary": {"a": "\u2028b"}}, "a line break or tab"),
-            ({"glossary": {"a\nb": "c"}}, "a line break or tab"),
-            ({"glossary": {"a\tb": "c"}}, "a line break or tab"),
-            ({"glossary": {"": "c"}}, "expected `term TAB target`"),
-            ({"glossary": {"a": ""}}, "expected `term TAB target`"),
-            ({"glossary": {"a": "b"}, "source": "auto"}, "a glossary needs a source language"),
-            ({"glossary": {"a": "b"}, "source": "ko"}, "a glossary needs a source language"),
-        ):
-            refused = test_client.post("/translate", json={**HELLO, **wrong})
-            assert refused.status_code == 400 and reason in refused.json()["error"]
-
-
-def test_what_programs_send_is_kept_by_default() -> None:
-    """Placeholders, Weblate's too, tags and URLs; a request may name others, or none."""
-    text = "[X7X] of {name} <b>at</b> https://a.b/c %1$s x@y.org"
-    kept = ["[X7X]", "{name}", "<b>", "</b>", "https://a.b/c", "%1$s"]
-    with client() as test_client:
-
-        def translated(**fields: Any) -> str:
-            found: str = test_client.post("/translate", json={**HELLO, "q": text, **fields}).json()[
-                "translatedText"
-            ]
-            return found
-
-        assert all(one in translated() for one in kept) and "X@Y.ORG" in translated()
-        assert translated(q=[text, "a"]) == [translated(), "A0"]
-        assert translated(keep="") == text.upper() + "0"
-        assert "x@y.org" in translated(keep="emails") and "{NAME}" in translated(keep="emails")
-    with client(keep=()) as test_client:
+        for name, data, expected, named in rows:
+            url = upload(name, data).json()["translatedFileUrl"]
+            fetched = asked.get(url)
+            assert (fetched.content, url.rpartition("/")[2]) == (expected, named)
+            assert fetched.headers["content-disposition"] == "attachment"
+        assert asked.get(url.replace("/download_file/", "/download_file/x")).status_code == 404
+        made = asked.get(upload("a.po", po).json()["translatedFileUrl"]).text
+        assert 'msgstr "%d DOGS0"' in made
+        proxied = {"x-forwarded-prefix": "/mt/"}
+        answer = asked.post("/translate_file", data=HELLO, files={"file": ("a.txt", b"x")}, headers=proxied)
+        assert answer.json()["translatedFileUrl"].startswith("http://testserver/mt/download_file/")
+        bad = [
+            ("a.exe", b"x"),
+            ("", b"x"),
+            ("txt", b"x"),
+            ("a.txt", b"caf\xe9"),
+            ("a.json", b"{"),
+            ("a.csv", b"x"),
+        ]
+        for name, data in bad:
+            refused = upload(name, data)
+            assert (refused.status_code, list(refused.json())) == (400, ["error"]), name
+        assert asked.post("/translate_file", data=HELLO).status_code == 400
         assert (
-            test_client.post("/translate", json={**HELLO, "q": text}).json()["translatedText"]
-            == text.upper() + "0"
+            asked.post("/translate_file", data=HELLO, files={"file": ("a.txt", b"x" * 2_100_000)}).status_code
+            == 413
         )
-        page = test_client.post(
-            "/translate", json={**HELLO, "q": "<p>x@y.org is {here}</p>", "format": "html"}
+
+
+def test_what_is_deleted_cannot_be_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bytenmt.serve import app as module
+
+    sent: dict[str, Any] = {"data": HELLO, "files": {"file": ("a.txt", b"x")}}
+    with client() as asked:
+        first, second = (asked.post("/translate_file", **sent).json()["translatedFileUrl"] for _ in range(2))
+        monkeypatch.setattr(module, "KEPT_BYTES", 3)
+        asked.post("/translate_file", **sent)
+        assert [asked.get(url).status_code for url in (first, second)] == [404, 404]
+        third = asked.post("/translate_file", **sent).json()["translatedFileUrl"]
+        monkeypatch.setattr(module, "KEPT_SECONDS", -1.0)
+        assert asked.get(third).status_code == 404
+
+
+def test_suggestions_are_texts_to_train_on(tmp_path: Path) -> None:
+    with client(suggestions=tmp_path) as asked:
+        sent = {**HELLO, "q": "one\ttwo\n", "s": "eins\r\nzwei\u2028drei"}
+        assert asked.post("/suggest", data=sent).json() == {"success": True}
+        assert asked.post("/suggest", json={**HELLO, "s": "hallo", "source": "en"}).status_code == 200
+        for wrong in ({**sent, "q": " \n"}, HELLO, {**sent, "target": "../x"}, {**sent, "target": "en"}):
+            assert asked.post("/suggest", json=wrong).status_code == 400
+        (tmp_path / "de-en.tsv").mkdir()
+        assert asked.post("/suggest", json={**sent, "source": "de", "target": "en"}).status_code == 500
+    assert (tmp_path / "en-de.tsv").read_bytes() == b"one two\teins zwei drei\nhello\thallo\n"
+    with client() as asked:
+        assert asked.post("/suggest", data={**HELLO, "s": "hallo"}).status_code == 403
+
+
+def test_what_clients_ask_first() -> None:
+    with client() as asked:
+        languages = asked.get("/languages").json()
+        assert languages[0] == {
+            "code": "ko",
+            "name": "Korean",
+            "targets": ["de", "en", "ko"],
+            "direct": ["en"],
+        }
+        assert languages[2]["targets"] == ["de", "en"]
+        guesses = asked.post("/detect", data={"q": "the dog and the cat are here"}).json()
+        assert guesses[0]["language"] == "en" and guesses[0]["confidence"] > 90
+        assert {guess["language"] for guess in guesses} == {"ko", "en", "de"}
+        assert asked.get("/health").json() == asked.get("/ready").json() == {"status": "ok"}
+        settings = asked.get("/frontend/settings").json()
+        assert settings["charLimit"] == 20_000 and {".po", ".xliff", ".docx"} <= set(
+            settings["supportedFilesFormat"]
         )
-        assert page.json()["translatedText"] == "<p>x@y.org IS {here}0</p>"
+        spec = asked.get("/spec").json()
+    app = made_up_app()
+    app.asgi()
+    assert set(spec["paths"]) == {route.path for route in app._routes}
+    content = spec["paths"]["/translate"]["post"]["requestBody"]["content"]
+    body = spec["components"]["schemas"][content["application/json"]["schema"]["$ref"].rpartition("/")[2]]
+    assert set(body["required"]) == {"q", "target"} and "details" in body["properties"]
 
 
-def test_a_server_has_terms_of_its_own() -> None:
-    """The server's terms apply on every route of their direction; a client's term for the same text replaces
-    them.
-    """
-    terms = [parse_term(line, Path("terms"), 1) for line in (b"dog\tHund", b"cat\tKatze")]
-    glossaries = {Direction("en", "de"): Glossary.from_terms(terms)}
-    with client(glossaries=glossaries) as test_client:
-
-        def translated(source: str, **fields: Any) -> str:
-            sent = {"q": "the dog and the cat", "source": source, "target": "de", **fields}
-            found: str = test_client.post("/translate", json=sent).json()["translatedText"]
-            return found
-
-        assert "Hund" in translated("en") and "Katze" in translated("en")
-        assert translated("auto") == translated("en")
-        assert "Hund" in translated("ko", q="a dog it")  # by way of English
-        own = translated("en", glossary={"dog": "Dogge"})
-        assert "Dogge" in own and "Hund" not in own and "Katze" in own
-        assert "Hund" not in test_client.post("/translate", json={**HELLO, "q": "dog", "target": "en"}).text
+def test_the_page_asks_nobody_else() -> None:
+    with client() as asked:
+        page, script = asked.get("/"), asked.get("/page/script.js")
+        assert asked.get("/page/style.css").status_code == script.status_code == 200
+        assert asked.get("/page/../app.py").status_code == asked.get("/page/").status_code == 404
+    policy = page.headers["content-security-policy"]
+    assert page.headers["content-type"].startswith("text/html") and "default-src 'none'" in policy
+    assert "unsafe" not in policy and "*" not in policy
+    assert not re.search(r"https?://|//[a-z]|\son[a-z]+=|\sstyle=|<style", page.text)
+    assert not re.search(r"https?://|innerHTML|eval\(", script.text)
+    for field in re.findall(r'<label[^>]*for="(\w+)"', page.text):  # each names a field that is there
+        assert f'id="{field}"' in page.text
+    assert set(re.findall(r'\$\("(\w+)"\)', script.text)) <= set(re.findall(r'id="(\w+)"', page.text))
 
 
-def test_a_table_has_a_column_to_translate() -> None:
-    table = b'id;text;de\n1;"one; two";\n2;three;\n'
+def test_metrics_and_a_failure_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """The log has neither texts nor what is inside of an error's answer, tokens or names of files."""
+    caplog.set_level("INFO", "bytenmt.serve")
+    app = made_up_app("en-de", keys=["secret"])
+    with TestClient(app.asgi()) as asked:
+        for path in ("/metrics", "/download_file/token/name.txt"):
+            assert asked.get(path).status_code == 403
+        key = {"authorization": "Bearer secret"}
+        assert asked.get("/download_file/token/name.txt", headers=key).status_code == 404
+        asked.post("/translate", json=HELLO, headers=key)
+        asked.get("/token/hello")
+        lines = asked.get("/metrics", params={"api_key": "secret"}).text.splitlines()
 
-    def upload(test_client: TestClient, name: str = "a.csv", **fields: str) -> Any:
-        sent = {"source": "en", "target": "de", **fields}
-        return test_client.post("/translate_file", data=sent, files={"file": (name, table)})
+        async def fails(*_: Any) -> None:
+            raise RuntimeError("the inside of it")
 
-    with client() as test_client:
-        for fields, expected in (
-            ({"column": "text"}, b'id;text;de\n1;"ONE; TWO0";\n2;THREE0;\n'),
-            ({"column": "2", "into": "3"}, b'id;text;de\n1;"one; two";"ONE; TWO0"\n2;three;THREE0\n'),
-            ({"column": "text", "into": "de"}, b'id;text;de\n1;"one; two";"ONE; TWO0"\n2;three;THREE0\n'),
-        ):
-            answer = upload(test_client, **fields)
-            assert answer.status_code == 200, answer.text
-            assert test_client.get(answer.json()["translatedFileUrl"]).content == expected
-        for fields, reason in (
-            ({}, "a table needs a column"),
-            (
-                {"column": "none"},
-                "the file.csv: none is not one of the columns id, text, de",
-            ),
-            ({"name": "a.txt", "column": "1"}, "column and into are for CSV"),
-        ):
-            refused = upload(test_client, **fields)
-            assert refused.status_code == 400 and reason in refused.json()["error"]
-
-
-def test_the_description_is_that_of_the_routes() -> None:
-    """Every route is in it, with every field that its code reads; a page shows it."""
-    server, _ = made_up_server()
-    routes = {
-        (one.path, method)
-        for one in server.routes()
-        if isinstance(one, Route)
-        for method in one.methods or ()
-    }
-    with TestClient(server.app()) as test_client:
-        spec = test_client.get("/spec").json()
-        docs = test_client.get("/docs")
-    described = {(path, method.upper()) for path, one in spec["paths"].items() for method in one}
-    assert described == {(path, method) for path, method in routes if method != "HEAD"}
-    for path, method in described:
-        assert f"{method} {path}" in docs.text
-        assert spec["paths"][path][method.lower()]["responses"]["200"]["description"]
-    source = Path(str(request_module.__file__)).read_text() + Path(str(app_module.__file__)).read_text()
-    read = set(
-        re.findall(r"(?:fields\.get|self\.text|self\.number|parsed\.text|parsed\.flag)\(\"(\w+)\"", source)
-    )
-    every = {
-        name
-        for one in spec["paths"].values()
-        if "post" in one
-        for name in next(iter(one["post"]["requestBody"]["content"].values()))["schema"]["properties"]
-    }
-    assert read | {"q", "api_key", "file"} == every
-
-
-def test_health_figures_and_what_else_is_asked_first() -> None:
-    with client() as test_client:
-        assert test_client.get("/health").json() == {"status": "ok"}
-        test_client.post("/translate", json=HELLO)
-        test_client.post("/translate", json={})
-        figures = test_client.get("/metrics")
-        assert figures.headers["content-type"].startswith("text/plain; version=0.0.4")
-        lines = figures.text.splitlines()
-        assert 'bytenmt_requests_total{path="translate",status="200"} 1.0' in lines
-        assert 'bytenmt_requests_total{path="translate",status="400"} 1.0' in lines
-        assert 'bytenmt_target_bytes_total{direction="en-de"} 6.0' in lines
-        assert 'bytenmt_request_seconds_bucket{le="+Inf"} 1.0' in lines
-        assert "bytenmt_requests_in_flight 0.0" in lines
-        assert "/translate" in test_client.get("/spec").json()["paths"]
-        assert test_client.get("/frontend/settings").json()["charLimit"] == Limits().characters
-        for answer, status in ((test_client.get("/none"), 404), (test_client.get("/translate"), 405)):
-            assert (answer.status_code, list(answer.json())) == (status, ["error"])
-
-
-def test_a_failure_is_told_in_the_log_and_not_to_the_client() -> None:
-    server, lines = made_up_server()
-
-    async def fails(*_: Any) -> None:
-        raise RuntimeError("the inside of it")
-
-    server.service.translate = fails  # type: ignore[assignment]
-    with TestClient(server.app()) as test_client:
-        answer = test_client.post("/translate", json=HELLO)
+        app.service.plan = fails  # type: ignore[assignment]
+        answer = asked.post("/translate", json=HELLO, headers=key)
     assert answer.status_code == 500 and "inside" not in answer.text
-    reason = [json.loads(line) for line in lines]
-    assert reason[0]["error"] == "RuntimeError: the inside of it"
-    assert {"event", "status", "seconds", "pair", "characters"} <= reason[1].keys()
-    assert "hello" not in "".join(lines)
+    for line in (
+        'bytenmt_requests_total{path="/translate",status="200"} 1.0',
+        'bytenmt_requests_total{path="/download_file",status="404"} 1.0',
+        'bytenmt_source_bytes_total{direction="en-de"} 5.0',
+        "bytenmt_queue_wait_seconds_count 1.0",
+        "bytenmt_requests_in_flight 0.0",
+    ):
+        assert line in lines
+    for name in (
+        "bytenmt_build_info{version=",
+        "process_resident_memory_bytes",
+        "bytenmt_deadlines_total 0.0",
+    ):
+        assert any(line.startswith(name) for line in lines), name
+    logged = "\n".join(caplog.messages)
+    assert "failed: RuntimeError: the inside of it" in logged and "POST /translate 200" in logged
+    assert not re.search("hello|token|name.txt|secret", logged) and "GET (unknown) 404" in logged
 
 
-@pytest.mark.slow
 def test_an_engine_that_fails_is_replaced() -> None:
     gate = Gate()
-    with client(gate=gate) as test_client:
+    with client(gate=gate) as asked:
         gate.open.wait = lambda _: False  # type: ignore[method-assign]
-        assert test_client.post("/translate", json=HELLO).status_code == 500
+        assert asked.post("/translate", json=HELLO).status_code == 500
         del gate.open.wait
-        assert test_client.post("/translate", json=HELLO).json() == {"translatedText": "HELLO0"}
+        assert asked.post("/translate", json=HELLO).json() == {"translatedText": "HELLO0"}

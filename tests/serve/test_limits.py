@@ -1,185 +1,239 @@
-"""Test the limits per client: requests by address and by key, and time limits."""
+"""Limits of clients: keys, hosts and origins, shares of the queue, and deadlines."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack
+import asyncio
 from typing import Any
 
 import pytest
-from made_up_service import SECONDS, Gate, client, made_up_server, wait_for_nothing
+from made_up_service import Gate, client, made_up_app, wait_until
 from starlette.testclient import TestClient
 
-from bytenmt.serve.limits import ApiKeys, Client, Limits, Refusal, client_address
-from bytenmt.serve.service import WAITING_REQUESTS_FACTOR, Service
+from bytenmt.serve import work_queue
+from bytenmt.serve.gateway import account_of
+from bytenmt.serve.work_queue import Limits, Refusal, WorkQueue
 
 HELLO = {"q": "hello", "source": "en", "target": "de"}
 SSE = {"accept": "text/event-stream"}
-ALICE, BOB = Client("1.1.1.1"), Client("2.2.2.2")
+LIMITS = Limits(characters=100, queue=8)
 
 
-@pytest.fixture
-def service() -> Iterator[Service]:
-    server, _ = made_up_server(limits=Limits(queue=8, queue_per_client=2, characters=100))
-    yield server.service
-    assert server.service.n_requests == server.service.n_characters == 0
-    assert not server.service._requests_of and not server.service._characters_of
+def test_a_client_has_a_share_of_the_queue() -> None:
+    """A share of the requests and of their characters; nothing is kept of clients that have gone."""
+    queue = WorkQueue(LIMITS)
+    with queue.admitted("alice", 1), queue.admitted("alice", 1):
+        with (
+            pytest.raises(Refusal, match="of this client are waiting: try again in 1 s") as refused,
+            queue.admitted("alice", 1),
+        ):
+            pass
+        assert (refused.value.status, refused.value.retry_after) == (429, 1)
+        with queue.admitted("bob", 1):
+            assert (queue.n_requests, queue.n_characters) == (3, 3)
+    share = work_queue.LONGEST_REQUESTS * LIMITS.characters // work_queue.CLIENT_SHARE
+    with queue.admitted("alice", share):
+        with pytest.raises(Refusal, match="of this client"), queue.admitted("alice", 1):
+            pass
+        with queue.admitted("bob", share), queue.admitted("carol", share), queue.admitted("dave", share):
+            assert queue.is_full
+            with pytest.raises(Refusal, match="too many requests are"), queue.admitted("eve", 1):
+                pass
+    assert queue.n_requests == queue.n_characters == 0
+    assert not queue._requests_of and not queue._characters_of
+    with WorkQueue(Limits(queue=1)).admitted("alice", 1):  # of a short queue one
+        pass
 
 
-def test_a_client_has_a_part_of_the_queue(service: Service) -> None:
-    with service.admitted(1, ALICE), service.admitted(1, ALICE):
-        with pytest.raises(Refusal, match="of this client") as refused:
-            service.admitted(1, ALICE)
-        assert refused.value.status == 429 and refused.value.retry_after
-        service.admitted(1, BOB).release()
-    service.admitted(1, ALICE).release()
+def test_retry_after_is_the_work_that_is_queued(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(work_queue.time, "monotonic", lambda: now)
+    queue = WorkQueue(Limits())
+    for _ in range(60):  # 50 characters a second; times without work do not count
+        with queue.admitted("a", 100):
+            now += 2.0
+        now += 1000.0
+    with queue.admitted("a", 1000), queue.admitted("b", 500):
+        assert queue.retry_after() == pytest.approx(30, abs=1)
+    assert queue.retry_after() == 1
 
 
-def test_a_client_has_a_part_of_the_characters(service: Service) -> None:
-    part = WAITING_REQUESTS_FACTOR * 100 * 2 // 8
-    with service.admitted(part, ALICE):
-        with pytest.raises(Refusal, match="of this client"):
-            service.admitted(1, ALICE)
-        service.admitted(part, BOB).release()
+def test_what_counts_as_one_client() -> None:
+    for address, expected in (
+        ("1.2.3.4", "1.2.3.4"),
+        ("::ffff:1.2.3.4", "1.2.3.4"),
+        ("2001:db8:0:1::1", "2001:db8:0:1::/64"),
+        ("2001:db8:0:1:ffff::2", "2001:db8:0:1::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("unknown", "unknown"),
+    ):
+        assert account_of(None, (), address) == expected
+    keys = ["secret", "other"]
+    accounts = [account_of(key, keys, address) for key in keys for address in ("1.1.1.1", "2.2.2.2")]
+    assert accounts[0] == accounts[1] != accounts[2] and "secret" not in accounts[0]
 
 
-def test_a_key_is_a_client_wherever_it_is_used(service: Service) -> None:
-    with ExitStack() as stack:
-        for address in ("1.1.1.1", "1.1.1.2"):
-            stack.enter_context(service.admitted(1, Client(address, "k")))
-        with pytest.raises(Refusal, match="of this client"):
-            service.admitted(1, Client("1.1.1.3", "k"))
-        service.admitted(1, Client("1.1.1.3", "l")).release()
+def test_keys() -> None:
+    with client(keys=["secret", "슬쩍"]) as asked:
+        for key in ("", "wrong", "secret ", "secre"):
+            answer = asked.post("/translate", json={**HELLO, "api_key": key})
+            assert (answer.status_code, list(answer.json())) == (403, ["error"])
+        ways: list[dict[str, Any]] = [
+            {"json": {**HELLO, "api_key": "secret"}},
+            {"json": {**HELLO, "apiKey": "슬쩍"}},
+            {"params": {**HELLO, "api_key": "secret"}},
+            {"json": HELLO, "headers": {"authorization": "Bearer secret"}},
+        ]
+        assert [asked.post("/translate", **sent).status_code for sent in ways] == [200] * 4
+        assert asked.post("/detect", data={"q": "a"}).status_code == 403
+        file = {"file": ("a.txt", b"x")}
+        assert asked.post("/translate_file", data=HELLO, files=file).status_code == 403
+        url = asked.post("/translate_file", data={**HELLO, "api_key": "secret"}, files=file).json()[
+            "translatedFileUrl"
+        ]
+        assert asked.get(url).status_code == 403
+        assert (
+            asked.get(url, headers={"authorization": "Bearer 슬쩍".encode()}).status_code == 403
+        )  # no Latin-1
+        assert asked.get(url, headers={"authorization": "Bearer secret"}).content == b"X0"
+        assert asked.get("/frontend/settings").json()["keyRequired"] is True
+        for path in ("/languages", "/health", "/ready", "/"):
+            assert asked.get(path).status_code == 200
 
 
-def test_a_place_is_given_back_once(service: Service) -> None:
-    one, other = service.admitted(5, ALICE), service.admitted(7, ALICE)
-    one.release()
-    one.release()
-    assert (service.n_requests, service.n_characters) == (1, 7)
-    other.release()
+LOOPBACK = ["localhost", "*.localhost", "127.0.0.1", "[::1]"]
+OWN, FOREIGN = "http://localhost:5000", "https://elsewhere.example"
 
 
-def test_what_counts_as_one_address() -> None:
-    assert client_address("1.2.3.4") == client_address("::ffff:1.2.3.4") == "1.2.3.4"
-    assert client_address("2001:db8:0:1::1") == client_address("2001:db8:0:1:ffff::2") == "2001:db8:0:1::/64"
-    assert client_address("2001:db8:0:2::1") != client_address("2001:db8:0:1::1")
-    assert client_address("fe80::1%eth0") == "fe80::/64"
-    assert client_address("unknown") == "unknown" and len(client_address("x" * 1000)) == 100
+@pytest.mark.parametrize(
+    ("names", "host", "is_allowed"),
+    [
+        (LOOPBACK, "localhost:5000", True),
+        (LOOPBACK, "127.0.0.1", True),
+        (LOOPBACK, "[::1]:5000", True),
+        (LOOPBACK, "LOCALHOST", True),
+        (LOOPBACK, "evil.example:5000", False),  # DNS rebinding
+        (LOOPBACK, "localhost.evil.example", False),
+        (LOOPBACK, "localhost@evil.example", False),
+        (LOOPBACK, "", False),
+        (["*"], "any.example", True),
+        (["*.example.org"], "mt.example.org", True),
+        (["*.example.org"], "example.com", False),
+    ],
+)
+def test_names_of_the_server(names: list[str], host: str, is_allowed: bool) -> None:
+    with client(access=(names, [])) as asked:
+        for answer in (
+            asked.get("/", headers={"host": host}),
+            asked.post("/translate", json=HELLO, headers={"host": host}),
+        ):
+            assert answer.status_code == (200 if is_allowed else 400)
 
 
-def test_keys_have_names_that_do_not_tell_them() -> None:
-    keys = ApiKeys(["secret", "other"])
-    assert keys.check("secret") == keys.check("secret") != keys.check("other")
-    assert "secret" not in str(keys.check("secret")) and ApiKeys().check("any") is None
+@pytest.mark.parametrize("allowed", [(), (FOREIGN,), ("*",)])
+def test_pages_of_other_sites(allowed: tuple[str, ...]) -> None:
+    """They change nothing and read nothing, unless their site is allowed; programs send no Origin."""
+    with client(access=(LOOPBACK, allowed)) as asked:
+        host = {"host": "localhost:5000"}
+
+        def post(*origins: str, path: str = "/translate") -> Any:
+            return asked.post(
+                path, data=HELLO, headers=[*host.items(), *(("origin", one) for one in origins)]
+            )
+
+        assert post().status_code == post(OWN).status_code == 200
+        for path in ("/translate", "/translate_file", "/suggest", "/detect"):
+            answer = post(FOREIGN, path=path)
+            assert (answer.status_code == 403) == (not allowed) or path == "/suggest"
+        for origin in ("null", "http://localhost:81", "http://localhost", "https://third.example"):
+            assert post(origin).status_code == (200 if allowed == ("*",) else 403)
+        assert post(OWN, FOREIGN).status_code == (200 if allowed else 403)
+        read = asked.get("/languages", headers={**host, "origin": FOREIGN})
+        assert read.headers.get("access-control-allow-origin") == (allowed[0] if allowed else None)
+        assert read.headers["cross-origin-resource-policy"] == "same-origin"
+        assert read.headers["x-content-type-options"] == "nosniff"
+        asking = {**host, "origin": FOREIGN, "access-control-request-method": "POST"}
+        assert asked.options("/translate", headers=asking).status_code == (200 if allowed else 405)
 
 
-def test_one_address_does_not_shut_out_others() -> None:
-    gate = Gate(open=False)
-    server, _ = made_up_server(gate=gate, limits=Limits(queue=4, queue_per_client=2))
-    app = server.app()
-    found: list[int] = []
-    with TestClient(app, client=("1.1.1.1", 1)) as alice, TestClient(app, client=("2.2.2.2", 1)) as bob:
-
-        def ask(http: TestClient, text: str) -> threading.Thread:
-            def run() -> None:
-                found.append(http.post("/translate", json={**HELLO, "q": text}).status_code)
-
-            thread = threading.Thread(target=run)
-            thread.start()
-            return thread
-
-        waiting = [ask(alice, "a"), ask(alice, "b")]
-        until = time.monotonic() + SECONDS
-        while server.service.n_requests < 2 and time.monotonic() < until:
-            time.sleep(0.01)
-        assert alice.post("/translate", json=HELLO).status_code == 429
+def test_one_client_does_not_shut_out_others() -> None:
+    """Neither with requests nor with uploads, which are refused before they are read."""
+    app = made_up_app(limits=Limits(queue=4))
+    file = {"data": HELLO, "files": {"file": ("a.txt", b"x")}}
+    asgi = app.asgi()
+    service, ip = app.service, "1.1.1.1"
+    with (
+        TestClient(asgi, client=(ip, 1)) as alice,
+        service.queue.admitted(ip, 1),
+        service.uploads.admitted(ip, 1),
+    ):
+        answers = alice.post("/translate", json=HELLO), alice.post("/translate_file", **file)  # type: ignore[arg-type]
+        streamed = alice.post("/translate", json=HELLO, headers=SSE)
+        for answer in (*answers, streamed):
+            assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
         assert alice.get("/ready").status_code == 200
-        waiting.append(ask(bob, "c"))
-        while server.service.n_requests < 3 and time.monotonic() < until:
-            time.sleep(0.01)
-        gate.open.set()
-        for thread in waiting:
-            thread.join(SECONDS)
-    assert found == [200, 200, 200]
+    with TestClient(asgi, client=("2.2.2.2", 1)) as bob, app.service.queue.admitted("1.1.1.1", 1):
+        assert bob.post("/translate", json=HELLO).status_code == 200
+    assert app.service.queue.n_requests == 0
 
 
 def test_ready_and_alive() -> None:
     """/health tells that the process lives; /ready whether requests should be sent to it."""
-    server, _ = made_up_server("en-de", limits=Limits(queue=1))
-    with TestClient(server.app()) as http:
-        assert http.get("/ready").json() == {"status": "ok"}
+    app = made_up_app("en-de", limits=Limits(queue=1))
+    with TestClient(app.asgi()) as asked:
 
         def not_ready(why: str) -> None:
-            answer = http.get("/ready")
+            answer = asked.get("/ready")
             assert answer.status_code == 503 and why in answer.json()["error"]
-            assert http.get("/health").json() == {"status": "ok"}
+            assert asked.get("/health").json() == {"status": "ok"}
 
-        with server.service.admitted(1):
+        with app.service.queue.admitted("a", 1):
             not_ready("too many requests")
-        server.service.draining = True
+        app.service.is_draining = True
         not_ready("about to end")
-        server.service.draining = False
-        assert http.get("/ready").status_code == 200
-        for worker in server.service.workers.values():
-            worker.stop()
+        assert asked.get("/health").headers["connection"] == "close"
+        (worker,) = app.service.models.workers.values()
+        worker.finish()
+        wait_until(lambda: not worker.thread.is_alive())
         not_ready("en-de is not loaded")
 
 
-def closed(**limits: Any) -> tuple[TestClient, Service, Gate]:
-    """A server whose engines compute nothing until its gate is opened."""
-    gate = Gate(open=False)
-    server, _ = made_up_server("en-de", gate=gate, limits=Limits(**limits))
-    return TestClient(server.app()), server.service, gate
-
-
-@pytest.mark.parametrize("limits", [{"compute_seconds": 0.2}, {"request_seconds": 0.2}])
-def test_a_translation_that_takes_too_long_is_given_up(limits: dict[str, float]) -> None:
-    http, service, gate = closed(**limits)
-    why = "was not translated within 0.2 s" if "compute_seconds" in limits else "not answered within 0.2 s"
-    with http:
-        answer = http.post("/translate", json=HELLO)
-        assert answer.status_code == 503 and why in answer.json()["error"]
-        wait_for_nothing(service)
+@pytest.mark.parametrize("headers", [{}, SSE])
+def test_a_request_has_a_deadline(headers: dict[str, str]) -> None:
+    gate = Gate(is_open=False)
+    app = made_up_app("en-de", gate=gate, limits=Limits(seconds=0.2))
+    with TestClient(app.asgi()) as asked:
+        answer = asked.post("/translate", json=HELLO, headers=headers)
+        if headers:
+            assert answer.text == 'event: error\ndata: {"error":"not answered within 0.2 s"}\n\n'
+        else:
+            assert answer.status_code == 503 and int(answer.headers["retry-after"]) >= 1
+            assert answer.json() == {"error": "not answered within 0.2 s"}
+        assert app.service.queue.n_requests == app.service.n_open == 0
         gate.open.set()
-        assert http.post("/translate", json=HELLO).status_code == 200
-        what = "compute" if "compute_seconds" in limits else "request"
-        assert f'bytenmt_deadlines_total{{what="{what}"}} 1.0' in http.get("/metrics").text.splitlines()
-    (worker,) = service.workers.values()
-    assert not worker._jobs
+        (worker,) = app.service.models.workers.values()
+        wait_until(lambda: not worker._jobs, "a line is decoded that nobody waits for")
+        assert "bytenmt_deadlines_total 1.0" in asked.get("/metrics").text.splitlines()
 
 
-def test_who_waited_for_others_is_told_when_to_try_again() -> None:
-    """Not to send less, which would not help."""
-    http, service, gate = closed(compute_seconds=0.2)
-    with http, service.admitted(1, ALICE), service.admitted(1, ALICE):
-        answer = http.post("/translate", json=HELLO)
-        assert answer.status_code == 503 and 1 <= int(answer.headers["retry-after"]) <= 60
-        assert "it waited for up to 2 other requests: try again in" in answer.json()["error"]
-        gate.open.set()
+def test_an_error_is_not_sent_for_ever() -> None:
+    """A stream whose client does not read: its error is given up."""
+    from bytenmt.serve.gateway import Gateway
 
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [(b"content-type", b"text/event-stream")],
+            }
+        )
+        await send({"type": "http.response.body", "body": b"part", "more_body": True})
 
-def test_an_event_stream_has_a_deadline() -> None:
-    http, service, gate = closed(compute_seconds=0.2)
-    with http:
-        answer = http.post("/translate", json=HELLO, headers=SSE)
-        assert "event: error" in answer.text and "not translated within" in answer.text
-        wait_for_nothing(service)
-        gate.open.set()
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.sleep(60)
 
-
-def test_metrics_need_a_key_where_keys_are_on() -> None:
-    with client(keys=["secret"]) as http:
-        assert http.get("/metrics").status_code == 403
-        assert http.get("/metrics", headers={"authorization": "Bearer secret"}).status_code == 200
-        assert http.get("/metrics", params={"api_key": "secret"}).status_code == 200
-
-
-def test_streams_and_files_are_in_the_histogram() -> None:
-    with client() as http:
-        http.post("/translate", json=HELLO, headers=SSE)
-        sent = {"data": {"source": "en", "target": "de"}, "files": {"file": ("a.txt", b"one")}}
-        assert http.post("/translate_file", **sent).status_code == 200  # type: ignore[arg-type]
-        assert "bytenmt_request_seconds_count 2.0" in http.get("/metrics").text.splitlines()
+    service = made_up_app("en-de", limits=Limits(seconds=0.1)).service
+    scope = {"type": "http", "method": "POST", "path": "/translate", "headers": []}
+    asyncio.run(asyncio.wait_for(Gateway(app, service, (), ("translate",))(scope, send, send), 10))  # type: ignore[arg-type]
+    assert service.n_open == 0

@@ -1,91 +1,93 @@
-"""Texts as lines and what stands between them; languages, and which one a text is in."""
+"""Texts as lines and what stands between them, languages, and requests of any kind."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_service import PROFILES
+from made_up_service import client
 
 from bytenmt.errors import BytenmtError
-from bytenmt.serve.detect import Detector
 from bytenmt.serve.languages import Direction, Languages
-from bytenmt.serve.texts import PartialTexts, PlainText
-
-PIECES = [
-    "<b>",
-    "</b>",
-    "<p class='x'>",
-    "<!--",
-    "-->",
-    "<script>",
-    "</script>",
-    "a",
-    " ",
-    "\n",
-    "\r",
-    "&amp;",
-    "<",
-    ">",
-]
+from bytenmt.serve.service import split_lines
 
 
-@pytest.mark.slow
-@given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join))
+@given(st.text() | st.lists(st.sampled_from(["a", " ", "\n", "\r", "\u2028", "\x85", "é"])).map("".join))
 def test_a_text_with_its_own_lines_is_the_text(text: str) -> None:
-    found = PlainText.from_text(text)
-    assert found.with_translations(found.lines) == text
-    assert all(line == line.strip() and line and "\n" not in line for line in found.lines)
-
-
-@given(st.lists(st.text("a \n", max_size=6), min_size=1, max_size=5))
-def test_parts_of_lines_are_parts_of_texts(texts: list[str]) -> None:
-    """Joined, what is passed on of each text is the text with its translated lines."""
-    plain = [PlainText.from_text(text) for text in texts]
-    received: dict[int, str] = dict.fromkeys(range(len(texts)), "")
-
-    def receive(number: int, part: str) -> None:
-        received[number] += part
-
-    stream = PartialTexts(plain, range(len(texts)), receive)
-    for line in range(sum(len(one.lines) for one in plain)):
-        stream.add(line, b"x")
-        stream.add(line, b"y")
-    stream.finish()
-    expected = [one.with_translations(["xy"] * len(one.lines)) for one in plain]
-    assert list(received.values()) == expected
+    lines, separators = split_lines(text)
+    assert len(separators) == len(lines) + 1
+    assert separators[0] + "".join(a.decode() + b for a, b in zip(lines, separators[1:], strict=True)) == text
+    assert all(line == line.strip() and line and b"\n" not in line and b"\r" not in line for line in lines)
 
 
 def test_directions() -> None:
-    assert Direction.parse("en-de") == ("en", "de")
-    assert Direction.parse("zh-Hans:en") == ("zh-Hans", "en")
+    assert Direction.parse("en-de") == ("en", "de") and Direction.parse("zh-Hans:en") == ("zh-Hans", "en")
     for wrong in ("en", "en-de-fr", "en-en", "", "e-de", "en-d/e", "en:"):
         with pytest.raises(BytenmtError, match="not a language pair"):
             Direction.parse(wrong)
 
 
-def test_the_fewest_steps() -> None:
+def test_paths_and_codes() -> None:
     languages = Languages([Direction.parse(pair) for pair in ("ko-en", "en-de", "de-fr", "en-fr", "fr-en")])
-    assert list(map(str, languages.path("ko", "fr") or [])) == ["ko-en", "en-fr"]
-    assert languages.path("ko", "ko") == [] and languages.path("fr", "ko") is None
+    for source, target, expected in (
+        ("ko", "en", ["ko-en"]),
+        ("ko", "fr", ["ko-en", "en-fr"]),
+        ("ko", "ko", []),
+        ("fr", "ko", None),
+    ):
+        path = languages.path(source, target)
+        assert path == expected if path is None else list(map(str, path)) == expected
     assert languages.known("KO") == "ko" and languages.known("de_CH") == "de" and languages.known("x") is None
 
 
-def test_detection() -> None:
-    """Detection uses scripts, then n-grams; text without letters may be in any language."""
-    detector = Detector(["ko", "en", "de", "ja", "zh", "ru"], PROFILES)
+@pytest.mark.parametrize(
+    ("served", "text", "expected", "least"),
+    [
+        ("en-de", "Wo wohnst du denn?", "de", 90),
+        ("en-de", "Where do you live?", "en", 90),
+        ("de-en", "", "de", 50),  # nothing tells: the first one
+        ("de-en", "12:30", "de", 50),
+        ("en-de", "Où est la gare, s'il vous plaît ?", "fr", 90),  # which is not served
+        ("en-ko", "안녕하세요", "ko", 100),
+        ("en-nb", "Jeg vet ikke hva dette er", "nb", 90),
+        ("en-zh", "你好，世界。今天天气很好", "zh", 30),  # and no dialect of it
+    ],
+)
+def test_detection(served: str, text: str, expected: str, least: float) -> None:
+    guesses = Languages([Direction.parse(served)]).guesses(text)
+    assert guesses[0].language == expected and guesses[0].confidence >= least
+    assert {*served.split("-")} <= {guess.language for guess in guesses}
 
-    def best_guess(text: str) -> tuple[str, float]:
-        return detector.guesses(text)[0]
 
-    assert best_guess("안녕 hello 하세요") == ("ko", 50.0)
-    assert best_guess("the dog sat")[0] == "en" and best_guess("die Katze")[0] == "de"
-    assert (
-        best_guess("これは本")[0] == "ja"
-        and best_guess("这是书")[0] == "zh"
-        and best_guess("привет") == ("ru", 100.0)
-    )
-    assert best_guess("123")[1] < 50 and best_guess("")[0] == "ko"
-    assert Detector(["ja", "en"]).guesses("大学")[0] == ("ja", 100.0)
-    assert [guess.confidence for guess in Detector(["en", "de"]).guesses("hello")] == [50.0, 50.0]
-    assert Detector(["ko"]).guesses("hello") == [("ko", 0.0)]
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=9)
+    | st.lists(st.text(max_size=9), max_size=3)
+)
+NAMES = st.sampled_from(
+    ["q", "s", "source", "target", "format", "alternatives", "glossary", "details", "api_key"]
+)
+FIELDS = st.dictionaries(NAMES, VALUES | st.sampled_from(["auto", "en", "de", "html"]), max_size=9)
+TYPES = st.sampled_from(
+    ["application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=b", "a/b"]
+)
+PATHS = st.sampled_from(
+    ["/translate", "/detect", "/suggest", "/translate_file", "/download_file/a/b", "//", "/\0"]
+)
+
+
+@pytest.mark.slow
+@given(PATHS, FIELDS, st.binary(max_size=200), TYPES, st.sampled_from(["json", "params", "content"]))
+def test_no_request_fails(path: str, fields: dict[str, Any], body: bytes, kind: str, way: str) -> None:
+    """Whatever is sent, the answer is a translation or a refusal of one line."""
+    sent: dict[str, Any] = {"content": body, "headers": {"content-type": kind}}
+    if way != "content":
+        sent = {way: {"q": "a", "source": "en", "target": "de", **fields}}
+    with client() as asked:
+        answer = asked.post(path, **sent)
+    assert answer.status_code in (200, 400, 403, 404, 405, 413, 429), answer.text
+    assert answer.status_code == 200 or list(answer.json()) == ["error"]

@@ -2,162 +2,127 @@
 
 from __future__ import annotations
 
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
-from made_up_service import SECONDS, Gate
+from made_up_service import SECONDS, Gate, wait_until
 
-from bytenmt.decoding.line_batch import TranslationResult
-from bytenmt.serve.worker import MAX_SLOTS, SHORT_LINE_BYTES, Job, Worker
-
-
-def job(*lines: str, n_best: int = 1, **more: Any) -> tuple[Job, SimpleQueue[Any]]:
-    outcomes: SimpleQueue[Any] = SimpleQueue()
-    return Job([line.encode() for line in lines], outcomes.put, n_best, **more), outcomes
+from bytenmt.evaluation.judge import Judge
+from bytenmt.serve.worker import MAX_SLOTS, Job, Worker
 
 
-def texts(outcome: list[TranslationResult] | Exception) -> list[list[str]]:
-    assert isinstance(outcome, list)
-    return [[hypothesis.text.decode() for hypothesis in answer.hypotheses] for answer in outcome]
+def job(*lines: str, **more: Any) -> Job:
+    return Job([line.encode() for line in lines], **more)
+
+
+def texts(one: Job) -> list[list[str]]:
+    results = one.results.result(SECONDS)
+    return [[hypothesis.text.decode() for hypothesis in result.hypotheses] for result in results]
 
 
 def test_what_comes_while_others_are_decoded_joins_their_batch() -> None:
-    """Forty who come at once are admitted together, not one after the other."""
-    gate = Gate(open=False)
-    worker = gate.worker()
+    """Forty who come at once are admitted together, not one after the other; and all have waited."""
+    gate, waits = Gate(is_open=False), list[float]()
+    worker = gate.worker(waits.append)
     asked = [job(f"line {number}") for number in range(40)]
-    worker.submit(asked[0][0])
+    worker.submit(asked[0])
     assert gate.began.wait(SECONDS)
-    for one, _ in asked[1:]:
+    for one in asked[1:]:
         worker.submit(one)
     gate.open.set()
-    assert [texts(outcomes.get(timeout=SECONDS)) for _, outcomes in asked] == [
-        [[f"LINE {number}0"]] for number in range(40)
-    ]
-    assert [len(batch) for batch in gate.admitted] == [1, 39]
-    worker.stop()
+    assert [texts(one) for one in asked] == [[[f"LINE {number}0"]] for number in range(40)]
+    assert [len(batch) for batch in gate.admitted] == [1, 39] and len(waits) == 40 and min(waits) >= 0
+    worker.finish()
+    wait_until(lambda: not worker.thread.is_alive())
 
 
 def test_equal_lines_are_asked_once_and_empty_ones_never() -> None:
     gate = Gate()
     worker = gate.worker()
-    one, outcomes = job("a", "", "a", "b")
+    one, nothing = job("a", "", "a", "b"), job()
     worker.submit(one)
-    assert texts(outcomes.get(timeout=SECONDS)) == [["A0"], [""], ["A0"], ["B0"]]
-    assert gate.lines() == [b"a", b"b"]
-    nothing, outcomes = job()
     worker.submit(nothing)
-    assert outcomes.get(timeout=SECONDS) == []
-    worker.stop()
-
-
-def test_long_lines_are_cut_and_joined_and_have_places_of_their_own() -> None:
-    gate = Gate()
-    worker = gate.worker()
+    assert texts(one) == [["A0"], [""], ["A0"], ["B0"]] and texts(nothing) == []
+    assert gate.lines() == [b"a", b"b"]
+    for has_alternatives, found in ((False, ["A0"]), (True, ["A0", "A1", "A2", "A3"])):
+        worker.submit(one := job("a", has_alternatives=has_alternatives))
+        assert texts(one) == [found]
     long = "word " * 500 + "end"
-    one, outcomes = job(long, "a" * (SHORT_LINE_BYTES + 1), "a" * SHORT_LINE_BYTES)
-    worker.submit(one)
-    found = texts(outcomes.get(timeout=SECONDS))
-    assert found[0][0].replace("0", "") == long.upper()
-    assert found[1:] == [["A" * (SHORT_LINE_BYTES + 1) + "0"], ["A" * SHORT_LINE_BYTES + "0"]]
-    capacities = {short: lane.scheduler._engine.capacity for (_, short), lane in worker._lanes.items()}
-    assert capacities[True] == MAX_SLOTS and capacities[False] < MAX_SLOTS
-    worker.stop()
-
-
-def test_as_many_hypotheses_as_are_wanted() -> None:
-    worker = Gate().worker()
-    for n_best, found in ((1, ["A0"]), (3, ["A0", "A1", "A2"]), (5, ["A0", "A1", "A2", "A3", "A4"])):
-        one, outcomes = job("a", n_best=n_best)
-        worker.submit(one)
-        assert texts(outcomes.get(timeout=SECONDS)) == [found]
-    worker.stop()
+    worker.submit(one := job(long, "a" * 900))
+    assert texts(one)[0][0].replace("0", "") == long.upper() and texts(one)[1] == ["A" * 900 + "0"]
 
 
 def test_who_leaves_gives_its_places_back() -> None:
     """Its other lines are never decoded, and those of others are."""
-    gate = Gate(open=False)
+    gate = Gate(is_open=False)
     worker = gate.worker()
-    one, outcomes = job(*(f"{number} of one" for number in range(200)))
-    other, others = job("of another")
+    one, other = job(*(f"{number} of one" for number in range(200))), job("of another")
     worker.submit(one)
     assert gate.began.wait(SECONDS)
     worker.submit(other)
-    worker.drop(one)
-    worker.drop(one)
+    assert one.results.cancel()
     gate.open.set()
-    assert texts(others.get(timeout=SECONDS)) == [["OF ANOTHER0"]]
-    assert outcomes.empty() and len(gate.lines()) == MAX_SLOTS + 1 and not worker._jobs
+    assert texts(other) == [["OF ANOTHER0"]]
+    assert len(gate.lines()) == MAX_SLOTS + 1 and not worker._jobs
     assert not any(lane.jobs for lane in worker._lanes.values())
-    worker.stop()
 
 
 def test_parts_are_whole_characters_of_one_line_after_another() -> None:
     parts: list[tuple[int, bytes]] = []
-    one, outcomes = job("가나다라 마바사", "", "b", on_part=lambda line, part: parts.append((line, part)))
-    worker = Gate().worker()
-    worker.submit(one)
-    outcomes.get(timeout=SECONDS)
+    one = job("가나다라 마바사", "", "b", on_part=lambda line, part: parts.append((line, part)))
+    Gate().worker().submit(one)
+    texts(one)
     assert [line for line, _ in parts] == sorted(line for line, _ in parts)
     assert "".join(part.decode() for line, part in parts if line == 0) == "가나다라 마바사0"
     assert b"".join(part for line, part in parts if line == 2) == b"B0" and len(parts) > 4
-    worker.stop()
 
 
 def test_what_goes_wrong_ends_the_lines_that_it_meets() -> None:
-    """And no others: the next ones have a new engine."""
+    """And no others: the next ones have a new engine. A client's callback that fails is such a wrong, too."""
     gate = Gate()
     worker = gate.worker()
 
-    def fails(_: Any) -> bool:
+    def fails(*_: Any) -> bool:
         raise MemoryError("no more")
 
     gate.open.wait = fails  # type: ignore[method-assign,assignment]
-    one, outcomes = job("a")
-    worker.submit(one)
-    assert isinstance(outcomes.get(timeout=SECONDS), MemoryError)
+    worker.submit(one := job("a"))
+    with pytest.raises(MemoryError):
+        texts(one)
     del gate.open.wait
-    worker.submit(other := job("b")[0])
-    other, outcomes = job("c")
-    worker.submit(other)
-    assert texts(outcomes.get(timeout=SECONDS)) == [["C0"]]
-    worker.stop()
+    worker.submit(two := job("b", on_part=fails))
+    worker.submit(three := job("c"))
+    with pytest.raises(MemoryError):
+        texts(two)
+    worker.submit(four := job("d"))
+    assert texts(four) == [["D0"]] and three.results.done()
 
-
-def test_a_translator_that_cannot_be_made_is_told() -> None:
-    def fails(_: int) -> Any:
+    def unmade(n_best: int) -> Any:
         raise ValueError("no")
 
-    worker = Worker(fails)
-    one, outcomes = job("a")
-    worker.submit(one)
-    assert isinstance(outcomes.get(timeout=SECONDS), ValueError)
-    worker.stop()
-    assert not worker.alive
+    unlucky = Worker(unmade, Judge(), lambda seconds: None)
+    unlucky.submit(one := job("a"))
+    with pytest.raises(ValueError, match="no"):
+        texts(one)
 
 
 @pytest.mark.parametrize("n", [1, 7])
 def test_clients_take_turns(n: int) -> None:
     """A client with many lines does not keep another one waiting for all of them."""
-    gate = Gate(open=False)
+    gate = Gate(is_open=False)
     worker = gate.worker()
-    many, _ = job(*(f"{number} of many" for number in range(300)))
-    few, outcomes = job(*(f"{number} of few" for number in range(n)))
+    many = job(*(f"{number} of many" for number in range(300)), client="many")
+    few = job(*(f"{number} of few" for number in range(n)), client="few")
     worker.submit(many)
     worker.submit(few)
     gate.open.set()
-    outcomes.get(timeout=SECONDS)
+    texts(few)
     assert gate.lines().index(b"0 of few") < 2 * MAX_SLOTS
-    worker.drop(many)
-    worker.stop()
+    many.results.cancel()
 
 
 def test_only_jobs_that_ask_for_it_are_judged() -> None:
     worker = Gate().worker()
     for is_judged in (True, False):
-        one, outcomes = job("two", is_judged=is_judged)
-        worker.submit(one)
-        (result,) = outcomes.get(timeout=SECONDS)
-        assert (result.best.flags or ()) == ("unsure",) * is_judged
-    worker.stop()
+        worker.submit(one := job("two", is_judged=is_judged))
+        assert (one.results.result(SECONDS)[0].best.flags or ()) == ("unsure",) * is_judged

@@ -1,123 +1,5 @@
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>bytenmt</title>
-<link rel="icon" href="data:,">
-<style>
-:root { --ink: #1b1d22; --soft: #5a6070; --paper: #ffffff; --ground: #f2f3f6; --line: #c9cdd8;
-  --accent: #1f5fbf; --bad: #b3261e; }
-@media (prefers-color-scheme: dark) { :root { --ink: #eceef3; --soft: #a7adbb; --paper: #1c1f26;
-  --ground: #12141a; --line: #3c4250; --accent: #8ab4f8; --bad: #f2b8b5; } }
-* { box-sizing: border-box; }
-[hidden] { display: none !important; }
-body { margin: 0; background: var(--ground); color: var(--ink); line-height: 1.5;
-  font: 1rem/1.5 system-ui, "Noto Sans", "Noto Sans CJK KR", "Apple SD Gothic Neo", "Malgun Gothic", sans-serif; }
-header, main, footer { max-width: 72rem; margin: 0 auto; padding: 0 1rem; }
-header { display: flex; align-items: baseline; gap: .75rem; flex-wrap: wrap; padding-top: 1rem; }
-h1 { font-size: 1.25rem; margin: 0; }
-header p, footer p { margin: 0; color: var(--soft); font-size: .875rem; }
-.bar { display: flex; gap: .5rem; align-items: end; flex-wrap: wrap; margin: 1rem 0 .75rem; }
-.bar label { display: block; font-size: .8125rem; color: var(--soft); }
-.bar .field { flex: 1 1 10rem; max-width: 20rem; }
-select, button, input { font: inherit; color: inherit; background: var(--paper); min-height: 2.75rem;
-  border: 1px solid var(--line); border-radius: .5rem; padding: .25rem .75rem; max-width: 100%; }
-select, input { width: 100%; }
-button { cursor: pointer; }
-button:disabled { opacity: .5; cursor: default; }
-:focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
-.hushed { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
-#said { min-height: 1.5rem; margin: .75rem 0; }
-#said.bad { color: var(--bad); }
-.sides { display: grid; grid-template-columns: 1fr 1fr; gap: 1rem; }
-.side { min-width: 0; background: var(--paper); border: 1px solid var(--line); border-radius: .75rem;
-  display: flex; flex-direction: column; overflow: hidden; }
-.side:focus-within { border-color: var(--accent); }
-.side h2 { font-size: .8125rem; font-weight: 600; color: var(--soft); margin: 0; padding: .6rem 1rem 0; }
-textarea, .mirror, #target { font: inherit; font-size: 1.125rem; line-height: 1.6; width: 100%; margin: 0;
-  padding: .35rem 1rem .75rem; border: 0; background: transparent; color: inherit; white-space: pre-wrap;
-  overflow-wrap: anywhere; word-break: keep-all; line-break: strict; text-align: start; unicode-bidi: plaintext; }
-.written { position: relative; flex: 1; display: grid; }
-.written > * { grid-area: 1 / 1; min-height: 14rem; }
-textarea { resize: none; overflow: hidden; position: relative; }
-#source:focus-visible { outline: none; }
-.terms { margin: 0 0 .75rem; }
-.terms summary { cursor: pointer; min-height: 2.75rem; line-height: 2.75rem; color: var(--soft); font-size: .875rem; }
-.terms label:not(.toggle), .terms p { display: block; margin: 0; font-size: .8125rem; color: var(--soft); }
-.terms p.bad { color: var(--bad); }
-#glossary { overflow: auto; resize: vertical; background: var(--paper); border: 1px solid var(--line);
-  border-radius: .5rem; padding: .5rem .75rem; font-size: 1rem; margin: .25rem 0; }
-.mirror { color: transparent; pointer-events: none; }
-#target { flex: 1; min-height: 14rem; hyphens: auto; }
-#target.old { color: var(--soft); }
-.foot { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; padding: .5rem .75rem;
-  border-top: 1px solid var(--line); font-size: .875rem; color: var(--soft); }
-.foot button { min-height: 2.75rem; }
-.foot .grow { flex: 1; }
-#others { list-style: none; margin: 0; padding: 0 .5rem .5rem; }
-#others button { width: 100%; text-align: start; white-space: pre-wrap; overflow-wrap: anywhere; margin-top: .35rem;
-  unicode-bidi: plaintext; }
-.over { outline: 3px dashed var(--accent); outline-offset: -.5rem; }
-.toggle { display: inline-flex; gap: .4rem; align-items: center; min-height: 2.75rem; }
-.toggle input { width: 1.25rem; min-height: 1.25rem; }
-footer { padding-bottom: 2rem; }
-@media (max-width: 46rem) {
-  .sides { grid-template-columns: 1fr; gap: .75rem; }
-  .written > *, #target { min-height: 7.5rem; }
-  .bar .field { flex: 1 1 35%; }
-}
-</style>
-</head>
-<body>
-<header><h1>bytenmt</h1><p>Translation, byte by byte, on this server alone.</p></header>
-<main>
-<form class="bar" id="form" aria-label="Languages">
-  <div class="field"><label for="from">From</label><select id="from"></select></div>
-  <button type="button" id="swap" aria-label="Swap the languages" title="Swap the languages">⇄</button>
-  <div class="field"><label for="to">To</label><select id="to"></select></div>
-  <div class="field" id="keyfield" hidden><label for="key">API key</label>
-    <input id="key" type="password" autocomplete="off" spellcheck="false"></div>
-</form>
-<details class="terms" id="terms"><summary>Terms and what to keep</summary>
-  <label for="glossary">A term and its translation a line, as <kbd>dog = Hund</kbd></label>
-  <textarea id="glossary" rows="3" dir="auto" spellcheck="false" aria-describedby="termsnote"></textarea>
-  <p id="termsnote"></p>
-  <label class="toggle"><input type="checkbox" id="keep"> Keep placeholders, tags, addresses and numbers as they are</label>
-</details>
-<form class="bar" id="columns" hidden>
-  <div class="field"><label for="column">Column to translate</label><select id="column"></select></div>
-  <button id="go">Translate the table</button>
-</form>
-<div class="sides">
-  <section class="side" id="left" aria-labelledby="lefthead">
-    <h2 id="lefthead"><label for="source">Text</label></h2>
-    <div class="written"><div class="mirror" id="mirror" aria-hidden="true" dir="auto"></div>
-      <textarea id="source" dir="auto" autofocus spellcheck="false" aria-describedby="count"
-        placeholder="Type, paste, or drop a file"></textarea></div>
-    <div class="foot"><span id="count"></span><span class="grow"></span>
-      <input class="hushed" id="file" type="file" tabindex="-1" aria-hidden="true">
-      <button type="button" id="choose" hidden>Translate a file…</button>
-      <button type="button" id="clear" disabled>Clear</button></div>
-  </section>
-  <section class="side" id="right" aria-labelledby="righthead">
-    <h2 id="righthead">Translation</h2>
-    <div id="target" dir="auto" tabindex="0" role="region" aria-labelledby="righthead"></div>
-    <ul id="others" aria-label="Alternatives" hidden></ul>
-    <div class="foot"><span id="detail"></span><span class="grow"></span>
-      <button type="button" id="more" aria-expanded="false" aria-controls="others" disabled>Alternatives</button>
-      <button type="button" id="copy" disabled>Copy</button></div>
-  </section>
-</div>
-<p id="said" role="status" aria-live="polite"></p>
-<div class="hushed" id="spoken" role="status" aria-live="polite" aria-atomic="true"></div>
-</main>
-<footer><p>Alternatives open on a click on the translation, or Alt+A. Escape stops a translation.</p></footer>
-<script>
 "use strict";
 const $ = (id) => document.getElementById(id);
-const TABLES = { ".csv": [",", ";", "\t", "|"], ".tsv": ["\t"], ".tab": ["\t"] };
 let languages = [], settings = {};
 
 function say(text, bad = false) { $("said").textContent = text; $("said").classList.toggle("bad", bad); }
@@ -167,20 +49,6 @@ function storeKey() { try { sessionStorage.setItem("key", $("key").value); } cat
 
 function kindOf(file) { return file.name.slice(file.name.lastIndexOf(".")).toLowerCase(); }
 
-async function columnNames(file) { // in a table's first row; which sign separates them is a guess
-  const kind = kindOf(file), [first] = (await file.slice(0, 1 << 16).text()).replace(/^\ufeff/, "").split(/\r?\n/);
-  const split = (sign) => {
-    const names = [""];
-    let quoted = false;
-    for (const character of first) {
-      if (character === '"' && kind === ".csv") quoted = !quoted;
-      else if (character === sign && !quoted) names.push("");
-      else names[names.length - 1] += character;
-    }
-    return names;
-  };
-  return TABLES[kind].map(split).reduce((best, one) => one.length > best.length ? one : best).filter(Boolean);
-}
 const WAIT = 300; // milliseconds without a key until the text is sent
 const SPEAK = 900; // and until a finished translation is read out
 let running = null, timer = 0, speaking = 0, shown = "";
@@ -191,8 +59,6 @@ function mark() {
     if (code && code !== "auto") $(node).lang = code; else $(node).removeAttribute("lang");
   $("swap").disabled = !sources().some((one) => one.code === to && (from === "auto" || one.targets.includes(from)));
 }
-
-const KEPT = ["placeholders", "tags", "urls", "emails", "numbers"];
 
 function terms() { // what the lines of the field say; those that say nothing are left out
   const lines = $("glossary").value.split("\n").map((line) => line.split(/\s*(?:=|\t)\s*/).map((part) => part.trim()));
@@ -209,9 +75,7 @@ function note() { // why terms have no effect, where they have none
 }
 
 function body(more) {
-  const owed = {};
-  if (note()) owed.glossary = terms();
-  if ($("keep").checked) owed.keep = KEPT;
+  const owed = note() ? { glossary: terms() } : {};
   return JSON.stringify({ source: $("from").value, target: $("to").value, api_key: $("key").value, ...owed, ...more });
 }
 
@@ -321,32 +185,22 @@ async function openOthers() {
   } catch (error) { say(error.message, true); }
 }
 
-async function askColumn(file) {
-  const names = await columnNames(file);
-  $("column").replaceChildren(...names.map((name) => option(name, name)));
-  $("columns").hidden = false;
-  $("columns").onsubmit = (event) => { event.preventDefault(); $("columns").hidden = true; translateFile(file, $("column").value); };
-  say(`Which column of ${file.name} is translated?`);
-  $("column").focus();
-}
-
-async function translateFile(file, column = "") {
+async function translateFile(file) {
   if (!file) return;
-  $("columns").hidden = true;
-  const kind = kindOf(file);
-  if (!settings.supportedFilesFormat.includes(kind)) { say(`Files of these kinds are translated: ${settings.supportedFilesFormat.join(", ")}`, true); return; }
-  if (kind in TABLES && !column) { askColumn(file); return; }
   const form = new FormData(), fields = JSON.parse(body({}));
-  if (column) fields.column = column;
+  if (!settings.supportedFilesFormat.includes(kindOf(file))) { say(`Files of these kinds are translated: ${settings.supportedFilesFormat.join(", ")}`, true); return; }
   if (fields.glossary) fields.glossary = Object.entries(fields.glossary).map((pair) => pair.join("\t")).join("\n");
-  for (const [name, value] of Object.entries(fields)) form.append(name, String(value));
+  for (const [name, value] of Object.entries(fields)) form.append(name, value);
   form.append("file", file);
   say(`Translating ${file.name}…`);
   try {
     const answer = await fetch("translate_file", { method: "POST", body: form });
     if (!answer.ok) throw new Error(await failure(answer));
-    const address = new URL((await answer.json()).translatedFileUrl), link = document.createElement("a");
-    link.href = address.pathname; link.textContent = decodeURIComponent(address.pathname.split("/").pop()); link.download = "";
+    const [token, name] = (await answer.json()).translatedFileUrl.split("/").slice(-2), link = document.createElement("a");
+    const headers = $("key").value ? { authorization: `Bearer ${$("key").value}` } : {};
+    const data = await fetch(`download_file/${token}/${name}`, { headers });
+    if (!data.ok) throw new Error(await failure(data));
+    link.href = URL.createObjectURL(await data.blob()); link.textContent = link.download = name;
     $("said").classList.remove("bad");
     $("said").replaceChildren("Translated: ", link);
     link.focus();
@@ -370,7 +224,6 @@ async function begin() {
 
 $("source").addEventListener("input", typed);
 $("glossary").addEventListener("input", typed);
-$("keep").addEventListener("change", typed);
 $("from").addEventListener("change", () => { fillTargets(); mark(); typed(); });
 $("to").addEventListener("change", () => { mark(); typed(); });
 $("key").addEventListener("change", () => { storeKey(); typed(); });
@@ -393,6 +246,3 @@ for (const name of ["dragenter", "dragover"]) document.addEventListener(name, (e
 document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) $("left").classList.remove("over"); });
 document.addEventListener("drop", (event) => { event.preventDefault(); $("left").classList.remove("over"); translateFile(event.dataTransfer.files[0]); });
 begin();
-</script>
-</body>
-</html>

@@ -1,0 +1,296 @@
+"""The routes of the server: LibreTranslate's API, health and metrics, and the page."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import suppress
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
+
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from bytenmt.serve import bodies
+from bytenmt.serve.documents import SUFFIXES, DocumentSource
+from bytenmt.serve.gateway import Gateway, account_of, format_event, json_response
+from bytenmt.serve.languages import Direction, name_of
+from bytenmt.serve.service import AUTO, Service
+from bytenmt.serve.work_queue import Refusal
+from bytenmt.serve.worker import MOST_ALTERNATIVES
+
+KEPT_SECONDS, KEPT_BYTES = 600.0, 1 << 26  # of translated files; the oldest ones go first
+BYTES_A_QUEUED_CHARACTER = 25  # of an upload, before it is known how much text it has
+SUGGESTION_BYTES = 1 << 28  # of a file of suggestions; more are refused
+PREFIX = re.compile(r"(/[\w.~-]+)*/?")  # of the address, as a proxy tells it
+PAGE = Path(__file__).with_name("page")
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:;"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+)
+BODIES: dict[str, type[bodies.KeyBody]] = {
+    "/translate": bodies.TranslateBody,
+    "/translate_file": bodies.PairBody,
+    "/detect": bodies.DetectBody,
+    "/suggest": bodies.SuggestBody,
+}
+T = TypeVar("T")
+
+
+class App:
+    """The routes and their state.
+
+    hosts: names of the server in Host headers, such as *.example.org. A page of an attacker whose own domain
+    resolves to 127.0.0.1 (DNS rebinding) cannot name another one there. origins: see Gateway. suggestions:
+    folder for better translations, None if none are taken.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        hosts: Sequence[str] = ("*",),
+        origins: Sequence[str] = (),
+        suggestions: Path | None = None,
+    ) -> None:
+        self.service, self.suggestions = service, suggestions
+        self._hosts, self._origins = list(hosts), list(origins)
+        self._files: dict[str, tuple[float, bytes]] = {}  # when, and bytes, by token
+
+    def asgi(self) -> Starlette:
+        """Return the ASGI application."""
+        read = (self.languages, self.spec, self.health, self.ready, self.metrics)
+        self._routes = [
+            *(Route(path, getattr(self, path[1:]), methods=["POST"]) for path in BODIES),
+            *(Route(f"/{endpoint.__name__}", endpoint) for endpoint in read),
+            Route("/", self.page),
+            Route("/frontend/settings", self.settings),
+            Route("/download_file/{token}/{name}", self.download_file),
+        ]
+        paths = ["page", *(route.path.split("/")[1] for route in self._routes)]
+        every, origins = ["*"], self._origins
+        cors = Middleware(CORSMiddleware, allow_origins=origins, allow_methods=every, allow_headers=every)
+        gateway = Middleware(Gateway, service=self.service, origins=origins, paths=paths)
+        hosts = Middleware(TrustedHostMiddleware, allowed_hosts=self._hosts, www_redirect=False)
+        return Starlette(
+            routes=[*self._routes, Mount("/page", StaticFiles(directory=PAGE))],
+            middleware=[*([cors] if origins else []), gateway, hosts],
+            exception_handlers={HTTPException: _http_error},
+        )
+
+    async def _read(self, request: Request, kind: type[T]) -> tuple[T, Any, str]:
+        """Return the fields and the file of a request, and the account of its client. Raises Refusal."""
+        body, file = await bodies.read_request(request, kind, self.service.limits.body_bytes)
+        return body, file, self._account(request, body)
+
+    def _account(self, request: Request, body: Any = None) -> str:
+        """Return the name under which a client is counted. Raises Refusal (403) without a key that is needed.
+
+        The key is in the body, in the query string, or a bearer token.
+        """
+        named = request.query_params.get("api_key") if body is None else body.api_key or body.apiKey
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        key = named or (token.strip() if scheme.lower() == "bearer" else None)
+        return account_of(key, self.service.models.keys, request.client.host if request.client else "unknown")
+
+    async def translate(self, request: Request) -> Response:
+        """Translate texts. With `Accept: text/event-stream` the answer are events: `part` with the next part
+        of the translation, then `done` with the whole answer, or `error`."""
+        body, _, client = await self._read(request, bodies.TranslateBody)
+        service, texts = self.service, [body.q] if isinstance(body.q, str) else body.q
+        n_characters, n_alternatives = (
+            service.limits.count_characters(texts),
+            min(body.alternatives, MOST_ALTERNATIVES),
+        )
+        plan = await service.plan(body, texts, client)
+
+        async def answer(on_part: Any = None) -> bodies.TranslateAnswer:
+            with service.queue.admitted(client, n_characters):
+                if body.format == "html":
+                    found = await service.translate_html(texts, plan, is_judged=body.details)
+                else:
+                    options = {"is_judged": body.details, "has_alternatives": n_alternatives > 0}
+                    found = await service.translate(texts, plan, on_part, **options)
+            fields: dict[str, list[Any]] = {"translatedText": [one.text for one in found]}
+            if plan.guess:
+                fields["detectedLanguage"] = [plan.guess] * len(found)
+            if n_alternatives:
+                fields["alternatives"] = [one.alternatives[:n_alternatives] for one in found]
+            if body.details:
+                fields["details"] = [one.details() for one in found]
+            is_list = isinstance(body.q, list)
+            return bodies.TranslateAnswer(
+                **{name: all if is_list else all[0] for name, all in fields.items()}
+            )
+
+        if "text/event-stream" not in request.headers.get("accept", ""):
+            return json_response(await _while_connected(request, answer()))
+        parts: asyncio.Queue[str | None] = asyncio.Queue()
+        task = asyncio.create_task(answer(parts.put_nowait))
+        task.add_done_callback(lambda _: parts.put_nowait(None))
+        await asyncio.sleep(0)  # refused before the stream begins, if at all
+        if task.done():
+            task.result()
+
+        async def events() -> AsyncIterator[bytes]:
+            try:
+                while (part := await parts.get()) is not None:
+                    yield format_event("part", {"index": 0, "text": part})
+                yield format_event("done", await task)
+            finally:
+                task.cancel()
+
+        return StreamingResponse(
+            events(), media_type="text/event-stream", headers={"cache-control": "no-store"}
+        )
+
+    async def translate_file(self, request: Request) -> Response:
+        """Translate a file, which can be downloaded for ten minutes."""
+        service, size = self.service, request.headers.get("content-length", "")
+        n_bytes = int(size) if size.isdecimal() and len(size) < 12 else service.limits.body_bytes
+        address = account_of(None, (), request.client.host if request.client else "unknown")
+        with service.uploads.admitted(address, n_bytes // BYTES_A_QUEUED_CHARACTER):
+            body, file, client = await self._read(request, bodies.PairBody)
+            path = PurePath(file[0].replace("\\", "/") if file else "")
+            if file is None or path.suffix.lower() not in SUFFIXES:
+                raise Refusal(400, f"expected a file whose name ends in one of {', '.join(SUFFIXES)}")
+            pair = None if body.source.lower() == AUTO else (body.source, body.target)
+            source = DocumentSource(path.name, file[1], pair)
+            data = await _while_connected(request, service.translate_file(source, body, client))
+        token = secrets.token_urlsafe(16)
+        self._files[token] = time.monotonic(), data
+        while sum(len(data) for _, data in self._files.values()) > KEPT_BYTES and len(self._files) > 1:
+            del self._files[next(iter(self._files))]
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{path.stem[-80:]}_{body.target}{path.suffix}")
+        prefix = PREFIX.fullmatch(request.headers.get("x-forwarded-prefix", ""))
+        base = f"{request.base_url}".rstrip("/") + (prefix[0].rstrip("/") if prefix else "")
+        return json_response({"translatedFileUrl": f"{base}/download_file/{token}/{name}"})
+
+    async def download_file(self, request: Request) -> Response:
+        """Download a translated file; needs the API key if keys are required."""
+        self._account(request)
+        oldest = time.monotonic() - KEPT_SECONDS
+        self._files = {token: (when, data) for token, (when, data) in self._files.items() if when > oldest}
+        if request.path_params["token"] not in self._files:
+            raise Refusal(404, "no such file: translated files are deleted after ten minutes")
+        headers = {"content-disposition": "attachment"}  # never shown as a page of this server
+        data = self._files[request.path_params["token"]][1]
+        return Response(data, media_type="application/octet-stream", headers=headers)
+
+    async def detect(self, request: Request) -> Response:
+        """Detect the language of a text: possible languages, the likeliest first."""
+        body, _, _ = await self._read(request, bodies.DetectBody)
+        self.service.limits.count_characters([body.q])
+        return json_response(await self.service.guesses([body.q]))
+
+    async def suggest(self, request: Request) -> Response:
+        """Store a better translation."""
+        body, _, client = await self._read(request, bodies.SuggestBody)
+        if self.suggestions is None:
+            raise Refusal(403, "this server does not accept suggestions")
+        self.service.limits.count_characters([body.q, body.s])
+        plan = await self.service.plan(body, [body.q], client)
+        pair = [" ".join(text.split()) for text in (body.q, body.s)]
+        if not (all(pair) and plan.path):
+            raise Refusal(400, "a suggestion needs a text (q), and its translation (s) into another language")
+        file = self.suggestions / f"{Direction(plan.path[0].source, plan.target)}.tsv"
+        await asyncio.to_thread(_append, file, "\t".join(pair).encode() + b"\n")
+        return json_response({"success": True})
+
+    async def languages(self, request: Request) -> Response:
+        """List all languages with their targets."""
+        return json_response(self.service.models.languages.listed())
+
+    async def health(self, request: Request) -> Response:
+        """Tell that the server is running."""
+        return json_response({"status": "ok"})
+
+    async def ready(self, request: Request) -> Response:
+        """Tell whether requests are taken: 503 if the queue is full, a model is missing or the server is
+        ending."""
+        why = self.service.why_not_ready()
+        return json_response(
+            {"status": "unavailable", "error": why} if why else {"status": "ok"}, 503 if why else 200
+        )
+
+    async def metrics(self, request: Request) -> Response:
+        """Metrics for Prometheus; they need the API key if keys are required."""
+        self._account(request)
+        service, metrics = self.service, self.service.metrics
+        metrics.in_flight.set(service.queue.n_requests)
+        for direction, worker in service.models.workers.items():
+            metrics.running.labels(str(direction)).set(worker.n_running)
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+    async def settings(self, request: Request) -> Response:
+        """Limits and features, as the page needs them."""
+        target, has_keys = self.service.models.languages.directions[0].target, bool(self.service.models.keys)
+        return json_response(
+            {
+                "apiKeys": has_keys,
+                "keyRequired": has_keys,
+                "charLimit": self.service.limits.characters,
+                "frontendTimeout": 300,
+                "suggestions": self.suggestions is not None,
+                "filesTranslation": True,
+                "supportedFilesFormat": SUFFIXES,
+                "alternatives": MOST_ALTERNATIVES,
+                "language": {
+                    "source": {"code": AUTO, "name": "Auto Detect"},
+                    "target": {"code": target, "name": name_of(target)},
+                },
+            }
+        )
+
+    async def spec(self, request: Request) -> Response:
+        """This description, in OpenAPI."""
+        return json_response(bodies.description(self._routes, BODIES))
+
+    async def page(self, request: Request) -> Response:
+        """The page for translating."""
+        headers = {"content-security-policy": PAGE_POLICY, "referrer-policy": "no-referrer"}
+        return FileResponse(PAGE / "index.html", headers=headers)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """Return the response for an error that the router raises."""
+    assert isinstance(error, HTTPException)
+    return json_response({"error": str(error.detail)}, error.status_code)
+
+
+async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of work; if the client leaves first, cancel it and raise ClientDisconnect."""
+
+    async def left() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    task, watch = asyncio.create_task(work), asyncio.create_task(left())
+    try:
+        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        task.cancel()
+        watch.cancel()
+
+
+def _append(path: Path, line: bytes) -> None:
+    """Append a line to a file, in full or not at all. Raises Refusal (507)."""
+    with open(path, "ab", buffering=0) as file, suppress(OSError):
+        size = file.tell()
+        if size < SUGGESTION_BYTES and file.write(line) == len(line):
+            return
+        file.truncate(size)
+    raise Refusal(507, "the suggestion could not be stored: no room")

@@ -1,0 +1,139 @@
+"""The fields of requests and answers, how a request is read, and their description."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import Meta, Struct
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.routing import Route
+
+from bytenmt import __version__
+from bytenmt.serve.languages import Guess
+from bytenmt.serve.work_queue import Refusal
+
+MAX_FIELDS = 10_000
+BODY_TYPES = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+T = TypeVar("T")
+Texts = str | list[str]
+
+
+class KeyBody(Struct, kw_only=True):
+    """Any request. The key may be sent as `Authorization: Bearer KEY` instead."""
+
+    api_key: str | None = None
+    apiKey: str | None = None  # noqa: N815  # as some clients write it
+
+
+class PairBody(KeyBody, kw_only=True):
+    """A request for a pair of languages, such as a document to translate in a part named file."""
+
+    source: Annotated[str, Meta(description="A code of /languages, or auto to detect it.")] = "auto"
+    target: Annotated[str, Meta(description="A code of /languages.")]
+    glossary: Annotated[
+        str | dict[str, str],
+        Meta(description="Required translations of terms: {term: target}, or lines `term TAB target`."),
+    ] = ""
+
+
+class TranslateBody(PairBody, kw_only=True):
+    """Texts to translate; of HTML only the text."""
+
+    q: Texts
+    format: Literal["text", "html"] = "text"
+    alternatives: Annotated[int, Meta(ge=0)] = 0
+    details: Annotated[
+        bool, Meta(description="Also return each line with its verdict and bits per byte.")
+    ] = False
+
+
+class DetectBody(KeyBody, kw_only=True):
+    """A text whose language is asked for."""
+
+    q: str
+
+
+class SuggestBody(PairBody, kw_only=True):
+    """A better translation (s) of a text (q)."""
+
+    q: str
+    s: str
+
+
+class TranslateAnswer(Struct, omit_defaults=True):
+    """Translations; each value is a list if q was a list."""
+
+    translatedText: Texts  # noqa: N815
+    detectedLanguage: Guess | list[Guess] | None = None  # noqa: N815
+    alternatives: list[Any] | None = None
+    details: list[Any] | None = None
+
+
+async def read_request(
+    request: Request, kind: type[T], body_bytes: int
+) -> tuple[T, tuple[str, bytes] | None]:
+    """Return the fields of a request, from its query string and its body (JSON, form or multipart), and name
+    and bytes of its file. Raises Refusal (400, 415)."""
+    encoding = request.headers.get("content-encoding", "identity").lower()
+    if encoding != "identity":
+        raise Refusal(415, f"Content-Encoding {encoding[:50]} is not supported: send the body as it is")
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    file: tuple[str, bytes] | None = None
+    try:
+        fields = _fields(request.url.query)
+        if media_type == "multipart/form-data":
+            limits = {"max_files": 1, "max_fields": MAX_FIELDS, "max_part_size": body_bytes}
+            async with request.form(**limits) as form:
+                for one in form.values():
+                    file = (one.filename or "", await one.read()) if isinstance(one, UploadFile) else file
+                pairs = form.multi_items()
+                fields |= _collect([(name, value) for name, value in pairs if isinstance(value, str)])
+        elif (body := (await request.body()).strip())[:1] == b"{" or media_type.endswith("json"):
+            fields |= msgspec.json.decode(body or b"{}", type=dict[str, Any])
+        else:
+            fields |= _fields(body.decode())
+        return msgspec.convert(fields, kind, strict=False), file
+    except HTTPException as error:
+        raise Refusal(400, f"Invalid form: {error.detail[:100]}") from None
+    except (msgspec.MsgspecError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        # Besides msgspec's: what is not UTF-8, too many fields, and the multipart parser's own failures.
+        raise Refusal(400, f"Invalid request: {str(error)[:200]}") from None
+
+
+def _fields(text: str) -> dict[str, Any]:
+    return _collect(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS))
+
+
+def _collect(pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    """Collect pairs by name; a name that occurs more than once has a list of values."""
+    found: dict[str, list[str]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
+
+
+def description(routes: Sequence[Route], kinds: Mapping[str, type[Struct]]) -> dict[str, Any]:
+    """Return the OpenAPI description of routes. kinds: of their bodies, by path."""
+    structs = (*kinds.values(), TranslateAnswer)
+    (*bodies, answer), schemas = msgspec.json.schema_components(
+        structs, ref_template="#/components/schemas/{name}"
+    )
+    paths = {}
+    for route in routes:
+        operation: dict[str, Any] = {
+            "summary": route.endpoint.__doc__,
+            "responses": {"default": {"description": "JSON"}},
+        }
+        paths[route.path] = {"get": operation}
+        if route.path in kinds:
+            content = dict.fromkeys(BODY_TYPES, {"schema": bodies[list(kinds).index(route.path)]})
+            paths[route.path] = {"post": {**operation, "requestBody": {"content": content}}}
+    content = {"application/json": {"schema": answer}}
+    paths["/translate"]["post"]["responses"] = {"200": {"description": "JSON", "content": content}}
+    info = {"title": "bytenmt", "version": __version__}
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}

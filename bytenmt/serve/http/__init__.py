@@ -1,1 +1,0 @@
-"""The service over HTTP: LibreTranslate's API, streams and a page."""

@@ -1,0 +1,94 @@
+"""Load the models, glossaries and API keys of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
+from bytenmt.decoding.constraints.glossary import Glossary, Term
+from bytenmt.decoding.engine_selection import n_cores
+from bytenmt.decoding.engines import MAX_THREADS
+from bytenmt.decoding.interface import AUTO, EngineSpec
+from bytenmt.decoding.loading import Runtime, load_runs
+from bytenmt.decoding.setting_table import TABLE
+from bytenmt.decoding.settings import Settings
+from bytenmt.decoding.translator import Translator
+from bytenmt.errors import BytenmtError
+from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
+from bytenmt.reporter import Reporter
+from bytenmt.serve.languages import Direction
+from bytenmt.serve.service import Models
+from bytenmt.serve.worker import Job, Worker
+
+
+def load_models(
+    models: Sequence[str],
+    decoding: Mapping[str, Any],
+    api_keys: Path | None,
+    on_wait: Callable[[float], None],
+    reporter: Reporter,
+) -> Models:
+    """Return models that are ready to translate, with their glossaries, and the API keys. Raises
+    BytenmtError.
+
+    models: PAIR=RUN each; several of one pair decode as an ensemble. decoding: the settings of the search by
+    name, keep (classes of spans), glossary (PAIR=FILE each), and reverse, precision and threads. on_wait: see
+    Worker.
+    """
+    search = {name: decoding[name] for name in TABLE if decoding.get(name) is not None}
+    classes = tuple(sorted({name.strip() for name in decoding["keep"].split(",")} - {""}))
+    # The engines track kept spans, and each job has its own terms. What contradicts each other shows here.
+    search |= {"keep": classes, "glossary": Glossary.from_terms(())}
+    Settings.from_dict(search, lambda name: TABLE[name].option if name in TABLE else f"--{name}")
+    runs, terms = _by_direction(models, "-m"), dict[Direction, list[Term]]()
+    for direction, paths in _by_direction(decoding["glossary"], "--glossary").items():
+        terms[direction] = [term for path in paths for term in Glossary.from_file(path).terms()]
+    # Threads synchronise hundreds of times per decode step, so each needs a core of its own; one core is left
+    # for the HTTP server.
+    threads = decoding["threads"] or max(1, min(MAX_THREADS, n_cores() // (len(runs) + 1)))
+    workers, rules = {}, {}
+    for direction, paths in runs.items():
+        opposite = runs.get(Direction(direction.target, direction.source), [None])
+        reverse = opposite[0] if decoding["reverse"] else None
+        spec = EngineSpec(AUTO, "cpu", decoding["precision"], threads, reverse=reverse)
+        runtime = load_runs(paths, spec, reporter, at_once=True)
+        if not runtime.has_source:
+            raise BytenmtError(
+                f"{paths[0]} is a language model and cannot translate: give a translation model"
+            )
+        judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=search.get("beam", 1))
+        rules[direction] = ConstraintSpec(classes, (), Glossary.from_terms(terms.get(direction, ())))
+        workers[direction] = Worker(_maker(runtime, search), judge, on_wait)
+        # The first client need not wait for the engine, and errors show now.
+        workers[direction].submit(Job([b"1"], rules=rules[direction])).result()
+    return Models(workers, rules, [] if api_keys is None else read_keys(api_keys))
+
+
+def _maker(runtime: Runtime, search: Mapping[str, Any]) -> Callable[[int], Translator]:
+    def make(n_best: int) -> Translator:
+        beam = {"n_best": n_best, "beam": max(n_best, search.get("beam", 1))} if n_best > 1 else {}
+        return Translator.from_runtime(runtime, Settings.from_dict({**search, **beam}))
+
+    return make
+
+
+def _by_direction(values: Sequence[str], option: str) -> dict[Direction, list[Path]]:
+    """Split values PAIR=PATH. Raises BytenmtError."""
+    found: dict[Direction, list[Path]] = {}
+    for value in values:
+        pair, _, path = value.partition("=")
+        if not path:
+            raise BytenmtError(f"{option} {value}: expected a pair and a path, such as en-de=PATH")
+        found.setdefault(Direction.parse(pair), []).append(Path(path))
+    return found
+
+
+def read_keys(path: Path) -> list[str]:
+    """Return the API keys of a file: a line each, besides empty lines and comments. Raises BytenmtError."""
+    lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if not keys:
+        raise BytenmtError(f"{path} contains no API key: give one per line, or leave out --api-keys")
+    return keys

@@ -1,0 +1,124 @@
+"""Run the application with uvicorn: reload on SIGHUP, drain on SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from bytenmt.errors import BytenmtError
+from bytenmt.serve.app import App
+from bytenmt.serve.service import Models
+
+BACKLOG = 2048
+hang_up = threading.Event()  # is set by SIGHUP, also while the server starts
+logger = logging.getLogger(__package__)
+
+
+class GracefulServer(uvicorn.Server):
+    """A server that reads models and keys again on SIGHUP, and on SIGTERM or Ctrl-C ends when all accepted
+    requests are answered, which takes Limits.seconds at most; on the second one it ends at once."""
+
+    def __init__(self, config: uvicorn.Config, app: App, load: Callable[[], Models]) -> None:
+        super().__init__(config)
+        self._service, self._load = app.service, load
+        self._closed: dict[Any, float] = {}  # connections, and since when they wait for their clients
+        self._reloading: asyncio.Task[None] | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """See uvicorn, which would raise the signal again at the end."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """See uvicorn, which calls it ten times a second. Ends connections that were closed long ago, but
+        whose clients do not take what was sent."""
+        now, connections = time.monotonic(), self.server_state.connections
+        self._closed = {one: self._closed.get(one, now) for one in connections if one.transport.is_closing()}
+        for connection, since in self._closed.items():
+            if now - since > self._service.limits.seconds:
+                connection.transport.abort()
+        if hang_up.is_set() and (self._reloading is None or self._reloading.done()):
+            hang_up.clear()
+            self._reloading = asyncio.create_task(self.reload())
+        return await super().on_tick(counter)
+
+    async def reload(self) -> None:
+        """Read models, glossaries and keys again while requests are answered.
+
+        Requests that have begun keep their models. If something cannot be read, everything stays as it is.
+        """
+        service, reloads = self._service, self._service.metrics.reloads
+        logger.info("reloading")
+        try:
+            former, service.models = service.models, await asyncio.to_thread(self._load)
+        except Exception as error:
+            reloads.labels("failed").inc()
+            logger.error("reload failed: %s", f"{type(error).__name__}: {error}"[:500])
+            return
+        for worker in former.workers.values():
+            worker.finish()
+        reloads.labels("done").inc()
+        logger.info("reloaded")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """See uvicorn. Connections are closed with their next answer while there are others to be sent."""
+        logger.info("ending: %d requests", self._service.n_open)
+        await asyncio.sleep(0)  # connections that the system has accepted for us are taken
+        for one in self.servers:
+            one.close()
+        self._service.is_draining = True
+        while self._service.n_open and not self.force_exit:
+            await asyncio.sleep(0.02)
+        await super().shutdown(sockets)
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at an address; port 0: a free one. Raises BytenmtError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol told, asyncio has no packet wait until the one before it is confirmed: 40 ms.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+        found.listen(BACKLOG)
+    except OSError as error:
+        found.close()
+        raise BytenmtError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
+    return found
+
+
+def run(app: App, listener: socket.socket, load: Callable[[], Models], proxies: Sequence[str] = ()) -> None:
+    """Serve until a signal ends the server. load: reads everything anew. proxies: whose headers are
+    believed."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("bytenmt: %(message)s"))
+    for name, level in ((__package__, logging.INFO), ("uvicorn.error", logging.WARNING)):
+        logging.getLogger(name).handlers = [handler]
+        logging.getLogger(name).setLevel(level)
+    config = uvicorn.Config(
+        app.asgi(),
+        http="h11",  # httptools takes fields after the body for headers
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=1,  # after our own draining
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
+    )
+    app.service.documents.start()
+    host, port = listener.getsockname()[:2]
+    logger.info("serving http://%s:%d/", f"[{host}]" if ":" in host else host, port)
+    GracefulServer(config, app, load).run([listener])
+    logger.info("ended")

@@ -1,0 +1,94 @@
+"""The work that a server has admitted: limits in all and for each client, and when there will be room."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+BYTES_A_CHARACTER = 100  # of a request: documents have far more bytes than text
+LONGEST_REQUESTS = 50  # so many of the longest texts may wait altogether
+CLIENT_SHARE = 4  # a client may have a quarter of the queue
+
+
+class Refusal(Exception):
+    """A request that is refused: the status of HTTP, one line for the client, and seconds until it may try
+    again."""
+
+    def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.retry_after = status, message, retry_after
+
+
+class Limits(NamedTuple):
+    """The limits of a server."""
+
+    characters: int = 20_000  # of the texts of one request; each text counts as one more
+    queue: int = 256  # requests that wait or are decoded, of all clients
+    seconds: float = 120.0  # from a request's headers to the last byte of its answer
+
+    @property
+    def body_bytes(self) -> int:
+        """The most bytes of a request."""
+        return BYTES_A_CHARACTER * self.characters
+
+    def count_characters(self, texts: Sequence[str]) -> int:
+        """Return the number of characters plus one for each text. Raises Refusal (413) above the limit."""
+        n_characters = sum(map(len, texts)) + len(texts)
+        if n_characters > self.characters:
+            raise Refusal(413, f"the texts have {n_characters:,} characters: at most {self.characters:,}")
+        return n_characters
+
+
+class WorkQueue:
+    """Counts the requests that wait or are decoded, in all and of each client, and how fast they are done."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits, self._most_characters = limits, LONGEST_REQUESTS * limits.characters
+        self.n_requests = self.n_characters = 0
+        self._requests_of: Counter[str] = Counter()
+        self._characters_of: Counter[str] = Counter()
+        self._done, self._seconds = 1000.0, 1.0  # characters of late, and the time that they took
+        self._last = 0.0  # when the queue changed
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether no request is admitted, whoever sends it."""
+        return self.n_requests >= self._limits.queue or self.n_characters >= self._most_characters
+
+    def retry_after(self) -> int:
+        """Return the seconds in which the admitted work will probably be done."""
+        return max(1, math.ceil(self.n_characters * self._seconds / self._done))
+
+    @contextmanager
+    def admitted(self, client: str, n_characters: int) -> Iterator[None]:
+        """Inside, a request of so many characters is in flight. Raises Refusal (429) where too many are."""
+        has_share = (
+            self._requests_of[client] < max(1, self._limits.queue // CLIENT_SHARE)
+            and self._characters_of[client] + n_characters <= self._most_characters // CLIENT_SHARE
+        )
+        if self.is_full or not has_share:
+            whose, wait = "" if has_share else " of this client", self.retry_after()
+            raise Refusal(429, f"too many requests{whose} are waiting: try again in {wait} s", wait)
+        self._count(client, 1, n_characters)
+        try:
+            yield
+        finally:
+            self._count(client, -1, -n_characters)
+
+    def _count(self, client: str, n_requests: int, n_characters: int) -> None:
+        now = time.monotonic()
+        if n_requests < 0:  # what was done before is forgotten by a tenth
+            self._done, self._seconds = 0.9 * self._done - n_characters, 0.9 * self._seconds
+        if self.n_requests:
+            self._seconds += now - self._last
+        self._last = now
+        self.n_requests += n_requests
+        self.n_characters += n_characters
+        self._requests_of[client] += n_requests
+        self._characters_of[client] += n_characters
+        if not self._requests_of[client]:  # nothing is kept of who has gone
+            del self._requests_of[client], self._characters_of[client]

@@ -1,0 +1,132 @@
+"""Documents are read in child processes: no file holds up the server, whatever it makes its reader do.
+
+Nothing here is timed: a child that is held up waits for a file, which a test writes when it has seen that the
+others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile_child import hostile_child
+from made_up_service import SECONDS, made_up_app
+from starlette.testclient import TestClient
+
+from bytenmt.decoding.interface import Hypothesis
+from bytenmt.serve import documents
+from bytenmt.serve.documents import DocumentPool, DocumentSource, run_task
+from bytenmt.serve.work_queue import Refusal
+
+PAGE = DocumentSource("a.html", b"<p>One <b>two</b>.</p>")
+LINES = [[b"One <g1>two</g1>."]]
+
+
+@pytest.fixture
+def hostile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children do what the name of a document says."""
+    monkeypatch.setattr(documents, "_child", hostile_child)
+
+
+def run(ask: Callable[[DocumentPool], Awaitable[None]]) -> None:
+    async def within() -> None:
+        pool = DocumentPool()
+        pool.start()
+        await asyncio.wait_for(ask(pool), 3 * SECONDS)
+
+    asyncio.run(within())
+
+
+def source(name: str) -> list[DocumentSource]:
+    return [DocumentSource(name, b"text")]
+
+
+def test_a_document_is_read_and_written() -> None:
+    """Several at once, as in this process; one that is refused says why, with a name that tells nothing."""
+
+    async def ask(pool: DocumentPool) -> None:
+        pages = [
+            PAGE,
+            DocumentSource("b.html", b"<p>three</p><p>four</p>"),
+            DocumentSource("c.html", b"<hr>"),
+        ]
+        lines = await pool.run("a", pages)
+        assert lines == [*LINES, [b"three", b"four"], []]
+        translations = [[Hypothesis(b"x " + line, -0.1, -0.1) for line in own] for own in lines]
+        files = await pool.run("a", pages, translations)
+        assert files == run_task(pages, translations) and files[0] == b"<p>x One <b>two</b>.</p>"
+        for name, data, why in (
+            ("secret.json", b"{", "the file.json: not json: .* line 1"),
+            ("a.json", b"[" * 9_000, "the file.json: not json"),
+            ("a.txt", b"caf\xe9", "the file.txt"),
+        ):
+            with pytest.raises(Refusal, match=why) as refused:
+                await pool.run("a", [DocumentSource(name, data)])
+            assert refused.value.status == 400 and "secret" not in refused.value.message
+
+    run(ask)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["spin", "memory", "crash", "fault"])
+def test_a_hostile_document_ends_its_child_alone(hostile: None, what: str) -> None:
+    async def ask(pool: DocumentPool) -> None:
+        with pytest.raises(RuntimeError if what == "fault" else Refusal, match="failed|too much") as raised:
+            await pool.run("a", source(what))
+        assert what == "fault" or raised.value.status == 413  # type: ignore[attr-defined]
+        assert await pool.run("a", source("a.txt")) == [[b"text"]]
+
+    run(ask)
+
+
+@pytest.mark.slow
+def test_a_client_waits_for_its_own_documents_alone(hostile: None, tmp_path: Path) -> None:
+    """The event loop runs meanwhile, and who leaves gives the child back."""
+
+    async def ask(pool: DocumentPool) -> None:
+        held_up = [asyncio.create_task(pool.run("one", source(f"until:{tmp_path / name}"))) for name in "abc"]
+        assert await pool.run("another", source("a.txt")) == [[b"text"]]
+        assert not any(task.done() for task in held_up)
+        held_up[0].cancel()
+        (tmp_path / "b").touch()  # would not be reached if the loop read the documents itself
+        assert await held_up[1] == [[b"text"]] and not held_up[2].done()
+        held_up[2].cancel()
+        await asyncio.gather(*held_up, return_exceptions=True)
+        assert await pool.run("one", source("a.txt")) == [[b"text"]]
+        held_up.clear()
+        gc.collect()
+        assert not pool._turns
+
+    run(ask)
+
+
+@pytest.mark.slow
+def test_a_child_that_does_not_answer_is_ended(
+    hostile: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "WALL_SECONDS", 0.5)
+
+    async def ask(pool: DocumentPool) -> None:
+        with pytest.raises(Refusal, match="too much time or memory"):
+            await pool.run("a", source(f"until:{tmp_path / 'never'}"))
+
+    run(ask)
+
+
+@pytest.mark.slow
+def test_a_failure_of_a_reader_is_not_told_to_the_client(
+    hostile: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = made_up_app()
+    sent: dict[str, Any] = {"data": {"source": "en", "target": "de"}, "files": {"file": ("a.txt", b"x")}}
+    with TestClient(app.asgi()) as asked:
+        for name, status in (("fault", 500), ("crash", 413)):
+            monkeypatch.setattr(
+                "bytenmt.serve.app.DocumentSource", lambda *_, name=name: DocumentSource(name, b"x")
+            )
+            answer = asked.post("/translate_file", **sent)
+            assert answer.status_code == status and "ValueError" not in answer.text

@@ -1,0 +1,373 @@
+"""The server over real connections, and the command as a process: it reloads, and ends when it has
+answered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import signal
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+import click
+import pytest
+from click.testing import CliRunner
+from made_up_engine import make_run
+from made_up_service import SECONDS, Gate, made_up_app, made_up_models, serving, wait_until
+
+from bytenmt.cli.main import main
+from bytenmt.serve.server import hang_up, listening
+from bytenmt.serve.service import Models
+from bytenmt.serve.work_queue import Limits
+from tools.served import ServerProcess, run_server
+
+LINES = "\n".join(f"{number:03}{'y' * 997}" for number in range(80))  # more than an engine takes at once
+LONG = "x" * 4_000_000  # more than the kernel keeps for a connection that nobody reads
+POST = b"POST /translate HTTP/1.1\r\nhost: localhost\r\n"
+PATIENT = Limits(characters=5_000_000, seconds=SECONDS)
+
+
+def request(text: str = "a", accept: str = "*/*", more: str = "") -> bytes:
+    body = json.dumps({"q": text, "source": "en", "target": "de"}).encode()
+    head = POST + f"accept: {accept}\r\n{more}content-length: {len(body)}\r\n\r\n".encode()
+    return head + body
+
+
+def answer_to(address: tuple[str, int], *parts: bytes) -> bytes:
+    """Return what comes until the server closes the connection."""
+    with socket.create_connection(address, SECONDS) as asked:
+        for part in parts:
+            asked.sendall(part)
+        return b"".join(iter(lambda: asked.recv(1 << 16), b""))
+
+
+@pytest.mark.parametrize("is_split", [False, True])
+def test_fields_after_the_body_are_no_headers(is_split: bool) -> None:
+    """Neither the client's address nor a key is believed there, where all comes in one piece, too."""
+    app = made_up_app("en-de", keys=["secret"])
+    head = POST + b"connection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+    body = b"1b\r\nq=hello&source=en&target=de\r\n0\r\n"
+    end = b"authorization: Bearer secret\r\nx-forwarded-for: 6.6.6.6\r\n\r\n"
+    with serving(app) as (_, address):
+        found = answer_to(address, *([head, body, end] if is_split else [head + body + end]))
+    assert found.startswith(b"HTTP/1.1 403 ") and b"an API key is required" in found
+
+
+def test_what_is_no_http_is_refused() -> None:
+    with serving(made_up_app("en-de", limits=Limits(characters=50))) as (_, address):
+        assert answer_to(address, b"\x16\x03\x01\x02\x00\x01\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+        assert answer_to(address, b"GET / HTTP/1.1\r\na: " + b"a" * 100_000).startswith(b"HTTP/1.1 400 ")
+        assert b"Found multiple Host" not in answer_to(
+            address, request(more="host: b\r\nconnection: close\r\n")
+        )
+        chunked = (
+            b"POST /translate HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+        )
+        assert b" 413 " in answer_to(address, chunked, b"1770\r\n" + b"a" * 6000 + b"\r\n0\r\n\r\n")
+        assert b" 200 OK" in answer_to(address, request(more="connection: close\r\n"))
+
+
+@pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
+def test_who_leaves_is_not_decoded_for(accept: str) -> None:
+    gate = Gate(is_open=False)
+    app = made_up_app("en-de", gate=gate, limits=PATIENT)
+    with serving(app) as (_, address):
+        with socket.create_connection(address, SECONDS) as asked:
+            asked.sendall(request(LINES, accept))
+            assert gate.began.wait(SECONDS)
+        wait_until(lambda: not app.service.n_open, "a request is in flight whose client has gone")
+        gate.open.set()
+        assert b" 200 OK" in answer_to(address, request(more="connection: close\r\n"))
+        assert app.service.queue.n_requests == 0 and len(gate.lines()) < 80, "lines that nobody waits for"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
+def test_who_does_not_read_is_cut_off(accept: str) -> None:
+    """A client that does not read holds no place in the queue, and its connection is ended after a while."""
+    app = made_up_app("en-de", limits=PATIENT._replace(seconds=1.0))
+    with serving(app) as (server, address), socket.socket() as asked:
+        asked.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        asked.connect(address)
+        asked.sendall(request(LONG, accept).replace(b'"de"', b'"en"'))
+        wait_until(lambda: server.server_state.connections)
+        wait_until(
+            lambda: not server.server_state.connections, "the connection of a client that reads nothing stays"
+        )
+        assert app.service.queue.n_requests == app.service.n_open == 0
+
+
+def test_no_part_of_an_answer_waits_until_another_one_is_confirmed() -> None:
+    async def accepted() -> int:
+        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            made = writer.get_extra_info("socket")
+            found.set_result(made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        listener = listening("127.0.0.1", 0)
+        async with await asyncio.start_server(connected, sock=listener):
+            with socket.create_connection(listener.getsockname()):
+                return await found
+
+    assert asyncio.run(accepted())
+
+
+def test_it_ends_when_it_has_answered() -> None:
+    """Accepted requests are answered, on a connection that is kept too, which is then closed."""
+    gate = Gate(is_open=False)
+    app = made_up_app("en-de", gate=gate)
+    with serving(app) as (server, address):
+        answers: list[bytes] = []
+        threads = [
+            threading.Thread(
+                target=lambda accept=accept: answers.append(answer_to(address, request("a", accept)))
+            )
+            for accept in ("*/*", "text/event-stream")
+        ]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: app.service.n_open == 2)
+        server.should_exit = True
+        wait_until(lambda: app.service.is_draining)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, SECONDS)
+        gate.open.set()
+        for thread in threads:
+            thread.join(SECONDS)
+    assert len(answers) == 2 and all(b"A0" in one for one in answers)
+    assert [b"connection: close" in one for one in answers if b"event: " not in one] == [True]
+
+
+def test_reloading(caplog: pytest.LogCaptureFixture) -> None:
+    """The former model answers the requests that it has, and ends; later ones go to the new model. A file
+    that cannot be read changes nothing."""
+    before, after = Gate(is_open=False), Gate()
+    app = made_up_app("en-de", gate=before, keys=["old"])
+    former, key = app.service.models, "authorization: Bearer {}\r\nconnection: close\r\n"
+    models: list[Models | Exception] = [
+        OSError("no such file"),
+        made_up_models("en-de", gate=after, keys=["new"]),
+    ]
+
+    def load() -> Models:
+        found = models.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    caplog.set_level("INFO", "bytenmt.serve")
+    with serving(app, load) as (_, address):
+        answers: list[bytes] = []
+        first = request("first", more=key.format("old"))
+        thread = threading.Thread(target=lambda: answers.append(answer_to(address, first)))
+        thread.start()
+        assert before.began.wait(SECONDS)
+        hang_up.set()
+        wait_until(lambda: "reload failed: OSError: no such file" in caplog.messages)
+        assert app.service.models is former
+        hang_up.set()
+        wait_until(lambda: "reloaded" in caplog.messages)
+        assert b" 403 " in answer_to(address, request("late", more=key.format("old")))
+        assert b"LATE0" in answer_to(address, request("late", more=key.format("new")))
+        before.open.set()
+        thread.join(SECONDS)
+        (worker,) = former.workers.values()
+        wait_until(lambda: not worker.thread.is_alive())
+    assert b"FIRST0" in answers[0] and before.lines() == [b"first"] and after.lines() == [b"late"]
+    counts = {
+        one.labels["result"]: one.value
+        for metric in app.service.metrics.reloads.collect()
+        for one in metric.samples
+    }
+    assert counts == {"failed": 1.0, "done": 1.0}
+
+
+# ---- the command
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("served") / "run", "convs2s")
+
+
+# The command, and whether PyTorch was imported, when it has ended.
+WATCHED = """
+import sys
+from bytenmt.cli.main import main
+try:
+    main(["serve", *sys.argv[1:]])
+finally:
+    print("modules", "torch" in sys.modules, file=sys.stderr, flush=True)
+"""
+
+# Sends itself SIGHUP when it has begun to load.
+HUNG_UP = """
+import os, signal
+from bytenmt.serve import loading
+real, loading.load_models = loading.load_models, lambda *all: hung_up() or real(*all)
+def hung_up():
+    loading.load_models = real
+    os.kill(os.getpid(), signal.SIGHUP)
+"""
+
+
+@pytest.mark.slow
+def test_the_command_ends_when_it_has_answered_and_needs_no_pytorch(run: Path, tmp_path: Path) -> None:
+    arguments = ("-m", f"ko-en={run}", "-m", f"en-de={run}", "--max-len-b", "100")
+    with run_server(tmp_path, *arguments, program=WATCHED) as server:
+        assert [one["code"] for one in json.loads(server.get("languages"))] == ["ko", "en", "de"]
+        found: list[Any] = []
+        texts = [f"{line} 하나 둘 셋 넷 다섯" for line in range(4)]
+        threads = [
+            threading.Thread(
+                target=lambda: found.append(server.post("translate", q=texts, source="ko", target="de"))
+            )
+            for _ in range(12)
+        ]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: in_flight(server) == 12, "too quick to be asked in the middle")
+        assert not found and server.terminate() == 0
+        for thread in threads:
+            thread.join(SECONDS)
+    assert len(found) == 12 and all(len(one["translatedText"]) == 4 for one in found)
+    assert server.log_lines()[-2:] == ["bytenmt: ended", "modules False"]
+
+
+def in_flight(server: ServerProcess) -> int:
+    found = re.search(r"requests_in_flight (\d+)", server.get("metrics"))
+    return int(found[1]) if found else 0
+
+
+@pytest.mark.slow
+def test_it_reads_models_and_keys_again_under_load(tmp_path: Path) -> None:
+    """At SIGHUP, once while it starts; every request of eight clients is answered, at last by the new
+    model."""
+    run, keys = make_run(tmp_path / "run", "convs2s"), tmp_path / "keys"
+    keys.write_text("old\nboth\n")
+    arguments = ("-m", f"ko-en={run}", "--api-keys", keys, "--max-len-b", "20")
+    with run_server(tmp_path, *arguments, program=HUNG_UP + WATCHED) as server:
+        asked = {"q": "하나 둘", "source": "ko", "target": "en", "api_key": "both"}
+        before = server.post("translate", **asked)
+        wait_until(lambda: "bytenmt: reloaded" in server.log_lines(), "a signal at the start was lost")
+        found: list[Any] = []
+        enough = threading.Event()
+
+        def load() -> None:
+            while not enough.is_set():
+                try:
+                    found.append(server.post("translate", **asked))
+                except Exception as error:
+                    found.append(error)
+
+        threads = [threading.Thread(target=load) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        shutil.rmtree(run)
+        make_run(run, "convs2s", seed=7)
+        keys.write_text("new\nboth\n")
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: server.log_lines().count("bytenmt: reloaded") == 2)
+        n_before = len(found)
+        wait_until(lambda: len(found) >= n_before + 16)
+        enough.set()
+        for thread in threads:
+            thread.join(SECONDS)
+        after = server.post("translate", **asked)
+        assert server.post("translate", **asked | {"api_key": "new"}) == after
+        with pytest.raises(HTTPError, match="403"):
+            server.post("translate", **asked | {"api_key": "old"})
+        assert server.terminate() == 0
+    assert before != after and found[-1] == after and all(one in (before, after) for one in found), found
+
+
+def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Environment variables have the effect of options, which take precedence; an unknown one is an error."""
+    command = main.get_command(None, "serve")  # type: ignore[arg-type]
+    assert command is not None
+    values = {
+        "MAX_QUEUE": "7",
+        "MODEL": "en-de=a de-en=b",
+        "BEAM_SIZE": "3",
+        "REVERSE": "true",
+        "KEEP": "urls",
+    }
+    for name, value in values.items():
+        monkeypatch.setenv(f"BYTENMT_SERVE_{name}", value)
+    with command.make_context("serve", ["--keep", ""]) as context:
+        found = context.params
+    assert (found["max_queue"], found["model"], found["beam"]) == (7, ("en-de=a", "de-en=b"), 3)
+    assert found["reverse"] is True and found["keep"] == ""
+    own = [option for option in command.params if isinstance(option, click.Option) and option.expose_value]
+    assert all(str(option.envvar).startswith("BYTENMT_SERVE_") for option in own)
+    monkeypatch.setenv("BYTENMT_SERVE_API_KEY", "secret")
+    with pytest.raises(
+        click.UsageError, match="BYTENMT_SERVE_API_KEY is no variable .* BYTENMT_SERVE_API_KEYS"
+    ):
+        command.make_context("serve", [])
+
+
+def test_what_cannot_be_served_is_one_line(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    empty, pair = tmp_path / "keys", f"ko-en={run}"
+    empty.write_text("# none\n\n")
+    text = make_run(tmp_path / "text", settings=("model.source=false",))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        rows: list[tuple[tuple[object, ...], str]] = [
+            (("-m", f"korean={run}"), "not a language pair"),
+            (("-m", run), "expected a pair and a path"),
+            (("-m", pair, "--api-keys", empty), "contains no API key"),
+            (("-m", pair, "--suggestions", empty / "none"), "Not a directory"),
+            (("-m", pair, "--keep", "dogs"), "dogs"),
+            (("-m", pair, "--glossary", "terms"), "--glossary terms: expected"),
+            (("-m", pair, "--glossary", f"ko-en={tmp_path / 'none'}"), "cannot be read"),
+            (("-m", pair, "--length-penalty", "2"), "--length-penalty"),
+            (("-m", pair, "--timeout", "0"), "--timeout"),
+            (("-m", f"ko-en={tmp_path / 'none'}"), "none"),
+            (("-m", f"ko-en={text}"), "is a language model"),
+            (("-m", pair, "--port", taken.getsockname()[1]), "cannot listen on 127.0.0.1"),
+            ((), "Missing option"),
+        ]
+        for arguments, reason in rows:
+            port = () if "--port" in arguments else ("--port", "0")
+            done = CliRunner().invoke(main, ["serve", *map(str, (*arguments, *port))])
+            assert done.exit_code in (1, 2) and "Traceback" not in done.output and reason in done.output, (
+                done.output
+            )
+    monkeypatch.setattr("bytenmt.cli.workbench.serve_command.find_spec", lambda name: None)
+    assert "pip install 'bytenmt[serve]'" in CliRunner().invoke(main, ["serve", "-m", pair]).output
+
+
+@pytest.mark.slow
+def test_suggestions_can_be_trained_on(run: Path, tmp_path: Path) -> None:
+    from bytenmt.data.corpus import PairFiles, ParallelCorpus
+
+    with run_server(tmp_path, "-m", f"ko-en={run}", "--suggestions", tmp_path / "kept") as server:
+        for number in range(3):
+            server.post("suggest", q=f"하나\t{number}", s=f'"one" {number}\n', source="ko", target="en")
+        server.terminate()
+    pairs = ParallelCorpus.open_all([PairFiles(tsv=tmp_path / "kept" / "ko-en.tsv")])
+    found = [(pairs.source(k), pairs.target(k)) for k in range(len(pairs))]
+    assert found == [(f"하나 {k}".encode(), f'"one" {k}'.encode()) for k in range(3)]
+
+
+def test_a_trusted_proxy_tells_the_address_of_the_client(caplog: pytest.LogCaptureFixture) -> None:
+    from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+    caplog.set_level("INFO", "bytenmt.serve")
+    told = "x-forwarded-for: 6.6.6.6, 1.2.3.4\r\nconnection: close\r\n"
+    with serving(made_up_app("en-de")) as (server, address):
+        answer_to(address, request(more=told))
+        assert caplog.messages[-1].startswith("127.0.0.1 POST /translate 200")  # nobody believes a client
+        server.config.loaded_app = ProxyHeadersMiddleware(server.config.loaded_app, ["127.0.0.1"])
+        answer_to(address, request(more=told))
+        assert caplog.messages[-1].startswith("1.2.3.4 POST /translate 200")  # the last that is no proxy

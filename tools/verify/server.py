@@ -1,0 +1,304 @@
+"""Measure a server under load and under attack, on loopback.
+
+    python tools/verify/server.py data/models/en-de --pair en-de [--checkout DIR]
+
+Prints, for 32 connections, the answers, the errors, and the 50th and 95th percentile of the response times:
+
+    load      alone, for --seconds; the other phases take a third of that
+    uploads   beside 64 clients that upload files which are slow to read, each from an address of its own
+    unread    beside 200 event streams of long texts whose clients never read
+
+Then it sends SIGTERM beside 32 clients and counts the requests that were accepted and not answered, and asks
+as a foreign page, by a foreign name, and without a key. Fails where somebody is let in, an honest request
+fails, /health takes over a second, or an answer is lost. --checkout: run the program of another checkout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import random
+import socket
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from tools.served import ServerProcess, run_server
+
+N_CLIENTS, N_UPLOADING, N_UNREAD = 32, 64, 200
+PATIENCE = 60.0  # timeout of an honest request, in seconds
+HEALTH_SECONDS = 1.0
+LINES = [
+    "Where is the next station?",
+    "My brother has a new car.",
+    "We will meet again tomorrow.",
+    "It is late.",
+]
+FOREIGN = "https://elsewhere.example"
+# By suffix: a beginning and a piece to repeat, which may make a reader slow or hungry.
+HOSTILE = [
+    *(
+        ("html", "", unit)
+        for unit in ("<pre>", "<a ", "<a b='", "<!--", "<b>", "<", "&", "<![CDATA[", " ", "\r")
+    ),
+    *(("md", "a", unit) for unit in ("\t", "[", "![", "[^", "*", "_a", "`", "> ", "](")),
+    *(("srt", "1\n00:00:00,000 --> 00:00:01,000\n", unit) for unit in ("\u2028", "<i>", "{")),
+    *(("tmx", '<tmx version="1.4"><body>', unit) for unit in ("<tu>", "<!--", "<tu ", "&")),
+    *(("xlf", '<xliff version="1.2">', unit) for unit in ("<group>", "<!--", "<file ", "&")),
+    *(("po", 'msgid "a"\nmsgstr ""\n', unit) for unit in ('"\n', "#", '"a"\n', "\\")),
+    *(("json", "", unit) for unit in ("[", '{"a":', "1", '"')),
+    *(("txt", "a", unit) for unit in ("\r", "\n", "\x85", "a ")),
+]
+
+
+class Client:
+    """A connection that is kept open. number: its loopback address."""
+
+    def __init__(self, server: ServerProcess, number: int = 0) -> None:
+        self._server, self._own = server.address, (f"127.0.{1 + number // 250}.{1 + number % 250}", 0)
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self.has_sent = False  # whether an answer is owed
+
+    async def send(self, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
+        """Return status and body of the answer."""
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(*self._server, local_addr=self._own)
+        reader, writer = self._streams
+        fields = {"host": "localhost", "content-length": str(len(body)), **headers}
+        head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in fields.items())
+        writer.write(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + body)
+        self.has_sent = True
+        answer = (await reader.readuntil(b"\r\n\r\n")).lower()
+        length = next(one for one in answer.split(b"\r\n") if one.startswith(b"content-length:"))
+        found = await reader.readexactly(int(length.split(b":")[1]))
+        self.has_sent = False
+        if b"connection: close" in answer:
+            self.close()
+        return int(answer.split()[1]), found
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another one."""
+        if self._streams is not None:
+            self._streams[1].close()
+        self._streams = None
+
+
+class Figures:
+    """Response times of honest clients, in seconds; their answers by status; and those of /health."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.statuses: Counter[int] = Counter()
+        self.health: list[float] = []
+
+    def percentile(self, share: float) -> float:
+        """Return the milliseconds within which this share of the requests was answered."""
+        ordered = sorted(self.seconds) or [float("inf")]
+        return 1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+    def show(self, name: str) -> str:
+        """Return a line of the table."""
+        errors = sum(self.statuses.values()) - self.statuses[200]
+        times = f"p50 {self.percentile(0.5):.0f} ms, p95 {self.percentile(0.95):.0f} ms"
+        health = f", /health at most {1000 * max(self.health, default=0):.0f} ms"
+        return f"{name:8} {self.statuses[200]:6,} answers, {errors} errors, {times}{health}"
+
+
+async def translate_lines(client: Client, pair: str, figures: Figures, until: float, pause: float) -> None:
+    """Translate one line after another until a time of time.monotonic(), with random pauses of this mean."""
+    source, target = pair.split("-")
+    chance = random.Random(id(client))
+    for line in itertools.cycle(LINES):
+        if time.monotonic() > until:
+            break
+        body = json.dumps({"q": line, "source": source, "target": target}).encode()
+        began = time.monotonic()
+        try:
+            asking = client.send("POST", "/translate", body, content_type="application/json")
+            status, _ = await asyncio.wait_for(asking, PATIENCE)
+        except (OSError, asyncio.IncompleteReadError, TimeoutError):
+            status = 0
+            client.close()
+        figures.seconds.append(time.monotonic() - began)
+        figures.statuses[status] += 1
+        await asyncio.sleep(chance.expovariate(1 / pause) if pause else 0)
+
+
+async def ask_health(server: ServerProcess, figures: Figures, until: float) -> None:
+    """Ask for /health twice a second."""
+    client = Client(server, 900)
+    while time.monotonic() < until:
+        began = time.monotonic()
+        await client.send("GET", "/health")
+        figures.health.append(time.monotonic() - began)
+        await asyncio.sleep(0.5)
+    client.close()
+
+
+def hostile_forms(seed: int, pair: str) -> Iterator[bytes]:
+    """Yield multipart bodies with hostile files without end, small ones and as large as a server takes."""
+    chance = random.Random(seed)
+    fields = zip(("source", "target"), pair.split("-"), strict=True)
+    part = '--b\r\ncontent-disposition: form-data; name="{}"{}\r\n\r\n'
+    head = "".join(part.format(name, "") + value + "\r\n" for name, value in fields)
+    while True:
+        suffix, begin, unit = chance.choice(HOSTILE)
+        text = begin + unit * (chance.choice((60_000, 1_900_000)) // len(unit.encode()))
+        yield (head + part.format("file", f'; filename="a.{suffix}"') + text + "\r\n--b--\r\n").encode()[
+            :1_999_000
+        ]
+
+
+async def upload(client: Client, forms: Iterator[bytes], statuses: Counter[int], until: float) -> None:
+    """Upload one hostile file after another."""
+    while time.monotonic() < until:
+        status = 0
+        with suppress(OSError, asyncio.IncompleteReadError):
+            kind = "multipart/form-data; boundary=b"
+            status, _ = await client.send("POST", "/translate_file", next(forms), content_type=kind)
+        statuses[status] += 1
+        if status in (0, 429):
+            client.close()
+            await asyncio.sleep(0.5)
+
+
+async def never_read(server: ServerProcess, pair: str, number: int, until: float) -> None:
+    """Ask for an event stream of a long text, with a small receive buffer, and read nothing."""
+    source, target = pair.split("-")
+    body = json.dumps({"q": "\n".join(LINES * 40), "source": source, "target": target}).encode()
+    head = "POST /translate HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n"
+    head += f"content-length: {len(body)}\r\n\r\n"
+    loop = asyncio.get_running_loop()
+    while time.monotonic() < until:
+        with socket.socket() as client, suppress(OSError):
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.setblocking(False)
+            client.bind((f"127.0.2.{1 + number % 250}", 0))
+            await loop.sock_connect(client, server.address)
+            await loop.sock_sendall(client, head.encode() + body)
+            await asyncio.sleep(max(0.0, until - time.monotonic()))
+
+
+async def phase(
+    server: ServerProcess, pair: str, seconds: float, pause: float, *attackers: Awaitable[None]
+) -> Figures:
+    """Return the figures of honest clients beside attackers."""
+    figures, until = Figures(), time.monotonic() + seconds
+    clients = [Client(server, number) for number in range(N_CLIENTS)]
+    honest = [translate_lines(client, pair, figures, until, pause) for client in clients]
+    others = [asyncio.ensure_future(one) for one in (*attackers, ask_health(server, figures, until))]
+    await asyncio.gather(*honest)
+    for one in others:
+        one.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    for client in clients:
+        client.close()
+    return figures
+
+
+async def refusals(server: ServerProcess, pair: str, key: str) -> list[str]:
+    """Return what was let in: a foreign page, under a foreign name, without a key; or was kept out."""
+    source, target = pair.split("-")
+    body = f"q=a&s=b&source={source}&target={target}&api_key=".encode()
+    rows: list[tuple[str, int, dict[str, str]]] = [
+        ("a program with a key", 200, {}),
+        ("its own page", 200, {"origin": "http://localhost"}),
+        ("a foreign page", 403, {"origin": FOREIGN}),
+        ("a sandboxed page", 403, {"origin": "null"}),
+        ("a foreign name", 4, {"host": "evil.example", "origin": "http://evil.example"}),
+    ]
+    client, wrong = Client(server), []
+    for name, expected, headers in rows:
+        status, _ = await client.send("POST", "/translate", body + key.encode(), **headers)
+        wrong += [f"{name}: {status}"] * (expected not in (status, status // 100))
+    for path in ("/translate", "/detect", "/suggest"):
+        for other in ("", "no", key[:-1], f"{key}x"):
+            status, _ = await client.send("POST", path, body + other.encode())
+            wrong += [f"{path} with key {other!r}: {status}"] * (status != 403)
+    for path in ("/metrics", "/download_file/a/b"):
+        status, _ = await client.send("GET", path)
+        wrong += [f"{path} without a key: {status}"] * (status != 403)
+    client.close()
+    return wrong
+
+
+async def stop_gracefully(server: ServerProcess, pair: str) -> tuple[int, int, int]:
+    """Send SIGTERM beside clients; return the exit code, the answers after it, and those that were lost."""
+    figures, clients = Figures(), [Client(server, number) for number in range(N_CLIENTS)]
+    tasks = [
+        asyncio.ensure_future(translate_lines(client, pair, figures, time.monotonic() + 30, 0))
+        for client in clients
+    ]
+    await asyncio.sleep(2)
+    n_before = figures.statuses[200]
+    code = await asyncio.to_thread(server.terminate)
+    await asyncio.sleep(1)
+    n_answered = figures.statuses[200] - n_before
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return code, n_answered, sum(client.has_sent for client in clients)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--pair", default="en-de")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--pause", type=float, default=0.0, help="mean seconds between two lines of a client")
+    parser.add_argument("--checkout", type=Path)
+    options = parser.parse_args(argv)
+    pair, seconds, key = options.pair, options.seconds, "secret"
+    model = ("-m", f"{pair}={options.run.resolve()}")
+    wrong: list[str] = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        run_server(Path(folder), *model, checkout=options.checkout) as server,
+    ):
+        memory, statuses = server.resident_bytes(), Counter[int]()
+        until = time.monotonic() + seconds
+        phases = {"load": asyncio.run(phase(server, pair, seconds, options.pause))}
+        until = time.monotonic() + seconds / 3
+        uploading = (
+            upload(Client(server, 100 + n), hostile_forms(n, pair), statuses, until)
+            for n in range(N_UPLOADING)
+        )
+        phases["uploads"] = asyncio.run(phase(server, pair, seconds / 3, options.pause, *uploading))
+        until = time.monotonic() + seconds / 3
+        unread = (never_read(server, pair, n, until) for n in range(N_UNREAD))
+        phases["unread"] = asyncio.run(phase(server, pair, seconds / 3, options.pause, *unread))
+        for name, figures in phases.items():
+            print(figures.show(name))
+            wrong += [f"{name}: {dict(figures.statuses)}"] * (set(figures.statuses) != {200})
+            wrong += [f"{name}: /health took too long"] * (max(figures.health) > HEALTH_SECONDS)
+        print(
+            f"uploads were answered {dict(statuses)};"
+            f" memory {memory >> 20}, then {server.resident_bytes() >> 20} MiB"
+        )
+        code, n_answered, n_lost = asyncio.run(stop_gracefully(server, pair))
+        print(f"SIGTERM: exit code {code}, {n_answered} answers after it, {n_lost} lost")
+        wrong += ["an answer was lost"] * bool(n_lost or code)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "keys").write_text(f"{key}\n")
+        arguments = (*model, "--api-keys", Path(folder) / "keys")
+        with run_server(Path(folder), *arguments, checkout=options.checkout) as server:
+            found = asyncio.run(refusals(server, pair, key))
+    print("let in: " + ("; ".join(found) or "nobody"))
+    for line in [*wrong, *found]:
+        print(f"WRONG: {line}")
+    sys.exit(bool(wrong or found))
+
+
+if __name__ == "__main__":
+    main()
