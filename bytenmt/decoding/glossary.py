@@ -79,8 +79,10 @@ class Glossary:
             lengths.add(len(words))
         self._lengths = sorted(lengths, reverse=True)  # in words and signs
 
-    def __len__(self) -> int:
-        return len(self._terms)
+    @property
+    def terms(self) -> list[Term]:
+        """All terms."""
+        return list(self._terms.values())
 
     @classmethod
     def from_file(cls, path: Path) -> Glossary:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
-from bytenmt.decoding.constraints.glossary import Glossary, Term
 from bytenmt.decoding.engine_selection import n_cores
 from bytenmt.decoding.engines import MAX_THREADS
+from bytenmt.decoding.glossary import Glossary, Term
 from bytenmt.decoding.interface import AUTO, EngineSpec
+from bytenmt.decoding.kept_spans import KeepSpec
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.setting_table import TABLE
-from bytenmt.decoding.settings import Settings
+from bytenmt.decoding.settings import BEAM_OF_SENTINELS, Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
@@ -34,21 +34,19 @@ def load_models(
     BytenmtError.
 
     models: PAIR=RUN each; several of one pair decode as an ensemble. decoding: the settings of the search by
-    name, keep (classes of spans), glossary (PAIR=FILE each), and reverse, precision and threads. on_wait: see
-    Worker.
+    name, keep (classes of spans, None for all), glossary (PAIR=FILE each), and reverse, precision and
+    threads. on_wait: see Worker.
     """
     search = {name: decoding[name] for name in TABLE if decoding.get(name) is not None}
-    classes = tuple(sorted({name.strip() for name in decoding["keep"].split(",")} - {""}))
-    # The engines track kept spans, and each job has its own terms. What contradicts each other shows here.
-    search |= {"keep": classes, "glossary": Glossary.from_terms(())}
+    # What contradicts each other shows here.
     Settings.from_dict(search, lambda name: TABLE[name].option if name in TABLE else f"--{name}")
     runs, terms = _by_direction(models, "-m"), dict[Direction, list[Term]]()
     for direction, paths in _by_direction(decoding["glossary"], "--glossary").items():
-        terms[direction] = [term for path in paths for term in Glossary.from_file(path).terms()]
+        terms[direction] = [term for path in paths for term in Glossary.from_file(path).terms]
     # Threads synchronise hundreds of times per decode step, so each needs a core of its own; one core is left
     # for the HTTP server.
     threads = decoding["threads"] or max(1, min(MAX_THREADS, n_cores() // (len(runs) + 1)))
-    workers, rules = {}, {}
+    workers, keep = {}, dict[Direction, KeepSpec | None]()
     for direction, paths in runs.items():
         opposite = runs.get(Direction(direction.target, direction.source), [None])
         reverse = opposite[0] if decoding["reverse"] else None
@@ -58,20 +56,30 @@ def load_models(
             raise BytenmtError(
                 f"{paths[0]} is a language model and cannot translate: give a translation model"
             )
-        judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=search.get("beam", 1))
-        rules[direction] = ConstraintSpec(classes, (), Glossary.from_terms(terms.get(direction, ())))
+        keep[direction] = None
+        if runtime.has_sentinels:
+            glossary = Glossary(terms.get(direction, ()))
+            keep[direction] = KeepSpec.from_settings(decoding["keep"], glossary=glossary)
+        elif direction in terms:
+            raise BytenmtError(f"--glossary {direction}: {paths[0]} was trained without sentinels")
+        judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=_beam(runtime, search))
         workers[direction] = Worker(_maker(runtime, search), judge, on_wait)
         # The first client need not wait for the engine, and errors show now.
-        workers[direction].submit(Job([b"1"], rules=rules[direction])).result()
-    return Models(workers, rules, [] if api_keys is None else read_keys(api_keys))
+        workers[direction].submit(Job([b"a"], keep=keep[direction])).result()
+    return Models(workers, keep, [] if api_keys is None else read_keys(api_keys))
 
 
 def _maker(runtime: Runtime, search: Mapping[str, Any]) -> Callable[[int], Translator]:
     def make(n_best: int) -> Translator:
-        beam = {"n_best": n_best, "beam": max(n_best, search.get("beam", 1))} if n_best > 1 else {}
+        beam = {"n_best": n_best, "beam": max(n_best, _beam(runtime, search))} if n_best > 1 else {}
         return Translator.from_runtime(runtime, Settings.from_dict({**search, **beam}))
 
     return make
+
+
+def _beam(runtime: Runtime, search: Mapping[str, Any]) -> int:
+    """Return the beam size, that of the settings or of the models."""
+    return int(search.get("beam", BEAM_OF_SENTINELS if runtime.has_sentinels else 1))
 
 
 def _by_direction(values: Sequence[str], option: str) -> dict[Direction, list[Path]]:

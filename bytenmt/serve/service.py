@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from bytenmt.decoding.confidence import verdict_record
-from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
-from bytenmt.decoding.constraints.glossary import Glossary, Term
+from bytenmt.decoding.glossary import Glossary, Term
 from bytenmt.decoding.interface import Hypothesis
+from bytenmt.decoding.kept_spans import KeepSpec
 from bytenmt.decoding.line_batch import Chunk, TranslationResult
 from bytenmt.serve.bodies import PairBody
 from bytenmt.serve.documents import DocumentPool, DocumentSource
@@ -28,20 +28,23 @@ class Models:
     """The parts of a server that are read from files, and read again at a reload."""
 
     workers: dict[Direction, Worker]
-    rules: dict[Direction, ConstraintSpec]  # the spans that are kept, and the server's own terms
+    keep: dict[Direction, KeepSpec | None]  # what is kept, with the server's terms; None: trained for nothing
     keys: Sequence[str] = ()  # that clients need; without any, none is needed
 
     def __post_init__(self) -> None:
         self.languages = Languages(list(self.workers))
 
-    def rules_with(self, step: Direction, terms: Sequence[Term]) -> ConstraintSpec:
-        """Return the constraints of a step with terms of a client, which replace the server's own ones."""
-        rules = self.rules[step]
+    def keep_with(self, step: Direction, terms: Sequence[Term]) -> KeepSpec | None:
+        """Return what a step keeps, with terms of a client, which go before the server's own ones.
+
+        Raises Refusal (400) for terms that the model of the step cannot use.
+        """
+        keep = self.keep[step]
         if not terms:
-            return rules
-        sources = {term.source for term in terms}
-        own = (term for term in (rules.glossary or Glossary()).terms() if term.source not in sources)
-        return ConstraintSpec(rules.classes, (), Glossary.from_terms((*own, *terms)))
+            return keep
+        if keep is None:
+            raise Refusal(400, f"the model of {step} was trained without sentinels and takes no glossary")
+        return replace(keep, glossary=Glossary((*terms, *(keep.glossary.terms if keep.glossary else ()))))
 
 
 class Plan(NamedTuple):
@@ -204,14 +207,17 @@ class Service:
         """Return the results of the lines of each group: of the last model, with the flags of all models."""
         lines = [line for group in groups for line in group]
         copies = [Hypothesis(line, 0.0, 0.0) for line in lines]
-        results = [TranslationResult([one], [Chunk(one.text, b"")], [[one]]) for one in copies]
+        results = [
+            TranslationResult([one], [Chunk(one.text, b"", one.text)], [[one]], [one.text.decode()])
+            for one in copies
+        ]
         for step in plan.path:
             former, is_last = results, step == plan.path[-1]
             results = await self.models.workers[step].translate(
                 [result.best.text for result in former],
                 on_part=on_part if is_last else None,
                 has_alternatives=has_alternatives and is_last,
-                rules=self.models.rules_with(step, plan.terms),
+                keep=self.models.keep_with(step, plan.terms),
                 client=plan.client,
                 **options,
             )
@@ -235,4 +241,4 @@ def parse_terms(value: str | dict[str, str]) -> list[Term]:
         raise Refusal(400, f"a glossary has at most {MAX_TERMS} terms of {MAX_TERM_CHARACTERS} characters")
     if any(len(pair) != 2 for pair in cleaned):
         raise Refusal(400, "a line of the glossary is not a term, a tab and a target")
-    return [Term(source, (target,), ()) for source, target in cleaned]
+    return [Term(source, target) for source, target in cleaned]

@@ -18,8 +18,8 @@ from queue import PriorityQueue
 from threading import Thread
 from typing import Any
 
-from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
 from bytenmt.decoding.interface import Request
+from bytenmt.decoding.kept_spans import KeepSpec
 from bytenmt.decoding.line_batch import LineBatch, TranslationResult
 from bytenmt.decoding.scheduler import STOP_TEST_EVERY, Scheduler
 from bytenmt.decoding.translator import Translator
@@ -41,7 +41,7 @@ class Job:
 
     lines: Sequence[bytes]  # valid UTF-8 without line ends
     has_alternatives: bool = False  # whether MOST_ALTERNATIVES are searched, too
-    rules: ConstraintSpec | None = None
+    keep: KeepSpec | None = None
     client: str = ""  # clients take turns
     is_judged: bool = False  # whether the best hypotheses get flags
     # Is given the number of a line and the next part of its translation, by the worker's thread.
@@ -128,7 +128,7 @@ class Worker:
                 n_best = 1 + MOST_ALTERNATIVES * job.has_alternatives
                 self._lanes[job.has_alternatives] = _Lane(self._make(n_best))
             lane = self._lanes[job.has_alternatives]
-            job.batch = lane.translator.batch(job.lines, rules=job.rules)
+            job.batch = lane.translator.batch(job.lines, keep=job.keep)
             for request in job.batch.requests:
                 job.numbers[request] = number = lane.scheduler.submit(request, job, job.client)
                 lane.jobs[number] = job, request

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Any
 
+from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
+from bytenmt.decoding.constraints.glossary import Glossary, Term
 from made_up_engine import MadeUpEngine
 from starlette.testclient import TestClient
 
-from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
-from bytenmt.decoding.constraints.glossary import Glossary, Term
 from bytenmt.decoding.interface import Engine, Request
 from bytenmt.decoding.setting_table import KEPT_OF_DOCUMENTS
 from bytenmt.decoding.settings import Settings

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bytenmt.decoding.constraints.glossary import Term
 from made_up_service import Gate, client, made_up_app
 from starlette.testclient import TestClient
 
-from bytenmt.decoding.constraints.glossary import Term
 from bytenmt.serve.work_queue import Limits
 
 HELLO = {"q": "hello", "source": "en", "target": "de"}

@@ -17,7 +17,7 @@ from bytenmt.cli.console import Command
 from bytenmt.cli.options import CONSTRAINED, COUNT, FILE, headed, options, setting_options, within
 from bytenmt.cli.progress import Console
 from bytenmt.config.bounds import THREADS, Bounds
-from bytenmt.decoding.setting_table import AUTO, KEPT, KEPT_OF_DOCUMENTS, PRECISIONS, SPEED
+from bytenmt.decoding.setting_table import AUTO, KEPT, PRECISIONS, SPEED
 from bytenmt.errors import BytenmtError
 
 PREFIX = "BYTENMT_SERVE_"  # of environment variables
@@ -86,10 +86,8 @@ DECODING = options(
         CONSTRAINED,
         click.option(
             "--keep",
-            default=",".join(KEPT_OF_DOCUMENTS),
-            show_default=True,
             metavar=",".join(KEPT),
-            help="Classes of spans that are copied unchanged from the source; '' is none.",
+            help="Classes of spans that are copied from the source; none keeps nothing (default: all).",
         ),
         click.option(
             "--glossary",
