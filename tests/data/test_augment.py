@@ -399,6 +399,20 @@ def test_names_and_numbers_become_sentinels_or_stand_between_two() -> None:
     assert b"Tom paid * * in *; Tom left" in forms and b"Tom paid Mary *2,019* in *; Tom left" in forms
 
 
+def test_a_clause_comes_to_stand_between_two_sentinels() -> None:
+    """Where both sides have as many; it is the one in the same place."""
+    source, target = "If it rains, we stay at home.", "Wenn es regnet, bleiben wir zu Hause."
+    forms = set()
+    for key in range(100):
+        pair = with_sentinels(source, target, find_shared(source, target), True, keyed_draws(np.uint64(key)))
+        forms.add(tuple(re.sub(b"[\xf5-\xfc]", b"*", text) for text in pair))
+    assert forms == {
+        (source.encode(), target.encode()),
+        (b"*If it rains*, we stay at home.", b"*Wenn es regnet*, bleiben wir zu Hause."),
+        (b"If it rains, *we stay at home*.", b"Wenn es regnet, *bleiben wir zu Hause*."),
+    }
+
+
 def test_a_corpus_with_sentinels_keeps_its_other_lines() -> None:
     """The plan sees their lengths, the files and the base corpus stay, and limits hold."""
     corpus = corpus_of(400)

@@ -2,8 +2,9 @@
 them.
 
 Kept spans (sentinels.py) that stand on both sides become sentinels. Some pairs get others besides: a name or
-a number that occurs once on both sides becomes one, or comes to stand between two. Lengths change, so this is
-done for a whole epoch, before its batches are planned.
+a number that occurs once on both sides becomes one, or comes to stand between two; or a clause does, as words
+between tags do, where both sides have as many clauses. Lengths change, so this is done for a whole epoch,
+before its batches are planned.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from bytenmt.utf8 import N_SENTINELS
 RAW = 0.1  # share of the pairs with kept spans that stay as they are, so that a model also reads plain text
 AROUND = 3  # one in so many names and numbers gets a sentinel before and after it, the others become one
 MOST_WORDS = 2  # names and numbers of a pair that are replaced
+CLAUSE = 3  # one in so many pairs gets sentinels around a clause instead
 
 # A name or a number: in Korean text it ends where Korean letters begin.
 _LATIN = "A-Za-z0-9\u00c0-\u024f"
+_CLAUSE = re.compile(r"[^\s,;:.!?…()\"“”„»«–—][^,;:.!?…()\"“”„»«–—]*(?<!\s)")
 _WORD = re.compile(rf"(?<![{_LATIN}_])[A-Z0-9\u00c0-\u00de][{_LATIN}]*+(?:[.,:'’-][{_LATIN}]++)*+")
 
 
@@ -138,8 +141,8 @@ def with_sentinels(
 ) -> tuple[bytes, bytes]:
     """Return a pair with sentinels, drawn from all of them at random, in the place of its shared spans.
 
-    with_words: whether names and numbers outside of the spans are replaced, too. below(n) draws a number from
-    0 to n - 1. Both texts as UTF-8 with sentinels.
+    with_words: whether names and numbers outside of the spans, or a clause, get sentinels, too. below(n)
+    draws a number from 0 to n - 1. Both texts as UTF-8 with sentinels.
     """
     numbers = list(range(N_SENTINELS))
     for i in range(N_SENTINELS - 1):  # Fisher and Yates' shuffle
@@ -150,6 +153,11 @@ def with_sentinels(
         symbol = sentinel(numbers.pop())
         for side, span in enumerate(spans):
             changes[side].append((span, symbol))
+    if with_words and below(CLAUSE) == 0 and len(numbers) > 1:
+        symbols = sentinel(numbers.pop()), sentinel(numbers.pop())
+        for side, clause in enumerate(_clauses(source, target, below)):
+            changes[side] += [(Span(at, at), symbol) for at, symbol in zip(clause, symbols, strict=True)]
+        with_words = False
     words = _shared_words(source, target, shared) if with_words else []
     for _ in range(min(1 + below(MOST_WORDS), len(words))):
         spans = words.pop(below(len(words)))
@@ -175,6 +183,15 @@ def _shared_words(source: str, target: str, shared: SharedSpans) -> list[tuple[S
         if not _overlaps(span, shared.source) and not _overlaps(other, shared.target):
             words.append((span, other))
     return words
+
+
+def _clauses(source: str, target: str, below: Below) -> tuple[Span, ...]:
+    """Return a clause of a source and the one in its place in the target, () where their numbers differ."""
+    own, other = ([Span(*match.span()) for match in _CLAUSE.finditer(text)] for text in (source, target))
+    if len(own) != len(other) or not own:
+        return ()
+    chosen = below(len(own))
+    return own[chosen], other[chosen]
 
 
 def _overlaps(span: Span, others: Sequence[Span]) -> bool:
