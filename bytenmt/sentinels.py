@@ -94,7 +94,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         r"(?<![\w&])&(?=[A-Za-z])",  # the mark of a menu's letter, &File
     ),
     "codes": (
-        r"(?<![\w.])(?:[A-Z](?=[A-Z0-9]*\d)|\d+[A-Z][A-Z0-9])[A-Z0-9]*+(?:-[A-Z0-9]+)*(?!\w)",  # A1, MP3, H264
+        # A1, MP3, H264
+        r"(?<![\w.])(?:[A-Z](?=[A-Z0-9]*\d)|\d+[A-Z][A-Z0-9])[A-Z0-9]*+(?:-[A-Z0-9]+)*(?!\w)",
         r"(?<!\w)0x[0-9A-Fa-f]++(?!\w)|(?<!\w)(?=[0-9a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}(?!\w)",  # hexadecimal
         r"(?<!\w)[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?!\w)",  # UUID
         r"(?<![\w.])v?\d++(?:\.\d++){2,}(?:[-+.]?[A-Za-z0-9]++)*+",  # versions, IPv4 addresses
@@ -113,8 +114,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
 CLASSES = tuple(PATTERNS)
 # A text without any of these has no span of PATTERNS: most sentences.
 _TRIGGER = re.compile(
-    rf"[<>{{}}\[\]$%@`\\_~#&*{_SIGNS}]|\d[A-Z]|[A-Z]\d|\d{{5}}|[:/]\w|/[.~]|\.\w|\(\)|--|(?<!\w)-\w|[+]\d"
-    r"|\d-\d|[A-Za-z] ?[+-] ?[A-Z0-9]|[0-9a-f]{7}|v\d"
+    rf"[<>{{}}\[\]$%@`\\_~#&*{_SIGNS}]|\d[A-Z]|[A-Z]\d|\d{{5}}|[:/][\w/+@-]|/[.~]|\.\w|\(\)|--|(?<!\w)-\w|[+]\d"
+    r"|\d-\d|[A-Za-z] ?[+-] ?[A-Z0-9+,./\\-]|[0-9a-f]{7}|v\d|0x"
 )
 _TAG_NAME = re.compile(r"<(/?)([A-Za-z0-9][^\s/>]*+)?[^<>]*?(/?)>")
 # Elements of HTML without an end tag.
@@ -180,7 +181,7 @@ def choose_spans(matches: Iterable[tuple[int, int]]) -> list[Span]:
     is_taken = bytearray(max((end for _, end in ranked), default=0))  # each character
     chosen: list[Span] = []
     for begin, end in ranked:
-        # A chosen span is at least as long as this one, so one that overlaps it has its first or last character.
+        # Chosen spans are at least as long: one that overlaps this one has its first or last character.
         if begin < end and not is_taken[begin] and not is_taken[end - 1]:
             chosen.append(Span(begin, end))
             is_taken[begin:end] = b"\1" * (end - begin)
