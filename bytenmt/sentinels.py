@@ -13,6 +13,7 @@ them share a sentinel. As Python text, sentinel k is the lone surrogate that sta
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -36,6 +37,7 @@ _FILE_TYPES = (
     r"|ya?ml|ini|conf|cfg|log|sql|db|sqlite|bak|iso|deb|rpm|jar|war|mp3|mp4|avi|mkv|wav|ogg|flac|po|mo|tmx|xlf"
     r"|lock|env|service|plist|strings|vue|ipynb)"
 )
+_FILE_TYPE = rf"\.{_FILE_TYPES}(?![\w-])(?!\.\w)"
 _BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\}"
 _FLAGS_AND_WIDTH = r"[-#0+',]*+(?:\d++|\*)?+(?:\.(?:\d++|\*))?+(?:hh|h|ll|l|q|j|z|t|L)?"
 _CONVERSION = rf"(?<!\d)%(?:\([^()\s]{{1,60}}\))?+(?:\d++\$)?+{_FLAGS_AND_WIDTH}[A-Za-z@]"
@@ -46,7 +48,7 @@ _KEY = (
 )
 # Arrows, shapes, emoji and currencies.
 _SIGNS = "\u2190-\u2bff\u3010\u3011\ufe0f\u200d\U0001f000-\U0001faff©®™€£¥₩₹"
-_KEYS = rf"(?:{_MODIFIER} ?[+-] ?)++{_KEY}"
+_KEYS = rf"(?:{_MODIFIER} ?[+-] ?){{1,30}}+{_KEY}"
 
 # The patterns of each class. They are frozen: models are trained with them; PATTERNS_VERSION counts changes.
 PATTERNS: dict[str, tuple[str, ...]] = {
@@ -78,7 +80,9 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "paths": (
         r"(?<![\w/.<])(?:~|\.{1,2})?/[\w.+@-]*[\w@+-](?:/[\w.+@-]*[\w@+-])*+/?",  # /etc/hosts, ~/.config, ./a
         r"(?<!\w)[A-Za-z]:\\(?:[\w.\\+@-]*[\w\\])?|(?<!\w)\\\\[\w.\\+@$-]++",  # C:\Windows, \\server\share
-        rf"(?<![\w/.])(?:[\w.+@-]++/)*[\w+@-]+(?:\.[\w+-]+)*\.{_FILE_TYPES}(?![\w-])(?!\.\w)",  # README.md
+        # README.md, src/main.c; what follows - or @ in a word is tried for a limited length only
+        rf"(?<![\w/.+@-])(?:[\w.+@-]++/)*[\w+@-]+(?:\.[\w+-]+)*{_FILE_TYPE}|(?<=[\w/.][+@-])"
+        rf"(?:[\w.+@-]{{1,255}}+/){{0,16}}[\w+@-]{{1,255}}(?:\.[\w+-]{{1,255}}){{0,16}}{_FILE_TYPE}",
         r"(?<![\w.])\.[a-z][\w-]{2,}(?:\.[\w-]+)*(?![\w-])|(?<![\w.])\*\.[a-z0-9]{1,5}(?!\w)",  # .rc, *.txt
     ),
     "options": (
@@ -90,7 +94,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         r"(?<![\w&])&(?=[A-Za-z])",  # the mark of a menu's letter, &File
     ),
     "codes": (
-        r"(?<![\w.])(?:[A-Z][A-Z0-9]*\d|\d+[A-Z][A-Z0-9])[A-Z0-9]*(?:-[A-Z0-9]+)*(?!\w)",  # A1, MP3, H264
+        # A1, MP3, H264
+        r"(?<![\w.])(?:[A-Z](?=[A-Z0-9]*\d)|\d+[A-Z][A-Z0-9])[A-Z0-9]*+(?:-[A-Z0-9]+)*(?!\w)",
         r"(?<!\w)0x[0-9A-Fa-f]++(?!\w)|(?<!\w)(?=[0-9a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}(?!\w)",  # hexadecimal
         r"(?<!\w)[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?!\w)",  # UUID
         r"(?<![\w.])v?\d++(?:\.\d++){2,}(?:[-+.]?[A-Za-z0-9]++)*+",  # versions, IPv4 addresses
@@ -109,8 +114,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
 CLASSES = tuple(PATTERNS)
 # A text without any of these has no span of PATTERNS: most sentences.
 _TRIGGER = re.compile(
-    rf"[<>{{}}\[\]$%@`\\_~#&*{_SIGNS}]|\d[A-Z]|[A-Z]\d|\d{{5}}|[:/]\w|/[.~]|\.\w|\(\)|--|(?<!\w)-\w|[+]\d"
-    r"|\d-\d|[A-Za-z] ?[+-] ?[A-Z0-9]|[0-9a-f]{7}|v\d"
+    rf"[<>{{}}\[\]$%@`\\_~#&*{_SIGNS}]|\d[A-Z]|[A-Z]\d|\d{{5}}|[:/][\w/+@-]|/[.~]|\.\w|\(\)|--|(?<!\w)-\w|[+]\d"
+    r"|\d-\d|[A-Za-z] ?[+-] ?[A-Z0-9+,./\\-]|[0-9a-f]{7}|v\d|0x"
 )
 _TAG_NAME = re.compile(r"<(/?)([A-Za-z0-9][^\s/>]*+)?[^<>]*?(/?)>")
 # Elements of HTML without an end tag.
@@ -171,11 +176,15 @@ _ALL_PATTERNS = compile_patterns()
 
 
 def choose_spans(matches: Iterable[tuple[int, int]]) -> list[Span]:
-    """Return matches in order, without overlaps: the longest ones, of equal length the earliest."""
+    """Return matches in order, without overlaps and empty ones: the longest, of equal length the earliest."""
+    ranked = sorted(matches, key=lambda span: (span[0] - span[1], span[0]))
+    is_taken = bytearray(max((end for _, end in ranked), default=0))  # each character
     chosen: list[Span] = []
-    for begin, end in sorted(matches, key=lambda span: (span[0] - span[1], span[0])):
-        if all(end <= other.begin or begin >= other.end for other in chosen):
+    for begin, end in ranked:
+        # Chosen spans are at least as long: one that overlaps this one has its first or last character.
+        if begin < end and not is_taken[begin] and not is_taken[end - 1]:
             chosen.append(Span(begin, end))
+            is_taken[begin:end] = b"\1" * (end - begin)
     return sorted(chosen)
 
 
@@ -217,7 +226,7 @@ def pair_tags(spans: Sequence[str]) -> dict[int, int]:
     no partner.
     """
     partners: dict[int, int] = {}
-    opened: list[tuple[int, str]] = []
+    opened, n_open = list[tuple[int, str]](), Counter[str]()
     for index, span in enumerate(spans):
         tag = _TAG_NAME.fullmatch(span)
         if tag is None or tag[3] or (tag[2] or "").lower() in _VOID:
@@ -225,10 +234,13 @@ def pair_tags(spans: Sequence[str]) -> dict[int, int]:
         name = tag[2] or ""
         if not tag[1]:
             opened.append((index, name))
-        elif any(other == name for _, other in opened):
-            while opened[-1][1] != name:
-                opened.pop()
-            partners[index] = opened.pop()[0]
+            n_open[name] += 1
+        while tag[1] and n_open[name]:
+            opening, other = opened.pop()
+            n_open[other] -= 1
+            if other == name:
+                partners[index] = opening
+                break
     return partners
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from bytenmt.data.sentences import ends_at_signs, sentence_ends
+from bytenmt.data.sentences import ends_at_signs, is_sign, sentence_ends
 from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.decoding.kept_spans import KeepSpec, KeptSpan, MarkedText, Part, restore, restored_text
 from bytenmt.decoding.settings import Settings
@@ -224,17 +224,17 @@ def _merged(parts: Iterable[Part]) -> list[Part]:
 
 
 def has_translatable_text(source: bytes, has_sentinels: bool) -> bool:
-    """Return whether a text has letters beside its sentinels.
+    """Return whether a text has letters beside its sentinels and addresses.
 
-    has_sentinels: whether spans are kept; without, digits count as letters and addresses do not.
+    has_sentinels: whether spans are kept; without, digits and symbols such as emoji count, too.
     """
     text = to_text(source.translate(None, SENTINELS))
-    if has_sentinels:
-        return any(map(str.isalpha, text))
     if "@" in text or "." in text:
         for span in reversed(find_spans(text, ADDRESSES)):
             text = text[: span.begin] + text[span.end :]
-    return any(map(str.isalnum, text)) or not text.isascii()
+    if has_sentinels:
+        return any(map(str.isalpha, text))
+    return not all(character.isspace() or is_sign(character) for character in text)
 
 
 def split_line(

@@ -197,10 +197,9 @@ class Translator:
 
         lines: valid UTF-8 without line ends, or texts and codes of a document (sentinels.Code), whose results
         have them in `parts`. keep: what is kept, instead of the settings'. first: the number of the first
-        line, on which random draws
-        depend. Empty lines and lines of URLs and e-mail addresses alone are copied. Equal lines are
-        translated once, except in sampling. In a group of processes each one gives the same lines, decodes
-        its share and gets all results.
+        line, on which random draws depend. Empty lines and lines of URLs and e-mail addresses alone are
+        copied. Equal lines are translated once, except in sampling. In a group of processes each one gives
+        the same lines, decodes its share and gets all results.
         """
         batch = self.batch(lines, first, keep)
         rank, size = (self.group.rank, self.group.size) if self.group else (0, 1)

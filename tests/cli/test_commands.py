@@ -148,7 +148,6 @@ BAD: list[tuple[str, str]] = [
     (f"{EVALUATE} --ref tgt", "is a translation model: give the source text by --src"),
     ("evaluate -m no_source --ref tgt", "is a language model: evaluate it with `bytenmt predict`"),
     (f"{EVALUATE} --src src --ref tgt --hyp-out tgt", "tgt is the input too"),
-    (f"{EVALUATE} --src src --ref tgt --lenpen 0.6", "give --beam-size 2"),
     (f"{TRANSLATE} -i none", "none does not exist"),
     (f"{TRANSLATE} -i empty", "empty is empty"),
     (f"{TRANSLATE} -i cut.gz", "cut.gz is truncated"),

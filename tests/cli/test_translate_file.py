@@ -87,7 +87,6 @@ def test_the_format_is_told_or_named(tmp_path: Path) -> None:
         ("a.po b.po --format tmx --pair ende", "--pair ende: expected two languages"),
         ("a.po b.po --prefix x", "No such option"),
         ("a.po b.po --flag-above nan", "nan is not in the range"),
-        ("a.po b.po --lenpen 2 -b 1", "--length-penalty would be ignored by greedy search"),
     ],
 )
 def test_one_line_for_a_mistake(tmp_path: Path, arguments: str, message: str) -> None:

@@ -12,14 +12,9 @@ from fast_variants import by_variant
 from invariants import VARIANTS, WITHOUT_SOURCE, AnyModel, build
 
 from bytenmt.config.schema import parse_config
-from bytenmt.decoding.constraints.constraint import NO_CONSTRAINT
-from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
-from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
 from bytenmt.decoding.cpu.packing import PackedModel, pack_model
 from bytenmt.decoding.cpu.reader import CpuAttention, CpuReader
-from bytenmt.decoding.interface import Options, Request
-from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.pytorch.reader import TorchAttention, TorchReader
 from bytenmt.decoding.reading import Reading
 from bytenmt.utf8 import EOS
@@ -123,28 +118,6 @@ def test_attention_goes_where_it_goes_in_pytorch(name: str) -> None:
         for number, weights in one.items():
             assert weights.shape == (len(text), len(source) + 1)
             assert np.allclose(weights, other[number], atol=1e-4)
-
-
-@by_variant("name", ATTENTIVE)
-def test_a_search_sees_the_attention_of_its_steps(name: str) -> None:
-    """The sum over layers, of every beam, in both engines; without constraints nothing is recorded."""
-    models, packed = both(name)
-    rules = ConstraintSpec(("placeholders",))
-    requests = [rules.add_constraint(Request(source, 9)) for source in SOURCES[:3]]
-    how = Options(beam=2, tracker=rules.tracker)
-    for engine in (NumbaEngine(packed, how, 3), TorchEngine(models, how, 3, CPU)):
-        engine.admit(requests)
-        engine.advance(2)
-        state = engine._batch.state if isinstance(engine, NumbaEngine) else engine._search.state
-        for row, slot in enumerate(state.row_slot[: state.n_rows[0]].tolist()):
-            source, last = requests[slot].source or b"", int(state.history_byte[slot, 0, row % how.beam])
-            layers = TorchAttention(models[0], CPU).layers([(source, bytes([last, 0]))])[0]  # type: ignore[arg-type]
-            expected = sum(weights[1] for weights in layers.values())
-            assert np.allclose(state.attention[row, : len(source) + 1], expected, atol=1e-4)
-            assert not state.attention[row, len(source) + 1 :].any()
-    free = NumbaEngine(packed, Options(beam=2), 3)
-    free.admit([request._replace(constraint=NO_CONSTRAINT) for request in requests])
-    assert free._batch.state.attention.shape[1] == 0
 
 
 @pytest.mark.slow

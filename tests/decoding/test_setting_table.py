@@ -51,10 +51,10 @@ def test_defaults_are_those_of_the_classes() -> None:
     for name, row in LINES.items():
         assert getattr(settings, name) == row.default
     without = {one.name for kind in (Options, Settings) for one in fields(kind)} - TABLE.keys()
-    assert without == {"endless", "byte_scores", "tracker", "search", "rules", "left_to_runs"}
+    assert without == {"endless", "byte_scores", "search", "keep", "needs_sentinels", "left_to_runs"}
 
 
-@pytest.mark.parametrize("name", ["length_penalty", "n_best", "temperature"])
+@pytest.mark.parametrize("name", ["n_best", "temperature"])
 def test_messages_use_the_names_of_the_caller(name: str) -> None:
     with pytest.raises(SettingError, match=name):
         Settings.from_dict({name: 2})

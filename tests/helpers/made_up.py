@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import product
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,28 +93,6 @@ class FakeDecoder:
 
     def reorder(self, state: Read, parents: Tensor) -> Read:
         return Read(state.text[parents], state.n_bytes[parents])
-
-
-class FakeAttentiveDecoder(FakeDecoder):
-    """A FakeDecoder with attention: prefix -> the weights of the source's bytes and its end."""
-
-    config = SimpleNamespace(has_attention=True)
-
-    def __init__(self, distributions: list[Distribution], attention: Callable[[bytes], np.ndarray]) -> None:
-        super().__init__(distributions)
-        self.attention = attention
-
-    def encode(self, src: Tensor, src_len: Tensor) -> Which:
-        self.columns = src.shape[1]
-        return super().encode(src, src_len)
-
-    def forward_aligned(self, tgt: Tensor, memory: Which, state: Read) -> tuple[Tensor, Read, Any]:
-        logits, after = self(tgt, memory, state)
-        weights = torch.zeros(len(tgt), 1, self.columns)
-        for i, (text, n) in enumerate(zip(after.text.tolist(), after.n_bytes.tolist(), strict=True)):
-            row = self.attention(bytes(text[:n]))[: self.columns]
-            weights[i, 0, : len(row)] = torch.from_numpy(row)
-        return logits, after, {1: weights}
 
 
 @lru_cache(maxsize=100_000)

@@ -17,17 +17,17 @@ from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.distributed import Group
+from bytenmt.sentinels import SENTINELS
+from bytenmt.utf8 import whole_characters
 
 
 def made_up_text(request: Request, which: int = 0) -> bytes:
-    """The prefix, the source in capitals but for what is kept of it, and a number, cut off at the limit
-    between two characters; in front of it what is owed besides."""
-    shouted = (request.source or b"nothing").upper()
-    for item in request.constraint.items:
-        there = item.text.upper() in shouted
-        shouted = shouted.replace(item.text.upper(), item.text) if there else item.text + b" " + shouted
-    text = request.prefix + shouted + b"%d" % (request.number + which)
-    return text[: request.limit].decode("utf-8", "ignore").encode()
+    """The prefix, the source in capitals and a number, cut off at the limit between two characters; then the
+    sentinels that have been cut off."""
+    source = request.source or b"nothing"
+    text = request.prefix + source.upper() + b"%d" % (request.number + which)
+    text = whole_characters(text[: request.limit])
+    return text + bytes(byte for byte in source if byte in SENTINELS and byte not in text)
 
 
 class MadeUpEngine:
@@ -76,11 +76,14 @@ class MadeUpEngine:
 def made_up_translator(
     admitted: list[list[Request]] | None = None, group: Group | None = None, **named: Any
 ) -> Translator:
-    """A Translator of this engine; named: its settings."""
+    """A Translator of this engine; named: its settings. It keeps spans where they say what."""
     settings = Settings.from_dict(named)
     notes = [] if admitted is None else admitted
     return Translator(
-        lambda capacity: MadeUpEngine(capacity, settings.search, notes), settings=settings, group=group
+        lambda capacity: MadeUpEngine(capacity, settings.search, notes),
+        settings=settings,
+        group=group,
+        keep=settings.keep if settings.needs_sentinels else None,
     )
 
 

@@ -24,7 +24,7 @@ from bytenmt.decoding.pytorch.forward import (
     place_sentences,
 )
 from bytenmt.decoding.search.host_search import HostSearch, SearchStep
-from bytenmt.utf8 import BOS, N_IDS
+from bytenmt.utf8 import BOS
 
 SOURCE_COLUMNS = 64  # source capacities are multiples of this, EOS included
 WARM_UP = 3  # passes before a capture, in which libraries allocate and weights are folded
@@ -151,7 +151,8 @@ class CudaGraphEngine:
             torch.full((n, b), BOS, dtype=torch.uint8, device=self._device),
             torch.arange(b, device=self._device).repeat(n, 1),
         )
-        log_p = torch.empty(n, b, N_IDS, device=self._device)
+        # A pass before the capture: its result has the type that the models compute in.
+        log_p = torch.empty_like(forward(self._models, states, inputs, self._options)[0])
 
         def one_pass() -> None:
             new, after = forward(self._models, states, inputs, self._options)
