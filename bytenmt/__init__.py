@@ -28,17 +28,15 @@ if TYPE_CHECKING:
     from bytenmt.errors import DataError as DataError
     from bytenmt.errors import DeviceError as DeviceError
     from bytenmt.errors import SettingError as SettingError
-    from bytenmt.training.callbacks import Callback as Callback
 
 __version__ = "0.1.0"
 _ERRORS = ("BytenmtError", "CheckpointError", "ConfigError", "DataError", "DeviceError", "SettingError")
 _HOME = dict.fromkeys(_ERRORS, "bytenmt.errors")
 _HOME |= {"Hypothesis": "bytenmt.decoding.interface", "Translator": "bytenmt.decoding.translator"}
 _HOME |= dict.fromkeys(("Evaluation", "Run", "train"), "bytenmt.api.runs")
-_HOME |= {"LanguageModel": "bytenmt.api.language_model", "Callback": "bytenmt.training.callbacks"}
+_HOME["LanguageModel"] = "bytenmt.api.language_model"
 __all__ = [
     "BytenmtError",
-    "Callback",
     "CheckpointError",
     "ConfigError",
     "DataError",

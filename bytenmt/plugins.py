@@ -2,7 +2,7 @@
 
 A plugin is a Python file or an importable module that calls the `register_…` functions of this module, or
 `bytenmt.architectures.registry.register`, when it is imported. It is named by `--plugin`, which every command
-has, or installed under the entry-point group `bytenmt.plugins`. Child processes import the same plugins. Its
+has. Child processes import the same plugins. Its
 own options are keys of `train.options`.
 
 What each kind is given and returns is told by its `register_…` function; docs/for-researchers.md has an
@@ -16,7 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from importlib import import_module, metadata
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -34,7 +34,6 @@ Schedule = Callable[[Any, Any], float]  # of config.schema.TrainConfig and confi
 OptimizerBuilder = Callable[[list[dict[str, Any]], Any], "torch.optim.Optimizer"]
 Augmentation = Callable[[bytes, bytes, "random.Random"], tuple[bytes, bytes]]
 
-GROUP = "bytenmt.plugins"
 ENVIRONMENT = "BYTENMT_PLUGINS"  # the plugins of --plugin, a line each, for child processes
 T = TypeVar("T")
 _importing: str | None = None  # the plugin that is being imported: a module, or the name of a file
@@ -170,9 +169,7 @@ def load_plugins(names: Iterable[str]) -> None:
 
 @cache
 def load_installed() -> None:
-    """Import the plugins that are installed as entry points, and those of the parent process, once."""
-    for point in metadata.entry_points(group=GROUP):
-        _import(point.module)
+    """Import the plugins of the parent process, once."""
     for name in os.environ.get(ENVIRONMENT, "").splitlines():
         _import(name)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,14 +54,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             names[item] not in slow,
         )
     )
-
-
-@pytest.fixture(scope="session", autouse=True)
-def drawing() -> Callable[..., bytes]:
-    """Trainings leave empty pictures; what draws them."""
-    from small_runs import draw_nothing
-
-    return draw_nothing()
 
 
 @pytest.fixture(autouse=True)

@@ -149,7 +149,7 @@ class Training:
             return RungResult(**json.loads(result.read_text(encoding="utf-8")))
         shutil.rmtree(run, ignore_errors=True)
         words = [sys.executable, *self.program.words, "-o", str(run), *self.arguments]
-        words += ["--max-updates", "0", "--max-cpu-minutes", str(minutes), "--seed", str(self.seed)]
+        words += ["--max-updates", "0", "--max-minutes", str(minutes), "--seed", str(self.seed)]
         words += self.program.once
         for key, value in settings.items():
             words += [word.format(key=key, value=value) for word in self.program.setting]

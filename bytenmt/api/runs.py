@@ -29,7 +29,6 @@ from bytenmt.utf8 import EOS
 
 if TYPE_CHECKING:  # they import PyTorch
     from bytenmt.architectures.base import Model
-    from bytenmt.training.callbacks import Callback
 
 Name = str | Path
 Names = Name | Sequence[Name]
@@ -170,7 +169,6 @@ def train(
     resume: bool = False,
     device: str = AUTO,
     on_metrics: Callable[[Mapping[str, float | str]], None] = lambda record: None,
-    callbacks: Sequence[Callback] = (),
     init_embedding: Name | None = None,
     threads: int | None = None,
     errors: str = "replace",
@@ -189,9 +187,8 @@ def train(
     without a source, a byte language model. settings: configuration keys and their values; config: a TOML
     file of them; train: those of the section `train` by their own names, as max_minutes=60 or lr=2e-3; None
     leaves one out. A run that goes on (resume=True) without texts takes its own. on_metrics: is given every
-    record of the metrics; callbacks: are called after every update and validation; reporter: is told what
-    goes on, a line at a time. Ctrl-C saves and raises KeyboardInterrupt. Raises BytenmtError for what a
-    command would refuse.
+    record of the metrics; reporter: is told what goes on, a line at a time. Ctrl-C saves and raises
+    KeyboardInterrupt. Raises BytenmtError for what a command would refuse.
     """
     from bytenmt.data.device import pick_device
     from bytenmt.training import arguments
@@ -224,7 +221,6 @@ def train(
         watch=on_metrics,
         threads=threads,
         tensorboard=tensorboard,
-        callbacks=callbacks,
     )
     if outcome.signal:
         raise KeyboardInterrupt

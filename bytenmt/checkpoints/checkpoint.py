@@ -61,7 +61,7 @@ from bytenmt.checkpoints.weights import is_weights_file as is_weights_file
 from bytenmt.checkpoints.weights import read_config as read_config
 from bytenmt.checkpoints.weights import read_weights as read_contents
 from bytenmt.config.facts import Facts
-from bytenmt.config.schema import Config
+from bytenmt.config.schema import Config, ModelConfig
 from bytenmt.errors import CheckpointError, ConfigError
 
 Weights = tuple[dict[str, Tensor], Config, Facts]  # of a weights file
@@ -193,6 +193,21 @@ def read_weights(path: Path, which: Which = "best") -> tuple[Path, Weights]:
     """
     file, contents = read_contents(path, which)
     return file, (_tensors(restored(contents.arrays)), contents.config, contents.facts)
+
+
+def read_start(path: Path, model: ModelConfig) -> tuple[Path, dict[str, Tensor]]:
+    """Read the weights of a run folder, its best checkpoint, or of a weights file, for a run of this model.
+
+    Dropout may differ, and n-gram tables may be new. Raises CheckpointError if they belong to another model.
+    """
+    file, (tensors, config, _) = read_weights(path)
+    changes = {"dropout": model.dropout, "ngram_dropout": model.ngram_dropout}
+    if not config.model.ngrams:  # tables begin at zero
+        names = ("ngrams", "ngram_rows", "ngram_case")
+        changes |= {name: getattr(model, name) for name in names}
+    if msgspec.structs.replace(config.model, **changes) != model:
+        raise CheckpointError(f"--init-from {path} has another model than the run: use its model section")
+    return file, tensors
 
 
 def _stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -29,7 +29,6 @@ from bytenmt.checkpoints.manifest import (
     nearest_update,
     read_pointer,
 )
-from bytenmt.checkpoints.needs import require, weight_bytes
 from bytenmt.checkpoints.tensor_file import Array, Stored, describe_damage, read_arrays
 from bytenmt.config.facts import Facts, facts_tree, parse_facts
 from bytenmt.config.schema import Config, architecture, config_tree, parse_config
@@ -37,7 +36,6 @@ from bytenmt.config.untrusted import parse_json, parse_toml, printable, shown
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 
 PUBLISHED = "model.safetensors"
-LESS = "use a smaller model, or a machine with more memory"
 Which = Literal["best", "last"]
 
 
@@ -110,7 +108,6 @@ def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> Sto
     if problem:
         raise CheckpointError(f"{path} {problem}: {advice}")
     try:
-        require(path.stat().st_size, f"{path}", LESS)
         arrays, header = read_arrays(path)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror or error}): {advice}") from None
@@ -141,7 +138,6 @@ def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> Sto
         problem = describe_misfit(arrays, config.model, precision)
         if problem:
             raise CheckpointError(f"{path} {problem}: {advice}")
-        require(path.stat().st_size + weight_bytes(config.model), f"{path}", LESS)
     return StoredWeights(arrays, config, facts, precision)
 
 

@@ -15,8 +15,7 @@ from bytenmt import __version__
 from bytenmt.cli.console import detail, say
 from bytenmt.cli.line_filter import OutputFormat, plain
 from bytenmt.cli.output_formats import Flagged, JsonRecords, Judged, n_best_list
-from bytenmt.config.fingerprint import fingerprint
-from bytenmt.config.schema import architecture
+from bytenmt.config.schema import architecture, fingerprint
 from bytenmt.decoding.engine_selection import precision_of
 from bytenmt.decoding.engines import n_threads
 from bytenmt.decoding.interface import EngineSpec

@@ -80,12 +80,6 @@ TRAINING = headed(
         help="Stop after this number of minutes, summed over all resumptions of the run.",
     ),
     click.option(
-        "--max-cpu-minutes",
-        type=within(LEARNT["max_cpu_minutes"]._replace(open=True)),
-        help="Stop after this number of CPU minutes, summed over all processes, threads and resumptions; for"
-        " shared machines.",
-    ),
-    click.option(
         "--patience",
         type=within(LEARNT["patience"]),
         help="Early stopping: stop after this number of validations without improvement; 0 is never (default:"

@@ -55,7 +55,6 @@ TRAINING: Mapping[str, Bounds] = {
     "max_updates": Bounds(0, MOST),
     "max_epochs": real(0, MOST),
     "max_minutes": real(0, MOST),  # 0 is no limit, as an option it would say nothing
-    "max_cpu_minutes": real(0, MOST),
     "patience": Bounds(0, MOST),
     "seed": Bounds(0, MOST_SEED),
 }

@@ -15,10 +15,7 @@ from bytenmt.config import bounds
 from bytenmt.config.untrusted import Count, printable
 
 TEXT_COUNTS = ("pairs", "source_bytes", "target_bytes")  # of Facts: what the training pairs amount to
-MOST_ANCESTORS, MOST_FILES = 16, 16  # that a file tells of; of files of text that one of them is told with
-LONGEST_NAME = 255  # characters
 LONGEST_PROFILE = 8000  # characters
-Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
 
 
 class Progress(Struct):
@@ -33,8 +30,7 @@ class Progress(Struct):
     epoch_batches: Count = 0  # batches of that plan; 0: not known
     seconds: float = 0.0  # of training in all, validation included
     cpu_seconds: float = 0.0  # the same of the CPU, of all processes and their threads
-    # Time of validations, waiting for a compiler left out, and the part of it that decoding took: by the
-    # clock that limits the run, which is CPU time under train.max_cpu_minutes.
+    # Time of validations, waiting for a compiler left out, and the part of it that decoding took.
     valid_seconds: float = 0.0
     decoding_seconds: float = 0.0
     best: float | None = None  # of train.metric
@@ -47,11 +43,10 @@ class Progress(Struct):
 
 
 class TextFact(Struct, frozen=True):
-    """A text that a run was trained on as a stream. path: see text_file.stored_path; sha256: hex digits."""
+    """A text that a run was trained on as a stream. path: see text_file.stored_path."""
 
     path: str
     bytes: Count
-    sha256: str
 
 
 class CorpusFact(Struct, frozen=True, omit_defaults=True):
@@ -61,35 +56,6 @@ class CorpusFact(Struct, frozen=True, omit_defaults=True):
     tgt: str | None = None
     tsv: str | None = None
     weight: Annotated[float, Meta(ge=bounds.WEIGHT.low, le=bounds.WEIGHT.high)] = 1.0
-
-
-class Ancestor(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A run whose weights another one began with, for whoever gets that one: without folders.
-
-    name: of the run's folder or of the weights file; sha256: of the file that was read; update: its own.
-    pairs, source_bytes, target_bytes, files: the text that it was trained on, as far as it tells.
-    """
-
-    name: Name
-    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-    update: Count | None = None
-    pairs: Count | None = None
-    source_bytes: Count | None = None
-    target_bytes: Count | None = None
-    files: Annotated[tuple[Name, ...], Meta(max_length=MOST_FILES)] = ()
-
-    def describe(self) -> str:
-        """Describe the run in one line."""
-        update = "" if self.update is None else f", update {self.update:,}"
-        known = (
-            (self.pairs, "pairs"),
-            (self.source_bytes, "source bytes"),
-            (self.target_bytes, "target bytes"),
-        )
-        counts = [f"{count:,} {what}" for count, what in known if count]
-        text = f", trained on {', '.join(counts)}" if counts else ""
-        files = f" ({', '.join(self.files)})" if self.files else ""
-        return printable(f"{self.name}{update}, SHA-256 {self.sha256[:16]}…{text}{files}")
 
 
 class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -129,14 +95,13 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The facts that a run stores: its training files, search defaults, flag thresholds, earlier runs.
+    """The facts that a run stores: its training files, search defaults and flag thresholds.
 
-    With a source: pairs, the bytes of either side, the files, the digest of each, and the share of pairs with
+    With a source: pairs, the bytes of either side, the files, and the share of pairs with
     several sentences (see data.corpus_report); without one: texts. source_profile, target_profile: the
     languages of both sides, see language_profile; empty if not counted. averaged: the updates of the
-    checkpoints of which these weights are the mean. lineage: the run whose weights this one began with, then
-    the one before that, and so on. search: of the run's own. flags: None where they
-    were not calibrated. valid: the files that the run was validated on,
+    checkpoints of which these weights are the mean. search: of the run's own. flags: None where they were not
+    calibrated. valid: the files that the run was validated on,
     tgt alone for a text.
     """
 
@@ -146,7 +111,6 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     source_bytes: Count | None = None
     target_bytes: Count | None = None
     corpora: tuple[CorpusFact, ...] = ()
-    digests: tuple[str, ...] | None = None
     multi_sentence_share: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
     source_profile: Annotated[str, Meta(max_length=LONGEST_PROFILE)] = ""
     target_profile: Annotated[str, Meta(max_length=LONGEST_PROFILE)] = ""
@@ -155,7 +119,6 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     averaged: tuple[Count, ...] = ()
     search: SearchDefaults | None = None
     flags: FlagThresholds | None = None
-    lineage: Annotated[tuple[Ancestor, ...], Meta(max_length=MOST_ANCESTORS)] = ()
 
     def without_folders(self) -> Facts:
         """Return the facts for a file that is handed on: with the names of the training files, without
@@ -167,29 +130,15 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
         texts = [msgspec.structs.replace(text, path=text.path.rpartition("/")[2]) for text in self.texts]
         return msgspec.structs.replace(self, corpora=tuple(corpora), texts=tuple(texts), valid=None)
 
-    def of_the_text(self) -> Facts:
-        """Return the facts about the training text and about earlier runs, without folders."""
-        return msgspec.structs.replace(self.without_folders(), update=None, progress=None, averaged=())
-
     def file_names(self) -> list[str]:
         """The files of the training text, without folders."""
         own = self.without_folders()
         names = [name for one in own.corpora for name in (one.src, one.tgt, one.tsv)]
         return [name for name in [*names, *(text.path for text in own.texts)] if name is not None]
 
-    def passed_on(self, name: str, sha256: str) -> tuple[Ancestor, ...]:
-        """The lineage of a run that begins with these weights, the oldest ancestors forgotten where there are
-        too many."""
-        own = Ancestor(
-            name=name[-LONGEST_NAME:],
-            sha256=sha256,
-            update=self.update,
-            pairs=self.pairs,
-            source_bytes=self.source_bytes,
-            target_bytes=sum(text.bytes for text in self.texts) if self.texts else self.target_bytes,
-            files=tuple(file[-LONGEST_NAME:] for file in self.file_names()[:MOST_FILES]),
-        )
-        return (own, *self.lineage)[:MOST_ANCESTORS]
+    def of_the_text(self) -> Facts:
+        """Return the facts about the training text, without folders."""
+        return msgspec.structs.replace(self.without_folders(), update=None, progress=None, averaged=())
 
 
 def facts_tree(facts: Facts) -> dict[str, Any]:

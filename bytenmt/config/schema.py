@@ -6,6 +6,7 @@ An unknown key, a wrong type or a value out of range fails with its path.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast
@@ -90,8 +91,6 @@ class TrainConfig(Section, frozen=True):
     seed: Annotated[int, _as_option("seed")] = 1
     max_updates: Annotated[int, _as_option("max_updates")] = 20_000  # 0: no limit
     max_minutes: Annotated[float, _as_option("max_minutes")] = 0.0  # in all, resumed or not; 0: no limit
-    # Of all processes and threads, in all: what a shared machine takes away does not count; 0: no limit.
-    max_cpu_minutes: Annotated[float, _as_option("max_cpu_minutes")] = 0.0
     max_epochs: Annotated[float, _as_option("max_epochs")] = 0.0  # passes over the training text; 0: no limit
     # Bytes a batch, source plus target, padding counted, over all processes.
     max_tokens: Annotated[int, _as_option("max_tokens")] = 12_000
@@ -126,12 +125,6 @@ class TrainConfig(Section, frozen=True):
     byte_dropout: Dropout = 0.0  # share of the decoder's input bytes that it is not shown
     byte_dropout_kind: Literal["mask", "replace"] = "mask"  # by PAD, or by any byte of UTF-8
     teacher_forcing: Fraction = 1.0  # how often the decoder reads the true byte, not its own
-    # Scheduled sampling (Bengio et al. 2015): that share falls with i, the updates before this one:
-    # linear k - slope i, exponential k^i, inverse_sigmoid k / (k + exp(i / k)), never below the floor.
-    scheduled_sampling: Literal["none", "linear", "exponential", "inverse_sigmoid"] = "none"
-    sampling_k: Annotated[float, Meta(ge=0.0, le=MOST)] = 0.0  # linear alone: 0 is 1
-    sampling_slope: Fraction = 0.0  # linear
-    sampling_floor: Fraction = 0.0
     own_bytes: Literal["best", "drawn"] = "best"  # its own byte: the likeliest, or drawn as it predicts them
     ema: Dropout = 0.0  # decay of the moving average that is validated and saved; 0: the weights themselves
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: see objective.precision_of
@@ -149,39 +142,21 @@ class TrainConfig(Section, frozen=True):
     def __post_init__(self) -> None:
         check_spacing("valid_every", self.valid_every)
         check_spacing("save_every", self.save_every)
-        self._check_sampling()
-
-    def _check_sampling(self) -> None:
-        """Raise ValueError for options of scheduled sampling that do not go together."""
-        kind, k = self.scheduled_sampling, self.sampling_k
-        if kind == "none":
-            for name in ("sampling_k", "sampling_slope", "sampling_floor"):
-                if getattr(self, name):
-                    raise ValueError(f'{name} would be ignored with scheduled_sampling = "none": set both')
-            if self.own_bytes != "best" and self.teacher_forcing == 1:
-                raise ValueError(
-                    "own_bytes would be ignored with teacher_forcing = 1: the decoder then reads only true"
-                    " bytes"
-                )
-            return
-        name = f'scheduled_sampling = "{kind}"'
-        if self.teacher_forcing != 1:
-            raise ValueError(f"teacher_forcing would be ignored with {name}: leave it at 1")
-        if kind != "linear" and self.sampling_slope:
-            raise ValueError(f"sampling_slope would be ignored with {name}: it belongs to the linear decay")
-        if kind == "linear" and not self.sampling_slope:
-            raise ValueError(f"{name} needs sampling_slope above 0, the decrease per update")
-        if kind == "exponential" and not 0 < k < 1:
-            raise ValueError(f"{name} needs sampling_k above 0 and below 1, got {k:g}")
-        if kind == "inverse_sigmoid" and k < 1:
-            raise ValueError(f"{name} needs sampling_k of 1 or more, got {k:g}")
 
 
 # Keys of earlier versions, with their defaults: files that have them are read without them.
 REMOVED_KEYS: Mapping[str, Mapping[str, Any]] = {
     "data": {"stream_window": 100_000, "placeholders": 0.0},
     "model": {"encoder_lookahead": -1},
-    "train": {"draft": False, "waits": ()},
+    "train": {
+        "draft": False,
+        "waits": (),
+        "max_cpu_minutes": 0.0,
+        "scheduled_sampling": "none",
+        "sampling_k": 0.0,
+        "sampling_slope": 0.0,
+        "sampling_floor": 0.0,
+    },
 }
 
 
@@ -346,3 +321,8 @@ def config_tree(config: Config) -> dict[str, Any]:
 def config_toml(config: Config) -> str:
     """The resolved configuration as TOML text, every key written out."""
     return tomli_w.dumps(config_tree(config))
+
+
+def fingerprint(config: Config) -> str:
+    """Return eight hex digits that name a configuration in scores and logs."""
+    return hashlib.sha256(msgspec.json.encode(config_tree(config), order="sorted")).hexdigest()[:8]

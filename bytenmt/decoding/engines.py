@@ -10,8 +10,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bytenmt.architectures.costs import state_bytes
-from bytenmt.checkpoints.needs import require
 from bytenmt.checkpoints.weights import StoredWeights, restored
 from bytenmt.decoding.engine_selection import n_cores, precision_of
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Options
@@ -41,19 +39,6 @@ class EngineModels(NamedTuple):
     reader: Callable[[], Reader]
     attention: Callable[[], list[Attention]]
     compilation: Compilation | None = None
-
-
-def make_engine(
-    kind: Callable[..., Engine], row_bytes: int, models: Any, options: Options, capacity: int, **keywords: Any
-) -> Engine:
-    """Return an engine for `capacity` sentences. row_bytes: of the decoder state of a row in all models.
-
-    Raises BytenmtError where this machine's memory cannot hold the states.
-    """
-    n_rows = capacity * options.beam
-    what = f"decoding {n_rows:,} hypotheses side by side"
-    require(n_rows * row_bytes, what, "lower --max-tokens or --beam-size")
-    return kind(models, options, capacity, **keywords)
 
 
 def n_threads(spec: EngineSpec) -> int:
@@ -115,17 +100,13 @@ def _load_packed(
     from bytenmt.decoding.cpu.engine import NumbaEngine
     from bytenmt.decoding.cpu.reader import CpuAttention, CpuReader
 
-    row_bytes = sum(state_bytes(one.config.model) for _, one in stored)
-
     def attention() -> list[Attention]:
         models = zip(pack_exactly(), stored, strict=True)
         attentive = [model for model, (_, one) in models if one.config.model.has_attention]
         return [CpuAttention(model, threads, run) for model in attentive]
 
     return EngineModels(
-        lambda options: partial(
-            make_engine, NumbaEngine, row_bytes, packed(), options, threads=threads, run=run
-        ),
+        lambda options: partial(NumbaEngine, packed(), options, threads=threads, run=run),
         lambda: CpuReader(pack_exactly(), threads, run),
         attention,
     )
@@ -218,12 +199,8 @@ def load_pytorch(
     if spec.engine == "torch":
         from bytenmt.decoding.pytorch.engine import TorchEngine
 
-        on_cpu = device.type == "cpu"
-        row_bytes = sum(state_bytes(one.config.model) for _, one in stored) if on_cpu else 0
         return EngineModels(
-            lambda options: partial(
-                make_engine, TorchEngine, row_bytes, models, options, device=device, search=search()
-            ),
+            lambda options: partial(TorchEngine, models, options, device=device, search=search()),
             reader,
             attention,
         )

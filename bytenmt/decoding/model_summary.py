@@ -54,8 +54,8 @@ def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Co
 
 
 def _history(facts: Facts) -> list[str]:
-    """Return comments on the runs whose weights this one began with, its training text and search."""
-    comments = [f"# began with:      {one.describe()}" for one in facts.lineage]
+    """Return comments on the training text and the search defaults."""
+    comments = []
     if facts.multi_sentence_share is not None:
         comments.append(
             f"# sentences:       {facts.multi_sentence_share:.1%} of the training lines hold several"

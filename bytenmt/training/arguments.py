@@ -44,7 +44,6 @@ LIMITS = (
     "train.max_updates",
     "train.max_epochs",
     "train.max_minutes",
-    "train.max_cpu_minutes",
     "train.patience",
 )  # what --resume may change
 

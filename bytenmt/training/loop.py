@@ -10,31 +10,27 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import msgspec
 import torch
 
 from bytenmt.architectures.base import Model
 from bytenmt.checkpoints.manifest import has_checkpoint
-from bytenmt.config.facts import Ancestor
 from bytenmt.config.schema import TrainConfig
 from bytenmt.config.spacing import AUTO, Spacing, Timer, spacing
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.plugins import METRICS, OPTIMIZERS
 from bytenmt.reporter import Bar, Reporter
-from bytenmt.training.callbacks import Callback, TrainingState
-from bytenmt.training.losses import true_share
 from bytenmt.training.metrics import Log, Meter
 from bytenmt.training.optim import fraction_done, lr_factor, stopped_early
 from bytenmt.training.task import Decoded, Share, Task
 from bytenmt.training.trainer import Trainer
-from bytenmt.training.validation import LAST, SHARE, seconds_left, spent_seconds
+from bytenmt.training.validation import LAST, SHARE, seconds_left
 
 BY_UPDATES = Spacing(updates=500)  # where train.valid_every and train.save_every are left to us
 VALID_TIME, SAVE_TIME = Spacing(seconds=120.0), Spacing(seconds=300.0)
@@ -47,7 +43,7 @@ def spacings(train: TrainConfig) -> tuple[Spacing, Spacing]:
     its best checkpoint however quick the machine is, and so does what is decided by counting validations.
     Raises ConfigError where those would be counted that come by the clock.
     """
-    timed = bool(train.max_minutes or train.max_cpu_minutes)
+    timed = bool(train.max_minutes)
     counting = "train.patience" if train.patience else "the plateau schedule"
     counted = train.patience > 0 or train.schedule == "plateau"
     valid = spacing(train.valid_every, VALID_TIME if timed and not counted else BY_UPDATES)
@@ -60,9 +56,7 @@ def spacings(train: TrainConfig) -> tuple[Spacing, Spacing]:
 
 
 class Loop:
-    """One run of updates. log: None in all processes but the leading one; reporter: silent in them; lineage:
-    of the weights that the run began with. callbacks: are called in every process; one that stops or saves
-    has to do so in all of them."""
+    """One run of updates. log: None in all processes but the leading one; reporter: silent in them."""
 
     def __init__(
         self,
@@ -71,24 +65,19 @@ class Loop:
         task: Task,
         log: Log | None,
         reporter: Reporter,
-        lineage: tuple[Ancestor, ...] = (),
-        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.run = run
-        self.callbacks, self.state = callbacks, TrainingState(run, trainer)
         self.trainer = trainer
         self.group = trainer.group
         self.progress = trainer.progress
         self.settings = trainer.config.train
         valid, save = spacings(self.settings)
-        # Validations are spaced by the clock that limits the run: under a limit of CPU time on a busy
-        # machine, two minutes of wall time may be seconds of training. Checkpoints limit the wall time lost.
-        self.valid_timer = Timer(valid, spent_seconds(self.settings, self.progress))
+        self.valid_timer = Timer(valid, self.progress.seconds)
         self.save_timer = Timer(save, self.progress.seconds)
         self.stretches = self.settings.valid_every == AUTO and not valid.updates
         self.task = task
         self.log = log
-        self.facts = msgspec.structs.replace(task.facts(), lineage=lineage)
+        self.facts = task.facts()
         self.meter = Meter()
         trainer.start_clock()
         self.reporter = reporter
@@ -110,21 +99,16 @@ class Loop:
             end = signalled = False
             while not end:
                 signalled = self._update(shares, received)
-                if self.callbacks and self.meter.nats and not signalled:
-                    for callback in self.callbacks:
-                        callback.on_update(self.state)
                 end = signalled or self.ended()
-                valid_due = self.valid_timer.due(progress.update, spent_seconds(settings, progress))
+                valid_due = self.valid_timer.due(progress.update, progress.seconds)
                 valid_due = valid_due or (end and not signalled)
                 valid_due = valid_due and self.validated != progress.update
                 save_due = self.save_timer.due(progress.update, progress.seconds) or end
-                save_due = save_due or self.state.save_requested
                 if self.meter.nats and (valid_due or save_due or progress.update % settings.log_every == 0):
                     self._write_record()
                 best = progress.best, progress.best_update
                 better = valid_due and self._validate(end)
                 end = end or (valid_due and self.ended())
-                save_due, self.state.save_requested = save_due or self.state.save_requested, False
                 if better or save_due or end:
                     self._save(better, best, end)
             if not signalled:
@@ -132,8 +116,8 @@ class Loop:
             return received[0] if received else int(signal.SIGTERM) * signalled
 
     def ended(self) -> bool:
-        """Return whether a limit is reached, the validation stopped improving, or a callback stops."""
-        stopped = self.state.stop_requested or stopped_early(self.settings, self.progress)
+        """Return whether a limit is reached, or the validation stopped improving."""
+        stopped = stopped_early(self.settings, self.progress)
         return fraction_done(self.settings, self.progress) >= 1 or bool(stopped)
 
     def _update(self, shares: Iterator[Share], received: list[int]) -> bool:
@@ -190,23 +174,20 @@ class Loop:
             "cpu_seconds": round(progress.cpu_seconds, 3),
             "lr": settings.lr * lr_factor(settings, progress),
         }
-        if settings.scheduled_sampling != "none":
-            place["true_share"] = true_share(settings, progress.update)
-        self.state.metrics = {**place, **values}
         if self.log is not None:
-            self.log.write(self.state.metrics)
+            self.log.write({**place, **values})
 
     def _validate(self, end: bool) -> bool:
         """Score the validation set; returns whether the weights are the best so far. end: of the run."""
         progress, settings = self.progress, self.settings
         self.bar.show(fraction_done(settings, progress), f"update {progress.update}, validating …")
         self.trainer.update_clocks()
-        begun = spent_seconds(settings, progress)
+        begun = progress.seconds
         with self.trainer.averaged():
             model = self.trainer.model.eval()
             record = self.group.broadcast(self.task.score(model))
             self.trainer.update_clocks()
-            scoring = spent_seconds(settings, progress) - begun
+            scoring = progress.seconds - begun
             if settings.metric != "bits_per_byte":  # the best checkpoint depends on it: all lines, always
                 decoded = self.group.broadcast(self.task.decode(model, math.inf))
                 record |= decoded.scores
@@ -219,17 +200,14 @@ class Loop:
             progress.valid_seconds += scoring + decoded.seconds
             progress.decoding_seconds += decoded.seconds
             self._log(record)
-            for callback in self.callbacks:
-                callback.on_validation(self.state)
             model.train()
         self.trainer.update_clocks()
         self.validated = progress.update
         # Where the spacing is left to us, scoring takes no more than its share of the time.
         pause = scoring / SHARE if self.stretches else 0.0
-        self.valid_timer.pass_over(spent_seconds(settings, progress), pause)
+        self.valid_timer.pass_over(progress.seconds, pause)
         if self.log is not None:
             self.log.show(progress.update, decoded.samples)
-            self.log.draw(at_once=self.ended())
         told = ", ".join(
             f"{name.removeprefix('valid_').replace('_', ' ')} {value:.4g}"
             for name, value in record.items()
@@ -263,7 +241,7 @@ class Loop:
         used = 0.0
         while True:
             last = end or self.ended()
-            training = spent_seconds(self.settings, self.progress)
+            training = self.progress.seconds
             left = seconds_left(training, self.progress.decoding_seconds + used)
             found = self.task.decode(model, max(left, LAST) if last else max(left, 0.0), last)
             found = self.group.broadcast(found)
@@ -277,7 +255,7 @@ class Loop:
         """Warn once where scoring takes more than its share at a spacing that the user has chosen."""
         progress = self.progress
         alone = progress.valid_seconds - progress.decoding_seconds
-        training = spent_seconds(self.settings, progress)
+        training = progress.seconds
         if seconds_left(training, alone) < 0 and not self.stretches and not self.told_of_time:
             self.told_of_time = True
             self.reporter.warn(

@@ -1,11 +1,10 @@
-"""Training losses, and scheduled sampling.
+"""Training losses, and the bytes that a decoder reads in training.
 
 Functions of tensors and a model; they know no batches, optimisers or runs.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -20,7 +19,6 @@ from bytenmt.plugins import LOSS_TERMS
 from bytenmt.utf8 import N_IDS, PAD
 
 N_BYTES_OF_UTF8 = 243  # 0x00 to 0xBF and, after the two that begin nothing, 0xC2 to 0xF4
-LARGEST_EXPONENT = 700.0  # of a float
 
 
 class LossInputs(NamedTuple):
@@ -105,24 +103,6 @@ def without_dropout(model: Model[Any, Any]) -> Iterator[None]:
         yield
     finally:
         model.train()
-
-
-def true_share(train: TrainConfig, update: int) -> float:
-    """Return the share of true bytes that the decoder reads in training after `update` updates.
-
-    It is train.teacher_forcing, or follows the decay of scheduled sampling (Bengio et al. 2015, section 2.4,
-    epsilon_i with i = update).
-    """
-    kind, k = train.scheduled_sampling, train.sampling_k
-    if kind == "linear":
-        share = (k or 1.0) - train.sampling_slope * update
-    elif kind == "exponential":
-        share = k**update
-    elif kind == "inverse_sigmoid":
-        share = k / (k + math.exp(min(update / k, LARGEST_EXPONENT)))
-    else:
-        return train.teacher_forcing
-    return min(1.0, max(train.sampling_floor, share))
 
 
 @torch.no_grad()

@@ -1,10 +1,9 @@
-"""Write metrics while a run trains: JSON lines, TensorBoard, a picture, and translations."""
+"""Write metrics while a run trains: JSON lines, TensorBoard, and translations."""
 
 from __future__ import annotations
 
 import errno
 import importlib.util
-import io
 import json
 import math
 import os
@@ -27,12 +26,10 @@ from bytenmt.reporter import SILENT, Reporter
 from bytenmt.training.task import Sample
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
-CURVE, SAMPLES, TENSORBOARD = "curve.png", "samples.txt", "tensorboard"
-DRAW_SECONDS = 20.0
+SAMPLES, TENSORBOARD = "samples.txt", "tensorboard"
 Record = Mapping[str, float | str]
 GAUGES = {
     "update": "Updates that were made.",
@@ -40,7 +37,6 @@ GAUGES = {
     "seconds": "Of training in all, resumed or not.",
     "cpu_seconds": "Of all processes and threads.",
     "lr": "The learning rate.",
-    "true_share": "How often the decoder reads the true byte.",
     "train_bits_per_byte": "The loss since the record before.",
     "gradient_norm": "Of the last update, before it is clipped.",
     "bytes_per_second": "Source and target bytes, ends of sentences counted, since the record before.",
@@ -132,7 +128,6 @@ class Log:
         """
         self.run, self.watch = run, watch
         self.reporter = reporter
-        self.drawn = time.monotonic()
         cut_metrics(run, update)
         cut_samples(run, update)
         self.board = None
@@ -172,59 +167,11 @@ class Log:
             except OSError as error:
                 self.reporter.warn(f"cannot write {self.run / SAMPLES}: {error.strerror}")
 
-    def draw(self, at_once: bool) -> None:
-        """Draw the learning curve into the run folder, if matplotlib is installed.
-
-        Without at_once it is drawn at most once in DRAW_SECONDS.
-        """
-        since = time.monotonic() - self.drawn
-        if importlib.util.find_spec("matplotlib") is None or not (at_once or since > DRAW_SECONDS):
-            return
-        self.drawn = time.monotonic()
-        lines = (self.run / METRICS).read_text(encoding="utf-8").splitlines()
-        try:
-            write_atomically(self.run / CURVE, learning_curve([json.loads(line) for line in lines]))
-        except (CheckpointError, ValueError) as error:  # a full disk, or a record that it has cut off
-            self.reporter.warn(f"no {CURVE}: {error}")
-
 
 def require_tensorboard() -> None:
     """Raise BytenmtError where TensorBoard's writer is not installed."""
     if importlib.util.find_spec("tensorboard") is None:
         raise BytenmtError("--tensorboard needs a missing package: pip install tensorboard")
-
-
-def learning_curve(records: Sequence[Mapping[str, float]]) -> bytes:
-    """curve_figure as a PNG."""
-    file = io.BytesIO()
-    curve_figure(records).savefig(file, format="png", dpi=120)
-    return file.getvalue()
-
-
-def curve_figure(records: Sequence[Mapping[str, float]]) -> Figure:
-    """Bits per byte, and chrF where it was measured, against updates; the legend stands above the axes."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
-    axes = figure.add_subplot()
-    lines = []
-    for name, label, style in (
-        ("train_bits_per_byte", "training", "C0-"),
-        ("valid_bits_per_byte", "validation", "C1o-"),
-    ):
-        points = [(r["update"], r[name]) for r in records if name in r]
-        if points:
-            lines += axes.plot(*zip(*points, strict=True), style, label=label, markersize=3, linewidth=1)
-    axes.set(xlabel="update", ylabel="bits per byte")
-    axes.set_ylim(bottom=0)
-    points = [(r["update"], r["valid_chrf"]) for r in records if "valid_chrf" in r]
-    if points:
-        right = axes.twinx()
-        lines += right.plot(*zip(*points, strict=True), "C2s--", label="chrF", markersize=3, linewidth=1)
-        right.set(ylabel="chrF", ylim=(0, 100))
-    if lines:
-        figure.legend(handles=lines, loc="outside upper center", ncols=3, frameon=False)
-    return figure
 
 
 def append_metrics(run: Path, record: Mapping[str, Any]) -> None:

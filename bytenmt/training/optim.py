@@ -178,8 +178,6 @@ def fraction_done(train: TrainConfig, progress: Progress) -> float:
         shares.append((progress.epoch + part) / train.max_epochs)
     if train.max_minutes:
         shares.append(progress.seconds / (60 * train.max_minutes))
-    if train.max_cpu_minutes:
-        shares.append(progress.cpu_seconds / (60 * train.max_cpu_minutes))
     return min(1.0, max(shares))
 
 
@@ -195,7 +193,7 @@ def stopped_early(train: TrainConfig, progress: Progress) -> str:
 def lr_factor(train: TrainConfig, progress: Progress) -> float:
     """The schedule: a share of train.lr, linear warm-up first.
 
-    cosine and linear fall to zero as the nearest of the run's limits (updates, epochs, minutes, CPU minutes)
+    cosine and linear fall to zero as the nearest of the run's limits (updates, epochs, minutes)
     is used up; wsd (warm-up, stable, decay: Hu et al. 2024) falls linearly in the last train.decay_share;
     inverse_sqrt falls as 1/sqrt(update) after the warm-up (Vaswani et al. 2017); plateau falls by
     train.plateau_factor at each validation that is no better than the best (Gehring et al. 2017).

@@ -15,26 +15,23 @@ from typing import NamedTuple
 import torch
 from msgspec.structs import replace
 
-from bytenmt.checkpoints.checkpoint import has_checkpoint, write_atomically
-from bytenmt.checkpoints.lineage import read_start
+from bytenmt.checkpoints.checkpoint import has_checkpoint, read_start, write_atomically
 from bytenmt.checkpoints.lock import one_training
 from bytenmt.checkpoints.manifest import CONFIG
-from bytenmt.checkpoints.needs import require, training_bytes
 from bytenmt.checkpoints.weights import read_config
-from bytenmt.config.facts import Ancestor, Progress
-from bytenmt.config.fingerprint import fingerprint
+from bytenmt.config.facts import Progress
 from bytenmt.config.schema import (
     Config,
     TrainConfig,
     architecture,
     config_toml,
+    fingerprint,
 )
 from bytenmt.data.corpus import PairFiles
 from bytenmt.decoding.engine_selection import n_cores
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.training.callbacks import Callback
 from bytenmt.training.language_model_task import open_texts
 from bytenmt.training.loop import Loop, spacings
 from bytenmt.training.metrics import Log, Record, require_tensorboard
@@ -75,15 +72,14 @@ def train(
     reporter: Reporter = SILENT,
     watch: Callable[[Record], None] | None = None,
     threads: int | None = None,
-    callbacks: Sequence[Callback] = (),
 ) -> Outcome:
     """Train a model into the folder `run`, as one process of `group`.
 
     files, valid: all with a source, pairs, or all targets alone, texts whose streams are learnt. resume: go
     on from the run's last checkpoint where there is one, or from that of update resume_from. init_from: a run
     whose weights this one begins with; one that goes on has done so already. watch: is told every record of
-    metrics.jsonl, in the leading process. callbacks: are called after updates and validations. threads: of
-    the CPU; None: those of the run that goes on, else as many as are idle.
+    metrics.jsonl, in the leading process. threads: of the CPU; None: those of the run that goes on, else as
+    many as are idle.
     Raises BytenmtError before anything is written where an input cannot be used.
     """
     _check(config, files, tensorboard, resume)
@@ -103,11 +99,9 @@ def train(
         if init_embedding is not None:
             trainer.begin_with_embedding(init_embedding)
         if saved:
-            facts = trainer.load(run, resume_from)
-            task.check(run, facts)
-            lineage = _as_begun(run, init_from, facts.lineage)
-        else:
-            lineage = _begin_with(trainer, init_from, group, aloud)
+            task.check(run, trainer.load(run, resume_from))
+        elif init_from is not None:
+            _begin_with(trainer, init_from, group, aloud)
         progress = trainer.progress
         if threads is not None or device.type == "cpu":
             progress.threads = threads or min(progress.threads, n_cores()) or idle_threads()
@@ -119,7 +113,7 @@ def train(
             run.mkdir(parents=True, exist_ok=True)
             write_atomically(run / CONFIG, config_toml(config).encode())
             log = Log(run, trainer.progress.update, tensorboard, reporter, watch)
-        loop = Loop(run, trainer, task, log, aloud, lineage, callbacks)
+        loop = Loop(run, trainer, task, log, aloud)
         if saved and loop.ended():
             aloud.say(f"{run} is finished at update {progress.update}: {_to_go_on(config.train, progress)}")
         else:
@@ -134,8 +128,7 @@ def train(
             if number:
                 aloud.say(f"stopped at update {progress.update}, saved; continue with --resume")
                 return Outcome(progress.update, number)
-            stopped = "stopped by a callback" if loop.state.stop_requested else ""
-            aloud.say(_ended(run, trainer, stopped))
+            aloud.say(_ended(run, trainer))
         return Outcome(progress.update)
 
 
@@ -209,7 +202,6 @@ def _to_go_on(train: TrainConfig, progress: Progress) -> str:
             ("train.max_updates", train.max_updates, progress.update),
             ("train.max_epochs", train.max_epochs, progress.epoch + 1),
             ("train.max_minutes", train.max_minutes, progress.seconds / 60),
-            ("train.max_cpu_minutes", train.max_cpu_minutes, progress.cpu_seconds / 60),
             ("train.patience", train.patience, progress.waited),
         )
         if limit and used >= limit
@@ -228,32 +220,17 @@ def _rate_jump(before: TrainConfig, now: TrainConfig, progress: Progress) -> str
     )
 
 
-def _begin_with(
-    trainer: Trainer, init_from: Path | None, group: Group, reporter: Reporter
-) -> tuple[Ancestor, ...]:
-    """Take the weights of another run, if one is given; return its lineage."""
-    if init_from is None:
-        return ()
-    start = group.on_leader(lambda: read_start(init_from, trainer.config.model))
-    trainer.begin_with(start.tensors, start.file)
-    reporter.say(f"starting from the weights of {start.file}")
-    return start.lineage
+def _begin_with(trainer: Trainer, init_from: Path, group: Group, reporter: Reporter) -> None:
+    """Take the weights of another run."""
+    file, tensors = group.on_leader(lambda: read_start(init_from, trainer.config.model))
+    trainer.begin_with(tensors, file)
+    reporter.say(f"starting from the weights of {file}")
 
 
-def _as_begun(run: Path, init_from: Path | None, lineage: tuple[Ancestor, ...]) -> tuple[Ancestor, ...]:
-    """The lineage of a run that goes on.
-
-    Raises BytenmtError where it did not begin with another's weights as the options have it.
-    """
-    if init_from is not None and not lineage:
-        raise BytenmtError(f"--init-from would be ignored: {run} continues with its own weights")
-    return lineage
-
-
-def _ended(run: Path, trainer: Trainer, reason: str) -> str:
-    """A line on a run that has come to its end. reason: why, where it is no limit."""
+def _ended(run: Path, trainer: Trainer) -> str:
+    """A line on a run that has come to its end."""
     progress, train = trainer.progress, trainer.config.train
-    reason = reason or stopped_early(train, progress)
+    reason = stopped_early(train, progress)
     why = f" ({reason})" if reason else ""
     finished, metric = f"finished at update {progress.update}{why}", train.metric.replace("_", " ")
     if progress.best is None:
@@ -269,7 +246,6 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume
             model.check_fit()
         except ValueError as error:
             raise ConfigError(f"model.{error}") from None
-    require(training_bytes(config.model), "training this model", "take a smaller preset, or lower its sizes")
     if train.compile and model.is_serial:
         raise ConfigError(f"train.compile would unroll the steps of {model.full_name}: leave it off")
     if config.model.source != files[0].has_source:
@@ -285,11 +261,11 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume
             f" or so to have few widths"
         )
     spacings(train)
-    limits = (train.max_updates, train.max_epochs, train.max_minutes, train.max_cpu_minutes)
+    limits = (train.max_updates, train.max_epochs, train.max_minutes)
     if train.schedule in ("cosine", "linear", "wsd") and not any(limits):
         raise ConfigError(
-            f"train.schedule = {train.schedule} needs an end: give --max-minutes, --max-cpu-minutes,"
-            " --max-epochs or --max-updates, or set train.schedule=inverse_sqrt"
+            f"train.schedule = {train.schedule} needs an end: give --max-minutes, --max-epochs or"
+            " --max-updates, or set train.schedule=inverse_sqrt"
         )
     if train.metric != "bits_per_byte" and not (files[0].has_source and train.valid_lines):
         raise ConfigError(f"train.metric = {train.metric} needs a source, and train.valid_lines above 0")

@@ -41,9 +41,8 @@ class Sample(NamedTuple):
 class Decoded(NamedTuple):
     """Scores of the decoded validation lines.
 
-    n_lines: lines decoded. scores: by the names of the log. seconds: time that decoding took, by the clock
-    it was limited by. note: which lines the scores cover, where not all. samples: a few lines, the same every
-    time.
+    n_lines: lines decoded. scores: by the names of the log. seconds: time that decoding took. note:
+    which lines the scores cover, where not all. samples: a few lines, the same every time.
     """
 
     n_lines: int = 0
@@ -74,8 +73,7 @@ class Task(Protocol):
     def decode(self, model: Model[Any, Any], seconds: float, at_least_some: bool = False) -> Decoded:
         """Decode lines of the validation text and score them. Called by all processes.
 
-        seconds: time limit on the clock by which the run is limited, inf for all lines. at_least_some: decode
-        a few lines even if they take longer.
+        seconds: time limit, inf for all lines. at_least_some: decode a few lines even if they take longer.
         """
 
     def facts(self) -> Facts:

@@ -17,7 +17,6 @@ from bytenmt.training.losses import (
     batch_loss,
     draw_inputs,
     drop_bytes,
-    true_share,
     without_dropout,
 )
 from bytenmt.training.objective import autocast, compiled
@@ -86,16 +85,14 @@ class TranslationObjective:
     def inputs(self, target_in: Tensor, source: Tensor, source_len: Tensor, update: int = 0) -> Tensor:
         """Return the bytes that the decoder reads in training, (n, t) uint8.
 
-        These are the true bytes, or what train.teacher_forcing or scheduled_sampling and byte_dropout make of
-        them.
+        These are the true bytes, or what train.teacher_forcing and byte_dropout make of them.
         """
         train, inputs = self.train, target_in
-        share = true_share(train, update)
-        if share < 1:
+        if train.teacher_forcing < 1:
             # In a context of its own: autocast would keep weights without gradients for the loss.
             with torch.no_grad(), autocast(train, self.device), without_dropout(self.model):
                 memory = self.model.encode(source, source_len)
-                inputs = draw_inputs(self.model, memory, inputs, share, train.own_bytes)
+                inputs = draw_inputs(self.model, memory, inputs, train.teacher_forcing, train.own_bytes)
         if train.byte_dropout:
             inputs = drop_bytes(inputs, train.byte_dropout, train.byte_dropout_kind)
         return inputs

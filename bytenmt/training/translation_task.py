@@ -30,8 +30,8 @@ from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.reporter import Reporter
-from bytenmt.training.task import Decoded, Sample, Share, changed, corpus_fact, other_text
-from bytenmt.training.validation import LiveDecoder, limit_clock
+from bytenmt.training.task import Decoded, Sample, Share, corpus_fact, other_text
+from bytenmt.training.validation import LiveDecoder
 
 CPU = torch.device("cpu")
 SAMPLES = 3  # lines whose translations the run folder shows: the first ones
@@ -147,7 +147,6 @@ class TranslationTask:
                 model,
                 self.config,
                 self._device,
-                limit_clock(self._settings, self._group.size),
                 self._group,
             )
         try:
@@ -191,18 +190,16 @@ class TranslationTask:
         return Decoded(len(texts), record, decoding, note, tuple(Sample(*one) for one in shown))
 
     def facts(self) -> Facts:
-        """The pairs and their bytes, where they lie, and the digest of each file."""
+        """The pairs and their bytes, and where they lie."""
         source, target = (
             int(lengths.sum(dtype="int64"))
             for lengths in (self.corpus.source_lengths, self.corpus.target_lengths)
         )
-        digests = [text.digest for part in self.corpus.parts for text in part.files]
         return Facts(
             pairs=len(self.corpus),
             source_bytes=source,
             target_bytes=target,
             corpora=tuple(map(corpus_fact, self._files)),
-            digests=tuple(digests),
             valid=None if self._valid_files is None else corpus_fact(self._valid_files),
             multi_sentence_share=round(self.multi_sentence_share, 6),
             source_profile=self._profiles[0],
@@ -212,14 +209,6 @@ class TranslationTask:
     def check(self, run: Path, saved: Facts) -> None:
         """See Task."""
         now = self.facts()
-        assert now.digests is not None
-        before = now.digests if saved.digests is None else saved.digests  # older runs have none
-        if len(before) != len(now.digests):
-            raise other_text(run, f"{len(before)} files, now {len(now.digests)}")
-        files = [text.path for part in self.corpus.parts for text in part.files]
-        for path, old, new in zip(files, before, now.digests, strict=True):
-            if len(old) == len(new) and old != new:  # else a version wrote it that had another hash
-                raise changed(run, path)
         for name in TEXT_COUNTS:
             old, new = getattr(saved, name), getattr(now, name)
             if old not in (None, new):  # a program with a loop of its own may have saved no facts

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -20,8 +20,7 @@ import torch
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.registry import has_program
 from bytenmt.checkpoints.checkpoint import weights
-from bytenmt.config.facts import Progress
-from bytenmt.config.schema import Config, TrainConfig
+from bytenmt.config.schema import Config
 from bytenmt.decoding.cpu.fallback import EngineProxy
 from bytenmt.decoding.cpu.packing import PackedModel, pack_model
 from bytenmt.decoding.engines import n_threads
@@ -36,22 +35,6 @@ LAST = 10.0  # seconds that the last validation of a run may decode, whatever th
 FEWEST = 6  # lines that are decoded together at least
 
 
-def limit_clock(train: TrainConfig, n_processes: int = 1) -> Callable[[], float]:
-    """Return the clock, in seconds, by which a run is limited: CPU or wall time.
-
-    It is CPU time under train.max_cpu_minutes; that of all processes is estimated as n_processes times this
-    one's.
-    """
-    if train.max_cpu_minutes:
-        return lambda: n_processes * time.process_time()
-    return lambda: time.monotonic()  # looked up at each call: tests replace it
-
-
-def spent_seconds(train: TrainConfig, progress: Progress) -> float:
-    """Return the training time until now, by the clock of limit_clock."""
-    return progress.cpu_seconds if train.max_cpu_minutes else progress.seconds
-
-
 def seconds_left(training: float, used: float) -> float:
     """Return the seconds left for validation after `training` seconds, of which validations took `used`."""
     return max(ALWAYS, SHARE * training) - used
@@ -60,7 +43,7 @@ def seconds_left(training: float, used: float) -> float:
 class LiveDecoder:
     """Translates with the weights that a model has at the moment.
 
-    device: where it is; clock: by which decoding time is limited; group: the processes that share the lines.
+    device: where it is; group: the processes that share the lines.
     To be stopped.
     """
 
@@ -69,10 +52,8 @@ class LiveDecoder:
         model: Model[Any, Any],
         config: Config,
         device: torch.device,
-        clock: Callable[[], float],
         group: Group = SINGLE_PROCESS,
     ) -> None:
-        self._clock = clock
         self._model, self._config, self._device, self._group = model, config, device, group
         self._compilation = None
         if device.type == "cpu" and has_program(config.model):
@@ -102,12 +83,12 @@ class LiveDecoder:
             return [], 0.0
         if self._compilation is not None:
             self._compilation.done(wait=seconds == math.inf)
-        begun = self._clock()
+        begun = time.monotonic()
         runtime = self._runtime()
         found: list[str] = []
         for end in steps(len(lines), seconds):
             needed = at_least_some and not found
-            passed = self._clock() - begun
+            passed = time.monotonic() - begun
             if not self._group.broadcast(needed or 2 * passed <= seconds):
                 break
             until = math.inf if needed else begun + seconds
@@ -115,14 +96,14 @@ class LiveDecoder:
             if more is None:
                 break
             found += more
-        return found, self._clock() - begun
+        return found, time.monotonic() - begun
 
     def _share(self, runtime: Runtime, lines: Sequence[bytes], until: float) -> list[str] | None:
         """All translations, of which each process makes its share; None where one has run out of time."""
         maker = runtime.engine_maker
 
         def timed(options: Options) -> Any:
-            return lambda capacity: _Timed(maker(options)(capacity), self._clock, until)
+            return lambda capacity: _Timed(maker(options)(capacity), until)
 
         translator = Translator.from_runtime(Runtime(timed, runtime.has_source, runtime.max_source_bytes))
         own: list[bytes] | None = None
@@ -171,11 +152,11 @@ class OutOfTime(Exception):
 class _Timed(EngineProxy):
     """An engine that raises OutOfTime when the clock has passed `until`."""
 
-    def __init__(self, engine: Engine, clock: Callable[[], float], until: float) -> None:
+    def __init__(self, engine: Engine, until: float) -> None:
         super().__init__(engine)
-        self._clock, self._until = clock, until
+        self._until = until
 
     def advance(self, n_steps: int) -> None:
-        if self._clock() > self._until:
+        if time.monotonic() > self._until:
             raise OutOfTime
         super().advance(n_steps)

@@ -16,8 +16,7 @@ from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
-from bytenmt.config.fingerprint import fingerprint
-from bytenmt.config.schema import Config, config_toml, load_config, parse_config
+from bytenmt.config.schema import Config, config_toml, fingerprint, load_config, parse_config
 from bytenmt.config.tree import (
     preset_tree,
 )
@@ -220,36 +219,6 @@ def test_recurrent_options_that_do_not_go_together(settings: list[str], message:
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (["sampling_k=0.9"], 'sampling_k would be ignored with scheduled_sampling = "none"'),
-        (["sampling_slope=0.1"], 'sampling_slope would be ignored with scheduled_sampling = "none"'),
-        (["sampling_floor=0.1"], 'sampling_floor would be ignored with scheduled_sampling = "none"'),
-        (["own_bytes=drawn"], "own_bytes would be ignored with teacher_forcing = 1"),
-        (
-            ["scheduled_sampling=linear", "sampling_slope=0.1", "teacher_forcing=0.5"],
-            'teacher_forcing would be ignored with scheduled_sampling = "linear"',
-        ),
-        (["scheduled_sampling=linear"], '"linear" needs sampling_slope above 0'),
-        (
-            ["scheduled_sampling=exponential", "sampling_k=0.9", "sampling_slope=0.1"],
-            'sampling_slope would be ignored with scheduled_sampling = "exponential"',
-        ),
-        (["scheduled_sampling=exponential"], '"exponential" needs sampling_k above 0 and below 1, got 0'),
-        (["scheduled_sampling=exponential", "sampling_k=1"], "sampling_k above 0 and below 1, got 1"),
-        (["scheduled_sampling=inverse_sigmoid"], '"inverse_sigmoid" needs sampling_k of 1 or more, got 0'),
-        (["scheduled_sampling=cosine"], "'cosine' is none of none, linear, exponential, inverse_sigmoid"),
-        (["own_bytes=worst"], "'worst' is none of best, drawn"),
-    ],
-)
-def test_sampling_options_that_do_not_go_together(settings: list[str], message: str) -> None:
-    """One line that names both."""
-    with pytest.raises(ConfigError, match=message) as error:
-        load_config("seq2seq", "tiny", "", [f"train.{setting}" for setting in settings])
-    assert "\n" not in str(error.value)
-
-
 def test_convs2s_needs_an_encoder_with_a_source() -> None:
     with pytest.raises(ConfigError, match="encoder_layers is empty"):
         load_config("convs2s", "tiny", "", ["model.encoder_layers=[]"])
@@ -313,20 +282,6 @@ def test_dilations_of_a_preset_go_with_its_layers() -> None:
     ):
         model = load_config("convs2s", "tiny", "", settings).model
         assert isinstance(model, ConvS2SConfig) and model.decoder_dilations == expected
-
-
-@pytest.mark.parametrize(
-    ("arch", "known"),
-    [("bahdanau", "7da2caa6"), ("seq2seq", "d9f624e7"), ("convs2s", "93b3c750")],
-)
-def test_later_keys_leave_older_fingerprints(arch: str, known: str) -> None:
-    """Fingerprints equal those of the version before data.sentinels and related keys; another value gives
-    another fingerprint.
-    """
-    then = ["model.decoder_dilations=[]"] if arch == "convs2s" else []  # as the preset was
-    assert fingerprint(load_config(arch, "tiny", "", then)) == known
-    for key in ("sentinels", "upper_case", "title_case", "lower_case", "unpunctuated", "empty_source"):
-        assert fingerprint(load_config(arch, "tiny", "", [*then, f"data.{key}=0.05"])) != known
 
 
 def test_shares_of_letter_case_are_of_all_pairs() -> None:

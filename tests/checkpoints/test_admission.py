@@ -15,16 +15,15 @@ import pytest
 from click.testing import CliRunner
 from made_up_engine import make_run
 
-from bytenmt.checkpoints import needs, search_defaults
+from bytenmt.checkpoints import search_defaults
 from bytenmt.checkpoints.admission import CHUNK, is_finite
 from bytenmt.checkpoints.manifest import CONFIG, POINTER, read_pointer
-from bytenmt.checkpoints.needs import machine_bytes, require
 from bytenmt.checkpoints.quantize import round_arrays
 from bytenmt.checkpoints.tensor_file import Array, entry, read_arrays, serialise
-from bytenmt.checkpoints.weights import read_config, read_file, read_weights, restored
+from bytenmt.checkpoints.weights import read_config, read_weights, restored
 from bytenmt.cli.main import main
 from bytenmt.config.schema import load_config, parse_config
-from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
+from bytenmt.errors import CheckpointError, ConfigError
 
 Arrays = dict[str, Array]
 Told = dict[str, str]
@@ -375,45 +374,3 @@ def test_every_command_asks(template: dict[str, Path], tmp_path: Path) -> None:
         result = CliRunner().invoke(main, command, input="a\n")
         assert result.exit_code == 1 and "which is F32 1, expected F32 256" in result.stderr, command
         assert result.stdout == "" and "Traceback" not in result.stderr and not os.path.exists(out)
-
-
-# Memory.
-
-
-def test_what_is_not_there_is_not_taken(monkeypatch: pytest.MonkeyPatch, template: dict[str, Path]) -> None:
-    """Counted before, and told with both sizes: weights, a file, hypotheses side by side, training."""
-    with pytest.raises(BytenmtError, match="it needs 73.0 GB of memory, this machine has .* GB: buy some"):
-        monkeypatch.setattr(needs, "machine_bytes", lambda: 24 * 10**9)
-        require(73 * 10**9, "it", "buy some")
-    monkeypatch.setattr(needs, "machine_bytes", lambda: 10_000)
-    file = template["seq2seq"] / "checkpoints" / "update-00000070.safetensors"
-    with pytest.raises(BytenmtError, match="needs .* of memory, this machine has 0 MB: use a smaller model"):
-        read_file(file, "weights", None, "")
-
-
-def test_training_what_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the model is built."""
-    monkeypatch.setattr(needs, "machine_bytes", lambda: 10**6)
-    (tmp_path / "t").write_text("a\tb\n" * 30)
-    texts = ["--tsv", str(tmp_path / "t"), "--valid-tsv", str(tmp_path / "t")]
-    size = ["--arch", "seq2seq", "--set", "model.d_hidden=100"]
-    result = CliRunner().invoke(main, ["train", "-o", str(tmp_path / "run"), *texts, *size])
-    assert result.exit_code == 1 and not (tmp_path / "run").exists()
-    assert "training this model needs 5 MB of memory, this machine has 1 MB" in result.stderr
-
-
-@pytest.mark.slow
-def test_many_hypotheses_are_counted(template: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rings of a convolutional model, a row each: of 8 channels the last 11 and 21 inputs, float32."""
-    from bytenmt.decoding.interface import EngineSpec, Options
-    from bytenmt.decoding.loading import load_runs
-
-    runtime = load_runs([template["bytenet"]], EngineSpec("auto", "cpu"))
-    monkeypatch.setattr(needs, "machine_bytes", lambda: 100_000)
-    with pytest.raises(BytenmtError, match="decoding 4,096 hypotheses side by side needs 4 MB of memory"):
-        runtime.engine_maker(Options(beam=4))(1024)
-
-
-def test_the_machine_has_some() -> None:
-    """More than a test takes, less than the address space."""
-    assert 1 << 28 < machine_bytes() < 1 << 50

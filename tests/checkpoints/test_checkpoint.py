@@ -134,11 +134,11 @@ def test_files_are_safetensors(tmp_path: Path) -> None:
         tensors |= {f"{dtype}": values.to(dtype), f"{dtype} turned": values.to(dtype).t()}
         tensors |= {f"{dtype} scalar": values[0, 0].to(dtype), f"{dtype} empty": values[:0].to(dtype)}
         tensors[f"{dtype} part"] = values.to(dtype)[1:3, ::2]
-    write_weights(tmp_path / "one", tensors, CONFIG, Facts(digests=("é",)))
-    write_weights(tmp_path / "two", dict(reversed(tensors.items())), CONFIG, Facts(digests=("é",)))
+    write_weights(tmp_path / "one", tensors, CONFIG, Facts(source_profile="é"))
+    write_weights(tmp_path / "two", dict(reversed(tensors.items())), CONFIG, Facts(source_profile="é"))
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     for n in range(8):  # wherever the header ends, the numbers begin at a multiple of eight
-        write_weights(tmp_path / "three", tensors, CONFIG, Facts(digests=("x" * n,)))
+        write_weights(tmp_path / "three", tensors, CONFIG, Facts(source_profile="x" * n))
         assert int.from_bytes((tmp_path / "three").read_bytes()[:8], "little") % 8 == 0
     back = safetensors.torch.load_file(tmp_path / "one")
     assert back.keys() == tensors.keys()

@@ -439,7 +439,7 @@ def test_short_names_are_settings(call: Call) -> None:
         "patience": 4,
         "seed": 8,
     }
-    names |= {"max_cpu_minutes": 2.5, "valid_every": "90s", "save_every": 700}
+    names |= {"max_minutes": 2.5, "valid_every": "90s", "save_every": 700}
     options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in names.items())
     accepted(f"{TEXT} {options}")
     settings = [f"train.{name}={value}" for name, value in names.items()]

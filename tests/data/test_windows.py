@@ -32,7 +32,6 @@ from bytenmt.training.trainer import Trainer
 from bytenmt.utf8 import BOS
 
 CPU = torch.device("cpu")
-DECAY = ("train.scheduled_sampling=exponential", "train.sampling_k=0.9")
 sizes = st.lists(st.integers(1, 60), min_size=1, max_size=3)
 
 
@@ -293,7 +292,6 @@ def test_bad_input_leaves_no_folder(texts: dict[str, Any], tmp_path: Path) -> No
         (DataError, "director", {"valid": PairFiles(tgt=tmp_path)}, config("luong")),
         (ConfigError, "train.context would be ignored", {}, config("luong", "train.context=3")),
         (ConfigError, "teacher_forcing", {}, config("luong", "train.teacher_forcing=0.5")),
-        (ConfigError, "scheduled_sampling needs", {}, config("luong", *DECAY)),
         (ConfigError, "raise train.max_tokens", {}, config("luong", "train.max_tokens=19")),
         (ConfigError, "chrf needs", {}, config("luong", "train.metric=chrf")),
         (ConfigError, "model.source is true", {}, load_config("luong", "tiny", "", [])),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from small_runs import config, draw_nothing
+from small_runs import config
 
 from bytenmt.data.corpus import PairFiles
 from bytenmt.training.run import train
@@ -78,7 +78,6 @@ def main(arch: str, folder: Path) -> None:
     valid_tgt there, and writes to folder/deaths how many were at a random moment and how many inside a
     checkpoint's writing. Fails with the log where a child does by anything but its death."""
     torch.set_num_threads(1)
-    draw_nothing()
     draw = random.Random(arch)
     started = time.monotonic()
     pid = child(arch, folder / "whole", folder, None)

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import torch.distributed as dist
-from small_runs import draw_nothing
 
 from bytenmt import distributed
 
@@ -108,7 +107,6 @@ def _child(
 ) -> None:
     os.environ |= environment
     torch.set_num_threads(1)
-    draw_nothing()
     distributed.EXIT_DELAY = timedelta(0)  # only torchrun needs it
     value, error = None, None
     try:

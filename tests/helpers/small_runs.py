@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -10,7 +9,6 @@ import torch
 from bytenmt.checkpoints.checkpoint import load_checkpoint
 from bytenmt.config.schema import Config, load_config
 from bytenmt.data.corpus import PairFiles
-from bytenmt.training import metrics
 
 CPU = torch.device("cpu")
 SMALL: dict[str, list[str]] = {
@@ -56,14 +54,6 @@ def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) ->
     assert one.keys() == other.keys()
     for name, tensor in one.items():
         assert torch.equal(tensor, other[name]), name
-
-
-def draw_nothing() -> Callable[..., bytes]:
-    """No pictures of learning curves from now on in this process: each takes longer than its training.
-    Returns the drawing function."""
-    drawing = metrics.learning_curve
-    metrics.learning_curve = lambda records: b""
-    return drawing
 
 
 def contents(run: Path) -> dict[Path, bytes]:

@@ -340,7 +340,7 @@ def test_minutes_become_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     args = argparse.Namespace(output=tmp_path / "out", corpora=tmp_path, row=[], time=5.0)
     reproduce.time_rows(recipe, args)
     (words,) = commands
-    assert words[-4:] == ["--max-updates", "0", "--max-cpu-minutes", "5"]
+    assert words[-4:] == ["--max-updates", "0", "--max-minutes", "5"]
     assert recipe.timed_rate("timed@2", folder) == 150.0  # of 100 updates in 40 seconds
     for row in ("timed@1", "timed@2"):
         assert recipe.training_arguments(row, tmp_path, folder)[-2:] == ["--max-updates", "5400"]

@@ -45,7 +45,7 @@ def test_a_program_is_called_with_its_own_words(
     line = " ".join(command)
     assert all(word in line for word in words.split())
     assert line.endswith(f"{key}=0.004" if program == "bytenmt" else f"--{key} 0.004")
-    assert "--max-cpu-minutes 0.5" in line and "--max-updates 0" in line
+    assert "--max-minutes 0.5" in line and "--max-updates 0" in line
     assert not list(tmp_path.glob("runs/*/*.safetensors"))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from processes import results, torchrun
-from small_runs import config, draw_nothing
+from small_runs import config
 
 from bytenmt.checkpoints.checkpoint import load_checkpoint
 from bytenmt.checkpoints.manifest import METRICS
@@ -169,7 +169,6 @@ def die_once(arguments: list[str]) -> None:
     from bytenmt.distributed import process_group
 
     folder = Path(arguments[0])
-    draw_nothing()
     update = Trainer.update
 
     def dying(self: Trainer, *arguments: Any) -> Any:

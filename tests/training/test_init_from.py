@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +13,12 @@ from small_runs import CPU, assert_same, config, weights
 
 from bytenmt.checkpoints.checkpoint import read_weights
 from bytenmt.checkpoints.manifest import read_pointer
-from bytenmt.checkpoints.quantize import convert
-from bytenmt.config.facts import (
-    MOST_ANCESTORS,
-    MOST_FILES,
-    CorpusFact,
-    Facts,
-    facts_tree,
-    parse_facts,
-)
+from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, load_config
-from bytenmt.decoding.model_summary import model_description
 from bytenmt.distributed import Group
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.training.arguments import configuration, settings_tree
 from bytenmt.training.run import train
-from tools.average import average
 
 STILL = ("train.lr=1e-30", "train.weight_decay=0.0", "train.valid_lines=0")  # weights as they were
 
@@ -64,47 +53,20 @@ def first_run(module_texts: dict[str, Any], tmp_path_factory: pytest.TempPathFac
 def test_it_begins_with_the_weights(
     first_run: Path, texts: dict[str, Any], tmp_path: Path, ema: tuple[str, ...]
 ) -> None:
-    """The new run has the weights of the best checkpoint or average, another dropout, a fresh optimiser, its
-    own text, and a lineage without folder names.
+    """The new run has the weights of the best checkpoint or average, another dropout, a fresh optimiser, and
+    its own text.
     """
     run = begun(texts, tmp_path / "next", *STILL, "model.dropout=0.1", *ema, init_from=first_run)
     assert_same(best(first_run), best(run))
     facts = read_pointer(run).last_facts()
-    file = first_run / "checkpoints" / "update-00000002.safetensors"
-    (ancestor,) = facts.lineage
-    assert (ancestor.name, ancestor.update, ancestor.pairs) == ("first", 2, 18)
-    assert ancestor.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
-    assert ancestor.files == ("src", "tgt") and facts.pairs == 40
+    assert facts.pairs == 40
     assert facts.progress is not None and facts.progress.update == 2
-    assert str(tmp_path) not in str(facts.lineage)
-    assert (
-        model_description(str(run), None)
-        .splitlines()[0]
-        .startswith("# began with:      first, update 2, SHA-256")
-    )
-
-
-@pytest.mark.slow
-def test_what_is_handed_on_tells_the_lineage(first_run: Path, texts: dict[str, Any], tmp_path: Path) -> None:
-    """Converted and averaged files do; a run that begins with one of those names them all, the nearest
-    first, also where weights are rounded."""
-    run = begun(texts, tmp_path / "second", *STILL, init_from=first_run)
-    average([run], tmp_path / "mean.safetensors")
-    convert(tmp_path / "mean.safetensors", tmp_path / "small.safetensors", "bf16")
-    facts = read_weights(tmp_path / "small.safetensors")[1][2]
-    assert [one.name for one in facts.lineage] == ["first"] and facts.pairs == 40
-    third = begun(texts, tmp_path / "third", *STILL, init_from=tmp_path / "small.safetensors")
-    facts = read_pointer(third).last_facts()
-    assert [one.name for one in facts.lineage] == ["small.safetensors", "first"]
-    checkpoint = run / "checkpoints" / "update-00000002.safetensors"
-    fourth = begun(texts, tmp_path / "fourth", *STILL, init_from=checkpoint)
-    assert [one.name for one in read_pointer(fourth).last_facts().lineage] == ["second", "first"]
 
 
 @pytest.mark.slow
 def test_resume_does_not_begin_again(first_run: Path, texts: dict[str, Any], tmp_path: Path) -> None:
     """Stopped and resumed by the same options, it ends with the weights of one that was not, even where the
-    first run has gone since; a run with weights of its own refuses the option."""
+    first run has gone since."""
     constant = "train.schedule='constant'"
     gone = tmp_path / "gone"
     begun(texts, gone)
@@ -116,10 +78,6 @@ def test_resume_does_not_begin_again(first_run: Path, texts: dict[str, Any], tmp
     gone.rename(tmp_path / "elsewhere")
     train(parts, wanted, **texts, device=CPU, init_from=gone, resume=True)
     assert_same(weights(whole), weights(parts))
-    assert read_pointer(parts).last_facts().lineage == read_pointer(whole).last_facts().lineage != ()
-    own = begun(texts, tmp_path / "own", constant)
-    with pytest.raises(BytenmtError, match="--init-from would be ignored"):
-        begun(texts, own, constant, "train.max_updates=3", init_from=first_run, resume=True)
 
 
 def _as_one(group: Group, folder: Path, texts: dict[str, Any], first_run: Path) -> None:
@@ -181,25 +139,3 @@ def test_a_preset_is_known_by_its_sizes(texts: dict[str, Any], tmp_path: Path) -
     save_checkpoint(tmp_path, 1, of(build_model(tiny.model)), {}, tiny, Facts(), keep=1, best=True)
     assert options(tmp_path) == load_config("convs2s", "tiny", "", ["model.dropout=0.3"])
     assert options(tmp_path, preset="tiny") == options(tmp_path)
-
-
-def test_a_lineage_has_an_end() -> None:
-    """Ancestors, files per ancestor and lengths of names are limited; a weights file that exceeds them is
-    refused.
-    """
-    facts = Facts(corpora=tuple(CorpusFact(tsv=f"/text/{'x' * 300}{number}") for number in range(40)))
-    for _ in range(40):
-        facts = Facts(lineage=facts.passed_on("run" * 200, "0" * 64))
-    assert len(facts.lineage) == MOST_ANCESTORS
-    files = Facts(corpora=(CorpusFact(tsv="/a/b"),) * 40).passed_on("run", "0" * 64)[0].files
-    assert files == ("b",) * MOST_FILES
-    tree = facts_tree(facts)
-    assert parse_facts(tree) == facts
-    for wrong in (
-        {"lineage": tree["lineage"] * 2},
-        {"lineage": [{"name": "x" * 300, "sha256": "0" * 64}]},
-        {"lineage": [{"name": "x", "sha256": "../x"}]},
-        {"lineage": [{"name": "x", "sha256": "0" * 64, "files": ["x"] * 17}]},
-    ):
-        with pytest.raises(ValueError, match="lineage"):
-            parse_facts(wrong)

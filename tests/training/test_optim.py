@@ -145,8 +145,6 @@ def test_schedules() -> None:
     assert factor(100, 45.0, schedule="cosine", max_updates=1000, max_minutes=1) == pytest.approx(
         0.5 * (1 + math.cos(math.pi * 0.75))
     )
-    by_cpu = TrainConfig(warmup_updates=10, schedule="cosine", max_updates=0, max_cpu_minutes=1)
-    assert lr_factor(by_cpu, Progress(update=100, cpu_seconds=15)) == pytest.approx(0.5 + 0.125**0.5)
     assert factor(500, standstills=2, schedule="plateau", plateau_factor=0.5) == 0.25
     assert factor(4, standstills=2, schedule="plateau") == pytest.approx(0.5)  # still warming up
 
@@ -155,8 +153,6 @@ def test_ends() -> None:
     """Limits in updates and minutes, patience, and a learning rate that has fallen far enough."""
     assert fraction_done(TrainConfig(max_updates=0), Progress(update=10**6)) == 0.0
     assert fraction_done(TrainConfig(max_updates=10, max_minutes=1), Progress(update=5, seconds=45)) == 0.75
-    all_three = TrainConfig(max_updates=10, max_minutes=1, max_cpu_minutes=0.5)
-    assert fraction_done(all_three, Progress(update=5, seconds=45, cpu_seconds=27)) == 0.9
     assert stopped_early(TrainConfig(), Progress(waited=1000)) == ""
     assert stopped_early(TrainConfig(patience=3), Progress(waited=2)) == ""
     assert "3 validations" in stopped_early(TrainConfig(patience=3), Progress(waited=3))

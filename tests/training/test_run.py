@@ -13,7 +13,7 @@ from heard import Heard
 from small_runs import CPU, assert_same, config, contents, weights
 
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
-from bytenmt.checkpoints.checkpoint import load_checkpoint, load_run
+from bytenmt.checkpoints.checkpoint import load_run
 from bytenmt.checkpoints.manifest import METRICS
 from bytenmt.checkpoints.weights import read_config
 from bytenmt.config.schema import load_config
@@ -54,35 +54,6 @@ def test_metrics_of_a_resumed_run_count_every_update_once(texts: dict[str, Any],
     records = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
     assert [r["update"] for r in records if "train_bits_per_byte" in r] == list(range(1, 10))
     assert all(math.isfinite(r["lr"]) and r["seconds"] >= 0 for r in records)
-
-
-def test_cpu_minutes_end_a_run(
-    texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are counted through a resume: once six updates of fifteen seconds have used up a minute and a
-    half, the seventh is the last, wherever the run stopped, and it is validated."""
-    clock = [0.0]
-    update = Trainer.update
-
-    def costly(self: Trainer, *arguments: Any) -> Any:
-        clock[0] += 15
-        return update(self, *arguments)
-
-    monkeypatch.setattr(Trainer, "update", costly)
-    monkeypatch.setattr("time.process_time", lambda: clock[0])
-    settings = ["train.schedule='constant'", "train.max_updates=50", "train.max_minutes=30"]
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train(whole, config("luong", *settings, "train.max_cpu_minutes=1.5"), **texts, device=CPU)
-    train(parts, config("luong", *settings, "train.max_cpu_minutes=0.5"), **texts, device=CPU)
-    clock[0] += 1000  # of another process' work
-    train(parts, config("luong", *settings, "train.max_cpu_minutes=1.5"), **texts, device=CPU, resume=True)
-    assert load_checkpoint(parts).update == 7
-    assert_same(weights(whole), weights(parts))
-    for run in (whole, parts):
-        records = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
-        found = {r["update"]: r["cpu_seconds"] for r in records if "train_bits_per_byte" in r}
-        assert found == {update: 15.0 * update for update in range(1, 8)}
-        assert [r["update"] for r in records if "valid_bits_per_byte" in r][-1] == 7
 
 
 def test_validation_and_checkpoints_by_time(

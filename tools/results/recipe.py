@@ -135,7 +135,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """Return the arguments of a short training that measures a row's updates per CPU minute."""
         words = self._training(row, corpora, folder, self.timing_folder(row, folder))
         quick = ["--set", "train.valid_lines=0"] if self.rows[row].program == TRANSLATOR else []
-        return [*words, *quick, "--max-updates", "0", "--max-cpu-minutes", f"{minutes:g}"]
+        return [*words, *quick, "--max-updates", "0", "--max-minutes", f"{minutes:g}"]
 
     def _training(self, row: str, corpora: Path, folder: Path, run: Path) -> list[str]:
         one = self.rows[row]

@@ -47,14 +47,14 @@ class Recipe(NamedTuple):
     unpunctuated: float = 0.0
     empty_source: float = 0.0
 
-    def train(self, max_updates: int, max_cpu_minutes: float) -> TrainConfig:
+    def train(self, max_updates: int, max_minutes: float) -> TrainConfig:
         """Return rate, schedule and limits as bytenmt's configuration, so that both are counted alike."""
         same = (
             "lr warmup_updates weight_decay clip_norm label_smoothing ema max_tokens optimizer precision seed"
         )
         return TrainConfig(
             max_updates=max_updates,
-            max_cpu_minutes=max_cpu_minutes,
+            max_minutes=max_minutes,
             schedule="cosine",
             **{name: getattr(self, name) for name in same.split()},
         )

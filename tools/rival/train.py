@@ -1,7 +1,7 @@
 """Train a subword Transformer on the same pairs as bytenmt, for the same CPU minutes.
 
     python tools/rival/train.py --src train.en --tgt train.de --valid-src valid.en --valid-tgt valid.de \\
-        -o runs/rival --max-cpu-minutes 60 --threads 1
+        -o runs/rival --max-minutes 60 --threads 1
 
 The common alternative to bytenmt: SentencePiece, PyTorch's own layers (pre-norm), AdamW with warm-up and a
 cosine schedule that ends with the budget, label smoothing, dropout, a moving average of the weights. Its
@@ -300,7 +300,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--weight", type=float, action="append", default=[], help="of each --src, as in bytenmt train"
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="the run's folder")
-    parser.add_argument("--max-cpu-minutes", type=float, default=0.0, help="0: no limit")
+    parser.add_argument("--max-minutes", type=float, default=0.0, help="0: no limit")
     parser.add_argument("--max-updates", type=int, default=0, help="0: no limit")
     parser.add_argument("--valid-every", type=int, default=1000, help="updates (%(default)s)")
     parser.add_argument("--save-every", type=float, default=5.0, help="CPU minutes (%(default)s)")
@@ -308,11 +308,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--resume", action="store_true", help="continue from the folder's checkpoint")
     add_options(parser)
     args = parser.parse_args(arguments)
-    if not args.max_cpu_minutes and not args.max_updates:
-        parser.error("give --max-cpu-minutes or --max-updates: the learning rate decays to 0 at that limit")
+    if not args.max_minutes and not args.max_updates:
+        parser.error("give --max-minutes or --max-updates: the learning rate decays to 0 at that limit")
     recipe = Recipe(**{name: getattr(args, name) for name in Recipe._fields})
     torch.set_num_threads(args.threads)
-    run = Run(args.output, recipe, recipe.train(args.max_updates, args.max_cpu_minutes))
+    run = Run(args.output, recipe, recipe.train(args.max_updates, args.max_minutes))
     try:
         run.prepare(_pair_files(parser, args), [args.valid_src, args.valid_tgt], args.resume)
         before = {number: signal.signal(number, run.stop) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -26,7 +26,6 @@ SETTINGS = [
     *("train.keep_last", "train.log_every", "train.valid_every", "train.save_every", "train.round_to"),
     *("train.min_lr", "train.plateau_factor", "train.schedule", "train.optimizer", "train.metric"),
     *("train.max_minutes", "train.patience", "train.update_freq", "train.window", "train.label_smoothing"),
-    "train.max_cpu_minutes",
     *("a.b", "model", "train", "model.x.y", "." * 50, "a" * 3_000, "\0", ".".join("a" * 3_000)),
 ]
 # Options that are left out: another device, engine or output file would reveal nothing new.
