@@ -30,7 +30,7 @@ _SENTENCE_END = re.compile(r"[.!?…][\"')\]»”’]*\s*\Z")
 
 
 class KeptSpan(NamedTuple):
-    """What a sentinel stands for.
+    """The text that a sentinel stands for.
 
     source: its text in the line. parts: what takes its place in the translation. is_term: whether that is the
     target of a glossary's term, which begins with a capital where the term does and a sentence begins.
@@ -56,7 +56,7 @@ class MarkedText(NamedTuple):
 
 @dataclass(frozen=True)
 class KeepSpec:
-    """What is kept: patterns (sentinels.py), and the terms of a glossary, which are translated by it."""
+    """The patterns of kept spans (sentinels.py), and the glossary whose terms are translated by it."""
 
     patterns: tuple[re.Pattern[str], ...] = compile_patterns()
     glossary: Glossary | None = None

@@ -400,7 +400,7 @@ def test_names_and_numbers_become_sentinels_or_stand_between_two() -> None:
 
 
 def test_a_clause_comes_to_stand_between_two_sentinels() -> None:
-    """Where both sides have as many; it is the one in the same place."""
+    """The one in the same place, of as many on both sides."""
     source, target = "If it rains, we stay at home.", "Wenn es regnet, bleiben wir zu Hause."
     forms = set()
     for key in range(100):

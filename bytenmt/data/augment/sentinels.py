@@ -154,7 +154,7 @@ def with_sentinels(
         for side, span in enumerate(spans):
             changes[side].append((span, symbol))
     if with_words and below(CLAUSE) == 0 and len(numbers) > 1:
-        symbols = sentinel(numbers.pop()), sentinel(numbers.pop())
+        symbols = [sentinel(numbers.pop()), sentinel(numbers.pop())]
         for side, clause in enumerate(_clauses(source, target, below)):
             changes[side] += [(Span(at, at), symbol) for at, symbol in zip(clause, symbols, strict=True)]
         with_words = False
