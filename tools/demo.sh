@@ -6,10 +6,10 @@ source "$(dirname "$0")/setup.sh"
 run=runs/demo
 
 echo "== a model that is there: data/models/en-de" >&2
-some="Where do you live?
-I can't find my keys.
+some="Not enough disk space on {drive}
+Save changes before closing?
 What time does the train leave?"
-paste <(echo "$some") <(bytenmt translate -m data/models/en-de -b 5 <<<"$some")
+paste <(echo "$some") <(bytenmt translate data/models/en-de <<<"$some")
 
 echo "== training on data/ (Korean to English) for ${MINUTES:=5} minutes into $run" >&2
 # One thread: so small a model gains half as much again from a second core, but loses far more where that
@@ -21,11 +21,11 @@ bytenmt train -o $run --arch bahdanau --preset tiny $resume --threads 1 \
 
 echo "== some lines of the test set through stdin" >&2
 for number in 1 50 100 150 200 250 300 350 400 450; do sed -n "${number}p" data/test.ko; done >$run/some.ko
-bytenmt translate -m $run <$run/some.ko | paste $run/some.ko -
+bytenmt translate $run <$run/some.ko | paste $run/some.ko -
 
 echo "== the whole test set" >&2
 python tools/sample/make.py --out $run/sample --baseline
-bytenmt evaluate -m $run --src data/test.ko --ref data/test.en --hyp-out $run/test.en
+bytenmt evaluate $run --src data/test.ko --ref data/test.en --hyp-out $run/test.en
 python tools/sample/score.py $run/test.en data/test.en data/test.family
 
 cat >&2 <<'E2'
@@ -34,5 +34,5 @@ For your own text, two files of which line i of one translates line i of the oth
   source .venv/bin/activate
   bytenmt train -o runs/mine --arch bahdanau --src train.xx --tgt train.yy \
     --valid-src valid.xx --valid-tgt valid.yy --max-minutes 60
-  echo "a line of xx" | bytenmt translate -m runs/mine
+  echo "a line of xx" | bytenmt translate runs/mine
 E2
