@@ -280,7 +280,7 @@ class Translator:
         for chunk, request in batch.parts(0):
             if request is not None:
                 with self.engine(1) as engine:
-                    if any(span.is_term for span in chunk.spans):  # whose case depends on what is before it
+                    if any(span.has_term for span in chunk.spans):  # whose case depends on what is before it
                         for _, hypotheses in decode(engine, [request]):
                             batch.add(request, hypotheses)
                         yield batch.chunk_hypotheses(chunk, request)[0].text
