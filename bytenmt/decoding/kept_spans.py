@@ -178,6 +178,20 @@ def merge_texts(parts: Iterable[Part]) -> list[Part]:
     return [part for part in (*merged, "".join(texts)) if part]
 
 
+def mark_prefix(prefix: bytes, spans: Sequence[KeptSpan]) -> bytes:
+    """Return the forced beginning of a translation with sentinels for the spans that it has.
+
+    Otherwise the search would write them again.
+    """
+    marked = prefix
+    for symbol in range(FIRST_SENTINEL, FIRST_SENTINEL + len(spans)):
+        text = restored_text(bytes([symbol]), spans)
+        longer = marked.replace(text, bytes([symbol]), 1)
+        if text and restored_text(longer, spans) == prefix:  # the case of a term may be another there
+            marked = longer
+    return marked
+
+
 def restored_text(data: bytes, spans: Sequence[KeptSpan]) -> bytes:
     """Return a translation as UTF-8, with the texts of its spans and codes."""
     if not spans:

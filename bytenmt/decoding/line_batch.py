@@ -18,6 +18,7 @@ from bytenmt.decoding.kept_spans import (
     KeptSpan,
     MarkedText,
     Part,
+    mark_prefix,
     merge_texts,
     restore,
     restored_text,
@@ -189,7 +190,7 @@ class LineBatch:
 
     def _request(self, chunk: Chunk, number: int, index: int, prefix: bytes) -> Request | None:
         """Return the request for a chunk of line `number`, or None where the text is copied."""
-        settings, source = self._settings, chunk.source
+        settings, source, prefix = self._settings, chunk.source, mark_prefix(prefix, chunk.spans)
         if self._has_source and not (
             source and (prefix or has_translatable_text(source, self._keep is not None))
         ):
