@@ -71,6 +71,8 @@ def named_settings(decoding: Mapping[str, Any], answers: Answers | None = None) 
     }
     if answers is not None and answers.character_bits:
         given["byte_scores"] = True
+    if answers is not None and answers.stream:
+        given.setdefault("beam", 1)
     for pattern in given.get("keep_pattern", ()):
         utf8(pattern, "--keep-pattern")
     if "prefix" in given:

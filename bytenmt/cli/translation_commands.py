@@ -151,7 +151,7 @@ def translate(
             return
         shape = decoding_args.with_alignment(shape, loaded, alignment)
         made_with = decoding_args.made_with(loaded, translator, shape, buffer_size, errors, flag_above)
-        judge = Judge.from_runtime(loaded, flag_above, beam=settings.search.beam)
+        judge = Judge.from_runtime(loaded, flag_above, beam=translator.options.beam)
         recipe = TranslatorSpec(
             tuple(map(str, runs)), wanted, decoding_args.named_settings(decoding, answers)
         )

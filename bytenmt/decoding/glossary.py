@@ -71,11 +71,12 @@ class Glossary:
     """
 
     def __init__(self, terms: Iterable[Term]) -> None:
-        self._terms: dict[str, Term] = {}
+        self._terms: dict[tuple[str, bool], Term] = {}
         lengths = set()
         for term in terms:
             words = _TOKEN.findall(term.source)
-            self._terms.setdefault(_key(words), term)
+            is_small = term.source == term.source.lower()
+            self._terms.setdefault(_key(words, is_small), term)
             lengths.add(len(words))
         self._lengths = sorted(lengths, reverse=True)  # in words and signs
 
@@ -117,16 +118,15 @@ class Glossary:
         """Return the term of some words of a text, the last one in any of its forms."""
         for last in base_forms(words[-1]):
             form = [*words[:-1], last]
-            term = self._terms.get(_key(form))
-            if term is not None and (
-                term.source == term.source.lower() or _TOKEN.findall(term.source) == form
-            ):
+            term = self._terms.get(_key(form, False)) or self._terms.get(_key(form, True))
+            if term is not None:
                 return term
         return None
 
 
-def _key(words: list[str]) -> str:
-    return " ".join(words).casefold()
+def _key(words: list[str], is_small: bool) -> tuple[str, bool]:
+    """Return what a term is found by. is_small: in any letter case, not only in that of the words."""
+    return " ".join(words).casefold() if is_small else " ".join(words), is_small
 
 
 def base_forms(word: str) -> Iterator[str]:

@@ -74,7 +74,8 @@ class Request(NamedTuple):
 
     source: valid UTF-8 without EOS, None for a model without a source; each sentinel in it is written once.
     limit: bytes of output at most, EOS not counted. prefix: valid UTF-8 that the output begins with, at most
-    `limit` bytes, a line end only where Options.endless; its log-probability is part of the hypothesis'.
+    `limit` bytes, with sentinels of the source, a line end only where Options.endless; its log-probability is
+    part of the hypothesis'.
     number: the random draws depend on it. pairs: numbers of sentinels, the first of which is written before
     the second.
     """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bytenmt.decoding.glossary import Glossary
+from bytenmt.decoding.glossary import Glossary, Term
 from bytenmt.errors import SettingError
 from bytenmt.sentinels import (
     CLASSES,
@@ -30,15 +30,19 @@ _SENTENCE_END = re.compile(r"[.!?…][\"')\]»”’]*\s*\Z")
 
 
 class KeptSpan(NamedTuple):
-    """The text that a sentinel stands for.
+    """Kept texts, codes and terms with nothing between them, for which one sentinel stands.
 
-    source: its text in the line. parts: what takes its place in the translation. is_term: whether that is the
-    target of a glossary's term, which begins with a capital where the term does and a sentence begins.
+    source: its text in the line. parts: what takes its place in the translation; of a term, as it is written
+    in the line, its target, which begins with a capital where the term does and a sentence begins.
     """
 
     source: str
-    parts: tuple[Part, ...]
-    is_term: bool = False
+    parts: tuple[Part | Term, ...]
+
+    @property
+    def has_term(self) -> bool:
+        """Whether a part is a term, whose target depends on what is before it."""
+        return any(isinstance(part, Term) for part in self.parts)
 
 
 class MarkedText(NamedTuple):
@@ -87,7 +91,7 @@ class KeepSpec:
 
         Spans with nothing between them share a sentinel.
         """
-        texts, spans, tags = [], list[KeptSpan](), list[tuple[int, Part]]()
+        texts, groups, tags = [], list[list[KeptSpan]](), list[tuple[int, Part | Term]]()
         is_adjacent = False
         for part in parts:
             for piece in self._pieces(part) if isinstance(part, str) else [KeptSpan(part.text, (part,))]:
@@ -95,18 +99,20 @@ class KeepSpec:
                     texts.append(piece)
                     is_adjacent = False
                     continue
-                if is_adjacent:
-                    before = spans.pop()
-                    spans.append(KeptSpan(before.source + piece.source, before.parts + piece.parts))
-                else:
+                if not is_adjacent:
                     texts.append(sentinel(0))
-                    spans.append(piece)
+                    groups.append([])
+                groups[-1].append(piece)
                 is_adjacent = True
-                tags += [(len(spans) - 1, tag) for tag in piece.parts]
-        return MarkedText(to_bytes("".join(texts)), tuple(spans), _pairs(tags))
+                tags += [(len(groups) - 1, tag) for tag in piece.parts]
+        spans = tuple(
+            KeptSpan("".join(one.source for one in group), tuple(part for one in group for part in one.parts))
+            for group in groups
+        )
+        return MarkedText(to_bytes("".join(texts)), spans, _pairs(tags))
 
     def _pieces(self, text: str) -> Iterable[str | KeptSpan]:
-        """Return the parts of a text between kept spans, and the spans, in order; without empty ones."""
+        """Return the parts of a text between kept spans, and the spans, in order; without empty texts."""
         terms = {match.span: match.term for match in self.glossary.find(text)} if self.glossary else {}
         chosen = find_spans(text, self.patterns)
         if terms:
@@ -116,18 +122,20 @@ class KeepSpec:
             source, term = text[span.begin : span.end], terms.get(Span(*span))
             pieces += [
                 text[end : span.begin],
-                KeptSpan(source, (term.target if term else source,), term is not None),
+                KeptSpan(source, (term._replace(source=source) if term else source,)),
             ]
             end = span.end
         return filter(None, [*pieces, text[end:]])
 
 
-def _pairs(tags: Sequence[tuple[int, Part]]) -> tuple[tuple[int, int], ...]:
-    """Return the pairs of MarkedText. tags: each kept text or code, with the number of its span."""
+def _pairs(tags: Sequence[tuple[int, Part | Term]]) -> tuple[tuple[int, int], ...]:
+    """Return the pairs of MarkedText. tags: each kept text, code or term, with the number of its span."""
     partners = pair_tags([tag if isinstance(tag, str) else "" for _, tag in tags])
-    opened = {tag.pair: index for index, (_, tag) in enumerate(tags) if isinstance(tag, Code) and tag.opens}
+    opened = dict[int, int]()
     for index, (_, tag) in enumerate(tags):
-        if isinstance(tag, Code) and not tag.opens and tag.pair in opened:
+        if isinstance(tag, Code) and tag.opens:
+            opened[tag.pair] = index
+        elif isinstance(tag, Code) and tag.pair in opened:
             partners[index] = opened[tag.pair]
     pairs = ((tags[opening][0], tags[closing][0]) for closing, opening in partners.items())
     return tuple(sorted({(first, second) for first, second in pairs if first != second}))
@@ -135,25 +143,53 @@ def _pairs(tags: Sequence[tuple[int, Part]]) -> tuple[tuple[int, int], ...]:
 
 def restore(data: bytes, spans: Sequence[KeptSpan]) -> list[Part]:
     """Return the parts of a translation: its text, and what its sentinels stand for. data: valid UTF-8."""
-    parts, text, end = list[Part](), "", 0
+    parts, end = list[Part](), 0
+    words = ""  # so far, without tags and codes
     for at, byte in enumerate(data):
         if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS:
-            span = spans[byte - FIRST_SENTINEL]
-            text += data[end:at].decode()
+            for part in (data[end:at].decode(), *spans[byte - FIRST_SENTINEL].parts):
+                new = _target(part, words) if isinstance(part, Term) else part
+                parts.append(new)
+                words += "" if isinstance(new, Code) or new.startswith("<") else new
             end = at + 1
-            for part in span.parts:
-                if isinstance(part, Code):
-                    parts += [text, part]
-                    text = ""
-                else:
-                    is_first = not (text.strip() or parts) or bool(_SENTENCE_END.search(text))
-                    text += _with_case_of(part, span.source) if span.is_term and is_first else part
-    return [part for part in (*parts, text + data[end:].decode()) if part]
+    return merge_texts([*parts, data[end:].decode()])
 
 
-def _with_case_of(target: str, source: str) -> str:
-    """Return the target of a term at the beginning of a sentence, with a capital where the term has one."""
-    return target[:1].upper() + target[1:] if source[:1].isupper() else target
+def _target(term: Term, words: str) -> str:
+    """Return the target of a term; where a sentence begins, with a capital if the term has one.
+
+    words: before it.
+    """
+    is_first = not words.strip() or _SENTENCE_END.search(words)
+    return (
+        term.target[:1].upper() + term.target[1:] if is_first and term.source[:1].isupper() else term.target
+    )
+
+
+def merge_texts(parts: Iterable[Part]) -> list[Part]:
+    """Return parts of which texts beside each other are one, and none is empty."""
+    merged, texts = list[Part](), list[str]()
+    for part in parts:
+        if isinstance(part, Code):
+            merged += ["".join(texts), part]
+            texts.clear()
+        else:
+            texts.append(part)
+    return [part for part in (*merged, "".join(texts)) if part]
+
+
+def mark_prefix(prefix: bytes, spans: Sequence[KeptSpan]) -> bytes:
+    """Return the forced beginning of a translation with sentinels for the spans that it has.
+
+    Otherwise the search would write them again.
+    """
+    marked = prefix
+    for symbol in range(FIRST_SENTINEL, FIRST_SENTINEL + len(spans)):
+        text = restored_text(bytes([symbol]), spans)
+        longer = marked.replace(text, bytes([symbol]), 1)
+        if text and restored_text(longer, spans) == prefix:  # the case of a term may be another there
+            marked = longer
+    return marked
 
 
 def restored_text(data: bytes, spans: Sequence[KeptSpan]) -> bytes:

@@ -8,12 +8,21 @@ a KeepSpec, kept spans and codes become sentinels in the requests, and their tex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from bytenmt.data.sentences import ends_at_signs, is_sign, sentence_ends
 from bytenmt.decoding.interface import Hypothesis, Request
-from bytenmt.decoding.kept_spans import KeepSpec, KeptSpan, MarkedText, Part, restore, restored_text
+from bytenmt.decoding.kept_spans import (
+    KeepSpec,
+    KeptSpan,
+    MarkedText,
+    Part,
+    mark_prefix,
+    merge_texts,
+    restore,
+    restored_text,
+)
 from bytenmt.decoding.settings import Settings
 from bytenmt.sentinels import SENTINELS, compile_patterns, find_spans, sentinel, to_bytes, to_text
 from bytenmt.utf8 import FIRST_SENTINEL, N_SENTINELS, whole_characters
@@ -143,7 +152,7 @@ class LineBatch:
             hypotheses = [[_restored(one, chunk) for one in each] for chunk, each in pairs]
             search = self._settings.search
             joined = join_hypotheses(chunks, hypotheses, search.length_penalty, search.n_best, search.sample)
-            parts = _merged(
+            parts = merge_texts(
                 part
                 for chunk, each in pairs
                 for part in (*restore(each[0].text, chunk.spans), chunk.separator.decode())
@@ -181,7 +190,7 @@ class LineBatch:
 
     def _request(self, chunk: Chunk, number: int, index: int, prefix: bytes) -> Request | None:
         """Return the request for a chunk of line `number`, or None where the text is copied."""
-        settings, source = self._settings, chunk.source
+        settings, source, prefix = self._settings, chunk.source, mark_prefix(prefix, chunk.spans)
         if self._has_source and not (
             source and (prefix or has_translatable_text(source, self._keep is not None))
         ):
@@ -203,24 +212,16 @@ def _restored(hypothesis: Hypothesis, chunk: Chunk) -> Hypothesis:
     """
     if not chunk.spans:
         return hypothesis
-    scores = list[float]()
+    text, scores = hypothesis.text, list[float]()
     if hypothesis.byte_scores:
-        for byte, score in zip(hypothesis.text, hypothesis.byte_scores, strict=False):
-            length = len(restored_text(bytes([byte]), chunk.spans)) if byte in SENTINELS else 1
-            scores += [score, *[0.0] * (length - 1)][:length]
+        for at, (byte, score) in enumerate(zip(text, hypothesis.byte_scores, strict=False)):
+            n_more = 0
+            if byte in SENTINELS:  # what a term becomes depends on the text before it
+                end, begin = (len(restored_text(text[:cut], chunk.spans)) for cut in (at + 1, at))
+                n_more = end - begin - 1
+            scores += [score, *[0.0] * n_more]
         scores.append(hypothesis.byte_scores[-1])
-    return hypothesis._replace(text=restored_text(hypothesis.text, chunk.spans), byte_scores=tuple(scores))
-
-
-def _merged(parts: Iterable[Part]) -> list[Part]:
-    """Return parts of which texts beside each other are one, and none is empty."""
-    merged = list[Part]()
-    for part in parts:
-        if isinstance(part, str) and merged and isinstance(merged[-1], str):
-            merged[-1] += part
-        elif part:
-            merged.append(part)
-    return merged
+    return hypothesis._replace(text=restored_text(text, chunk.spans), byte_scores=tuple(scores))
 
 
 def has_translatable_text(source: bytes, has_sentinels: bool) -> bool:

@@ -42,7 +42,7 @@ class Translator:
     >>> best, second = translator.n_best(["오후 3시 40분"])[0]
     >>> (best.text == texts[0] == translator.translate("오후 3시 40분"), best.score >= second.score)
     (True, True)
-    >>> for part in Translator.load("runs/mine").stream("오후 3시 40분"):  # as it is decoded
+    >>> for part in Translator.load("runs/mine", beam=1).stream("오후 3시 40분"):  # as it is decoded
     ...     message = part.encode()
 
     make_engine: returns an engine for at most so many sentences side by side, which searches as
@@ -280,7 +280,7 @@ class Translator:
         for chunk, request in batch.parts(0):
             if request is not None:
                 with self._engine(1) as engine:
-                    if any(span.is_term for span in chunk.spans):  # whose case depends on what is before it
+                    if any(span.has_term for span in chunk.spans):  # whose case depends on what is before it
                         for _, hypotheses in decode(engine, [request]):
                             batch.add(request, hypotheses)
                         yield batch.chunk_hypotheses(chunk, request)[0].text
