@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -85,7 +84,6 @@ class App:
         return Starlette(
             routes=[*self._routes, Mount("/page", StaticFiles(directory=PAGE))],
             middleware=[*([cors] if origins else []), gateway, hosts],
-            exception_handlers={HTTPException: _http_error},
         )
 
     async def _read(self, request: Request, kind: type[T]) -> tuple[T, Any, str]:
@@ -108,10 +106,8 @@ class App:
         of the translation, then `done` with the whole answer, or `error`."""
         body, _, client = await self._read(request, bodies.TranslateBody)
         service, texts = self.service, [body.q] if isinstance(body.q, str) else body.q
-        n_characters, n_alternatives = (
-            service.limits.count_characters(texts),
-            min(body.alternatives, MOST_ALTERNATIVES),
-        )
+        n_characters = service.limits.count_characters(texts)
+        n_alternatives = min(body.alternatives, MOST_ALTERNATIVES)
         plan = await service.plan(body, texts, client)
 
         async def answer(on_part: Any = None) -> bodies.TranslateAnswer:
@@ -128,15 +124,14 @@ class App:
                 fields["alternatives"] = [one.alternatives[:n_alternatives] for one in found]
             if body.details:
                 fields["details"] = [one.details() for one in found]
-            is_list = isinstance(body.q, list)
-            return bodies.TranslateAnswer(
-                **{name: all if is_list else all[0] for name, all in fields.items()}
-            )
+            of_one = {} if isinstance(body.q, list) else {name: values[0] for name, values in fields.items()}
+            return bodies.TranslateAnswer(**(of_one or fields))
 
         if "text/event-stream" not in request.headers.get("accept", ""):
             return json_response(await _while_connected(request, answer()))
-        parts: asyncio.Queue[str | None] = asyncio.Queue()
-        task = asyncio.create_task(answer(parts.put_nowait))
+        parts, loop = asyncio.Queue[str | None](), asyncio.get_running_loop()
+        # Parts come from the worker's thread.
+        task = asyncio.create_task(answer(lambda part: loop.call_soon_threadsafe(parts.put_nowait, part)))
         task.add_done_callback(lambda _: parts.put_nowait(None))
         await asyncio.sleep(0)  # refused before the stream begins, if at all
         if task.done():
@@ -148,11 +143,12 @@ class App:
                     yield format_event("part", {"index": 0, "text": part})
                 yield format_event("done", await task)
             finally:
+                if not task.done():
+                    service.metrics.abandoned.labels("stream").inc()
                 task.cancel()
 
-        return StreamingResponse(
-            events(), media_type="text/event-stream", headers={"cache-control": "no-store"}
-        )
+        headers = {"cache-control": "no-store"}
+        return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
     async def translate_file(self, request: Request) -> Response:
         """Translate a file, which can be downloaded for ten minutes."""
@@ -218,10 +214,9 @@ class App:
     async def ready(self, request: Request) -> Response:
         """Tell whether requests are taken: 503 if the queue is full, a model is missing or the server is
         ending."""
-        why = self.service.why_not_ready()
-        return json_response(
-            {"status": "unavailable", "error": why} if why else {"status": "ok"}, 503 if why else 200
-        )
+        if why := self.service.why_not_ready():
+            raise Refusal(503, why)
+        return json_response({"status": "ok"})
 
     async def metrics(self, request: Request) -> Response:
         """Metrics for Prometheus; they need the API key if keys are required."""
@@ -260,12 +255,6 @@ class App:
         """The page for translating."""
         headers = {"content-security-policy": PAGE_POLICY, "referrer-policy": "no-referrer"}
         return FileResponse(PAGE / "index.html", headers=headers)
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    """Return the response for an error that the router raises."""
-    assert isinstance(error, HTTPException)
-    return json_response({"error": str(error.detail)}, error.status_code)
 
 
 async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:

@@ -96,10 +96,8 @@ class Gateway:
         async def noting_send(message: Message) -> None:
             nonlocal status, is_stream
             if message["type"] == "http.response.start":
-                status, closing = (
-                    message["status"],
-                    [(b"connection", b"close")] if service.is_draining else [],
-                )
+                status = message["status"]
+                closing = [(b"connection", b"close")] if service.is_draining else []
                 is_stream = Headers(raw=message["headers"]).get("content-type", "").startswith(STREAM)
                 message = {**message, "headers": [*message["headers"], *HEADERS, *closing]}
             await send(message)
@@ -110,9 +108,7 @@ class Gateway:
                 for origin in headers.getlist("origin") if scope["method"] not in SAFE_METHODS else ():
                     is_own = origin.partition("://")[2] == headers.get("host")
                     if not (is_own or {origin, "*"} & self._origins):
-                        raise Refusal(
-                            403, f"pages of {origin[:100]!r} may not use this server: see --allowed-origin"
-                        )
+                        raise Refusal(403, f"pages of {origin[:100]!r} are not allowed: see --allowed-origin")
                 await self._app(scope, limited_receive, noting_send)
         except Exception as error:
             refusal = self._refusal(error)
@@ -125,7 +121,7 @@ class Gateway:
                     elif not status:
                         await answer(scope, receive, noting_send)
             if refusal.status == LEFT:
-                service.metrics.abandoned.labels("stream" if is_stream else "answer").inc()
+                service.metrics.abandoned.labels("answer").inc()
         finally:
             service.n_open -= 1
             first, seconds = scope["path"].split("/")[1], time.monotonic() - began

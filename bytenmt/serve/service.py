@@ -7,20 +7,54 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
+
+from bytenmt import __version__
 from bytenmt.decoding.confidence import verdict_record
 from bytenmt.decoding.glossary import Glossary, Term
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.kept_spans import KeepSpec
 from bytenmt.decoding.line_batch import Chunk, TranslationResult
+from bytenmt.prometheus import NAMESPACE
 from bytenmt.serve.bodies import PairBody
 from bytenmt.serve.documents import DocumentPool, DocumentSource
 from bytenmt.serve.languages import Direction, Guess, Languages, name_of
-from bytenmt.serve.metrics import Metrics
 from bytenmt.serve.work_queue import Limits, Refusal, WorkQueue
 from bytenmt.serve.worker import Worker
 
 AUTO = "auto"
+BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # of histograms, in seconds
 MAX_TERMS, MAX_TERM_CHARACTERS = 200, 300  # of a request's glossary; characters of a term and of its target
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the time at which each counter was made
+
+
+class Metrics:
+    """Counters, gauges and histograms of a server, beside those of its process, such as its memory."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=self.registry)
+        own: dict[str, Any] = {"namespace": NAMESPACE, "registry": self.registry}
+        Gauge("build_info", "The version.", ["version"], **own).labels(__version__).set(1)
+        self.requests = Counter("requests", "Answered requests.", ["path", "status"], **own)
+        self.seconds = Histogram(
+            "request_seconds", "From headers to answer.", ["path"], buckets=BOUNDS, **own
+        )
+        self.wait = Histogram("queue_wait_seconds", "Until the first line is decoded.", buckets=BOUNDS, **own)
+        self.abandoned = Counter("abandoned", "Requests whose clients left first.", ["kind"], **own)
+        self.deadlines = Counter("deadlines", "Requests that were not answered in time.", **own)
+        self.reloads = Counter("reloads", "Times that models and keys were read again.", ["result"], **own)
+        self.source_bytes = Counter("source_bytes", "Bytes that models translated.", ["direction"], **own)
+        self.in_flight = Gauge("requests_in_flight", "Requests that wait or are decoded.", **own)
+        self.running = Gauge("sentences_running", "Sentences that are decoded.", ["direction"], **own)
 
 
 @dataclass
@@ -108,11 +142,8 @@ class Service:
 
     def why_not_ready(self) -> str | None:
         """Return why the server is not ready for requests, or None if it is."""
-        dead = [
-            str(direction)
-            for direction, worker in self.models.workers.items()
-            if not worker.thread.is_alive()
-        ]
+        workers = self.models.workers.items()
+        dead = [str(direction) for direction, worker in workers if not worker.thread.is_alive()]
         if dead:
             return f"the model of {', '.join(dead)} is not loaded"
         if self.is_draining:
@@ -182,9 +213,8 @@ class Service:
         results = await self._translate_lines(lines, plan, **options)
         best = [[result.best for result in own] for own in results]
         written = await self.documents.run(plan.client, pages, best)
-        return [
-            Translation(page.decode("utf-8-sig"), [], own) for page, own in zip(written, results, strict=True)
-        ]
+        texts = [page.decode("utf-8-sig") for page in written]
+        return [Translation(text, [], own) for text, own in zip(texts, results, strict=True)]
 
     async def translate_file(self, file: DocumentSource, body: PairBody, client: str) -> bytes:
         """Return a document with its text translated. Raises Refusal."""

@@ -23,9 +23,8 @@ from bytenmt.evaluation.judge import Judge
 from bytenmt.serve import server as server_module
 from bytenmt.serve.app import App
 from bytenmt.serve.languages import Direction
-from bytenmt.serve.metrics import Metrics
 from bytenmt.serve.server import GracefulServer, listening, run
-from bytenmt.serve.service import Models, Service
+from bytenmt.serve.service import Metrics, Models, Service
 from bytenmt.serve.work_queue import Limits
 from bytenmt.serve.worker import Worker
 

@@ -175,9 +175,8 @@ def serve(
     from bytenmt.decoding.cpu.compilation import stop_child
     from bytenmt.serve.app import App
     from bytenmt.serve.loading import load_models
-    from bytenmt.serve.metrics import Metrics
     from bytenmt.serve.server import listening, run
-    from bytenmt.serve.service import Service
+    from bytenmt.serve.service import Metrics, Service
     from bytenmt.serve.work_queue import Limits
 
     if suggestions is not None:
