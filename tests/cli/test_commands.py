@@ -82,6 +82,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "empty": b"",
         "table": b"one\teins\nno tab\n",
         "invalid": b"fine\nbad \xff\nfine\nfine\n",
+        "cp949": "하나\n둘\n셋\n넷\n".encode("cp949"),
         "wrong.toml": b"[model\n",
         "unknown.toml": b"[train]\nlearning_rate = 1\n",
     }
@@ -151,6 +152,9 @@ BAD: list[tuple[str, str]] = [
     (f"{TRANSLATE} -i none", "none does not exist"),
     (f"{TRANSLATE} -i empty", "empty is empty"),
     (f"{TRANSLATE} -i cut.gz", "cut.gz is truncated"),
+    (f"{TRANSLATE} -i cp949", "cp949 is not UTF-8 (4 of 4 lines): convert it, probably by `iconv -f CP949"),
+    (f"{EVALUATE} --src cp949 --ref tgt", "`iconv -f CP949 -t UTF-8`"),
+    ("train -o new --arch luong --src cp949 --tgt tgt --valid-src src --valid-tgt tgt", "`iconv -f CP949"),
     (f"{TRANSLATE} -i nothing.gz", "nothing.gz is empty"),
     (f"{TRANSLATE} -i none.gz", "none.gz does not exist"),
     (f"{TRANSLATE} -i invalid.gz --errors strict -o out", "invalid.gz, line 2, byte offset 4: 0xFF"),
@@ -251,6 +255,16 @@ BAD: list[tuple[str, str]] = [
     ("info run --preset tiny", "--preset would be ignored"),
     ("info luong --preset huge", "unknown preset 'huge'"),
 ]
+
+
+@pytest.mark.slow
+def test_repaired_lines_are_told(place: Path) -> None:
+    """Files and standard input alike; a stream in another encoding ends with an error."""
+    assert "warning: invalid: 1 of 4 lines are not UTF-8" in invoke(f"{TRANSLATE} -i invalid").stderr
+    piped = CliRunner().invoke(main, TRANSLATE.split(), input=Path("invalid").read_bytes())
+    assert "warning: standard input: 1 of 4 lines are not UTF-8" in piped.stderr and piped.exit_code == 0
+    piped = CliRunner().invoke(main, TRANSLATE.split(), input=Path("cp949").read_bytes())
+    assert "`iconv -f CP949 -t UTF-8`" in piped.stderr and piped.exit_code == 1
 
 
 @pytest.mark.slow
