@@ -14,8 +14,14 @@ import msgspec
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.atomic_file import read_limited
 from bytenmt.checkpoints.lock import refuse_if_training
-from bytenmt.checkpoints.manifest import CONFIG, MOST_CONFIG, has_checkpoint, read_pointer
-from bytenmt.checkpoints.weights import read_config, read_run
+from bytenmt.checkpoints.weights import (
+    CONFIG,
+    MOST_CONFIG,
+    has_checkpoint,
+    read_config,
+    read_run,
+    read_weights,
+)
 from bytenmt.config.facts import CorpusFact
 from bytenmt.config.schema import (
     Config,
@@ -139,27 +145,19 @@ def _preset_of(config: Config) -> str | None:
     return None
 
 
-def check_resume(run: Path, resume_from: int | None) -> str | None:
+def check_resume(run: Path) -> str | None:
     """Return a warning for a resumed run that has saved nothing, else None.
 
-    Raises BytenmtError where resume_from names a checkpoint of such a run.
-
-    >>> check_resume(Path("new"), None)
-    '--resume: new has no checkpoint to continue from: starting at update 0'
+    >>> check_resume(Path("new"))
+    '--resume: new holds nothing to resume: starting at update 0'
     """
-    if has_checkpoint(run):
-        return None
-    if resume_from is not None:
-        raise BytenmtError(
-            f"--resume-from {resume_from}: {run} has no checkpoints: leave it out, or check -o"
-        )
-    return f"--resume: {run} has no checkpoint to continue from: starting at update 0"
+    return None if has_checkpoint(run) else f"--resume: {run} holds nothing to resume: starting at update 0"
 
 
 def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:
     """Return the files that a run was trained on and those that it was validated on, as its last checkpoint
     names them; None where an older run does not."""
-    facts = read_pointer(run).last_facts()
+    facts = read_weights(run, "last")[1].facts
     files = [_corpus_files(one) for one in facts.corpora]
     files += [PairFiles(tgt=restored_path(text.path)) for text in facts.texts]
     return files, None if facts.valid is None else _corpus_files(facts.valid)
