@@ -55,7 +55,7 @@ def test_it_translates(older: Path) -> None:
 
 @pytest.mark.parametrize("name", ["luong", "seq2seq"])
 def test_another_run_begins_with_its_weights(older: Path, name: str) -> None:
-    """It cannot be resumed, and says what to do."""
+    """A resume is refused in one line that says what to do."""
     run, source = older / name, name == "luong"
     config = longer(read_config(run))
     with pytest.raises(CheckpointError, match="is of version 0.1: begin another run with its weights"):

@@ -204,7 +204,7 @@ def test_divergence_tells_what_is_left(tmp_path: Path, texts: dict[str, Any]) ->
 def test_a_loss_that_stays_too_high_ends_the_run(
     tmp_path: Path, texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of more bits a byte than any model has that learns; here after four updates, not fifty."""
+    """No model that learns needs so many bits a byte; here four updates are enough, not fifty."""
     read = Meter.read
     monkeypatch.setattr(Meter, "read", lambda self, nats: read(self, nats) | {"train_bits_per_byte": 16.5})
     monkeypatch.setattr(loop, "MOST_UPDATES", 4)
