@@ -245,7 +245,7 @@ BAD: list[tuple[str, str]] = [
     ("convert run -o new.safetensors --valid-src src", "--valid-src and --valid-tgt: give both, or neither"),
     (
         "translate folder -i src",
-        "folder is not a run folder: it has no config.toml; did you mean folder/a, or",
+        "folder is not a run folder: it has no config.toml; did you mean folder/a?",
     ),
     ("info none.safetensors", "none.safetensors is missing"),
     (f"info run/{WEIGHTS} --preset tiny", "--preset would be ignored"),
