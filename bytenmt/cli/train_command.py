@@ -215,6 +215,7 @@ def train(
                 training_args.settings_tree(settings, named),
                 source,
                 init_from,
+                on.type == "cuda",
             )
         )
         warning = group.on_leader(lambda: training_args.check_resume(run) if resume else None)

@@ -46,6 +46,7 @@ from bytenmt.plugins import module_of
 
 # What a training finds where it is told so; a run that goes on has found it already.
 FOUND = (("train.precision", "auto"), ("model.unfolding", "fit"))
+GPU_BATCH = 8  # times a preset's batch, where there is a GPU and train.max_tokens is not set
 LIMITS = (
     "train.max_updates",
     "train.max_epochs",
@@ -63,11 +64,12 @@ def configuration(
     settings: Mapping[str, Any],
     source: bool = True,
     init_from: Path | None = None,
+    on_gpu: bool = False,
 ) -> Config:
     """Return a fresh run's configuration, or that of the run to resume, with which the options must agree.
 
     file: a TOML file; settings: a nested dictionary that goes over it; source: whether the texts of a fresh
-    run have one; init_from: the run whose weights a fresh one begins with.
+    run have one; init_from: the run whose weights a fresh one begins with; on_gpu: see fill_gpu.
     A folder without a checkpoint holds nothing that could be lost: it is fresh. Raises BytenmtError where
     `run` is taken, ConfigError for what does not fit.
 
@@ -86,7 +88,8 @@ def configuration(
         merge(given, settings)
         if init_from is not None:
             return _of_another(init_from, arch, preset, given)
-        return resolve_config(arch, preset, given)
+        config = resolve_config(arch, preset, given)
+        return fill_gpu(config, given) if on_gpu else config
     if not resume:
         raise BytenmtError(
             f"{run} already holds a run: continue it with --resume, or give another folder as -o"
@@ -107,6 +110,19 @@ def configuration(
                 f" --resume changes only {', '.join(LIMITS)}"
             )
     return wanted
+
+
+def fill_gpu(config: Config, given: Mapping[str, Any]) -> Config:
+    """Return a configuration with a larger batch, and a rate that grows with its square root.
+
+    given: the settings over the preset; a batch or a rate among them stays.
+    """
+    told, train = given.get("train", {}), config.train
+    if "max_tokens" in told:
+        return config
+    lr = train.lr if "lr" in told else train.lr * GPU_BATCH**0.5
+    larger = msgspec.structs.replace(train, max_tokens=GPU_BATCH * train.max_tokens, lr=lr)
+    return msgspec.structs.replace(config, train=larger)
 
 
 def _of_another(init_from: Path, arch: str | None, preset: str | None, settings: Mapping[str, Any]) -> Config:

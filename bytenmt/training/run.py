@@ -92,6 +92,8 @@ def train(
         if saved and init_embedding is not None:
             raise BytenmtError(f"--init-embedding would be ignored: {run} continues with its own weights")
         config = group.on_leader(lambda: _settled(task.config, device, run if saved else None))
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision("high")  # TF32
         trainer = Trainer(config, device, group, reporter)
         if init_embedding is not None:
             trainer.begin_with_embedding(init_embedding)
