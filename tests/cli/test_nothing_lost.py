@@ -27,7 +27,7 @@ from bytenmt.atomic_file import replacing
 from bytenmt.checkpoints import lock as lock_module
 from bytenmt.checkpoints.checkpoint import load_checkpoint
 from bytenmt.checkpoints.lock import LOCK, one_training
-from bytenmt.checkpoints.manifest import CONFIG
+from bytenmt.checkpoints.weights import CONFIG
 from bytenmt.cli import translation_commands as cli_module
 from bytenmt.cli.line_filter import Filter
 from bytenmt.cli.main import main
