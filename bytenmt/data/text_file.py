@@ -4,14 +4,12 @@ There is no preprocessing: a file is scanned once, for its lines and for bytes t
 read in place. A packed file is decompressed into memory.
 """
 
-import hashlib
 import lzma
 import mmap
 import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote_to_bytes
@@ -118,11 +116,6 @@ class TextFile:
         target_starts = np.where(self.starts < 0, ~second, second)
         source = replace(self, lengths=(cuts[0] - starts).astype(np.int32))
         return source, replace(self, starts=target_starts, lengths=(cuts[1] - second).astype(np.int32))
-
-    @cached_property
-    def digest(self) -> str:
-        """Hash of all bytes of the file, by which a training that goes on sees whether its text changed."""
-        return hashlib.blake2b(self.data.data, digest_size=16).hexdigest()
 
     def __len__(self) -> int:
         return len(self.starts)
