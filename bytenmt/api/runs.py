@@ -190,7 +190,7 @@ def train(
     record of the metrics; reporter: is told what goes on, a line at a time. Ctrl-C saves and raises
     KeyboardInterrupt. Raises BytenmtError for what a command would refuse.
     """
-    from bytenmt.data.device import pick_device
+    from bytenmt.distributed import pick_device
     from bytenmt.training import arguments
     from bytenmt.training import run as training
 

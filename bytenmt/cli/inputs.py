@@ -13,21 +13,21 @@ from bytenmt.cli.progress import Console
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.translator import Translator
-from bytenmt.errors import BytenmtError
+from bytenmt.errors import BytenmtError, DataError
 
 if TYPE_CHECKING:
     import torch
 
+    from bytenmt.config.facts import TextFact
     from bytenmt.data.corpus import ParallelCorpus
-    from bytenmt.data.text_file import TextFile
+    from bytenmt.data.text_file import Bytes, TextFile
 
 
 def torch_device(name: str, threads: int | None) -> torch.device:
     """Return the device to run on (that of this process under torchrun) and set the number of CPU threads."""
     import torch
 
-    from bytenmt.data.device import pick_device
-    from bytenmt.distributed import local_device
+    from bytenmt.distributed import local_device, pick_device
 
     if threads is not None:
         torch.set_num_threads(threads)
@@ -64,6 +64,19 @@ def checked(text: TextFile) -> TextFile:
     if len(text.repaired):
         Console().warn(repair_warning(text.path, len(text.repaired), len(text)))
     return text
+
+
+def training_text(texts: Sequence[TextFact]) -> list[Bytes]:
+    """Return the texts that a language model learnt. Raises DataError if none is known or one changed."""
+    from bytenmt.data.text_file import read_bytes
+
+    if not texts:
+        raise DataError("the run does not record its training text")
+    found = [read_bytes(Path(text.path)) for text in texts]
+    for text, data in zip(texts, found, strict=True):
+        if len(data) != text.bytes:
+            raise DataError(f"the training text {text.path} has changed")
+    return found
 
 
 def to_translate(path: Path, errors: str) -> TextFile | BufferedReader:

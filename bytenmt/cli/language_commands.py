@@ -78,7 +78,6 @@ def predict(
     """
     from bytenmt.cli import decoding_args, inputs
     from bytenmt.data.text_file import check_file
-    from bytenmt.data.training_text import training_text
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.language import html_report
@@ -99,7 +98,7 @@ def predict(
     baseline, missing = None, ""
     if reference and not runtime.has_source:
         try:
-            baseline = NGramBaseline(training_text(runtime.runs[0].facts.texts))
+            baseline = NGramBaseline(inputs.training_text(runtime.runs[0].facts.texts))
         except DataError as error:
             missing = f"no n-gram beside it: {error}"
     reader = runtime.reader()

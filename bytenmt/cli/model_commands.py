@@ -53,14 +53,14 @@ def convert(run: Path, output: Path, precision: str, valid_src: Path | None, val
 def _own_validation_text(run: Path) -> tuple[Path, Path] | tuple[None, None]:
     """Return the files of pairs that a run was validated on, if they are there and have enough lines."""
     from bytenmt.checkpoints.weights import is_weights_file, read_run, resolve_path
-    from bytenmt.data.text_file import TextFile, restored_path
+    from bytenmt.data.text_file import TextFile
     from bytenmt.evaluation.judge import FEWEST_LINES
 
     # A weights file may come from elsewhere: the files that it names are not read.
     valid = None if is_weights_file(resolve_path(run)) else read_run(run)[1].facts.valid
     if valid is None or valid.src is None or valid.tgt is None:
         return None, None
-    src, tgt = restored_path(valid.src), restored_path(valid.tgt)
+    src, tgt = Path(valid.src), Path(valid.tgt)
     is_usable = src.is_file() and tgt.is_file() and len(TextFile.open(tgt)) >= FEWEST_LINES
     return (src, tgt) if is_usable else (None, None)
 

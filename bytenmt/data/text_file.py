@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import unquote_to_bytes
 
 import numpy as np
 import numpy.typing as npt
 
 from bytenmt.errors import DataError
-from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, first_invalid, repair
+from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, repair
 
 Bytes = npt.NDArray[np.uint8]
 Lengths = npt.NDArray[np.int32]
@@ -210,16 +209,8 @@ def repair_warning(name: object, n_repaired: int, n_lines: int) -> str:
 
 
 def stored_path(path: Path) -> str:
-    """Return a file's absolute name for JSON, which has no bytes: a file: URL if it is not UTF-8."""
-    whole = path.resolve()
-    return str(whole) if first_invalid(os.fsencode(whole)) < 0 else whole.as_uri()
-
-
-def restored_path(stored: str) -> Path:
-    """Return the path of a name from stored_path."""
-    if not stored.startswith("file://"):
-        return Path(stored)
-    return Path(os.fsdecode(unquote_to_bytes(stored.removeprefix("file://"))))
+    """Return a file's absolute name for JSON, with U+FFFD where it is not UTF-8."""
+    return os.fsencode(path.resolve()).decode("utf-8", "replace")
 
 
 def check_file(path: Path) -> None:

@@ -40,7 +40,6 @@ from bytenmt.config.tree import (
 )
 from bytenmt.config.untrusted import parse_toml
 from bytenmt.data.corpus import PairFiles
-from bytenmt.data.text_file import restored_path
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.plugins import module_of
 
@@ -175,12 +174,12 @@ def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:
     names them; None where an older run does not."""
     facts = read_weights(run, "last")[1].facts
     files = [_corpus_files(one) for one in facts.corpora]
-    files += [PairFiles(tgt=restored_path(text.path)) for text in facts.texts]
+    files += [PairFiles(tgt=Path(text.path)) for text in facts.texts]
     return files, None if facts.valid is None else _corpus_files(facts.valid)
 
 
 def _corpus_files(fact: CorpusFact) -> PairFiles:
-    src, tgt, tsv = (name and restored_path(name) for name in (fact.src, fact.tgt, fact.tsv))
+    src, tgt, tsv = (name and Path(name) for name in (fact.src, fact.tgt, fact.tsv))
     return PairFiles(src or None, tgt or None, tsv or None, fact.weight)
 
 

@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.checkpoints.checkpoint import save_checkpoint, weights
 from bytenmt.checkpoints.weights import CONFIG
+from bytenmt.cli import translation_commands
 from bytenmt.cli.console import writer
 from bytenmt.cli.main import main
 from bytenmt.cli.progress import Console
@@ -257,13 +260,17 @@ BAD: list[tuple[str, str]] = [
 
 
 @pytest.mark.slow
-def test_repaired_lines_are_told(place: Path) -> None:
+def test_repaired_lines_are_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files and standard input alike; a stream in another encoding ends with an error."""
     assert "warning: invalid: 1 of 4 lines are not UTF-8" in invoke(f"{TRANSLATE} -i invalid").stderr
-    piped = CliRunner().invoke(main, TRANSLATE.split(), input=Path("invalid").read_bytes())
-    assert "warning: standard input: 1 of 4 lines are not UTF-8" in piped.stderr and piped.exit_code == 0
-    piped = CliRunner().invoke(main, TRANSLATE.split(), input=Path("cp949").read_bytes())
-    assert "`iconv -f CP949 -t UTF-8`" in piped.stderr and piped.exit_code == 1
+    for name, code, message in (
+        ("invalid", 0, "warning: standard input: 1 of 4 lines are not UTF-8"),
+        ("cp949", 1, "standard input is not UTF-8 (4 of 4 lines): convert it, probably by `iconv -f CP949"),
+    ):
+        monkeypatch.setattr(translation_commands, "standard_input", partial(BytesIO, Path(name).read_bytes()))
+        monkeypatch.setattr(translation_commands, "standard_input_size", lambda: None)
+        piped = invoke(TRANSLATE)
+        assert message in piped.stderr and piped.exit_code == code
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ import torch
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES as KNOWN
 from bytenmt.config.schema import PARALLEL
-from bytenmt.data.device import pick_device
+from bytenmt.distributed import pick_device
 from bytenmt.errors import BytenmtError
 from bytenmt.training.objective import has_fast_bf16
 from tools.bench.floor import read_rate

@@ -30,7 +30,7 @@ from bytenmt.architectures.costs import step_cost
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import Config, load_config
-from bytenmt.data.device import pick_device
+from bytenmt.distributed import pick_device
 from bytenmt.layers.recurrent import GRU, LSTM
 from bytenmt.training.losses import byte_loss
 from bytenmt.training.translation_objective import Tensors

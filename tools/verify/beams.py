@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bytenmt.checkpoints.weights import StoredWeights, read_run, restored
-from bytenmt.data.device import pick_device
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.interface import Engine, EngineSpec, Hypothesis, Options, Request
 from bytenmt.decoding.loading import load_runs
 from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.search.state import DONE
+from bytenmt.distributed import pick_device
 from bytenmt.evaluation.scores import text_scores
 from tools.bench.records import Record
 

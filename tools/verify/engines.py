@@ -33,13 +33,13 @@ from torch import Tensor
 
 from bytenmt.architectures.base import Model
 from bytenmt.checkpoints.checkpoint import load_run
-from bytenmt.data.device import pick_device
 from bytenmt.data.text_file import read_bytes
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.interface import Engine, EngineSpec, Hypothesis, Options, Request
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.pytorch.forward import source_tensors
 from bytenmt.decoding.scheduler import decode
+from bytenmt.distributed import pick_device
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.utf8 import BOS, EOS
