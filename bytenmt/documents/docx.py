@@ -78,9 +78,22 @@ def _paragraph_units(paragraph: Element, place: str) -> Iterator[Unit]:
         items = _with_fields_joined(group)
         with_text = [at for at, item in enumerate(items) if len(item) == 1 and _has_text(item[0])]
         if with_text:
-            runs = _Runs(items[with_text[0] : with_text[-1] + 1])
-            yield Unit(runs.source, runs.write, place)
+            yield _unit(items[with_text[0] : with_text[-1] + 1], place)
         group = []
+
+
+def _unit(group: Sequence[Sequence[Element]], place: str) -> Unit:
+    """Return the unit of consecutive children of a paragraph."""
+    texts, elements = _texts(group), [one for item in group for one in item]
+    content = InlineContent(texts.text, texts, lambda node: Tag("<code>") if node.tag == "code" else None)
+
+    def write(parts: Parts, _: bool) -> None:
+        parent, made = elements[0].getparent(), content.build(parts)
+        at = parent.index(elements[0])
+        prefix = next(run for one in elements for run in one.iter("{*}r")).tag[: -len("r")]
+        parent[at : at + len(elements)] = list(_runs(made, texts.get("format"), prefix))
+
+    return Unit(content.source, write, place)
 
 
 def _with_fields_joined(group: Sequence[Element]) -> list[list[Element]]:
@@ -117,102 +130,73 @@ def _character(one: Element) -> str | None:
     return CHARACTERS[name] if name in CHARACTERS and not one.attrib else None
 
 
-def _key(properties: Element | None) -> bytes:
-    """Return the properties of a run that somebody sees, for comparison."""
-    seen = [one for one in ([] if properties is None else properties) if local_name(one) not in UNSEEN]
-    return b"".join(etree.tostring(one, with_tail=False) for one in seen)
+def _format(run: Element) -> str:
+    """Return the properties of a run that somebody sees, as XML."""
+    properties = child(run, "rPr")
+    if properties is None:
+        return ""
+    seen = deepcopy(properties)
+    seen[:] = [one for one in seen if local_name(one) not in UNSEEN]
+    return etree.tostring(seen, encoding="unicode", with_tail=False) if len(seen) else ""
 
 
-class _Runs:
-    """Consecutive children of a paragraph as parts, and parts as runs.
+def _texts(group: Sequence[Sequence[Element]]) -> Element:
+    """Return children of a paragraph as an element of texts: runs of the most frequent format are its text.
 
-    In between stands an element of texts, with children for runs of another format than the most frequent
-    one (run), containers (around) and what is no text (code). Their numbers are those of `_objects`: what
-    each stands for, and the properties of the runs in it.
+    Its children are <run> for other formats, containers, and <code> around what is no text. The format of the
+    runs in an element is its attribute.
     """
-
-    def __init__(self, group: Sequence[Sequence[Element]]) -> None:
-        self._objects = list[tuple[Sequence[Element], Element]]()
-        self._children = [one for item in group for one in item]
-        self._prefix = next(run for one in self._children for run in one.iter("{*}r")).tag[: -len("r")]
-        self._base = _common_format(self._children)
-        texts = self._texts(group, self._base)
-        self._content = InlineContent(texts.text, texts, self._as_code)
-        self.source = self._content.source
-
-    def _as_code(self, node: Element) -> Tag | None:
-        objects = self._objects[int(node.get("number"))][0]
-        return Tag(f"<{local_name(objects[0])}>") if node.tag == "code" else None
-
-    def _add(
-        self, parent: Element, kind: str, elements: Sequence[Element], properties: Element = None
-    ) -> Element:
-        self._objects.append((elements, properties))
-        return etree.SubElement(parent, kind, number=str(len(self._objects) - 1))
-
-    def _texts(self, group: Sequence[Sequence[Element]], base: Element) -> Element:
-        """Return children of a paragraph as an element of texts. base: their most frequent format."""
-        content = top = etree.Element("content")
-        form = _key(base)  # of the text that is read
-        for elements in group:
-            one, name = elements[0], local_name(elements[0])
-            properties = child(one, "rPr")
-            if _text_of(one) and _key(properties) != form:
-                form = _key(properties)
-                top = content if form == _key(base) else self._add(content, "run", (), properties)
-            if len(elements) == 1 and name == "r" and child(properties, "vanish") is None:
-                for piece in one:
-                    if (text := _character(piece)) is not None:
-                        inline_xml.append_text(top, text)
-                    elif local_name(piece) != "rPr" and local_name(piece) not in WITHOUT_MEANING:
-                        own = etree.Element(one.tag)
-                        own.extend(deepcopy([node for node in (properties, piece) if node is not None]))
-                        self._add(top, "code", [own])
-            elif len(elements) == 1 and name in CONTAINERS and _has_text(one):
-                top, form, inside = content, _key(base), _common_format(one)
-                around = self._add(content, "around", elements, inside)
-                inline_xml.set_content(around, self._texts(_with_fields_joined(one), inside))
-            elif name not in WITHOUT_MEANING:
-                self._add(top, "code", elements)
-        return content
-
-    def write(self, parts: Parts, _: bool) -> None:
-        """Put a translation in place of the runs."""
-        parent = self._children[0].getparent()
-        at = parent.index(self._children[0])
-        made = self._runs(self._content.build(parts), self._base)
-        parent[at : at + len(self._children)] = list(made)
-
-    def _runs(self, content: Element, properties: Element) -> Iterator[Element]:
-        """Yield the runs of an element of texts; the inverse of `_texts`."""
-        yield from self._text_run(content.text, properties)
-        for node in content:
-            elements, inside = self._objects[int(node.get("number"))]
-            runs = list(self._runs(node, inside))
-            if node.tag == "around":
-                container = etree.Element(elements[0].tag, elements[0].attrib)
-                container.extend(runs)
-                runs = [container]
-            yield from deepcopy(list(elements)) if node.tag == "code" else runs
-            yield from self._text_run(node.tail, properties)
-
-    def _text_run(self, text: str | None, properties: Element) -> Iterator[Element]:
-        run = etree.Element(f"{self._prefix}r")
-        run.extend([] if properties is None else [deepcopy(properties)])
-        names = {character: name for name, character in CHARACTERS.items()}
-        for piece in re.split("([\t\n\u2011])", text or ""):
-            if piece in names:
-                etree.SubElement(run, self._prefix + names[piece])
-            elif piece:
-                inline_xml.append_text(etree.SubElement(run, f"{self._prefix}t", {SPACE: "preserve"}), piece)
-        yield from [run] if text else []
+    lengths = Counter[str]()
+    for elements in group:
+        lengths[_format(elements[0])] += len(_text_of(elements[0])) if len(elements) == 1 else 0
+    base = max(lengths, key=lengths.__getitem__)
+    content = top = etree.Element("content", format=base)
+    for elements in group:
+        one, name = elements[0], local_name(elements[0])
+        is_single = len(elements) == 1
+        if is_single and _text_of(one) and _format(one) != top.get("format"):
+            is_base = _format(one) == base
+            top = content if is_base else etree.SubElement(content, "run", format=_format(one))
+        if is_single and name == "r" and child(child(one, "rPr"), "vanish") is None:
+            for piece in one:
+                if (text := _character(piece)) is not None:
+                    inline_xml.append_text(top, text)
+                elif local_name(piece) != "rPr" and local_name(piece) not in WITHOUT_MEANING:
+                    own = etree.SubElement(etree.SubElement(top, "code"), one.tag)
+                    own.extend(deepcopy([node for node in (child(one, "rPr"), piece) if node is not None]))
+        elif is_single and name in CONTAINERS and _has_text(one):
+            top, inside = content, _texts(_with_fields_joined(one))
+            around = etree.SubElement(content, one.tag, one.attrib, format=inside.get("format"))
+            inline_xml.set_content(around, inside)
+        elif name not in WITHOUT_MEANING:
+            etree.SubElement(top, "code").extend(deepcopy(list(elements)))
+    return content
 
 
-def _common_format(group: Sequence[Element]) -> Element:
-    """Return the properties of the most frequent format of some runs, None where they have none."""
-    lengths, properties = Counter[bytes](), dict[bytes, Element]()
-    for run in group:
-        own = child(run, "rPr")
-        lengths[_key(own)] += len(_text_of(run))
-        properties.setdefault(_key(own), own)
-    return properties[max(lengths, key=lengths.__getitem__)] if lengths else None
+def _runs(content: Element, properties: str, prefix: str) -> Iterator[Element]:
+    """Yield the runs of an element of texts; the inverse of `_texts`. prefix: of the names of elements."""
+    yield from _text_run(content.text, properties, prefix)
+    for node in content:
+        tail = node.tail
+        if node.tag == "code":
+            yield from list(node)
+        elif node.tag == "run":
+            yield from _runs(node, node.get("format"), prefix)
+        else:
+            node[:] = list(_runs(node, node.attrib.pop("format"), prefix))
+            node.text = node.tail = None
+            yield node
+        yield from _text_run(tail, properties, prefix)
+
+
+def _text_run(text: str | None, properties: str, prefix: str) -> Iterator[Element]:
+    run = etree.Element(f"{prefix}r")
+    run.extend([etree.fromstring(properties)] if properties else [])
+    names = {character: name for name, character in CHARACTERS.items()}
+    for piece in re.split("([\t\n\u2011])", text or ""):
+        if piece in names:
+            etree.SubElement(run, prefix + names[piece])
+        elif piece:
+            inline_xml.append_text(etree.SubElement(run, f"{prefix}t", {SPACE: "preserve"}), piece)
+    if text:
+        yield run

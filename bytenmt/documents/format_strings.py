@@ -30,16 +30,10 @@ PERCENT = FormatStyle(
 )
 _OF_BRACES = re.compile(r"\{\{|\}\}|\{(?P<name>[^{}\s:!.,\[]*)[^{}]*(?P<type>)\}")
 _OF_QT = re.compile(r"%L?(?P<name>[0-9]{1,2}|n)(?P<type>)")
-# ~A, ~2,'0D, ~:@R, ~{ and ~}; ~~, ~% and ~& are signs and line ends.
-_PARAMETER = r"(?:[-+]?[0-9]+|'.|[vV#])?"
-_OF_LISP = re.compile(
-    rf"~(?:[0-9]*[~%&|]|(?P<type>{_PARAMETER}(?:,{_PARAMETER}){{0,7}}+[:@]*+[A-Za-z$(){{}}\[\];^<>?*/_]))"
-)
 _LANGUAGES = {
     PERCENT: "c objc c++ java-printf python php perl ruby javascript lua go awk tcl d elisp object-pascal",
     FormatStyle(_OF_BRACES, _OF_BRACES): "python-brace java csharp perl-brace rust",
     FormatStyle(_OF_QT, _OF_QT): "qt qt-plural kde ycp",
-    FormatStyle(_OF_LISP, _OF_LISP): "lisp scheme",
 }
 _STYLES = {f"{name}-format": style for style, names in _LANGUAGES.items() for name in names.split()}
 

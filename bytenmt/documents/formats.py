@@ -12,8 +12,7 @@ from typing import NamedTuple
 from bytenmt.documents.unit import Document, Parts, ReadOptions, joined
 from bytenmt.errors import BytenmtError, DataError, missing_package
 
-# Source and translation of a unit, its name, and whether that is a context.
-UnitPair = tuple[Parts, Parts, str, bool]
+UnitPair = tuple[Parts, Parts, str]  # source and translation of a unit, and its name
 
 
 class DocumentFormat(NamedTuple):
@@ -34,12 +33,12 @@ FORMATS: dict[str, DocumentFormat] = {
     "json": DocumentFormat("json_strings.read", (".json",)),
     "arb": DocumentFormat("json_strings.read", (".arb",)),
     "yaml": DocumentFormat("yaml.read", (".yaml", ".yml")),
-    "properties": DocumentFormat("strings.read_properties", (".properties",)),
+    "properties": DocumentFormat("strings.read_mozilla", (".properties",)),
     "fluent": DocumentFormat("strings.read_mozilla", (".ftl",)),
     "dtd": DocumentFormat("strings.read_mozilla", (".dtd",)),
     "ini": DocumentFormat("strings.read_ini", (".ini",)),
     "strings": DocumentFormat("strings.read_apple", (".strings",)),
-    "android": DocumentFormat("strings.read_android", (".xml",)),
+    "android": DocumentFormat("strings.read_mozilla", (".xml",)),
     "docx": DocumentFormat("docx.read", (".docx", ".docm")),
     "csv": DocumentFormat("plain.read_table", (".csv",)),
     "tsv": DocumentFormat("plain.read_table", (".tsv", ".tab")),
@@ -99,4 +98,4 @@ def unit_pairs(path: Path, name: str, pair: tuple[str, str] | None) -> Iterator[
         return
     for unit in read(path.read_bytes(), ReadOptions(name, pair, "1", "2"), path).units:
         if unit.is_done and unit.target and not unit.is_doubted:
-            yield unit.parts, unit.target, unit.name, unit.has_context
+            yield unit.parts, unit.target, unit.name

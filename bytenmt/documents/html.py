@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from functools import partial
 from html import escape
 from typing import Any
@@ -42,7 +43,6 @@ def read(data: bytes, options: ReadOptions) -> Document:
     is_page = PAGE.match(file.text) is not None
     page = file.text if is_page else f"<html><body>{file.text}</body></html>"
     root = lxml.html.document_fromstring(page, lxml.html.HTMLParser(default_doctype=False))
-    declared_language = root.get("lang") or root.get("xml:lang")
     for name in [one for one in ("lang", "xml:lang") if one in root.attrib] or ["lang"]:
         if target := options.target_to_declare(root.get(name)):
             root.set(name, target)
@@ -53,23 +53,20 @@ def read(data: bytes, options: ReadOptions) -> Document:
         written = inside + "".join(map(_as_text, [root.getroottree()] if is_page else body))
         return file.encoded(written.replace("\xa0", "&nbsp;"), "xmlcharrefreplace")
 
-    return Document(list(_units(root if is_page else body)), dump, [(declared_language, None)])
+    return Document(list(_units(root if is_page else body)), dump)
 
 
 def _as_text(tree: Any) -> str:
     """Return a tree as HTML, with addresses as they are: lxml would escape {{ url }} in a template."""
-    addresses = list[tuple[Element, str, str]]()
+    tree, addresses = deepcopy(tree), list[str]()
     for element in tree.iter(etree.Element):
         for name in URI_ATTRIBUTES:
             value = element.get(name)
             if value is not None and re.search(r"[^\w.~/?#@!$&'()*+,;=:%-]", value, re.ASCII):
                 element.set(name, f"\ue000{len(addresses)}\ue000")
-                addresses.append((element, name, value))
-    written = etree.tostring(tree, encoding="unicode", method="html")
-    for element, name, value in addresses:
-        element.set(name, value)
-    mark = "(?:\ue000|%EE%80%80)"
-    return re.sub(f"{mark}([0-9]+){mark}", lambda match: escape(addresses[int(match[1])][2]), written)
+                addresses.append(escape(value))
+    mark, written = "(?:\ue000|%EE%80%80)", etree.tostring(tree, encoding="unicode", method="html")
+    return re.sub(f"{mark}([0-9]+){mark}", lambda match: addresses[int(match[1])], written)
 
 
 def _is_marked(element: Element) -> bool:

@@ -50,7 +50,7 @@ def dump(tree: Any, data: bytes) -> bytes:
 
 def local_name(element: Element) -> str:
     """Return the name of an element without its namespace; empty for a comment and the like."""
-    return etree.QName(element).localname if isinstance(element.tag, str) else ""
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
 
 
 def child(element: Element, name: str) -> Element:
@@ -139,11 +139,12 @@ class InlineContent:
                 append_text(top, joined([part]))
                 continue
             element, is_around = next(following[part])
-            if not is_around:
-                top.append(deepcopy(element))
-                top[-1].tail = None
-            elif part.opens:
-                top = etree.SubElement(top, element.tag, element.attrib, element.nsmap)
-            else:
+            if is_around and not part.opens:
                 top = top.getparent()
+                continue
+            top.append(deepcopy(element))
+            top[-1].tail = None
+            if is_around:
+                top = top[-1]
+                top.text, top[:] = None, []
         return content

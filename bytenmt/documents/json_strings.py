@@ -49,7 +49,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
     if isinstance(locale, _String) and (target := options.target_to_declare(locale)):
         file.replace(locale.start, locale.end, json.dumps(target.replace("-", "_")))
     units = [_unit(file, *one) for one in _strings(root, "", False)]
-    return Document(units, file.dump, [(locale, None)] if isinstance(locale, _String) else [])
+    return Document(units, file.dump)
 
 
 def _strings(value: Any, name: str, is_chrome: bool) -> Iterator[tuple[str, _String, bool]]:

@@ -54,7 +54,7 @@ class Line:
                     parts[-1] = parts[-1].rstrip(" .,;:!\u3002")
                 parts.append(next(sign for sign in signs if source.endswith(sign)))
         if self.shortcut:
-            parts = [_with_shortcut(joined(parts), self.shortcut)]
+            parts = [_with_shortcut(joined(parts), *self.shortcut)]
         return merged(
             one for part in parts for one in ([part] if isinstance(part, str) else self.codes.get(part, ()))
         )
@@ -82,25 +82,19 @@ def split_unit(source: Parts) -> list[Line | Parts]:
 
     Empty for an ICU message, which is left as it is.
     """
-    made = list[Line | Parts]()
-    for text, following in pairwise([] if is_icu_message(source) else [*_texts(source), ()]):
+    if is_icu_message(source):
+        return []
+    made, texts = list[Line | Parts](), [list[str | Code]()]
+    for part in source:
+        pieces = SEPARATOR.split(part) if isinstance(part, str) else [part]
+        texts[-1].append(pieces[0])
+        for separator, piece in zip(pieces[1::2], pieces[2::2], strict=True):
+            texts += [[separator], [piece]]
+    for text, following in pairwise([*map(merged, texts), ()]):
         before, core, behind = _core(text)
         is_option = joined(following).startswith("  ") and OPTION.fullmatch(joined(core))
         made += [text] if is_option or not has_words(core) else [before, _line(core), behind]
     return made
-
-
-def _texts(source: Parts) -> list[Parts]:
-    """Split at separators, each of which is a text of its own."""
-    texts = [list[str | Code]()]
-    for part in source:
-        pieces = SEPARATOR.split(part) if isinstance(part, str) else [part]
-        for number, piece in enumerate(pieces):
-            if number % 2:
-                texts += [[piece], []]
-            else:
-                texts[-1].append(piece)
-    return [merged(text) for text in texts]
 
 
 def _partners(parts: Sequence[str | Code]) -> dict[int, int]:
@@ -159,27 +153,24 @@ def _line(core: Parts) -> Line:
             code = Code(part.text, numbers.setdefault(part.pair, len(numbers)), part.opens)
         parts.append(code)
         codes[code] = core[index : max(index, end) + 1]
-    marks = [] if codes or len(core) > 1 else list(SHORTCUT.finditer(text := joined(core)))
-    if len(marks) != 1 or len(text) > MAX_SHORTCUT or text.count(marks[0][0]) > 1:
+    text = joined(core) if len(core) == 1 and not codes else ""
+    marks = list(SHORTCUT.finditer(text)) if len(text) <= MAX_SHORTCUT else []
+    if len(marks) != 1 or text.count(marks[0][0]) > 1:
         return Line(merged(parts), codes)
     at = marks[0].start()
     return Line((text[:at] + text[at + 1 :],), codes, text[at : at + 2])
 
 
-def _with_shortcut(text: str, shortcut: str) -> str:
-    """Return a translation with the mark of a shortcut before its letter or another one.
+def _with_shortcut(text: str, mark: str, letter: str) -> str:
+    """Return a translation with the mark of a shortcut before its letter, or before the first one.
 
-    It stands before the letter at the beginning of a word, else elsewhere, else before any word, else, in a
-    script without capitals, behind the text with the letter: (&F).
+    In a script without capitals it stands behind the text with the letter: (&F).
     """
-    mark, letter = shortcut[0], shortcut[1]
-    letters = [at for at, one in enumerate(text) if one.lower() != one.upper()]
-    first = [at for at in letters if at == 0 or not text[at - 1].isalnum()]
-    same = [at for at in (*first, *letters) if text[at].lower() == letter.lower()]
-    if mark in text:
-        return text
-    at = next(iter(same + first), None)
-    return f"{text}({mark}{letter.upper()})" if at is None else text[:at] + mark + text[at:]
+    for pattern in (rf"(?i)(?<!\w){letter}", rf"(?i){letter}", r"[^\W\d_]"):
+        found = re.search(pattern, text)
+        if found is not None and found[0].lower() != found[0].upper():
+            return text[: found.start()] + mark + text[found.start() :]
+    return f"{text}({mark}{letter.upper()})"
 
 
 def is_complete(source: Parts, translation: Parts) -> bool:

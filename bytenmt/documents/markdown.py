@@ -17,19 +17,9 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
-from bytenmt.documents.unit import (
-    Document,
-    Parts,
-    ReadOptions,
-    Tag,
-    TextFile,
-    Unit,
-    joined,
-    merged,
-    paired,
-    tag_of,
-)
+from bytenmt.documents.unit import Document, Parts, ReadOptions, Tag, TextFile, Unit, joined, paired, tag_of
 from bytenmt.documents.yaml import edit_scalars
+from bytenmt.sentinels import Code
 
 # Maths, by pandoc's rule: no blank inside next to the signs, and no digit behind, as in "$5 or $6"; notes,
 # the marks of alerts, and lines that begin or end a container.
@@ -47,10 +37,9 @@ JAVASCRIPT = re.compile(
 )
 FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 TITLES = ("title", "subtitle", "linkTitle", "description", "summary")
-LABEL = re.compile(r"^[ \t>]*\[([^\[\]]+)\]:", re.MULTILINE)
 KEPT_HTML = re.compile(r"<(code|kbd|samp|tt|var)\b", re.IGNORECASE)
 ADDRESS = re.compile(r"[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*")  # which needs no <>
-SPECIAL = re.compile(r"[\\`*_~\[\]<&$]")
+SPECIAL = re.compile(r"()([\\`*_~\[\]<&$])")
 BEGINNING = re.compile(r"(?m)^(\s*\d{0,9})([-+#>=|.):])")
 CELLS = ("td_open", "th_open")
 
@@ -80,7 +69,7 @@ def _kept_rule(state: StateInline, silent: bool) -> bool:
     return match is not None
 
 
-def read(data: bytes, options: ReadOptions) -> Document:
+def read(data: bytes, _: ReadOptions) -> Document:
     """Return the units. No text is malformed."""
     file, titles = TextFile(data), list[Unit]()
     text, matter = file.text, FRONT_MATTER.match(file.text)
@@ -99,65 +88,74 @@ class _Reader:
         self._lines = file.text.split("\n")
         self._begins = [0, *accumulate(len(line) + 1 for line in self._lines)]
         self._tokens = self._markdown.parse(text, self._environment)
-        self._labels = {label.upper(): label for label in LABEL.findall(text)}
 
     def units(self) -> Iterator[Unit]:
         """Yield the units of all blocks."""
         row, at = -1, 0  # of the table whose cells are read
         for around, token in pairwise(self._tokens):
-            if token.type != "inline" or token.map is None:
+            is_script = around.type == "paragraph_open" and JAVASCRIPT.match(token.content)
+            if token.type != "inline" or token.map is None or is_script:
                 continue
             lines, first = token.content.split("\n"), token.map[0]
+            places = [line.rfind(one.strip()) for line, one in zip(self._lines[first:], lines, strict=False)]
             if around.type in CELLS:
-                cell = token.content.replace("|", "\\|")
-                places = [self._lines[first].find(cell, at if row == first else 0)]
-                row, at = first, places[0] + len(cell)
-                lines = [cell]
-            else:
-                places = [
-                    line.rfind(one.strip()) for line, one in zip(self._lines[first:], lines, strict=False)
-                ]
-            is_script = around.type == "paragraph_open" and JAVASCRIPT.match(token.content)
-            if min(places) >= 0 and not is_script:
+                lines = [token.content.replace("|", "\\|")]
+                places = [self._lines[first].find(lines[0], at if row == first else 0)]
+                row, at = first, places[0] + len(lines[0])
+            if min(places) >= 0:
                 yield self._unit(token.content, lines, places, first, around.type)
 
     def _unit(self, content: str, lines: Sequence[str], places: Sequence[int], first: int, kind: str) -> Unit:
         """Return the unit of a block. lines, places: how its lines stand in the file, from line `first`."""
         start = self._begins[first] + places[0]
         end = self._begins[first + len(lines) - 1] + places[-1] + len(lines[-1].strip())
-        indent = self._lines[first + 1][: places[1]] if len(lines) > 1 else ""
         before, behind = BEFORE.match(content), BEHIND.search(content) if kind == "heading_open" else None
         start += before.end() if before else 0
         end -= len(behind[0]) if behind else 0
         content = content[before.end() if before else 0 : behind.start() if behind else None]
-        source, breaks = self._parts(content)
+        hard = "\\" if "\\\n" in content else "  " if "  \n" in content else ""
+        line_end = f"{hard}\n{self._lines[first + 1][: places[1]]}" if len(lines) > 1 else " "
 
         def write(parts: Parts, _: bool) -> None:
-            text = self._written(parts, breaks, kind)
+            # A text is escaped where it would be read in another way without.
+            texts = [parts]
+            for pattern in (SPECIAL, BEGINNING):
+                last = texts[-1]
+                texts.append(
+                    tuple(pattern.sub(r"\g<1>\\\2", one) if isinstance(one, str) else one for one in last)
+                )
+            written = [joined(one).replace("\xa0", "&nbsp;") for one in texts]
+            text = next((one for one in written if self._is_read_as(one, parts, kind)), written[1])
             text = text.replace("|", "\\|") if kind in CELLS else text
-            self._file.replace(start, end, text.replace("\n", f"\n{indent}"))
+            self._file.replace(start, end, text.replace("\n", line_end))
 
-        return Unit(source, write, f"line {first + 1}")
+        return Unit(self._parts(content), write, f"line {first + 1}")
 
-    def _parts(self, content: str) -> tuple[Parts, list[str]]:
-        """Return a text in Markdown as parts, and how its line ends are written that stay."""
-        tokens = self._markdown.parseInline(content, self._environment)[0].children or []
-        parts, line, breaks = list[str | Tag](), list[str | Tag](), list[str]()
-        end, had_words = "", False  # of the line before
-        for tag in [*self._tags(iter(tokens)), "\n"]:
+    def _is_read_as(self, text: str, parts: Parts, kind: str) -> bool:
+        """Return whether a text in Markdown has these parts, apart from white space."""
+        if kind == "paragraph_open" and len(self._markdown.parse(text, self._environment)) != 3:
+            return False
+        outlines = [
+            "".join("".join(one.split()) if isinstance(one, str) else "\0\1"[one.pair >= 0] for one in some)
+            for some in (self._parts(text), parts)
+        ]
+        return outlines[0] == outlines[1]
+
+    def _parts(self, content: str) -> list[str | Code]:
+        """Return a text in Markdown as parts. A line end stays where it is hard, or a line has no words."""
+        tags, line, had_words, end = list[str | Tag](), list[str | Tag](), True, ""
+        for tag in [
+            *self._tags(iter(self._markdown.parseInline(content, self._environment)[0].children or [])),
+            "\n",
+        ]:
             if tag not in ("\n", "\r"):
                 line.append(tag)
                 continue
             has_words = any(isinstance(one, str) and any(map(str.isalpha, one)) for one in line)
-            if end:
-                # A line end stays where it is hard, or a line has no words.
-                hard = "" if end == "\n" else "\\" if "\\\n" in content else "  "
-                is_kept = hard or not (had_words and has_words)
-                breaks += [f"{hard}\n"] if is_kept else []
-                parts.append("\n" if is_kept else " ")
-            parts += line
-            line, end, had_words = [], str(tag), has_words
-        return merged(paired(parts)), breaks
+            is_kept = end == "\r" or not (had_words and has_words)
+            tags += [("\n" if is_kept else " ") if end else "", *line]
+            line, had_words, end = [], has_words, str(tag)
+        return paired(tags)
 
     def _tags(self, tokens: Iterator[Token]) -> Iterator[str | Tag]:
         """Yield texts and tags; a soft line end as \\n and a hard one as \\r."""
@@ -171,7 +169,10 @@ class _Reader:
                 pad = " " if "`" in (token.content[:1], token.content[-1:]) else ""
                 yield Tag(f"{token.markup}{pad}{token.content}{pad}{token.markup}")
             elif token.type == "html_inline" and (kept := KEPT_HTML.match(token.content)):
-                yield Tag(token.content + "".join(_until(tokens, f"</{kept[1].lower()}>")))
+                end, inside = f"</{kept[1].lower()}>", [token.content]
+                while inside[-1].lower() != end and (one := next(tokens, None)) is not None:
+                    inside.append(one.content or one.markup or " ")
+                yield Tag("".join(inside))
             elif token.type == "html_inline":
                 yield tag_of(token.content)
             elif token.type == "link_open" and token.info == "auto":
@@ -179,55 +180,23 @@ class _Reader:
             elif token.type == "image":
                 yield Tag("![", "image", True)
                 yield from self._tags(iter(token.children or []))
-                yield Tag(self._target(token), "image", False)
+                yield Tag(_target(token), "image", False)
             elif token.type == "link_open":
                 links.append(token)
                 yield Tag("[", "link", True)
             elif token.type == "link_close":
-                yield Tag(self._target(links.pop()), "link", False)
+                yield Tag(_target(links.pop()), "link", False)
             elif token.nesting:
                 yield Tag(token.markup, token.markup, token.nesting > 0)
             else:
                 yield Tag(token.content)
 
-    def _target(self, token: Token) -> str:
-        """Return what closes a link or an image."""
-        label = token.meta.get("label")
-        if label is not None:
-            return f"][{self._labels.get(label, label)}]"
-        address = str(token.attrs.get("href", token.attrs.get("src", "")))
-        address = address if ADDRESS.fullmatch(address) else f"<{address}>"
-        title = str(token.attrs.get("title", "")).replace("\\", "\\\\").replace('"', '\\"')
-        return f']({address} "{title}")' if title else f"]({address})"
 
-    def _written(self, parts: Parts, breaks: Sequence[str], kind: str) -> str:
-        """Return a translation in Markdown, with escapes where it would be read in another way without."""
-        escaped = tuple(SPECIAL.sub(r"\\\g<0>", one) if isinstance(one, str) else one for one in parts)
-        marked = tuple(BEGINNING.sub(r"\1\\\2", one) if isinstance(one, str) else one for one in escaped)
-        texts = [_with_breaks(joined(one), breaks) for one in (parts, escaped, marked)]
-        return next((one for one in texts if self._is_read_as(one, parts, kind)), texts[1])
-
-    def _is_read_as(self, text: str, parts: Parts, kind: str) -> bool:
-        """Return whether a text in Markdown has these parts."""
-        if kind == "paragraph_open" and len(self._markdown.parse(text, self._environment)) != 3:
-            return False
-        return _outline(self._parts(text)[0]) == _outline(parts)
-
-
-def _outline(parts: Parts) -> list[str | bool]:
-    """Return the texts of parts without their white space, and whether each code is one of a pair."""
-    return ["".join(part.split()) if isinstance(part, str) else part.pair >= 0 for part in merged(parts)]
-
-
-def _until(tokens: Iterator[Token], end: str) -> Iterator[str]:
-    """Yield the texts of tokens up to the one with an end tag."""
-    for token in tokens:
-        yield token.content or ("\n" if token.type.endswith("break") else token.markup)
-        if token.content.lower() == end:
-            return
-
-
-def _with_breaks(text: str, breaks: Sequence[str]) -> str:
-    """Return a text whose line ends are written as in its source."""
-    following = iter(breaks)
-    return re.sub("\n", lambda _: next(following, "\n"), text.replace("\xa0", "&nbsp;"))
+def _target(token: Token) -> str:
+    """Return what closes a link or an image."""
+    if (label := token.meta.get("label")) is not None:
+        return f"][{label.lower()}]"
+    address = str(token.attrs.get("href", token.attrs.get("src", "")))
+    address = address if ADDRESS.fullmatch(address) else f"<{address}>"
+    title = str(token.attrs.get("title", "")).replace("\\", "\\\\").replace('"', '\\"')
+    return f']({address} "{title}")' if title else f"]({address})"

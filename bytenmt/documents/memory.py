@@ -14,34 +14,22 @@ from typing import NamedTuple
 
 from bytenmt.documents import formats
 from bytenmt.documents.formats import UnitPair
+from bytenmt.documents.lines import is_icu_message
 from bytenmt.documents.unit import Parts, joined, merged
 from bytenmt.errors import DataError
 from bytenmt.sentinels import Code, compile_patterns, find_spans
 
 NUMBER = re.compile(r"\d+(?:[.,'\u00a0\u202f]\d+)*")
 PATTERNS = compile_patterns(own=(NUMBER.pattern,))
-SLOT = "\0"
 IN_TEXT = -2  # pair of a code that stands for a span of a text, inside this module only
 
 
-class MemoryMatch(NamedTuple):
-    """A translation from a memory.
-
-    is_exact: whether the source is the same, its placeholders too. is_other_context: whether the entry has
-    another context, or another key while the memory translates the source in several ways.
-    """
-
-    target: Parts
-    is_exact: bool
-    is_other_context: bool = False
-
-
 class _Entry(NamedTuple):
-    """The texts in the slots of a source, its translation, and name and has_context of its unit."""
+    """The texts of the codes, spans and numbers of a source, its translation, and the name of its unit."""
 
     slots: tuple[str, ...]
     target: Parts
-    name: tuple[str, bool]
+    name: str
 
 
 class TranslationMemory:
@@ -54,14 +42,14 @@ class TranslationMemory:
 
     def __init__(self, pairs: Iterable[UnitPair]) -> None:
         """pairs: source and translation of each entry, the later ones win."""
-        # By the source with its slots, and then by what stands in them and the name, the latest one last.
+        # By the source without its slots, and then by these and the name, the latest one last.
         self._entries = dict[str, dict[object, _Entry]]()
-        for source, target, name, has_context in pairs:
+        for source, target, name in pairs:
             key, codes = _template(source)
-            entry = _Entry(tuple(code.text for code in codes), target, (name, has_context))
+            entry = _Entry(tuple(code.text for code in codes), target, name)
             same = self._entries.setdefault(key, {})
-            same.pop((entry.slots, entry.name), None)
-            same[entry.slots, entry.name] = entry
+            same.pop((entry.slots, name), None)
+            same[entry.slots, name] = entry
 
     def __len__(self) -> int:
         return sum(map(len, self._entries.values()))
@@ -69,7 +57,7 @@ class TranslationMemory:
     @classmethod
     def from_texts(cls, pairs: Iterable[tuple[str, str]]) -> TranslationMemory:
         """Return a memory of plain texts."""
-        return cls(((source,), (target,), "", False) for source, target in pairs)
+        return cls(((source,), (target,), "") for source, target in pairs)
 
     @classmethod
     def from_file(cls, path: Path, pair: tuple[str, str] | None = None) -> TranslationMemory:
@@ -83,35 +71,34 @@ class TranslationMemory:
             raise DataError(f"{path} has no pair of texts{languages} that are translated")
         return memory
 
-    def match(self, source: Parts, name: str = "", has_context: bool = False) -> MemoryMatch | None:
-        """Return the stored translation of a source, or None if the memory has none.
+    def match(self, source: Parts, name: str = "") -> tuple[Parts, bool] | None:
+        """Return the stored translation of a source, None if the memory has none.
 
+        Beside it, whether it is of another name while the memory translates the source in several ways.
         A span is exchanged only where source and translation of the entry have the same ones, and a number
         not where one of the two is 1, which other words may go with, or where only one has separators.
-        name, has_context: see Unit.
         """
         key, codes = _template(source)
+        slots = tuple(code.text for code in codes)
         entries = list(reversed(self._entries.get(key, {}).values()))
-        exact = [one for one in entries if one.slots == tuple(code.text for code in codes)]
-        found = [
-            (one.name, made)
-            for one in exact or entries
+        exact = [one for one in entries if one.slots == slots]
+        found = {
+            one.name: made
+            for one in reversed(exact or ([] if is_icu_message(source) else entries))
             if (made := _with_codes(one, codes, bool(exact))) is not None
-        ]
+        }
         if not found:
             return None
-        own = (name, has_context)
-        chosen, target = next((one for one in found if one[0] == own), found[0])
-        has_others = any(other != target for _, other in found)
-        is_other = chosen != own and ((chosen[1] and has_context) or has_others)
+        target = found.get(name, list(found.values())[-1])
         text = joined(source)
         before, behind = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
-        return MemoryMatch(merged([before, *target, behind]), bool(exact), is_other)
+        is_of_other = name not in found and any(one != target for one in found.values())
+        return merged([before, *target, behind]), is_of_other
 
     def translation(self, source: str) -> str | None:
         """Return the translation of a plain text, None if it is not in the memory; see match."""
         match = self.match((source,))
-        return None if match is None else joined(match.target)
+        return None if match is None else joined(match[0])
 
 
 def _split(parts: Parts) -> list[str | Code]:
@@ -129,9 +116,9 @@ def _split(parts: Parts) -> list[str | Code]:
 
 
 def _template(source: Parts) -> tuple[str, list[Code]]:
-    """Return a text with a slot in place of each code, span and number, and what stands in the slots."""
+    """Return a text with a zero byte in place of each code, span and number, and these."""
     split = _split(source)
-    key = "".join(part if isinstance(part, str) else SLOT for part in split)
+    key = "".join(part if isinstance(part, str) else "\0" for part in split)
     return key, [part for part in split if isinstance(part, Code)]
 
 

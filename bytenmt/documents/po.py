@@ -48,11 +48,11 @@ def read(data: bytes, options: ReadOptions) -> Document:
     # polib takes a text without a line end for the name of a file.
     catalogue = polib.pofile(f"{file.text}\n", wrapwidth=WIDTH if is_wrapped else -1)
     header = catalogue.metadata
-    language, has_header = header.get("Language") or None, bool(header) or EMPTY_HEADER in file.text
+    has_header = bool(header) or EMPTY_HEADER in file.text
     if header.get("Content-Type", "").endswith("=CHARSET"):
         header["Content-Type"] = header["Content-Type"].replace("CHARSET", "UTF-8")
         catalogue.metadata_is_fuzzy = False
-    if header and (target := options.target_to_declare(language)):
+    if header and (target := options.target_to_declare(header.get("Language"))):
         header["Language"] = target.replace("-", "_")
     one = _form_of_one(header.get("Plural-Forms", ""))
 
@@ -66,7 +66,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
             return file.encoded(re.sub(r"(?<=; charset=)[\w-]+", "UTF-8", text, count=1))
 
     units = [unit for entry in catalogue if not entry.obsolete for unit in _units(entry, one)]
-    return Document(units, dump, [(None, language)])
+    return Document(units, dump)
 
 
 def _form_of_one(header: str) -> _One:
@@ -100,7 +100,7 @@ def _units(entry: polib.POEntry, one: _One) -> Iterator[Unit]:
 
         parts = split_codes(source, style.code) if style else [source]
         begun, is_done = (target,) if target else (), bool(target) and not is_doubted
-        return Unit(parts, write, f"line {entry.linenum}", name, True, begun, is_done, is_doubted, is_valid)
+        return Unit(parts, write, f"line {entry.linenum}", name, begun, is_done, is_doubted, is_valid)
 
     context = entry.msgctxt or ""
     if not entry.msgid_plural:

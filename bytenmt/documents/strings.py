@@ -1,103 +1,100 @@
-"""String files of programs: Java's .properties, Fluent, DTD, ini and Android's resources by moz.l10n and
+"""String files of programs: Android's resources, Java's .properties, Fluent and DTD by moz.l10n, ini by
 iniparse, and Apple's .strings.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from io import StringIO
 from typing import Any
 
 from iniparse import INIConfig
-from lxml import etree
 from moz.l10n.formats import Format
-from moz.l10n.formats.android.parse import parse_pattern
-from moz.l10n.formats.android.serialize import set_pattern
 from moz.l10n.formats.properties.serialize import properties_serialize
-from moz.l10n.model import Expression, Markup, PatternMessage, Resource
+from moz.l10n.model import Expression, Markup
 from moz.l10n.resource import parse_resource, serialize_resource
 
-from bytenmt.documents import inline_xml
 from bytenmt.documents.format_strings import PERCENT, has_same_arguments
-from bytenmt.documents.inline_xml import Element
 from bytenmt.documents.unit import (
     Document,
+    Parts,
     ReadOptions,
     Tag,
     TextFile,
     Unit,
-    joined,
     paired,
     tag_of,
     text_writer,
 )
 from bytenmt.errors import DataError
 
-CDATA = "<![CDATA["
 # Apple's strings: "key" = "value"; with comments. A bare word is a string, too.
 APPLE_TOKEN = re.compile(
     r'\s+|//[^\n]*|/\*.*?\*/|"(?P<quoted>[^"\\]*+(?:\\.[^"\\]*+)*+)"|(?P<bare>[\w$/:.-]+)|(?P<sign>[=;])',
     re.DOTALL,
 )
-APPLE_ESCAPE = re.compile(r"\\(?:U([0-9a-fA-F]{1,4})|(.))", re.DOTALL)
+APPLE_ESCAPE = re.compile(r"\\(?:U([0-9a-fA-F]{4})|(.))", re.DOTALL)
 LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "a": "\a", "b": "\b", "v": "\v"}
 
 
 def read_mozilla(data: bytes, options: ReadOptions) -> Document:
-    """Return the units of Fluent or a DTD: each message, its attributes, and each of its variants."""
-    file = TextFile(data)
-    resource = parse_resource(Format[options.format], file.text)
-    return Document(_resource_units(resource), lambda: file.encoded("".join(serialize_resource(resource))))
+    """Return the units of a format of moz.l10n: each message, its attributes, and each of its variants.
 
-
-def read_properties(data: bytes, _: ReadOptions) -> Document:
-    """Return the units of a .properties file: UTF-8 (since Java 9) where it is valid, else Latin-1."""
+    A .properties file that is not UTF-8 (since Java 9) is Latin-1.
+    """
+    form = Format[options.format]
     try:
         file = TextFile(data)
     except DataError:
+        if form is not Format.properties:
+            raise
         file = TextFile(data, "latin-1")
-    resource = parse_resource(Format.properties, file.text)
-    # A file in ASCII or Latin-1 stays so; escapes serve for the rest.
-    is_narrow = file.encoding == "latin-1" or file.text.isascii()
-    units = _resource_units(resource)
-    for unit in units:
-        _unescape_apostrophes(unit)
-    return Document(
-        units,
-        lambda: file.encoded("".join(properties_serialize(resource, "iso-8859-1" if is_narrow else "utf-8"))),
-    )
-
-
-def _unescape_apostrophes(unit: Unit) -> None:
-    """Show the apostrophes of Java's MessageFormat, which are doubled in a text with {0}, as single ones."""
-    text, write = joined(unit.source), unit.write
-    if re.search(r"\{\d", text) and ("''" in text or "'" not in text):
-        unit.source = [text.replace("''", "'")]
-        unit.write = lambda parts, _: write((joined(parts).replace("'", "''"),), False)
-
-
-def _resource_units(resource: Resource[Any]) -> list[Unit]:
-    """Return the units of a resource of moz.l10n."""
+    resource = parse_resource(form, file.text)
     units = list[Unit]()
     for entry in resource.all_entries():
         place = f"line {entry.linepos.key}" if entry.linepos else ".".join(entry.id)
         for key, message in (("", entry.value), *entry.properties.items()):
             name = ".".join(filter(None, (*entry.id, key)))
-            is_plain = isinstance(message, PatternMessage)
-            for pattern in [message.pattern] if is_plain else message.variants.values():
-                put = partial(pattern.__setitem__, slice(None))
-                units.append(_pattern_unit(pattern, put, place, name))
-    return units
+            for _, pattern in message:
+                unit = _pattern_unit(pattern, place, name, form is Format.properties)
+                units += [unit] if entry.get_meta("translatable") != "false" else []
+
+    def dump() -> bytes:
+        # A .properties file in ASCII or Latin-1 stays so; escapes serve for the rest.
+        if form is Format.properties and (file.encoding == "latin-1" or file.text.isascii()):
+            return file.encoded("".join(properties_serialize(resource, "iso-8859-1")))
+        return file.encoded("".join(serialize_resource(resource)))
+
+    return Document(units, dump)
 
 
-def _pattern_unit(pattern: Iterable[Any], put: Callable[[list[Any]], None], place: str, name: str) -> Unit:
-    """Return the unit of a pattern of moz.l10n, a list of texts and placeholders."""
-    items = list(pattern)
-    codes = paired(one if isinstance(one, str) else _tag(one) for one in items)
-    of_code = dict(zip(codes, items, strict=True))
-    return Unit(codes, lambda parts, _: put([of_code.get(one, one) for one in parts]), place, name)
+def _pattern_unit(pattern: list[Any], place: str, name: str, is_of_java: bool) -> Unit:
+    """Return the unit of a pattern of moz.l10n, a list of texts and placeholders.
+
+    is_of_java: whether an apostrophe in a text with {0} may be doubled, as MessageFormat wants it.
+    """
+    for item in pattern:
+        if isinstance(item, Expression) and item.function == "html":  # whose escapes moz.l10n leaves
+            item.arg = re.sub(r"\\(.)", r"\1", str(item.arg))
+    text = "".join(one for one in pattern if isinstance(one, str))
+    is_doubled = is_of_java and re.search(r"\{\d", text) and ("''" in text or "'" not in text)
+    codes = paired(
+        one.replace("''", "'" if is_doubled else "''") if isinstance(one, str) else _tag(one)
+        for one in pattern
+    )
+    items = dict(zip(codes, pattern, strict=True))
+
+    def write(parts: Parts, _: bool) -> None:
+        pattern[:] = [
+            # moz.l10n does not escape the end of CDATA.
+            one.replace("'", "''" if is_doubled else "'").replace("]]>", "]] >")
+            if isinstance(one, str)
+            else items[one]
+            for one in parts
+        ]
+
+    return Unit(codes, write, place, name)
 
 
 def _tag(item: Expression | Markup) -> Tag:
@@ -105,7 +102,7 @@ def _tag(item: Expression | Markup) -> Tag:
         sign = "/" if item.kind == "close" else ""
         return Tag(f"<{sign}{item.name}>", "" if item.kind == "standalone" else item.name, not sign)
     text = item.attributes.get("source", item.arg)
-    return tag_of(text if isinstance(text, str) else f"{{{getattr(text, 'name', text)}}}")
+    return tag_of(text if isinstance(text, str) and not item.options else repr(item))
 
 
 def read_ini(data: bytes, _: ReadOptions) -> Document:
@@ -124,57 +121,29 @@ def read_ini(data: bytes, _: ReadOptions) -> Document:
     return Document(units, lambda: file.encoded(str(settings)))
 
 
-def read_android(data: bytes, _: ReadOptions) -> Document:
-    """Return the units of Android's resources: strings, items of string arrays and plural forms."""
-    tree = inline_xml.parse(data, "resources")
-    units = list[Unit]()
-    for one in tree.getroot().iterchildren("string", "string-array", "plurals"):
-        name = one.get("name", "")
-        for number, item in enumerate([one] if one.tag == "string" else one.iterchildren("item")):
-            key = name if one.tag == "string" else f"{name}[{item.get('quantity', number)}]"
-            if one.get("translatable") != "false":
-                units.append(_android_unit(item, key))
-    return Document(units, lambda: inline_xml.dump(tree, data))
-
-
-def _android_unit(element: Element, name: str) -> Unit:
-    def put(items: list[Any]) -> None:
-        element.text, element[:] = None, []
-        set_pattern(element, items)
-        if (element.text or "").startswith(CDATA):  # which moz.l10n marks up for a serialiser of HTML
-            element.text = etree.CDATA(element.text[len(CDATA) : -len("]]>")])
-
-    pattern = list(parse_pattern(element, False, False))
-    for item in pattern:
-        if isinstance(item, Expression) and item.function == "html":  # whose escapes moz.l10n leaves
-            item.arg = re.sub(r"\\(.)", r"\1", str(item.arg))
-    return _pattern_unit(pattern, put, f"line {element.sourceline}", name)
-
-
 def read_apple(data: bytes, _: ReadOptions) -> Document:
     """Return the units of a .strings file, in the syntax of old property lists. Raises DataError."""
     file = TextFile(data)
     units, statement, at = list[Unit](), list[re.Match[str]](), 0
     while at < len(file.text):
         token = APPLE_TOKEN.match(file.text, at)
-        if token is None:
-            raise DataError(f'{file.line(at)}: expected "key" = "value";')
-        at = token.end()
-        statement += [token] if token.lastgroup else []
-        if token["sign"] == ";":
-            groups = [one.lastgroup if one["sign"] is None else one["sign"] for one in statement]
-            if len(groups) == 4 and groups[1] == "=" and token[0] not in (groups[0], groups[2]):
-                units += _apple_unit(file, statement[0], statement[2])
-            elif len(groups) != 2:  # a key without a value is its own
+        if token is not None and token.lastgroup:
+            statement.append(token)
+        if token is None or (token[0] == ";" and token["sign"]):
+            signs = [one["sign"] for one in statement]
+            if token is None or signs not in ([None, "=", None, ";"], [None, ";"]):
                 raise DataError(f'{file.line(at)}: expected "key" = "value";')
+            if len(statement) == 4:  # a key without a value is its own
+                units.append(_apple_unit(file, statement[0], statement[2]))
             statement = []
+        at = token.end()
     if statement:
         raise DataError(f'{file.line(at)}: expected "key" = "value";')
     return Document(units, file.dump)
 
 
-def _apple_unit(file: TextFile, key: re.Match[str], value: re.Match[str]) -> Iterator[Unit]:
-    source = _apple_text(value)
+def _apple_unit(file: TextFile, key: re.Match[str], value: re.Match[str]) -> Unit:
+    name, source = (APPLE_ESCAPE.sub(_unescaped, one[one.lastgroup or 0]) for one in (key, value))
 
     def put(text: str) -> None:
         text = text.replace("\\", "\\\\").replace('"', '\\"')
@@ -182,17 +151,10 @@ def _apple_unit(file: TextFile, key: re.Match[str], value: re.Match[str]) -> Ite
             text = text.replace(character, f"\\{letter}")
         file.replace(value.start(), value.end(), f'"{text}"')
 
-    if not re.search(r"\\[0-7]", value[0]):  # a character of NeXT's encoding
-        unit = Unit([source], text_writer(put), file.line(value.start()), _apple_text(key))
-        unit.is_valid = lambda translation: has_same_arguments(PERCENT, source, translation)
-        yield unit
+    unit = Unit([source], text_writer(put), file.line(value.start()), name)
+    unit.is_valid = lambda translation: has_same_arguments(PERCENT, source, translation)
+    return unit
 
 
-def _apple_text(string: re.Match[str]) -> str:
-    """Return a string with its escapes resolved; \\U has a code unit of UTF-16."""
-
-    def letter(match: re.Match[str]) -> str:
-        return chr(int(match[1], 16)) if match[1] else LETTERS.get(match[2], match[2])
-
-    text = APPLE_ESCAPE.sub(letter, string["quoted"] if string["bare"] is None else string["bare"])
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def _unescaped(escape: re.Match[str]) -> str:
+    return chr(int(escape[1], 16)) if escape[1] else LETTERS.get(escape[2], escape[2])

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from functools import partial
 from html import unescape
 
 import srt
@@ -35,13 +36,11 @@ def read_srt(data: bytes, _: ReadOptions) -> Document:
         raise DataError(
             f"{line}: expected a number and times such as 00:00:01,000 --> 00:00:02,000"
         ) from None
-    units = list[Unit]()
-    for cue in cues:
-
-        def put(lines: Sequence[str], cue: srt.Subtitle = cue) -> None:
-            cue.content = "\n".join(lines)
-
-        units += _cue_units(cue.content.split("\n"), put, str(cue.index), is_vtt=False)
+    units = [
+        unit
+        for cue in cues
+        for unit in _cue_units(cue.content, partial(setattr, cue, "content"), str(cue.index), False)
+    ]
     return Document(units, lambda: file.encoded(srt.compose(cues, reindex=False, strict=False)))
 
 
@@ -52,24 +51,21 @@ def read_vtt(data: bytes, _: ReadOptions) -> Document:
         captions = webvtt.from_string(file.text)
     except webvtt.errors.MalformedFileError as error:
         raise DataError(f"not WebVTT: {error}") from None
-    units = list[Unit]()
-    for number, cue in enumerate(captions.captions):
-
-        def put(lines: Sequence[str], cue: webvtt.Caption = cue) -> None:
-            cue.lines[:] = lines
-
-        units += _cue_units(list(cue.lines), put, cue.identifier or str(number + 1), is_vtt=True)
+    units = [
+        unit
+        for number, cue in enumerate(captions.captions, 1)
+        for unit in _cue_units(
+            cue.raw_text, partial(setattr, cue, "text"), cue.identifier or str(number), True
+        )
+    ]
     return Document(units, lambda: file.encoded(f"{captions.content}\n"))
 
 
-def _cue_units(
-    lines: list[str], put: Callable[[Sequence[str]], None], name: str, is_vtt: bool
-) -> Iterator[Unit]:
+def _cue_units(text: str, put: Callable[[str], None], name: str, is_vtt: bool) -> Iterator[Unit]:
     """Yield the units of a cue: one, or one for each line if speakers take turns."""
-    has_turns = any(map(DASH.match, lines))
-    n_lines = len(lines)
-    if not has_turns:
-        lines = [" ".join(lines)]
+    has_turns = any(map(DASH.match, text.split("\n")))
+    n_lines = text.count("\n") + 1
+    lines = text.split("\n") if has_turns else [text.replace("\n", " ")]
     for number, line in enumerate(lines):
         dash = DASH.match(line) if has_turns else None
         begin = dash.end() if dash else 0
@@ -80,30 +76,29 @@ def _cue_units(
         def write(
             parts: Parts, _: bool, number: int = number, begin: int = begin, source: Parts = source
         ) -> None:
-            text = _written(_with_times_in_order(parts, source), is_vtt)
+            text = _written(parts, source, is_vtt)
             lines[number] = lines[number][:begin] + text
-            put([one.replace("\0", " ") for one in (lines if has_turns else broken(text, n_lines))])
+            put("\n".join(lines if has_turns else broken(text, n_lines)).replace("\0", " "))
 
         yield Unit(source, write, f"cue {name}", name)
 
 
-def _with_times_in_order(parts: Parts, source: Parts) -> Parts:
-    """Return a translation with the times inside the cue in the order of its source: WebVTT wants them so."""
-    times = [part for part in source if isinstance(part, Code) and KARAOKE_TIME.fullmatch(part.text)]
-    following, known = iter(times), frozenset(times)
-    return tuple(next(following, part) if part in known else part for part in parts)
+def _written(parts: Parts, source: Parts, is_vtt: bool) -> str:
+    """Return a text for the file, with zero bytes in place of the spaces at which it may not be broken.
 
-
-def _written(parts: Parts, is_vtt: bool) -> str:
-    """Return a text for the file, with zero bytes in place of the spaces at which it may not be broken."""
-    return "".join(
-        part.text.replace(" ", "\0")
-        if isinstance(part, Code)
-        else part.replace("&", "&amp;").replace("<", "&lt;").replace("-->", "--&gt;")
-        if is_vtt
-        else part.replace("-->", "->")
-        for part in parts
-    )
+    Times inside the cue come in the order of the source: WebVTT wants them so.
+    """
+    times = iter([one for one in source if isinstance(one, Code) and KARAOKE_TIME.fullmatch(one.text)])
+    made = list[str]()
+    for part in parts:
+        if isinstance(part, Code):
+            code = next(times, part) if KARAOKE_TIME.fullmatch(part.text) else part
+            made.append(code.text.replace(" ", "\0"))
+        elif is_vtt:
+            made.append(part.replace("&", "&amp;").replace("<", "&lt;").replace("-->", "--&gt;"))
+        else:
+            made.append(part.replace("-->", "->"))
+    return "".join(made)
 
 
 def broken(text: str, n: int) -> list[str]:

@@ -24,12 +24,12 @@ def read(data: bytes, options: ReadOptions) -> Document:
     return Document(units, lambda: inline_xml.dump(tree, data))
 
 
-def pairs(file: BinaryIO, pair: tuple[str, str]) -> Iterator[tuple[Parts, Parts, str, bool]]:
-    """Yield source, target and name of each unit that is translated, and False."""
+def pairs(file: BinaryIO, pair: tuple[str, str]) -> Iterator[tuple[Parts, Parts, str]]:
+    """Yield source, target and name of each unit that is translated."""
     for _, one in etree.iterparse(file, tag="{*}tu", **SAFE):
         unit = _unit(one, pair)
         if unit is not None and unit.is_done:
-            yield unit.parts, unit.target or (), unit.name, False
+            yield unit.parts, unit.target or (), unit.name
         one.clear()
         while one.getprevious() is not None:
             del one.getparent()[0]
@@ -80,4 +80,4 @@ def _unit(one: Element, pair: tuple[str, str]) -> Unit | None:
             variant.insert(0, note)
 
     place, name = f"line {segment.sourceline}", one.get("tuid", "")
-    return Unit(content.source, write, place, name, False, begun, bool(joined(begun).strip()))
+    return Unit(content.source, write, place, name, begun, bool(joined(begun).strip()))

@@ -9,18 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bytenmt.decoding.confidence import FORMAT, SURE, UNMET, WORDLESS, Verdict
 from bytenmt.documents import formats
-from bytenmt.documents.lines import Line, has_words, is_complete, is_icu_message, nested, split_unit
+from bytenmt.documents.lines import Line, has_words, is_complete, nested, split_unit
 from bytenmt.documents.unit import Document, Parts, ReadOptions, Unit, joined, merged
 from bytenmt.sentinels import Code
 
 if TYPE_CHECKING:
-    from bytenmt.documents.memory import MemoryMatch, TranslationMemory
+    from bytenmt.documents.memory import TranslationMemory
 
-OTHER_CONTEXT = "the memory has it in another context"  # why a translation from a memory is checked
-# What is counted: units with a new translation, those of them from a memory and from an exact entry; units
-# that were translated before, that have no words, that are ICU messages, and whose translation is empty.
-TRANSLATED, MATCHED, EXACT, KEPT = "translated", "matched", "exact", "kept"
-COPIED, ICU, EMPTY = "copied", "ICU message left as it was", "without a translation"
+OTHER_CONTEXT = "the memory has other translations of it"  # why a translation from a memory is checked
 
 
 class LineTranslation(NamedTuple):
@@ -34,13 +30,12 @@ class LineTranslation(NamedTuple):
 class TranslationReport:
     """A summary of the translation of a document.
 
-    counts: of units, by the names above. notes: places of units that people should look at, and why.
-    n_review: how many of the translations are marked for review.
+    counts: of units: translated, of them from the memory and to review; translated before; without words;
+    without a translation; ICU messages. notes: places of units that people should look at, and why.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     notes: list[tuple[str, str]] = field(default_factory=list)
-    n_review: int = 0
 
 
 def read_lines(data: bytes, options: ReadOptions, path: str = "the document") -> list[Parts]:
@@ -66,7 +61,8 @@ def lines_to_translate(
     """Return the distinct lines that a model translates, in order; see translate."""
     lines = dict[Parts, None]()
     for unit in document.units:
-        if (overwrite or not unit.is_done) and _match(unit, memory) is None:
+        is_wanted = overwrite or not unit.is_done
+        if is_wanted and not (memory and memory.match(unit.parts, unit.name)):
             lines |= dict.fromkeys(one.parts for one in split_unit(unit.parts) if isinstance(one, Line))
     return list(lines)
 
@@ -85,19 +81,13 @@ def translate(
     report = TranslationReport()
     for unit in document.units:
         if unit.is_done and not overwrite:
-            report.counts[KEPT] += 1
-        elif (match := _match(unit, memory)) is not None:
-            report.counts.update([MATCHED, EXACT] if match.is_exact else [MATCHED])
-            _write(unit, match.target, [OTHER_CONTEXT] if match.is_other_context else [], report)
+            report.counts["translated before"] += 1
+        elif memory and (match := memory.match(unit.parts, unit.name)):
+            report.counts["from the memory"] += 1
+            _write(unit, match[0], [OTHER_CONTEXT] if match[1] else [], report)
         else:
             _translate_unit(unit, translations, report)
     return report
-
-
-def _match(unit: Unit, memory: TranslationMemory | None) -> MemoryMatch | None:
-    """Return the translation that a memory has; of an ICU message an exact one."""
-    match = None if memory is None else memory.match(unit.parts, unit.name, unit.has_context)
-    return match if match is None or match.is_exact or not is_icu_message(unit.parts) else None
 
 
 def _translate_unit(
@@ -106,11 +96,11 @@ def _translate_unit(
     pieces = split_unit(unit.parts)
     lines = [translations[one.parts] for one in pieces if isinstance(one, Line)]
     if not pieces or not all(joined(line.parts).strip() for line in lines):
-        kind = EMPTY if pieces else ICU
+        kind = "without a translation" if pieces else "ICU message"
         report.counts[kind] += 1
         report.notes.append((unit.place, kind))
     elif not lines:
-        report.counts[COPIED] += 1
+        report.counts["without words"] += 1
         if unit.target is not None and unit.target != unit.parts:
             unit.write(unit.parts, False)
     else:
@@ -132,9 +122,9 @@ def _write(unit: Unit, parts: Parts, flags: list[str], report: TranslationReport
     if not unit.is_valid(joined(parts)):
         flags.append(FORMAT)
     verdict = Verdict.from_flags(flags)
-    report.counts[TRANSLATED] += 1
+    report.counts["translated"] += 1
     if verdict.level != SURE:
-        report.n_review += 1
+        report.counts["to review"] += 1
         report.notes.append((unit.place, f"to review: {verdict.level}: {'; '.join(verdict.reasons)}"))
     if parts != unit.target:
         unit.write(parts, verdict.level != SURE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -102,9 +102,8 @@ class Unit:
     write: Callable[[Parts, bool], None]
     # Where it stands, for people.
     place: str
-    # Its id, context or key; whether it is a context, which tells apart what the same source means.
+    # Its id, context or key.
     name: str = ""
-    has_context: bool = False
     # In a format with two languages: the translation that the document has, whether it counts as one, and
     # whether it needs a review.
     target: Parts | None = None
@@ -119,9 +118,6 @@ class Unit:
         return merged(self.source)
 
 
-Languages = tuple[str | None, str | None]  # source and target as a file declares them, None for undeclared
-
-
 @dataclass(eq=False)
 class Document:
     """The units of a file."""
@@ -129,8 +125,6 @@ class Document:
     units: Iterable[Unit]
     # Returns the bytes of the file with what was written into its units.
     dump: Callable[[], bytes]
-    # What the file and its further parts declare.
-    languages: Sequence[Languages] = ()
 
 
 class ReadOptions(NamedTuple):

@@ -9,9 +9,8 @@ Text that is marked as not to be translated is one code.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
-from functools import partial
 from typing import NamedTuple
 
 from lxml import etree
@@ -30,7 +29,6 @@ SUB_STATE = "bytenmt:needs-review"
 ANGULAR = re.compile(r"(START|CLOSE)_(.*?)(?:_\d+)?")  # the id of an <x/>, such as START_TAG_SPAN_1
 PHRASE_TAG = re.compile(r"\{([^{}<>\s]+)>|<([^{}<>\s]+)\}|\{[^{}<>\s]+\}")  # {1>bold<1} {2}
 CONFIRMED = ("Translated", "ApprovedTranslation", "ApprovedSignOff")  # states of a segment in Trados
-OF_A_MATCH = ("percent", "text-match", "struct-match", "origin-system")  # attributes of what was there before
 
 
 class _File(NamedTuple):
@@ -49,15 +47,13 @@ def read(data: bytes, options: ReadOptions) -> Document:
     is_version_2 = root.get("version", "1").startswith("2")
     phrase = next((f"{{{uri}}}" for uri in root.nsmap.values() if "memsource.com" in uri), "")
     file = _File(root, is_version_2, phrase)
-    source, target = ("srcLang", "trgLang") if is_version_2 else ("source-language", "target-language")
-    declaring = [root] if is_version_2 else [one for one in root if local_name(one) == "file"]
-    languages = [(one.get(source), one.get(target)) for one in declaring]
-    for one in declaring:
+    target = "trgLang" if is_version_2 else "target-language"
+    for one in [root] if is_version_2 else root.iterchildren("{*}file"):
         if language := options.target_to_declare(one.get(target)):
             one.set(target, language)
     holders = root.iter("{*}segment" if is_version_2 else "{*}trans-unit")
     units = [unit for holder in holders for unit in _units(file, holder)]
-    return Document(units, lambda: inline_xml.dump(tree, data), languages)
+    return Document(units, lambda: inline_xml.dump(tree, data))
 
 
 def _content(file: _File, element: Element) -> InlineContent:
@@ -95,64 +91,77 @@ def _units(file: _File, holder: Element) -> Iterator[Unit]:
     is_locked = file.phrase and holder.get(f"{file.phrase}locked") == "true"
     if source is None or is_locked or inline_xml.inherited(holder, "translate") == "no":
         return
-    segments = [] if segmented is None else _segments(segmented)
-    if segments and (target is None or _segments(target) or not "".join(target.itertext()).strip()):
-        yield from _segment_units(file, holder, segmented, segments)
-        return
-    state = (holder if file.is_version_2 or target is None else target).get("state", "")
+    # 1) The source is translated, or each of its segments where there is no target without segments.
+    segments, begun, made = _segments(segmented), _segments(target), list[Element]()
+    is_whole = not segments or (target is not None and "".join(target.itertext()).strip() and not begun)
+    there = {None: target} if is_whole else {one.get("mid"): one for one in begun}
+    definitions = child(holder, "seg-defs")  # of Trados, with the state of each segment
+    of_trados = {one.get("id"): one for one in ([] if definitions is None else definitions)}
 
-    def make() -> Element:
-        return _make_target(file, holder, source if segmented is None else segmented)
+    # 2) A translation needs its element in the target, which gets the form of a segmented source once.
+    def make(number: int) -> Element:
+        whole = _make_target(file, holder, source if segmented is None else segmented)
+        if is_whole:
+            return whole
+        if not made:
+            contents = [deepcopy(there.get(one.get("mid"), etree.Element("empty"))) for one in segments]
+            inline_xml.set_content(whole, deepcopy(segmented))
+            made.extend(_segments(whole))
+            for one, content in zip(made, contents, strict=True):
+                inline_xml.set_content(one, content)
+        return made[number]
 
-    def set_state(is_doubtful: bool) -> None:
-        if file.is_version_2:
+    # 3) The state is kept at the segment, in Phrase at the trans-unit, else at the target.
+    def set_state(trados: Element | None, is_doubtful: bool) -> None:
+        whole = child(holder, "target")
+        if trados is not None:
+            trados.attrib.pop("percent", None)  # of a match that was there before
+            trados.attrib.update({"conf": "Draft" if is_doubtful else "Translated", "origin": "mt"})
+        elif file.is_version_2:
             holder.attrib.pop("subState", None)
             holder.set("state", "initial" if is_doubtful else TRANSLATED)
             holder.attrib.update({"subState": SUB_STATE} if is_doubtful else {})
         elif file.phrase:
             holder.attrib.update({f"{file.phrase}confirmed": "0", f"{file.phrase}trans-origin": "mt"})
-        else:
-            make().set("state", DOUBTED if is_doubtful else TRANSLATED)
+        elif is_doubtful or is_whole or whole.get("state") != DOUBTED:
+            whole.set("state", DOUBTED if is_doubtful else TRANSLATED)
 
-    name = holder.get("id") or holder.getparent().get("id", "")
-    unit = _unit(file, holder, source, target, state, make, set_state, name)
-    is_unconfirmed = bool(file.phrase) and not _is_confirmed(file, holder)
-    unit.is_doubted |= is_unconfirmed or "needs-review" in holder.get("subState", "")
-    yield unit
+    is_confirmed = holder.get("approved") == "yes" or holder.get(f"{file.phrase}confirmed") == "1"
+    for number, one in enumerate([source] if is_whole else segments):
+        content, before, mid = _content(file, one), there.get(one.get("mid")), one.get("mid")
+        parts = () if before is None else merged(_content(file, before).source)
+        trados = None if is_whole else of_trados.get(mid)
+        if trados is not None and trados.get("locked") == "true":
+            continue
+        states = (child(holder, "target"), holder)[file.is_version_2], trados
+        state = (
+            next((one.get("conf") or one.get("state") for one in states[::-1] if one is not None), None) or ""
+        )
 
+        def write(
+            translation: Parts,
+            is_doubtful: bool,
+            number: int = number,
+            content: InlineContent = content,
+            trados: Element | None = trados,
+        ) -> None:
+            inline_xml.set_content(make(number), content.build(translation))
+            set_state(trados, is_doubtful)
 
-def _unit(
-    file: _File,
-    holder: Element,
-    source: Element,
-    target: Element | None,
-    state: str,
-    make: Callable[[], Element],
-    set_state: Callable[[bool], None],
-    name: str,
-) -> Unit:
-    """Return the unit of a source or a segment of one.
-
-    target, state: what stands there, and what the file says of it. make: returns the element for a
-    translation. A target counts as a translation unless it is an unapproved copy of the source.
-    """
-    content = _content(file, source)
-    begun = () if target is None else merged(_content(file, target).source)
-    is_changed = merged(content.source) != begun or bool(state) or _is_confirmed(file, holder)
-    is_done = bool(joined(begun).strip()) and state not in NOT_YET and is_changed
-
-    def write(translation: Parts, is_doubtful: bool) -> None:
-        inline_xml.set_content(make(), content.build(translation))
-        set_state(is_doubtful)
-
-    place, is_doubted = f"line {source.sourceline}", state.startswith("needs-")
-    return Unit(content.source, write, place, name, target=begun, is_done=is_done, is_doubted=is_doubted)
-
-
-def _is_confirmed(file: _File, holder: Element) -> bool:
-    """Return whether a person has approved the translation of a trans-unit."""
-    in_phrase = bool(file.phrase) and holder.get(f"{file.phrase}confirmed") == "1"
-    return bool(in_phrase or holder.get("approved") == "yes")
+        # An unapproved copy of the source is no translation.
+        is_changed = merged(content.source) != parts or bool(state) or is_confirmed
+        yield Unit(
+            content.source,
+            write,
+            f"line {one.sourceline}",
+            "/".join(filter(None, (holder.get("id") or holder.getparent().get("id"), mid))),
+            target=parts,
+            is_done=bool(joined(parts).strip()) and state not in NOT_YET and is_changed,
+            is_doubted=state.startswith("needs-")
+            or (trados is not None and state not in CONFIRMED)
+            or "needs-review" in holder.get("subState", "")
+            or (bool(file.phrase) and not is_confirmed),
+        )
 
 
 def _make_target(file: _File, holder: Element, after: Element) -> Element:
@@ -161,7 +170,7 @@ def _make_target(file: _File, holder: Element, after: Element) -> Element:
         raise BytenmtError("the file does not declare its target language (trgLang): give --pair en-de")
     target = child(holder, "target")
     if target is None:
-        target = etree.Element(etree.QName(after).text.replace(local_name(after), "target"))
+        target = etree.Element(after.tag.replace(local_name(after), "target"))
         target.attrib.update({SPACE: "preserve"} if SPACE in after.attrib else {})
         before = after.getprevious()
         holder.insert(holder.index(after) + 1, target)
@@ -169,51 +178,7 @@ def _make_target(file: _File, holder: Element, after: Element) -> Element:
     return target
 
 
-def _segments(element: Element) -> list[Element]:
+def _segments(element: Element | None) -> list[Element]:
     """Return the segments in an element, without those in other segments."""
-    found = (one for one in element.iter("{*}mrk") if one.get("mtype") == "seg")
-    return [one for one in found if not any(a.get("mtype") == "seg" for a in one.iterancestors("{*}mrk"))]
-
-
-def _segment_units(
-    file: _File, holder: Element, segmented: Element, segments: list[Element]
-) -> Iterator[Unit]:
-    """Yield the unit of every segment of a trans-unit of version 1.2 that is not locked."""
-    target, made = child(holder, "target"), list[Element]()
-    there = {one.get("mid"): one for one in ([] if target is None else _segments(target))}
-    definitions = child(holder, "seg-defs")  # of Trados, with the state of each segment
-    states = {one.get("id"): one for one in ([] if definitions is None else definitions)}
-
-    def make(number: int) -> Element:
-        """Return a segment of the target, which gets the form of the segmented source once."""
-        if not made:
-            whole = _make_target(file, holder, segmented)
-            contents = [deepcopy(there.get(one.get("mid"), etree.Element("empty"))) for one in segments]
-            inline_xml.set_content(whole, deepcopy(segmented))
-            made.extend(_segments(whole))
-            for one, content in zip(made, contents, strict=True):
-                inline_xml.set_content(one, content)
-        return made[number]
-
-    def set_state(of_trados: Element | None, is_doubtful: bool) -> None:
-        whole = child(holder, "target")
-        if of_trados is not None:
-            for name in OF_A_MATCH:
-                of_trados.attrib.pop(name, None)
-            of_trados.attrib.update({"conf": "Draft" if is_doubtful else "Translated", "origin": "mt"})
-        elif is_doubtful or whole.get("state") != DOUBTED:
-            whole.set("state", DOUBTED if is_doubtful else TRANSLATED)
-
-    for number, segment in enumerate(segments):
-        mid = segment.get("mid", "")
-        of_trados = states.get(mid)
-        holder_of_state = target if of_trados is None else of_trados
-        state = (
-            "" if holder_of_state is None else holder_of_state.get("state", holder_of_state.get("conf", ""))
-        )
-        if of_trados is None or of_trados.get("locked") != "true":
-            name = "/".join(filter(None, (holder.get("id"), mid)))
-            set_own = partial(set_state, of_trados)
-            unit = _unit(file, holder, segment, there.get(mid), state, partial(make, number), set_own, name)
-            unit.is_doubted |= of_trados is not None and state not in CONFIRMED
-            yield unit
+    found = [one for one in ([] if element is None else element.iter("{*}mrk")) if one.get("mtype") == "seg"]
+    return [one for one in found if not any(around in found for around in one.iterancestors("{*}mrk"))]

@@ -77,8 +77,8 @@ DATA = archive()
 def test_runs_are_joined_and_other_formats_are_codes() -> None:
     units = [joined(unit.parts) for unit in document("a.docx", DATA).units]
     assert units[:2] == [
-        "One sentence with <run>bold</run> & <text><r><r>",
-        "<around>a link</around> and page <fldChar>\ttab\nline".replace("<fldChar>", "<r>"),
+        "One sentence with <run>bold</run> & <text><code><code>",
+        "<hyperlink>a link</hyperlink> and page <code>\ttab\nline",
     ]
     assert units[2:] == ["cell", "before", "behind", "a box", "head", "<r> a note".replace("<r> ", " ")]
 
@@ -89,7 +89,7 @@ def test_text_is_replaced_and_its_formats_and_codes_stay() -> None:
         *("ONE SENTENCE WITH BOLD & <text>", "A LINK AND PAGE 7TABLINE", "CELL"),
         *("BEFOREA BOXBEHIND", "A BOX", ""),
     ]
-    assert paragraphs(made, "word/header1.xml") == ["HEAD"] and report.n_review == 0
+    assert paragraphs(made, "word/header1.xml") == ["HEAD"] and report.counts["to review"] == 0
     assert paragraphs(made, "word/footnotes.xml") == [" A NOTE"]
     bold = etree.fromstring(member(made)).xpath("//w:r[w:rPr/w:b]", namespaces={"w": W})
     assert ["".join(one.itertext()) for one in bold] == ["BOLD"]

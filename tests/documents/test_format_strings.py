@@ -34,8 +34,6 @@ CASES = [
     ("java", "{0} of {1}", "{0} von", False),
     ("qt", "%1 of %2", "%2 von %1", True),
     ("qt", "%1 of %2", "%1 von", False),
-    ("lisp", "~A of ~2,'0D~%", "~A von ~2,'0D", True),
-    ("lisp", "~A of ~D", "~D von ~A", False),
 ]
 
 
@@ -65,7 +63,6 @@ def test_flags_that_name_no_format() -> None:
         ("c-format", "The % d of %'d files", ["% d", "%'d"]),
         ("c-format", "Save 50% discount on %-s now", ["%-s"]),
         ("no-c-format", "The % d of files", []),
-        ("lisp-format", "The ~A of ~:@D, ~~ files", ["~A", "~:@D", "~~"]),
         ("qt-format", "The %1 of %L2 files", ["%1", "%L2"]),
         ("java-printf-format", "On %b it is", ["%b"]),
     ],

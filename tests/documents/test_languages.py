@@ -6,37 +6,12 @@ import polib
 import pytest
 
 from bytenmt.documents.formats import read
-from bytenmt.documents.unit import Languages, ReadOptions
+from bytenmt.documents.unit import ReadOptions
 from tools.verify.made_up_translations import SAMPLES, document, translated
 
 PO = (SAMPLES / "catalogue.po.in").read_text()
 POT = PO.replace('charset=UTF-8\\n"', 'charset=UTF-8\\n"\n"Language: \\n"')
 BODY = "<body><trans-unit id='1'><source>text</source></trans-unit></body>"
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "languages"),
-    [
-        ("a.xlf", (SAMPLES / "version-1.2.xlf.in").read_text(), [("en", "de")]),
-        ("a.xlf", (SAMPLES / "version-2.xlf.in").read_text(), [("en", None)]),
-        (
-            "a.xlf",
-            f"<xliff><file source-language='en'>{BODY}</file><file>{BODY}</file></xliff>",
-            [("en", None), (None, None)],
-        ),
-        ("a.po", PO, [(None, None)]),
-        ("a.po", POT, [(None, None)]),
-        ("a.po", POT.replace("Language: ", "Language: pt_BR"), [(None, "pt_BR")]),
-        ("a.html", "<html lang=en><p>a", [("en", None)]),
-        ("a.html", "<p lang=fr>a", [(None, None)]),
-        ("a.html", "<HTML XML:LANG='en-GB' lang='&#101;n'><p>a", [("en", None)]),
-        ("a.txt", "a", ()),
-        ("a.arb", '{"@@locale": "en", "a": "b"}', [("en", None)]),
-        ("a.json", '{"a": "b"}', []),
-    ],
-)
-def test_what_a_file_declares(name: str, text: str, languages: list[Languages]) -> None:
-    assert document(name, text, None).languages == languages
 
 
 @pytest.mark.parametrize(

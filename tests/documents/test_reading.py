@@ -39,7 +39,7 @@ PO = (SAMPLES / "catalogue.po.in").read_text()
         ("a.strings", '"a" = "b"\n"c";', 'line 2: expected "key" = "value";'),
         ("a.strings", '"a" = {b=c;};', 'line 1: expected "key" = "value";'),
         ("a.strings", "\n/* a", 'line 2: expected "key" = "value";'),
-        ("a.xml", "<string/>", "no <resources> element"),
+        ("a.xml", "<string/>", "not android: Unsupported root"),
         ("a.docx", "PK", "not a .docx file"),
         ("a.csv", 'a,text,translation\n"c,d\n', "a quotation mark is wrong"),
         ("a.csv", f"a,{'x' * 1000}\n", f"text is not one of the columns a, {'x' * 50}"),

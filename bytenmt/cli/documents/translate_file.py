@@ -6,7 +6,7 @@ Heavy modules are imported inside the command.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -31,9 +31,6 @@ from bytenmt.cli.progress import Console, progress
 from bytenmt.config.bounds import Bounds
 from bytenmt.documents.formats import FORMATS
 from bytenmt.errors import BytenmtError
-
-if TYPE_CHECKING:
-    from bytenmt.documents.unit import Document, Languages
 
 MOST_BITS = 1e6
 BATCH = 1000  # lines that are translated together
@@ -131,11 +128,12 @@ def translate_file(
             translator.follow()
             return
         trained_on = model_languages([corpus for run in runtime.runs for corpus in run.facts.corpora])
-        _warn(source, document, languages, runs[0], trained_on)
+        for side, one, other in language_mismatches(languages or (None, None), trained_on):
+            Console().warn(f"--pair has {one} as the {side} language, and {runs[0]} was trained on {other}")
         memory = None
         if memory_file is not None:
-            declared = languages or next(iter(document.languages), (None, None))
-            memory = TranslationMemory.from_file(memory_file, pair_of_memory(declared, trained_on))
+            of_memory = pair_of_memory(languages or (None, None), trained_on)
+            memory = TranslationMemory.from_file(memory_file, of_memory)
         judge = Judge.from_runtime(runtime, flag_above, FLAG_ABOVE, translator.options.beam)
         detail(judge.describe())
         lines = lines_to_translate(document, overwrite, memory)
@@ -152,29 +150,7 @@ def translate_file(
         written = document.dump()
     with writer(output) as out:
         out.write(written)
-    counts = ", ".join(f"{n} {name}" for name, n in report.counts.items())
-    say(f"{sum(1 for _ in document.units)} units: {counts or 'none'}; {report.n_review} to review")
+    counts = ", ".join(f"{n} {name}" for name, n in sorted(report.counts.items(), reverse=True))
+    say(f"{sum(1 for _ in document.units)} units: {counts or 'none'}")
     for place, note in report.notes:
         detail(f"{place}: {note}")
-
-
-def _warn(
-    path: Path,
-    document: Document,
-    pair: tuple[str, str] | None,
-    run: Path,
-    trained_on: tuple[str | None, str | None],
-) -> None:
-    """Print a warning where another language is declared than the model was trained on.
-
-    The target languages that a file declares do not count with --pair, which sets them.
-    """
-    declared: list[tuple[str, Languages]] = [("--pair", pair)] if pair else []
-    declared += [(str(path), (source, None if pair else target)) for source, target in document.languages]
-    found = dict.fromkeys(
-        (where, *mismatch) for where, one in declared for mismatch in language_mismatches(one, trained_on)
-    )
-    for where, side, language, trained in found:
-        Console().warn(
-            f"{where} declares {language} as the {side} language, and {run} was trained on {trained}"
-        )
