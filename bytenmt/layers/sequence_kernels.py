@@ -74,7 +74,7 @@ def _run(
 ) -> tuple[Tensor, ...]:
     """Call a kernel of PyTorch's for one layer, outside of autocast, which would make it compute in fp16."""
     w, u, bias = weights
-    x, before = x.to(w.dtype), tuple(part.to(w.dtype)[None] for part in before)
+    x, before = x.to(w.dtype), tuple(part.to(w.dtype)[None].contiguous() for part in before)
     flat = [w, u, bias, torch.zeros_like(bias)]
     with torch.autocast(x.device.type, enabled=False):
         # has_biases, num_layers, dropout, train, bidirectional, batch_first
