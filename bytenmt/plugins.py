@@ -91,10 +91,10 @@ SCHEDULES: Registry[Schedule] = Registry(
 )
 OPTIMIZERS: Registry[OptimizerBuilder] = Registry("optimizer", ("adamw", "muon", "nag", "sgd", "adadelta"))
 AUGMENTATIONS: Registry[Augmentation] = Registry("augmentation")
-# Names that stand beside metrics in metrics.jsonl, and in the JSON of `evaluate` and `compare`.
+# Names that stand beside metrics in metrics.jsonl, and in the JSON of `evaluate`.
 SCORE_NAMES = (
-    *("bleu", "exact_match", "lines", "chrf_signature", "bleu_signature", "chrf_p", "bleu_p"),
-    *("confidence", "made_with", "by_length", "run", "architecture", "parameters", "metrics"),
+    *("bleu", "exact_match", "chrf_p", "bleu_p"),
+    *("system", "made_with", "architecture", "parameters"),
 )
 METRICS: Registry[Metric] = Registry("metric", ("bits_per_byte", "chrf"), SCORE_NAMES)
 ARCHITECTURES: Registry[Any] = Registry("architecture")  # entries are in architectures/registry.py

@@ -12,10 +12,8 @@ import msgspec
 
 from bytenmt.checkpoints.weights import METRICS
 from bytenmt.config.schema import Config
-from bytenmt.evaluation.by_length import Bucket
 from bytenmt.evaluation.scores import TextScores
 
-N_SAMPLES = 1000  # of the paired bootstrap
 SURE = 0.05  # p below which a difference is marked
 HEAD = ("system", "architecture", "parameters", "bits/byte", "chrF", "p", "BLEU", "p", "exact match")
 
@@ -27,7 +25,6 @@ class System(NamedTuple):
     texts: Sequence[str]
     scores: TextScores
     made_with: Sequence[str] = ()  # fingerprint of the configuration, update, precision, engine
-    buckets: Sequence[Bucket] = ()  # scores by source length, where they are asked for
     # Of a model:
     architecture: str = "–"
     n_parameters: int | None = None
@@ -50,7 +47,7 @@ class System(NamedTuple):
             values |= {"architecture": self.architecture, "parameters": self.n_parameters}
         if self.p_chrf is not None:
             values |= {"chrf_p": self.p_chrf, "bleu_p": self.p_bleu}
-        return values | ({"by_length": [one.to_dict() for one in self.buckets]} if self.buckets else {})
+        return values
 
 
 def without_seed(config: Config) -> Config:
@@ -89,7 +86,7 @@ def with_significance(
 
     named: list[tuple[str, Sequence[str]]] = [(one.name, list(one.texts)) for one in systems]
     metrics = {"chrf": CHRF(), "bleu": BLEU(tokenize=tokenize)}
-    _, results = PairedTest(named, metrics, [list(references)], "bs", N_SAMPLES)()
+    _, results = PairedTest(named, metrics, [list(references)], "bs")()
     chrf, bleu = (
         [getattr(one, "p_value", None) for one in column]
         for key, column in results.items()

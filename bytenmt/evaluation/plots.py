@@ -44,20 +44,10 @@ Weights = npt.NDArray[np.float64]  # (characters of the text, characters of the 
 Table = npt.NDArray[np.float64]  # (256, d)
 
 
-class Curve(NamedTuple):
-    """A panel of learning curves: keys of the records of metrics, and labels."""
-
-    x: str
-    y: str
-    x_label: str
-    y_label: str
-    unit: float  # by which x is divided
-
-
-CURVES = (
-    Curve("update", "valid_bits_per_byte", "update", "bits per byte, of training thin", 1.0),
-    Curve("seconds", "valid_bits_per_byte", "minutes", "bits per byte, of training thin", 60.0),
-    Curve("seconds", "valid_chrf", "minutes", "chrF", 60.0),
+CURVES = (  # keys of the records of metrics, labels, and what the first key is divided by
+    ("update", "valid_bits_per_byte", "update", "bits per byte, of training thin", 1.0),
+    ("seconds", "valid_bits_per_byte", "minutes", "bits per byte, of training thin", 60.0),
+    ("seconds", "valid_chrf", "minutes", "chrF", 60.0),
 )
 
 
@@ -130,7 +120,7 @@ def learning_curves(runs: Mapping[str, Records]) -> Figure:
     from matplotlib.figure import Figure
 
     labels = Labels.from_texts(runs)
-    panels = [curve for curve in CURVES if any(curve.y in one for log in runs.values() for one in log)]
+    panels = [curve for curve in CURVES if any(curve[1] in one for log in runs.values() for one in log)]
     figure = Figure(figsize=(4.4 * len(panels), 4.2), layout="constrained")
     for place, (x, y, x_label, y_label, unit) in enumerate(panels, 1):
         axes = figure.add_subplot(1, len(panels), place)
@@ -205,11 +195,7 @@ def principal(table: Table, chosen: Sequence[int]) -> tuple[Table, npt.NDArray[n
     """
     centred = table[chosen] - table[chosen].mean(axis=0)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
-    places, shares = np.zeros((len(chosen), 2)), np.zeros(2)
-    n = min(2, len(s))
-    places[:, :n] = (u * s)[:, :n]
-    shares[:n] = s[:n] ** 2 / max(float((s**2).sum()), np.finfo(np.float64).tiny)
-    return places, shares
+    return (u * s)[:, :2], s[:2] ** 2 / (s**2).sum()
 
 
 def draw_embedding(table: Table, chosen: Sequence[int]) -> Figure:

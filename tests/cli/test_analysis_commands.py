@@ -66,7 +66,7 @@ def test_a_text_that_is_there_is_scored_as_a_models_own(place: Path) -> None:
     (system,) = found["systems"]
     assert f"chrF {system['chrf']:.2f}  {found['chrf_signature']}" == own.splitlines()[0]
     assert f"BLEU {system['bleu']:.2f}  {found['bleu_signature']}" == own.splitlines()[1]
-    assert found["lines"] == 48 and "bits_per_byte" not in system and "by_length" not in system
+    assert found["lines"] == 48 and "bits_per_byte" not in system
     perfect = json.loads(accepted("evaluate", "--hyp", "ref", "--ref", "ref", "--json"))
     assert perfect["systems"][0]["exact_match"] == 100
 
@@ -77,21 +77,18 @@ def test_systems_are_compared(place: Path) -> None:
     pytest.importorskip("matplotlib")
     shutil.copytree(place / "luong", place / "copy")
     words = ["evaluate", "luong", "bytenet", "copy", *TEXTS, "--hyp", "src", *SHORT]
-    done = call(*words, "--curves", "c.png", "--by-length")
+    done = call(*words, "--curves", "c.png")
     assert done.exit_code == 0, done.stderr
     assert "bytenet has no metrics.jsonl: its curve is left out" in done.stderr
     rows = done.stdout.splitlines()
     named = [["luong", "luong"], ["bytenet", "bytenet"], ["copy", "luong"], ["src", "–"]]
     assert [row.split()[:2] for row in rows[1:5]] == named
     assert "2 seeds (luong, copy): " in rows[5]
-    assert sum(row.startswith("source bytes ") for row in rows) == 4
     assert (place / "c.png").read_bytes().startswith(PNG)
-    found = json.loads(accepted(*words, "--by-length", "--json"))
-    (own,) = json.loads(accepted("evaluate", "bytenet", *TEXTS, "--by-length", *SHORT, "--json"))["systems"]
+    found = json.loads(accepted(*words, "--json"))
+    (own,) = json.loads(accepted("evaluate", "bytenet", *TEXTS, *SHORT, "--json"))["systems"]
     assert found["systems"][1] == own | {name: found["systems"][1][name] for name in ("chrf_p", "bleu_p")}
     assert (found["systems"][2]["chrf_p"], found["systems"][2]["bleu_p"]) == (1.0, 1.0)
-    lengths = [(one["shortest"], one["longest"], one["lines"]) for one in own["by_length"]]
-    assert lengths == [(0, 3, 24), (3, 10, 24)]
 
 
 def test_the_log_probability_of_every_line(place: Path) -> None:
@@ -140,7 +137,7 @@ def test_an_embedding_is_drawn(place: Path) -> None:
         "predict alone {ref} --no-reference --engine torch",
         "evaluate luong --src {src} --ref {ref} --engine torch --log-probabilities",
         "translate luong --src {src} " + " ".join(SHORT),
-        "evaluate --hyp {src} --src {src} --ref {ref} --by-length",
+        "evaluate --hyp {src} --src {src} --ref {ref}",
     ],
 )
 def test_texts_may_be_pipes(place: Path, words: str) -> None:
@@ -169,7 +166,6 @@ def test_texts_may_be_pipes(place: Path, words: str) -> None:
 BAD = [
     ("evaluate --hyp three --ref ref", 1, "three has 3 lines and ref has 48"),
     ("evaluate --hyp none --ref ref", 1, "none does not exist"),
-    ("evaluate --hyp src --ref ref --by-length", 1, "groups lines by source length: give --src"),
     ("evaluate luong --src src --ref ref --curves src", 1, "src is the input too"),
     ("evaluate --hyp src --ref ref --hyp-out out", 1, "--hyp-out is for the translations of one model"),
     ("evaluate luong alone --src src --ref ref --log-probabilities", 1, "alone is a language model"),

@@ -32,20 +32,14 @@ class TestSet(NamedTuple):
     src: Path | None
     corpus: ParallelCorpus
     tokenize: str  # of BLEU
-    by_length: bool  # whether lines are also scored by source length
 
     def score(self, name: str, texts: Sequence[str], made_with: Sequence[str], **of_model: Any) -> System:
         """Return the scores of a system. made_with, of_model: see comparison.System."""
-        from bytenmt.evaluation.by_length import by_length
         from bytenmt.evaluation.comparison import System
         from bytenmt.evaluation.scores import text_scores
 
         references = [line.decode() for line in self.corpus.tgt]
-        lengths = [len(line) for line in self.corpus.src or ()]
-        buckets = by_length(lengths, texts, references, self.tokenize) if self.by_length else ()
-        return System(
-            name, texts, text_scores(texts, references, self.tokenize), made_with, buckets, **of_model
-        )
+        return System(name, texts, text_scores(texts, references, self.tokenize), made_with, **of_model)
 
 
 @click.command(cls=Command)
@@ -66,7 +60,6 @@ class TestSet(NamedTuple):
     is_flag=True,
     help="Translate nothing: print the natural log-probability and the bits per byte of every line of --ref.",
 )
-@click.option("--by-length", is_flag=True, help="Also print scores by source length.")
 @click.option(
     "--curves", type=FILE, metavar="FILE.png", help="Draw the learning curves of run folders; needs no --ref."
 )
@@ -82,7 +75,6 @@ def evaluate(
     hyp_out: Path | None,
     tokenize: str,
     log_probabilities: bool,
-    by_length: bool,
     curves: Path | None,
     as_json: bool,
     errors: str,
@@ -116,9 +108,7 @@ def evaluate(
         return
     if hyp_out is not None and len(runs) != 1:
         raise BytenmtError(f"--hyp-out is for the translations of one model: {len(runs)} are given")
-    if src is None and by_length:
-        raise BytenmtError("--by-length groups lines by source length: give --src")
-    test = TestSet(src, inputs.all_pairs(src, ref, errors), tokenize, by_length)
+    test = TestSet(src, inputs.all_pairs(src, ref, errors), tokenize)
     settings, spec = decoding_args.settings(decoding), decoding_args.engine_spec(decoding, device, threads)
     if log_probabilities:
         _print_log_probabilities(runs, test, spec)
@@ -143,7 +133,7 @@ def evaluate(
     if as_json:
         click.echo(json.dumps(comparison.to_dict(systems), ensure_ascii=False))
     else:
-        _print(systems, by_length)
+        _print(systems)
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
@@ -215,10 +205,9 @@ def _score_model(
     )
 
 
-def _print(systems: Sequence[System], by_length: bool) -> None:
+def _print(systems: Sequence[System]) -> None:
     """Print the scores: of one system line by line, of several as a table."""
     from bytenmt.evaluation import comparison
-    from bytenmt.evaluation.by_length import table
 
     first, *others = systems
     if others:
@@ -233,5 +222,3 @@ def _print(systems: Sequence[System], by_length: bool) -> None:
         if first.bits_per_byte is not None:
             click.echo(f"bits per byte: {first.bits_per_byte:.4f}")
         click.echo(", ".join([f"bytenmt {__version__}", *first.made_with, *commit()]))
-    for system in systems if by_length else ():
-        click.echo("\n".join(["", *([system.name] if others else []), *table(system.buckets)]))
