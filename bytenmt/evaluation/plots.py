@@ -22,7 +22,6 @@ from bytenmt.errors import BytenmtError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-EXTRA = "plots"
 SANS, MONO = "DejaVu Sans", "DejaVu Sans Mono"  # matplotlib brings them
 NO_FONT = "Last Resort"  # a family of boxes that claims to have every character
 LARGEST = 12_000  # pixels of a picture's longer side
@@ -54,9 +53,7 @@ CURVES = (  # keys of the records of metrics, labels, and what the first key is 
 def require_matplotlib() -> None:
     """Raise BytenmtError if matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise BytenmtError(
-            f"drawing needs matplotlib, which is not installed: pip install 'bytenmt[{EXTRA}]'"
-        )
+        raise BytenmtError("drawing needs a missing package, matplotlib: pip install 'bytenmt[plots]'")
 
 
 def png(figure: Figure) -> bytes:
