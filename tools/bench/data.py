@@ -1,4 +1,4 @@
-"""Measure the data pipeline: epoch plan, line scan, batch assembly, and time to the first batch.
+"""Measure the data pipeline: epoch plan, line scan and batch assembly.
 
     taskset -c 1 python tools/bench/data.py --json data.json
 
@@ -8,7 +8,6 @@ is read once before, so that it is in the page cache.
 """
 
 import argparse
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,8 +21,6 @@ if __name__ == "__main__":
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.config.schema import DataConfig
-from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import assemble
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.epoch_plan import epoch_plan
@@ -36,19 +33,6 @@ BENCH = "bench/data"
 MAX_TOKENS = 25_000
 N_JOINED = 6  # lines of the sample joined to a line of about 110 bytes
 N_BATCHES = 2000  # batches to assemble: more bytes than a cache holds
-
-# Run in a fresh process: seconds from opening the files, and from the start of Python, to the first batch.
-FIRST_BATCH = """
-import sys, time
-from bytenmt.data.batches import batches
-from bytenmt.data.corpus import ParallelCorpus
-from bytenmt.data.epoch_plan import epoch_plan
-started, opened = float(sys.argv[1]), time.time()
-corpus = ParallelCorpus.open(sys.argv[2], sys.argv[3])
-plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, 25_000, seed=1, epoch=0)
-next(iter(batches(corpus, plan)))
-print(time.time() - opened, time.time() - started, "torch" in sys.modules)
-"""
 
 Lengths = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
@@ -196,36 +180,13 @@ def bench_scan(folder: Path, size: int, repeats: int) -> list[Record]:
     return found
 
 
-def bench_corpus(folder: Path, size: int, repeats: int) -> list[Record]:
-    """Measure batches of a corpus of two files of together `size` bytes."""
+def bench_assembly(folder: Path, size: int, repeats: int) -> Record:
+    """Measure assembling batches of shuffled pairs of two files of together `size` bytes.
+
+    The reference is a copy of the finished batches.
+    """
     n_copies = max(1, size // sample_size("ko", "en"))
     paths = [repeat_text(language, folder / f"corpus.{language}", n_copies) for language in ("ko", "en")]
-    return [
-        *bench_first_batch(paths, size, repeats),
-        bench_assembly(paths, repeats),
-        *bench_changes(paths, repeats),
-    ]
-
-
-def bench_first_batch(paths: list[Path], size: int, repeats: int) -> list[Record]:
-    """Measure the time to the first batch in a fresh process, with the kernels already compiled."""
-    seconds = []
-    for _ in range(repeats + 1):
-        command = [sys.executable, "-c", FIRST_BATCH, str(time.time()), *map(str, paths)]
-        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-        assert printed[2] == "False", "the data engine has imported torch"
-        seconds.append([float(printed[0]), float(printed[1])])
-    opened, started = np.min(seconds[1:], axis=0).tolist()
-    read = sum(min(best_of(repeats, lambda path=path: add_words(mapped_words(path)))) for path in paths)  # type: ignore[misc]
-    name = f"first batch of a {size / 1e9:g} GB corpus"
-    return [
-        Record(BENCH, name, opened, "s", "read of both maps", read, read / opened),
-        Record(BENCH, f"{name}, imports counted", started, "s", "read of both maps", read, read / started),
-    ]
-
-
-def bench_assembly(paths: list[Path], repeats: int) -> Record:
-    """Measure assembling batches of shuffled pairs, relative to copying the finished batches."""
     corpus = ParallelCorpus.open(paths[0], paths[1])
     plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, MAX_TOKENS, seed=1, epoch=0)
     indices = [plan.batch(k) for k in range(min(plan.n_batches, N_BATCHES))]
@@ -246,49 +207,13 @@ def bench_assembly(paths: list[Path], repeats: int) -> Record:
     return Record(BENCH, "batch assembly", speeds[0], "GB/s", "memcpy", speeds[1], other / own)
 
 
-def bench_changes(paths: list[Path], repeats: int) -> list[Record]:
-    """Measure augmented batches, relative to batches without; and an epoch's placeholders."""
-    corpus = ParallelCorpus.open(paths[0], paths[1])
-    plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, MAX_TOKENS, seed=1, epoch=0)
-    indices = [plan.batch(k) for k in range(min(plan.n_batches, N_BATCHES // 10))]
-    n_bytes = sum(batch.source.size + batch.target.size for batch in (assemble(corpus, k) for k in indices))
-    found = []
-    for name, settings in (
-        ("noise 5 %", DataConfig(noise=0.05)),
-        ("copy 10 %", DataConfig(copy=0.1)),
-        ("both", DataConfig(noise=0.05, copy=0.1)),
-        ("letter case 15 %", DataConfig(upper_case=0.05, title_case=0.05, lower_case=0.05)),
-        ("empty sources 5 %", DataConfig(empty_source=0.05)),
-        ("all of them", DataConfig(noise=0.05, copy=0.1, upper_case=0.15, empty_source=0.05)),
-    ):
-        augmenter = Augmenter(corpus, settings, seed=1)
-
-        def change(augmenter: Augmenter = augmenter) -> None:
-            for k, some in enumerate(indices):
-                augmenter.change(assemble(corpus, some), k, 0)
-
-        own, other = best_of(repeats, change, lambda: [assemble(corpus, some) for some in indices])
-        speeds = n_bytes / own / 1e6, n_bytes / other / 1e6
-        case = f"batch assembly, {name}"
-        found.append(Record(BENCH, case, speeds[0], "MB/s", "without", speeds[1], other / own))
-    augmenter = Augmenter(corpus, DataConfig(sentinels=0.05), seed=1)
-    (own,) = best_of(1, lambda: augmenter.corpus(0))
-    size = float(corpus.source_lengths.sum(dtype=np.int64) + corpus.target_lengths.sum(dtype=np.int64))
-    read = sum(min(best_of(1, lambda path=path: add_words(mapped_words(path)))) for path in paths)  # type: ignore[misc]
-    case = "an epoch's sentinels, names and numbers in 5 %"
-    found.append(
-        Record(BENCH, case, size / own / 1e6, "MB/s", "read of both maps", size / read / 1e6, read / own)
-    )
-    return found
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description="Measure the data pipeline.")
     parser.add_argument("--pairs", type=int, default=4_500_000, help="pairs of the epoch plan")
     parser.add_argument("--size", type=float, default=1e9, help="bytes of text")
     parser.add_argument("--repeats", type=int, default=5, help="measurements, of which the best counts")
-    parser.add_argument("--only", choices=("plan", "scan", "corpus"), help="run only one part")
+    parser.add_argument("--only", choices=("plan", "scan", "batches"), help="run only one part")
     parser.add_argument("--json", type=Path, help="also write the records here")
     options = parser.parse_args(arguments)
     size, repeats = int(options.size), options.repeats
@@ -298,8 +223,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             records += bench_plan(options.pairs, repeats)
         if options.only in (None, "scan"):
             records += bench_scan(Path(folder), size, repeats)
-        if options.only in (None, "corpus"):
-            records += bench_corpus(Path(folder), size, repeats)
+        if options.only in (None, "batches"):
+            records.append(bench_assembly(Path(folder), size, repeats))
     print(format_table(records))
     if options.json:
         write_json(options.json, records)
