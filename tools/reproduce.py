@@ -65,7 +65,7 @@ def train(recipe: Recipe, row: str, corpora: Path, folder: Path, until: float) -
         raise BytenmtError(f"row {row} has a budget of {one.minutes:g} minutes: time it first, by --time 5")
     if one.distil:
         _distil(recipe, row, corpora, folder, until)
-    begun = any((run / name).is_file() for name in ("checkpoints.json", "checkpoint.pt"))
+    begun = any((run / name).is_file() for name in ("trainer.safetensors", "checkpoint.pt"))
     more = ["--resume"] if begun else []
     words = [*_program(one.program), *recipe.training_arguments(row, corpora, folder), *more]
     _run_program(words, f"the training of {row}", until)

@@ -9,6 +9,7 @@ functions, and statements `raise` and `except`; then the commands of the command
 
 from __future__ import annotations
 
+import argparse
 import ast
 import re
 import subprocess
@@ -72,9 +73,13 @@ def count_commands(root: Path) -> tuple[int, int]:
 
 def main() -> None:
     """Print the table."""
-    roots = [Path(name).resolve() for name in sys.argv[1:]] or [Path(__file__).resolve().parents[1]]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("checkouts", nargs="*", type=Path, metavar="CHECKOUT")
+    roots = parser.parse_args().checkouts or [Path(__file__).parents[1]]
     print("| | " + " | ".join(COLUMNS) + " |\n|---|" + "---:|" * len(COLUMNS))
-    for root in roots:
+    for root in map(Path.resolve, roots):
         for row, counts in count_checkout(root).items():
             print(f"| {row} | " + " | ".join(f"{counts[name]:,}" for name in COLUMNS) + " |")
         n_commands, n_options = count_commands(root)

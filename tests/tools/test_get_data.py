@@ -49,7 +49,8 @@ def test_a_folder_may_hold_it_packed_or_below_its_name(tmp_path: Path) -> None:
 def test_the_list_names_all_that_is_needed() -> None:
     corpora = tomllib.loads(get_data.CORPORA.read_text(encoding="utf-8"))
     public = {"multi30k", "tinyshakespeare", "war-and-peace"}
-    assert set(corpora) == public | {"tatoeba-eng-deu", "uistrings-eng-deu", "softdocs-eng-kor"}
+    ours = {"tatoeba-eng-deu", "tatoeba-eng-kor", "uistrings-eng-deu", "softdocs-eng-kor"}
+    assert set(corpora) == public | ours | {"software-eng-deu", "software-eng-kor"}
     for one in corpora.values():
         assert one["licence"] and one["origin"]
         for about in one["files"].values():

@@ -18,7 +18,7 @@ from bytenmt.checkpoints.quantize import convert
 from bytenmt.checkpoints.weights import read_weights as read_stored
 from bytenmt.distributed import Group
 from bytenmt.errors import CheckpointError
-from bytenmt.layers.ngram_tables import NgramTables, RowGradients
+from bytenmt.layers.ngram_tables import NgramTables, RecentBytes, RowGradients
 from bytenmt.training.objective import compiled
 from bytenmt.training.row_adam import RowAdam
 from bytenmt.training.run import train
@@ -231,9 +231,9 @@ def test_tables_stay_outside_of_a_compiled_loss(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=record))
     tables = NgramTables(4, (2, 3), 16)
     torch.nn.init.normal_(tables.weight)
-    texts, recent = torch.randint(1, 200, (2, 6)).to(torch.uint8), torch.zeros(2, 8, dtype=torch.uint8)
+    texts, recent = torch.randint(1, 200, (2, 6)).to(torch.uint8), tables.begin(2, CPU)
 
-    def loss(texts: Tensor, recent: Tensor) -> Tensor:
+    def loss(texts: Tensor, recent: RecentBytes) -> Tensor:
         return tables(texts, recent).square().sum()
 
     made = compiled(loss, config("convs2s", "train.compile=true", "train.round_to=64"))

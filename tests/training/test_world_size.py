@@ -30,7 +30,7 @@ def windows(arch: str, texts: dict[str, Any], group: Group) -> Task:
     settings = ["model.source=false", "train.window=16", "train.max_tokens=80"]
     convolutional = ["model.encoder_layers=[]", "train.context=4"]
     settings += convolutional if arch == "convs2s" else ["model.input_feeding=false"]
-    text = Text(path, path.parent)
+    text = Text(path)
     return LanguageModelTask(config(arch, *settings), [text], text, group=group)
 
 

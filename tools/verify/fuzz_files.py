@@ -1,17 +1,15 @@
 """Mutate run folders and weights files, reproducibly by seed and number.
 
-A folder is a dictionary of names and bytes. Some mutations change single bytes; others keep sizes and SHA-256
-consistent, so that only the content is wrong.
+A folder is a dictionary of names and bytes. Some mutations change single bytes; others keep sizes consistent,
+so that only the content is wrong.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import tomllib
 from collections.abc import Callable
-from typing import Any
 
 import tomli_w
 
@@ -28,9 +26,9 @@ from tools.verify.fuzz_tensors import (
 )
 
 Folder = dict[str, bytes]
-WEIGHTS = "checkpoints/update-00000070.safetensors"
-TRAINER = "checkpoints/update-00000070.trainer.safetensors"
-POINTER, CONFIG = "checkpoints.json", "config.toml"
+WEIGHTS = "best.safetensors"
+TRAINER = "trainer.safetensors"
+CONFIG = "config.toml"
 
 
 def mutate_config(files: Folder, name: str, chance: random.Random) -> None:
@@ -68,23 +66,6 @@ def mutate_metadata(data: bytes, chance: random.Random) -> bytes:
     return build_tensor_file(header, rest)
 
 
-def mutate_json(data: bytes, chance: random.Random) -> bytes:
-    """Replace a value somewhere in a JSON text."""
-    tree = json.loads(data)
-    part: Any = tree
-    while True:
-        keys = list(part) if isinstance(part, dict) else list(range(len(part)))
-        key = chance.choice(keys)
-        if not isinstance(part[key], dict | list) or not part[key] or chance.random() < 0.3:
-            break
-        part = part[key]
-    part[key] = hostile_value(chance)
-    text = json.dumps(tree).encode("utf-8", "surrogatepass")
-    if chance.random() < 0.2:
-        text = text.replace(b'"facts": {', b'"facts": {"a": ' + b"[" * DEEP + b"]" * DEEP + b", ")
-    return text
-
-
 def mutate_toml(data: bytes, chance: random.Random) -> bytes:
     """Replace a value of a configuration, or append an invalid line."""
     if chance.random() < 0.3:
@@ -97,18 +78,6 @@ def mutate_toml(data: bytes, chance: random.Random) -> bytes:
         return tomli_w.dumps(tree).encode("utf-8", "surrogatepass")
     except (TypeError, ValueError):
         return mutate_bytes(data, chance)
-
-
-def update_checksums(files: Folder) -> None:
-    """Update sizes and checksums in checkpoints.json, if it is valid, so that changed files are accepted."""
-    try:
-        tree = json.loads(files[POINTER])
-        entry = tree["kept"][0]
-        for holds, name in (("weights", WEIGHTS), ("trainer", TRAINER)):
-            entry[holds] = {"sha256": hashlib.sha256(files[name]).hexdigest(), "bytes": len(files[name])}
-    except (ValueError, KeyError, TypeError, IndexError):
-        return
-    files[POINTER] = json.dumps(tree).encode()
 
 
 def sync_config_file(files: Folder) -> None:
@@ -150,26 +119,21 @@ def mutate_weights(files: Folder, name: str, chance: random.Random) -> None:
 
 
 SEARCH = "search.json"
-KINDS = ["weights", "trainer", "pointer", "config", "search"]
+KINDS = ["weights", "trainer", "config", "search"]
 
 
 def mutate_folder(original: Folder, chance: random.Random) -> Folder:
     """Return a run folder with one mutated file."""
     files = dict(original)
-    what = chance.choices(KINDS, [10, 1, 2, 2, 1])[0]
+    what = chance.choices(KINDS, [10, 1, 2, 1])[0]
     if what == "search":
         files[SEARCH] = mutate_bytes(b'{"length_penalty":0.5,"beam":4}', chance)
-    elif what == "pointer":
-        change: Change = chance.choice([mutate_json, mutate_bytes])
-        files[POINTER] = change(files[POINTER], chance)
     elif what == "config":
-        change = chance.choice([mutate_toml, mutate_bytes])
+        change: Change = chance.choice([mutate_toml, mutate_bytes])
         files[CONFIG] = change(files[CONFIG], chance)
     else:
         name = TRAINER if what == "trainer" else WEIGHTS
         mutate_weights(files, name, chance)
         if name == WEIGHTS and chance.random() < 0.5:
             sync_config_file(files)
-        if chance.random() < 0.9:
-            update_checksums(files)
     return files
