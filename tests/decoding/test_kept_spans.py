@@ -202,8 +202,8 @@ COPIED = [
 
 
 def test_what_has_nothing_to_translate_is_copied() -> None:
-    """By models that were trained with sentinels, in the same way wherever they translate; no engine is
-    asked, and it costs nothing."""
+    """Models that were trained with sentinels copy it wherever they translate; no engine is asked, and it
+    costs nothing."""
     admitted: list[list[Request]] = []
     one = made_up_translator(admitted, keep_pattern="zz", byte_scores=True)
     for line in COPIED:
@@ -267,7 +267,7 @@ def test_what_the_model_would_have_left_out_is_flagged() -> None:
 
 
 def test_models_without_sentinels_refuse_to_keep(tmp_path: Path) -> None:
-    """In one line; what asks for nothing is taken. One of two models is not enough."""
+    """They say so in one line; what asks for nothing is taken. One of two models is not enough."""
     plain = make_run(tmp_path / "plain")
     taught = make_run(tmp_path / "taught", settings=("data.sentinels=0.2",))
     wishes: list[dict[str, Any]] = [{"keep": "tags"}, {"keep_pattern": "a"}, {"glossary": TERMS}]

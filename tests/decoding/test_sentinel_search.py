@@ -106,8 +106,8 @@ def test_it_is_the_search_in_plain_lists(
     n_written: int,
     length_penalty: float,
 ) -> None:
-    """The same texts in their order, with the model's own log-probabilities; also where the limit has no room
-    for more than the sentinels, and where the prefix has some of them already."""
+    """Both searches give the same texts in their order, with the model's own log-probabilities; also where
+    the limit has no room for more than the sentinels, and where the prefix has some of them already."""
     log_p = float32(random_distribution(seed, end=end))
     forced = prefix.encode() + rule.bytes[:n_written]
     options = Options(beam=beam, n_best=beam, length_penalty=length_penalty)
@@ -156,8 +156,8 @@ def test_samples_are_those_of_the_loop_in_plain_lists(
 def test_a_wide_beam_finds_the_best_of_all(
     step: Callable[[], Any], pairs: tuple[tuple[int, int], ...], end: float
 ) -> None:
-    """Of all texts of four bytes that have both sentinels, ranked by their log-probability, with that of EOS
-    in the place of the likeliest pending sentinel's where it is higher."""
+    """Compare with all texts of four bytes that have both sentinels, ranked by their log-probability, with
+    that of EOS in the place of the likeliest pending sentinel's where it is higher."""
     rule, letters, limit = Sentinels(A + B, pairs), "aé".encode(), 4
     log_p = float32(few_bytes(3, letters + rule.bytes, end=end))
     scores = {}
@@ -191,7 +191,7 @@ def sure_of(answer: bytes) -> Distribution:
 @each_step
 @pytest.mark.parametrize("beam", [1, 4])
 def test_sentinels_stand_where_the_model_wants_them(step: Callable[[], Any], beam: int) -> None:
-    """What the model writes itself is not flagged; what it leaves out comes at the end, flagged."""
+    """One that the model writes itself is not flagged; one that it leaves out comes at the end, flagged."""
     rule, options = Sentinels(A + B), Options(beam=beam)
     for answer, expected, is_flagged in (
         (b"so " + B + b", " + A + "é".encode(), None, False),

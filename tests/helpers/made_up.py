@@ -156,8 +156,8 @@ class Sentinels(NamedTuple):
         return bytes(byte for byte in self.bytes if byte not in text)
 
     def rankings(self, text: bytes, row: np.ndarray, limit: int, prefix: bytes = b"") -> dict[int, float]:
-        """What each byte that may follow is ranked by: the likeliest sentinel by EOS's probability if that is
-        higher. row: the log-probabilities of all bytes."""
+        """Return what each byte that may follow is ranked by: the likeliest sentinel by EOS's probability
+        if that is higher. row: the log-probabilities of all bytes."""
         if len(text) < len(prefix):
             byte = prefix[len(text)]
             return {byte: float(max(row[byte], row[EOS]) if byte in self.bytes else row[byte])}
