@@ -114,7 +114,7 @@ class ParallelCorpus:
         parts = []
         for src, tgt, tsv, weight in files:
             if tsv is not None:
-                parts.append(Part(*TextFile.open_tsv(tsv, errors), weight))
+                parts.append(Part(*TextFile.open(tsv, errors).split(), weight))
             elif tgt is not None:
                 source = None if src is None else TextFile.open(src, errors)
                 parts.append(Part(source, TextFile.open(tgt, errors), weight))

@@ -60,15 +60,6 @@ class TextFile:
         return cls.from_bytes(read_bytes(Path(path)), path, errors)
 
     @classmethod
-    def open_tsv(cls, path: str | Path, errors: str = "replace") -> "tuple[TextFile, TextFile]":
-        """Open a file of lines `source TAB target`: two texts over the same bytes.
-
-        What follows a second tab belongs to neither; an empty line is an empty pair. Both name all repaired
-        lines. Raises DataError as `open` does and for a line without a tab.
-        """
-        return cls.open(path, errors).split()
-
-    @classmethod
     def from_bytes(cls, content: bytes | Bytes, path: str | Path, errors: str = "replace") -> "TextFile":
         """Make a TextFile of bytes in memory; `path` only names it in messages."""
         if errors not in ("replace", "strict"):
@@ -97,7 +88,11 @@ class TextFile:
         )
 
     def split(self) -> "tuple[TextFile, TextFile]":
-        """Return the two columns of a tab-separated text, see open_tsv."""
+        """Return the columns of lines `source TAB target`: two texts over the same bytes.
+
+        What follows a second tab belongs to neither; an empty line is an empty pair. Both name all repaired
+        lines. Raises DataError for a line without a tab.
+        """
         sides = [(self.data, self.starts >= 0), (self.side, self.starts < 0)]
         starts = np.where(self.starts < 0, ~self.starts, self.starts)
         ends = starts + self.lengths

@@ -332,7 +332,7 @@ def test_tables(tmp_path: Path, end: bytes) -> None:
         path.write_bytes(b"\xef\xbb\xbf" + content + end)
         lines, repaired = expected_lines(content + end)
         columns = [(line.split(b"\t") + [b""])[:2] for line in lines]
-        source, target = TextFile.open_tsv(path)
+        source, target = TextFile.open(path).split()
         same_source = list(source) == [column[0] for column in columns]
         same_target = list(target) == [column[1] for column in columns]
         same_lengths = target.lengths.tolist() == [len(column[1]) for column in columns]
