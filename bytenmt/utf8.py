@@ -13,7 +13,6 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors begin a file with it
 PAD = 0xFD  # lengths, not this value, say what is padding; the value only makes mistakes visible
 BOS = 0xFE
 EOS = 0xFF
-FIRST_SENTINEL, N_SENTINELS = 0xF5, 8
 
 TAB = 0x09
 NEWLINE = 0x0A
@@ -136,17 +135,12 @@ def describe_byte(path: object, number: int, offset: int, byte: int) -> str:
     )
 
 
-def sentinel_numbers(data: bytes) -> list[int]:
-    """Return the numbers of the sentinels of a text, from 0, in their order."""
-    return [byte - FIRST_SENTINEL for byte in data if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS]
-
-
 def whole_characters(data: bytes) -> bytes:
     """Return UTF-8 with sentinels without an incomplete character at its end."""
     for back in range(1, min(LONGEST_CHARACTER - 1, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 != 0x80:  # a character begins here
-            is_single = byte < 0x80 or byte >= FIRST_SENTINEL
+            is_single = byte < 0x80 or byte > 0xF4  # ASCII or a sentinel
             length = 1 if is_single else 2 + (byte >= 0xE0) + (byte >= 0xF0)
             return data[:-back] if length > back else data
     return data

@@ -12,6 +12,8 @@ from bytenmt.decoding.glossary import Glossary, Term
 from bytenmt.errors import SettingError
 from bytenmt.sentinels import (
     CLASSES,
+    FIRST_SENTINEL,
+    N_SENTINELS,
     Code,
     Span,
     choose_spans,
@@ -21,7 +23,6 @@ from bytenmt.sentinels import (
     sentinel,
     to_bytes,
 )
-from bytenmt.utf8 import FIRST_SENTINEL, N_SENTINELS
 
 NONE = "none"  # the value of --keep that keeps nothing
 Part = str | Code  # of a line of a document

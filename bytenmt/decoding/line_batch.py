@@ -24,8 +24,17 @@ from bytenmt.decoding.kept_spans import (
     restored_text,
 )
 from bytenmt.decoding.settings import Settings
-from bytenmt.sentinels import SENTINELS, compile_patterns, find_spans, sentinel, to_bytes, to_text
-from bytenmt.utf8 import FIRST_SENTINEL, N_SENTINELS, whole_characters
+from bytenmt.sentinels import (
+    FIRST_SENTINEL,
+    N_SENTINELS,
+    SENTINELS,
+    compile_patterns,
+    find_spans,
+    sentinel,
+    to_bytes,
+    to_text,
+)
+from bytenmt.utf8 import whole_characters
 
 if TYPE_CHECKING:
     from bytenmt.decoding.reranking import Reranker

@@ -25,7 +25,7 @@ from bytenmt.architectures.convs2s import model as convs2s
 from bytenmt.architectures.luong import model as luong
 from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.architectures.seq2seq import model as seq2seq
-from bytenmt.layers import convolution
+from bytenmt.layers import convolution, recurrent
 from bytenmt.layers.attention import attend
 from bytenmt.layers.convolution import Clock, Convolution, RingTaps, WeightNorm
 from bytenmt.layers.embedding import PositionEmbedding
@@ -227,11 +227,10 @@ def test_turning_the_padding_too_is_caught(name: str, monkeypatch: Patch) -> Non
 def test_the_last_column_instead_of_the_sentences_last_is_caught(name: str, monkeypatch: Patch) -> None:
     """The final state read after the padding."""
 
-    def last_column(x: Tensor, lengths: Tensor) -> Tensor:
+    def last_column(x: Tensor, lengths: Tensor | None) -> Tensor:
         return x[:, -1]
 
-    for module in (seq2seq, luong):
-        monkeypatch.setattr(module, "last", last_column)
+    monkeypatch.setattr(recurrent, "last", last_column)
     assert_caught(invariants.check_padding, make(name))
 
 

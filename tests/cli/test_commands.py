@@ -167,7 +167,6 @@ BAD: list[tuple[str, str]] = [
     (f"{TRANSLATE} -i src -o ./run/../src", "src is the input too"),
     (f"{TRANSLATE} -i src -o run", "run is a directory"),
     (f"{TRANSLATE} -i src -o src/out", "the folder src cannot be created (File exists)"),
-    (f"{TRANSLATE} -i src --length-penalty 0.5 -b 1", "give --beam-size 2"),
     (f"{TRANSLATE} -i src --n-best 2", "--n-best 2 of --beam-size 1: give --beam-size 2"),
     (f"{TRANSLATE} -i src --n-best 5 -b 4", "--n-best 5 of --beam-size 4: give --beam-size 5"),
     (f"{TRANSLATE} -i src --temperature 0.5", "--temperature would be ignored: give --sample"),

@@ -90,9 +90,10 @@ def test_rubbish_gives_a_valid_line_for_each(arch: str) -> None:
     assert len(found) == 200
     for line in found:
         line.decode("utf-8")
-        assert b"\r" not in line
+        assert b"\r" not in line or not line.strip()
     sources = list(TextFile.from_bytes(rubbish(), "rubbish"))
-    assert all(answer == b"" for answer, source in zip(found, sources, strict=True) if not source)
+    blank = [(answer, source) for answer, source in zip(found, sources, strict=True) if not source.strip()]
+    assert all(answer == source for answer, source in blank), "white space is copied"
     assert sum(bool(line) for line in found) > 100, "a model that says nothing tests nothing"
 
 

@@ -99,7 +99,10 @@ DECODING = options(
     headed(
         SPEED,
         click.option(
-            "--precision", type=click.Choice([AUTO, *PRECISIONS]), default=AUTO, help="Of the weights."
+            "--precision",
+            type=click.Choice([AUTO, *PRECISIONS]),
+            default=AUTO,
+            help="Precision of the weights.",
         ),
         click.option(
             "--threads", type=within(THREADS), help="CPU threads of a direction (default: by the cores)."
@@ -138,7 +141,7 @@ class ServeCommand(Command):
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
-    "--port", type=within(Bounds(0, 65535)), default=5000, show_default=True, help="0 is any free port."
+    "--port", type=within(Bounds(0, 65535)), default=5000, show_default=True, help="Port; 0 is any free one."
 )
 @click.option("--suggestions", type=FILE, help="Folder for what is sent to /suggest: a TSV file a direction.")
 @ACCESS
@@ -158,13 +161,13 @@ def serve(
     timeout: int,
     **decoding: Any,
 ) -> None:
-    """Serve translations over HTTP: LibreTranslate's API, and a web page at /.
+    """Serve translations over HTTP: LibreTranslate's API.
 
-    Directions without a model of their own are translated over another language. SIGTERM stops the server
-    after all accepted requests are answered; SIGHUP reads models, glossaries and keys again. Every option has
-    an environment variable, for example BYTENMT_SERVE_MAX_QUEUE for --max-queue; several values are separated
-    by spaces. To make the server public, require --api-keys and put a TLS proxy in front of it, named by
-    --trusted-proxy.
+    A web page is at /. Directions without a model of their own are translated over another language. SIGTERM
+    stops the server after all accepted requests are answered; SIGHUP reads models, glossaries and keys again.
+    Every option has an environment variable, for example BYTENMT_SERVE_MAX_QUEUE for --max-queue; several
+    values are separated by spaces. To make the server public, require --api-keys and put a TLS proxy in front
+    of it, named by --trusted-proxy.
     """
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
         raise BytenmtError(f"serve needs {' and '.join(missing)}: pip install 'bytenmt[serve]'")

@@ -24,8 +24,8 @@ from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.epoch_plan import mix
 from bytenmt.errors import DataError, printable
 from bytenmt.plugins import AUGMENTATIONS, Augmentation
-from bytenmt.sentinels import SENTINELS, to_bytes, to_text
-from bytenmt.utf8 import BOS, EOS, FIRST_SENTINEL, N_SENTINELS, PAD, first_invalid
+from bytenmt.sentinels import FIRST_SENTINEL, N_SENTINELS, SENTINELS, to_bytes, to_text
+from bytenmt.utf8 import BOS, EOS, PAD, first_invalid
 
 N_SAMPLED = 20_000  # lines that the letters of a corpus are taken from
 # What the draws of a batch are for: noise takes the batch's key itself, the others this one added to it.

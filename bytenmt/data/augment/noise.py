@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from bytenmt.data.bucketing import random, random_below
 from bytenmt.jit import njit
-from bytenmt.utf8 import EOS, FIRST_SENTINEL, PAD
+from bytenmt.sentinels import FIRST_SENTINEL
+from bytenmt.utf8 import EOS, PAD
 
 Bytes = npt.NDArray[np.uint8]
 Codes = npt.NDArray[np.int32]

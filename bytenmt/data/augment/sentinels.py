@@ -21,8 +21,7 @@ from bytenmt.data.augment.copying import Below, keyed_draws
 from bytenmt.data.augment.noise import HALF, chance, row_keys
 from bytenmt.data.corpus import ParallelCorpus, Part
 from bytenmt.data.text_file import TextFile
-from bytenmt.sentinels import Span, find_spans, merge_adjacent, sentinel, shared_spans, to_bytes
-from bytenmt.utf8 import N_SENTINELS
+from bytenmt.sentinels import N_SENTINELS, Span, find_spans, merge_adjacent, sentinel, shared_spans, to_bytes
 
 RAW = 0.1  # share of the pairs with kept spans that stay as they are, so that a model also reads plain text
 AROUND = 3  # one in so many names and numbers gets a sentinel before and after it, the others become one

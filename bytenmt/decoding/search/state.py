@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.ngram_hash import START
-from bytenmt.utf8 import ACCEPT, BOS, N_IDS, N_SENTINELS, UTF8_NEXT, allowed_bytes, sentinel_numbers
+from bytenmt.sentinels import N_SENTINELS, sentinel_numbers
+from bytenmt.utf8 import ACCEPT, BOS, N_IDS, UTF8_NEXT, allowed_bytes
 
 if TYPE_CHECKING:
     from bytenmt.decoding.interface import Options, Request
