@@ -187,7 +187,7 @@ def take_byte(
     """Set the state of a beam after a byte. utf8, pending: of the beam that it continues."""
     if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS:
         search.utf8[slot, beam] = ACCEPT
-        search.pending[slot, beam] = pending & ~(1 << (byte - FIRST_SENTINEL))
+        search.pending[slot, beam] = pending & (0xFF ^ (1 << (byte - FIRST_SENTINEL)))
     else:
         search.utf8[slot, beam] = params.utf8_next[utf8, byte]
         search.pending[slot, beam] = pending
