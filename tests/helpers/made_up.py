@@ -65,8 +65,8 @@ class Read(NamedTuple):
 
 
 class FakeDecoder:
-    """Obeys the models' contract. A sentence follows the distribution whose number its source is, in digits;
-    without a source or with a blank one, the first."""
+    """Obeys the models' contract. A sentence follows the distribution whose number its source is, in digits,
+    beside which there may be sentinels; without a source or with a blank one, the first."""
 
     def __init__(self, distributions: list[Distribution]) -> None:
         self.distributions = distributions
@@ -74,7 +74,9 @@ class FakeDecoder:
 
     def encode(self, src: Tensor, src_len: Tensor) -> Which:
         digits = [bytes(row[: max(0, length - 1)]) for row, length in zip(src.tolist(), src_len, strict=True)]
-        return Which(torch.tensor([int(text.strip() or b"0") for text in digits]))
+        return Which(
+            torch.tensor([int(bytes(filter(b"0123456789".__contains__, one)) or 0) for one in digits])
+        )
 
     def start(self, memory: Which, beam: int = 1) -> Read:
         rows = len(memory.which) * beam
@@ -144,12 +146,44 @@ def followers(text: bytes, limit: int, prefix: bytes = b"", n: int = 0) -> list[
     return [byte for byte in allowed if not (n and repeats(text, byte, n))] or allowed
 
 
-def naive_greedy(log_p: Distribution, limit: int, prefix: bytes = b"", n: int = 0) -> tuple[bytes, float]:
+class Sentinels(NamedTuple):
+    """The sentinels that a text must have, each once, and pairs of them, the first one before the second."""
+
+    bytes: bytes
+    pairs: tuple[tuple[int, int], ...] = ()
+
+    def pending(self, text: bytes) -> bytes:
+        return bytes(byte for byte in self.bytes if byte not in text)
+
+    def rankings(self, text: bytes, row: np.ndarray, limit: int, prefix: bytes = b"") -> dict[int, float]:
+        """What each byte that may follow is ranked by: the likeliest sentinel by EOS's probability if that is
+        higher. row: the log-probabilities of all bytes."""
+        if len(text) < len(prefix):
+            byte = prefix[len(text)]
+            return {byte: float(max(row[byte], row[EOS]) if byte in self.bytes else row[byte])}
+        pending, plain = self.pending(text), bytes(byte for byte in text if byte not in self.bytes)
+        ranked = {byte: float(row[byte]) for byte in followers(plain, limit - len(self.bytes))}
+        if missing(plain) == 0 and pending:
+            del ranked[EOS]
+            late = {second for first, second in self.pairs if first in pending}
+            open_ones = {byte: float(row[byte]) for byte in sorted(pending) if byte not in late}
+            best = max(open_ones, key=lambda byte: open_ones[byte])
+            ranked |= open_ones | {best: max(open_ones[best], float(row[EOS]))}
+        return ranked
+
+
+def naive_greedy(
+    log_p: Distribution, limit: int, prefix: bytes = b"", n: int = 0, sentinels: Sentinels | None = None
+) -> tuple[bytes, float]:
     """The most probable allowed byte, again and again."""
     text, total = b"", 0.0
     while True:
         row = log_p(text)
-        byte = max(followers(text, limit, prefix, n), key=lambda b: row[b])
+        if sentinels is None:
+            byte = max(followers(text, limit, prefix, n), key=lambda b: row[b])
+        else:
+            ranked = sentinels.rankings(text, row, limit, prefix)
+            byte = max(sorted(ranked), key=lambda b: ranked[b])
         total += row[byte]
         if byte == EOS:
             return text, total
@@ -164,31 +198,38 @@ def naive_beam(
     prefix: bytes = b"",
     n: int = 0,
     length_penalty: float = 1.0,
+    sentinels: Sentinels | None = None,
 ) -> list[tuple[bytes, float]]:
     """Beam search in plain lists. A text may end if its EOS is among the best `beam` candidates; the best
     `beam` others go on. Over when the n_best-th is no worse than the best that goes on would be if it lost
-    nothing more: up to the limit, or, once `beam` have ended, up to twice its bytes."""
+    nothing more: up to the limit, or, once `beam` have ended, up to twice its bytes. Texts and their
+    log-probabilities."""
 
     def ranked(total: float, n_bytes: int) -> float:
         return float(total / (n_bytes + 1) ** length_penalty)
 
-    going, ended = [(b"", 0.0)], []
+    going, ended = [(b"", 0.0, 0.0)], []  # text, what it is ranked by, its log-probability
     while going:
         candidates = []
-        for text, total in going:
+        for text, value, total in going:
             row = log_p(text)
-            candidates += [(total + row[byte], text, byte) for byte in followers(text, limit, prefix, n)]
+            if sentinels is None:
+                values = {byte: row[byte] for byte in followers(text, limit, prefix, n)}
+            else:
+                values = sentinels.rankings(text, row, limit, prefix)
+            candidates += [(value + values[byte], text, byte, total + row[byte]) for byte in sorted(values)]
         candidates.sort(key=lambda c: -c[0])
-        ended += [(text, total) for total, text, byte in candidates[:beam] if byte == EOS]
+        ended += [(text, value, total) for value, text, byte, total in candidates[:beam] if byte == EOS]
         ended = sorted(ended, key=lambda e: -ranked(e[1], len(e[0])))[:beam]
-        going = [(text + bytes([byte]), total) for total, text, byte in candidates if byte != EOS][:beam]
+        others = [one for one in candidates if one[2] != EOS][:beam]
+        going = [(text + bytes([byte]), value, total) for value, text, byte, total in others]
         if going and len(ended) >= n_best:
-            text, total = ended[n_best - 1]
-            worst, (text, total) = ranked(total, len(text)), going[0]
+            text, value, _ = ended[n_best - 1]
+            worst, (text, value, _) = ranked(value, len(text)), going[0]
             soon = min(2 * len(text), limit)
-            if ranked(total, limit) <= worst or (len(ended) == beam and ranked(total, soon) <= worst):
+            if ranked(value, limit) <= worst or (len(ended) == beam and ranked(value, soon) <= worst):
                 break
-    return ended[:n_best]
+    return [(text, total) for text, _, total in ended[:n_best]]
 
 
 def peaked_distribution(seed: int, answer: bytes, junk_end: float = 0.01) -> Distribution:
