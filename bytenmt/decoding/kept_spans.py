@@ -41,7 +41,7 @@ class KeptSpan(NamedTuple):
 
     @property
     def has_term(self) -> bool:
-        """Whether a part is a term, whose target depends on what is before it."""
+        """Return whether a part is a term, whose target depends on what is before it."""
         return any(isinstance(part, Term) for part in self.parts)
 
 

@@ -79,14 +79,11 @@ class Judge:
 
     def describe(self) -> str:
         """Return one line that names the thresholds by which translations are flagged."""
-        if self.thresholds is None:
-            above = "" if self.flag_above is None else f", unsure above {self.flag_above:g} bits per byte"
-            return f"flags: the model has no thresholds of its own{above}"
-        inventions = self.thresholds.source_bits
-        needed = (
-            "" if inventions is None else f", invented where the source saves under {inventions:.1f} bits"
+        above = (
+            "never unsure" if self.flag_above is None else f"unsure above {self.flag_above:.2f} bits per byte"
         )
-        return f"flags: unsure above {self.flag_above:.2f} bits per byte{needed}"
+        own = "" if self.thresholds is not None else "; the model has no thresholds of its own"
+        return f"flags: {above}{own}"
 
     def flag(self, results: Sequence[TranslationResult]) -> list[TranslationResult]:
         """Return the results with all flags of their best hypotheses.

@@ -56,7 +56,8 @@ class Muon(torch.optim.Optimizer):
         momentum: float,
         dtype: torch.dtype,
     ) -> None:
-        super().__init__(groups, {"lr": lr, "muon": False})
+        # fused: load_state_dict then moves AdamW's step, which its kernel reads on the device.
+        super().__init__(groups, {"lr": lr, "muon": False, "fused": True})
         self.maps, self.betas, self.momentum, self.dtype = maps, betas, momentum, dtype
 
     @torch.no_grad()

@@ -41,9 +41,13 @@ class Tensors(NamedTuple):
         return self.target[:, 1:]
 
 
-def to_device(batch: Batch, device: torch.device) -> Tensors:
-    """Copy a batch's arrays to a device; from pinned memory the copy runs in parallel."""
-    return Tensors(*(torch.from_numpy(part).to(device, non_blocking=True) for part in batch))
+def to_device(batch: Batch, device: torch.device, is_whole: bool = True) -> Tensors:
+    """Copy a batch's arrays to a device.
+
+    is_whole: the arrays are whole blocks of pinned memory, whose copies may run in parallel. PyTorch knows
+    such a copy by the first address of its block: memory of a part would be reused too early.
+    """
+    return Tensors(*(torch.from_numpy(part).to(device, non_blocking=is_whole) for part in batch))
 
 
 class TranslationObjective:
@@ -62,7 +66,7 @@ class TranslationObjective:
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         for batch in batches:
             for part in _split(batch, n_splits):
-                on = to_device(part, self.device)
+                on = to_device(part, self.device, is_whole=n_splits == 1)
                 inputs = self.inputs(on.target_in, on.source, on.source_len, update)
                 with autocast(self.train, self.device):
                     loss, part_nats = self.loss(

@@ -118,7 +118,7 @@ def test_the_command_refuses_in_one_line(tmp_path: Path, model: Path) -> None:
     (tmp_path / "latin.tsv").write_bytes(b"a\tcaf\xe9\n")
     for words, arguments in (
         ("no pair of texts", [empty, "-m", model, "-o", other]),
-        ("0xE9 is not valid UTF-8 there: convert", [tmp_path / "latin.tsv", "-m", model, "-o", other]),
+        ("0xE9 is not valid UTF-8: convert", [tmp_path / "latin.tsv", "-m", model, "-o", other]),
         ("trained on en", [empty, "-m", model, "-o", other, "--pair", "fr-de"]),
         ("exists already", [empty, "-m", model, "-o", model]),
     ):

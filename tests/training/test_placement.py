@@ -1,0 +1,107 @@
+"""Test on an emulated device that no tensor of a training or of decoding is left on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from labelled_device import DEVICE, HOST, WrongDevice, device_of, labelled_device, put
+from small_runs import SMALL, config, nine_lines
+
+from bytenmt.data.batches import Batch, assemble
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.pytorch.engine import TorchEngine
+from bytenmt.decoding.scheduler import decode
+from bytenmt.training import translation_objective
+from bytenmt.training.trainer import Trainer
+
+TABLES = ["model.ngrams=[2]", "model.ngram_rows=64"]
+# Reads by the host in an update, besides that of the rows of the tables: the length of the longest text.
+WAITS = {"bytenet": {"_local_scalar_dense": 1}, "transformer": {"_local_scalar_dense": 1}}
+RUNS = [(arch, precision) for arch in SMALL for precision in ("fp32", "bf16")]
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Batch:
+    """Nine pairs."""
+    files = nine_lines(tmp_path_factory.mktemp("text") / "lines")
+    return assemble(ParallelCorpus.open_all([files]), np.arange(9))
+
+
+def trainer_of(arch: str, *settings: str) -> Trainer:
+    return Trainer(config(arch, *TABLES, *settings), DEVICE)
+
+
+def state_tensors(trainer: Trainer) -> list[torch.Tensor]:
+    """All tensors of an optimiser's state."""
+    return [value for state in trainer.optimizer.state.values() for value in state.values()]
+
+
+@pytest.mark.parametrize(("arch", "precision"), RUNS)
+def test_training_and_decoding_stay_on_the_device(
+    arch: str, precision: str, batch: Batch, tmp_path: Path
+) -> None:
+    """Two updates, a checkpoint, a third update after loading it, and a greedy decode."""
+    settings = [f"train.precision={precision}", "train.optimizer=muon", "train.ema=0.9"]
+    with labelled_device() as waits:
+        trainer = trainer_of(arch, *settings)
+        for _ in range(2):
+            trainer.update([batch])
+        trainer.save(tmp_path / "run")
+        resumed = trainer_of(arch, *settings)
+        resumed.load(tmp_path / "run")
+        assert all(device_of(tensor) == DEVICE for tensor in state_tensors(resumed))
+        waits.clear()
+        nats, norm = resumed.update([batch])
+        # clip_grad_norm_ groups tensors by their real device, which moves a scalar here alone.
+        waits.pop("to the host")
+        assert +waits == WAITS.get(arch, {}) | {"_unique2": 1}
+        assert device_of(nats) == device_of(norm) == DEVICE
+        engine = TorchEngine([resumed.model.eval()], Options(), 2, DEVICE)
+        assert len(list(decode(engine, [Request(b"eins", 3), Request(b"drei", 3)]))) == 2
+
+
+def _model(trainer: Trainer) -> None:
+    trainer.model.embedding.weight.data = put(trainer.model.embedding.weight.data.clone(), HOST)
+
+
+def _optimiser(trainer: Trainer) -> None:
+    for state in trainer.optimizer.state.values():
+        for name, value in state.items():
+            state[name] = put(value.clone(), HOST)
+
+
+def _tables(trainer: Trainer) -> None:
+    assert trainer.row_adam is not None
+    trainer.row_adam.exp_avg = put(trainer.row_adam.exp_avg.clone(), HOST)
+
+
+@pytest.mark.parametrize("fault", [_model, _optimiser, _tables])
+def test_a_tensor_on_the_cpu_is_caught(fault: Callable[[Trainer], None], batch: Batch) -> None:
+    """One tensor left behind in the model, the optimiser or the tables."""
+    with labelled_device():
+        trainer = trainer_of("convs2s")
+        trainer.update([batch])
+        fault(trainer)
+        with pytest.raises(WrongDevice):
+            trainer.update([batch])
+
+
+def test_a_length_on_the_cpu_is_caught(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tensor of the loss that is not moved."""
+    moved = translation_objective.to_device
+
+    def forgetful(*given: Any, **options: Any) -> translation_objective.Tensors:
+        tensors = moved(*given, **options)
+        return tensors._replace(target_len=tensors.target_len.cpu())
+
+    monkeypatch.setattr(translation_objective, "to_device", forgetful)
+    with labelled_device():
+        trainer = trainer_of("convs2s")
+        with pytest.raises(WrongDevice):
+            trainer.update([batch])
