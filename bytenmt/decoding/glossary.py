@@ -5,7 +5,8 @@ comment in the third one, DeepL the languages. Of several targets, separated by 
 `!X`, which some programs read as a forbidden target, is left out.
 
 A term in small letters matches in any letter case, one with a capital as it is written. The last word of a
-term also matches with another ending of ENDINGS, or an umlaut: `tab` finds "tabs", `Haus` finds "Häuser".
+term also matches with one of ENDINGS, or an umlaut: `tab` finds "tabs", `Haus` finds "Häuser"; and before one
+of PARTICLES, which are no part of the match: `서버` finds two of the four characters of "서버에서".
 """
 
 from __future__ import annotations
@@ -20,31 +21,15 @@ from bytenmt.errors import DataError
 from bytenmt.sentinels import Span
 from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, first_invalid
 
-# Endings of plurals and cases in English and German, and particles of Korean. Verbs have others: -ing and -ed
-# would turn a noun into a verb.
-ENDINGS = (
-    *("s", "es", "n", "en", "e", "er", "ern", "em"),
-    *(
-        "은",
-        "는",
-        "이",
-        "가",
-        "을",
-        "를",
-        "의",
-        "에",
-        "에서",
-        "에게",
-        "로",
-        "으로",
-        "와",
-        "과",
-        "도",
-        "만",
-        "들",
-    ),
+# Endings of plurals and cases in English and German. Verbs have others: -ing and -ed would turn a noun into a
+# verb.
+ENDINGS = ("s", "es", "n", "en", "e", "er", "ern", "em")
+SHORTEST_STEM = 3  # letters that a form with an ending keeps
+# Of Korean; a model reads them behind the sentinel of a name, too.
+PARTICLES = (
+    *("은", "는", "이", "가", "을", "를", "의", "와", "과"),
+    *("에", "에서", "에게", "로", "으로", "도", "만", "들"),
 )
-SHORTEST_STEM = 3  # ASCII letters that an inflected form keeps; one letter of another script
 _UMLAUTS = str.maketrans("äöüÄÖÜ", "aouAOU")
 _TOKEN = re.compile(r"[^\W_]+|[^\w\s]|_")
 
@@ -107,21 +92,24 @@ class Glossary:
         matches = []
         for begin in range(len(words)):
             for n in self._lengths:
-                term = self._lookup(words[begin : begin + n]) if begin + n <= len(words) else None
+                term, n_left = (
+                    self._lookup(words[begin : begin + n]) if begin + n <= len(words) else (None, 0)
+                )
                 if term is not None:
-                    span = Span(tokens[begin].start(), tokens[begin + n - 1].end())
+                    span = Span(tokens[begin].start(), tokens[begin + n - 1].end() - n_left)
                     matches.append(TermMatch(span, term))
                     break
         return matches
 
-    def _lookup(self, words: list[str]) -> Term | None:
-        """Return the term of some words of a text, the last one in any of its forms."""
-        for last in base_forms(words[-1]):
+    def _lookup(self, words: list[str]) -> tuple[Term | None, int]:
+        """Return the term of some words of a text, the last one in any of its forms, and how many characters
+        of it are a particle."""
+        for last, n_left in base_forms(words[-1]):
             form = [*words[:-1], last]
             term = self._terms.get(_key(form, False)) or self._terms.get(_key(form, True))
             if term is not None:
-                return term
-        return None
+                return term, n_left
+        return None, 0
 
 
 def _key(words: list[str], is_small: bool) -> tuple[str, bool]:
@@ -129,16 +117,18 @@ def _key(words: list[str], is_small: bool) -> tuple[str, bool]:
     return " ".join(words).casefold() if is_small else " ".join(words), is_small
 
 
-def base_forms(word: str) -> Iterator[str]:
-    """Yield a word, and the words that it may be a form of."""
+def base_forms(word: str) -> Iterator[tuple[str, int]]:
+    """Yield a word and the words that it may be a form of, with the number of characters of the particle."""
     for written in dict.fromkeys((word, word.translate(_UMLAUTS))):
-        yield written
+        yield written, 0
         for ending in ENDINGS:
-            stem = written.removesuffix(ending)
-            if stem != written and len(stem) >= (SHORTEST_STEM if ending.isascii() else 1):
-                yield stem
-        if written.endswith("ies") and len(written) > SHORTEST_STEM + 2:
-            yield written.removesuffix("ies") + "y"
+            if len(written) - len(ending) >= SHORTEST_STEM and written.lower().endswith(ending):
+                yield written[: -len(ending)], 0
+        if len(written) > SHORTEST_STEM + 2 and written.lower().endswith("ies"):
+            yield written[:-3] + "y", 0
+    for particle in PARTICLES:
+        if word.endswith(particle) and word != particle:
+            yield word.removesuffix(particle), len(particle)
 
 
 def parse_term(line: bytes, path: Path, number: int) -> Term:
