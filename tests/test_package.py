@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 import tomllib
 from pathlib import Path
 
@@ -31,12 +29,3 @@ def test_what_is_no_python_is_installed_too() -> None:
     standing = {path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     others = {str(path.relative_to(PACKAGE)) for path in standing if path.suffix != ".py"}
     assert "py.typed" in named and named == others
-
-
-def test_the_former_name_of_a_package_warns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs that import bytenmt.scale go on and are told the new name."""
-    from bytenmt.datasets import Translate
-
-    monkeypatch.delitem(sys.modules, "bytenmt.scale", raising=False)
-    with pytest.warns(DeprecationWarning, match="bytenmt.scale is now bytenmt.datasets"):
-        assert importlib.import_module("bytenmt.scale").Translate is Translate

@@ -21,20 +21,19 @@ import msgspec
 import numpy as np
 
 from bytenmt.architectures.parameters import buffer_kinds
-from bytenmt.checkpoints.manifest import FOLDER, read_pointer
 from bytenmt.checkpoints.quantize import write_rounded
-from bytenmt.checkpoints.weights import check_output, is_weights_file, read_weights, restored
+from bytenmt.checkpoints.weights import check_output, read_weights, restored
 from bytenmt.errors import BytenmtError, CheckpointError
 
 
-def average(paths: Sequence[Path], output: Path, last: int | None = None) -> str:
-    """Write the mean of weights files, or of the last checkpoints of one run folder; return a line about it.
+def average(paths: Sequence[Path], output: Path) -> str:
+    """Write the mean of the weights of runs, their best ones, and weights files; return a line about it.
 
-    last: the number of checkpoints of a run folder; None: all. Raises CheckpointError.
+    Raises CheckpointError.
     """
-    files = [file for path in paths for file in _files(path, last)]
-    check_output(output, files)
-    stored = [read_weights(file)[1] for file in files]
+    check_output(output, paths)
+    found = [read_weights(path) for path in paths]
+    files, stored = [file for file, _ in found], [one for _, one in found]
     for file, one in zip(files, stored, strict=True):
         if one.config.model != stored[0].config.model:
             raise CheckpointError(f"{file} holds another model than {files[0]}")
@@ -53,29 +52,16 @@ def average(paths: Sequence[Path], output: Path, last: int | None = None) -> str
     return f"{output}: the mean of {len(files)} checkpoints, of updates {', '.join(map(str, updates))}"
 
 
-def _files(path: Path, last: int | None) -> list[Path]:
-    """Return a weights file, or the last checkpoints of a run folder."""
-    if is_weights_file(path):
-        return [path]
-    kept = read_pointer(path).checkpoints
-    if last is not None and not 1 <= last <= len(kept):
-        raise CheckpointError(f"--last {last}: {path} keeps {len(kept)} checkpoints")
-    return [path / FOLDER / one.weights_name() for one in kept[-last if last else 0 :]]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "models", nargs="+", type=Path, metavar="MODEL", help="weights files, or a run folder"
-    )
+    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="weights files or run folders")
     parser.add_argument("-o", "--output", type=Path, required=True, help="weights file to write")
-    parser.add_argument("--last", type=int, metavar="K", help="only the last K checkpoints of a run folder")
     args = parser.parse_args(arguments)
     try:
-        print(average(args.models, args.output, args.last), file=sys.stderr)
+        print(average(args.models, args.output), file=sys.stderr)
     except BytenmtError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

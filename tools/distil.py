@@ -19,7 +19,6 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])  # the checkout: tools import each other
 
 from bytenmt.atomic_file import replacing
-from bytenmt.checkpoints.resumable import part_path
 from bytenmt.data.text_file import TextFile
 from bytenmt.errors import BytenmtError
 
@@ -33,8 +32,7 @@ def translate(runs: Sequence[Path], source: Path, output: Path, beam: int, more:
     Raises BytenmtError where the command fails; it has printed the cause.
     """
     command = [sys.executable, "-m", "bytenmt", "translate", *map(str, runs), "-i", str(source)]
-    command += ["-o", str(output), "-b", str(beam), *more]
-    command += ["--resume"] if part_path(output).exists() else []
+    command += ["-o", str(output), "-b", str(beam), *more, "--resume"]
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
     if done.returncode:

@@ -34,7 +34,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 RUNGS = (1.0, 3.0, 9.0)  # CPU minutes
 FASTER = 3  # reduction factor: each rung is 3 times as long, and the best third of the trials enters it
-WEIGHTS = ("checkpoints", "checkpoint.pt", "*.safetensors")  # files of a run that are deleted after training
+WEIGHTS = ("checkpoint.pt", "*.safetensors")  # files of a run that are deleted after training
 DIVERGED = 8.0  # bits per byte of a uniform distribution, recorded for a training that diverged
 
 

@@ -205,14 +205,15 @@ def train(
     assert folder is not None
     texts = [_paths(names) for names in (src, tgt, tsv, text)]
     files, valid = arguments.files_to_train_on(folder, resume, texts, weights, *valid_paths)
+    on = pick_device(device)
     outcome = training.train(
         folder,
         arguments.configuration(
-            folder, resume, arch, preset, _path(config), tree, files[0].has_source, other
+            folder, resume, arch, preset, _path(config), tree, files[0].has_source, other, on.type == "cuda"
         ),
         files=files,
         valid=valid,
-        device=pick_device(device),
+        device=on,
         errors=errors,
         resume=resume,
         init_embedding=_path(init_embedding),

@@ -1,17 +1,15 @@
-"""Save and load the checkpoints of a run folder: two files each, and one index that is written last.
+"""Save and load the checkpoints of a run folder, which holds the last one and the weights of the best one.
 
     config.toml, metrics.jsonl
-    checkpoints.json                                    the index, with the SHA-256 of every file
-    checkpoints/update-00000500.safetensors             weights, configuration and facts
-    checkpoints/update-00000500.trainer.safetensors     the rest of what a resume needs
+    last.safetensors, best.safetensors      weights, with configuration and facts: files like any other model
+    trainer.safetensors                     all that a resume needs, written last
 
-If the process is killed, all files that the index names are complete: they are never written to, and files
-that it does not name are deleted by the next save.
+Every file is replaced atomically. If the process is killed between two of them, the run goes on from the
+older trainer.safetensors and writes the others again.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -26,28 +24,16 @@ from bytenmt.architectures.base import Model, persistent_buffers
 from bytenmt.architectures.parameters import NGRAM_TABLES, buffer_kinds, module_tensors, parameter_shapes
 from bytenmt.architectures.registry import build_model
 from bytenmt.architectures.section import ModelSection, architecture
-from bytenmt.atomic_file import replace_synced, sync_folder, temporary
+from bytenmt.atomic_file import SUFFIX, replace_synced
 from bytenmt.checkpoints.admission import TYPES_OF_BUFFERS
-from bytenmt.checkpoints.manifest import (
-    FOLDER,
-    SavedCheckpoint,
-    choose_slot,
-    delete_stale,
-    delete_unlisted,
-    nearest_update,
-    read_pointer,
-    rotate,
-    write_pointer,
-)
-from bytenmt.checkpoints.manifest import has_checkpoint as has_checkpoint
-from bytenmt.checkpoints.tensor_file import (
-    Array,
-    Entry,
-    serialise,
-    write_synced,
-)
+from bytenmt.checkpoints.tensor_file import Array, Entry, serialise
 from bytenmt.checkpoints.tensor_file import write_atomically as write_atomically
 from bytenmt.checkpoints.weights import (
+    BEST,
+    CONFIG,
+    LAST,
+    METRICS,
+    TRAINER,
     StoredWeights,
     Which,
     metadata,
@@ -57,6 +43,7 @@ from bytenmt.checkpoints.weights import (
     with_all_rows,
     without_zero_rows,
 )
+from bytenmt.checkpoints.weights import has_checkpoint as has_checkpoint
 from bytenmt.checkpoints.weights import is_weights_file as is_weights_file
 from bytenmt.checkpoints.weights import read_config as read_config
 from bytenmt.checkpoints.weights import read_weights as read_contents
@@ -64,6 +51,7 @@ from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, ModelConfig
 from bytenmt.errors import CheckpointError, ConfigError
 
+MODEL = "model."  # before the names of weights in the trainer's file
 Weights = tuple[dict[str, Tensor], Config, Facts]  # of a weights file
 NAMES = {
     torch.float64: "F64",
@@ -80,7 +68,10 @@ NAMES = {
 
 
 class Saved(NamedTuple):
-    """A checkpoint that was read back: the arguments of save_checkpoint, with tensors on the CPU."""
+    """A checkpoint to resume from, with tensors on the CPU.
+
+    weights: those that are being trained; trainer: see save_checkpoint.
+    """
 
     update: int
     weights: dict[str, Tensor]
@@ -105,50 +96,31 @@ def save_checkpoint(
     config: Config,
     facts: Facts,
     *,
-    keep: int,
     best: bool,
+    trained: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Save a checkpoint, keep the last `keep` ones and the best one, and delete the others.
+    """Save the weights, also as the best ones if they are, and the trainer's state.
 
-    best: whether this one is the best so far. facts: their update is set to this one. Checkpoints of later
-    updates, which a resume from an earlier one has abandoned, are deleted. Raises CheckpointError if the disk
-    is full or cannot be written to; then earlier checkpoints stay, and nothing else is left behind.
+    facts: their update is set to this one. trained: the weights that are being trained, where `weights` are
+    their average. Raises CheckpointError if the disk is full or cannot be written to.
     """
-    if keep < 1:
-        raise ValueError(f"keep is {keep}, expected at least 1")
-    before = read_pointer(run) if has_checkpoint(run) else None
     facts = msgspec.structs.replace(facts, update=update)
-    folder = run / FOLDER
-    temporaries = [temporary(folder / f"update-{update:08d}.{holds}") for holds in ("weights", "trainer")]
-    named: list[Path] = []
+    files = {name: dict(weights) for name in ([LAST, BEST] if best else [LAST])}
+    model = {f"{MODEL}{name}": tensor for name, tensor in _stored(trained or weights).items()}
     try:
-        if not folder.is_dir():
-            folder.mkdir(parents=True)
-            sync_folder(run)
-        kept = SavedCheckpoint(
-            update,
-            weights=write_synced(
-                temporaries[0], serialise(_entries(_stored(weights)), metadata(config, facts, "weights"))
-            ),
-            trainer=write_synced(
-                temporaries[1], serialise(_entries(trainer), metadata(config, facts, "trainer"))
-            ),
-            facts=facts,
-        )
-        kept = choose_slot(before, kept)
-        named = [folder / kept.weights_name(), folder / kept.trainer_name()]
-        for source, target in zip(temporaries, named, strict=True):
-            os.replace(source, target)
-        sync_folder(folder)
-        pointer = rotate(before, kept, keep, best)
-        write_pointer(run, pointer)
+        run.mkdir(parents=True, exist_ok=True)
+        for name, tensors in files.items():
+            header = metadata(config, facts, "weights")
+            replace_synced(run / name, serialise(_entries(_stored(tensors)), header))
+        header = metadata(config, facts, "trainer")
+        replace_synced(run / TRAINER, serialise(_entries({**model, **trainer}), header))
+        for name in ("*.safetensors", CONFIG, METRICS):
+            for left in run.glob(f".{name}.*{SUFFIX}"):  # by a killed process
+                left.unlink()
     except OSError as error:
-        delete_unlisted(run, [*temporaries, *named])
-        stands = f"; that of update {before.last} stands" if before else ""
         raise CheckpointError(
-            f"cannot save the checkpoint of update {update} in {run}: {error.strerror}{stands}"
+            f"cannot save the checkpoint of update {update} in {run}: {error.strerror}"
         ) from None
-    delete_stale(run, pointer)
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], config: Config, facts: Facts) -> None:
@@ -159,30 +131,21 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor], config: Config, fac
         raise CheckpointError(f"cannot write {path}: {error.strerror}") from None
 
 
-def load_checkpoint(run: Path, update: int | None = None) -> Saved:
-    """Load a checkpoint to resume from. update: None for the last one.
-
-    Raises CheckpointError, which names another checkpoint to use, if it is not kept or is damaged.
-    """
-    pointer = read_pointer(run)
-    update = pointer.last if update is None else update
-    others = [kept.update for kept in pointer.checkpoints if kept.trainer and kept.update != update]
-    kept = pointer.find(update)
-    if kept is None or kept.trainer is None:
-        what = "no checkpoint" if kept is None else "only the weights"
-        updates = ", ".join(map(str, others))
-        raise CheckpointError(f"{run} keeps {what} of update {update}: --resume-from takes one of {updates}")
-    advice = "no other checkpoint is kept: train again"
-    if others:
-        other = nearest_update(others, update)
-        place = "before" if other < update else "after"
-        advice = f"--resume-from {other} goes on from the one {place} it"
-        advice += f" (kept: {', '.join(map(str, others))})" if len(others) > 1 else ""
-    folder = run / FOLDER
-    saved = read_file(folder / kept.weights_name(), "weights", kept.weights, advice)
-    trainer = read_file(folder / kept.trainer_name(), "trainer", kept.trainer, advice)
+def load_checkpoint(run: Path) -> Saved:
+    """Load the checkpoint of a run folder to resume from. Raises CheckpointError."""
+    if not (run / TRAINER).is_file() and has_checkpoint(run):
+        raise CheckpointError(
+            f"{run} is of version 0.1: begin another run with its weights, --init-from {run}"
+        )
+    saved = read_file(run / TRAINER, "trainer")
+    model, trainer = {}, {}
+    for name, array in saved.arrays.items():
+        if name.startswith(MODEL):
+            model[name.removeprefix(MODEL)] = array
+        else:
+            trainer[name] = array
     return Saved(
-        update, _tensors(with_all_rows(saved.arrays)), _tensors(trainer.arrays), saved.config, saved.facts
+        saved.facts.update or 0, _tensors(with_all_rows(model)), _tensors(trainer), saved.config, saved.facts
     )
 
 

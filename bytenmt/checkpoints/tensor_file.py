@@ -1,4 +1,4 @@
-"""Read and write files of the safetensors format, with their SHA-256, as NumPy arrays and without PyTorch.
+"""Read and write files of the safetensors format as NumPy arrays and without PyTorch.
 
 Tensors are written one at a time, without a second copy in memory. Equal tensors and metadata give equal
 bytes.
@@ -6,17 +6,14 @@ bytes.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Meta, Struct
 from safetensors import SafetensorError, safe_open
 
 from bytenmt.atomic_file import replace_synced
@@ -24,7 +21,6 @@ from bytenmt.config.untrusted import parse_json, printable, shown
 from bytenmt.errors import CheckpointError
 
 Array = npt.NDArray[Any]
-CHUNK = 1 << 22  # bytes hashed and written at a time
 # The names of types in a safetensors file, and the arrays that stand for them; bfloat16, which NumPy has
 # not, as its bits.
 TYPES: dict[str, type[np.generic]] = {
@@ -60,28 +56,6 @@ def entry(array: Array) -> Entry:
         array.shape,
         lambda: np.ascontiguousarray(array).reshape(-1).view(np.uint8),
     )
-
-
-class Stored(Struct, frozen=True, forbid_unknown_fields=True):
-    """A file that was written: its SHA-256 in hex digits and its size in bytes."""
-
-    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-    bytes: Annotated[int, Meta(ge=0)]
-
-
-def write_synced(path: Path, parts: Iterable[bytes | memoryview]) -> Stored:
-    """Write a file, sync it to the disk, and return its size and digest. Raises OSError."""
-    digest, size = hashlib.sha256(), 0
-    with open(path, "wb") as file:
-        for part in parts:
-            for start in range(0, len(part), CHUNK):
-                chunk = part[start : start + CHUNK]
-                digest.update(chunk)
-                file.write(chunk)
-                size += len(chunk)
-        file.flush()
-        os.fsync(file.fileno())
-    return Stored(digest.hexdigest(), size)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -132,19 +106,3 @@ def read_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
             raise ValueError(f"{shown(name)} is of the type {shown(kind)}: expected {', '.join(TYPES)}")
         arrays[name] = data[start:end].view(TYPES[kind]).reshape(tensor["shape"])
     return arrays, metadata
-
-
-def describe_damage(path: Path, stored: Stored) -> str | None:
-    """Describe in a few words what is wrong with a file; return None if it holds what was written."""
-    try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size != stored.bytes:
-                return f"is damaged or cut off (it has {size:,} bytes of {stored.bytes:,})"
-            if hashlib.file_digest(file, "sha256").hexdigest() != stored.sha256:
-                return "is damaged (its SHA-256 differs)"
-    except FileNotFoundError:
-        return "is missing"
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
-    return None

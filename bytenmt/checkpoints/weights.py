@@ -6,7 +6,6 @@ scale for each output; `restored` converts both to float32.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,23 +18,18 @@ from bytenmt.architectures.parameters import NGRAM_TABLES
 from bytenmt.atomic_file import make_folder_of, read_limited
 from bytenmt.checkpoints import search_defaults
 from bytenmt.checkpoints.admission import ROWS, SCALE, STORED, describe_misfit
-from bytenmt.checkpoints.manifest import (
-    CONFIG,
-    FOLDER,
-    FORMAT,
-    MOST_CONFIG,
-    POINTER,
-    Pointer,
-    nearest_update,
-    read_pointer,
-)
-from bytenmt.checkpoints.tensor_file import Array, Stored, describe_damage, read_arrays
+from bytenmt.checkpoints.tensor_file import Array, read_arrays
 from bytenmt.config.facts import Facts, facts_tree, parse_facts
 from bytenmt.config.schema import Config, architecture, config_tree, parse_config
 from bytenmt.config.untrusted import parse_json, parse_toml, printable, shown
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 
+FORMAT = "bytenmt 2"
 PUBLISHED = "model.safetensors"
+CONFIG, METRICS = "config.toml", "metrics.jsonl"  # of a run folder, and the next three
+BEST, LAST, TRAINER = "best.safetensors", "last.safetensors", "trainer.safetensors"
+OLDER, FOLDER = "checkpoints.json", "checkpoints"  # of run folders of version 0.1
+MOST_CONFIG, MOST_OLDER = 1 << 20, 1 << 24  # bytes of a configuration, and of OLDER
 Which = Literal["best", "last"]
 
 
@@ -98,21 +92,19 @@ def without_zero_rows(arrays: Mapping[str, Array]) -> dict[str, Array]:
     return {**arrays, NGRAM_TABLES: table[is_stored], NGRAM_TABLES + ROWS: np.packbits(is_stored)}
 
 
-def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> StoredWeights:
+def read_file(path: Path, holds: str = "weights") -> StoredWeights:
     """Read and check a file of weights or trainer state. Raises CheckpointError.
 
-    holds: "weights" or "trainer". stored: the expected size and digest, None if unknown. advice: what the
-    user can do if the file cannot be used.
+    holds: "weights" or "trainer".
     """
-    problem = describe_damage(path, stored) if stored else None if path.is_file() else "is missing"
-    if problem:
-        raise CheckpointError(f"{path} {problem}: {advice}")
+    if not path.is_file():
+        raise CheckpointError(f"{path} is missing")
     try:
         arrays, header = read_arrays(path)
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read ({error.strerror or error}): {advice}") from None
+        raise CheckpointError(f"{path} cannot be read ({error.strerror or error})") from None
     except ValueError as error:
-        raise CheckpointError(f"{path} is damaged or cut off ({error}): {advice}") from None
+        raise CheckpointError(f"{path} is damaged or cut off ({error})") from None
     if header.get("format") == "bytenmt 1":
         raise CheckpointError(f"{path} was written by an older version of bytenmt: train it again")
     if header.get("format") != FORMAT:
@@ -121,7 +113,7 @@ def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> Sto
         )
     if header.get("holds") != holds:
         raise CheckpointError(
-            f"{path} holds {printable(header.get('holds', 'nothing'), 60)}, expected {holds}: {advice}"
+            f"{path} holds {printable(header.get('holds', 'nothing'), 60)}, expected {holds}"
         )
     try:
         config = parse_config(parse_json(header["config"]))
@@ -134,11 +126,49 @@ def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> Sto
     precision = header.get("precision", "fp32")
     if precision not in STORED:
         raise CheckpointError(f"{path} is in the precision {shown(precision)}: expected {', '.join(STORED)}")
-    if holds == "weights":
-        problem = describe_misfit(arrays, config.model, precision)
-        if problem:
-            raise CheckpointError(f"{path} {problem}: {advice}")
+    problem = describe_misfit(arrays, config.model, precision) if holds == "weights" else None
+    if problem:
+        raise CheckpointError(f"{path} {problem}")
     return StoredWeights(arrays, config, facts, precision)
+
+
+def has_checkpoint(run: Path) -> bool:
+    """Return whether a training has saved anything in a folder."""
+    return (run / TRAINER).is_file() or (run / OLDER).is_file()
+
+
+def weights_path(run: Path, which: Which) -> Path:
+    """Return the weights file of a run folder: before its first validation the best is the last one.
+
+    Raises CheckpointError where there is none.
+    """
+    if (run / OLDER).is_file():
+        return _older_path(run, which)
+    for name in (BEST, LAST) if which == "best" else (LAST,):
+        if (run / name).is_file():
+            return run / name
+    if not run.exists():
+        raise CheckpointError(f"{run} does not exist: give a run folder or a weights file")
+    if not (run / CONFIG).is_file():
+        raise CheckpointError(f"{run} is not a run folder: it has no {CONFIG}{_runs_inside(run)}")
+    raise CheckpointError(f"{run} has no checkpoint yet: training has not saved anything there")
+
+
+def _older_path(run: Path, which: Which) -> Path:
+    """Return the weights file of a run folder of version 0.1. Raises CheckpointError."""
+    try:
+        index = parse_json(read_limited(run / OLDER, MOST_OLDER))
+        update = index["last"] if which == "last" or index["best"] is None else index["best"]
+        slots = {one["update"]: one["slot"] for one in index["kept"]}
+        return run / FOLDER / f"update-{update:08d}{'-2' if slots[update] == 2 else ''}.safetensors"
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        raise CheckpointError(f"{run / OLDER} cannot be read ({printable(str(error))})") from None
+
+
+def _runs_inside(folder: Path) -> str:
+    """Name a run in a folder that is not a run itself, for a message."""
+    runs = sorted(path.parent for path in folder.glob(f"*/{CONFIG}")) if folder.is_dir() else []
+    return f"; did you mean {runs[0]}?" if runs else ""
 
 
 def is_weights_file(path: Path) -> bool:
@@ -147,9 +177,9 @@ def is_weights_file(path: Path) -> bool:
 
 
 def resolve_path(path: Path) -> Path:
-    """Return the path of model.safetensors for a folder that holds it and is no run folder; else the path."""
+    """Return the path of model.safetensors for a folder that holds it; else the path."""
     published = path / PUBLISHED
-    return published if published.is_file() and not (path / POINTER).exists() else path
+    return published if published.is_file() else path
 
 
 def check_output(output: Path, files: Sequence[Path]) -> None:
@@ -161,8 +191,8 @@ def check_output(output: Path, files: Sequence[Path]) -> None:
         raise CheckpointError(f"-o {output}: give a name that ends in .safetensors")
     if any(output.exists() and path.exists() and output.samefile(path) for path in files):
         raise CheckpointError(f"-o {output} is an input too: give another name")
-    if output.resolve().parent.name == FOLDER and output.name.startswith("update-"):
-        raise CheckpointError(f"-o {output} is the name of a checkpoint of a run: give another name")
+    if output.name in (BEST, LAST, TRAINER) and (output.parent / CONFIG).is_file():
+        raise CheckpointError(f"-o {output} is a file of a run: give another name")
     try:
         make_folder_of(output)
     except BytenmtError as error:
@@ -170,28 +200,19 @@ def check_output(output: Path, files: Sequence[Path]) -> None:
 
 
 def read_weights(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
-    """Read the weights of a run folder or of a weights file; return its path and contents.
+    """Read the weights of a run folder or of a weights file, with the search defaults beside it; return its
+    path and contents. Raises CheckpointError.
 
-    which: if no checkpoint was validated yet, the best one is the last one. The digest of a file is checked
-    if its run's index names it. Raises CheckpointError.
+    which: see weights_path.
     """
     path = resolve_path(path)
-    if is_weights_file(path):
-        contents = read_file(path, "weights", _stored(path), "use another checkpoint")
-        folder = path.resolve().parent
-        if folder.name == FOLDER:
-            return path, _with_search(contents, folder.parent)
-        return path, _with_search(contents, folder) if path.name == PUBLISHED else contents
-    pointer = read_pointer(path)
-    while True:
-        try:
-            file, contents = _read_kept(path, pointer, which)
-            return file, _with_search(contents, path)
-        except CheckpointError:
-            now = read_pointer(path)
-            if now == pointer:
-                raise
-            pointer = now  # training has saved in the meantime, and deleted the older file
+    file = path if is_weights_file(path) else weights_path(path, which)
+    contents = read_file(file)
+    folder = file.resolve().parent
+    search = search_defaults.read(folder.parent if folder.name == FOLDER else folder)
+    if search is None or file.name not in (PUBLISHED, BEST, LAST) and folder.name != FOLDER:
+        return file, contents
+    return file, contents._replace(facts=msgspec.structs.replace(contents.facts, search=search))
 
 
 def read_run(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
@@ -223,33 +244,3 @@ def read_config(run: Path) -> Config:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, ConfigError) as error:  # neither UTF-8 nor TOML, or no configuration
         raise CheckpointError(f"{path}: {error}") from None
-
-
-def _read_kept(run: Path, pointer: Pointer, which: Which) -> tuple[Path, StoredWeights]:
-    """Read the best or last weights that an index names."""
-    update = pointer.last if which == "last" or pointer.best is None else pointer.best
-    names = {kept.update: kept.weights_name() for kept in pointer.checkpoints}
-    stored = next(kept.weights for kept in pointer.checkpoints if kept.update == update)
-    path = run / FOLDER / names.pop(update)
-    advice = "no other checkpoint is kept: train again"
-    if names:
-        advice = f"give -m {run / FOLDER / names[nearest_update(list(names), update)]}"
-    return path, read_file(path, "weights", stored, advice)
-
-
-def _with_search(contents: StoredWeights, run: Path) -> StoredWeights:
-    """Add the search defaults of the run folder, if it has any. Raises CheckpointError."""
-    search = search_defaults.read(run)
-    if search is None:
-        return contents
-    return contents._replace(facts=msgspec.structs.replace(contents.facts, search=search))
-
-
-def _stored(path: Path) -> Stored | None:
-    """Return size and digest of a weights file from its run's index; None if there is none."""
-    file = path.resolve()
-    with contextlib.suppress(CheckpointError):  # a damaged index is no reason to refuse a file
-        for kept in read_pointer(file.parent.parent).checkpoints if file.parent.name == FOLDER else []:
-            if kept.weights_name() == file.name:
-                return kept.weights
-    return None

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, TextIO
 import click
 from click.shell_completion import CompletionItem
 
-from bytenmt.atomic_file import make_folder_of, replacing
+from bytenmt.atomic_file import keep_mode, make_folder_of, replacing
 from bytenmt.errors import BytenmtError, missing_package, printable
 from bytenmt.plugins import load_plugins
 
@@ -282,6 +282,33 @@ def writer(path: Path | None) -> Iterator[BinaryIO]:
         return
     with replacing(path.resolve(), sync=False) as file:  # a link stays one
         yield file
+
+
+@contextmanager
+def resumable_writer(path: Path, resume: bool) -> Iterator[tuple[BinaryIO, int]]:
+    """Open .NAME.part beside a file, which becomes the file when it is complete; yield it and its lines.
+
+    resume: keep the whole lines that an interrupted command has written there.
+    """
+    path = path.resolve()  # a link stays one
+    part = path.with_name(f".{path.name}.part")
+    with open(part, "r+b" if resume and part.exists() else "w+b") as file:
+        n_lines = n_bytes = 0
+        for line in file:
+            if line.endswith(b"\n"):
+                n_lines, n_bytes = n_lines + 1, n_bytes + len(line)
+        file.truncate(n_bytes)
+        file.seek(n_bytes)
+        try:
+            yield file, n_lines
+            keep_mode(file.fileno(), path)
+        except BaseException:
+            if file.tell():
+                say(f"bytenmt: what is translated is kept in {part}: continue with --resume")
+            else:
+                part.unlink(missing_ok=True)
+            raise
+    os.replace(part, path)
 
 
 def commit() -> list[str]:

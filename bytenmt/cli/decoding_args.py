@@ -5,13 +5,10 @@ Imports PyTorch only if an engine or an alignment needs it.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bytenmt import __version__
 from bytenmt.cli.console import detail, say
 from bytenmt.cli.line_filter import OutputFormat, plain
 from bytenmt.cli.output_formats import Flagged, JsonRecords, Judged, n_best_list
@@ -20,9 +17,8 @@ from bytenmt.decoding.engine_selection import precision_of
 from bytenmt.decoding.engines import n_threads
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.loading import LoadedRun, Runtime
-from bytenmt.decoding.setting_table import LINES, TABLE
+from bytenmt.decoding.setting_table import TABLE
 from bytenmt.decoding.settings import Settings
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.utf8 import first_invalid
 
@@ -143,58 +139,6 @@ def judged(shape: OutputFormat | None, answers: Answers, judge: Judge) -> Output
         return shape
     detail(judge.describe())
     return Judged(shape, judge)
-
-
-def made_with(
-    runtime: Runtime,
-    translator: Translator,
-    shape: OutputFormat | None,
-    buffer_size: int,
-    errors: str,
-    flag_above: float | None = None,
-) -> Callable[[], dict[str, Any]]:
-    """Return a function that gives everything the output depends on besides the lines, as JSON values.
-
-    The keys are the names of the options; `translate --resume` compares them with those of the first run.
-    """
-
-    spec, reverse, search = runtime.spec, runtime.reverse, translator.options
-
-    def make() -> dict[str, Any]:
-        return {
-            "version": __version__,
-            "models": [_sha256(run.file) for run in runtime.runs],
-            **({} if reverse is None else {"reverse": [_sha256(run.file) for run in reverse.runs]}),
-            "engine": spec.engine,
-            "device": spec.device,
-            "precision": [precision_of(run.precision, spec) for run in runtime.runs],
-            "threads": spec.threads if spec.engine == "torch" else None,  # numba's give the same bits
-            "processes": translator.group.size if translator.group else 1,
-            "format": "stream" if shape is None else "jsonl" if isinstance(shape, JsonRecords) else "text",
-            "alignment": isinstance(shape, JsonRecords) and shape.align is not None,
-            **({"with-source": True} if isinstance(shape, JsonRecords) and shape.with_source else {}),
-            **({"flag-above": flag_above} if isinstance(shape, JsonRecords) and flag_above else {}),
-            "buffer-size": buffer_size,
-            "errors": errors,
-            **{name.replace("_", "-"): getattr(translator.settings, name) for name in LINES},
-            "prefix": translator.settings.prefix.decode(),
-            "max-source-bytes": translator.max_source_bytes,
-        } | {
-            name.replace("_", "-"): value
-            for name, value in asdict(search).items()
-            if name != "byte_scores" or value
-        }
-
-    return make
-
-
-def _sha256(file: Path) -> str:
-    """Return the SHA-256 of a file as hex digits. Raises BytenmtError if it cannot be read any more."""
-    try:
-        with open(file, "rb") as opened:
-            return hashlib.file_digest(opened, "sha256").hexdigest()
-    except OSError as error:
-        raise BytenmtError(f"{file} disappeared while it was read ({error.strerror}): start again") from None
 
 
 def provenance(runtime: Runtime) -> list[str]:

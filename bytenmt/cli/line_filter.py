@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from bytenmt.cli.progress import progress
+from bytenmt.data.text_file import check_encoding, repair_warning
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import DataError
@@ -23,12 +24,12 @@ from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, first_invalid, repai
 
 if TYPE_CHECKING:
     from bytenmt.data.text_file import TextFile
-    from bytenmt.datasets.workers import Workers
 
 BUFFER_SIZE = 1000  # lines that are translated together
 BUFFER_BYTES = 1 << 24  # of lines that wait
 LONGEST_LINE = 1 << 26  # bytes: what never ends is no line
 STANDARD_INPUT = "standard input"
+LINES_CHECKED = 100  # of a stream, after which its encoding is checked
 HEARTBEAT = 60.0  # seconds without a line until the other processes hear that there is none
 
 
@@ -50,16 +51,6 @@ class OutputFormat(Protocol):
         ...
 
 
-class ResumableOutput(Protocol):
-    """An output that a later command can continue; see checkpoints.resumable.ResumableFile."""
-
-    n_answered: int
-
-    def skip(self, lines: Sequence[bytes]) -> None: ...
-
-    def add(self, lines: Sequence[bytes]) -> None: ...
-
-
 def plain(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
     """Format the best translation of each line as a line."""
     return b"".join(result.best.text + b"\n" for result in results)
@@ -74,7 +65,7 @@ class LineQueue:
         self._lines: deque[Line] = deque()
         self._most_lines, self._most_bytes = most_lines, most_bytes
         self._n_bytes = 0
-        self._ended = self._full = False
+        self._ended = False
         self._error: Exception | None = None
         self._changed = Condition()
 
@@ -84,10 +75,7 @@ class LineQueue:
             while self._lines and (
                 len(self._lines) >= self._most_lines or self._n_bytes + len(line.text) > self._most_bytes
             ):
-                self._full = True
-                self._changed.notify()
                 self._changed.wait()
-            self._full = False
             self._lines.append(line)
             self._n_bytes += len(line.text)
             self._changed.notify()
@@ -98,26 +86,19 @@ class LineQueue:
             self._ended, self._error = True, error
             self._changed.notify()
 
-    def take(self, most: int, patience: float | None = None, whole: bool = False) -> tuple[list[Line], bool]:
+    def take(self, most: int, patience: float | None = None) -> tuple[list[Line], bool]:
         """Wait for a line, then return all lines that are there, and whether the stream has ended.
 
-        patience: seconds after which it returns without a line; None waits for ever. whole: wait until the
-        queue is full, so that the same lines are taken together whenever they arrive. Raises the error that
+        patience: seconds after which it returns without a line; None waits for ever. Raises the error that
         ended the stream once the lines before it are taken.
         """
-
-        def ready() -> bool:
-            enough = self._full or len(self._lines) >= most if whole else bool(self._lines)
-            return enough or self._ended
-
         with self._changed:
-            if not self._changed.wait_for(ready, patience):
+            if not self._changed.wait_for(lambda: bool(self._lines) or self._ended, patience):
                 return [], False
             lines = [self._lines.popleft() for _ in range(min(most, len(self._lines)))]
             self._n_bytes -= sum(len(line.text) for line in lines)
-            self._full = False  # until the reading thread finds it so again
             self._changed.notify()
-            if self._error is not None and (not lines or (whole and len(lines) < most)):
+            if self._error is not None and not lines:
                 raise self._error
             return lines, self._ended and self._error is None and not self._lines
 
@@ -126,30 +107,30 @@ class LineQueue:
 class Filter:
     """Translates lines in order.
 
-    form: the output format; None shows the bytes of each line as they are decoded. n_waiting: lines that are
-    read ahead, and that are translated together at most. In a group the leading process has a Filter, and the
-    others follow. resumable: an output that knows which lines are done; lines are then grouped by their
-    number alone, not by the time of their arrival. workers: processes that translate in place of the
-    translator.
+    form: the output format; None shows the bytes of each line as they are decoded. buffer_size: lines that
+    are read ahead, and that are translated together at most. n_done: first lines of the input that an earlier
+    command has translated. translate: called instead of translator.lead, such as Workers.translate. In a
+    group the leading process has a Filter, and the others follow.
     """
 
     translator: Translator
     output: BinaryIO
     form: OutputFormat | None = plain
     buffer_size: int = BUFFER_SIZE
-    resumable: ResumableOutput | None = None
-    workers: Workers | None = None
+    n_done: int = 0
+    translate: Callable[[Sequence[bytes], int], list[TranslationResult]] | None = None
 
     def file(self, text: TextFile) -> None:
         """Write a line for each line of a file, with a progress bar where stderr is a terminal."""
         with progress(len(text), " lines") as (bar, reporter):
-            for first in range(0, len(text), self.buffer_size):
+            self._check_done(len(text))
+            bar.advance(self.n_done)
+            for first in range(self.n_done, len(text), self.buffer_size):
                 last = min(first + self.buffer_size, len(text))
                 now = time.monotonic()
                 lines = [Line(text.line(index), 1, now) for index in range(first, last)]
-                n_skipped = self._skip(lines, first, bar)
-                self._answer(lines[n_skipped:], first + n_skipped, str(text.path), bar, reporter)
-            self._finish()
+                self._answer(lines, first, str(text.path), bar, reporter)
+            self.translator.release_followers()
 
     def stream(
         self,
@@ -166,34 +147,30 @@ class Filter:
         stream, if known, for a progress bar.
         """
         waiting = LineQueue(self.buffer_size, BUFFER_BYTES)
-        # A daemon: where this loop fails, the thread may be waiting for a line that never comes.
-        Thread(target=_read, args=(input, name, errors, waiting), daemon=True).start()
-        n_answered, ended = 0, False
-        patience = HEARTBEAT if self._in_group() else None
+        # The thread is a daemon: where this loop fails, it may be waiting for a line that never comes.
         with progress(size, "B") as (bar, reporter):
+            reader = _LineReader(input, name, errors, waiting)
+            Thread(target=reader.run, daemon=True).start()
+            n_read, ended = 0, False
+            patience = HEARTBEAT if self._in_group() else None
             while not ended:
-                until = patience if self.workers is None else self.workers.patience
-                try:
-                    lines, ended = waiting.take(self.buffer_size, until, whole=self.resumable is not None)
-                except (DataError, OSError):
-                    if self.workers is not None:
-                        self.workers.settle()
-                    raise
-                n_skipped = self._skip(lines, n_answered, bar)
-                self._answer(lines[n_skipped:], n_answered + n_skipped, name, bar, reporter)
-                n_answered += len(lines)
-            self._finish()
+                lines, ended = waiting.take(self.buffer_size, patience)
+                n_skipped = min(max(0, self.n_done - n_read), len(lines))
+                bar.advance(sum(line.n_read for line in lines[:n_skipped]))
+                self._answer(lines[n_skipped:], n_read + n_skipped, name, bar, reporter)
+                n_read += len(lines)
+            if reader.n_repaired:
+                reporter.warn(repair_warning(name, reader.n_repaired, reader.n_lines))
+            self._check_done(n_read)
+            self.translator.release_followers()
 
-    def _skip(self, lines: Sequence[Line], first: int, bar: Bar) -> int:
-        """Return how many of these lines were done by an earlier command; `first`: number of the first
-        one, from 0.
-        """
-        if self.resumable is None or first >= self.resumable.n_answered:
-            return 0
-        skipped = lines[: self.resumable.n_answered - first]
-        self.resumable.skip([line.text for line in skipped])
-        bar.advance(sum(line.n_read for line in skipped))
-        return len(skipped)
+    def _check_done(self, n_lines: int) -> None:
+        """Raise DataError where the input has fewer lines than are translated already."""
+        if n_lines < self.n_done:
+            raise DataError(
+                f"--resume: the input has {n_lines:,} lines, but {self.n_done:,} are translated already: give"
+                " the same input, or leave out --resume"
+            )
 
     def _answer(self, lines: Sequence[Line], first: int, name: str, bar: Bar, reporter: Reporter) -> None:
         """Translate lines and write them; `first`: number of the first one, from 0."""
@@ -211,34 +188,15 @@ class Filter:
                     self.output.flush()
                 self.output.write(b"\n")
                 self.output.flush()
-            self._done(lines, bar)
-            return
-
-        def write(results: Sequence[TranslationResult]) -> None:
+        else:
+            results = (self.translate or self.translator.lead)(texts, first)
             now = time.monotonic()
             self.output.write(form(results, first, [now - line.at for line in lines]))
             self.output.flush()
-            self._done(lines, bar)
-
-        if self.workers is not None:
-            self.workers.ask(texts, first, write)
-            return
-        write(self.translator.lead(texts, first))
-
-    def _done(self, lines: Sequence[Line], bar: Bar) -> None:
-        """Record that these lines are written."""
-        if self.resumable is not None and lines:
-            self.resumable.add([line.text for line in lines])
         bar.advance(sum(line.n_read for line in lines))
 
     def _in_group(self) -> bool:
         return self.translator.group is not None and self.translator.group.size > 1
-
-    def _finish(self) -> None:
-        """Wait for lines that are still being translated, and let the other processes of the group end."""
-        if self.workers is not None:
-            self.workers.settle()
-        self.translator.release_followers()
 
 
 def warnings_of_chunks(
@@ -257,18 +215,41 @@ def warnings_of_chunks(
             )
 
 
-def _read(input: BinaryIO, name: str, errors: str, waiting: LineQueue) -> None:
-    """Put the lines of a stream into the queue; the body of the reading thread."""
-    try:
-        number = 0
-        while line := input.readline(LONGEST_LINE + 1):
-            number += 1
-            if len(line) > LONGEST_LINE:
-                raise DataError(f"{name}, line {number} has over {LONGEST_LINE:,} bytes: split it into lines")
-            waiting.put(Line(clean(line, name, number, errors), len(line), time.monotonic()))
-        waiting.end()
-    except (DataError, OSError) as error:
-        waiting.end(error)
+class _LineReader:
+    """Puts the lines of a stream into a queue, and counts those that are repaired."""
+
+    def __init__(self, input: BinaryIO, name: str, errors: str, waiting: LineQueue) -> None:
+        self._input, self._name, self._errors, self._waiting = input, name, errors, waiting
+        self.n_lines = self.n_repaired = 0
+        self._sample = b""
+
+    def run(self) -> None:
+        """Read all lines; the body of the reading thread."""
+        try:
+            while line := self._input.readline(LONGEST_LINE + 1):
+                self._put(line)
+            self._check_encoding()
+            self._waiting.end()
+        except (DataError, OSError) as error:
+            self._waiting.end(error)
+
+    def _put(self, line: bytes) -> None:
+        self.n_lines += 1
+        number = self.n_lines
+        if len(line) > LONGEST_LINE:
+            raise DataError(
+                f"{self._name}, line {number} has over {LONGEST_LINE:,} bytes: split it into lines"
+            )
+        self.n_repaired += first_invalid(line) >= 0
+        if number <= LINES_CHECKED:
+            self._sample += line
+        if number == LINES_CHECKED:
+            self._check_encoding()
+        text = clean(line, self._name, number, self._errors)
+        self._waiting.put(Line(text, len(line), time.monotonic()))
+
+    def _check_encoding(self) -> None:
+        check_encoding(self._name, self.n_repaired, self.n_lines, self._sample)
 
 
 def clean(line: bytes, name: str, number: int, errors: str) -> bytes:

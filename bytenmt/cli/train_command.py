@@ -19,7 +19,6 @@ from bytenmt.cli.console import Command, detail
 from bytenmt.cli.documents.training_pairs import OPTIONS as DOCUMENTS
 from bytenmt.cli.options import (
     ARCH,
-    COUNT_OR_NONE,
     FILE,
     MACHINE,
     TEXTS,
@@ -137,12 +136,6 @@ TRAINING = headed(
         is_flag=True,
         help="Continue the run in -o on the texts it was started with; limits may be raised.",
     ),
-    click.option(
-        "--resume-from",
-        type=COUNT_OR_NONE,
-        metavar="UPDATE",
-        help="Continue the run in -o from the checkpoint of this update.",
-    ),
 )
 @headed(
     "Logging",
@@ -183,7 +176,6 @@ def train(
     init_from: Path | None,
     init_embedding: Path | None,
     resume: bool,
-    resume_from: int | None,
     tensorboard: bool,
     log_format: str,
     metrics_port: int | None,
@@ -206,7 +198,6 @@ def train(
     from bytenmt.training import arguments as training_args
     from bytenmt.training import run as training
 
-    resume = resume or resume_from is not None
     with told_as(log_format) as console, process_group(on := torch_device(device, None)) as group:
         documents = training_pairs.conversions(run, tmx, xliff, po, pair)
         tsv += tuple(one.table for one in documents)
@@ -224,9 +215,10 @@ def train(
                 training_args.settings_tree(settings, named),
                 source,
                 init_from,
+                on.type == "cuda",
             )
         )
-        warning = group.on_leader(lambda: training_args.check_resume(run, resume_from) if resume else None)
+        warning = group.on_leader(lambda: training_args.check_resume(run) if resume else None)
         if warning is not None:
             console.warn(warning)
         for line in group.on_leader(lambda: training_pairs.convert(documents)):
@@ -241,7 +233,6 @@ def train(
                 device=on,
                 errors=errors,
                 resume=resume,
-                resume_from=resume_from,
                 init_embedding=init_embedding,
                 init_from=init_from,
                 tensorboard=tensorboard,

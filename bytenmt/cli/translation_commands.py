@@ -6,11 +6,12 @@ Heavy modules are imported inside the command.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +21,7 @@ from bytenmt.cli.console import (
     check_streams,
     dash,
     detail,
+    resumable_writer,
     say,
     standard_input,
     standard_input_size,
@@ -43,8 +45,8 @@ from bytenmt.decoding.setting_table import SPEED
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
-    from bytenmt.checkpoints.resumable import ResumableFile
     from bytenmt.decoding.interface import EngineSpec
+    from bytenmt.decoding.line_batch import TranslationResult
     from bytenmt.decoding.loading import Runtime
 
 
@@ -71,7 +73,8 @@ if TYPE_CHECKING:
     click.option(
         "--resume",
         is_flag=True,
-        help="Continue an interrupted translation to the file of -o; all other options must be the same.",
+        help="Continue an interrupted translation to the file of -o, after as many lines as it has; give"
+        " the same input and options.",
     ),
 )
 @ANSWERS
@@ -123,22 +126,27 @@ def translate(
     """
     from bytenmt.cli import decoding_args, inputs
     from bytenmt.cli.line_filter import Filter
-    from bytenmt.datasets.recipe import TranslatorSpec
-    from bytenmt.datasets.workers import threads_per_process, worker_processes
-    from bytenmt.decoding.engine_selection import choose, processes
+    from bytenmt.datasets.workers import Workers
+    from bytenmt.decoding.engine_selection import choose, n_cores, processes
     from bytenmt.decoding.translator import Translator
     from bytenmt.evaluation.judge import Judge
 
     answers = decoding_args.Answers(form, alignment, with_source, character_bits, flag_above, stream)
     settings = decoding_args.settings(decoding, answers)
-    wanted = decoding_args.engine_spec(decoding, device, threads_per_process(workers, threads))
+    if workers > 1 and threads is None:
+        threads = max(1, n_cores() // workers)
+    wanted = decoding_args.engine_spec(decoding, device, threads)
     with processes(choose(wanted).device) as group:
         leads = group is None or group.is_leader
         shape = decoding_args.output_format(answers, settings, group)
         if workers > 1 and (group is not None or stream):
             other = "--stream" if stream else "torchrun"
             raise BytenmtError(f"--workers {workers} cannot be combined with {other}: drop one of the two")
-        _check_files(input, output, resume)
+        check_output(output, input)
+        check_streams(input, output)
+        is_file = output is not None and (output.is_file() or not output.exists())  # no device, no pipe
+        if resume and (not is_file or (settings.search.n_best > 1 and form == "text")):
+            raise BytenmtError("--resume needs a file with a line for each line: give -o, and no --n-best")
         text = inputs.to_translate(input, errors) if input is not None and leads else None
         loaded = loaded_runs(runs, wanted, leads, at_once=True)
         if not loaded.has_source:
@@ -150,17 +158,19 @@ def translate(
             translator.follow()
             return
         shape = decoding_args.with_alignment(shape, loaded, alignment)
-        made_with = decoding_args.made_with(loaded, translator, shape, buffer_size, errors, flag_above)
         judge = Judge.from_runtime(loaded, flag_above, beam=translator.options.beam)
-        recipe = TranslatorSpec(
-            tuple(map(str, runs)), wanted, decoding_args.named_settings(decoding, answers)
-        )
-        with (
-            _output(output, made_with, resume) as (out, resumable),
-            worker_processes(recipe, workers) as pool,
-        ):
+        with ExitStack() as stack:
+            if output is not None and is_file:
+                out, n_done = stack.enter_context(resumable_writer(output, resume))
+            else:
+                out, n_done = stack.enter_context(writer(output)), 0
+            call: Callable[[Sequence[bytes], int], list[TranslationResult]] = translator.lead
+            if workers > 1:
+                named = decoding_args.named_settings(decoding, answers)
+                load = partial(Translator.load, *runs, **vars(wanted), **named)
+                call = stack.enter_context(Workers(workers, load)).translate
             shape = decoding_args.judged(shape, answers, judge)
-            lines = Filter(translator, out, shape, buffer_size, resumable, pool)
+            lines = Filter(translator, out, shape, buffer_size * workers, n_done, call)
             if text is None:
                 lines.stream(standard_input(), errors=errors, size=standard_input_size())
             elif isinstance(text, BufferedReader):
@@ -168,34 +178,6 @@ def translate(
                     lines.stream(text, errors=errors, name=str(input))
             else:
                 lines.file(text)
-
-
-def _check_files(input: Path | None, output: Path | None, resume: bool) -> None:
-    """Raise BytenmtError for files that cannot be written, or that --resume cannot continue."""
-    check_output(output, input)
-    check_streams(input, output)
-    if resume and not _is_file(output):
-        raise BytenmtError("--resume needs an output file: add -o FILE")
-
-
-@contextmanager
-def _output(
-    output: Path | None, made_with: Callable[[], Mapping[str, Any]], resume: bool
-) -> Iterator[tuple[BinaryIO, ResumableFile | None]]:
-    """Open the output; yield the file and, for a regular file, the object that records its progress."""
-    from bytenmt.checkpoints.resumable import open_resumable_file
-
-    if output is None or not _is_file(output):
-        with writer(output) as file:
-            yield file, None
-        return
-    with open_resumable_file(output, made_with, resume, Console()) as resumable:
-        yield resumable.file, resumable
-
-
-def _is_file(output: Path | None) -> bool:
-    """Return whether the output is or will be a regular file, not a device or standard output."""
-    return output is not None and (output.is_file() or not output.exists())
 
 
 def loaded_runs(runs: tuple[Path, ...], spec: EngineSpec, is_leader: bool, at_once: bool = False) -> Runtime:

@@ -1,6 +1,6 @@
 """Facts about a training that a checkpoint keeps beside weights and configuration: one typed record.
 
-It stands as JSON in every weights file and in the run's manifest. What an older file lacks is None or empty
+It stands as JSON in every weights file. What an older file lacks is None or empty
 here, and what it has besides is dropped. Opens no files.
 """
 

@@ -136,7 +136,6 @@ class TrainConfig(Section, frozen=True):
     valid_every: Positive | str = AUTO  # updates, or a time as "90s"; auto: see loop.spacings
     valid_lines: Count = 200  # lines decoded for chrF and BLEU at every validation; 0: bits per byte only
     save_every: Positive | str = AUTO  # the same
-    keep_last: Positive = 2  # checkpoints that are kept beside the best one
     log_every: Positive = 50  # updates
 
     def __post_init__(self) -> None:
@@ -151,6 +150,7 @@ REMOVED_KEYS: Mapping[str, Mapping[str, Any]] = {
     "train": {
         "draft": False,
         "waits": (),
+        "keep_last": 2,
         "max_cpu_minutes": 0.0,
         "scheduled_sampling": "none",
         "sampling_k": 0.0,

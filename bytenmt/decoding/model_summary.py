@@ -11,8 +11,13 @@ from bytenmt.architectures.costs import decoder_weights, receptive_field, state_
 from bytenmt.architectures.parameters import n_parameters
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.checkpoints import search_defaults
-from bytenmt.checkpoints.manifest import has_checkpoint, read_pointer
-from bytenmt.checkpoints.weights import is_weights_file, read_config, read_weights, resolve_path
+from bytenmt.checkpoints.weights import (
+    has_checkpoint,
+    is_weights_file,
+    read_config,
+    read_weights,
+    resolve_path,
+)
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, architecture, config_toml, load_config
 from bytenmt.errors import BytenmtError
@@ -31,7 +36,7 @@ def model_description(name: str, preset: str | None, settings: Sequence[str] = (
     if name in PRESETS["small"]:
         return describe(config)
     if path.is_dir():
-        facts = read_pointer(path).last_facts() if has_checkpoint(path) else Facts()
+        facts = read_weights(path, "last")[1].facts if has_checkpoint(path) else Facts()
         facts = msgspec.structs.replace(facts, search=search_defaults.read(path))
         return "\n".join([*_history(facts), describe(config)])
     contents = read_weights(path)[1]

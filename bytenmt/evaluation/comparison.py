@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bytenmt.checkpoints.manifest import METRICS
+from bytenmt.checkpoints.weights import METRICS
 from bytenmt.config.schema import Config
 from bytenmt.evaluation.by_length import Bucket
 from bytenmt.evaluation.scores import TextScores

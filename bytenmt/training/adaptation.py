@@ -206,7 +206,6 @@ def _train(
         valid_every=n_updates or min(25, 2 * math.ceil(n_bytes / max_tokens)),
         save_every=10**6,
         valid_lines=0,
-        keep_last=1,
     )
     run.mkdir()
     tables = [run / "pairs.tsv", run / "held_out.tsv"]

@@ -14,8 +14,14 @@ import msgspec
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.atomic_file import read_limited
 from bytenmt.checkpoints.lock import refuse_if_training
-from bytenmt.checkpoints.manifest import CONFIG, MOST_CONFIG, has_checkpoint, read_pointer
-from bytenmt.checkpoints.weights import read_config, read_run
+from bytenmt.checkpoints.weights import (
+    CONFIG,
+    MOST_CONFIG,
+    has_checkpoint,
+    read_config,
+    read_run,
+    read_weights,
+)
 from bytenmt.config.facts import CorpusFact
 from bytenmt.config.schema import (
     Config,
@@ -40,6 +46,7 @@ from bytenmt.plugins import module_of
 
 # What a training finds where it is told so; a run that goes on has found it already.
 FOUND = (("train.precision", "auto"), ("model.unfolding", "fit"))
+GPU_BATCH = 8  # times a preset's batch, where there is a GPU and train.max_tokens is not set
 LIMITS = (
     "train.max_updates",
     "train.max_epochs",
@@ -57,11 +64,12 @@ def configuration(
     settings: Mapping[str, Any],
     source: bool = True,
     init_from: Path | None = None,
+    on_gpu: bool = False,
 ) -> Config:
     """Return a fresh run's configuration, or that of the run to resume, with which the options must agree.
 
     file: a TOML file; settings: a nested dictionary that goes over it; source: whether the texts of a fresh
-    run have one; init_from: the run whose weights a fresh one begins with.
+    run have one; init_from: the run whose weights a fresh one begins with; on_gpu: see fill_gpu.
     A folder without a checkpoint holds nothing that could be lost: it is fresh. Raises BytenmtError where
     `run` is taken, ConfigError for what does not fit.
 
@@ -80,7 +88,8 @@ def configuration(
         merge(given, settings)
         if init_from is not None:
             return _of_another(init_from, arch, preset, given)
-        return resolve_config(arch, preset, given)
+        config = resolve_config(arch, preset, given)
+        return fill_gpu(config, given) if on_gpu else config
     if not resume:
         raise BytenmtError(
             f"{run} already holds a run: continue it with --resume, or give another folder as -o"
@@ -101,6 +110,19 @@ def configuration(
                 f" --resume changes only {', '.join(LIMITS)}"
             )
     return wanted
+
+
+def fill_gpu(config: Config, given: Mapping[str, Any]) -> Config:
+    """Return a configuration with a larger batch, and a rate that grows with its square root.
+
+    given: the settings over the preset; a batch or a rate among them stays.
+    """
+    told, train = given.get("train", {}), config.train
+    if "max_tokens" in told:
+        return config
+    lr = train.lr if "lr" in told else train.lr * GPU_BATCH**0.5
+    larger = msgspec.structs.replace(train, max_tokens=GPU_BATCH * train.max_tokens, lr=lr)
+    return msgspec.structs.replace(config, train=larger)
 
 
 def _of_another(init_from: Path, arch: str | None, preset: str | None, settings: Mapping[str, Any]) -> Config:
@@ -139,27 +161,19 @@ def _preset_of(config: Config) -> str | None:
     return None
 
 
-def check_resume(run: Path, resume_from: int | None) -> str | None:
+def check_resume(run: Path) -> str | None:
     """Return a warning for a resumed run that has saved nothing, else None.
 
-    Raises BytenmtError where resume_from names a checkpoint of such a run.
-
-    >>> check_resume(Path("new"), None)
-    '--resume: new has no checkpoint to continue from: starting at update 0'
+    >>> check_resume(Path("new"))
+    '--resume: new holds nothing to resume: starting at update 0'
     """
-    if has_checkpoint(run):
-        return None
-    if resume_from is not None:
-        raise BytenmtError(
-            f"--resume-from {resume_from}: {run} has no checkpoints: leave it out, or check -o"
-        )
-    return f"--resume: {run} has no checkpoint to continue from: starting at update 0"
+    return None if has_checkpoint(run) else f"--resume: {run} holds nothing to resume: starting at update 0"
 
 
 def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:
     """Return the files that a run was trained on and those that it was validated on, as its last checkpoint
     names them; None where an older run does not."""
-    facts = read_pointer(run).last_facts()
+    facts = read_weights(run, "last")[1].facts
     files = [_corpus_files(one) for one in facts.corpora]
     files += [PairFiles(tgt=restored_path(text.path)) for text in facts.texts]
     return files, None if facts.valid is None else _corpus_files(facts.valid)

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from bytenmt.architectures.base import Model
-from bytenmt.checkpoints.manifest import has_checkpoint
+from bytenmt.checkpoints.weights import has_checkpoint
 from bytenmt.config.schema import TrainConfig
 from bytenmt.config.spacing import AUTO, Spacing, Timer, spacing
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
@@ -33,6 +33,7 @@ from bytenmt.training.trainer import Trainer
 from bytenmt.training.validation import LAST, SHARE, seconds_left
 
 BY_UPDATES = Spacing(updates=500)  # where train.valid_every and train.save_every are left to us
+MOST_BITS, MOST_UPDATES = 16.0, 50  # of a byte, after so many updates: worse than any start
 VALID_TIME, SAVE_TIME = Spacing(seconds=120.0), Spacing(seconds=300.0)
 
 
@@ -84,6 +85,7 @@ class Loop:
         self.bar = Bar()
         self.told_of_time = False
         self.validated = -1  # the update of the last validation
+        self.wrong_updates = 0  # of late, with a loss above MOST_BITS
 
     def go(self) -> int:
         """Update until the end; returns the signal that ended it, or 0."""
@@ -145,8 +147,12 @@ class Loop:
         """
         (nats,) = self.trainer.sum_over_processes(float(torch.stack(self.meter.nats).double().sum()))
         if not math.isfinite(nats):
-            raise BytenmtError(self._diverged())
+            raise BytenmtError(self._diverged("NaN or infinite"))
         record = self.meter.read(nats)
+        is_wrong = record["train_bits_per_byte"] > MOST_BITS
+        self.wrong_updates = (self.wrong_updates + len(self.meter.nats)) * is_wrong
+        if self.wrong_updates >= MOST_UPDATES:
+            raise BytenmtError(self._diverged(f"above {MOST_BITS:g} bits a byte"))
         self._log(record)
         text = (
             f"update {self.progress.update}, {record['train_bits_per_byte']:.3f} bits/byte,"
@@ -155,15 +161,15 @@ class Loop:
         self.bar.show(fraction_done(self.settings, self.progress), text)
         self.meter = Meter()
 
-    def _diverged(self) -> str:
-        """Say that the loss is no number, which plugins may be the cause, and what is left of the run."""
+    def _diverged(self, loss: str) -> str:
+        """Say what the loss is, which plugins may be the cause, and what is left of the run."""
         settings = self.settings
         plugins = [f"the loss term {name}" for name in settings.loss_terms]
         plugins += [f"the optimizer {settings.optimizer}"] * (settings.optimizer in OPTIMIZERS)
         advice = "lower train.lr or raise train.warmup_updates"
         advice += f", or check {', '.join(plugins)}" if plugins else ""
         kept = "the last checkpoint is kept" if has_checkpoint(self.run) else "nothing has been saved"
-        return f"training has diverged (the loss is NaN or infinite): {advice}; {kept}"
+        return f"training has diverged (the loss is {loss}): {advice}; {kept}"
 
     def _log(self, values: Mapping[str, float | str]) -> None:
         progress, settings = self.progress, self.settings

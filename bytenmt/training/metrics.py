@@ -17,8 +17,8 @@ import msgspec
 import torch
 from torch import Tensor
 
-from bytenmt.checkpoints.manifest import METRICS
 from bytenmt.checkpoints.tensor_file import write_atomically
+from bytenmt.checkpoints.weights import METRICS
 from bytenmt.config.untrusted import printable
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.prometheus import NAMESPACE

@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 from bytenmt.checkpoints.checkpoint import has_checkpoint, read_start, write_atomically
 from bytenmt.checkpoints.lock import one_training
-from bytenmt.checkpoints.manifest import CONFIG
-from bytenmt.checkpoints.weights import read_config
+from bytenmt.checkpoints.weights import CONFIG, read_config
 from bytenmt.config.facts import Progress
 from bytenmt.config.schema import (
     Config,
@@ -64,7 +63,6 @@ def train(
     device: torch.device,
     errors: str = "replace",
     resume: bool = False,
-    resume_from: int | None = None,
     init_embedding: Path | None = None,
     init_from: Path | None = None,
     tensorboard: bool = False,
@@ -76,10 +74,9 @@ def train(
     """Train a model into the folder `run`, as one process of `group`.
 
     files, valid: all with a source, pairs, or all targets alone, texts whose streams are learnt. resume: go
-    on from the run's last checkpoint where there is one, or from that of update resume_from. init_from: a run
-    whose weights this one begins with; one that goes on has done so already. watch: is told every record of
-    metrics.jsonl, in the leading process. threads: of the CPU; None: those of the run that goes on, else as
-    many as are idle.
+    on from the run's checkpoint where there is one. init_from: a run whose weights this one begins with; one
+    that goes on has done so already. watch: is told every record of metrics.jsonl, in the leading process.
+    threads: of the CPU; None: those of the run that goes on, else as many as are idle.
     Raises BytenmtError before anything is written where an input cannot be used.
     """
     _check(config, files, tensorboard, resume)
@@ -95,11 +92,13 @@ def train(
         if saved and init_embedding is not None:
             raise BytenmtError(f"--init-embedding would be ignored: {run} continues with its own weights")
         config = group.on_leader(lambda: _settled(task.config, device, run if saved else None))
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision("high")  # TF32
         trainer = Trainer(config, device, group, reporter)
         if init_embedding is not None:
             trainer.begin_with_embedding(init_embedding)
         if saved:
-            task.check(run, trainer.load(run, resume_from))
+            task.check(run, trainer.load(run))
         elif init_from is not None:
             _begin_with(trainer, init_from, group, aloud)
         progress = trainer.progress
@@ -107,7 +106,7 @@ def train(
             progress.threads = threads or min(progress.threads, n_cores()) or idle_threads()
             torch.set_num_threads(progress.threads)
         if resume and not saved:
-            aloud.warn(f"--resume: {run} has no checkpoint to continue from: the run starts at update 0")
+            aloud.warn(f"--resume: {run} holds nothing to resume: the run starts at update 0")
         log = None
         if group.is_leader:
             run.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ from bytenmt.checkpoints.checkpoint import (
     save_checkpoint,
     weights,
 )
-from bytenmt.checkpoints.manifest import read_pointer
+from bytenmt.checkpoints.weights import BEST, TRAINER
 from bytenmt.config.facts import Facts, Progress
 from bytenmt.config.schema import Config
 from bytenmt.config.untrusted import printable
@@ -179,34 +179,23 @@ class Trainer:
         kept_by_optimizer = optimizer_tensors(self.optimizer, self.config.train)
         trainer = {f"optimizer.{name}": tensor for name, tensor in kept_by_optimizer.items()}
         trainer |= {f"state.{name}": tensor for name, tensor in kept.items()}
-        if self.average is not None:  # detached, they stay what they are while the average is in place
-            own = self.model.named_parameters()
-            # The tables and buffers have no average: they are in the file of the weights.
-            trainer |= {f"model.{name}": p.detach() for name, p in own if name != NGRAM_TABLES}
+        trained = {name: tensor.detach() for name, tensor in weights(self.model).items()}
+        if self.average is not None:
+            trainer |= {f"average.{number}": tensor for number, tensor in enumerate(self.average.tensors)}
         if self.row_adam is not None:
             trainer |= {f"ngrams.{name}": tensor for name, tensor in self.row_adam.state_dict().items()}
         facts = msgspec.structs.replace(facts or Facts(), progress=self.progress)
+        update = self.progress.update
         with self.averaged():
-            save_checkpoint(
-                run,
-                self.progress.update,
-                weights(self.model),
-                trainer,
-                self.config,
-                facts,
-                keep=self.config.train.keep_last,
-                best=best,
-            )
+            own = weights(self.model)
+            save_checkpoint(run, update, own, trainer, self.config, facts, best=best, trained=trained)
 
-    def load(self, run: Path, update: int | None = None) -> Facts:
-        """Take up a checkpoint, the last one unless told otherwise; returns its facts.
-
-        Raises CheckpointError.
-        """
-        saved, best = self.group.on_leader(lambda: (load_checkpoint(run, update), read_pointer(run).best))
+    def load(self, run: Path) -> Facts:
+        """Take up the checkpoint of a run folder; returns its facts. Raises CheckpointError."""
+        saved, has_best = self.group.on_leader(lambda: (load_checkpoint(run), (run / BEST).is_file()))
         if saved.config.model != self.config.model:
             raise CheckpointError(f"the checkpoint of update {saved.update} in {run} holds another model")
-        parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "state": {}, "ngrams": {}}
+        parts: dict[str, dict[str, Tensor]] = {"optimizer": {}, "state": {}, "ngrams": {}, "average": {}}
         try:
             if saved.facts.progress is None:
                 raise ValueError("it does not tell its progress")
@@ -216,19 +205,18 @@ class Trainer:
                 parts[part][rest] = tensor
             load_weights(self.model, saved.weights, run)
             if self.average is not None:
-                self._begin_average()
-                tables = {name: saved.weights[name] for name in [NGRAM_TABLES] if name in saved.weights}
-                load_weights(self.model, parts["model"] | tables, run)
+                for number, tensor in enumerate(self.average.tensors):
+                    tensor.copy_(parts["average"][str(number)])
             if self.row_adam is not None:
                 self.row_adam.load_state_dict(parts["ngrams"])
             restore_optimizer(self.optimizer, parts["optimizer"], self.config.train)
             self.objective.load_state_dict(parts["state"])
         except (KeyError, ValueError, RuntimeError) as error:
             raise CheckpointError(
-                f"the checkpoint of update {saved.update} in {run} does not fit its training"
-                f" ({printable(str(error))}): continue from another one by --resume-from"
+                f"{run / TRAINER} does not fit its training ({printable(str(error))}): begin another run with"
+                f" its weights, --init-from {run}"
             ) from None
-        if best != self.progress.best_update:  # the one that was best then is not kept
+        if not has_best:
             self.progress.best = None
         return saved.facts
 

@@ -183,7 +183,7 @@ def test_its_weights_are_stored_and_checked(echo: ModuleType, tmp_path: Path, te
     """Converted, averaged, and refused where they do not fit, as those of any other."""
     run = trained(tmp_path / "run", texts)
     convert(run, tmp_path / "half.safetensors", "int8")
-    average([run], tmp_path / "mean.safetensors", 1)
+    average([run], tmp_path / "mean.safetensors")
     for file in ("half.safetensors", "mean.safetensors"):
         assert Translator.load(tmp_path / file, device="cpu", max_len_b=5).translate(LINES)
     arrays, facts = read_arrays(tmp_path / "mean.safetensors")

@@ -65,7 +65,7 @@ def headed() -> Iterator[None]:
 
 def config(*settings: str) -> Config:
     common = ["train.max_tokens=200", "train.valid_lines=2", "train.valid_every=2", "train.precision=fp32"]
-    return load_config("headed", None, "", [*common, "train.keep_last=2", "train.max_updates=2", *settings])
+    return load_config("headed", None, "", [*common, "train.max_updates=2", *settings])
 
 
 @pytest.mark.slow
@@ -84,7 +84,7 @@ def test_they_are_stored_and_restored(headed: None, tmp_path: Path, texts: dict[
     model = Run(whole).model()
     assert {name for name, _ in model.named_buffers()} == BUFFERS | {"scratch"}
     train(tmp_path / "own", config("train.max_updates=1"), **texts, device=CPU, init_from=whole)
-    average([whole], tmp_path / "mean.safetensors", 2)
+    average([whole], tmp_path / "mean.safetensors")
     assert read_weights(tmp_path / "mean.safetensors")[1][0]["n_updates"] == 6
     for precision in ("fp32", "bf16", "int8"):
         convert(whole, tmp_path / f"{precision}.safetensors", precision)
@@ -145,7 +145,7 @@ def test_a_folder_says_that_it_has_them(
     monkeypatch.setattr(ARCHITECTURES["headed"], "has_unread_tensors", False)
     with pytest.raises(ConfigError, match=r"extra\.weight, which its program does not read.*has_unread"):
         train(tmp_path / "run", config(), **texts, device=CPU)
-    assert not (tmp_path / "run" / "checkpoints.json").exists()
+    assert not (tmp_path / "run" / "last.safetensors").exists()
 
 
 @pytest.mark.parametrize(

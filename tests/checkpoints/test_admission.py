@@ -17,10 +17,9 @@ from made_up_engine import make_run
 
 from bytenmt.checkpoints import search_defaults
 from bytenmt.checkpoints.admission import CHUNK, is_finite
-from bytenmt.checkpoints.manifest import CONFIG, POINTER, read_pointer
 from bytenmt.checkpoints.quantize import round_arrays
 from bytenmt.checkpoints.tensor_file import Array, entry, read_arrays, serialise
-from bytenmt.checkpoints.weights import read_config, read_weights, restored
+from bytenmt.checkpoints.weights import CONFIG, read_config, read_weights, restored
 from bytenmt.cli.main import main
 from bytenmt.config.schema import load_config, parse_config
 from bytenmt.errors import CheckpointError, ConfigError
@@ -38,7 +37,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def weights_of(run: Path) -> tuple[Arrays, Told]:
-    return read_arrays(run / "checkpoints" / "update-00000070.safetensors")
+    return read_arrays(run / "last.safetensors")
 
 
 def written(path: Path, arrays: Arrays, error: Told) -> Path:
@@ -198,7 +197,7 @@ def test_metadata_from_strangers(what: str, template: dict[str, Path], tmp_path:
 def test_headers_from_strangers(template: dict[str, Path], tmp_path: Path) -> None:
     """Headers that are ambiguous or unreadable are refused."""
     path = tmp_path / "w.safetensors"
-    whole = (template["seq2seq"] / "checkpoints" / "update-00000070.safetensors").read_bytes()
+    whole = (template["seq2seq"] / "last.safetensors").read_bytes()
     n = int.from_bytes(whole[:8], "little")
     header, data = whole[8 : 8 + n].rstrip(), whole[8 + n :]
     error = json.loads(header)
@@ -298,30 +297,7 @@ def test_configurations_from_strangers(
     assert result.exit_code == 1 and result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (b'"facts": {', b'"facts": {"a": ' + DEEP.encode() + b","),
-        (b'"facts": {', b'"facts": {"texts": 3,'),
-        (b'"update": 70\n', b'"update": "x"\n'),
-        (b'"format"', b'"\xff"'),
-        (b'"bytenmt 2"', b'"\xc3\x28"'),
-        (b'"last": 70', b'"last": ' + LONG.encode()),
-    ],
-)
-def test_pointers_from_strangers(old: bytes, new: bytes, template: dict[str, Path], tmp_path: Path) -> None:
-    """checkpoints.json: bytes that are not UTF-8, depth, digits and types."""
-    run = folder(template, tmp_path)
-    path = run / "checkpoints.json"
-    data = path.read_bytes()
-    assert old in data
-    path.write_bytes(data.replace(old, new))
-    with pytest.raises(CheckpointError) as caught:
-        read_weights(run)
-    assert str(caught.value).startswith(f"{path} is damaged") and "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", [CONFIG, POINTER, "search.json"])
+@pytest.mark.parametrize("name", [CONFIG, "search.json"])
 def test_a_text_of_gigabytes_is_not_read(template: dict[str, Path], tmp_path: Path, name: str) -> None:
     """A sparse file of 3 GB in a run folder is refused in one line, and in no more memory than its limit."""
     run = tmp_path / "run"
@@ -331,7 +307,7 @@ def test_a_text_of_gigabytes_is_not_read(template: dict[str, Path], tmp_path: Pa
     tracemalloc.start()
     try:
         with pytest.raises(CheckpointError, match=f"{name} cannot be read: it has over") as caught:
-            {CONFIG: read_config, POINTER: read_pointer, "search.json": search_defaults.read}[name](run)
+            {CONFIG: read_config, "search.json": search_defaults.read}[name](run)
         assert tracemalloc.get_traced_memory()[1] < 1 << 26 and "\n" not in str(caught.value)
     finally:
         tracemalloc.stop()

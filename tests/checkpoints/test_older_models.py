@@ -57,16 +57,3 @@ def test_models_of_an_earlier_version_translate(older: Path, version: str, name:
     arguments = ["translate", model, "-i", str(older / "source"), "--engine", "torch", "--max-len-a", "1"]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0 and done.stdout.count("\n") == 30, done.output
-
-
-def test_another_format_is_told_as_such(older: Path, tmp_path: Path) -> None:
-    """A file of a format that is not read is no riddle: one line names the format."""
-    text = (older / VERSIONS[-1] / "run" / "checkpoints.json").read_text()
-    assert '"bytenmt 2"' in text
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "config.toml").write_text((older / VERSIONS[-1] / "run" / "config.toml").read_text())
-    (run / "checkpoints.json").write_text(text.replace('"bytenmt 2"', '"bytenmt 9"'))
-    done = CliRunner().invoke(main, ["translate", str(run), "-i", str(older / "source")])
-    assert done.exit_code == 1 and "by another version: its format is" in done.output
-    assert "bytenmt 9" in done.output and "Traceback" not in done.output

@@ -152,9 +152,9 @@ def test_a_file_that_is_handed_on_tells_no_folders(tmp_path: Path) -> None:
         corpora=(CorpusFact("/home/me/a.ko", "/home/me/a.en"), CorpusFact(tsv="file:///home/me/%E9.tsv")),
         texts=(TextFact("/home/me/text", 7),),
     )
-    save_checkpoint(run, 80, weights(model.model), {}, model.config, facts, keep=1, best=True)
+    save_checkpoint(run, 80, weights(model.model), {}, model.config, facts, best=True)
     output = convert(run, "bf16")
-    assert b"/home/me" not in output.read_bytes() and b"/home/me" in (run / "checkpoints.json").read_bytes()
+    assert b"/home/me" not in output.read_bytes() and b"/home/me" in (run / "last.safetensors").read_bytes()
     told = load_run(output, CPU).facts
     assert told.corpora == (CorpusFact("a.ko", "a.en"), CorpusFact(tsv="%E9.tsv"))
     assert (told.update, told.pairs, told.texts) == (80, 3, (TextFact("text", 7),))

@@ -24,7 +24,7 @@ from bytenmt import __version__
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.checkpoints.checkpoint import save_checkpoint, weights
-from bytenmt.checkpoints.manifest import CONFIG
+from bytenmt.checkpoints.weights import CONFIG
 from bytenmt.cli.console import writer
 from bytenmt.cli.main import main
 from bytenmt.cli.progress import Console
@@ -56,11 +56,11 @@ def make_run(
     torch.manual_seed(seed)
     model = build_model(config.model)
     (folder / CONFIG).write_text(config_toml(config), encoding="utf-8")
-    save_checkpoint(folder, 70, weights(model), {}, config, facts or Facts(), keep=1, best=True)
+    save_checkpoint(folder, 70, weights(model), {}, config, facts or Facts(), best=True)
     return folder
 
 
-WEIGHTS = Path("checkpoints") / "update-00000070.safetensors"
+WEIGHTS = Path("best.safetensors")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -82,6 +82,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "empty": b"",
         "table": b"one\teins\nno tab\n",
         "invalid": b"fine\nbad \xff\nfine\nfine\n",
+        "cp949": "하나\n둘\n셋\n넷\n".encode("cp949"),
         "wrong.toml": b"[model\n",
         "unknown.toml": b"[train]\nlearning_rate = 1\n",
     }
@@ -89,7 +90,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (tmp_path / name).write_bytes(content)
     for name in "ab":
         (tmp_path / "folder" / name).mkdir(parents=True)
-        (tmp_path / "folder" / name / "checkpoints.json").write_bytes(b"{}")
+        (tmp_path / "folder" / name / CONFIG).write_bytes(b"")
     (tmp_path / "packed.gz").write_bytes(gzip.compress(files["src"]))
     (tmp_path / "nothing.gz").write_bytes(gzip.compress(b""))
     (tmp_path / "invalid.gz").write_bytes(gzip.compress(files["invalid"]))
@@ -151,6 +152,9 @@ BAD: list[tuple[str, str]] = [
     (f"{TRANSLATE} -i none", "none does not exist"),
     (f"{TRANSLATE} -i empty", "empty is empty"),
     (f"{TRANSLATE} -i cut.gz", "cut.gz is truncated"),
+    (f"{TRANSLATE} -i cp949", "cp949 is not UTF-8 (4 of 4 lines): convert it, probably by `iconv -f CP949"),
+    (f"{EVALUATE} --src cp949 --ref tgt", "`iconv -f CP949 -t UTF-8`"),
+    ("train -o new --arch luong --src cp949 --tgt tgt --valid-src src --valid-tgt tgt", "`iconv -f CP949"),
     (f"{TRANSLATE} -i nothing.gz", "nothing.gz is empty"),
     (f"{TRANSLATE} -i none.gz", "none.gz does not exist"),
     (f"{TRANSLATE} -i invalid.gz --errors strict -o out", "invalid.gz, line 2, byte offset 4: 0xFF"),
@@ -230,19 +234,18 @@ BAD: list[tuple[str, str]] = [
     ("train -o run --arch luong --text tgt --valid-text tgt", "run already holds a run"),
     ("train -o src --arch luong --text tgt --valid-text tgt", "src is a file"),
     ("train -o new --resume --text tgt --valid-text tgt", "no architecture: give --arch"),
-    (f"{TEXT} --resume-from 5", "--resume-from 5: new has no checkpoints"),
     ("convert none -o new.safetensors --precision bf16", "none does not exist"),
     ("convert run -o new --precision bf16", "give a name that ends in .safetensors"),
     ("convert run -o src/new.safetensors --precision int8", "the folder src cannot be created"),
     (f"convert run/{WEIGHTS} -o run/{WEIGHTS} --precision int8", "is an input too"),
     (
-        "convert run -o run/checkpoints/update-00000001.safetensors --precision int8",
-        "the name of a checkpoint",
+        "convert run -o run/last.safetensors --precision int8",
+        "is a file of a run",
     ),
     ("convert run -o new.safetensors --valid-src src", "--valid-src and --valid-tgt: give both, or neither"),
     (
         "translate folder -i src",
-        "folder is not a run folder: it has no config.toml; did you mean folder/a, or",
+        "folder is not a run folder: it has no config.toml; did you mean folder/a?",
     ),
     ("info none.safetensors", "none.safetensors is missing"),
     (f"info run/{WEIGHTS} --preset tiny", "--preset would be ignored"),
@@ -251,6 +254,16 @@ BAD: list[tuple[str, str]] = [
     ("info run --preset tiny", "--preset would be ignored"),
     ("info luong --preset huge", "unknown preset 'huge'"),
 ]
+
+
+@pytest.mark.slow
+def test_repaired_lines_are_told(place: Path) -> None:
+    """Files and standard input alike; a stream in another encoding ends with an error."""
+    assert "warning: invalid: 1 of 4 lines are not UTF-8" in invoke(f"{TRANSLATE} -i invalid").stderr
+    piped = CliRunner().invoke(main, TRANSLATE.split(), input=Path("invalid").read_bytes())
+    assert "warning: standard input: 1 of 4 lines are not UTF-8" in piped.stderr and piped.exit_code == 0
+    piped = CliRunner().invoke(main, TRANSLATE.split(), input=Path("cp949").read_bytes())
+    assert "`iconv -f CP949 -t UTF-8`" in piped.stderr and piped.exit_code == 1
 
 
 @pytest.mark.slow
@@ -266,13 +279,12 @@ def test_bad_checkpoints_are_one_line(place: Path, command: str) -> None:
     whole = best.read_bytes()
     best.write_bytes(whole[:-100])
     assert "damaged" in refused(command)
-    best.unlink()
-    assert f"{WEIGHTS} is missing" in refused(command)
     shutil.rmtree(place / "run")
     make_run(place / "other", "seq2seq").rename(place / "run")
     shutil.copy(place / "no_source" / CONFIG, place / "run" / CONFIG)
     assert "holds another model (seq2seq)" in refused(command)
-    (place / "run" / "checkpoints.json").unlink()
+    for path in (place / "run").glob("*.safetensors"):
+        path.unlink()
     assert "has not saved" in refused(command)
 
 
@@ -410,7 +422,6 @@ def test_train_hands_over(call: Call) -> None:
         "device": torch.device("cpu"),
         "errors": "strict",
         "resume": False,
-        "resume_from": None,
         "init_embedding": Path("run"),
         "init_from": None,
         "tensorboard": False,
@@ -444,11 +455,6 @@ def test_short_names_are_settings(call: Call) -> None:
     accepted(f"{TEXT} {options}")
     settings = [f"train.{name}={value}" for name, value in names.items()]
     assert call.config == load_config("luong", None, "", [*settings, "model.source=false"])
-
-
-def test_resume_from(call: Call) -> None:
-    accepted(f"{RESUME.replace('--resume', '')} --resume-from 70")
-    assert call.rest["resume"] is True and call.rest["resume_from"] == 70
 
 
 def test_train_without_a_source(call: Call) -> None:
@@ -531,9 +537,7 @@ def test_resume_where_no_run_is_begins_anew_aloud(call: Call, place: Path) -> No
     """A warning, since the name may be mistyped; a job that restarts itself gives --resume at once."""
     said = invoke(f"{TEXT} --resume")
     assert said.exit_code == 0 and call.rest["resume"] is True
-    assert said.stderr == (
-        "bytenmt: warning: --resume: new has no checkpoint to continue from: starting at update 0\n"
-    )
+    assert said.stderr == ("bytenmt: warning: --resume: new holds nothing to resume: starting at update 0\n")
     assert invoke(f"{TEXT} --resume -q").stderr == invoke(TEXT).stderr == ""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import io
-import json
 import os
 import random
 import re
@@ -12,9 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -28,12 +25,11 @@ from small_runs import config
 import bytenmt
 from bytenmt.atomic_file import replacing
 from bytenmt.checkpoints import lock as lock_module
-from bytenmt.checkpoints import resumable as resumable_module
 from bytenmt.checkpoints.checkpoint import load_checkpoint
 from bytenmt.checkpoints.lock import LOCK, one_training
-from bytenmt.checkpoints.manifest import CONFIG
+from bytenmt.checkpoints.weights import CONFIG
 from bytenmt.cli import translation_commands as cli_module
-from bytenmt.cli.line_filter import Line, LineQueue
+from bytenmt.cli.line_filter import Filter
 from bytenmt.cli.main import main
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import PairFiles
@@ -245,29 +241,25 @@ LINES = [f"줄 {number} {'x' * (number * 7 % 23)}".encode() for number in range(
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(resumable_module, "SYNC_SECONDS", 0.0)
     (tmp_path / "in").write_bytes(b"\n".join(LINES) + b"\n")
     return tmp_path
 
 
 def translate(model: Path, *more: str, dies_after: int | None = None, stdin: bytes | None = None) -> Any:
-    """Translate the file `in`, or stdin, in batches of 7 lines; fail before batch `dies_after` is
-    recorded.
-    """
-    command = ["translate", "-m", str(model), "-o", "out", "--buffer-size", "7", "--max-len-b", "9", *more]
+    """Translate the file `in`, or stdin, in batches of 7 lines; fail before batch `dies_after`."""
+    command = ["translate", str(model), "-o", "out", "--buffer-size", "7", "--max-len-b", "9", *more]
     command += [] if stdin is not None else ["-i", "in"]
     with pytest.MonkeyPatch.context() as patch:
-        real, n_added = resumable_module.ResumableFile.add, 0
+        real, n_batches = Filter._answer, 0
 
-        def add(self: Any, lines: Sequence[bytes]) -> None:
-            nonlocal n_added
-            if n_added == dies_after:
-                self.leave = self.file.flush  # nobody is there to keep anything
+        def answer(self: Any, *given: Any) -> None:
+            nonlocal n_batches
+            if n_batches == dies_after:
                 raise DeathError
-            n_added += 1
-            real(self, lines)
+            n_batches += 1
+            real(self, *given)
 
-        patch.setattr(resumable_module.ResumableFile, "add", add)
+        patch.setattr(Filter, "_answer", answer)
         if stdin is not None:
             patch.setattr(cli_module, "standard_input", lambda: io.BytesIO(stdin))
             patch.setattr(cli_module, "standard_input_size", lambda: None)
@@ -280,11 +272,9 @@ def translate(model: Path, *more: str, dies_after: int | None = None, stdin: byt
 
 FORMS = {
     "text": "",
-    "n-best": "-b 3 --n-best 2",
-    "jsonl": "--format jsonl -b 2",
+    "jsonl": "--format jsonl -b 2 --n-best 2",
     "sampling": "--sample --seed 5",
     "stream": "--stream",
-    "bf16": "--precision bf16",
 }
 
 
@@ -302,8 +292,7 @@ def test_a_translation_goes_on(form: str, model: Path, place: Path) -> None:
     translate(model, *more, dies_after=3)
     assert not (place / "out").exists()
     translate(model, *more, "--resume", dies_after=2)
-    noted = (place / ".out.part.json").read_text()
-    assert '"lines":35,' in noted
+    assert (place / ".out.part").read_bytes().count(b"\n") == 35
     with open(place / ".out.part", "ab") as file:
         file.write(b"half a li")
     done = translate(model, *more, "--resume")
@@ -312,56 +301,12 @@ def test_a_translation_goes_on(form: str, model: Path, place: Path) -> None:
     assert {path.name for path in place.iterdir()} == {"in", "out"}
 
 
-def has_attributes(path: Path) -> bool:
-    try:
-        os.setxattr(path, "user.bytenmt.test", b"x")
-    except (OSError, AttributeError):
-        return False
-    return True
-
-
-def test_a_complete_output_is_not_made_again(model: Path, place: Path) -> None:
-    """The file stays as it is; lines that were added are translated; another job is refused."""
-    if not has_attributes(place):
-        pytest.skip("the file system has no extended attributes")
-    translate(model)
-    made, whole = (place / "out").stat(), (place / "out").read_bytes()
-    done = translate(model, "--resume", dies_after=None)
-    assert done.exit_code == 0 and "out is complete: its " in done.stderr
-    assert (place / "out").stat().st_mtime_ns == made.st_mtime_ns and done.stderr.count("\n") == 1
-    refused = translate(model, "--resume", "-b", "2")
-    assert refused.exit_code == 1 and "out was started with" in refused.stderr
-    lines = (place / "in").read_bytes()
-    (place / "in").write_bytes(b"other\n" + lines)
-    refused = translate(model, "--resume")
-    assert refused.exit_code == 1 and "lines of the input differ" in refused.stderr
-    assert (place / "out").read_bytes() == whole
-    assert {path.name for path in place.iterdir()} == {"in", "out"}
-    (place / "in").write_bytes(lines + b"more\n")
-    assert translate(model, "--resume").exit_code == 0
-    longer = (place / "out").read_bytes()
-    assert longer.startswith(whole) and longer.count(b"\n") == whole.count(b"\n") + 1
-    (place / "out").write_bytes(whole)  # edited
-    refused = translate(model, "--resume")
-    assert refused.exit_code == 1 and "and is damaged" in refused.stderr
-    assert {path.name for path in place.iterdir()} == {"in", "out"}
-
-
-def test_a_complete_output_of_unknown_origin_is_made_again(model: Path, place: Path) -> None:
-    (place / "out").write_bytes(b"x\n")
-    (place / "out").chmod(0o600)
-    done = translate(model, "--resume")
-    assert done.exit_code == 0 and "out exists, but not how it was made: all lines are" in done.stderr
-    assert (place / "out").read_bytes() != b"x\n"
-    assert (place / "out").stat().st_mode & 0o777 == 0o600, "permissions stay"
-
-
-def test_a_replaced_file_keeps_its_permissions(place: Path) -> None:
-    (place / "out").touch(0o640)
-    (place / "out").chmod(0o640)
-    with replacing(place / "out") as file:
-        file.write(b"x")
-    assert (place / "out").stat().st_mode & 0o777 == 0o640
+def test_a_replaced_file_keeps_its_permissions(model: Path, place: Path) -> None:
+    for write in (lambda: translate(model), lambda: translate(model, "--resume")):
+        (place / "out").touch()
+        (place / "out").chmod(0o640)
+        assert write().exit_code == 0
+        assert (place / "out").stat().st_mode & 0o777 == 0o640
 
 
 def test_a_stream_goes_on(model: Path, place: Path) -> None:
@@ -370,104 +315,37 @@ def test_a_stream_goes_on(model: Path, place: Path) -> None:
     assert translate(model, stdin=given).exit_code == 0
     whole = (place / "out").read_bytes()
     translate(model, dies_after=4, stdin=given)
+    n_done = (place / ".out.part").read_bytes().count(b"\n")
+    assert 4 <= n_done <= 28
+    short = translate(model, "--resume", stdin=b"a\n" * (n_done - 1))
+    assert short.exit_code == 1 and f"has {n_done - 1} lines, but {n_done} are translated" in short.stderr
     assert translate(model, "--resume", stdin=given).exit_code == 0
     assert (place / "out").read_bytes() == whole
     translate(model, dies_after=4, stdin=given)
-    short = translate(model, "--resume", stdin=given[:100])
-    assert short.exit_code == 1 and "was started: give the same input" in short.stderr
     assert translate(model, "--resume").exit_code == 0  # the same lines as a file
     assert (place / "out").read_bytes() == whole
 
 
-def test_what_comes_together_is_told_by_the_lines_alone() -> None:
-    """However slowly they come: what is decoded side by side is the same when it is begun anew."""
-    waiting = LineQueue(4, 100)
-
-    def read() -> None:
-        for text in [b"x"] * 10 + [b"y" * 60] * 3:
-            waiting.put(Line(text, 1, 0.0))
-            time.sleep(0.002)
-        waiting.end()
-
-    Thread(target=read, daemon=True).start()
-    blocks, ended = [], False
-    while not ended:
-        lines, ended = waiting.take(4, whole=True)
-        blocks.append(len(lines))
-    assert blocks == [4, 4, 3, 1, 1]
+def test_what_is_left_is_told(model: Path, place: Path) -> None:
+    """An error names the part that it leaves, if a line is translated; a new start discards it."""
+    for more in (["-b", "2", "--n-best", "2"], ["-o", "-"]):
+        refused = translate(model, "--resume", *more)
+        assert refused.exit_code == 1 and "--resume needs a file with a line for each line" in refused.stderr
+    given = b"\n".join([*LINES[:20], b"bad \xff", *LINES[20:]])
+    failed = translate(model, "--errors", "strict", stdin=given)
+    assert failed.exit_code == 1 and ".out.part: continue with --resume" in failed.stderr
+    assert translate(model).exit_code == 0
+    assert (place / "out").read_bytes().count(b"\n") == len(LINES)
+    early = translate(model, "--errors", "strict", stdin=b"\xff")
+    assert early.exit_code == 1 and early.stderr.count("\n") == 1
+    assert {path.name for path in place.iterdir()} == {"in", "out"}
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ("-b 2", "started with beam 1, not 2"),
-        ("--prefix a", "started with prefix"),
-        ("--max-len-b 8", "started with max-len-b 9, not 8"),
-        ("--format jsonl", "started with .*alignment|started with format"),
-        ("--buffer-size 8", "started with buffer-size 7, not 8"),
-        ("--engine torch", "started with engine numba, not torch"),
-        ("--errors strict", "started with errors replace"),
-        ("-m other", "started with another model"),
-        ("changed", "the first 14 lines of the input differ from those"),
-        ("shorter", "the input has 10 lines"),
-        ("note", "cannot be read"),
-        ("part", "is damaged"),
-        ("altered", "was changed since it was written"),
-    ],
-)
-def test_another_translation_is_refused(more: str, message: str, model: Path, place: Path) -> None:
-    """One line; what was kept still is, and the first command goes on."""
-    translate(model)
-    whole = (place / "out").read_bytes()
-    translate(model, dies_after=2)
-    names = "in", ".out.part", ".out.part.json"
-    before = {name: (place / name).read_bytes() for name in names}
-    options, run = more.split() if more.startswith("-") else [], model
-    if more == "-m other":
-        options, run = [], make_run(place / "other", seed=1)
-    elif more == "changed":
-        (place / "in").write_bytes(before["in"].replace(b"x\n", b"y\n", 1))
-    elif more == "shorter":
-        (place / "in").write_bytes(b"\n".join(LINES[:10]) + b"\n")
-    elif more == "note":
-        (place / names[2]).write_bytes(before[names[2]][:-9])
-    elif more == "part":
-        (place / names[1]).write_bytes(before[names[1]][:9])
-    elif more == "altered":
-        (place / names[1]).write_bytes(bytes([before[names[1]][0] ^ 1]) + before[names[1]][1:])
-    done = translate(run, *options, "--resume")
-    assert done.exit_code == 1 and re.search(message, done.stderr), done.output
-    said = [line for line in done.stderr.splitlines() if "are saved beside" not in line]
-    assert len(said) == 1 and said[0].startswith("bytenmt: --resume: ")
-    for name in names:
-        if more not in ("note", "part", "altered"):
-            assert name == "in" or before[name].startswith((place / name).read_bytes())
-        (place / name).write_bytes(before[name])
-    assert translate(model, "--resume").exit_code == 0
-    assert (place / "out").read_bytes() == whole
-
-
-def test_a_note_of_an_older_version_goes_on(model: Path, place: Path) -> None:
-    """Notes of older versions, which have no digest of the output, can be resumed."""
-    translate(model)
-    whole = (place / "out").read_bytes()
-    translate(model, dies_after=2)
-    note = place / ".out.part.json"
-    message = json.loads(note.read_bytes())
-    assert message.pop("written")
-    note.write_text(json.dumps(message))
-    assert translate(model, "--resume").exit_code == 0
-    assert (place / "out").read_bytes() == whole
-
-
-def test_a_planted_link_is_not_followed(model: Path, place: Path) -> None:
-    """Neither where answers are kept, nor where a file is written before it is renamed, nor by a training's
-    lock: whoever may write into a folder does not choose what is overwritten elsewhere."""
+def test_a_planted_link_is_not_followed(place: Path) -> None:
+    """Neither where a file is written before it is renamed, nor by a training's lock: whoever may write into
+    a folder does not choose what is overwritten elsewhere."""
     victim = place / "victim"
     victim.write_text("precious")
-    (place / ".out.part").symlink_to(victim)
-    done = translate(model)
-    assert done.exit_code == 1 and "is a symbolic link" in done.stderr and done.stderr.count("\n") == 1
     (place / f".page.{os.getpid()}.tmp").symlink_to(victim)
     with replacing(place / "page") as file:
         file.write(b"x")
@@ -480,46 +358,21 @@ def test_a_planted_link_is_not_followed(model: Path, place: Path) -> None:
     assert victim.read_text() == "precious"
 
 
-def test_what_is_left_is_told(model: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error message and a new start both mention the lines that an interrupted translation left; only one
-    process writes at a time.
-    """
-    refused = CliRunner().invoke(main, ["translate", "-m", str(model), "--resume"], input="a\n")
-    assert refused.exit_code == 1 and "needs an output file: add -o FILE" in refused.stderr
-    translate(model)
-    whole = (place / "out").read_bytes()
-    given = b"\n".join([*LINES[:20], b"bad \xff", *LINES[20:]])
-    failed = translate(model, "--errors", "strict", stdin=given)
-    assert failed.exit_code == 1 and "14 translated lines are saved beside" in failed.stderr
-    anew = translate(model)
-    assert anew.exit_code == 0 and "the 14 lines that an interrupted translation left" in anew.stderr
-    assert (place / "out").read_bytes() == whole
-    early = translate(model, "--errors", "strict", stdin=b"\xff")
-    assert early.exit_code == 1 and early.stderr.count("\n") == 1
-    assert {path.name for path in place.iterdir()} == {"in", "out"}
-    file = lock_module.lock(place / ".out.part")
-    assert file is not None
-    second = translate(model)
-    assert second.exit_code == 1 and "another process is writing" in second.stderr
-    os.close(file)
-
-
 def test_kill_9(model: Path, place: Path) -> None:
-    """Real deaths, after the first blocks: the output is that of a command that lived."""
+    """Real deaths, after the first lines: the output is that of a command that lived."""
     (place / "in").write_bytes(b"\n".join(LINES * 50) + b"\n")
-    eager = "from bytenmt.checkpoints import resumable\nresumable.SYNC_SECONDS = 0.0\n"
-    eager += "from bytenmt.cli.main import main\nmain()"
-    command = ["translate", "-m", str(model), "-i", "in", "--buffer-size", "50"]
+    command = ["translate", str(model), "-i", "in", "--buffer-size", "50"]
     command += ["--max-len-a", "1", "--max-len-b", "5", "-o"]
     assert CliRunner().invoke(main, [*command, "whole"]).exit_code == 0
-    child_command = [sys.executable, "-c", eager, *command, "out", "--resume"]
-    note, message = place / ".out.part.json", b""
+    part, size = place / ".out.part", 0
     for _ in range(2):
-        child = subprocess.Popen(child_command, env=ENVIRONMENT)
-        while child.poll() is None and (not note.exists() or note.read_bytes() == message):
+        child = subprocess.Popen(
+            [sys.executable, "-m", "bytenmt", *command, "out", "--resume"], env=ENVIRONMENT
+        )
+        while child.poll() is None and (not part.exists() or part.stat().st_size <= size):
             time.sleep(0.001)
         child.kill()
         assert child.wait() == -signal.SIGKILL
-        message = note.read_bytes()
+        size = part.stat().st_size
     assert CliRunner().invoke(main, [*command, "out", "--resume"]).exit_code == 0
     assert (place / "out").read_bytes() == (place / "whole").read_bytes()

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from small_runs import SMALL
 
-from bytenmt.checkpoints.manifest import METRICS
+from bytenmt.checkpoints.weights import METRICS
 from bytenmt.cli.main import main
 from bytenmt.training.trainer import Trainer
 

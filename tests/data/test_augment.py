@@ -16,7 +16,7 @@ from processes import results
 from small_runs import CPU, assert_same, config, weights
 
 from bytenmt.architectures.presets import PRESETS
-from bytenmt.checkpoints.manifest import METRICS
+from bytenmt.checkpoints.weights import METRICS
 from bytenmt.config.schema import AUGMENTATIONS, DataConfig
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.augment.copying import find_items, keyed_draws, other_items

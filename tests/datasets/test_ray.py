@@ -1,18 +1,19 @@
-"""On Ray itself, in its local mode; what needs no Ray stands in test_job.py."""
+"""The command `translate-dataset` on Ray itself, in its local mode."""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_up_engine import make_run
 
 import bytenmt
-from bytenmt.datasets import ray_data
 from bytenmt.decoding.translator import Translator
 
 pytestmark = pytest.mark.slow
@@ -20,15 +21,14 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("ray")
 # One start of Ray for all; in a process of its own, because Ray ends what it has started by its group.
 PROGRAM = """
-import json, sys
 from bytenmt.cli.main import main
 
-more = ["-m", "run", "--actors", "2", "--block-bytes", "150", "--max-len-a", "0.1", "--max-len-b", "9"]
-for resume in ([], ["--resume"]):
-    try:
-        main(["translate-dataset", "in.jsonl", "out", *more, *resume], standalone_mode=False)
-    except SystemExit as ended:  # of the broken row
-        assert ended.code == 3, ended.code
+def call(*more):
+    options = ["--actors", "1", "--max-len-a", "0.1", "--max-len-b", "9"]
+    main(["translate-dataset", "run", *more, *options], standalone_mode=False)
+
+call("in", "out")
+call("in", "out")
 
 import ray
 from bytenmt.datasets import Translate
@@ -41,46 +41,79 @@ rows = ray.data.from_items([{"id": 0, "text": "eins"}, {"id": 1, "text": None}])
     compute=ray.data.ActorPoolStrategy(size=1),
     num_cpus=0.75,
 )
-print(json.dumps(rows.take_all()))
-main(["translate-dataset", "in.jsonl", "wrong", *more, "--engine", "torch", "--precision", "int8"])
+print(rows.take_all())
+for wrong in (["bad", "wrong"], ["in/1.csv", "wrong", "--column", "id2"]):
+    try:
+        call(*wrong)
+    except SystemExit:
+        pass
 """
-SECONDS = 300  # until it counts as hanging
+SECONDS = 900  # until it counts as hanging
+JSON = '{"id": 1.50, "n": 12345678901234567890, "text": "eins", "day": "2024-01-01"}\n\n{"text": null}\n'
+TEXT = "eins\n\nzw\u2028ei\n".encode() + b"\xff\ndrei"
+TABLE = b'id,text,"x ""y"""\r\n007,"eins, ""zwei""\ndrei",\xff\r\n2,,\r\n'
 
 
-def rays() -> set[tuple[int, str]]:
-    """The processes of this machine that Ray has started."""
-    return {one for one in ray_data.descendants(1) if b"ray" in ray_data._command_line(one[0])}
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of the files of a folder."""
+    rows: list[dict[str, Any]] = []
+    for path in sorted(folder.iterdir()):
+        if path.suffix == ".parquet":
+            rows += pytest.importorskip("pyarrow.parquet").read_table(path).to_pylist()
+        elif path.suffix == ".csv":
+            with open(path, newline="", encoding="utf-8") as file:
+                rows += csv.DictReader(file)
+        else:
+            rows += map(json.loads, path.read_text(encoding="utf-8").split("\n")[:-1])
+    return rows
 
 
-def test_a_data_set_on_ray(tmp_path: Path) -> None:
-    """Parts in order, a job that has nothing left to do, one's own, an actor that cannot begin."""
+def test_data_sets_on_ray(tmp_path: Path) -> None:
+    """All formats; a job that has nothing left to do; a job of one's own; a file that is damaged."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     run = make_run(tmp_path / "run")
-    texts = [f"Zeile {number}" for number in range(30)]
-    rows = [{"id": number, "text": text} for number, text in enumerate(texts)]
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + "broken\n")
-    before = rays()
+    for folder in ("in/sub", "bad"):
+        (tmp_path / folder).mkdir(parents=True)
+    texts = ["eins", None, "zwei\ndrei", ""] * 3
+    table = pa.table({"id": pa.array(range(12), pa.int16()), "text": texts, "z": [[1]] * 12})
+    parquet.write_table(table, tmp_path / "in" / "0.parquet", row_group_size=5)
+    for name, content in (("1.csv", TABLE), ("2.txt", TEXT), ("sub/3.jsonl", JSON.encode()), (".x", b"x")):
+        (tmp_path / "in" / name).write_bytes(content)
+    (tmp_path / "bad" / "a.jsonl").write_bytes(b'{"text": "a"}\nbroken\n')
     root = str(Path(bytenmt.__file__).parent.parent)
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": root},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
         timeout=SECONDS,
         start_new_session=True,
     )
-    parts = sorted((tmp_path / "out").glob("part-*"))
-    assert len(parts) > 3, done.stderr
-    found = [json.loads(line) for part in parts for line in part.read_text().splitlines()]
-    expected = Translator.load(run, max_len_a=0.1, max_len_b=9).translate(texts)
-    assert [row["translation"] for row in found] == [*expected, None]
-    assert [row.get("id") for row in found] == [*range(30), None] and found[-1]["text"] == "broken"
-    assert "31 of 31 rows are done already" in done.stderr
-    (told,) = [
-        line for line in done.stdout.splitlines() if line.startswith("[{")
-    ]  # Ray may say something too
-    own = {row["id"]: row["translation"] for row in json.loads(told)}
-    assert own == {0: Translator.load(run, max_len_a=0.1, max_len_b=9).translate("eins"), 1: None}
-    assert rays() <= before  # agents and actors have ended with it
-    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
-    assert done.stderr.splitlines()[-1].startswith("bytenmt: --precision int8 is for --engine numba")
+    assert "4 files translated, 0 were there already" in done.stderr, done.stderr
+    assert "0 files translated, 4 were there already" in done.stderr
+    translator = Translator.load(run, max_len_a=0.1, max_len_b=9)
+    said = {text: translator.translate(text) for text in ("eins", "zwei", "drei", "zw\u2028ei", "\ufffd")}
+    out = tmp_path / "out"
+    rows = rows_of(out / "0.parquet")
+    assert [row.pop("translation") for row in rows] == [
+        said["eins"], None, f"{said['zwei']}\n{said['drei']}", "",
+    ] * 3  # fmt: skip
+    assert rows == table.to_pylist()
+    first, second = rows_of(out / "1.csv")
+    assert (first["id"], first['x "y"'], second["translation"]) == ("007", "\ufffd", "")
+    assert first["translation"].endswith(f"\n{said['drei']}")
+    lines = ["eins", "", "zw\u2028ei", "\ufffd", "drei"]
+    assert rows_of(out / "2.txt") == [{"text": line, "translation": said.get(line, "")} for line in lines]
+    (path,) = (out / "sub" / "3.jsonl").iterdir()
+    objects = path.read_text(encoding="utf-8").split("\n")
+    assert objects[0] == JSON.split("\n")[0].replace(": ", ":").replace(", ", ",")[:-1] + (
+        f',"translation":{json.dumps(said["eins"], ensure_ascii=False)}}}'
+    )
+    assert objects[1:] == ['{"text":null,"translation":null}', ""]
+    assert repr({"id": 0, "text": "eins", "translation": said["eins"]}) in done.stdout
+    last = [line for line in done.stderr.splitlines() if line.startswith("bytenmt: /")][-2:]
+    assert "a.jsonl: " in last[0] and "malformed" in last[0], done.stderr
+    assert "the columns are id, text, x" in last[1] and done.stderr.count("Traceback") == 0
+    assert not (tmp_path / "wrong" / "a.jsonl").exists()

@@ -322,7 +322,7 @@ def test_runs_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "luong")
     make_run(tmp_path / "bytenet", "bytenet", 1, ("data.max_source_bytes=30",))
-    file = "luong/checkpoints/update-00000070.safetensors"
+    file = "luong/last.safetensors"
     alone = Translator.load("luong", engine="torch", **SHORT).translate(["one", "two"])
     assert Translator.load(Path(file), engine="torch", **SHORT).translate(["one", "two"]) == alone
     both = Translator.load("luong", "bytenet", engine="torch", beam=2, n_best=2, prefix="é", **SHORT)

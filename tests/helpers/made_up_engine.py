@@ -10,7 +10,7 @@ import torch
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.registry import build_model
 from bytenmt.checkpoints.checkpoint import save_checkpoint, weights
-from bytenmt.checkpoints.manifest import CONFIG
+from bytenmt.checkpoints.weights import CONFIG
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config
 from bytenmt.decoding.interface import Hypothesis, Options, Request
@@ -118,7 +118,7 @@ def make_run(folder: Path, arch: str = "luong", seed: int = 0, settings: tuple[s
     config = small_config(arch, *settings)
     model = small_model(arch, seed, *settings).float()
     (folder / CONFIG).write_text(config_toml(config), encoding="utf-8")
-    save_checkpoint(folder, 70, weights(model), {}, config, Facts(), keep=1, best=True)
+    save_checkpoint(folder, 70, weights(model), {}, config, Facts(), best=True)
     return folder
 
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from made_up_engine import make_run, small_config, small_model
 
 from bytenmt.checkpoints.checkpoint import save_checkpoint, weights
-from bytenmt.checkpoints.manifest import CONFIG
+from bytenmt.checkpoints.weights import CONFIG
 from bytenmt.cli import language_commands
 from bytenmt.cli.main import main
 from bytenmt.config.facts import Facts, TextFact
@@ -66,7 +66,7 @@ def tells_its_text(run: Path, **changed: Any) -> Path:
     text = {"path": str(Path("learnt").resolve()), "bytes": len(data)}
     facts = Facts(texts=(TextFact(**(text | changed)),))
     model = small_model("luong", 0, *BLIND).float()
-    save_checkpoint(run, 70, weights(model), {}, config, facts, keep=1, best=True)
+    save_checkpoint(run, 70, weights(model), {}, config, facts, best=True)
     return run
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -23,29 +24,24 @@ from tools.results.scoring import WINDOW, window_bits
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
-    """A run with three checkpoints."""
-    run = make_run(tmp_path / "run", "bytenet")
-    for update in (80, 90):
-        model = small_model("bytenet", update).float()
-        save_checkpoint(
-            run, update, weights(model), {}, small_config("bytenet"), Facts(pairs=1), keep=3, best=False
-        )
-    return run
+def files(tmp_path: Path) -> list[Path]:
+    """Copies of three checkpoints of a run."""
+    run, copies = make_run(tmp_path / "run", "bytenet"), []
+    for update in (70, 80, 90):
+        model, config = small_model("bytenet", update).float(), small_config("bytenet")
+        save_checkpoint(run, update, weights(model), {}, config, Facts(pairs=1), best=True)
+        copies.append(Path(shutil.copy(run / "last.safetensors", tmp_path / f"{update}.safetensors")))
+    return copies
 
 
-def file(run: Path, update: int) -> Path:
-    return run / "checkpoints" / f"update-{update:08d}.safetensors"
-
-
-@pytest.mark.parametrize(("last", "updates"), [(1, [90]), (2, [80, 90]), (None, [70, 80, 90])])
-def test_the_mean_of_the_last_checkpoints(run: Path, last: int | None, updates: list[int]) -> None:
-    """Sums are float64 and rounded once; files may come in any order."""
-    files = [file(run, update) for update in updates]
-    expected = [read_weights(path)[1].arrays for path in files]
-    for number, paths in enumerate(([run], files[::-1])):
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_the_mean_of_checkpoints(files: list[Path], n: int) -> None:
+    """Sums are float64 and rounded once; files may come in any order, and a run is its best weights."""
+    run, updates = files[0].parent / "run", [70, 80, 90][-n:]
+    expected = [read_weights(path)[1].arrays for path in files[-n:]]
+    for number, paths in enumerate((files[-n:][::-1], [*files[-n:-1], run])):
         output = run.parent / f"mean{number}.safetensors"
-        assert average(paths, output, None if number else last).endswith(", ".join(map(str, updates)))
+        assert average(paths, output).endswith(", ".join(map(str, updates)))
         mean = read_weights(output)[1]
         assert mean.facts.averaged == tuple(updates) and mean.facts.update == 90 and mean.facts.pairs == 1
         for name, array in mean.arrays.items():
@@ -53,21 +49,14 @@ def test_the_mean_of_the_last_checkpoints(run: Path, last: int | None, updates: 
             assert np.array_equal(array, parts.astype(np.float32)), name
 
 
-def test_what_has_no_mean_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = make_run(run.parent / "other", settings=("model.source=false", "model.input_feeding=false"))
-    mean = run.parent / "mean.safetensors"
-    with pytest.raises(
-        CheckpointError, match="run holds another model|update-00000070.* holds another model"
-    ):
-        average([run, other], mean)
-    for paths, last, message in (
-        ([run], 4, "keeps 3 checkpoints"),
-        ([run.parent / "no"], None, "does not exist"),
-    ):
-        with pytest.raises(CheckpointError, match=message):
-            average(paths, mean, last)
+def test_what_has_no_mean_is_refused(files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    folder = files[0].parent
+    other = make_run(folder / "other", settings=("model.source=false", "model.input_feeding=false"))
+    mean = folder / "mean.safetensors"
+    with pytest.raises(CheckpointError, match="best.safetensors holds another model"):
+        average([files[0], other], mean)
     assert not mean.exists()
-    assert main([str(run.parent / "no"), "-o", str(mean)]) == 1
+    assert main([str(folder / "no"), "-o", str(mean)]) == 1
     assert capsys.readouterr().err.startswith("error: ")
 
 

@@ -214,7 +214,7 @@ try:
     (run / "begun").replace(run / "told")  # whoever waits for it may interrupt now
     time.sleep(60)
 except KeyboardInterrupt:
-    (run / "checkpoints.json").write_text("{}")
+    (run / "trainer.safetensors").write_text("{}")
 """
 
 
@@ -242,7 +242,7 @@ def test_time_that_is_used_stops_a_training_which_goes_on(
         with monkeypatch.context() as patched, pytest.raises(TrainingStopped):
             patched.setattr(subprocess.Popen, "wait", wait)
             reproduce.train(recipe, "long", tmp_path, tmp_path, until=float("inf"))
-        assert (run / "checkpoints.json").is_file()
+        assert (run / "trainer.safetensors").is_file()
         assert ("--resume" in (run / "told").read_text(encoding="utf-8")) == goes_on
 
 

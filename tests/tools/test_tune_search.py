@@ -102,7 +102,7 @@ def test_it_is_carried_on(run: Path, tmp_path: Path) -> None:
     the file of another folder has none.
     """
     search_defaults.write(run, SearchDefaults(length_penalty=0.25, no_repeat_ngram_size=9, beam=4))
-    checkpoint = run / "checkpoints" / "update-00000025.safetensors"
+    checkpoint = run / "last.safetensors"
     convert(run, tmp_path / "a.safetensors", "int8")
     average([run], tmp_path / "b.safetensors")
     convert(checkpoint, tmp_path / "c.safetensors", "bf16")

@@ -16,8 +16,7 @@ from processes import results, torchrun
 from small_runs import config
 
 from bytenmt.checkpoints.checkpoint import load_checkpoint
-from bytenmt.checkpoints.manifest import METRICS
-from bytenmt.checkpoints.weights import read_config
+from bytenmt.checkpoints.weights import METRICS, read_config
 from bytenmt.cli.progress import Console
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS, Group

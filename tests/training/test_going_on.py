@@ -13,7 +13,7 @@ from heard import Heard
 from small_runs import CPU, config
 
 import bytenmt
-from bytenmt.checkpoints.manifest import METRICS, read_pointer
+from bytenmt.checkpoints.weights import METRICS, read_weights
 from bytenmt.cli.main import main
 from bytenmt.errors import BytenmtError
 from bytenmt.training.arguments import texts_of_run
@@ -71,7 +71,7 @@ def test_without_a_checkpoint_the_texts_are_asked_for(place: Path) -> None:
 
 def test_a_shared_file_does_not_tell_where_texts_lay(texts: dict[str, Any], tmp_path: Path) -> None:
     train(tmp_path / "run", config("luong", "train.max_updates=1"), **texts, device=CPU)
-    facts = read_pointer(tmp_path / "run").last_facts()
+    facts = read_weights(tmp_path / "run", "last")[1].facts
     assert facts.valid is not None and facts.without_folders().valid is None
 
 

@@ -12,7 +12,6 @@ from processes import results
 from small_runs import CPU, assert_same, config, weights
 
 from bytenmt.checkpoints.checkpoint import read_weights
-from bytenmt.checkpoints.manifest import read_pointer
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, load_config
 from bytenmt.distributed import Group
@@ -58,7 +57,7 @@ def test_it_begins_with_the_weights(
     """
     run = begun(texts, tmp_path / "next", *STILL, "model.dropout=0.1", *ema, init_from=first_run)
     assert_same(best(first_run), best(run))
-    facts = read_pointer(run).last_facts()
+    facts = read_weights(run, "last")[1][2]
     assert facts.pairs == 40
     assert facts.progress is not None and facts.progress.update == 2
 
@@ -136,6 +135,6 @@ def test_a_preset_is_known_by_its_sizes(texts: dict[str, Any], tmp_path: Path) -
     from bytenmt.checkpoints.checkpoint import weights as of
 
     tiny = load_config("convs2s", "tiny", "", ["model.dropout=0.3", "train.lr=7"])
-    save_checkpoint(tmp_path, 1, of(build_model(tiny.model)), {}, tiny, Facts(), keep=1, best=True)
+    save_checkpoint(tmp_path, 1, of(build_model(tiny.model)), {}, tiny, Facts(), best=True)
     assert options(tmp_path) == load_config("convs2s", "tiny", "", ["model.dropout=0.3"])
     assert options(tmp_path, preset="tiny") == options(tmp_path)

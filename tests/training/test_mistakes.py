@@ -9,7 +9,7 @@ import pytest
 from heard import Heard
 from small_runs import CPU, config
 
-from bytenmt.checkpoints.manifest import CONFIG, METRICS
+from bytenmt.checkpoints.weights import CONFIG, METRICS
 from bytenmt.config.schema import config_toml
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.corpus_report import warnings_of_pairs, warnings_of_texts

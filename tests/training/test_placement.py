@@ -18,6 +18,7 @@ from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.training import translation_objective
+from bytenmt.training.arguments import configuration
 from bytenmt.training.trainer import Trainer
 
 TABLES = ["model.ngrams=[2]", "model.ngram_rows=64"]
@@ -105,3 +106,17 @@ def test_a_length_on_the_cpu_is_caught(batch: Batch, monkeypatch: pytest.MonkeyP
         trainer = trainer_of("convs2s")
         with pytest.raises(WrongDevice):
             trainer.update([batch])
+
+
+def test_a_gpu_gets_larger_batches(tmp_path: Path) -> None:
+    """Eight times the preset's, with the rate by the square root, unless they are set."""
+
+    def batch_and_rate(on_gpu: bool, **told: float) -> tuple[int, float]:
+        settings = {"train": told}
+        new = configuration(tmp_path / "run", False, "luong", "base", None, settings, on_gpu=on_gpu)
+        return new.train.max_tokens, new.train.lr
+
+    assert batch_and_rate(False) == (16_000, 7e-4)
+    assert batch_and_rate(True) == (128_000, 7e-4 * 8**0.5)
+    assert batch_and_rate(True, lr=1e-3) == (128_000, 1e-3)
+    assert batch_and_rate(True, max_tokens=9_000) == (9_000, 7e-4)

@@ -14,7 +14,7 @@ from heard import Heard
 from small_runs import CPU, assert_same, config, weights
 
 from bytenmt import plugins
-from bytenmt.checkpoints.manifest import read_pointer
+from bytenmt.checkpoints.weights import BEST, read_weights
 from bytenmt.errors import BytenmtError, ConfigError, DataError
 from bytenmt.plugins import (
     SCORE_NAMES,
@@ -24,6 +24,8 @@ from bytenmt.plugins import (
     register_optimizer,
     register_schedule,
 )
+from bytenmt.training import loop
+from bytenmt.training.metrics import Meter
 from bytenmt.training.run import train
 
 
@@ -92,7 +94,7 @@ def test_other_state_of_an_optimizer_is_refused(
     settings = config("luong", "train.optimizer=listing", "train.max_updates=2")
     with pytest.raises(ConfigError, match=message):
         train(tmp_path / "run", settings, **texts, device=CPU)
-    assert not (tmp_path / "run" / "checkpoints.json").exists()
+    assert not (tmp_path / "run" / BEST).exists()
 
 
 def test_groups_keep_their_share_of_the_rate(tmp_path: Path, texts: dict[str, Any]) -> None:
@@ -139,7 +141,8 @@ def test_nan_is_never_the_best(tmp_path: Path, texts: dict[str, Any], is_higher_
         settings += ["train.valid_every=1", "train.max_updates=9", "train.schedule=constant"]
         heard = Heard()
         outcome = train(tmp_path / name, config("luong", *settings), **texts, device=CPU, reporter=heard)
-        assert outcome.update == last and read_pointer(tmp_path / name).best == best
+        assert outcome.update == last and (tmp_path / name / BEST).exists() == (best is not None)
+        assert best is None or read_weights(tmp_path / name)[1].facts.update == best
     assert any("every validation's never was NaN" in line for line in heard.lines)
 
 
@@ -196,6 +199,18 @@ def test_divergence_tells_what_is_left(tmp_path: Path, texts: dict[str, Any]) ->
         settings += ["train.warmup_updates=1", "train.schedule=constant", "train.max_updates=9"]
         with pytest.raises(BytenmtError, match=f"or check the optimizer wild; {message}"):
             train(tmp_path / every, config("luong", *settings), **texts, device=CPU)
+
+
+def test_a_loss_that_stays_too_high_ends_the_run(
+    tmp_path: Path, texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No model that learns needs so many bits a byte; here four updates are enough, not fifty."""
+    read = Meter.read
+    monkeypatch.setattr(Meter, "read", lambda self, nats: read(self, nats) | {"train_bits_per_byte": 16.5})
+    monkeypatch.setattr(loop, "MOST_UPDATES", 4)
+    settings = config("luong", "train.log_every=2", "train.max_updates=9")
+    with pytest.raises(BytenmtError, match=r"the loss is above 16 bits a byte.*the last checkpoint is kept"):
+        train(tmp_path / "run", settings, **texts, device=CPU)
 
 
 def test_records_of_nan_are_json(tmp_path: Path, texts: dict[str, Any]) -> None:

@@ -14,8 +14,7 @@ from small_runs import CPU, assert_same, config, contents, weights
 
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.checkpoints.checkpoint import load_run
-from bytenmt.checkpoints.manifest import METRICS
-from bytenmt.checkpoints.weights import read_config
+from bytenmt.checkpoints.weights import METRICS, read_config
 from bytenmt.config.schema import load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError, DataError
@@ -109,7 +108,7 @@ def test_a_finished_run_is_left_alone(texts: dict[str, Any], tmp_path: Path) -> 
     run, heard = tmp_path / "run", Heard()
     wanted = config("convs2s", "train.max_updates=3")
     assert train(run, wanted, **texts, device=CPU, resume=True, reporter=heard) == (3, 0)
-    assert sum("has no checkpoint to continue from" in line for line in heard.lines) == 1
+    assert sum("holds nothing to resume" in line for line in heard.lines) == 1
     before = contents(run)
     heard = Heard()
     assert train(run, wanted, **texts, device=CPU, resume=True, reporter=heard) == (3, 0)

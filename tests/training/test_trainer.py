@@ -14,15 +14,14 @@ import torch
 from heard import Heard
 from small_runs import CPU, config, contents, weights
 
-from bytenmt.checkpoints.checkpoint import load_checkpoint, load_run
-from bytenmt.checkpoints.manifest import METRICS
+from bytenmt.checkpoints.checkpoint import load_checkpoint, load_run, read_weights
+from bytenmt.checkpoints.weights import METRICS
 from bytenmt.data.batches import Batch, assemble
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.training.losses import draw_inputs, drop_bytes
 from bytenmt.training.metrics import TENSORBOARD
 from bytenmt.training.run import train
-from bytenmt.training.task import LEFT_OUT
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation_objective import TranslationObjective, to_device
 from bytenmt.training.translation_task import TranslationTask
@@ -147,7 +146,9 @@ def test_the_average_is_validated_saved_and_resumed(texts: dict[str, Any], tmp_p
     parts = tmp_path / "parts"
     train(parts, config("bytenet", *settings, "train.max_updates=4"), **texts, device=CPU)
     saved = load_checkpoint(parts)
-    assert not torch.equal(saved.weights["embedding.weight"], saved.trainer["model.embedding.weight"])
+    assert not torch.equal(
+        saved.weights["embedding.weight"], read_weights(parts, "last")[1][0]["embedding.weight"]
+    )
     train(parts, config("bytenet", *settings, "train.max_updates=8"), **texts, device=CPU, resume=True)
     one, other = weights(tmp_path / "whole"), weights(parts)
     assert one.keys() == other.keys() and all(torch.equal(t, other[name]) for name, t in one.items())
@@ -221,25 +222,6 @@ def test_a_full_disk_ends_nothing(
     assert all(torch.equal(t, weights(run)[name]) for name, t in weights(tmp_path / "whole").items())
 
 
-@pytest.mark.slow
-def test_a_damaged_checkpoint_and_the_one_before(texts: dict[str, Any], tmp_path: Path) -> None:
-    """A flipped bit is refused by name; resumed from the checkpoint before, the run ends as ever."""
-    run = tmp_path / "run"
-    settings = ["train.schedule='constant'", "train.valid_every=100"]
-    train(run, config("seq2seq", *settings, "train.max_updates=6"), **texts, device=CPU)
-    path = run / "checkpoints" / "update-00000006.trainer.safetensors"
-    whole = bytearray(path.read_bytes())
-    whole[-100] ^= 4
-    path.write_bytes(whole)
-    longer = config("seq2seq", *settings, "train.max_updates=9")
-    with pytest.raises(CheckpointError, match="update-00000006.trainer.*--resume-from 3"):
-        train(run, longer, **texts, device=CPU, resume=True)
-    train(run, longer, **texts, device=CPU, resume=True, resume_from=3)
-    train(tmp_path / "whole", longer, **texts, device=CPU)
-    assert all(torch.equal(t, weights(run)[name]) for name, t in weights(tmp_path / "whole").items())
-    assert losses(run) == losses(tmp_path / "whole")
-
-
 def test_other_text_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:
     """A resume on another corpus would go on from a place that is not there."""
     run = tmp_path / "run"
@@ -251,8 +233,8 @@ def test_other_text_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:
     assert contents(run) == before
 
 
-def test_several_corpora_and_a_listing(texts: dict[str, Any], tmp_path: Path) -> None:
-    """Pairs of all corpora are the run's; many lines that are left out are listed in it."""
+def test_several_corpora(texts: dict[str, Any], tmp_path: Path) -> None:
+    """Pairs of all corpora are the run's."""
     table = tmp_path / "table"
     table.write_text("\n".join([*(f"{i}\t{i}" for i in range(5)), *["x\t"] * 12]) + "\n")
     from bytenmt.data.corpus import PairFiles
@@ -261,7 +243,6 @@ def test_several_corpora_and_a_listing(texts: dict[str, Any], tmp_path: Path) ->
     run = tmp_path / "run"
     settings = ["train.max_updates=1", "train.max_tokens=100000", "train.log_every=1"]
     train(run, config("luong", *settings), files=files, valid=texts["valid"], device=CPU)
-    assert (run / LEFT_OUT).read_text().count("target empty") == 12
     assert load_run(run, CPU).facts.pairs == 40 + 5
 
 

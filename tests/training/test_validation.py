@@ -16,7 +16,7 @@ from heard import Heard
 from small_runs import CPU, config
 
 from bytenmt.architectures.registry import build_model
-from bytenmt.checkpoints.manifest import METRICS
+from bytenmt.checkpoints.weights import METRICS
 from bytenmt.data.corpus import PairFiles
 from bytenmt.decoding.cpu import compilation
 from bytenmt.decoding.cpu.compilation import compile_all

@@ -23,7 +23,7 @@ import torch
 
 from bytenmt.architectures.parameters import n_parameters
 from bytenmt.architectures.presets import PRESETS
-from bytenmt.checkpoints.manifest import METRICS
+from bytenmt.checkpoints.weights import METRICS
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.loading import load_runs

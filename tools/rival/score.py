@@ -20,7 +20,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
 
-from bytenmt.checkpoints.manifest import METRICS
+from bytenmt.checkpoints.weights import METRICS
 from bytenmt.data.augment.noise import Letters, noisy_lines
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.evaluation.scores import text_scores

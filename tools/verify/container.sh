@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")/../.." && pwd)
 image_python=$(sed -n 's/^FROM python:\([0-9.]*\).*AS build/\1/p' "$here/tools/Dockerfile")
 
 if [ "${1:-}" != --inside ]; then
-  [ $# = 1 ] && [ -f "$1/checkpoints.json" ] || { echo "usage: tools/verify/container.sh RUN" >&2; exit 1; }
+  [ $# = 1 ] && [ -f "$1/best.safetensors" ] || { echo "usage: tools/verify/container.sh RUN" >&2; exit 1; }
   prefix=$("python$image_python" -c 'import sys; print(sys.base_prefix)')
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT # nothing is mounted there outside of the namespace

@@ -23,7 +23,7 @@ SETTINGS = [
     *("model.d_embedding", "model.dropout", "model.n_layers", "model.tie_embedding", "model.d_hidden"),
     *("data.max_source_bytes", "data.max_target_bytes", "train.seed", "train.max_tokens", "train.lr"),
     *("train.warmup_updates", "train.weight_decay", "train.ema", "train.clip_norm", "train.valid_lines"),
-    *("train.keep_last", "train.log_every", "train.valid_every", "train.save_every", "train.round_to"),
+    *("train.log_every", "train.valid_every", "train.save_every", "train.round_to"),
     *("train.min_lr", "train.plateau_factor", "train.schedule", "train.optimizer", "train.metric"),
     *("train.max_minutes", "train.patience", "train.update_freq", "train.window", "train.label_smoothing"),
     *("a.b", "model", "train", "model.x.y", "." * 50, "a" * 3_000, "\0", ".".join("a" * 3_000)),

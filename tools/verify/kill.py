@@ -149,11 +149,11 @@ def check_training(folder: Path, n_updates: int, n_kills: int) -> bool:
     run = folder / "run"
 
     def files(of: Path) -> dict[str, bytes]:
-        found = sorted((of / "checkpoints").glob(f"update-{n_updates:08d}*"))
+        found = sorted(of.glob("*.safetensors"))
         return {path.name: tensor_bytes(path) for path in found}
 
     def state() -> str:
-        return f"checkpoint {max((path.name for path in (run / 'checkpoints').glob('*')), default='none')}"
+        return f"files: {', '.join(sorted(path.name for path in run.glob('*.safetensors'))) or 'none'}"
 
     longest = 2 * (start + (seconds - start) / n_kills)
     command += ["-o", str(run), "--resume"]

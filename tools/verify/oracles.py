@@ -138,7 +138,6 @@ def train(folder: Path, inputs: Path, model: Model, updates: int, resume: bool =
     fixed: dict[str, Any] = {
         "max_tokens": 300,
         "save_every": 1,
-        "keep_last": 1,
         "valid_lines": 0,
         "valid_every": 1000,
     }
@@ -337,12 +336,11 @@ def digest(arrays: Sequence[Any]) -> str:
 def run_digest(run: Path) -> dict[str, str]:
     """Return a hash of each tensor in a run's checkpoint files, by the file's kind and the tensor's name."""
     found: dict[str, str] = {}
-    for path in sorted((run / "checkpoints").glob("*.safetensors")):
-        kind = "trainer" if ".trainer" in path.name else "weights"
+    for kind, path in (("weights", run / "last.safetensors"), ("trainer", run / "trainer.safetensors")):
         data = path.read_bytes()
         header_bytes = int.from_bytes(data[:8], "little")
         for name, entry in json.loads(data[8 : 8 + header_bytes]).items():
-            if name != "__metadata__":
+            if name != "__metadata__" and not (kind == "trainer" and name.startswith("model.")):
                 first, last = (8 + header_bytes + offset for offset in entry["data_offsets"])
                 prefix = f"{entry['dtype']} {entry['shape']} ".encode()
                 found[f"{kind} {name}"] = hashlib.sha256(prefix + data[first:last]).hexdigest()[:16]
@@ -350,7 +348,7 @@ def run_digest(run: Path) -> dict[str, str]:
 
 
 def training_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
-    """Train small models, and resume trainings that the recording commit has interrupted."""
+    """Train small models, and resume trainings that were interrupted."""
     scratch, inputs = scratch_folder(folder), folder / "inputs"
     for name, model in MODELS.items():
         metrics = train(scratch / name, inputs, model, UPDATES["trainings"])
@@ -358,7 +356,7 @@ def training_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
         yield f"training | {name} | bits per byte", bits
         yield f"training | {name} | whole", run_digest(scratch / name)
         resumed = scratch / f"{name}-resumed"
-        shutil.copytree(folder / "interrupted" / name, resumed)
+        train(resumed, inputs, model, UPDATES["interrupted"])
         train(resumed, inputs, model, UPDATES["trainings"], resume=True)
         yield f"training | {name} | resumed", run_digest(resumed)
         for path in (scratch / name, resumed):

@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from bytenmt.cli.console import Command, say
-from bytenmt.cli.options import CONSTRAINTS, COUNT, DECODING, RUNTIME, models
-from bytenmt.cli.progress import Console
-from bytenmt.errors import BytenmtError
+from bytenmt.cli.options import CONSTRAINTS, COUNT, DECODING, MACHINE, models
+from bytenmt.errors import BytenmtError, DataError
 
-ROWS_FAILED = 3  # exit code: all rows were done, and some have no translation
-FORMATS = ("parquet", "jsonl", "csv", "text")
+SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+PACKED = (".gz", ".zst")
+SAMPLE = 1 << 20  # bytes of a file whose encoding is checked
 
 
 @click.command("translate-dataset", cls=Command)
@@ -24,85 +24,91 @@ FORMATS = ("parquet", "jsonl", "csv", "text")
     default="translation",
     show_default=True,
     metavar="COLUMN",
-    help="New column for the translations; COLUMN_error states why a row has none.",
+    help="New column for the translations.",
 )
 @click.option(
     "--format",
     "form",
-    type=click.Choice(FORMATS),
-    help="Format of IN (default: by the suffixes of its files).",
+    type=click.Choice((*dict.fromkeys(SUFFIXES.values()), "text")),
+    help="Format of IN (default: by the suffix of each file, text for any other).",
 )
-@click.option("--resume", is_flag=True, help="Continue an interrupted job in OUT.")
 @click.option(
     "--actors",
     type=COUNT,
     help="Number of engines, each with --threads threads (default: the CPUs of the cluster).",
 )
-@click.option(
-    "--block-bytes",
-    type=COUNT,
-    default=1 << 20,
-    show_default=True,
-    help="Bytes of IN per part of OUT; an interrupted job repeats the unfinished parts, at most two per"
-    " actor.",
-)
 @CONSTRAINTS
 @DECODING
-@RUNTIME
+@MACHINE
 def translate_dataset(
     runs: tuple[Path, ...],
     files: tuple[Path, Path],
     column: str,
     to: str,
     form: str | None,
-    resume: bool,
     actors: int | None,
-    block_bytes: int,
-    errors: str,
     device: str,
     threads: int | None,
     **decoding: Any,
 ) -> None:
-    """Translate a column of a data set with Ray.
+    """Translate a column of a data set with Ray Data.
 
-    IN is a file or folder of Parquet, JSON lines, CSV or text. OUT is a folder of parts in the same order and
-    format (JSON lines for text) with all columns of IN and two more: the translation and, for a row that
-    failed, the error. OUT/_SUCCESS is there once all parts are written. Exits with 3 if rows have no
-    translation. --resume continues an interrupted job. Uses the Ray cluster of RAY_ADDRESS or `ray start`,
-    otherwise this machine; all machines of a cluster must see IN, OUT and the models under the same paths.
-    With --device cuda each actor takes a GPU.
+    IN is a file or folder of Parquet, CSV, JSON lines or text. For each file OUT gets a folder of the same
+    name, whose files have all rows in order and in the same format (JSON lines for text), with the column of
+    translations. The folder appears when it is complete; files that have one already are skipped, so the
+    same command continues an interrupted job. Uses the Ray cluster of RAY_ADDRESS or `ray start`, otherwise
+    this machine; all machines of a cluster must see IN, OUT and the models under the same paths. With
+    --device cuda each actor takes a GPU.
     """
-    from bytenmt.checkpoints import resumable
     from bytenmt.cli import decoding_args
-    from bytenmt.datasets import Translate, blocks, formats, job, ray_data
+    from bytenmt.datasets import Translate, ray_job
 
-    input, output = files
+    given, out = (path.resolve() for path in files)
     for name in ("glossary", "reverse"):
         if decoding[name] is not None:
             decoding[name] = decoding[name].resolve()  # actors have folders of their own
     decoding_args.settings(decoding)  # reports options that contradict each other by their names
-    ray_data.check_packages()
-    translate = Translate(
-        *(run.resolve() for run in runs),
-        column=column,
-        to=to,
-        errors=errors,
-        device=device,
-        threads=threads or 1,
+    paths = [given] if given.is_file() else sorted(path for path in given.rglob("*") if path.is_file())
+    root = given.parent if given.is_file() else given
+    parts = {path: out / path.relative_to(root) for path in paths}
+    hidden = [path for path in parts if any(name[0] in "._" for name in path.relative_to(root).parts)]
+    left = [path for path, part in parts.items() if path not in hidden and not part.exists()]
+    if len(hidden) == len(parts):
+        raise DataError(f"{given} is no file, and no folder of files")
+    if given in (out, *out.parents):
+        raise BytenmtError(f"{out} is in the folder of the input: give another one")
+    forms = {path: form or _format_of(path) for path in left}
+    for path in left:
+        if forms[path] != "parquet":
+            _check_encoding(path)
+    models = [str(run.resolve()) for run in runs]
+    options = {
+        "column": column,
+        "to": to,
+        "device": device,
+        "threads": threads or 1,
         **{name: decoding[name] for name in decoding_args.OF_THE_ENGINE},
         **decoding_args.named_settings(decoding),
-    )
-    parts = blocks.files_of(input.resolve())
-    name = blocks.format_of(parts, form)
-    out = output.resolve()
-    if any(file.is_relative_to(out) for file in parts):
-        raise BytenmtError(f"{output} holds the input: give another folder for the output")
-    steps = job.BlockSteps(name, str(out), translate)
-    of = formats.FORMATS[name]
-    cut = [*blocks.blocks_of(parts, of, column, to, block_bytes)]
-    description = job.job_description(steps, cut, parts, block_bytes)
-    with resumable.open_manifest(out, of.suffix, description, resume, Console()) as done:
-        result = job.run(steps, cut, done, ray_data.runner(actors, block_bytes), Console())
-    say(f"bytenmt: {result.summary}")
-    if result.n_failed:
-        raise SystemExit(ROWS_FAILED)
+    }
+    if left:
+        Translate(*models, **options)  # compiles the kernels once; what it raises is one line here
+        ray_job.connect()
+    for path in left:
+        parts[path].parent.mkdir(parents=True, exist_ok=True)
+        ray_job.translate_file(path, parts[path], forms[path], models, options, actors)
+        say(f"bytenmt: {path} is translated: {parts[path]}")
+    say(f"bytenmt: {len(left)} files translated, {len(parts) - len(hidden) - len(left)} were there already")
+
+
+def _format_of(path: Path) -> str:
+    """Return the format of a file by its suffix."""
+    name = path.with_suffix("") if path.suffix in PACKED else path
+    return SUFFIXES.get(name.suffix, "text")
+
+
+def _check_encoding(path: Path) -> None:
+    """Raise DataError where a file does not begin with text in UTF-8."""
+    from bytenmt.data.text_file import TextFile, pieces_of
+
+    sample = next(pieces_of(path, SAMPLE), b"")
+    TextFile.from_bytes(sample[: sample.rfind(b"\n") + 1 or None], path).require_lines()

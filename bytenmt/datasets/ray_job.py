@@ -1,0 +1,144 @@
+"""Translate files with Ray Data, whose readers and writers do the rest. Importing this imports Ray."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import ray
+import ray.data
+from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, open_csv
+from ray.data.datasource import BlockBasedFileDatasink
+
+from bytenmt.datasets.translate import Translate
+from bytenmt.errors import BytenmtError
+from bytenmt.utf8 import repair
+
+BATCH_ROWS = 1000  # that are translated together
+BLOCK_BYTES = 1 << 20  # of rows that Ray hands on together
+LONGEST_ROW = 1 << 24  # bytes
+PER_THREAD, PER_FILE = 0.75, 0.1  # CPUs that a thread of an engine asks for, and who reads or writes
+LINE, NO_BYTE = "text", "\x1f"  # the column of lines, and a separator that they do not have
+
+
+def connect() -> None:
+    """Connect to the cluster of RAY_ADDRESS or `ray start`, else start one here. Raises BytenmtError."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+    try:
+        ray.init(ignore_reinit_error=True, **quiet)
+    except Exception as error:  # of several kinds, such as one of its processes that is late
+        raise BytenmtError(f"Ray did not start: {error}") from None
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    context.execution_options.preserve_order = True
+    context.target_max_block_size = BLOCK_BYTES
+
+
+def translate_file(
+    path: Path, out: Path, form: str, runs: Sequence[str], options: Mapping[str, Any], actors: int | None
+) -> None:
+    """Translate a file into a folder of files, in the order of the rows; it appears when it is complete.
+
+    form: parquet, csv, jsonl or text. runs, options: of Translate. actors: engines; None: as many as there is
+    room for. Raises BytenmtError with what Ray says.
+    """
+    part = out.with_name(f".{out.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    threads, on_gpu = options.get("threads") or 1, options.get("device") == "cuda"
+    room = ray.cluster_resources().get("GPU" if on_gpu else "CPU", 1) // (1 if on_gpu else threads)
+    kinds = {"parquet": Translate, "csv": TranslateTable, "jsonl": TranslateObjects, "text": TranslateLines}
+    try:
+        rows = _read(path, form).map_batches(
+            kinds[form],
+            fn_constructor_args=runs,
+            fn_constructor_kwargs=options,
+            batch_format="pyarrow",
+            batch_size=BATCH_ROWS,
+            compute=ray.data.ActorPoolStrategy(size=actors or max(1, int(room))),
+            num_cpus=PER_THREAD * threads,
+            num_gpus=1 if on_gpu else 0,
+        )
+        how = {"ray_remote_args": {"num_cpus": PER_FILE}}
+        if form == "parquet":
+            rows.write_parquet(str(part), **how)
+        elif form == "csv":
+            rows.write_csv(str(part), **how)
+        else:
+            rows.write_datasink(LineSink(str(part), file_format="jsonl"), **how)
+    except (ray.exceptions.RayError, pa.ArrowException, ValueError, OSError) as error:
+        first = re.search(r"^[\w.]+: .+", str(error), re.MULTILINE)  # the cause, after its stack trace
+        raise BytenmtError(f"{path}: {first[0] if first else error}") from None
+    part.rename(out)
+
+
+def _read(path: Path, form: str) -> Any:
+    """Return the rows of a file; values of CSV are bytes, and so are lines."""
+    if form == "parquet":
+        return ray.data.read_parquet(str(path), num_cpus=PER_FILE)
+    reading, parsing = ReadOptions(block_size=LONGEST_ROW), ParseOptions(newlines_in_values=True)
+    if form == "csv":
+        names = open_csv(path).schema.names
+    else:
+        names = reading.column_names = [LINE]
+        parsing = ParseOptions(delimiter=NO_BYTE, quote_char=False, ignore_empty_lines=False)
+    return ray.data.read_csv(
+        str(path),
+        read_options=reading,
+        parse_options=parsing,
+        convert_options=ConvertOptions(column_types=dict.fromkeys(names, pa.binary())),
+        num_cpus=PER_FILE,
+    )
+
+
+class TranslateTable(Translate):
+    """Translate a column of a table of bytes, which become strings."""
+
+    def __call__(self, batch: Any) -> Any:
+        """Return a batch with one more column."""
+        columns = [[repair(value).decode() for value in column.to_pylist()] for column in batch.columns]
+        return super().__call__(pa.table(columns, batch.schema.names))
+
+
+class TranslateLines(Translate):
+    """Translate lines of text, which become lines of JSON."""
+
+    def __call__(self, batch: Any) -> Any:
+        """Return a batch of lines."""
+        rows = [*self.rows(repair(line) for line in batch.column(LINE).to_pylist())]
+        texts = self.translate([text for _, text in rows])
+        lines = [
+            msgspec.json.encode({**row, self.to: text}) for (row, _), text in zip(rows, texts, strict=True)
+        ]
+        return pa.table({LINE: pa.array(lines, pa.large_binary())})
+
+    def rows(self, lines: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes | None]]:
+        """Yield the values of a line, and its text."""
+        return (({self.column: line.decode()}, line) for line in lines)
+
+
+class TranslateObjects(TranslateLines):
+    """Translate a value of JSON objects, whose other values stay as they are; empty lines are left out."""
+
+    def rows(self, lines: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes | None]]:
+        """Yield the values of a line, and its text. Raises MsgspecError for a line that is no object."""
+        for line in filter(bytes.strip, lines):
+            row = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+            text = msgspec.json.decode(row.get(self.column, b"null"), type=str | None)
+            yield row, None if text is None else text.encode()
+
+
+class LineSink(BlockBasedFileDatasink):  # type: ignore[misc]
+    """A writer of lines."""
+
+    def write_block_to_file(self, block: Any, file: Any) -> None:
+        """Write a block of lines, as Ray asks for it."""
+        file.write(b"".join(line + b"\n" for line in block.to_arrow()[LINE].to_pylist()))
