@@ -46,7 +46,7 @@ def invoke(run: Path | str, *options: str) -> Result:
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["-b", "1"], ["--sample"], ["-b", "3", "--no-repeat-ngram-size", "3"]])
 def test_all_is_kept_line_by_line(place: Path, taught: Path, more: list[str]) -> None:
-    """As text and in JSON; what has nothing to translate is copied."""
+    """Keep spans as text and in JSON; what has nothing to translate is copied."""
     result = invoke(taught, "--glossary", "terms", *more)
     assert result.exit_code == 0 and result.stderr == ""
     texts = result.stdout.split("\n")[:-1]
