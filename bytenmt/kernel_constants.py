@@ -7,6 +7,7 @@ So a constant that kernels need stands here, and the modules that it belongs to 
 from __future__ import annotations
 
 PRECISIONS = ("fp32", "bf16", "int8", "w8a8")  # of matrices; the last two are the CPU engine's
+FIRST_SENTINEL, N_SENTINELS = 0xF5, 8  # the bytes that stand for kept spans, see sentinels.py
 PANEL = 64  # outputs of a packed matrix that stand together
 WORD_BITS = 8  # in k of Op.NGRAMS, the first bit of the bits of a row's number in the table of words
 FOLD_CASE = 64  # in k of Op.NGRAMS, beside the bits of a row's number: hash A to Z as a to z

@@ -19,8 +19,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from bytenmt.errors import SettingError
+from bytenmt.kernel_constants import FIRST_SENTINEL as FIRST_SENTINEL
+from bytenmt.kernel_constants import N_SENTINELS as N_SENTINELS
 
-FIRST_SENTINEL, N_SENTINELS = 0xF5, 8
 SENTINELS = bytes(range(FIRST_SENTINEL, FIRST_SENTINEL + N_SENTINELS))
 PATTERNS_VERSION = 1  # of PATTERNS; a model knows the version that it was trained with
 
@@ -197,11 +198,6 @@ def merge_adjacent(spans: Sequence[Span]) -> list[Span]:
         else:
             merged.append(span)
     return merged
-
-
-def sentinel_numbers(data: bytes) -> list[int]:
-    """Return the numbers of the sentinels of a text, from 0, in their order."""
-    return [byte - FIRST_SENTINEL for byte in data if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS]
 
 
 def sentinel(number: int) -> str:

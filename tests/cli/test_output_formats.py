@@ -64,7 +64,7 @@ def test_the_command_writes_what_the_translator_finds(tmp_path: Path) -> None:
 
 def test_numbers_go_on_from_buffer_to_buffer() -> None:
     """A sentence has the same number in both forms, from 0 as Moses did; a line counts from 1."""
-    answer = TranslationResult([Hypothesis("é".encode(), -1.5, -0.5)], [Chunk(b"x", b"", b"x")], [])
+    answer = TranslationResult([Hypothesis("é".encode(), -1.5, -0.5)], [Chunk(b"x", b"", b"x")], [], [])
     assert n_best_list([answer, answer], 7, [0.0, 0.0]).decode().split("\n")[:2] == [
         "7 ||| é ||| -0.500000",
         "8 ||| é ||| -0.500000",
@@ -78,7 +78,7 @@ def test_numbers_go_on_from_buffer_to_buffer() -> None:
 
 def test_a_score_that_is_no_number_is_null() -> None:
     """JSON has none of its own."""
-    answer = TranslationResult([Hypothesis(b"a", -np.inf, -np.inf)], [Chunk(b"x", b"", b"x")], [])
+    answer = TranslationResult([Hypothesis(b"a", -np.inf, -np.inf)], [Chunk(b"x", b"", b"x")], [], [])
     assert json.loads(JsonRecords()([answer], 0, [0.0]))["score"] is None
 
 

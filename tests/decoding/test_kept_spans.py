@@ -25,11 +25,11 @@ from bytenmt.decoding.kept_spans import (
     restored_text,
 )
 from bytenmt.decoding.line_batch import PLACEMENT, LineBatch, split_line
+from bytenmt.decoding.search.state import sentinel_numbers
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import DataError, SettingError
 from bytenmt.sentinels import SENTINELS, Code
-from bytenmt.utf8 import sentinel_numbers
 
 BOLD, END, ALONE = Code("<g 1>", 1, True), Code("</g 1>", 1), Code("<x/>")
 PIECES = st.sampled_from(

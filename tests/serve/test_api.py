@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bytenmt.decoding.constraints.glossary import Term
 from made_up_service import Gate, client, made_up_app
 from starlette.testclient import TestClient
 
+from bytenmt.decoding.glossary import Term
 from bytenmt.serve.work_queue import Limits
 
 HELLO = {"q": "hello", "source": "en", "target": "de"}
@@ -75,7 +75,7 @@ ANSWERS: list[tuple[str, dict[str, Any], str | list[str], dict[str, Any]]] = [
 
 
 def test_what_clients_of_translate_are_answered() -> None:
-    with client(terms=[Term("dog", ("Hund",), ())]) as asked:
+    with client(terms=[Term("dog", "Hund")]) as asked:
         for way, fields, translated, more in ANSWERS:
             answer = asked.post("/translate", **{way: {**HELLO, **fields}})
             assert (answer.status_code, answer.json()) == (200, {"translatedText": translated, **more}), (

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from bytenmt.data.bucketing import random, random_below
 from bytenmt.jit import njit
-from bytenmt.sentinels import FIRST_SENTINEL
+from bytenmt.kernel_constants import FIRST_SENTINEL
 from bytenmt.utf8 import EOS, PAD
 
 Bytes = npt.NDArray[np.uint8]

@@ -11,7 +11,7 @@ import numpy as np
 from bytenmt.decoding.interface import Hypothesis, Options, Request, shared_beginning
 from bytenmt.decoding.search.state import DONE, FREE, SearchParams, SearchState
 from bytenmt.errors import BytenmtError
-from bytenmt.sentinels import N_SENTINELS
+from bytenmt.kernel_constants import N_SENTINELS
 from bytenmt.splitmix import draw_key
 
 

@@ -22,8 +22,7 @@ from bytenmt.decoding.search.ngram_blocking import block_ngrams
 from bytenmt.decoding.search.sampling import draw_byte, uniform
 from bytenmt.decoding.search.state import DONE, SearchParams, SearchState
 from bytenmt.jit import allocating, compiled, inlined, inlined_allocating
-from bytenmt.kernel_constants import LOOK_AHEAD
-from bytenmt.sentinels import FIRST_SENTINEL, N_SENTINELS
+from bytenmt.kernel_constants import FIRST_SENTINEL, LOOK_AHEAD, N_SENTINELS
 from bytenmt.utf8 import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS
 
 

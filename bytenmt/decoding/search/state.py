@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bytenmt.kernel_constants import FIRST_SENTINEL, N_SENTINELS
 from bytenmt.ngram_hash import START
-from bytenmt.sentinels import N_SENTINELS, sentinel_numbers
 from bytenmt.utf8 import ACCEPT, BOS, N_IDS, UTF8_NEXT, allowed_bytes
 
 if TYPE_CHECKING:
@@ -274,6 +274,11 @@ class SearchState(NamedTuple):
             totals.append(float(self.history_score[slot, at, beam]))
             beam = int(self.history_parent[slot, at, beam])
         return tuple(after - before for before, after in pairwise([0.0, *reversed(totals)]))
+
+
+def sentinel_numbers(data: bytes) -> list[int]:
+    """Return the numbers of the sentinels of a text, from 0, in their order."""
+    return [byte - FIRST_SENTINEL for byte in data if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS]
 
 
 def flatten_arrays(tree: tuple[Any, ...]) -> list[Any]:
