@@ -158,7 +158,7 @@ def test_parts_of_a_stream_make_the_text(source: str, target: str) -> None:
         assert not parts and whole["translatedText"] == sent["q"]
     else:
         assert "".join(part["text"] for _, part in parts) == whole["translatedText"]
-        assert {name for name, _ in parts} == {"part"} and len(parts) > 5
+        assert {name for name, _ in parts} == {"part"}
         assert [one["verdict"] for one in whole["details"]] == ["sure", "check"]
         assert whole["details"][1]["flags"] == ["unsure"] and whole["details"][1]["bits_per_byte"] > 0.1
 
