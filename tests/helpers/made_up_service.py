@@ -10,13 +10,12 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Any
 
-from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
-from bytenmt.decoding.constraints.glossary import Glossary, Term
 from made_up_engine import MadeUpEngine
 from starlette.testclient import TestClient
 
+from bytenmt.decoding.glossary import Glossary, Term
 from bytenmt.decoding.interface import Engine, Request
-from bytenmt.decoding.setting_table import KEPT_OF_DOCUMENTS
+from bytenmt.decoding.kept_spans import KeepSpec
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.judge import Judge
@@ -29,7 +28,6 @@ from bytenmt.serve.work_queue import Limits
 from bytenmt.serve.worker import Worker
 
 SECONDS = 20.0  # until a test that waits fails
-CLASSES = tuple(sorted(KEPT_OF_DOCUMENTS))
 
 
 class Gate:
@@ -46,8 +44,7 @@ class Gate:
         return Worker(self.translator, Judge(flag_above=0.2), on_wait)
 
     def translator(self, n_best: int) -> Translator:
-        terms = Glossary.from_terms(())
-        settings = Settings.from_dict({"beam": n_best, "n_best": n_best, "keep": CLASSES, "glossary": terms})
+        settings = Settings.from_dict({"beam": n_best, "n_best": n_best})
 
         def make(capacity: int) -> Engine:
             engine = MadeUpEngine(capacity, settings.search, self.admitted)
@@ -61,7 +58,7 @@ class Gate:
             engine.advance = advance  # type: ignore[method-assign]
             return engine
 
-        return Translator(make, settings=settings)
+        return Translator(make, settings=settings, keep=settings.keep)
 
     def lines(self) -> list[bytes]:
         return [request.source or b"" for batch in self.admitted for request in batch]
@@ -80,9 +77,9 @@ def made_up_models(
         Direction.parse(pair): (gate or Gate()).worker(on_wait)
         for pair in pairs or ("ko-en", "en-de", "de-en")
     }
-    own = {Direction("en", "de"): Glossary.from_terms(terms)}
-    rules = {one: ConstraintSpec(CLASSES, (), own.get(one, Glossary())) for one in workers}
-    return Models(workers, rules, keys)
+    own = {Direction("en", "de"): Glossary(terms)}
+    keep: dict[Direction, KeepSpec | None] = {one: KeepSpec(glossary=own.get(one)) for one in workers}
+    return Models(workers, keep, keys)
 
 
 def made_up_app(
