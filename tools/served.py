@@ -51,6 +51,11 @@ class ServerProcess:
         pages = Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii").split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that the server has used, without its children (Linux only)."""
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
     def terminate(self) -> int:
         """Send SIGTERM, wait for the server to end and return its exit code."""
         self.process.send_signal(signal.SIGTERM)

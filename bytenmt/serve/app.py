@@ -6,6 +6,7 @@ import asyncio
 import re
 import secrets
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
@@ -129,18 +130,27 @@ class App:
 
         if "text/event-stream" not in request.headers.get("accept", ""):
             return json_response(await _while_connected(request, answer()))
-        parts, loop = asyncio.Queue[str | None](), asyncio.get_running_loop()
-        # Parts come from the worker's thread.
-        task = asyncio.create_task(answer(lambda part: loop.call_soon_threadsafe(parts.put_nowait, part)))
-        task.add_done_callback(lambda _: parts.put_nowait(None))
+        parts, changed, loop = deque[str](), asyncio.Event(), asyncio.get_running_loop()
+
+        def add(part: str) -> None:  # called by the worker's thread
+            parts.append(part)
+            loop.call_soon_threadsafe(changed.set)
+
+        task = asyncio.create_task(answer(add))
+        task.add_done_callback(lambda _: changed.set())
         await asyncio.sleep(0)  # refused before the stream begins, if at all
         if task.done():
             task.result()
 
         async def events() -> AsyncIterator[bytes]:
             try:
-                while (part := await parts.get()) is not None:
-                    yield format_event("part", {"index": 0, "text": part})
+                is_done = False
+                while not is_done:
+                    await changed.wait()
+                    changed.clear()
+                    is_done = task.done()
+                    if text := "".join(parts.popleft() for _ in range(len(parts))):
+                        yield format_event("part", {"index": 0, "text": text})
                 yield format_event("done", await task)
             finally:
                 if not task.done():

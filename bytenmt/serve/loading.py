@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ def load_models(
     search = {name: decoding[name] for name in TABLE if decoding.get(name) is not None}
     # What contradicts each other shows here.
     Settings.from_dict(search, lambda name: TABLE[name].option if name in TABLE else f"--{name}")
+    kept = KeepSpec.from_settings(decoding["keep"])
     runs, terms = _by_direction(models, "-m"), dict[Direction, list[Term]]()
     for direction, paths in _by_direction(decoding["glossary"], "--glossary").items():
         terms[direction] = [term for path in paths for term in Glossary.from_file(path).terms]
@@ -56,12 +58,10 @@ def load_models(
             raise BytenmtError(
                 f"{paths[0]} is a language model and cannot translate: give a translation model"
             )
-        keep[direction] = None
-        if runtime.has_sentinels:
-            glossary = Glossary(terms.get(direction, ()))
-            keep[direction] = KeepSpec.from_settings(decoding["keep"], glossary=glossary)
-        elif direction in terms:
-            raise BytenmtError(f"--glossary {direction}: {paths[0]} was trained without sentinels")
+        if not runtime.has_sentinels and (direction in terms or decoding["keep"] is not None):
+            raise BytenmtError(f"{paths[0]} was trained without sentinels: leave out --keep and --glossary")
+        glossary = Glossary(terms.get(direction, ()))
+        keep[direction] = replace(kept, glossary=glossary) if runtime.has_sentinels else None
         judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=_beam(runtime, search))
         workers[direction] = Worker(_maker(runtime, search), judge, on_wait)
         # The first client need not wait for the engine, and errors show now.

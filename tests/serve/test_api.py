@@ -56,13 +56,13 @@ ANSWERS: list[tuple[str, dict[str, Any], str | list[str], dict[str, Any]]] = [
     ),
     ("json", {"alternatives": 99}, "HELLO0", {"alternatives": ["HELLO1", "HELLO2", "HELLO3"]}),
     # A third language lies between, and a language into itself needs no model.
-    ("json", {"q": "abc", "source": "ko"}, "ABC00", {}),
+    ("json", {"q": "abc def", "source": "ko"}, "ABC DEF00", {}),
     ("json", {"q": " abc\n", "source": "de"}, " abc\n", {}),
     # The server has a term of its own (dog, Hund); the client's come before it.
-    ("json", {"q": "a dog"}, "Hund A DOG0", {}),
-    ("json", {"q": "a dog it", "source": "ko"}, "Hund A DOG IT00", {}),
-    ("json", {"q": "a dog", "glossary": {"dog": "Dogge"}}, "Dogge A DOG0", {}),
-    ("data", {"q": "cat", "glossary": "cat\tKatze\n\nx\ty"}, "Katze CAT0", {}),
+    ("json", {"q": "a dog"}, "A Hund0", {}),
+    ("json", {"q": "a dog it", "source": "ko"}, "A Hund IT00", {}),
+    ("json", {"q": "a dog", "glossary": {"dog": "Dogge"}}, "A Dogge0", {}),
+    ("data", {"q": "a cat", "glossary": "cat\tKatze\n\nx\ty"}, "A Katze0", {}),
     # The language is found out; of a list it is one.
     ("json", {"q": "안녕하세요", "source": "auto"}, "안녕하세요00", {"detectedLanguage": KO}),
     (
@@ -158,7 +158,7 @@ def test_parts_of_a_stream_make_the_text(source: str, target: str) -> None:
         assert not parts and whole["translatedText"] == sent["q"]
     else:
         assert "".join(part["text"] for _, part in parts) == whole["translatedText"]
-        assert {name for name, _ in parts} == {"part"} and len(parts) > 5
+        assert {name for name, _ in parts} == {"part"}
         assert [one["verdict"] for one in whole["details"]] == ["sure", "check"]
         assert whole["details"][1]["flags"] == ["unsure"] and whole["details"][1]["bits_per_byte"] > 0.1
 

@@ -2,7 +2,8 @@
 
     python tools/verify/server.py data/models/en-de --pair en-de [--checkout DIR]
 
-Prints, for 32 connections, the answers, the errors, and the 50th and 95th percentile of the response times:
+Prints, for 32 connections, the answers, also for each second of the server's CPU time (which tells more on a
+busy machine), the errors, and the 50th and 95th percentile of the response times:
 
     load      alone, for --seconds; the other phases take a third of that
     uploads   beside 64 clients that upload files which are slow to read, each from an address of its own
@@ -93,12 +94,13 @@ class Client:
 
 
 class Figures:
-    """Response times of honest clients, in seconds; their answers by status; and those of /health."""
+    """Response times of honest clients, in seconds; their answers by status; response times of /health."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
         self.statuses: Counter[int] = Counter()
         self.health: list[float] = []
+        self.cpu_seconds = 0.0  # of the server
 
     def percentile(self, share: float) -> float:
         """Return the milliseconds within which this share of the requests was answered."""
@@ -110,7 +112,8 @@ class Figures:
         errors = sum(self.statuses.values()) - self.statuses[200]
         times = f"p50 {self.percentile(0.5):.0f} ms, p95 {self.percentile(0.95):.0f} ms"
         health = f", /health at most {1000 * max(self.health, default=0):.0f} ms"
-        return f"{name:8} {self.statuses[200]:6,} answers, {errors} errors, {times}{health}"
+        rate = f"{self.statuses[200] / max(self.cpu_seconds, 0.01):.0f} a CPU second"
+        return f"{name:8} {self.statuses[200]:6,} answers, {rate}, {errors} errors, {times}{health}"
 
 
 async def translate_lines(client: Client, pair: str, figures: Figures, until: float, pause: float) -> None:
@@ -192,11 +195,12 @@ async def phase(
     server: ServerProcess, pair: str, seconds: float, pause: float, *attackers: Awaitable[None]
 ) -> Figures:
     """Return the figures of honest clients beside attackers."""
-    figures, until = Figures(), time.monotonic() + seconds
+    figures, until, before = Figures(), time.monotonic() + seconds, server.cpu_seconds()
     clients = [Client(server, number) for number in range(N_CLIENTS)]
     honest = [translate_lines(client, pair, figures, until, pause) for client in clients]
     others = [asyncio.ensure_future(one) for one in (*attackers, ask_health(server, figures, until))]
     await asyncio.gather(*honest)
+    figures.cpu_seconds = server.cpu_seconds() - before
     for one in others:
         one.cancel()
     await asyncio.gather(*others, return_exceptions=True)
