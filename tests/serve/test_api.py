@@ -68,7 +68,7 @@ ANSWERS: list[tuple[str, dict[str, Any], str | list[str], dict[str, Any]]] = [
     (
         "json",
         {"q": ["안녕하세요", "ok"], "source": "auto"},
-        ["안녕하세요00", "OK00"],
+        ["안녕하세요00", "OK0"],
         {"detectedLanguage": [KO, KO]},
     ),
 ]
