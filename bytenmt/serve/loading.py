@@ -11,7 +11,7 @@ from bytenmt.decoding.engine_selection import n_cores
 from bytenmt.decoding.engines import MAX_THREADS
 from bytenmt.decoding.glossary import Glossary, Term
 from bytenmt.decoding.interface import AUTO, EngineSpec
-from bytenmt.decoding.kept_spans import KeepSpec
+from bytenmt.decoding.kept_spans import NONE, KeepSpec
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.setting_table import TABLE
 from bytenmt.decoding.settings import BEAM_OF_SENTINELS, Settings
@@ -58,7 +58,7 @@ def load_models(
             raise BytenmtError(
                 f"{paths[0]} is a language model and cannot translate: give a translation model"
             )
-        if not runtime.has_sentinels and (direction in terms or decoding["keep"] is not None):
+        if not runtime.has_sentinels and (direction in terms or decoding["keep"] not in (None, "", NONE)):
             raise BytenmtError(f"{paths[0]} was trained without sentinels: leave out --keep and --glossary")
         glossary = Glossary(terms.get(direction, ()))
         keep[direction] = replace(kept, glossary=glossary) if runtime.has_sentinels else None
