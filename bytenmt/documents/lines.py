@@ -36,7 +36,7 @@ VALUE = re.compile(r"\s*(?:#[0-9A-Fa-f]{3,8}|true|false|null)\s*")  # of a progr
 class Line:
     """A line to translate.
 
-    parts: its texts and codes, as the translator sees them. codes: what each of these codes stands for.
+    parts: its texts and codes, as the translator has them. codes: what each of these codes stands for.
     shortcut: the mark of a keyboard shortcut and its letter, which were removed from the text, or empty.
     """
 
@@ -136,7 +136,7 @@ def _core(text: Parts) -> tuple[Parts, Parts, Parts]:
 
 
 def _line(core: Parts) -> Line:
-    """Return a line, in which a pair around kept text alone is one code, and pairs are numbered from 0."""
+    """Return a line, whose codes are <1>, </1>, <2/> and so on; a pair around kept text alone is one code."""
     parts, codes, numbers = list[str | Code](), dict[Code, Parts](), dict[int, int]()
     partners, end = _partners(core), -1
     for index, part in enumerate(core):
@@ -145,12 +145,14 @@ def _line(core: Parts) -> Line:
         if isinstance(part, str):
             parts.append(part)
             continue
-        code, closing = Code(part.text), partners.get(index, index)
+        closing, number = partners.get(index, index), len(codes) + 1
         if closing > index and not has_words(core[index:closing]):
             end = closing
-            code = Code(joined(core[index : end + 1]))
-        elif closing != index:
-            code = Code(part.text, numbers.setdefault(part.pair, len(numbers)), part.opens)
+        if end > index or closing == index:
+            code = Code(f"<{number}/>")
+        else:
+            number = numbers.setdefault(part.pair, number)
+            code = Code(f"<{number}>" if part.opens else f"</{number}>", number, part.opens)
         parts.append(code)
         codes[code] = core[index : max(index, end) + 1]
     text = joined(core) if len(core) == 1 and not codes else ""

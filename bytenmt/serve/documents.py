@@ -3,7 +3,7 @@
 Reading a hostile file can take any amount of time and memory: then the child ends, and the event loop has
 only waited. Children are forked in some milliseconds from a server of multiprocessing's that has imported the
 readers, and end after one task: to write a document it is read once more. All that the server knows of
-`bytenmt.documents` are the functions `read` and `write` here.
+`bytenmt.documents` is in this module.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from bytenmt.decoding.interface import Hypothesis
-from bytenmt.documents import formats, tagged
+from bytenmt.decoding.line_batch import TranslationResult
+from bytenmt.documents import formats
 from bytenmt.documents.translation import LineTranslation, read_lines, write_lines
-from bytenmt.documents.unit import ReadOptions
+from bytenmt.documents.unit import Parts, ReadOptions
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.work_queue import Refusal
 
@@ -59,25 +59,24 @@ class DocumentSource(NamedTuple):
         return f"the file{Path(self.name).suffix}"
 
 
-def read(source: DocumentSource) -> list[bytes]:
-    """Return the distinct lines of a file that have no translation yet, with tags in place of codes."""
-    return [tagged.to_text(parts).encode() for parts in read_lines(*source.options(), source.shown())]
+def read(source: DocumentSource) -> list[Parts]:
+    """Return the distinct lines of a file that have no translation yet."""
+    return read_lines(*source.options(), source.shown())
 
 
-def write(source: DocumentSource, translations: Sequence[Hypothesis]) -> bytes:
+def write(source: DocumentSource, translations: Sequence[LineTranslation]) -> bytes:
     """Return the file with translations in place of the lines that `read` returns."""
-    data, options = source.options()
-    lines = read_lines(data, options, source.shown())
-    made = [
-        LineTranslation(tagged.to_parts(line, one.text.decode()), one.flags or ())
-        for line, one in zip(lines, translations, strict=True)
-    ]
-    return write_lines(data, options, made, source.shown())
+    return write_lines(*source.options(), translations, source.shown())
+
+
+def for_document(results: Sequence[TranslationResult]) -> list[LineTranslation]:
+    """Return results of lines as `write` takes them."""
+    return [LineTranslation(result.parts, result.best.flags or ()) for result in results]
 
 
 def run_task(
-    sources: Sequence[DocumentSource], translations: Sequence[Sequence[Hypothesis]] | None = None
-) -> list[list[bytes]] | list[bytes] | str:
+    sources: Sequence[DocumentSource], translations: Sequence[Sequence[LineTranslation]] | None = None
+) -> list[list[Parts]] | list[bytes] | str:
     """Return the lines of documents, or each of them with the translations of its lines, or why it cannot
     be."""
     try:
@@ -156,7 +155,8 @@ class DocumentPool:
             raise RuntimeError("the reader or writer of a document has failed: its traceback is above")
         if isinstance(outcome, int):
             raise Refusal(413, "the document takes too much time or memory to read or write")
-        result = msgspec.msgpack.decode(outcome)
+        written: type = list[list[Parts]] if len(task) == 1 else list[bytes]
+        result: Any = msgspec.msgpack.decode(outcome, type=str | written)
         if isinstance(result, str):
             raise Refusal(400, result)
         return result

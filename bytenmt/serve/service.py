@@ -20,11 +20,11 @@ from bytenmt import __version__
 from bytenmt.decoding.confidence import verdict_record
 from bytenmt.decoding.glossary import Glossary, Term
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.decoding.kept_spans import KeepSpec
+from bytenmt.decoding.kept_spans import KeepSpec, Part
 from bytenmt.decoding.line_batch import Chunk, TranslationResult
 from bytenmt.prometheus import NAMESPACE
 from bytenmt.serve.bodies import PairBody
-from bytenmt.serve.documents import DocumentPool, DocumentSource
+from bytenmt.serve.documents import DocumentPool, DocumentSource, for_document
 from bytenmt.serve.languages import Direction, Guess, Languages, name_of
 from bytenmt.serve.work_queue import Limits, Refusal, WorkQueue
 from bytenmt.serve.worker import Worker
@@ -211,40 +211,34 @@ class Service:
         pages = [DocumentSource("text.html", text.encode("utf-8-sig")) for text in texts]
         lines = await self.documents.run(plan.client, pages)
         results = await self._translate_lines(lines, plan, **options)
-        best = [[result.best for result in own] for own in results]
-        written = await self.documents.run(plan.client, pages, best)
+        written = await self.documents.run(plan.client, pages, list(map(for_document, results)))
         texts = [page.decode("utf-8-sig") for page in written]
         return [Translation(text, [], own) for text, own in zip(texts, results, strict=True)]
 
     async def translate_file(self, file: DocumentSource, body: PairBody, client: str) -> bytes:
         """Return a document with its text translated. Raises Refusal."""
         (lines,) = await self.documents.run(client, [file])
-        texts = [line.decode("utf-8", "replace") for line in lines]
+        texts = ["".join(part for part in line if isinstance(part, str)) for line in lines]
         plan = await self.plan(body, texts, client)
         with self.queue.admitted(client, self.limits.count_characters(texts)):
             (results,) = await self._translate_lines([lines], plan, is_judged=True)
-            (data,) = await self.documents.run(client, [file], [[result.best for result in results]])
+            (data,) = await self.documents.run(client, [file], [for_document(results)])
             return bytes(data)
 
     async def _translate_lines(
         self,
-        groups: Sequence[Sequence[bytes]],
+        groups: Sequence[Sequence[bytes | Sequence[Part]]],
         plan: Plan,
         has_alternatives: bool = False,
         on_part: Callable[[int, bytes], object] | None = None,
         **options: bool,
     ) -> list[list[TranslationResult]]:
         """Return the results of the lines of each group: of the last model, with the flags of all models."""
-        lines = [line for group in groups for line in group]
-        copies = [Hypothesis(line, 0.0, 0.0) for line in lines]
-        results = [
-            TranslationResult([one], [Chunk(one.text, b"", one.text)], [[one]], [one.text.decode()])
-            for one in copies
-        ]
+        results = [_copied(line) for group in groups for line in group]
         for step in plan.path:
             former, is_last = results, step == plan.path[-1]
             results = await self.models.workers[step].translate(
-                [result.best.text for result in former],
+                [result.parts for result in former],
                 on_part=on_part if is_last else None,
                 has_alternatives=has_alternatives and is_last,
                 keep=self.models.keep_with(step, plan.terms),
@@ -255,6 +249,14 @@ class Service:
             results = [one.with_flags(own.best.flags or ()) for one, own in zip(results, former, strict=True)]
         rest = iter(results)
         return [[next(rest) for _ in group] for group in groups]
+
+
+def _copied(line: bytes | Sequence[Part]) -> TranslationResult:
+    """Return a line as if it were its own translation."""
+    parts: list[Part] = [line.decode()] if isinstance(line, bytes) else list(line)
+    text = "".join(part if isinstance(part, str) else part.text for part in parts).encode()
+    best = Hypothesis(text, 0.0, 0.0)
+    return TranslationResult([best], [Chunk(text, b"", text)], [[best]], parts)
 
 
 def _variant(separators: Sequence[str], results: Sequence[TranslationResult], k: int) -> str:

@@ -19,7 +19,7 @@ from threading import Thread
 from typing import Any
 
 from bytenmt.decoding.interface import Request
-from bytenmt.decoding.kept_spans import KeepSpec
+from bytenmt.decoding.kept_spans import KeepSpec, Part
 from bytenmt.decoding.line_batch import LineBatch, TranslationResult
 from bytenmt.decoding.scheduler import STOP_TEST_EVERY, Scheduler
 from bytenmt.decoding.translator import Translator
@@ -39,7 +39,7 @@ WATCHED_CHEAPLY = 8  # so many texts are looked at that often; with more of them
 class Job:
     """Lines that are translated together. Cancelling `results` gives them up."""
 
-    lines: Sequence[bytes]  # valid UTF-8 without line ends
+    lines: Sequence[bytes | Sequence[Part]]  # see Translator.translate_lines
     has_alternatives: bool = False  # whether MOST_ALTERNATIVES are searched, too
     keep: KeepSpec | None = None
     client: str = ""  # clients take turns
@@ -84,13 +84,16 @@ class Worker:
         self.thread = Thread(target=self._run, name="translator", daemon=True)
         self.thread.start()
 
-    async def translate(self, lines: Sequence[bytes], **options: Any) -> list[TranslationResult]:
+    async def translate(
+        self, lines: Sequence[bytes | Sequence[Part]], **options: Any
+    ) -> list[TranslationResult]:
         """Return the results of lines, in their order. options: see Job. Cancelling it gives the lines up."""
         return await asyncio.wrap_future(self.submit(Job(lines, **options)))
 
     def submit(self, job: Job) -> Future[list[TranslationResult]]:
         """Translate a job. Thread-safe."""
-        self._submitted.put((sum(map(len, job.lines)), next(self._numbers), job))
+        n_parts = (len(part) for line in job.lines for part in ([line] if isinstance(line, bytes) else line))
+        self._submitted.put((sum(n_parts), next(self._numbers), job))
         return job.results
 
     def finish(self) -> None:

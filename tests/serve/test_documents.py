@@ -17,13 +17,14 @@ from hostile_child import hostile_child
 from made_up_service import SECONDS, made_up_app
 from starlette.testclient import TestClient
 
-from bytenmt.decoding.interface import Hypothesis
+from bytenmt.documents.translation import LineTranslation
+from bytenmt.sentinels import Code
 from bytenmt.serve import documents
 from bytenmt.serve.documents import DocumentPool, DocumentSource, run_task
 from bytenmt.serve.work_queue import Refusal
 
 PAGE = DocumentSource("a.html", b"<p>One <b>two</b>.</p>")
-LINES = [[b"One <g1>two</g1>."]]
+LINES = [[("One ", Code("<1>", 1, True), "two", Code("</1>", 1), ".")]]
 
 
 @pytest.fixture
@@ -55,8 +56,8 @@ def test_a_document_is_read_and_written() -> None:
             DocumentSource("c.html", b"<hr>"),
         ]
         lines = await pool.run("a", pages)
-        assert lines == [*LINES, [b"three", b"four"], []]
-        translations = [[Hypothesis(b"x " + line, -0.1, -0.1) for line in own] for own in lines]
+        assert lines == [*LINES, [("three",), ("four",)], []]
+        translations = [[LineTranslation(("x ", *line)) for line in own] for own in lines]
         files = await pool.run("a", pages, translations)
         assert files == run_task(pages, translations) and files[0] == b"<p>x One <b>two</b>.</p>"
         for name, data, why in (
@@ -78,7 +79,7 @@ def test_a_hostile_document_ends_its_child_alone(hostile: None, what: str) -> No
         with pytest.raises(RuntimeError if what == "fault" else Refusal, match="failed|too much") as raised:
             await pool.run("a", source(what))
         assert what == "fault" or raised.value.status == 413  # type: ignore[attr-defined]
-        assert await pool.run("a", source("a.txt")) == [[b"text"]]
+        assert await pool.run("a", source("a.txt")) == [[("text",)]]
 
     run(ask)
 
@@ -89,14 +90,14 @@ def test_a_client_waits_for_its_own_documents_alone(hostile: None, tmp_path: Pat
 
     async def ask(pool: DocumentPool) -> None:
         held_up = [asyncio.create_task(pool.run("one", source(f"until:{tmp_path / name}"))) for name in "abc"]
-        assert await pool.run("another", source("a.txt")) == [[b"text"]]
+        assert await pool.run("another", source("a.txt")) == [[("text",)]]
         assert not any(task.done() for task in held_up)
         held_up[0].cancel()
         (tmp_path / "b").touch()  # would not be reached if the loop read the documents itself
-        assert await held_up[1] == [[b"text"]] and not held_up[2].done()
+        assert await held_up[1] == [[("text",)]] and not held_up[2].done()
         held_up[2].cancel()
         await asyncio.gather(*held_up, return_exceptions=True)
-        assert await pool.run("one", source("a.txt")) == [[b"text"]]
+        assert await pool.run("one", source("a.txt")) == [[("text",)]]
         held_up.clear()
         gc.collect()
         assert not pool._turns
