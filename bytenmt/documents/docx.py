@@ -22,12 +22,7 @@ from bytenmt.documents.inline_xml import SPACE, Element, InlineContent, child, l
 from bytenmt.documents.unit import Document, Parts, ReadOptions, Tag, Unit
 from bytenmt.errors import DataError
 
-CONTENT_TYPES = "[Content_Types].xml"
-TEXT_TYPES = re.compile(
-    r"application/vnd\.(?:openxmlformats-officedocument\.wordprocessingml|ms-word)\."
-    r"(?:(?:document|template)(?:\.macroEnabled)?\.main|header|footer|footnotes|endnotes)\+xml",
-    re.IGNORECASE,
-)
+PARTS = re.compile(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml")  # that have text
 MAX_UNPACKED = 1 << 28  # bytes of all members
 CONTAINERS = frozenset(("hyperlink", "ins", "moveTo", "smartTag"))  # of runs
 WITHOUT_MEANING = frozenset(("proofErr", "lastRenderedPageBreak"))  # what Word finds out again
@@ -45,9 +40,7 @@ def read(data: bytes, _: ReadOptions) -> Document:
             members = {info.filename: archive.read(info) for info in infos}
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError):
         raise DataError("not a .docx file, or a damaged one, or one with a password: save it again") from None
-    types = inline_xml.parse(members.get(CONTENT_TYPES, b"<Types/>")).iter("{*}Override")
-    names = [one.get("PartName", "") for one in types if TEXT_TYPES.fullmatch(one.get("ContentType", ""))]
-    trees = {name: inline_xml.parse(members[name]) for name in members if f"/{name}" in names}
+    trees = {name: inline_xml.parse(data) for name, data in members.items() if PARTS.fullmatch(name)}
     if not trees:
         raise DataError("an archive without a Word document")
 

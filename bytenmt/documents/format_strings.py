@@ -8,42 +8,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
-
-class FormatStyle(NamedTuple):
-    """A kind of format strings."""
-
-    # Matches conversions, the argument that one names as the group `name`, how it is printed as the group
-    # `type`; what takes no argument, such as %%, has no `type`.
-    conversion: re.Pattern[str]
-    # Matches the conversions that a translation keeps.
-    code: re.Pattern[str]
-
-
-# A percent sign without a letter, which msgfmt takes for a mistake, has an empty type.
-_FLAGS = r"%(?P<name>\([^()\s]+\)|[0-9]+\$)?[-+#0 ,']*+(?:[0-9]+|\*)?(?:\.(?:[0-9]+|\*)?)?"
-_LETTERS = r"(?:hh|ll|[hlqjztL])?[A-Za-z@]"
-# The blank of % d may be the space behind a percentage: a conversion that is kept ends a word.
-PERCENT = FormatStyle(
-    re.compile(rf"%%|{_FLAGS}(?P<type>{_LETTERS}|)"), re.compile(rf"{_FLAGS}{_LETTERS}(?!\w)")
+# Patterns of conversions, with the argument that one names as the group `name`, and how it is printed as the
+# group `type`; what takes no argument, such as %%, has no `type`. A percent sign without a letter, which
+# msgfmt takes for a mistake, has an empty one.
+PERCENT = re.compile(
+    r"%%|%(?P<name>\([^()\s]+\)|[0-9]+\$)?[-+#0 ,']*+(?:[0-9]+|\*)?(?:\.(?:[0-9]+|\*)?)?"
+    r"(?P<type>(?:hh|ll|[hlqjztL])?[A-Za-z@]|)"
 )
 _OF_BRACES = re.compile(r"\{\{|\}\}|\{(?P<name>[^{}\s:!.,\[]*)[^{}]*(?P<type>)\}")
 _OF_QT = re.compile(r"%L?(?P<name>[0-9]{1,2}|n)(?P<type>)")
 _LANGUAGES = {
     PERCENT: "c objc c++ java-printf python php perl ruby javascript lua go awk tcl d elisp object-pascal",
-    FormatStyle(_OF_BRACES, _OF_BRACES): "python-brace java csharp perl-brace rust",
-    FormatStyle(_OF_QT, _OF_QT): "qt qt-plural kde ycp",
+    _OF_BRACES: "python-brace java csharp perl-brace rust",
+    _OF_QT: "qt qt-plural kde ycp",
 }
 _STYLES = {f"{name}-format": style for style, names in _LANGUAGES.items() for name in names.split()}
 
 
-def format_style(flags: Iterable[str]) -> FormatStyle | None:
+def format_style(flags: Iterable[str]) -> re.Pattern[str] | None:
     """Return the kind of format strings that the flags of a PO entry name, or None."""
     return next((_STYLES[flag] for flag in flags if flag in _STYLES), None)
 
 
-def has_same_arguments(style: FormatStyle, source: str, translation: str) -> bool:
+def has_same_arguments(style: re.Pattern[str], source: str, translation: str) -> bool:
     """Return whether two format strings take the same arguments, each printed in the same way.
 
     `msgfmt -c` refuses other translations: arguments without a name are taken in their order, so that %s and
@@ -52,10 +40,10 @@ def has_same_arguments(style: FormatStyle, source: str, translation: str) -> boo
     return _arguments(style, source) == _arguments(style, translation)
 
 
-def _arguments(style: FormatStyle, text: str) -> set[tuple[str | int, str]]:
+def _arguments(style: re.Pattern[str], text: str) -> set[tuple[str | int, str]]:
     """Return the arguments of a format string, by name or number, each with how it is printed."""
     arguments, n_unnamed = set[tuple[str | int, str]](), 0
-    for match in style.conversion.finditer(text):
+    for match in style.finditer(text):
         groups = match.groupdict()
         if groups["type"] is None:
             continue

@@ -24,7 +24,7 @@ class DocumentFormat(NamedTuple):
 
 FORMATS: dict[str, DocumentFormat] = {
     "tmx": DocumentFormat("tmx.read", (".tmx",)),
-    "xliff": DocumentFormat("xliff.read", (".xlf", ".xliff", ".xlif", ".mxliff", ".sdlxliff")),
+    "xliff": DocumentFormat("xliff.read", (".xlf", ".xliff", ".xlif", ".sdlxliff")),
     "po": DocumentFormat("po.read", (".po", ".pot")),
     "srt": DocumentFormat("subtitles.read_srt", (".srt",)),
     "vtt": DocumentFormat("subtitles.read_vtt", (".vtt",)),

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from functools import partial
 from html import escape
-from typing import Any
+from urllib.parse import unquote
 
 import lxml.html
 from lxml import etree
@@ -28,7 +27,8 @@ KEPT_NAMES = "code iframe kbd math noembed noframes object pre samp script style
 INLINE, KEPT = frozenset(INLINE_NAMES.split()), frozenset(KEPT_NAMES.split())
 TEXT_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 DESCRIPTIONS = frozenset(("description", "og:title", "og:description"))  # of <meta>
-URI_ATTRIBUTES = ("href", "src", "action", "name")  # in which lxml escapes signs
+# An address with {{ a name }} in a template, where lxml escapes signs.
+TEMPLATE = re.compile(r'\b(?:href|src|action|name)="[^"]*(?:\{|%7B)[^"]*"')
 CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([A-Za-z0-9._:-]+)", re.IGNORECASE)
 PAGE = re.compile(r"\s*(?:<!--.*?-->\s*)*(?:<!doctype|<html|<head|<body)", re.IGNORECASE | re.DOTALL)
 SPACE = re.compile(r"[ \t\r\n\f]+")
@@ -49,24 +49,13 @@ def read(data: bytes, options: ReadOptions) -> Document:
     body = root.find("body")
 
     def dump() -> bytes:
-        inside = "" if is_page else escape(body.text or "", quote=False)
-        written = inside + "".join(map(_as_text, [root.getroottree()] if is_page else body))
+        trees = [root.getroottree()] if is_page else body
+        written = "" if is_page else escape(body.text or "", quote=False)
+        written += "".join(etree.tostring(tree, encoding="unicode", method="html") for tree in trees)
+        written = TEMPLATE.sub(lambda match: unquote(match[0].replace("%22", "&quot;")), written)
         return file.encoded(written.replace("\xa0", "&nbsp;"), "xmlcharrefreplace")
 
     return Document(list(_units(root if is_page else body)), dump)
-
-
-def _as_text(tree: Any) -> str:
-    """Return a tree as HTML, with addresses as they are: lxml would escape {{ url }} in a template."""
-    tree, addresses = deepcopy(tree), list[str]()
-    for element in tree.iter(etree.Element):
-        for name in URI_ATTRIBUTES:
-            value = element.get(name)
-            if value is not None and re.search(r"[^\w.~/?#@!$&'()*+,;=:%-]", value, re.ASCII):
-                element.set(name, f"\ue000{len(addresses)}\ue000")
-                addresses.append(escape(value))
-    mark, written = "(?:\ue000|%EE%80%80)", etree.tostring(tree, encoding="unicode", method="html")
-    return re.sub(f"{mark}([0-9]+){mark}", lambda match: addresses[int(match[1])], written)
 
 
 def _is_marked(element: Element) -> bool:
@@ -123,7 +112,7 @@ def _run(parent: Element, before: Element | None, nodes: Sequence[Element]) -> I
     text = getattr(holder, attribute) or ""
     end = (nodes[-1].tail or "") if nodes else text
     start_space, end_space = text[: len(text) - len(text.lstrip())], end[len(end.rstrip()) :]
-    content = InlineContent(text, nodes, _as_code, lambda raw: [SPACE.sub(" ", raw)])
+    content = InlineContent(text, nodes, _as_code, partial(SPACE.sub, " "))
     source = list(merged(content.source))
     for at, strip in ((0, str.lstrip), (-1, str.rstrip)):
         if source and isinstance(one := source[at], str):

@@ -18,10 +18,6 @@ Element = Any  # lxml has no types
 SAFE: dict[str, Any] = {"resolve_entities": False, "no_network": True, "huge_tree": False}
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-# What stands before the outermost element.
-PROLOG = re.compile(
-    rb"(?:\xef\xbb\xbf|\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)*+", re.DOTALL
-)
 # What may not stand in XML, however it is written.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 WRAPPED = re.compile(r"[ \t]*[\r\n]+(?:\t|[ ]{2})[ \t\r\n]*")
@@ -36,16 +32,13 @@ def parse(data: bytes, root: str = "") -> Any:
 
 
 def dump(tree: Any, data: bytes) -> bytes:
-    """Return a tree as bytes, with the prolog and the line ends of the file that it was read from."""
-    root, encoding = tree.getroot(), tree.docinfo.encoding or "UTF-8"
-    prolog = PROLOG.match(data)
-    if prolog is None or not data.startswith(b"<", prolog.end()):  # UTF-16
-        return bytes(etree.tostring(tree, encoding=encoding))
-    after = b"".join(b"\n" + etree.tostring(one) for one in root.itersiblings())
-    written = etree.tostring(root, encoding=encoding, xml_declaration=False) + after
-    written = prolog[0] + written + (b"\n" if data.endswith(b"\n") else b"")
+    """Return a tree as bytes, with a declaration and the line ends of the file that it was read from."""
+    info, is_declared = tree.docinfo, b"<?xml" in data[:8]
+    options = {"xml_declaration": True, "standalone": info.standalone or None} if is_declared else {}
+    written = etree.tostring(tree, encoding=info.encoding or "UTF-8", **options)
+    written += b"\n" if data.endswith(b"\n") else b""
     is_crlf = data.count(b"\r\n") == data.count(b"\n") > 0
-    return re.sub(rb"\r?\n", b"\r\n", written) if is_crlf else written
+    return re.sub(rb"\r?\n", b"\r\n", written) if is_crlf else bytes(written)
 
 
 def local_name(element: Element) -> str:
@@ -95,7 +88,7 @@ class InlineContent:
 
     text, nodes: the text before the first node, and the nodes with the texts behind them. as_code: returns
     the tag of an element that is one code with its content, None for others: those with content are pairs.
-    split: returns the texts and tags in a text; such a tag is written as text.
+    normalise: is applied to each text.
     """
 
     def __init__(
@@ -103,9 +96,9 @@ class InlineContent:
         text: str | None,
         nodes: Iterable[Element],
         as_code: Callable[[Element], Tag | None],
-        split: Callable[[str], Iterable[str | Tag]] = lambda text: [text],
+        normalise: Callable[[str], str] = str,
     ) -> None:
-        self._as_code, self._split = as_code, split
+        self._as_code, self._normalise = as_code, normalise
         items = list(self._items(text, nodes))
         self.source = paired(tag for tag, _, _ in items)
         # The elements of each code, and whether it stands for the start or the end of one alone.
@@ -117,7 +110,7 @@ class InlineContent:
     def _items(
         self, text: str | None, nodes: Iterable[Element]
     ) -> Iterator[tuple[str | Tag, Element | None, bool]]:
-        yield from ((one, None, False) for one in self._split(text or ""))
+        yield self._normalise(text or ""), None, False
         for node in nodes:
             if not isinstance(node.tag, str):  # a comment, a processing instruction, an entity
                 yield Tag(etree.tostring(node, encoding="unicode", with_tail=False)), node, False
@@ -128,7 +121,7 @@ class InlineContent:
                 yield Tag(f"<{name}>", key, True), node, True
                 yield from self._items(node.text, node)
                 yield Tag(f"</{name}>", key, False), node, True
-            yield from ((one, None, False) for one in self._split(node.tail or ""))
+            yield self._normalise(node.tail or ""), None, False
 
     def build(self, parts: Parts) -> Element:
         """Return an element whose content is a translation, which has each code once."""

@@ -7,15 +7,13 @@ metadata (keys with @).
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from json import decoder, scanner
 from typing import Any
 
-from bytenmt.documents.unit import Document, ReadOptions, TextFile, Unit, split_codes, text_writer
+from bytenmt.documents.unit import Document, ReadOptions, TextFile, Unit, text_writer
 
 CHROME_KEYS = frozenset(("message", "description", "placeholders", "hash"))  # of a message of Chrome
-CHROME_CODE = re.compile(r"\$\w+\$|(?<!\$)\$[1-9]")  # which the program fills in; a price is written $$5
 
 
 class _String(str):
@@ -48,29 +46,26 @@ def read(data: bytes, options: ReadOptions) -> Document:
     locale = root.get("@@locale") if isinstance(root, dict) else None
     if isinstance(locale, _String) and (target := options.target_to_declare(locale)):
         file.replace(locale.start, locale.end, json.dumps(target.replace("-", "_")))
-    units = [_unit(file, *one) for one in _strings(root, "", False)]
+    units = [_unit(file, *one) for one in _strings(root, "")]
     return Document(units, file.dump)
 
 
-def _strings(value: Any, name: str, is_chrome: bool) -> Iterator[tuple[str, _String, bool]]:
-    """Yield the strings to translate: the keys that lead to each, and whether it is a message of Chrome."""
-    if isinstance(value, _String):
-        if not any("\ud800" <= letter <= "\udfff" for letter in value):
-            yield name, value, is_chrome
-    elif isinstance(value, list):
-        for number, one in enumerate(value):
-            yield from _strings(one, f"{name}.{number}".lstrip("."), False)
-    elif isinstance(value, dict):
+def _strings(value: Any, name: str) -> Iterator[tuple[str, _String]]:
+    """Yield the strings to translate, with the keys that lead to each."""
+    items: Iterable[tuple[Any, Any]] = enumerate(value) if isinstance(value, list) else ()
+    if isinstance(value, dict):
         is_message = "message" in value and value.keys() <= CHROME_KEYS and isinstance(value["message"], str)
-        for key, one in value.items():
-            if not key.startswith("@") and (not is_message or key == "message"):
-                yield from _strings(one, f"{name}.{key}".lstrip("."), is_message)
+        items = [
+            one for one in value.items() if one[0][:1] != "@" and (not is_message or one[0] == "message")
+        ]
+    for key, one in items:
+        yield from _strings(one, f"{name}.{key}".lstrip("."))
+    if isinstance(value, _String) and not any("\ud800" <= letter <= "\udfff" for letter in value):
+        yield name, value
 
 
-def _unit(file: TextFile, name: str, value: _String, is_chrome: bool) -> Unit:
-    source = split_codes(value, CHROME_CODE) if is_chrome else [str(value)]
-
+def _unit(file: TextFile, name: str, value: _String) -> Unit:
     def put(text: str) -> None:
         file.replace(value.start, value.end, json.dumps(text, ensure_ascii=file.text.isascii()))
 
-    return Unit(source, text_writer(put), file.line(value.start), name)
+    return Unit([str(value)], text_writer(put), file.line(value.start), name)

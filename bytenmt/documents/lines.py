@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from bytenmt.decoding.confidence import NO_TEXT
 from bytenmt.documents.unit import Parts, joined, merged
 from bytenmt.sentinels import Code, find_spans
 
@@ -127,11 +128,11 @@ def _core(text: Parts) -> tuple[Parts, Parts, Parts]:
             break
     before, core, behind = list(text[:low]), list(text[low:high]), list(text[high:])
     if core and isinstance(first := core[0], str):
-        bare = START.sub("", first, count=1)
-        before, core[0] = [*before, first[: len(first) - len(bare)]], bare
+        core[0] = START.sub("", first, count=1)
+        before.append(first[: -len(core[0])])
     if core and isinstance(last := core[-1], str):
-        bare = END.sub("", last)
-        behind, core[-1] = [last[len(bare) :], *behind], bare
+        core[-1] = END.sub("", last)
+        behind.insert(0, last[len(core[-1]) :])
     return merged(before), merged(core), merged(behind)
 
 
@@ -175,23 +176,33 @@ def _with_shortcut(text: str, mark: str, letter: str) -> str:
     return f"{text}({mark}{letter.upper()})"
 
 
-def is_complete(source: Parts, translation: Parts) -> bool:
+def keeps_spans(source: Parts, translation: Parts) -> bool:
+    """Return whether a translation has the placeholders, tags and addresses in the texts of its source.
+
+    A model that was trained without sentinels may lose some.
+    """
+    texts = [part for part in source if isinstance(part, str)]
+    spans = Counter(text[begin:end] for text in texts for begin, end in find_spans(text, NO_TEXT))
+    written = joined(translation)
+    return all(written.count(span) >= n for span, n in spans.items())
+
+
+def keeps_codes(source: Parts, translation: Parts) -> bool:
     """Return whether a translation has each code of its source once."""
     codes = [Counter(one for one in parts if isinstance(one, Code)) for parts in (source, translation)]
     return codes[0] == codes[1]
 
 
 def nested(parts: Parts) -> Parts:
-    """Return parts whose pairs are nested: of two that cross, the inner one is closed with the outer one."""
+    """Return parts whose pairs are nested: each closing code is that of the innermost open pair."""
     closing = {part.pair: part for part in parts if isinstance(part, Code) and not part.opens}
     made, opened = list[str | Code](), list[int]()
     for part in parts:
-        if isinstance(part, str) or part.pair < 0 or part.opens:
+        if isinstance(part, str) or part.pair < 0:
             made.append(part)
-            opened += [part.pair] if isinstance(part, Code) and part.opens else []
-            continue
-        while part.pair in opened:
+        elif part.opens:
+            opened.append(part.pair)
+            made.append(part)
+        elif opened:
             made.append(closing[opened.pop()])
-            if made[-1] == part:
-                break
     return merged(made)

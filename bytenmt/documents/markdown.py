@@ -39,8 +39,7 @@ FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re
 TITLES = ("title", "subtitle", "linkTitle", "description", "summary")
 KEPT_HTML = re.compile(r"<(code|kbd|samp|tt|var)\b", re.IGNORECASE)
 ADDRESS = re.compile(r"[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*")  # which needs no <>
-SPECIAL = re.compile(r"()([\\`*_~\[\]<&$])")
-BEGINNING = re.compile(r"(?m)^(\s*\d{0,9})([-+#>=|.):])")
+SPECIAL = re.compile(r"(^\s*\d{0,9}(?=[-+#>=|.):])|(?=[\\`*_~\[\]<&$]))(.)", re.MULTILINE)
 CELLS = ("td_open", "th_open")
 
 
@@ -118,16 +117,14 @@ class _Reader:
 
         def write(parts: Parts, _: bool) -> None:
             # A text is escaped where it would be read in another way without.
-            texts = [parts]
-            for pattern in (SPECIAL, BEGINNING):
-                last = texts[-1]
-                texts.append(
-                    tuple(pattern.sub(r"\g<1>\\\2", one) if isinstance(one, str) else one for one in last)
+            text = joined(parts)
+            if not self._is_read_as(text, parts, kind):
+                text = joined(
+                    SPECIAL.sub(r"\g<1>\\\2", one) if isinstance(one, str) else one for one in parts
                 )
-            written = [joined(one).replace("\xa0", "&nbsp;") for one in texts]
-            text = next((one for one in written if self._is_read_as(one, parts, kind)), written[1])
             text = text.replace("|", "\\|") if kind in CELLS else text
-            self._file.replace(start, end, text.replace("\n", line_end))
+            text = text.replace("\xa0", "&nbsp;").replace("\n", line_end)
+            self._file.replace(start, end, text)
 
         return Unit(self._parts(content), write, f"line {first + 1}")
 

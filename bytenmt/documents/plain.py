@@ -7,7 +7,6 @@ import io
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from bytenmt.documents.unit import Document, ReadOptions, TextFile, Unit, text_w
 from bytenmt.errors import DataError
 
 PARAGRAPH = re.compile(r"(?:[^\n]*\S[^\n]*(?:\n|$))+")
+SAMPLE = 4096  # characters of a table by which its delimiter is told
 WRAPPED_WIDTH, FULL = 40, 0.6  # of the widest line in a paragraph that is wrapped; of it that others have
 
 
@@ -38,15 +38,10 @@ def read_table(data: bytes, options: ReadOptions) -> Document:
 
 
 def _delimiter(text: str) -> str:
-    """Return the most frequent delimiter of the first line that gives rows of equal length."""
-    first = re.sub(r'"[^"]*"', "", text.partition("\n")[0])
-    likely = sorted(",;\t|", key=first.count, reverse=True)
-    for delimiter in likely:
-        with suppress(csv.Error):
-            rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-            if delimiter in first and len({len(row) for row in rows if row}) == 1:
-                return delimiter
-    return likely[0]
+    try:
+        return csv.Sniffer().sniff(text[:SAMPLE], ",;\t|").delimiter
+    except csv.Error:
+        return ","
 
 
 def _column_units(rows: list[list[str]], options: ReadOptions) -> Iterator[Unit]:

@@ -11,12 +11,11 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from gettext import c2py
-from typing import NamedTuple
 
 import polib
 
 from bytenmt.documents.format_strings import format_style, has_same_arguments
-from bytenmt.documents.unit import Document, Parts, ReadOptions, TextFile, Unit, joined, split_codes
+from bytenmt.documents.unit import Document, Parts, ReadOptions, TextFile, Unit, joined
 
 CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([A-Za-z0-9._:-]+)', re.IGNORECASE)
 EMPTY_HEADER = 'msgid ""\nmsgstr ""\n'
@@ -26,18 +25,6 @@ WRAPPED = re.compile(
 )  # a text that begins on a line of its own, being long
 PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d{1,2})\s*;\s*plural\s*=\s*([^;\n]+)")
 NUMBERS, FEW = 1001, 5  # from 0, whose plural forms are looked at; a form of so many of them is of few
-
-
-class _One(NamedTuple):
-    """The plural form of the number 1: its index, -1 if there is one form for all numbers.
-
-    is_frequent: whether many other numbers have it too, as 21 in Russian, so that it contains the number if
-    the plural does.
-    """
-
-    form: int = 0
-    is_frequent: bool = False
-    n_forms: int = 0
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
@@ -54,7 +41,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
         catalogue.metadata_is_fuzzy = False
     if header and (target := options.target_to_declare(header.get("Language"))):
         header["Language"] = target.replace("-", "_")
-    one = _form_of_one(header.get("Plural-Forms", ""))
+    forms = _plural_forms(header.get("Plural-Forms", ""))
 
     def dump() -> bytes:
         text = str(catalogue) if has_header else str(catalogue).partition('msgstr ""\n\n')[2]
@@ -65,25 +52,29 @@ def read(data: bytes, options: ReadOptions) -> Document:
             file.encoding = "utf-8"
             return file.encoded(re.sub(r"(?<=; charset=)[\w-]+", "UTF-8", text, count=1))
 
-    units = [unit for entry in catalogue if not entry.obsolete for unit in _units(entry, one)]
+    units = [unit for entry in catalogue if not entry.obsolete for unit in _units(entry, *forms)]
     return Document(units, dump)
 
 
-def _form_of_one(header: str) -> _One:
-    """Return the plural form of the number 1 as the header declares it."""
+def _plural_forms(header: str) -> tuple[int, bool, int]:
+    """Return the plural form of the number 1, -1 if there is one for all numbers, and the number of forms.
+
+    Between them, whether many other numbers have it too, as 21 in Russian, so that it contains the number if
+    the plural does.
+    """
     declared = PLURAL_FORMS.search(header)
     n_forms = int(declared[1]) if declared else 0
     if declared is None or n_forms > 10:
-        return _One()
+        return 0, False, 0
     try:
         form = c2py(declared[2])
         forms = [int(form(number)) for number in range(NUMBERS)]
     except (ValueError, OverflowError, RecursionError, ZeroDivisionError):
-        return _One()
-    return _One(-1 if n_forms == 1 else forms[1], forms.count(forms[1]) > FEW, n_forms)
+        return 0, False, 0
+    return (-1 if n_forms == 1 else forms[1]), forms.count(forms[1]) > FEW, n_forms
 
 
-def _units(entry: polib.POEntry, one: _One) -> Iterator[Unit]:
+def _units(entry: polib.POEntry, one: int, is_frequent: bool, n_forms: int) -> Iterator[Unit]:
     style = format_style(entry.flags)
     is_doubted, is_written = entry.fuzzy, False
 
@@ -98,18 +89,17 @@ def _units(entry: polib.POEntry, one: _One) -> Iterator[Unit]:
         def is_valid(translation: str) -> bool:
             return style is None or has_same_arguments(style, source, translation)
 
-        parts = split_codes(source, style.code) if style else [source]
         begun, is_done = (target,) if target else (), bool(target) and not is_doubted
-        return Unit(parts, write, f"line {entry.linenum}", name, begun, is_done, is_doubted, is_valid)
+        return Unit([source], write, f"line {entry.linenum}", name, begun, is_done, is_doubted, is_valid)
 
     context = entry.msgctxt or ""
     if not entry.msgid_plural:
         yield unit(entry.msgid, entry.msgstr, context, partial(setattr, entry, "msgstr"))
         return
     is_counted = style is not None and not has_same_arguments(style, entry.msgid, entry.msgid_plural)
-    for form in sorted({*entry.msgstr_plural, *range(one.n_forms)}):
-        is_plural = form != one.form or (one.is_frequent and is_counted)
+    for form in sorted({*entry.msgstr_plural, *range(n_forms)}):
+        is_plural = form != one or (is_frequent and is_counted)
         # Two or more forms have the same source, so that a memory must know which one an entry is.
-        name = f"{context}[{form}]" if is_plural and one.n_forms > 2 else context
+        name = f"{context}[{form}]" if is_plural and n_forms > 2 else context
         source, target = entry.msgid_plural if is_plural else entry.msgid, entry.msgstr_plural.get(form, "")
         yield unit(source, target, name, partial(entry.msgstr_plural.__setitem__, form))

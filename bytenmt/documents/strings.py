@@ -30,10 +30,9 @@ from bytenmt.documents.unit import (
 from bytenmt.errors import DataError
 
 # Apple's strings: "key" = "value"; with comments. A bare word is a string, too.
-APPLE_TOKEN = re.compile(
-    r'\s+|//[^\n]*|/\*.*?\*/|"(?P<quoted>[^"\\]*+(?:\\.[^"\\]*+)*+)"|(?P<bare>[\w$/:.-]+)|(?P<sign>[=;])',
-    re.DOTALL,
-)
+APPLE_SPACE = r"(?:\s+|//[^\n]*|/\*.*?\*/)*+"
+APPLE_STRING = rf'{APPLE_SPACE}("[^"\\]*+(?:\\.[^"\\]*+)*+"|[\w$/:.-]+){APPLE_SPACE}'
+APPLE_ENTRY = re.compile(f"{APPLE_STRING}(?:={APPLE_STRING})?;", re.DOTALL)
 APPLE_ESCAPE = re.compile(r"\\(?:U([0-9a-fA-F]{4})|(.))", re.DOTALL)
 LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "a": "\a", "b": "\b", "v": "\v"}
 
@@ -124,34 +123,28 @@ def read_ini(data: bytes, _: ReadOptions) -> Document:
 def read_apple(data: bytes, _: ReadOptions) -> Document:
     """Return the units of a .strings file, in the syntax of old property lists. Raises DataError."""
     file = TextFile(data)
-    units, statement, at = list[Unit](), list[re.Match[str]](), 0
-    while at < len(file.text):
-        token = APPLE_TOKEN.match(file.text, at)
-        if token is not None and token.lastgroup:
-            statement.append(token)
-        if token is None or (token[0] == ";" and token["sign"]):
-            signs = [one["sign"] for one in statement]
-            if token is None or signs not in ([None, "=", None, ";"], [None, ";"]):
-                raise DataError(f'{file.line(at)}: expected "key" = "value";')
-            if len(statement) == 4:  # a key without a value is its own
-                units.append(_apple_unit(file, statement[0], statement[2]))
-            statement = []
-        at = token.end()
-    if statement:
+    units, at = list[Unit](), 0
+    while entry := APPLE_ENTRY.match(file.text, at):
+        units += [_apple_unit(file, entry)] if entry[2] else []  # a key without a value is its own
+        at = entry.end()
+    at += len(re.match(APPLE_SPACE, file.text[at:], re.DOTALL)[0])  # type: ignore[index]
+    if at < len(file.text):
         raise DataError(f'{file.line(at)}: expected "key" = "value";')
     return Document(units, file.dump)
 
 
-def _apple_unit(file: TextFile, key: re.Match[str], value: re.Match[str]) -> Unit:
-    name, source = (APPLE_ESCAPE.sub(_unescaped, one[one.lastgroup or 0]) for one in (key, value))
+def _apple_unit(file: TextFile, entry: re.Match[str]) -> Unit:
+    key, source = (
+        APPLE_ESCAPE.sub(_unescaped, one[1:-1]) if one[0] == '"' else one for one in entry.groups()
+    )
 
     def put(text: str) -> None:
         text = text.replace("\\", "\\\\").replace('"', '\\"')
         for letter, character in LETTERS.items():
             text = text.replace(character, f"\\{letter}")
-        file.replace(value.start(), value.end(), f'"{text}"')
+        file.replace(*entry.span(2), f'"{text}"')
 
-    unit = Unit([source], text_writer(put), file.line(value.start()), name)
+    unit = Unit([source], text_writer(put), file.line(entry.start(2)), key)
     unit.is_valid = lambda translation: has_same_arguments(PERCENT, source, translation)
     return unit
 

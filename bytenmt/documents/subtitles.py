@@ -21,7 +21,6 @@ from bytenmt.errors import DataError
 from bytenmt.sentinels import Code
 
 TAG = re.compile(r"</?[A-Za-z][^<>]*>|</>|<[\d:.]+>|<>|\{\\[^{}]*\}")
-KARAOKE_TIME = re.compile(r"<[\d:.]+>")  # inside a cue of WebVTT: when the words behind it are sung
 TIME = re.compile(r"\s*+(?:\d++:)?\d++:\d\d[,.]\d")
 DASH = re.compile(r"(?:\s++|<[^<>]*+>|\{\\[^{}]*+\})*+[-\u2013\u2014]++\s*+(?=\S)")
 
@@ -73,32 +72,21 @@ def _cue_units(text: str, put: Callable[[str], None], name: str, is_vtt: bool) -
         if is_vtt:
             source = tuple(unescape(part) if isinstance(part, str) else part for part in source)
 
-        def write(
-            parts: Parts, _: bool, number: int = number, begin: int = begin, source: Parts = source
-        ) -> None:
-            text = _written(parts, source, is_vtt)
+        def write(parts: Parts, _: bool, number: int = number, begin: int = begin) -> None:
+            text = "".join(_written(part, is_vtt) for part in parts)
             lines[number] = lines[number][:begin] + text
             put("\n".join(lines if has_turns else broken(text, n_lines)).replace("\0", " "))
 
         yield Unit(source, write, f"cue {name}", name)
 
 
-def _written(parts: Parts, source: Parts, is_vtt: bool) -> str:
-    """Return a text for the file, with zero bytes in place of the spaces at which it may not be broken.
-
-    Times inside the cue come in the order of the source: WebVTT wants them so.
-    """
-    times = iter([one for one in source if isinstance(one, Code) and KARAOKE_TIME.fullmatch(one.text)])
-    made = list[str]()
-    for part in parts:
-        if isinstance(part, Code):
-            code = next(times, part) if KARAOKE_TIME.fullmatch(part.text) else part
-            made.append(code.text.replace(" ", "\0"))
-        elif is_vtt:
-            made.append(part.replace("&", "&amp;").replace("<", "&lt;").replace("-->", "--&gt;"))
-        else:
-            made.append(part.replace("-->", "->"))
-    return "".join(made)
+def _written(part: str | Code, is_vtt: bool) -> str:
+    """Return a part for the file; a code with zero bytes for its spaces, at which it may not be broken."""
+    if isinstance(part, Code):
+        return part.text.replace(" ", "\0")
+    if is_vtt:
+        return part.replace("&", "&amp;").replace("<", "&lt;").replace("-->", "--&gt;")
+    return part.replace("-->", "->")
 
 
 def broken(text: str, n: int) -> list[str]:

@@ -36,7 +36,7 @@ def pairs(file: BinaryIO, pair: tuple[str, str]) -> Iterator[tuple[Parts, Parts,
 
 
 def _content(segment: Element) -> InlineContent:
-    return InlineContent(segment.text, segment, _as_code, lambda text: [inline_xml.unwrapped(text)])
+    return InlineContent(segment.text, segment, _as_code, inline_xml.unwrapped)
 
 
 def _as_code(element: Element) -> Tag | None:

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bytenmt.decoding.confidence import FORMAT, SURE, UNMET, WORDLESS, Verdict
 from bytenmt.documents import formats
-from bytenmt.documents.lines import Line, has_words, is_complete, nested, split_unit
+from bytenmt.documents.lines import Line, has_words, keeps_codes, keeps_spans, nested, split_unit
 from bytenmt.documents.unit import Document, Parts, ReadOptions, Unit, joined, merged
 from bytenmt.sentinels import Code
 
 if TYPE_CHECKING:
     from bytenmt.documents.memory import TranslationMemory
-
-OTHER_CONTEXT = "the memory has other translations of it"  # why a translation from a memory is checked
 
 
 class LineTranslation(NamedTuple):
@@ -84,7 +82,7 @@ def translate(
             report.counts["translated before"] += 1
         elif memory and (match := memory.match(unit.parts, unit.name)):
             report.counts["from the memory"] += 1
-            _write(unit, match[0], [OTHER_CONTEXT] if match[1] else [], report)
+            _write(unit, match, [], report)
         else:
             _translate_unit(unit, translations, report)
     return report
@@ -112,7 +110,9 @@ def _translate_unit(
 
 def _write(unit: Unit, parts: Parts, flags: list[str], report: TranslationReport) -> None:
     """Put a translation into its document and into a report. Codes that it lacks are put at its end."""
-    if not is_complete(unit.parts, parts):
+    if not keeps_spans(unit.parts, parts):
+        flags.append(UNMET)
+    if not keeps_codes(unit.parts, parts):
         flags.append(UNMET)
         texts = [part for part in parts if isinstance(part, str)]
         parts = merged([*texts, *(part for part in unit.parts if isinstance(part, Code))])

@@ -1,24 +1,23 @@
-"""XLIFF 1.2 and 2, also as SDL Trados (.sdlxliff) and Phrase (.mxliff) write them.
+"""XLIFF 1.2 and 2, also as SDL Trados (.sdlxliff) writes it.
 
 A unit is a <segment> of version 2 and a <trans-unit> of version 1.2, or every segment of one whose
 <seg-source> is segmented (<mrk mtype="seg">). Its translation fills the target, which is made if missing.
-Trados keeps the state of a segment in <sdl:seg conf="…">, Phrase in the trans-unit's m:confirmed.
-Text that is marked as not to be translated is one code.
+Trados keeps the state of a segment in <sdl:seg conf="…">. Text that is marked as not to be translated is one
+code.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
-from typing import NamedTuple
 
 from lxml import etree
 
 from bytenmt.documents import inline_xml
 from bytenmt.documents.inline_xml import SPACE, Element, InlineContent, as_tag, child, local_name
 from bytenmt.documents.unit import Document, Parts, ReadOptions, Tag, Unit, joined, merged
-from bytenmt.errors import BytenmtError
+from bytenmt.errors import DataError
 
 CODES = ("ph", "it", "x", "cp")  # with their content
 OPENING, CLOSING = ("bpt", "bx", "sc", "sm"), ("ept", "ex", "ec", "em")
@@ -27,17 +26,7 @@ DOUBTED, TRANSLATED = "needs-review-translation", "translated"
 # Version 2 has no state for this, but lets tools name some of their own.
 SUB_STATE = "bytenmt:needs-review"
 ANGULAR = re.compile(r"(START|CLOSE)_(.*?)(?:_\d+)?")  # the id of an <x/>, such as START_TAG_SPAN_1
-PHRASE_TAG = re.compile(r"\{([^{}<>\s]+)>|<([^{}<>\s]+)\}|\{[^{}<>\s]+\}")  # {1>bold<1} {2}
 CONFIRMED = ("Translated", "ApprovedTranslation", "ApprovedSignOff")  # states of a segment in Trados
-
-
-class _File(NamedTuple):
-    """Properties of a whole file."""
-
-    root: Element
-    is_version_2: bool
-    # The namespace of Phrase's attributes in braces, empty in files of other programs.
-    phrase: str
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
@@ -45,31 +34,21 @@ def read(data: bytes, options: ReadOptions) -> Document:
     tree = inline_xml.parse(data, "xliff")
     root = tree.getroot()
     is_version_2 = root.get("version", "1").startswith("2")
-    phrase = next((f"{{{uri}}}" for uri in root.nsmap.values() if "memsource.com" in uri), "")
-    file = _File(root, is_version_2, phrase)
     target = "trgLang" if is_version_2 else "target-language"
+    if is_version_2 and target not in root.attrib and options.pair is None:
+        raise DataError("it does not declare its target language (trgLang): give --pair en-de")
     for one in [root] if is_version_2 else root.iterchildren("{*}file"):
         if language := options.target_to_declare(one.get(target)):
             one.set(target, language)
     holders = root.iter("{*}segment" if is_version_2 else "{*}trans-unit")
-    units = [unit for holder in holders for unit in _units(file, holder)]
+    units = [unit for holder in holders for unit in _units(holder)]
     return Document(units, lambda: inline_xml.dump(tree, data))
 
 
-def _content(file: _File, element: Element) -> InlineContent:
+def _content(element: Element) -> InlineContent:
     """Return the content of a source, a target or one of their segments."""
     is_preserved = inline_xml.inherited(element, SPACE) == "preserve"
-
-    def split(text: str) -> Iterable[str | Tag]:
-        text = text if is_preserved else inline_xml.unwrapped(text)
-        last = 0
-        for match in PHRASE_TAG.finditer(text) if file.phrase else ():
-            yield text[last : match.start()]
-            yield Tag(match[0], match[1] or match[2] or "", match[1] is not None)
-            last = match.end()
-        yield text[last:]
-
-    return InlineContent(element.text, element, _as_code, split)
+    return InlineContent(element.text, element, _as_code, str if is_preserved else inline_xml.unwrapped)
 
 
 def _as_code(element: Element) -> Tag | None:
@@ -85,11 +64,11 @@ def _as_code(element: Element) -> Tag | None:
     return as_tag(element) if name in CODES or (name == "mrk" and is_kept) else None
 
 
-def _units(file: _File, holder: Element) -> Iterator[Unit]:
+def _units(holder: Element) -> Iterator[Unit]:
     """Yield the units of a holder: a trans-unit, or a segment of version 2."""
+    is_version_2 = local_name(holder) == "segment"
     source, target, segmented = (child(holder, name) for name in ("source", "target", "seg-source"))
-    is_locked = file.phrase and holder.get(f"{file.phrase}locked") == "true"
-    if source is None or is_locked or inline_xml.inherited(holder, "translate") == "no":
+    if source is None or inline_xml.inherited(holder, "translate") == "no":
         return
     # 1) The source is translated, or each of its segments where there is no target without segments.
     segments, begun, made = _segments(segmented), _segments(target), list[Element]()
@@ -100,7 +79,7 @@ def _units(file: _File, holder: Element) -> Iterator[Unit]:
 
     # 2) A translation needs its element in the target, which gets the form of a segmented source once.
     def make(number: int) -> Element:
-        whole = _make_target(file, holder, source if segmented is None else segmented)
+        whole = _make_target(holder, source if segmented is None else segmented)
         if is_whole:
             return whole
         if not made:
@@ -111,29 +90,26 @@ def _units(file: _File, holder: Element) -> Iterator[Unit]:
                 inline_xml.set_content(one, content)
         return made[number]
 
-    # 3) The state is kept at the segment, in Phrase at the trans-unit, else at the target.
+    # 3) The state is kept at the segment, else at the target.
     def set_state(trados: Element | None, is_doubtful: bool) -> None:
         whole = child(holder, "target")
         if trados is not None:
             trados.attrib.pop("percent", None)  # of a match that was there before
             trados.attrib.update({"conf": "Draft" if is_doubtful else "Translated", "origin": "mt"})
-        elif file.is_version_2:
+        elif is_version_2:
             holder.attrib.pop("subState", None)
             holder.set("state", "initial" if is_doubtful else TRANSLATED)
             holder.attrib.update({"subState": SUB_STATE} if is_doubtful else {})
-        elif file.phrase:
-            holder.attrib.update({f"{file.phrase}confirmed": "0", f"{file.phrase}trans-origin": "mt"})
         elif is_doubtful or is_whole or whole.get("state") != DOUBTED:
             whole.set("state", DOUBTED if is_doubtful else TRANSLATED)
 
-    is_confirmed = holder.get("approved") == "yes" or holder.get(f"{file.phrase}confirmed") == "1"
     for number, one in enumerate([source] if is_whole else segments):
-        content, before, mid = _content(file, one), there.get(one.get("mid")), one.get("mid")
-        parts = () if before is None else merged(_content(file, before).source)
+        content, before, mid = _content(one), there.get(one.get("mid")), one.get("mid")
+        parts = () if before is None else merged(_content(before).source)
         trados = None if is_whole else of_trados.get(mid)
         if trados is not None and trados.get("locked") == "true":
             continue
-        states = (child(holder, "target"), holder)[file.is_version_2], trados
+        states = (child(holder, "target"), holder)[is_version_2], trados
         state = (
             next((one.get("conf") or one.get("state") for one in states[::-1] if one is not None), None) or ""
         )
@@ -149,7 +125,7 @@ def _units(file: _File, holder: Element) -> Iterator[Unit]:
             set_state(trados, is_doubtful)
 
         # An unapproved copy of the source is no translation.
-        is_changed = merged(content.source) != parts or bool(state) or is_confirmed
+        is_changed = merged(content.source) != parts or bool(state) or holder.get("approved") == "yes"
         yield Unit(
             content.source,
             write,
@@ -159,15 +135,12 @@ def _units(file: _File, holder: Element) -> Iterator[Unit]:
             is_done=bool(joined(parts).strip()) and state not in NOT_YET and is_changed,
             is_doubted=state.startswith("needs-")
             or (trados is not None and state not in CONFIRMED)
-            or "needs-review" in holder.get("subState", "")
-            or (bool(file.phrase) and not is_confirmed),
+            or "needs-review" in holder.get("subState", ""),
         )
 
 
-def _make_target(file: _File, holder: Element, after: Element) -> Element:
+def _make_target(holder: Element, after: Element) -> Element:
     """Return the target of a holder, which is added behind an element, indented like it, if it is missing."""
-    if file.is_version_2 and file.root.get("trgLang") is None:
-        raise BytenmtError("the file does not declare its target language (trgLang): give --pair en-de")
     target = child(holder, "target")
     if target is None:
         target = etree.Element(after.tag.replace(local_name(after), "target"))

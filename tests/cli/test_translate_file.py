@@ -27,7 +27,7 @@ PO = (SAMPLES / "catalogue.po.in").read_text()
 def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
     """No run is loaded, and the engine is made up."""
     facts = Facts(corpora=(CorpusFact("/data/train.en", "/data/train.de.gz"),))
-    loaded = SimpleNamespace(has_source=True, runs=[SimpleNamespace(facts=facts)])
+    loaded = SimpleNamespace(has_source=True, has_sentinels=False, runs=[SimpleNamespace(facts=facts)])
     monkeypatch.setattr(translation_commands, "loaded_runs", lambda *_, **__: loaded)
 
     def from_runtime(_: object, settings: Any, group: object = None) -> Translator:
@@ -125,6 +125,14 @@ def test_what_is_broken_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Translator, "translate_lines", fail)
     assert run(tmp_path / "a.po", tmp_path / "b.po").exit_code == 130
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.po"]
+
+
+def test_a_model_without_sentinels_is_told(tmp_path: Path) -> None:
+    """Codes are put at the end."""
+    (tmp_path / "a.md").write_text("one **two**\n")
+    told = run(tmp_path / "a.md", tmp_path / "b.md").stderr
+    assert "RUN was trained without sentinels: inline codes" in told and "1 to review" in told
+    assert "sentinels" not in run(tmp_path / "a.md", tmp_path / "b.md", "--format", "text").stderr
 
 
 def test_other_languages_than_the_models_are_told(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_entities_are_not_expanded() -> None:
     inside = "<w:p><w:r><w:t>a&b;</w:t></w:r></w:p>"
     text = f'<!DOCTYPE a [<!ENTITY b "c">]><w:document xmlns:w="{W}">{inside}</w:document>'
     made, _ = translated("a.docx", archive({"word/document.xml": text}))
-    assert b">c<" not in member(made) and b'<!ENTITY b "c">' in member(made)
+    assert b">AC<" not in member(made) and b">A<" in member(made)
 
 
 @pytest.mark.skipif(not shutil.which("soffice"), reason="there is no LibreOffice")

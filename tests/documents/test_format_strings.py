@@ -57,28 +57,12 @@ def test_flags_that_name_no_format() -> None:
     assert format_style(["fuzzy", "no-c-format", "wrap"]) is None
 
 
-@pytest.mark.parametrize(
-    ("flag", "source", "codes"),
-    [
-        ("c-format", "The % d of %'d files", ["% d", "%'d"]),
-        ("c-format", "Save 50% discount on %-s now", ["%-s"]),
-        ("no-c-format", "The % d of files", []),
-        ("qt-format", "The %1 of %L2 files", ["%1", "%L2"]),
-        ("java-printf-format", "On %b it is", ["%b"]),
-    ],
-)
-def test_conversions_of_a_declared_format_are_codes(flag: str, source: str, codes: list[str]) -> None:
-    (unit,) = document("a.po", entry(flag, source)).units
-    assert [part.text for part in unit.parts if isinstance(part, Code)] == codes
-    assert 'msgstr ""' not in translated("a.po", entry(flag, source))[0].decode().partition(flag)[2]
-
-
 def test_a_translation_with_other_arguments_is_fuzzy() -> None:
     """A model and a memory may each make one."""
     source, other = "The %s of %d files", "%d von %s Dateien"
     fuzzy = entry("fuzzy, c-format", source, other)
     made = document("a.po", entry("c-format", source), None)
-    report = translate(made, {}, memory=TranslationMemory.from_texts([(source, other)]))
+    report = translate(made, {}, memory=TranslationMemory([((source,), (other,), "")]))
     assert made.dump().decode() == fuzzy and report.notes[0][1].startswith("to review: wrong")
     for flag, is_fuzzy in (("c-format", True), ("wrap", False)):
         text = translated("a.po", entry(flag, source), lambda line: swapped(line, other))[0].decode()

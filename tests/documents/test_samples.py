@@ -68,7 +68,7 @@ def tree_of(name: str, content: bytes) -> Any:
         return etree.canonicalize(re.sub("<!DOCTYPE.*?]>", "", text.replace("&brand;", "x"), flags=re.DOTALL))
     if form in ("fluent", "dtd", "properties", "android"):
         resource = parse_resource(Format[form], text)
-        return [(one.id, one.value, one.properties) for one in resource.all_entries()]
+        return [(one.id, list(one.entries)) for one in resource.sections]
     readers: dict[str, Callable[[], Any]] = {
         "html": lambda: etree.tostring(html5lib.parse(text, treebuilder="lxml")).split(),
         "po": lambda: sorted(map(str, polib.pofile(text + "\n"))),

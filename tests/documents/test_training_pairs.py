@@ -31,7 +31,6 @@ XLIFF = (SAMPLES / "version-1.2.xlf.in").read_text()
             (SAMPLES / "trados.sdlxliff.in").read_text(),
             [("Open the file.", "Datei \xf6ffnen.")],
         ),
-        ("a.mxliff", (SAMPLES / "phrase.mxliff.in").read_text(), [("done", "fertig")]),
         ("a.po", (SAMPLES / "catalogue.po.in").read_text(), [("done", "fertig")]),
         ("a.tsv", "a\tb\nc\t\n", [("a", "b")]),
     ],

@@ -55,8 +55,8 @@ BATCH = 1000  # lines that are translated together
     "--memory",
     "memory_file",
     type=FILE,
-    help="Translation memory (TMX, XLIFF, PO, CSV or TSV). Units that it contains, apart from placeholders"
-    " and numbers, are taken from it instead of the model.",
+    help="Translation memory (TMX, XLIFF, PO, CSV or TSV). Units that it contains, apart from placeholders,"
+    " are taken from it instead of the model.",
 )
 @click.option(
     "--column", help="Source column of a CSV or TSV file: its name in the first row, or its number from 1."
@@ -137,6 +137,10 @@ def translate_file(
         judge = Judge.from_runtime(runtime, flag_above, FLAG_ABOVE, translator.options.beam)
         detail(judge.describe())
         lines = lines_to_translate(document, overwrite, memory)
+        if not runtime.has_sentinels and not all(isinstance(part, str) for line in lines for part in line):
+            Console().warn(
+                f"{runs[0]} was trained without sentinels: inline codes are put at the end of units"
+            )
         translations = dict[Parts, LineTranslation]()
         with progress(len(lines), " lines") as (bar, _):
             for first in range(0, len(lines), BATCH):
