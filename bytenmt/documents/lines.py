@@ -193,16 +193,43 @@ def keeps_codes(source: Parts, translation: Parts) -> bool:
     return codes[0] == codes[1]
 
 
-def nested(parts: Parts) -> Parts:
-    """Return parts whose pairs are nested: each closing code is that of the innermost open pair."""
-    closing = {part.pair: part for part in parts if isinstance(part, Code) and not part.opens}
-    made, opened = list[str | Code](), list[int]()
-    for part in parts:
-        if isinstance(part, str) or part.pair < 0:
-            made.append(part)
-        elif part.opens:
+def nested(source: Parts, translation: Parts) -> Parts:
+    """Return a translation in which pairs are nested only where those of the source are.
+
+    A pair ends before one begins that was not inside it: a link may not be in another one. White space moves
+    out of pairs: Markdown has no emphasis in ** a**.
+    """
+    around, opened = dict[int, set[int]](), list[int]()
+    for part in source:
+        if isinstance(part, Code) and part.opens:
+            around[part.pair] = {*opened}
             opened.append(part.pair)
+        elif isinstance(part, Code) and part.pair in opened:
+            opened.remove(part.pair)
+    closing = {part.pair: part for part in source if isinstance(part, Code) and not part.opens}
+    made, opened = list[str | Code](), []
+
+    def close() -> None:
+        last = made.pop()
+        bare = last.rstrip() if isinstance(last, str) else last
+        made.extend([bare, closing[opened.pop()], last[len(bare) :] if isinstance(last, str) else ""])
+
+    for part in translation:
+        if isinstance(part, str):
+            at = len(made)
+            while at and isinstance(before := made[at - 1], Code) and before.opens:
+                at -= 1
+            # Not a second space behind one that has moved.
+            bare = part.lstrip() if at < len(made) or made[-1:] == [" "] else part
+            space = part[: len(part) - len(bare)] if at < len(made) else ""
+            made[at:] = [space, *made[at:], bare]
+        elif part.opens:
+            while opened and opened[-1] not in around[part.pair]:
+                close()
             made.append(part)
-        elif opened:
-            made.append(closing[opened.pop()])
+            opened.append(part.pair)
+        elif part.pair < 0:
+            made.append(part)
+        while isinstance(part, Code) and part.pair in opened and not part.opens:
+            close()
     return merged(made)

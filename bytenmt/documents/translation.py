@@ -118,7 +118,7 @@ def _write(unit: Unit, parts: Parts, flags: list[str], report: TranslationReport
         parts = merged([*texts, *(part for part in unit.parts if isinstance(part, Code))])
     if not has_words(parts) and has_words(unit.parts):
         flags.append(WORDLESS)
-    parts = nested(parts)
+    parts = nested(unit.parts, parts)
     if not unit.is_valid(joined(parts)):
         flags.append(FORMAT)
     verdict = Verdict.from_flags(flags)

@@ -10,7 +10,7 @@ import pytest
 
 from bytenmt.decoding.confidence import UNSURE
 from bytenmt.documents.lines import Line, has_words, keeps_codes, nested, split_unit
-from bytenmt.documents.unit import Parts, joined, split_codes
+from bytenmt.documents.unit import Parts, joined, merged, split_codes
 from bytenmt.sentinels import Code
 from tools.verify.made_up_translations import capitals, document, translated, upper
 
@@ -158,11 +158,22 @@ def test_icu_messages_are_left_untranslated(name: str, text: str) -> None:
     assert made.decode() == text and not report.counts["translated"] and report.notes
 
 
-def test_pairs_that_cross_are_nested() -> None:
-    crossed = (B, "a", C, "b", END_B, "c", END_C)
-    assert nested(crossed) == (B, "a", C, "b", END_C, "c", END_B)
-    assert nested((B, "a", END_B, C, END_C)) == (B, "a", END_B, C, END_C)
-    assert keeps_codes(crossed, nested(crossed)) and not keeps_codes(crossed, (B, END_B))
+SIBLINGS, INSIDE = (B, "a", END_B, C, "b", END_C), (B, C, "a", END_C, END_B)
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        (SIBLINGS, (C, "b", END_C, B, "a", END_B), (C, "b", END_C, B, "a", END_B)),
+        (SIBLINGS, (B, "a", C, "b", END_B, "c", END_C), (B, "a", END_B, C, "b", "c", END_C)),
+        (SIBLINGS, (B, "a", C, "b", END_C, END_B), (B, "a", END_B, C, "b", END_C)),
+        (INSIDE, (B, "a", C, "b", END_B, "c", END_C), (B, "a", C, "b", END_C, END_B, "c")),
+        (INSIDE, (B, C, " a ", END_C, END_B, " b"), (" ", B, C, "a", END_C, END_B, " b")),
+    ],
+)
+def test_pairs_are_nested_as_in_the_source(source: Parts, translation: Parts, expected: Parts) -> None:
+    made = nested(source, translation)
+    assert made == merged(expected) and keeps_codes(source, made)
 
 
 @pytest.mark.parametrize(
