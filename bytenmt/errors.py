@@ -48,9 +48,13 @@ class DeviceError(BytenmtError):
     """A device that is not available."""
 
 
-EXTRAS = dict.fromkeys(("torch", "sacrebleu"), "train") | dict.fromkeys(
-    ("iniparse", "lxml", "markdown_it", "moz", "polib", "ruamel", "srt", "webvtt"), "documents"
-)  # imported packages, and the extras that install them
+EXTRAS = {  # imported packages, and the extras that install them
+    **dict.fromkeys(("torch", "sacrebleu"), "train"),
+    **dict.fromkeys(
+        ("iniparse", "lxml", "markdown_it", "moz", "polib", "ruamel", "srt", "webvtt"), "documents"
+    ),
+    **dict.fromkeys(("prometheus_client", "py3langid", "starlette", "uvicorn"), "serve"),
+}
 
 
 def missing_package(error: ModuleNotFoundError) -> str:

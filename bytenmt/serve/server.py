@@ -19,17 +19,21 @@ from bytenmt.serve.app import App
 from bytenmt.serve.service import Models
 
 BACKLOG = 2048
-hang_up = threading.Event()  # is set by SIGHUP, also while the server starts
 logger = logging.getLogger(__package__)
 
 
 class GracefulServer(uvicorn.Server):
-    """A server that reads models and keys again on SIGHUP, and on SIGTERM or Ctrl-C ends when all accepted
-    requests are answered, which takes Limits.seconds at most; on the second one it ends at once."""
+    """A server that ends on SIGTERM or Ctrl-C when all accepted requests are answered, which takes
+    Limits.seconds at most; on the second one it ends at once.
 
-    def __init__(self, config: uvicorn.Config, app: App, load: Callable[[], Models]) -> None:
+    load: reads models and keys anew; is called when hang_up is set.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, app: App, load: Callable[[], Models], hang_up: threading.Event
+    ) -> None:
         super().__init__(config)
-        self._service, self._load = app.service, load
+        self._service, self._load, self._hang_up = app.service, load, hang_up
         self._closed: dict[Any, float] = {}  # connections, and since when they wait for their clients
         self._reloading: asyncio.Task[None] | None = None
 
@@ -46,8 +50,8 @@ class GracefulServer(uvicorn.Server):
         for connection, since in self._closed.items():
             if now - since > self._service.limits.seconds:
                 connection.transport.abort()
-        if hang_up.is_set() and (self._reloading is None or self._reloading.done()):
-            hang_up.clear()
+        if self._hang_up.is_set() and (self._reloading is None or self._reloading.done()):
+            self._hang_up.clear()
             self._reloading = asyncio.create_task(self.reload())
         return await super().on_tick(counter)
 
@@ -96,8 +100,14 @@ def listening(host: str, port: int) -> socket.socket:
     return found
 
 
-def run(app: App, listener: socket.socket, load: Callable[[], Models], proxies: Sequence[str] = ()) -> None:
-    """Serve until a signal ends the server. load: reads everything anew. proxies: whose headers are
+def run(
+    app: App,
+    listener: socket.socket,
+    load: Callable[[], Models],
+    hang_up: threading.Event,
+    proxies: Sequence[str] = (),
+) -> None:
+    """Serve until a signal ends the server. load, hang_up: see GracefulServer. proxies: whose headers are
     believed."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("bytenmt: %(message)s"))
@@ -120,5 +130,5 @@ def run(app: App, listener: socket.socket, load: Callable[[], Models], proxies: 
     app.service.documents.start()
     host, port = listener.getsockname()[:2]
     logger.info("serving http://%s:%d/", f"[{host}]" if ":" in host else host, port)
-    GracefulServer(config, app, load).run([listener])
+    GracefulServer(config, app, load, hang_up).run([listener])
     logger.info("ended")

@@ -117,7 +117,8 @@ def serving(
 
     real, server_module.GracefulServer = server_module.GracefulServer, Noted  # type: ignore[misc]
     listener = listening("127.0.0.1", 0)
-    thread = threading.Thread(target=run, args=(app, listener, load), daemon=True)
+    hang_up = threading.Event()
+    thread = threading.Thread(target=run, args=(app, listener, load, hang_up), daemon=True)
     thread.start()
     wait_until(lambda: found)
     try:

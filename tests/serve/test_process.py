@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import socket
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from made_up_engine import make_run
 from made_up_service import SECONDS, Gate, made_up_app, made_up_models, serving, wait_until
 
 from bytenmt.cli.main import main
-from bytenmt.serve.server import hang_up, listening
+from bytenmt.serve.server import listening
 from bytenmt.serve.service import Models
 from bytenmt.serve.work_queue import Limits
 from tools.served import ServerProcess, run_server
@@ -165,16 +166,16 @@ def test_reloading(caplog: pytest.LogCaptureFixture) -> None:
         return found
 
     caplog.set_level("INFO", "bytenmt.serve")
-    with serving(app, load) as (_, address):
+    with serving(app, load) as (server, address):
         answers: list[bytes] = []
         first = request("first", more=key.format("old"))
         thread = threading.Thread(target=lambda: answers.append(answer_to(address, first)))
         thread.start()
         assert before.began.wait(SECONDS)
-        hang_up.set()
+        server._hang_up.set()
         wait_until(lambda: "reload failed: OSError: no such file" in caplog.messages)
         assert app.service.models is former
-        hang_up.set()
+        server._hang_up.set()
         wait_until(lambda: "reloaded" in caplog.messages)
         assert b" 403 " in answer_to(address, request("late", more=key.format("old")))
         assert b"LATE0" in answer_to(address, request("late", more=key.format("new")))
@@ -342,8 +343,9 @@ def test_what_cannot_be_served_is_one_line(
             assert done.exit_code in (1, 2) and "Traceback" not in done.output and reason in done.output, (
                 done.output
             )
-    monkeypatch.setattr("bytenmt.cli.workbench.serve_command.find_spec", lambda name: None)
-    assert "pip install 'bytenmt[serve]'" in CliRunner().invoke(main, ["serve", "-m", pair]).output
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "bytenmt.serve.server")
+    assert "bytenmt[serve]" in CliRunner().invoke(main, ["serve", "-m", pair]).output
 
 
 @pytest.mark.slow

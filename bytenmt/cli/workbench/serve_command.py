@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import os
 import signal
+import threading
 from functools import partial
-from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,9 @@ from bytenmt.cli.options import CONSTRAINED, COUNT, FILE, headed, options, setti
 from bytenmt.cli.progress import Console
 from bytenmt.config.bounds import THREADS, Bounds
 from bytenmt.decoding.setting_table import AUTO, KEPT, PRECISIONS, SPEED
-from bytenmt.errors import BytenmtError
 
 PREFIX = "BYTENMT_SERVE_"  # of environment variables
 LOOPBACK_NAMES = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
-PACKAGES = ("starlette", "uvicorn", "python_multipart", "prometheus_client", "py3langid")
 ACCESS = headed(
     "Access",
     click.option("--api-keys", type=FILE, help="File of API keys, one per line, of which requests need one."),
@@ -169,10 +167,7 @@ def serve(
     values are separated by spaces. To make the server public, require --api-keys and put a TLS proxy in front
     of it, named by --trusted-proxy.
     """
-    if missing := [name for name in PACKAGES if find_spec(name) is None]:
-        raise BytenmtError(f"serve needs {' and '.join(missing)}: pip install 'bytenmt[serve]'")
-    from bytenmt.serve.server import hang_up
-
+    hang_up = threading.Event()  # is set also while the server starts
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: hang_up.set())
     from bytenmt.decoding.cpu.compilation import stop_child
@@ -187,17 +182,11 @@ def serve(
     metrics = Metrics()
     with listening(host, port) as listener:
         address = listener.getsockname()[0]
-        names = (
-            (*LOOPBACK_NAMES, address) if ip_address(address).is_loopback else () if allowed_host else ("*",)
-        )
+        own = (*LOOPBACK_NAMES, address) if ip_address(address).is_loopback else ()
+        app_options = (*own, *allowed_host) or ("*",), allowed_origin, suggestions
         load = partial(load_models, model, decoding, api_keys, metrics.wait.observe, Console())
         service = Service(load(), Limits(max_characters, max_queue, timeout), metrics)
         try:
-            run(
-                App(service, (*names, *allowed_host), allowed_origin, suggestions),
-                listener,
-                load,
-                trusted_proxy,
-            )
+            run(App(service, *app_options), listener, load, hang_up, trusted_proxy)
         finally:
             stop_child()
