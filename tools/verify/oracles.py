@@ -47,7 +47,7 @@ import numpy as np
 import bytenmt
 
 TOLERANCE = 1e-5  # for numbers computed by PyTorch, absolute and relative
-SHIPPED = Path(__file__).resolve().parents[2] / "data" / "models" / "en-de"
+SHIPPED = Path(__file__).resolve().parents[2] / "data" / "models" / "en-de"  # `record` copies it
 Output = Any  # a JSON value
 
 # --------------------------------------------------------------------------------------------- Adapter
@@ -154,7 +154,7 @@ def train(folder: Path, inputs: Path, model: Model, updates: int, resume: bool =
 
 
 def write_inputs(folder: Path) -> None:
-    """Write texts to train on and to translate, and a glossary."""
+    """Write texts to train on and to translate."""
     folder.mkdir(parents=True)
     generator = random.Random(11)
     nouns = [("house", "Haus"), ("door", "Tür"), ("file", "Datei"), ("year", "Jahr"), ("button", "Knopf")]
@@ -172,7 +172,6 @@ def write_inputs(folder: Path) -> None:
             text = "".join(f"{one[which]}\n" for one in pairs)
             (folder / f"{name}.{language}").write_text(text, encoding="utf-8")
     (folder / "lines").write_text("\n".join(LINES) + "\n", encoding="utf-8")
-    (folder / "glossary").write_text(GLOSSARY, encoding="utf-8")
     (folder / "sentences").write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
 
 
@@ -185,11 +184,9 @@ LINES = [
     "no",
 ]
 SENTENCES = ["A man in a red shirt is sitting on a bench.", "Two dogs run: 3 of {n} <b>people</b> watch."]
-GLOSSARY = "house\tGebäude|Haus\nfile\tDatei\nbutton\tTaste|!Knopf\nnew\t!neu\ntür\tPforte\n"
 
 # ------------------------------------------------------------------------------------------- Searches
 
-ALL = "placeholders,tags,urls,emails,numbers"
 SHORT = {"max_len_a": 1.0, "max_len_b": 8}
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"byte_scores": True},
@@ -201,21 +198,9 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "n-gram blocking": {"no_repeat_ngram_size": 2},
     "n-gram blocking, beam": {"no_repeat_ngram_size": 1, "beam": 4, "n_best": 2},
     "pieces": {"max_source_bytes": 20, "beam": 2, "n_best": 2},
-    "kept": {"keep": ALL},
-    "kept, beam": {"keep": ALL, "beam": 4, "n_best": 4, "byte_scores": True},
-    "kept, sample": {"keep": "tags,numbers", "sample": True, "beam": 2, "n_best": 2, "seed": 5},
-    "kept, no room": {"keep": ALL, "max_len_a": 0.0, "max_len_b": 20},
-    "kept, no room, beam": {"keep": ALL, "max_len_a": 0.0, "max_len_b": 20, "beam": 3},
-    "kept, prefix": {"keep": ALL, "prefix": "3.1 <b>Das ", "beam": 2},
-    "kept, blocking": {"keep": ALL, "no_repeat_ngram_size": 2},
-    "kept, blocking, beam": {"keep": ALL, "no_repeat_ngram_size": 2, "beam": 3},
-    "terms": {"glossary": "GLOSSARY"},
-    "terms, beam": {"glossary": "GLOSSARY", "keep": ALL, "beam": 4, "n_best": 2},
-    "terms, sample": {"glossary": "GLOSSARY", "keep": "tags", "sample": True, "seed": 6},
-    "pattern": {"keep_pattern": ["[A-Z][a-z]+ [a-z]+"], "keep": "urls", "beam": 2},
 }
-FEW_SEARCHES = ("greedy", "beam", "sample", "kept", "kept, beam", "terms, beam", "kept, sample")
-NUMPY_SEARCHES = ("greedy", "beam", "sample", "kept, beam", "kept, sample", "n-gram blocking")
+FEW_SEARCHES = ("greedy", "beam", "sample")
+NUMPY_SEARCHES = (*FEW_SEARCHES, "n-gram blocking")
 
 
 def hypotheses(translator: Any, lines: Sequence[str]) -> Output:
@@ -246,8 +231,6 @@ def search_outputs(folder: Path, names: Sequence[str], engine: str) -> Iterator[
                 settings = {**SHORT, **settings}
                 if engine == "numpy":
                     settings |= {"max_len_a": 0.0, "max_len_b": 30}
-                if "glossary" in settings:
-                    settings["glossary"] = str(inputs / "glossary")
                 key = f"{engine} {precision} {threads} | {name} | {search}"
                 yield key, hypotheses(load_translator(runs, engine, precision, threads, **settings), given)
 
@@ -256,14 +239,10 @@ def shipped_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
     """Translate sentences with a shipped model."""
     inputs = folder / "inputs"
     lines = (inputs / "sentences").read_text(encoding="utf-8").splitlines()
-    searches: dict[str, dict[str, Any]] = {
-        "greedy": {},
-        "beam": {"beam": 4, "n_best": 2},
-        "kept, beam": {"keep": ALL, "beam": 4},
-    }
+    searches: dict[str, dict[str, Any]] = {"greedy": {}, "beam": {"beam": 4, "n_best": 2}}
     for search, settings in searches.items():
         for precision, threads in (("auto", 1), ("auto", 2)) if engine == "cpu" else (("fp32", 1),):
-            translator = load_translator([SHIPPED], engine, precision, threads, **settings)
+            translator = load_translator([folder / "shipped"], engine, precision, threads, **settings)
             yield f"{engine} {precision} {threads} | shipped | {search}", hypotheses(translator, lines)
 
 
@@ -299,7 +278,7 @@ def command_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
     for name in ("bahdanau", "convs2s"):
         out = run_command("translate", models / name, "-i", inputs / "lines", *jsonl, "--beam-size", "3")
         yield f"command | {name} | translate", without_times(out)
-    line = run_command("translate", SHIPPED, "-i", inputs / "sentences", *jsonl, "--keep", "tags,numbers")
+    line = run_command("translate", folder / "shipped", "-i", inputs / "sentences", *jsonl)
     yield "command | shipped | translate", without_times(line)
     score = ["evaluate", models / "luong", "--src", inputs / "valid.en", "--ref", inputs / "valid.de"]
     numbers = run_command(*score, "--log-probabilities", "--threads", "1")
@@ -416,6 +395,7 @@ def record(folder: Path, sections: Sequence[str]) -> None:
         for name in ("inputs", "models", "interrupted"):
             shutil.rmtree(folder / name, ignore_errors=True)
         write_inputs(inputs)
+        shutil.copytree(SHIPPED, folder / "shipped", dirs_exist_ok=True)
         for name, model in MODELS.items():
             train(folder / "models" / name, inputs, model, UPDATES["models"])
             train(folder / "interrupted" / name, inputs, model, UPDATES["interrupted"])
@@ -445,15 +425,15 @@ def commit() -> str:
 
 def compare(folder: Path, sections: Sequence[str], show: int) -> int:
     """Compare this commit's outputs with those recorded, and return the number that differ."""
-    different, ties, n_outputs = list[tuple[str, str]](), list[tuple[str, str]](), 0
+    different, ties = list[tuple[str, str]](), list[tuple[str, str]]()
+    n_outputs, gone = 0, 0
     for section in sections:
         expected = json.loads((folder / f"{section}.json").read_text(encoding="utf-8"))
         outputs = compute(folder, section)
         n_outputs += len(outputs)
-        for name in sorted(expected.keys() | outputs.keys()):
-            if name not in expected or name not in outputs:
-                different.append((name, "not recorded" if name not in expected else "missing"))
-                continue
+        gone += len(expected.keys() - outputs.keys())
+        different += [(name, "not recorded") for name in sorted(outputs.keys() - expected.keys())]
+        for name in sorted(expected.keys() & outputs.keys()):
             exact = not name.startswith("pytorch")
             difference = first_difference(expected[name], outputs[name], exact)
             if difference and not exact and are_ties(expected[name], outputs[name]):
@@ -468,7 +448,7 @@ def compare(folder: Path, sections: Sequence[str], show: int) -> int:
     recorded = (folder / "commit").read_text(encoding="utf-8").strip()
     print(
         f"{n_outputs} outputs of {commit()} compared with {recorded}:"
-        f" {len(different)} different, {len(ties)} ties"
+        f" {len(different)} different, {len(ties)} ties, {gone} recorded ones of searches that exist no more"
     )
     return len(different)
 
@@ -525,22 +505,20 @@ def times(folder: Path, label: str) -> None:
         )
         return time.perf_counter() - begin
 
-    translate = ["-m", "bytenmt", "translate", str(SHIPPED), "--threads", "1"]
+    translate = ["-m", "bytenmt", "translate", str(folder / "shipped"), "--threads", "1"]
     found: dict[str, Any] = {"label": label, "commit": commit()}
     found["import seconds"] = min(seconds(["-c", "import bytenmt"]) for _ in range(5))
     found["first line seconds"] = min(seconds(translate, "A man.\n") for _ in range(5))
     lines = SENTENCES * 8
     for engine, settings in (("cpu", {}), ("cpu", {"beam": 4}), ("pytorch", {}), ("pytorch", {"beam": 4})):
-        for case, keep in (("", {}), (", kept", {"keep": ALL})):
-            options: Any = {**settings, **keep}
-            translator = load_translator([SHIPPED], engine, "fp32", 1, **options)
-            texts, best = translator.translate(lines), math.inf
-            for _ in range(3):
-                begin = time.perf_counter()
-                translator.translate(lines)
-                best = min(best, time.perf_counter() - begin)
-            name = f"{engine} beam {options.get('beam', 1)}{case} bytes a second"
-            found[name] = sum(len(text.encode()) for text in texts) / best
+        translator = load_translator([folder / "shipped"], engine, "fp32", 1, **settings)
+        texts, best = translator.translate(lines), math.inf
+        for _ in range(3):
+            begin = time.perf_counter()
+            translator.translate(lines)
+            best = min(best, time.perf_counter() - begin)
+        name = f"{engine} beam {settings.get('beam', 1)} bytes a second"
+        found[name] = sum(len(text.encode()) for text in texts) / best
     with open(folder / "times.jsonl", "a", encoding="utf-8") as file:
         file.write(json.dumps(found) + "\n")
     print(json.dumps(found, indent=1))
