@@ -5,11 +5,13 @@ PyTorch is imported only for the engines that need it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bytenmt.architectures.section import ModelSection
 from bytenmt.checkpoints.weights import StoredWeights, restored
 from bytenmt.decoding.engine_selection import n_cores, precision_of
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Options
@@ -66,6 +68,8 @@ def load_numba(
     def packed_in(precision: str, one: StoredWeights) -> PackedModel:
         return pack_model(restored(one.arrays), one.config.model, precision)
 
+    if "torch" in sys.modules:
+        _check_programs(stored)
     packed = [packed_in(precision_of(one.precision, spec), one) for _, one in stored]
     exact = "fp32" if spec.precision == AUTO else spec.precision
     has_source = stored[0][1].config.model.source
@@ -87,6 +91,23 @@ def load_numba(
     )
     in_numpy = _load_packed(stored, pack_exactly, pack_exactly, 1, numpy_interpreter())
     return _with_fallback(in_numpy, models, compilation.ready)._replace(compilation=compilation)
+
+
+_CHECKED = set[ModelSection]()  # the models that _check_programs has compared in this process
+
+
+def _check_programs(stored: Sequence[tuple[Path, StoredWeights]]) -> None:
+    """Compare each model's program with its module, once a process. Raises BytenmtError if they differ.
+
+    Where PyTorch would have to be imported for it, nothing is compared: the training has done it.
+    """
+    from bytenmt.checkpoints.checkpoint import build
+    from bytenmt.decoding.program_check import check_program
+
+    for file, one in stored:
+        if one.config.model not in _CHECKED:
+            check_program(build(one, file), one.config.model)
+            _CHECKED.add(one.config.model)
 
 
 def _load_packed(

@@ -23,6 +23,7 @@ from bytenmt.architectures.base import Model
 from bytenmt.checkpoints.weights import has_checkpoint
 from bytenmt.config.schema import TrainConfig
 from bytenmt.config.spacing import AUTO, Spacing, Timer, spacing
+from bytenmt.decoding.program_check import check_program
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.plugins import METRICS, OPTIMIZERS
 from bytenmt.reporter import Bar, Reporter
@@ -90,6 +91,7 @@ class Loop:
     def go(self) -> int:
         """Update until the end; returns the signal that ended it, or 0."""
         progress, settings = self.progress, self.settings
+        check_program(self.trainer.model, self.trainer.config.model)
         shares = self.task.shares(progress.epoch, progress.batch)
         self.trainer.model.train()
         begun = fraction_done(settings, progress)

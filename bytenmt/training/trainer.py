@@ -33,6 +33,7 @@ from bytenmt.checkpoints.weights import BEST, TRAINER
 from bytenmt.config.facts import Facts, Progress
 from bytenmt.config.schema import Config
 from bytenmt.config.untrusted import printable
+from bytenmt.decoding.program_check import check_program
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.plugins import OPTIMIZERS
@@ -172,10 +173,13 @@ class Trainer:
 
     def save(self, run: Path, best: bool = False, facts: Facts | None = None) -> None:
         """A checkpoint, written by the first process alone; best: the one that is used; facts: of the text.
-        Raises CheckpointError; the old ones stand."""
+        Raises CheckpointError, and for the best one BytenmtError where the CPU engine would compute another
+        model; the old ones stand."""
         kept = self.objective.state_dict()
         if not self.group.is_leader:
             return
+        if best:
+            check_program(self.model, self.config.model)
         kept_by_optimizer = optimizer_tensors(self.optimizer, self.config.train)
         trainer = {f"optimizer.{name}": tensor for name, tensor in kept_by_optimizer.items()}
         trainer |= {f"state.{name}": tensor for name, tensor in kept.items()}

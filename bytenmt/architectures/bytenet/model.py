@@ -14,6 +14,10 @@ channels (stacking = "add"); the paper leaves open which. Dynamic unfolding (sec
 past |t^| the decoder reads zero. Two-layer head: W_o ReLU(W x). Without a source position i reads e(y_{i-1})
 alone, mapped to all 2d channels.
 
+LN is layer normalisation, as in the paper's last version, and not the batch normalisation of its first, which
+summaries of it quote: statistics over time and over a batch would show a decoder bytes that follow, and would
+make a sentence depend on its padding and on its batch.
+
 Recurrent ByteNets (the paper's first version): in the decoder, or in both nets, layers of 2d gated recurrent
 units from a state of zero take the place of the blocks; column i still stands over position i.
 """

@@ -1,0 +1,95 @@
+"""A module and a program of which only one was edited are refused before they compute two models."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from invariants import SELF_ATTENTIVE, VARIANTS, make
+from small_runs import CPU, config
+from torch.nn import functional as F
+
+from bytenmt.architectures.bytenet.model import ResidualBlock
+from bytenmt.architectures.luong.model import Luong
+from bytenmt.decoding.engines import _CHECKED
+from bytenmt.decoding.program_check import check_program
+from bytenmt.decoding.translator import Translator
+from bytenmt.errors import BytenmtError
+from bytenmt.training.run import train
+
+Patch = pytest.MonkeyPatch
+REFUSED = r"^bytenet: its module .* -[\d.]+, its program .* -[\d.]+: use --engine torch or change program\.py"
+LIMITS = ["train.max_updates=2", "train.max_tokens=200", "train.valid_lines=2"]
+
+
+@pytest.mark.parametrize("name", [name for name in VARIANTS if name not in SELF_ATTENTIVE])
+def test_what_computes_the_same_passes(name: str) -> None:
+    model = make(name).float().train()
+    check_program(model, model.config)
+    assert model.training
+
+
+def edit_bytenet(monkeypatch: Patch) -> None:
+    """The edit of an issue: GELU in place of ReLU, in the module alone."""
+    monkeypatch.setattr(ResidualBlock, "_after", lambda self, h: self.expand(F.gelu(self.norm_out(h))))
+
+
+@pytest.fixture
+def run(tmp_path: Path, texts: dict[str, Any]) -> Path:
+    """A run of two updates of an unedited ByteNet."""
+    train(tmp_path / "run", config("bytenet", *LIMITS), **texts, device=CPU)
+    return tmp_path / "run"
+
+
+def test_training_refuses_at_its_start_and_at_a_resumption(
+    run: Path, tmp_path: Path, texts: dict[str, Any], monkeypatch: Patch
+) -> None:
+    edit_bytenet(monkeypatch)
+    with pytest.raises(BytenmtError, match=REFUSED) as refusal:
+        train(tmp_path / "new", config("bytenet", *LIMITS), **texts, device=CPU)
+    assert "\n" not in str(refusal.value)
+    longer = config("bytenet", *LIMITS, "train.max_updates=3")
+    with pytest.raises(BytenmtError, match=REFUSED):
+        train(run, longer, **texts, device=CPU, resume=True)
+
+
+def test_a_translator_refuses_all_engines_but_pytorch(run: Path, monkeypatch: Patch) -> None:
+    edit_bytenet(monkeypatch)
+    _CHECKED.clear()
+    with pytest.raises(BytenmtError, match=REFUSED):
+        Translator.load(run, engine="numba")
+    assert Translator.load(run, engine="torch", max_len_b=3).translate(["a"])
+    monkeypatch.undo()
+    assert Translator.load(run, engine="numba", max_len_b=3).translate(["a"])
+
+
+def test_pytorch_is_not_imported_to_compare(run: Path) -> None:
+    code = f"""import sys, bytenmt.decoding.translator as t
+t.Translator.load({str(run)!r}, engine="numba", device="cpu")
+sys.exit("torch" in sys.modules)"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_edit_that_first_weights_hide_is_refused_before_the_best_are_written(
+    tmp_path: Path, texts: dict[str, Any], monkeypatch: Patch
+) -> None:
+    """W_c of Luong's h~ may begin at 0: then no score matters until it has learnt."""
+    scores_of = Luong._scores
+    monkeypatch.setattr(Luong, "_scores", lambda self, keys: lambda query: 5 * scores_of(self, keys)(query))
+
+    build = Luong.__init__
+
+    def flat(self: Luong, options: Any) -> None:
+        build(self, options)
+        torch.nn.init.zeros_(self.decoder.combine.weight)
+
+    monkeypatch.setattr(Luong, "__init__", flat)
+    quick = config("luong", *LIMITS, "train.lr=0.05", "train.warmup_updates=0", "train.max_updates=20")
+    with pytest.raises(BytenmtError, match="^luong: its module .* use --engine torch or change program"):
+        train(tmp_path / "run", quick, **texts, device=CPU)
+    assert (tmp_path / "run" / "metrics.jsonl").is_file()
+    assert not [*(tmp_path / "run").glob("best*")]
