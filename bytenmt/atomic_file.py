@@ -1,38 +1,28 @@
-"""Write files atomically, by renaming a temporary file, and read untrusted files up to a limit."""
+"""Write files atomically, by renaming a temporary file."""
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from bytenmt.errors import BytenmtError
+from bytenmt.errors import BytenmtError, CheckpointError
 
 SUFFIX = ".tmp"
 
 
-def temporary(path: Path, unique: str = "") -> Path:
-    """Return the temporary name, in the same folder, under which a file is written.
-
-    unique: a suffix for a process that writes the same file several times at once.
-    """
-    return path.with_name(f".{path.name}.{os.getpid()}{unique}{SUFFIX}")
-
-
 @contextmanager
-def replacing(path: Path, *, unique: str = "", sync: bool = True) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
     """Open a file that replaces `path` when the context ends without an exception, and is deleted otherwise.
 
     Readers see the old file or the complete new one, which has the permissions of the old one. sync: flush it
-    to the disk, so that it survives a power cut. unique: see temporary. Raises OSError.
+    to the disk, so that it survives a power cut. Raises OSError.
     """
-    written = temporary(path, unique)
-    with suppress(FileNotFoundError):
-        written.unlink()  # left by a killed process with the same id
+    written = path.with_name(f".{path.name}.{os.getpid()}{SUFFIX}")
+    written.unlink(missing_ok=True)  # left by a killed process with the same id
     try:
         # "x" creates the file: a symbolic link that somebody has put there is not followed.
         with open(written, "xb") as file:
@@ -47,7 +37,11 @@ def replacing(path: Path, *, unique: str = "", sync: bool = True) -> Iterator[Bi
             written.unlink()
         raise
     if sync:
-        sync_folder(path.parent)
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def keep_mode(descriptor: int, path: Path) -> None:
@@ -56,11 +50,14 @@ def keep_mode(descriptor: int, path: Path) -> None:
         os.fchmod(descriptor, stat.S_IMODE(os.stat(path).st_mode))
 
 
-def replace_synced(path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Write the concatenated parts to `path` atomically; see replacing. Raises OSError."""
-    with replacing(path) as file:
-        for part in parts:
-            file.write(part)
+def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
+    """Write the concatenated parts to `path`; see replacing. Raises CheckpointError."""
+    try:
+        with replacing(path) as file:
+            for part in parts:
+                file.write(part)
+    except OSError as error:
+        raise CheckpointError(f"cannot write {path}: {error.strerror}") from None
 
 
 def make_folder_of(path: Path) -> None:
@@ -71,21 +68,3 @@ def make_folder_of(path: Path) -> None:
         raise BytenmtError(
             f"cannot write {path}: the folder {path.parent} cannot be created ({error.strerror})"
         ) from None
-
-
-def read_limited(path: Path, most_bytes: int) -> bytes:
-    """Return the bytes of a file. Raises OSError where it cannot be read or has more than most_bytes."""
-    with open(path, "rb") as file:
-        data = file.read(most_bytes + 1)
-    if len(data) > most_bytes:
-        raise OSError(errno.EFBIG, f"it has over {most_bytes:,} bytes", str(path))
-    return data
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush a folder's directory entries to the disk, so that they survive a power cut. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

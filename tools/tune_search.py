@@ -15,7 +15,10 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])  # the checkout: tools import each other
 
-from bytenmt.checkpoints import search_defaults
+import msgspec
+
+from bytenmt.atomic_file import write_atomically
+from bytenmt.checkpoints.weights import SEARCH
 from bytenmt.config.facts import SearchDefaults
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, ENGINES, EngineSpec
@@ -77,13 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         size = int(best_value(options.ngram_sizes, lambda size: score(int(size), NO_PENALTY), 0))
         penalty = best_value(options.penalties, lambda penalty: score(size, penalty), NO_PENALTY)
         defaults = SearchDefaults(length_penalty=penalty, no_repeat_ngram_size=size, beam=options.beam)
-        search_defaults.write(options.run, defaults)
+        write_atomically(options.run / SEARCH, msgspec.json.encode(defaults) + b"\n")
     except (BytenmtError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(
-        f"{options.run / search_defaults.FILE}: no repeats of {size} characters, length penalty {penalty:g}"
-    )
+    print(f"{options.run / SEARCH}: no repeats of {size} characters, length penalty {penalty:g}")
     return 0
 
 

@@ -1,6 +1,6 @@
 """Save and load the checkpoints of a run folder, which holds the last one and the weights of the best one.
 
-    config.toml, metrics.jsonl
+    config.toml, metrics.jsonl              for people and for plots
     last.safetensors, best.safetensors      weights, with configuration and facts: files like any other model
     trainer.safetensors                     all that a resume needs, written last
 
@@ -10,72 +10,51 @@ older trainer.safetensors and writes the others again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
+import safetensors.torch
 import torch
+from filelock import FileLock, Timeout
 from torch import Tensor
 
 from bytenmt.architectures.base import Model, persistent_buffers
-from bytenmt.architectures.parameters import NGRAM_TABLES, buffer_kinds, module_tensors, parameter_shapes
+from bytenmt.architectures.parameters import buffer_kinds, parameter_shapes
 from bytenmt.architectures.registry import build_model
 from bytenmt.architectures.section import ModelSection, architecture
-from bytenmt.atomic_file import SUFFIX, replace_synced
-from bytenmt.checkpoints.admission import TYPES_OF_BUFFERS
-from bytenmt.checkpoints.tensor_file import Array, Entry, serialise
-from bytenmt.checkpoints.tensor_file import write_atomically as write_atomically
+from bytenmt.atomic_file import SUFFIX, write_atomically
 from bytenmt.checkpoints.weights import (
     BEST,
-    CONFIG,
     LAST,
-    METRICS,
     TRAINER,
+    Array,
     StoredWeights,
     Which,
-    metadata,
-    read_file,
+    read_header,
     read_run,
     restored,
-    with_all_rows,
+    with_metadata,
     without_zero_rows,
+    write_weights_file,
 )
-from bytenmt.checkpoints.weights import has_checkpoint as has_checkpoint
-from bytenmt.checkpoints.weights import is_weights_file as is_weights_file
-from bytenmt.checkpoints.weights import read_config as read_config
-from bytenmt.checkpoints.weights import read_weights as read_contents
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, ModelConfig
-from bytenmt.errors import CheckpointError, ConfigError
+from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 
 MODEL = "model."  # before the names of weights in the trainer's file
+LOCK = "training.lock"  # in a run folder, while a training writes there
 Weights = tuple[dict[str, Tensor], Config, Facts]  # of a weights file
-NAMES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.bfloat16: "BF16",
-    torch.float16: "F16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
 
 
 class Saved(NamedTuple):
-    """A checkpoint to resume from, with tensors on the CPU.
-
-    weights: those that are being trained; trainer: see save_checkpoint.
-    """
+    """A checkpoint to resume from, with tensors on the CPU."""
 
     update: int
-    weights: dict[str, Tensor]
-    trainer: dict[str, Tensor]
+    weights: dict[str, Tensor]  # those that are being trained
+    trainer: dict[str, Tensor]  # see save_checkpoint
     config: Config
     facts: Facts
 
@@ -86,6 +65,32 @@ class Loaded(NamedTuple):
     model: Model[Any, Any]
     config: Config
     facts: Facts
+
+
+@contextmanager
+def one_training(run: Path) -> Iterator[None]:
+    """While the context is open, no other training writes into the run folder, which is created if needed.
+
+    Raises BytenmtError if another training writes there.
+    """
+    is_new = not run.exists()
+    lock = FileLock(run / LOCK, timeout=0)
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise BytenmtError(f"another process is training {run}: give -o another folder") from None
+    except OSError as error:
+        raise BytenmtError(f"cannot write into {run}: {error.strerror}") from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            (run / LOCK).unlink()
+        lock.release()
+        if is_new:
+            with suppress(OSError):
+                run.rmdir()  # if nothing was written
 
 
 def save_checkpoint(
@@ -105,57 +110,57 @@ def save_checkpoint(
     their average. Raises CheckpointError if the disk is full or cannot be written to.
     """
     facts = msgspec.structs.replace(facts, update=update)
-    files = {name: dict(weights) for name in ([LAST, BEST] if best else [LAST])}
-    model = {f"{MODEL}{name}": tensor for name, tensor in _stored(trained or weights).items()}
     try:
         run.mkdir(parents=True, exist_ok=True)
-        for name, tensors in files.items():
-            header = metadata(config, facts, "weights")
-            replace_synced(run / name, serialise(_entries(_stored(tensors)), header))
-        header = metadata(config, facts, "trainer")
-        replace_synced(run / TRAINER, serialise(_entries({**model, **trainer}), header))
-        for name in ("*.safetensors", CONFIG, METRICS):
-            for left in run.glob(f".{name}.*{SUFFIX}"):  # by a killed process
-                left.unlink()
     except OSError as error:
-        raise CheckpointError(
-            f"cannot save the checkpoint of update {update} in {run}: {error.strerror}"
-        ) from None
+        raise CheckpointError(f"cannot write into {run}: {error.strerror}") from None
+    for name in [LAST, BEST] if best else [LAST]:
+        write_weights(run / name, weights, config, facts)
+    model = without_zero_rows({name: _array(tensor) for name, tensor in (trained or weights).items()})
+    state = {f"{MODEL}{name}": torch.from_numpy(array) for name, array in model.items()}
+    # Clones, because the library refuses tensors that share memory.
+    state |= {name: tensor.detach().cpu().clone() for name, tensor in trainer.items()}
+    data = safetensors.torch.save({name: tensor.contiguous() for name, tensor in state.items()})
+    write_atomically(run / TRAINER, *with_metadata(data, config, facts, "trainer"))
+    for left in run.glob(f".*{SUFFIX}"):  # by a killed process
+        left.unlink()
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], config: Config, facts: Facts) -> None:
-    """Write a weights file that no run's index names. Raises CheckpointError."""
-    try:
-        replace_synced(path, serialise(_entries(_stored(tensors)), metadata(config, facts, "weights")))
-    except OSError as error:
-        raise CheckpointError(f"cannot write {path}: {error.strerror}") from None
+    """Write a model's weights as a weights file in fp32. Raises CheckpointError."""
+    buffers = buffer_kinds(config.model)
+    arrays = {
+        # What was trained in float64 is used in float32.
+        name: _array(tensor if name in buffers else tensor.float())
+        for name, tensor in tensors.items()
+    }
+    write_weights_file(path, without_zero_rows(arrays), config, facts)
+
+
+def _array(tensor: Tensor) -> Array:
+    array: Array = tensor.detach().cpu().numpy()
+    return array
 
 
 def load_checkpoint(run: Path) -> Saved:
     """Load the checkpoint of a run folder to resume from. Raises CheckpointError."""
-    if not (run / TRAINER).is_file() and has_checkpoint(run):
-        raise CheckpointError(
-            f"{run} is of version 0.1: begin another run with its weights, --init-from {run}"
-        )
-    saved = read_file(run / TRAINER, "trainer")
+    config, facts, _ = read_header(run / TRAINER, "trainer")
     model, trainer = {}, {}
-    for name, array in saved.arrays.items():
+    for name, tensor in safetensors.torch.load_file(run / TRAINER).items():
         if name.startswith(MODEL):
-            model[name.removeprefix(MODEL)] = array
+            model[name.removeprefix(MODEL)] = tensor.numpy()
         else:
-            trainer[name] = array
-    return Saved(
-        saved.facts.update or 0, _tensors(with_all_rows(model)), _tensors(trainer), saved.config, saved.facts
-    )
+            trainer[name] = tensor
+    return Saved(facts.update or 0, _tensors(model), trainer, config, facts)
 
 
 def read_weights(path: Path, which: Which = "best") -> tuple[Path, Weights]:
     """Read the weights of a run folder or of a weights file as tensors; return its path and contents.
 
-    Converted weights become float32 again. Raises CheckpointError; see weights.read_weights.
+    Converted weights become float32 again. Raises CheckpointError; see weights.read_run.
     """
-    file, contents = read_contents(path, which)
-    return file, (_tensors(restored(contents.arrays)), contents.config, contents.facts)
+    file, contents = read_run(path, which)
+    return file, (_tensors(contents.arrays), contents.config, contents.facts)
 
 
 def read_start(path: Path, model: ModelConfig) -> tuple[Path, dict[str, Tensor]]:
@@ -173,36 +178,9 @@ def read_start(path: Path, model: ModelConfig) -> tuple[Path, dict[str, Tensor]]
     return file, tensors
 
 
-def _stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return a model's tensors as they are stored, see weights.without_zero_rows."""
-    table = tensors.get(NGRAM_TABLES)
-    if table is None:
-        return dict(tensors)
-    arrays = without_zero_rows({NGRAM_TABLES: table.detach().cpu().numpy()})
-    return {**tensors, **_tensors(arrays)}
-
-
-def _entries(tensors: Mapping[str, Tensor]) -> dict[str, Entry]:
-    """Return tensors of the types in NAMES as entries of a file; each is copied from its device when it is
-    written."""
-
-    def flat(tensor: Tensor) -> Array:
-        return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-
-    return {
-        name: Entry(NAMES[tensor.dtype], tuple(tensor.shape), partial(flat, tensor))
-        for name, tensor in tensors.items()
-    }
-
-
 def _tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
-    """Return the arrays of a file as tensors over the same memory."""
-    return {
-        name: torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-        if array.dtype == np.uint16
-        else torch.from_numpy(array)
-        for name, array in arrays.items()
-    }
+    """Return stored weights as tensors."""
+    return {name: torch.from_numpy(array) for name, array in restored(arrays).items()}
 
 
 def weights(model: Model[Any, Any]) -> dict[str, Tensor]:
@@ -212,50 +190,22 @@ def weights(model: Model[Any, Any]) -> dict[str, Tensor]:
 
 def check_can_be_stored(model: Model[Any, Any], config: ModelSection) -> None:
     """Raise ConfigError, which names a tensor, where the model's checkpoints could not be read again."""
-    own, name = module_tensors(model), architecture(config)
-    shapes = {**own.parameters, **{key: kind.shape for key, kind in own.buffers.items()}}
-    expected = {**parameter_shapes(config), **{key: kind.shape for key, kind in buffer_kinds(config).items()}}
-    for key, shape in shapes.items():
-        if key not in expected:
-            raise ConfigError(
-                f"{name} has the tensor {key}, which its program does not read: give"
-                f" has_unread_tensors=True in its line of ARCHITECTURES"
-            )
-        if shape != expected[key]:
-            raise ConfigError(
-                f"the program of {name} reads {key} as {expected[key]}, but the module has the shape {shape}:"
-                f" correct write_program"
-            )
-    for key in expected.keys() - shapes.keys():
+    own = {name: tuple(tensor.shape) for name, tensor in weights(model).items()}
+    buffers = {name: kind.shape for name, kind in buffer_kinds(config).items()}
+    wrong = sorted(own.items() ^ {**parameter_shapes(config), **buffers}.items())
+    if wrong:
         raise ConfigError(
-            f"the program of {name} reads {key}, which the module does not have: correct write_program"
+            f"the module and the program of {architecture(config)} differ in the tensor {wrong[0][0]}:"
+            " correct write_program, or give has_unread_tensors=True in its line of ARCHITECTURES"
         )
-    for key, kind in own.buffers.items():
-        if kind.dtype not in TYPES_OF_BUFFERS:
-            raise ConfigError(
-                f"the buffer {key} of {name} is {kind.dtype}, which checkpoints do not store: make it"
-                f" float32, or register it with persistent=False"
-            )
 
 
 def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy tensors into a model of the same shapes. Raises CheckpointError, which names the path.
-
-    Where they have no buffers, as in files of earlier versions, those of the model stay.
-    """
+    """Copy tensors into a model of the same shapes. Raises CheckpointError, which names the path."""
     own = weights(model)
-    if not tensors.keys() & persistent_buffers(model).keys():
-        own = dict(model.named_parameters())
-    wrong = sorted(
-        name
-        for name in own.keys() | tensors.keys()
-        if name not in own or name not in tensors or own[name].shape != tensors[name].shape
-    )
-    if wrong:
-        raise CheckpointError(
-            f"{path} does not fit the model: {len(wrong)} tensors differ, first {wrong[0]!r}; it has"
-            f" another architecture or size"
-        )
+    shapes, others = ({name: part.shape for name, part in some.items()} for some in (own, tensors))
+    if shapes != others:
+        raise CheckpointError(f"{path} does not fit the model: it has another architecture or size")
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(tensors[name])
@@ -270,7 +220,7 @@ def load_run(path: Path, device: torch.device, which: Which = "best") -> Loaded:
 def build(contents: StoredWeights, file: Path) -> Model[Any, Any]:
     """Build the model of a weights file, on the CPU. Raises CheckpointError."""
     model = build_model(contents.config.model)
-    load_weights(model, _tensors(restored(contents.arrays)), file)
+    load_weights(model, _tensors(contents.arrays), file)
     return model
 
 
@@ -279,10 +229,8 @@ def load_embedding(model: Model[Any, Any], path: Path) -> None:
     table = read_weights(path)[1][0].get("embedding.weight")
     own = model.embedding.weight
     if table is None or table.shape != own.shape:
-        got = "none" if table is None else f"width {table.shape[1]}"
         raise CheckpointError(
-            f"--init-embedding {path}: its table has {got}, this model's has width {own.shape[1]};"
-            " use a run of the same preset"
+            f"--init-embedding {path}: its table is not of this model's width {own.shape[1]}"
         )
     with torch.no_grad():
         own.copy_(table)

@@ -1,4 +1,4 @@
-"""Convert a weights file: its matrices to bfloat16, or to int8 with a scale for each output.
+"""Convert a weights file: its matrices to int8 with a scale for each output, or back to float32.
 
 Vectors and look-up tables stay float32. A matrix with weight normalisation is folded and rounded; the result
 is stored as its direction, together with its new length, so that a model reads it like any other.
@@ -13,14 +13,18 @@ import msgspec
 import numpy as np
 
 from bytenmt.architectures.parameters import TABLES, buffer_kinds
-from bytenmt.atomic_file import replace_synced
-from bytenmt.checkpoints.admission import SCALE
-from bytenmt.checkpoints.rounding import quantise, round_to_bf16
-from bytenmt.checkpoints.tensor_file import Array, entry, serialise
-from bytenmt.checkpoints.weights import check_output, metadata, read_run, restored, without_zero_rows
+from bytenmt.checkpoints.rounding import quantise
+from bytenmt.checkpoints.weights import (
+    SCALE,
+    Array,
+    check_output,
+    read_run,
+    restored,
+    without_zero_rows,
+    write_weights_file,
+)
 from bytenmt.config.facts import Facts, FlagThresholds
 from bytenmt.config.schema import Config
-from bytenmt.errors import BytenmtError, CheckpointError
 
 V, G = ".v", ".g"  # suffixes of direction and length of a matrix with weight normalisation
 
@@ -28,13 +32,11 @@ V, G = ".v", ".g"  # suffixes of direction and length of a matrix with weight no
 def convert(run: Path, output: Path, precision: str, flags: FlagThresholds | None = None) -> list[str]:
     """Convert the weights of a run, its best checkpoint, or of a weights file to another weights file.
 
-    precision: fp32, bf16 or int8. flags: thresholds, to replace those of the weights. Returns lines of
-    text for the user. Raises CheckpointError without writing anything.
+    precision: fp32 or int8. flags: thresholds, to replace those of the weights. Returns lines of text for the
+    user. Raises BytenmtError without writing anything.
     """
-    check_output(output, [run])
     file, contents = read_run(run)
-    if output.exists() and output.samefile(file):
-        raise CheckpointError(f"-o {output} is an input too: give another name")
+    check_output(output, [file])
     facts = contents.facts.without_folders()
     if flags is not None:
         facts = msgspec.structs.replace(facts, flags=flags)
@@ -47,18 +49,14 @@ def write_rounded(
     output: Path, arrays: Mapping[str, Array], config: Config, facts: Facts, precision: str
 ) -> None:
     """Write a model's float32 weights as a weights file in a precision. Raises CheckpointError."""
-    header = metadata(config, facts, "weights", precision)
     rounded = round_arrays(arrays, precision, buffer_kinds(config.model).keys())
-    try:
-        replace_synced(output, serialise({name: entry(array) for name, array in rounded.items()}, header))
-    except OSError as error:
-        raise CheckpointError(f"cannot write {output}: {error.strerror}") from None
+    write_weights_file(output, rounded, config, facts, precision)
 
 
 def round_arrays(
     arrays: Mapping[str, Array], precision: str, buffers: Collection[str] = ()
 ) -> dict[str, Array]:
-    """Return a model's float32 weights, by name, as they are stored; weights.restored is the inverse.
+    """Return a model's finite float32 weights, by name, as they are stored; weights.restored is the inverse.
 
     buffers: names of arrays that are stored as they are.
     """
@@ -71,36 +69,32 @@ def round_arrays(
             continue  # handled together with its direction
         length = name.removesuffix(V) + G
         if name.endswith(V) and length in arrays:
-            stored |= _rounded_norm(name, array, length, arrays[length], precision)
+            stored |= _rounded_norm(name, array, length, arrays[length])
         elif array.ndim < 2 or name.endswith(TABLES) or name in buffers:
             stored[name] = array
         else:
-            stored |= _rounded(name, array, precision)
+            stored |= _rounded(name, array)
     return stored
 
 
-def _rounded(name: str, array: Array, precision: str) -> dict[str, Array]:
+def _rounded(name: str, array: Array) -> dict[str, Array]:
     """Return the stored tensors of a matrix (n_output, ...) float32."""
-    if not np.isfinite(array).all():
-        raise BytenmtError(f"{name} contains NaN: the training has diverged")
-    if precision == "bf16":
-        return {name: round_to_bf16(array)}
     q, scales = quantise(array.reshape(len(array), -1))
     return {name: q.reshape(array.shape), name + SCALE: scales}
 
 
-def _rounded_norm(name: str, v: Array, length: str, g: Array, precision: str) -> dict[str, Array]:
+def _rounded_norm(name: str, v: Array, length: str, g: Array) -> dict[str, Array]:
     """Return the stored tensors of a weight g v / |v|: v (n_output, ...), g (n_output,) float32.
 
     A row of zeros gets length 0 and an arbitrary direction.
     """
     flat = v.reshape(len(v), -1).astype(np.float64)
     folded = (flat * (g / np.linalg.norm(flat, axis=1))[:, None]).astype(np.float32)
-    stored = _rounded(name, folded, precision)
+    stored = _rounded(name, folded)
     lengths = np.linalg.norm(restored(stored)[name].astype(np.float64), axis=1).astype(np.float32)
     nothing = lengths == 0
     if nothing.any():
         folded[nothing, 0] = 1
-        stored = _rounded(name, folded, precision)
+        stored = _rounded(name, folded)
     stored[name] = stored[name].reshape(v.shape)
     return stored | {length: lengths}

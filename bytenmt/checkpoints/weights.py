@@ -1,7 +1,7 @@
-"""Read the weights of a run folder or a weights file without PyTorch, as NumPy arrays by parameter names.
+"""Read and write weights files: a model's tensors, with its configuration and facts in their metadata.
 
-A weights file may be a checkpoint of a run, or a converted file whose matrices are bfloat16, or int8 with a
-scale for each output; `restored` converts both to float32.
+The format is safetensors. Tensors are NumPy arrays by the names of parameters, so that nothing here needs
+PyTorch. Matrices are float32, or int8 with a scale for each output; `restored` makes float32 of both.
 """
 
 from __future__ import annotations
@@ -9,77 +9,172 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
-from bytenmt.architectures.parameters import NGRAM_TABLES
-from bytenmt.atomic_file import make_folder_of, read_limited
-from bytenmt.checkpoints import search_defaults
-from bytenmt.checkpoints.admission import ROWS, SCALE, STORED, describe_misfit
-from bytenmt.checkpoints.tensor_file import Array, read_arrays
-from bytenmt.config.facts import Facts, facts_tree, parse_facts
-from bytenmt.config.schema import Config, architecture, config_tree, parse_config
-from bytenmt.config.untrusted import parse_json, parse_toml, printable, shown
-from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
+from bytenmt.architectures.parameters import NGRAM_TABLES, buffer_kinds, is_matrix, parameter_shapes
+from bytenmt.atomic_file import make_folder_of, write_atomically
+from bytenmt.config.facts import Facts, SearchDefaults, facts_tree, parse_facts
+from bytenmt.config.schema import Config, config_tree, parse_config
+from bytenmt.config.untrusted import parse_json, printable, shown
+from bytenmt.errors import CheckpointError, ConfigError
 
 FORMAT = "bytenmt 2"
 PUBLISHED = "model.safetensors"
-CONFIG, METRICS = "config.toml", "metrics.jsonl"  # of a run folder, and the next three
-BEST, LAST, TRAINER = "best.safetensors", "last.safetensors", "trainer.safetensors"
-OLDER, FOLDER = "checkpoints.json", "checkpoints"  # of run folders of version 0.1
-MOST_CONFIG, MOST_OLDER = 1 << 20, 1 << 24  # bytes of a configuration, and of OLDER
+# The files of a run folder: configuration, log, weights, and what a resume needs besides.
+CONFIG, METRICS, BEST, LAST = "config.toml", "metrics.jsonl", "best.safetensors", "last.safetensors"
+TRAINER = "trainer.safetensors"
+SEARCH = "search.json"  # search defaults that were tuned for a model, beside its weights
+PRECISIONS = {"fp32": "float32", "int8": "int8"}  # the type of the matrices
+SCALE = ":scale"  # suffix of the tensor with the scales of an int8 matrix
+# Suffix of the tensor that tells which rows of n-gram tables are stored, one bit per row, packed as by
+# numpy.packbits. All other rows are zero.
+ROWS = ":rows"
+
+Array = npt.NDArray[Any]
+Kinds = dict[str, tuple[str, tuple[int, ...]]]  # type and shape of tensors by name
 Which = Literal["best", "last"]
 
 
 class StoredWeights(NamedTuple):
-    """The contents of a weights file.
+    """The contents of a weights file."""
 
-    arrays: as they are stored. precision: of the matrices, "fp32", "bf16" or "int8".
-    """
-
-    arrays: dict[str, Array]
+    arrays: dict[str, Array]  # as they are stored
     config: Config
     facts: Facts
-    precision: str
+    precision: str  # one of PRECISIONS
 
 
-def metadata(config: Config, facts: Facts, holds: str, precision: str = "fp32") -> dict[str, str]:
-    """Return the metadata of a file; holds: "weights" or "trainer"."""
-    header = {"format": FORMAT, "holds": holds}
-    header |= {"config": json.dumps(config_tree(config)), "facts": json.dumps(facts_tree(facts))}
-    return header if precision == "fp32" else header | {"precision": precision}
+def is_weights_file(path: Path) -> bool:
+    """Return whether a path names a weights file, existing or not, and not a folder."""
+    return path.suffix == ".safetensors" and not path.is_dir()
+
+
+def resolve_path(path: Path) -> Path:
+    """Return the path of model.safetensors for a folder that holds it; else the path."""
+    published = path / PUBLISHED
+    return published if published.is_file() else path
+
+
+def has_checkpoint(run: Path) -> bool:
+    """Return whether a training has saved anything in a folder."""
+    return (run / TRAINER).is_file()
+
+
+def weights_path(path: Path, which: Which = "best") -> Path:
+    """Return the weights file that a path names, or that of a folder: the best one, if there is one, or the
+    last one. Raises CheckpointError."""
+    path = resolve_path(path)
+    if is_weights_file(path):
+        return path
+    for name in (BEST, LAST) if which == "best" else (LAST,):
+        if (path / name).is_file():
+            return path / name
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist: give a run folder or a weights file")
+    raise CheckpointError(f"{path} holds no weights: give a run folder or a weights file")
+
+
+def read_run(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
+    """Read a weights file, or that of a folder; return its path and contents. Raises CheckpointError.
+
+    Search defaults beside the weights of a folder replace those in the file.
+    """
+    file = weights_path(path, which)
+    config, facts, precision = read_header(file)
+    arrays = _read_arrays(file)
+    problem = describe_misfit(arrays, config, precision)
+    if problem:
+        raise CheckpointError(f"{file} {problem}")
+    search = read_search(file.parent) if file.name in (PUBLISHED, BEST, LAST) else None
+    if search is not None:
+        facts = msgspec.structs.replace(facts, search=search)
+    return file, StoredWeights(arrays, config, facts, precision)
+
+
+def read_config(path: Path) -> Config:
+    """Return the configuration of a weights file, or of a folder's last weights. Raises CheckpointError."""
+    return read_header(weights_path(path, "last"))[0]
+
+
+def read_header(file: Path, holds: str = "weights") -> tuple[Config, Facts, str]:
+    """Return the configuration, facts and precision of a file. Raises CheckpointError.
+
+    holds: "weights" or "trainer".
+    """
+    try:
+        with safe_open(file, framework="np") as opened:
+            metadata = opened.metadata() or {}
+    except FileNotFoundError:
+        raise CheckpointError(f"{file} is missing") from None
+    except OSError as error:
+        raise CheckpointError(f"{file} cannot be read ({error.strerror or error})") from None
+    except SafetensorError as error:
+        raise CheckpointError(f"{file} is damaged or cut off ({printable(str(error))})") from None
+    if (metadata.get("format"), metadata.get("holds")) != (FORMAT, holds):
+        raise CheckpointError(f"{file} does not hold the {holds} of a model of this version of bytenmt")
+    try:
+        config = parse_config(parse_json(metadata["config"]))
+        facts = parse_facts(parse_json(metadata["facts"]))
+    except (ConfigError, KeyError, ValueError) as error:
+        raise CheckpointError(f"{file}: its configuration or facts cannot be read: {error}") from None
+    precision = metadata.get("precision", "fp32")
+    if precision not in PRECISIONS:
+        raise CheckpointError(f"{file} is in the precision {shown(precision)}: expected fp32 or int8")
+    return config, facts, precision
+
+
+def _read_arrays(file: Path) -> dict[str, Array]:
+    """Return the tensors of a file whose header has been read."""
+    with safe_open(file, framework="np") as opened:
+        try:
+            return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (it is no dict)
+        except (SafetensorError, AttributeError, KeyError, TypeError):
+            raise CheckpointError(f"{file} has tensors of a type that NumPy lacks") from None
+
+
+def write_weights_file(
+    path: Path, arrays: Mapping[str, Array], config: Config, facts: Facts, precision: str = "fp32"
+) -> None:
+    """Write arrays as they are stored, see without_zero_rows and quantize.round_arrays.
+
+    Equal contents give equal bytes. Raises CheckpointError.
+    """
+    data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+    write_atomically(path, *with_metadata(data, config, facts, "weights", precision))
+
+
+def with_metadata(
+    data: bytes, config: Config, facts: Facts, holds: str, precision: str = "fp32"
+) -> tuple[bytes, memoryview]:
+    """Add metadata to the bytes of a safetensors file, in a fixed order, which the library does not keep."""
+    metadata = {"format": FORMAT, "holds": holds, "precision": precision}
+    metadata |= {"config": json.dumps(config_tree(config)), "facts": json.dumps(facts_tree(facts))}
+    end = 8 + int.from_bytes(data[:8], "little")
+    text = json.dumps({"__metadata__": metadata, **json.loads(data[8:end])}).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text, memoryview(data)[end:]
 
 
 def restored(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Convert stored arrays to those of a model: bfloat16 (bits in uint16), int8 and float64 become
-    float32."""
+    """Convert stored arrays to those of a model, in float32 and with all rows of n-gram tables."""
     whole: dict[str, Array] = {}
     for name, array in arrays.items():
-        if name.endswith((SCALE, ROWS)):
-            continue
         if name + SCALE in arrays:
             scales = arrays[name + SCALE].reshape(-1, *[1] * (array.ndim - 1))
-            with np.errstate(over="ignore"):  # a huge scale gives infinity, which is detected later
-                array = array * scales  # int8 * float32 is float32
-        elif array.dtype == np.float64:
-            array = array.astype(np.float32)
-        elif array.dtype == np.uint16:
-            array = (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
-        whole[name] = array
-    return with_all_rows(whole | {name: array for name, array in arrays.items() if name.endswith(ROWS)})
-
-
-def with_all_rows(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return stored arrays with the rows of n-gram tables that are not stored, which are zeros."""
-    whole = {name: array for name, array in arrays.items() if not name.endswith(ROWS)}
+            whole[name] = array * scales  # int8 * float32 is float32
+        elif not name.endswith((SCALE, ROWS)):
+            whole[name] = array
     bits = arrays.get(NGRAM_TABLES + ROWS)
     if bits is not None:
         stored = whole[NGRAM_TABLES]
-        table = np.zeros((8 * bits.size, stored.shape[1]), stored.dtype)
-        table[np.unpackbits(bits).view(bool)] = stored
-        whole[NGRAM_TABLES] = table
+        whole[NGRAM_TABLES] = np.zeros((8 * bits.size, stored.shape[1]), stored.dtype)
+        whole[NGRAM_TABLES][np.unpackbits(bits).view(bool)] = stored
     return whole
 
 
@@ -92,155 +187,64 @@ def without_zero_rows(arrays: Mapping[str, Array]) -> dict[str, Array]:
     return {**arrays, NGRAM_TABLES: table[is_stored], NGRAM_TABLES + ROWS: np.packbits(is_stored)}
 
 
-def read_file(path: Path, holds: str = "weights") -> StoredWeights:
-    """Read and check a file of weights or trainer state. Raises CheckpointError.
+def describe_misfit(arrays: Mapping[str, Array], config: Config, precision: str) -> str | None:
+    """Describe what is wrong with the tensors of a weights file, as words that follow its name.
 
-    holds: "weights" or "trainer".
+    Returns None if they are those of the model that it describes, and finite.
     """
+    own: Kinds = {name: (array.dtype.name, array.shape) for name, array in arrays.items()}
+    expected: Kinds = {}
+    for name, shape in parameter_shapes(config.model).items():
+        if name == NGRAM_TABLES and name + ROWS in arrays:
+            expected[name + ROWS] = "uint8", (shape[0] // 8,)
+            bits = arrays[name + ROWS].reshape(-1).view(np.uint8)
+            shape = int(np.unpackbits(bits).sum()), shape[1]
+        expected[name] = PRECISIONS[precision] if is_matrix(name, shape) else "float32", shape
+        if expected[name][0] == "int8":
+            expected[name + SCALE] = "float32", shape[:1]
+    buffers = buffer_kinds(config.model)
+    expected |= buffers
+    wrong = sorted(name for name in own.keys() | expected.keys() if own.get(name) != expected.get(name))
+    if wrong:
+        kinds = [_describe_kind(some.get(wrong[0])) for some in (own, expected)]
+        return (
+            f"does not fit the model that it describes: {len(wrong)} tensors differ, first {shown(wrong[0])},"
+            f" which is {kinds[0]}, expected {kinds[1]}"
+        )
+    for name, array in arrays.items():
+        # A buffer may be a mask of infinities.
+        if array.dtype.kind == "f" and (np.isnan if name in buffers else _is_not_finite)(array).any():
+            return f"is not usable: {shown(name)} holds what is no number, its training has diverged"
+    return None
+
+
+def _is_not_finite(array: Array) -> Array:
+    return ~np.isfinite(array)
+
+
+def _describe_kind(kind: tuple[str, tuple[int, ...]] | None) -> str:
+    """Write a type and a shape for people."""
+    if kind is None:
+        return "missing"
+    return f"{kind[0]} {' x '.join(map(str, kind[1])) or 'of one number'}"
+
+
+def read_search(folder: Path) -> SearchDefaults | None:
+    """Read the search defaults of a folder, None where it has none. Raises CheckpointError."""
+    path = folder / SEARCH
     if not path.is_file():
-        raise CheckpointError(f"{path} is missing")
+        return None
     try:
-        arrays, header = read_arrays(path)
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read ({error.strerror or error})") from None
-    except ValueError as error:
-        raise CheckpointError(f"{path} is damaged or cut off ({error})") from None
-    if header.get("format") == "bytenmt 1":
-        raise CheckpointError(f"{path} was written by an older version of bytenmt: train it again")
-    if header.get("format") != FORMAT:
-        raise CheckpointError(
-            f"{path} is not a bytenmt checkpoint: its format is {shown(header.get('format'))}"
-        )
-    if header.get("holds") != holds:
-        raise CheckpointError(
-            f"{path} holds {printable(header.get('holds', 'nothing'), 60)}, expected {holds}"
-        )
-    try:
-        config = parse_config(parse_json(header["config"]))
-    except (ConfigError, KeyError, ValueError) as error:
-        raise CheckpointError(f"{path}: its configuration cannot be read: {error}") from None
-    try:
-        facts = parse_facts(parse_json(header["facts"]))
-    except (KeyError, ValueError) as error:
-        raise CheckpointError(f"{path}: its facts cannot be read: {error}") from None
-    precision = header.get("precision", "fp32")
-    if precision not in STORED:
-        raise CheckpointError(f"{path} is in the precision {shown(precision)}: expected {', '.join(STORED)}")
-    problem = describe_misfit(arrays, config.model, precision) if holds == "weights" else None
-    if problem:
-        raise CheckpointError(f"{path} {problem}")
-    return StoredWeights(arrays, config, facts, precision)
+        return msgspec.json.decode(path.read_bytes(), type=SearchDefaults)
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is damaged ({printable(str(error))}): delete it") from None
 
 
-def has_checkpoint(run: Path) -> bool:
-    """Return whether a training has saved anything in a folder."""
-    return (run / TRAINER).is_file() or (run / OLDER).is_file()
-
-
-def weights_path(run: Path, which: Which) -> Path:
-    """Return the weights file of a run folder: before its first validation the best is the last one.
-
-    Raises CheckpointError where there is none.
-    """
-    if (run / OLDER).is_file():
-        return _older_path(run, which)
-    for name in (BEST, LAST) if which == "best" else (LAST,):
-        if (run / name).is_file():
-            return run / name
-    if not run.exists():
-        raise CheckpointError(f"{run} does not exist: give a run folder or a weights file")
-    if not (run / CONFIG).is_file():
-        raise CheckpointError(f"{run} is not a run folder: it has no {CONFIG}{_runs_inside(run)}")
-    raise CheckpointError(f"{run} has no checkpoint yet: training has not saved anything there")
-
-
-def _older_path(run: Path, which: Which) -> Path:
-    """Return the weights file of a run folder of version 0.1. Raises CheckpointError."""
-    try:
-        index = parse_json(read_limited(run / OLDER, MOST_OLDER))
-        update = index["last"] if which == "last" or index["best"] is None else index["best"]
-        slots = {one["update"]: one["slot"] for one in index["kept"]}
-        return run / FOLDER / f"update-{update:08d}{'-2' if slots[update] == 2 else ''}.safetensors"
-    except (OSError, ValueError, TypeError, LookupError) as error:
-        raise CheckpointError(f"{run / OLDER} cannot be read ({printable(str(error))})") from None
-
-
-def _runs_inside(folder: Path) -> str:
-    """Name a run in a folder that is not a run itself, for a message."""
-    runs = sorted(path.parent for path in folder.glob(f"*/{CONFIG}")) if folder.is_dir() else []
-    return f"; did you mean {runs[0]}?" if runs else ""
-
-
-def is_weights_file(path: Path) -> bool:
-    """Return whether a path names a weights file, existing or not, and not a run folder."""
-    return path.suffix == ".safetensors" and not path.is_dir()
-
-
-def resolve_path(path: Path) -> Path:
-    """Return the path of model.safetensors for a folder that holds it; else the path."""
-    published = path / PUBLISHED
-    return published if published.is_file() else path
-
-
-def check_output(output: Path, files: Sequence[Path]) -> None:
-    """Create the folder of a weights file to be written. Raises CheckpointError if it cannot be written.
-
-    files: the inputs, of which it may not be one.
-    """
+def check_output(output: Path, inputs: Sequence[Path]) -> None:
+    """Create the folder of a weights file to be written. Raises BytenmtError where it is no such file, or one
+    of the inputs."""
     if not is_weights_file(output):
         raise CheckpointError(f"-o {output}: give a name that ends in .safetensors")
-    if any(output.exists() and path.exists() and output.samefile(path) for path in files):
+    if output.exists() and any(output.samefile(path) for path in inputs):
         raise CheckpointError(f"-o {output} is an input too: give another name")
-    if output.name in (BEST, LAST, TRAINER) and (output.parent / CONFIG).is_file():
-        raise CheckpointError(f"-o {output} is a file of a run: give another name")
-    try:
-        make_folder_of(output)
-    except BytenmtError as error:
-        raise CheckpointError(str(error)) from None
-
-
-def read_weights(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
-    """Read the weights of a run folder or of a weights file, with the search defaults beside it; return its
-    path and contents. Raises CheckpointError.
-
-    which: see weights_path.
-    """
-    path = resolve_path(path)
-    file = path if is_weights_file(path) else weights_path(path, which)
-    contents = read_file(file)
-    folder = file.resolve().parent
-    search = search_defaults.read(folder.parent if folder.name == FOLDER else folder)
-    if search is None or file.name not in (PUBLISHED, BEST, LAST) and folder.name != FOLDER:
-        return file, contents
-    return file, contents._replace(facts=msgspec.structs.replace(contents.facts, search=search))
-
-
-def read_run(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
-    """Read weights, with the configuration of the run folder if it has one. Raises CheckpointError."""
-    config = read_config(path) if (path / CONFIG).is_file() and not is_weights_file(path) else None
-    file, contents = read_weights(path, which)
-    if config is None:
-        return file, contents
-    if contents.config.model != config.model:
-        arch, expected = (architecture(c.model) for c in (contents.config, config))
-        raise CheckpointError(
-            f"{file} holds another model ({arch}) than {path / CONFIG} describes ({expected}):"
-            " put the file back where it came from"
-        )
-    return file, contents._replace(config=config)
-
-
-def read_config(run: Path) -> Config:
-    """Read the configuration of a run folder, or that of its last checkpoint if the file is missing.
-
-    Raises CheckpointError.
-    """
-    path = run / CONFIG
-    if not path.is_file():
-        return read_weights(run, "last")[1].config
-    try:
-        return parse_config(parse_toml(read_limited(path, MOST_CONFIG).decode()))
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, ConfigError) as error:  # neither UTF-8 nor TOML, or no configuration
-        raise CheckpointError(f"{path}: {error}") from None
+    make_folder_of(output)

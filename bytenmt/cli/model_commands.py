@@ -14,7 +14,7 @@ from bytenmt.errors import BytenmtError
 if TYPE_CHECKING:
     from bytenmt.config.facts import FlagThresholds
 
-PRECISIONS = ("fp32", "bf16", "int8")
+PRECISIONS = ("fp32", "int8")
 
 
 @click.command(cls=Command)

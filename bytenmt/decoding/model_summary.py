@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from bytenmt.architectures.costs import decoder_weights, receptive_field, state_bytes, step_cost
 from bytenmt.architectures.parameters import n_parameters
 from bytenmt.architectures.presets import PRESETS
-from bytenmt.checkpoints import search_defaults
 from bytenmt.checkpoints.weights import (
-    has_checkpoint,
     is_weights_file,
     read_config,
-    read_weights,
+    read_run,
     resolve_path,
 )
 from bytenmt.config.facts import Facts
@@ -36,10 +32,8 @@ def model_description(name: str, preset: str | None, settings: Sequence[str] = (
     if name in PRESETS["small"]:
         return describe(config)
     if path.is_dir():
-        facts = read_weights(path, "last")[1].facts if has_checkpoint(path) else Facts()
-        facts = msgspec.structs.replace(facts, search=search_defaults.read(path))
-        return "\n".join([*_history(facts), describe(config)])
-    contents = read_weights(path)[1]
+        return "\n".join([*_history(read_run(path, "last")[1].facts), describe(config)])
+    contents = read_run(path)[1]
     return "\n".join([*_history(contents.facts), describe(contents.config, path, contents.precision)])
 
 
@@ -55,7 +49,7 @@ def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Co
     if preset is not None or settings:
         option = "--set" if preset is None else "--preset"
         raise BytenmtError(f"{option} would be ignored: {name} has its own configuration")
-    return read_config(path) if path.is_dir() else read_weights(path)[1].config
+    return read_config(path)
 
 
 def _history(facts: Facts) -> list[str]:

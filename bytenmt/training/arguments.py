@@ -12,16 +12,7 @@ from typing import Any
 import msgspec
 
 from bytenmt.architectures.presets import PRESETS
-from bytenmt.atomic_file import read_limited
-from bytenmt.checkpoints.lock import refuse_if_training
-from bytenmt.checkpoints.weights import (
-    CONFIG,
-    MOST_CONFIG,
-    has_checkpoint,
-    read_config,
-    read_run,
-    read_weights,
-)
+from bytenmt.checkpoints.weights import has_checkpoint, read_config, read_run
 from bytenmt.config.facts import CorpusFact
 from bytenmt.config.schema import (
     Config,
@@ -79,9 +70,7 @@ def configuration(
     given = {} if file is None else _read_toml(file)
     if run.exists() and not run.is_dir():
         raise BytenmtError(f"{run} is a file: give a folder as -o")
-    if not resume:
-        refuse_if_training(run)
-    if not has_checkpoint(run) and not (resume and (run / CONFIG).is_file()):  # a file is there after a start
+    if not has_checkpoint(run):
         if not source:
             assign_value(given, "model.source", False)
         merge(given, settings)
@@ -172,7 +161,7 @@ def check_resume(run: Path) -> str | None:
 def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:
     """Return the files that a run was trained on and those that it was validated on, as its last checkpoint
     names them; None where an older run does not."""
-    facts = read_weights(run, "last")[1].facts
+    facts = read_run(run, "last")[1].facts
     files = [_corpus_files(one) for one in facts.corpora]
     files += [PairFiles(tgt=Path(text.path)) for text in facts.texts]
     return files, None if facts.valid is None else _corpus_files(facts.valid)
@@ -286,7 +275,7 @@ def _leaves(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 def _read_toml(path: Path) -> dict[str, Any]:
     """Return the tree of a TOML file. Raises ConfigError where it cannot be read as one."""
     try:
-        return parse_toml(read_limited(path, MOST_CONFIG).decode())
+        return parse_toml(path.read_bytes().decode())
     except OSError as error:
         raise ConfigError(f"--config {path} cannot be read: {error.strerror}") from None
     except ValueError as error:  # neither UTF-8 nor TOML

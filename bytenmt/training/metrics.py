@@ -17,7 +17,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from bytenmt.checkpoints.tensor_file import write_atomically
+from bytenmt.atomic_file import write_atomically
 from bytenmt.checkpoints.weights import METRICS
 from bytenmt.config.untrusted import printable
 from bytenmt.errors import BytenmtError, CheckpointError

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import torch
 from msgspec.structs import replace
 
-from bytenmt.checkpoints.checkpoint import has_checkpoint, read_start, write_atomically
-from bytenmt.checkpoints.lock import one_training
-from bytenmt.checkpoints.weights import CONFIG, read_config
+from bytenmt.atomic_file import write_atomically
+from bytenmt.checkpoints.checkpoint import one_training, read_start
+from bytenmt.checkpoints.weights import CONFIG, has_checkpoint, read_config
 from bytenmt.config.facts import Progress
 from bytenmt.config.schema import (
     Config,
@@ -83,7 +83,7 @@ def train(
     if init_from is not None and init_embedding is not None:
         raise BytenmtError("--init-embedding would be ignored: --init-from gives all weights; drop one")
     aloud = reporter if group.is_leader else SILENT
-    with _same_threads_afterwards(), one_training(run, reporter) if group.is_leader else nullcontext():
+    with _same_threads_afterwards(), one_training(run) if group.is_leader else nullcontext():
         saved = resume and group.broadcast(has_checkpoint(run))
         before = group.on_leader(lambda: read_config(run)).train if saved else None
         if saved:

@@ -25,7 +25,7 @@ from bytenmt.architectures.parameters import parameter_shapes
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model, register, unregister
 from bytenmt.checkpoints.quantize import convert
-from bytenmt.checkpoints.tensor_file import entry, read_arrays, serialise
+from bytenmt.checkpoints.weights import read_run, write_weights_file
 from bytenmt.config.schema import load_config, parse_config
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import pack_model
@@ -186,10 +186,9 @@ def test_its_weights_are_stored_and_checked(echo: ModuleType, tmp_path: Path, te
     average([run], tmp_path / "mean.safetensors")
     for file in ("half.safetensors", "mean.safetensors"):
         assert Translator.load(tmp_path / file, device="cpu", max_len_b=5).translate(LINES)
-    arrays, facts = read_arrays(tmp_path / "mean.safetensors")
+    arrays, own, facts, _ = read_run(tmp_path / "mean.safetensors")[1]
     arrays["decoder.0.bias"] = np.zeros(3, np.float32)
-    entries = {name: entry(part) for name, part in arrays.items()}
-    (tmp_path / "bad.safetensors").write_bytes(b"".join(serialise(entries, facts)))
+    write_weights_file(tmp_path / "bad.safetensors", arrays, own, facts)
     with pytest.raises(CheckpointError, match=r"first 'decoder\.0\.bias'"):
         Translator.load(tmp_path / "bad.safetensors", device="cpu")
 

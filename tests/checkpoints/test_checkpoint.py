@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import safetensors.torch
 import torch
@@ -19,16 +18,16 @@ from torch import Tensor
 
 from bytenmt.architectures.parameters import parameter_shapes
 from bytenmt.architectures.registry import build_model
+from bytenmt.atomic_file import write_atomically
 from bytenmt.checkpoints import checkpoint
 from bytenmt.checkpoints.checkpoint import (
-    has_checkpoint,
     load_checkpoint,
     load_run,
     save_checkpoint,
     weights,
-    write_atomically,
     write_weights,
 )
+from bytenmt.checkpoints.weights import has_checkpoint
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config
 from bytenmt.errors import CheckpointError
@@ -111,56 +110,57 @@ def test_a_run_comes_back(tmp_path: Path, tie: str) -> None:
 
 
 def test_files_are_safetensors(tmp_path: Path) -> None:
-    """The library reads back every type, shape and layout, and the same contents give the same bytes."""
-    generator = np.random.default_rng(5)
-    tensors = {}
-    for dtype in checkpoint.NAMES:
-        values = torch.from_numpy(generator.integers(0, 2, (4, 6)))
-        tensors |= {f"{dtype}": values.to(dtype), f"{dtype} turned": values.to(dtype).t()}
-        tensors |= {f"{dtype} scalar": values[0, 0].to(dtype), f"{dtype} empty": values[:0].to(dtype)}
-        tensors[f"{dtype} part"] = values.to(dtype)[1:3, ::2]
+    """The library reads back what is written, and the same contents give the same bytes."""
+    tensors = contents(1)[0]
+    tensors = {name: tensor.t().contiguous().t() for name, tensor in tensors.items()}
     write_weights(tmp_path / "one", tensors, CONFIG, Facts(source_profile="é"))
     write_weights(tmp_path / "two", dict(reversed(tensors.items())), CONFIG, Facts(source_profile="é"))
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     for n in range(8):  # wherever the header ends, the numbers begin at a multiple of eight
         write_weights(tmp_path / "three", tensors, CONFIG, Facts(source_profile="x" * n))
         assert int.from_bytes((tmp_path / "three").read_bytes()[:8], "little") % 8 == 0
-    back = safetensors.torch.load_file(tmp_path / "one")
+    back = safetensors.torch.load_file(tmp_path / "three")
     assert back.keys() == tensors.keys()
     for name, tensor in tensors.items():
         assert back[name].dtype == tensor.dtype and torch.equal(back[name], tensor), name
 
 
+def test_a_trainer_keeps_tensors_of_every_type(run: Path) -> None:
+    """Also parts of others, turned ones, and two names of one."""
+    whole = torch.arange(24).reshape(4, 6)
+    kinds = (torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool)
+    trainer = {f"{kind}": whole.to(kind) for kind in kinds}
+    trainer |= {"part": whole[1:3, ::2], "turned": whole.t(), "again": whole, "one": whole[0, 0]}
+    save_checkpoint(run, 1, contents(1)[0], trainer, CONFIG, Facts(), best=False)
+    back = load_checkpoint(run).trainer
+    assert back.keys() == trainer.keys()
+    for name, tensor in trainer.items():
+        assert back[name].dtype == tensor.dtype and torch.equal(back[name], tensor), name
+
+
 def test_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
-    """Another architecture, another size, another program's file, another part, an older version."""
+    """Another size, another program's file, another part, no file."""
     make_run(tmp_path / "run")
-    make_run(tmp_path / "other", "convs2s")
-    shutil.copy(tmp_path / "other" / "best.safetensors", tmp_path / "run" / "best.safetensors")
-    with pytest.raises(CheckpointError, match=r"another model \(convs2s\).*bytenet"):
-        load_run(tmp_path / "run", CPU)
     larger = load_config("bytenet", "tiny", "", ["model.d_channels=100"])
     own = tmp_path / "own.safetensors"
     write_weights(own, weights(build_model(larger.model)), CONFIG, Facts())
     with pytest.raises(CheckpointError, match="does not fit the model"):
         load_run(own, CPU)
     own.write_bytes(safetensors.torch.save({"a": torch.zeros(2)}))
-    with pytest.raises(CheckpointError, match="not a bytenmt checkpoint"):
+    with pytest.raises(CheckpointError, match="does not hold the weights of a model"):
         load_run(own, CPU)
-    own.write_bytes(safetensors.torch.save({"a": torch.zeros(2)}, {"format": "bytenmt 1"}))
-    with pytest.raises(CheckpointError, match=r"own.safetensors was written by an older version.*train"):
-        load_run(own, CPU)
-    with pytest.raises(CheckpointError, match="holds trainer, expected weights"):
+    with pytest.raises(CheckpointError, match="does not hold the weights of a model"):
         load_run(tmp_path / "run" / "trainer.safetensors", CPU)
-    with pytest.raises(CheckpointError, match="none.safetensors is missing"):
+    with pytest.raises(CheckpointError, match=r"none.safetensors is missing"):
         load_run(tmp_path / "none.safetensors", CPU)
     (tmp_path / "text").write_text("text")
-    with pytest.raises(CheckpointError, match="text is not a run folder"):
+    with pytest.raises(CheckpointError, match="text holds no weights"):
         load_run(tmp_path / "text", CPU)
 
 
 def test_a_run_without_a_checkpoint(run: Path) -> None:
     assert not has_checkpoint(run)
-    with pytest.raises(CheckpointError, match="has no checkpoint yet"):
+    with pytest.raises(CheckpointError, match="holds no weights"):
         load_run(run, CPU)
 
 
@@ -283,7 +283,7 @@ def test_a_real_limit(run: Path) -> None:
     for limit in (0, 1, 1000, *(size - 1 for size in sizes)):
         with file_limit(limit), pytest.raises(CheckpointError) as caught:
             save(run, 3)
-        assert f"cannot save the checkpoint of update 3 in {run}: File too large" == str(caught.value)
+        assert str(run) in str(caught.value) and str(caught.value).endswith(": File too large")
         assert is_saved(run, 2) and not list(run.glob(".*"))
     save(run, 3)
     assert is_saved(run, 3)
@@ -292,7 +292,7 @@ def test_a_real_limit(run: Path) -> None:
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     """A file stands where the folder should be."""
     (tmp_path / "run").write_text("")
-    with pytest.raises(CheckpointError, match=r"cannot save the checkpoint of update 1 in .*run: "):
+    with pytest.raises(CheckpointError, match=r"cannot write into .*run: "):
         save(tmp_path / "run", 1)
 
 
@@ -338,13 +338,5 @@ def test_a_file_that_is_cut_off_is_refused_by_name(run: Path, name: str) -> None
             load_checkpoint(run) if name == "trainer" else load_run(run, CPU)
         assert str(caught.value).startswith(f"{path} is damaged") and "\n" not in str(caught.value)
     path.unlink()
-    with pytest.raises(CheckpointError, match="is missing|has no checkpoint"):
+    with pytest.raises(CheckpointError, match="is missing|holds no weights"):
         load_checkpoint(run) if name == "trainer" else load_run(run, CPU)
-
-
-def test_an_older_index_that_cannot_be_read(run: Path) -> None:
-    for data in (b"", b"[]", b'{"last": 2}', b'{"last": 2, "best": 3, "kept": []}', b"\xff"):
-        (run / "checkpoints.json").write_bytes(data)
-        with pytest.raises(CheckpointError, match=r"checkpoints\.json cannot be read") as caught:
-            load_run(run, CPU)
-        assert "\n" not in str(caught.value)

@@ -14,12 +14,11 @@ from made_up_engine import make_run
 from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.checkpoints.checkpoint import load_run, save_checkpoint, weights
 from bytenmt.checkpoints.quantize import round_arrays
-from bytenmt.checkpoints.weights import SCALE, read_weights, restored
+from bytenmt.checkpoints.weights import SCALE, read_run, restored
 from bytenmt.cli.main import main
 from bytenmt.config.facts import CorpusFact, Facts, TextFact
 from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.translator import Translator
-from bytenmt.errors import BytenmtError
 from tools.average import average
 
 CPU = torch.device("cpu")
@@ -48,7 +47,7 @@ def folded(tensors: dict[str, Any]) -> dict[str, np.ndarray]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("precision", ["bf16", "int8", "fp32"])
+@pytest.mark.parametrize("precision", ["int8", "fp32"])
 def test_every_number_is_the_nearest(tmp_path: Path, arch: str, precision: str) -> None:
     """Matrices to half a step of their type, an output's largest weight decides the step of int8; all else
     bit for bit; through the file and the model that PyTorch loads."""
@@ -64,8 +63,7 @@ def test_every_number_is_the_nearest(tmp_path: Path, arch: str, precision: str) 
             assert error.max(initial=0) <= (1e-6 * np.abs(matrix).max() if name.endswith(".v") else 0), name
             continue
         rows = np.abs(matrix).reshape(len(matrix), -1)
-        half_step = np.abs(matrix) * 2**-8 if precision == "bf16" else rows.max(axis=1) / 127 / 2
-        limit = half_step if precision == "bf16" else half_step.reshape(-1, *[1] * (matrix.ndim - 1))
+        limit = (rows.max(axis=1) / 127 / 2).reshape(-1, *[1] * (matrix.ndim - 1))
         assert (error <= limit * 1.0001 + 1e-9).all(), name
         changed += int(error.max() > 0)
     assert changed > 3 or precision == "fp32"
@@ -76,33 +74,31 @@ def read(run: Path) -> dict[str, torch.Tensor]:
 
 
 def test_the_file_is_smaller(tmp_path: Path) -> None:
-    """About two and four times, at a size where matrices are most of it."""
+    """About four times, at a size where matrices are most of it."""
     size = ("model.d_hidden=256",)
     run = make_run(tmp_path / "run", "luong", settings=size)
     whole = convert(run, "fp32").stat().st_size
-    assert 1.9 < whole / convert(run, "bf16").stat().st_size < 2
     assert 3.5 < whole / convert(run, "int8").stat().st_size < 4
     kinds = {
-        name: array.dtype for name, array in read_weights(tmp_path / "run.int8.safetensors")[1].arrays.items()
+        name: array.dtype for name, array in read_run(tmp_path / "run.int8.safetensors")[1].arrays.items()
     }
     assert kinds["embedding.weight"] == kinds["keys.weight" + SCALE] == np.float32
     assert kinds["keys.weight"] == np.int8
 
 
 @pytest.mark.parametrize("arch", [name for name, one in ARCHITECTURES.items() if one.write_program])
-@pytest.mark.parametrize("precision", ["bf16", "int8"])
-def test_it_is_packed_as_the_run_would_be(tmp_path: Path, arch: str, precision: str) -> None:
+def test_it_is_packed_as_the_run_would_be(tmp_path: Path, arch: str) -> None:
     """The engine for the CPU gets the numbers that it would have rounded itself, to a step at most where it
     cuts a matrix in two; and again converted, nothing changes."""
     run = make_run(tmp_path / "run", arch)
-    file = convert(run, precision)
-    once = restored(read_weights(file)[1].arrays)
-    twice = restored(round_arrays(once, precision))
+    file = convert(run, "int8")
+    once = restored(read_run(file)[1].arrays)
+    twice = restored(round_arrays(once, "int8"))
     for name, array in folded(once).items():
         assert np.allclose(array, folded(twice)[name], rtol=1e-6, atol=1e-12), name
-    config = read_weights(file)[1].config.model
-    own = pack_model({name: part.numpy() for name, part in read(run).items()}, config, precision)
-    other = pack_model(once, config, precision)
+    config = read_run(file)[1].config.model
+    own = pack_model({name: part.numpy() for name, part in read(run).items()}, config, "int8")
+    other = pack_model(once, config, "int8")
     assert own.weights.shape == other.weights.shape
     assert np.mean(own.weights != other.weights) < 0.05
 
@@ -110,7 +106,7 @@ def test_it_is_packed_as_the_run_would_be(tmp_path: Path, arch: str, precision: 
 @pytest.mark.parametrize("arch", ["luong", "convs2s"])
 def test_engines_agree_on_a_converted_file(tmp_path: Path, arch: str) -> None:
     """The CPU's engine takes the file's own precision; PyTorch computes with what it stands for."""
-    file = convert(make_run(tmp_path / "run", arch), "bf16")
+    file = convert(make_run(tmp_path / "run", arch), "int8")
     short: dict[str, Any] = {"max_len_a": 0.1, "max_len_b": 9, "device": "cpu"}
     lines = [f"{word} {tail}" for word in ("one", "two words", "drei", "넷") for tail in "abcde"]
     found = {
@@ -121,15 +117,12 @@ def test_engines_agree_on_a_converted_file(tmp_path: Path, arch: str) -> None:
     assert same >= 16, found
 
 
-def test_rows_of_zeros_and_what_is_no_number() -> None:
-    """A weight-normed row of length 0 stays one; a number that is none is refused."""
+def test_rows_of_zeros() -> None:
+    """A weight-normed row of length 0 stays one."""
     v, g = np.ones((3, 2, 2), np.float32), np.array([1, 0, 2], np.float32)
-    for precision in ("bf16", "int8"):
-        back = restored(round_arrays({"a.v": v, "a.g": g}, precision))
-        assert back["a.v"].shape == v.shape
-        assert np.allclose(folded(back)["a.v"], folded({"a.v": v, "a.g": g})["a.v"], rtol=0.01)
-    with pytest.raises(BytenmtError, match="x contains NaN: the training has diverged"):
-        round_arrays({"x": np.array([[1, np.nan]], np.float32)}, "int8")
+    back = restored(round_arrays({"a.v": v, "a.g": g}, "int8"))
+    assert back["a.v"].shape == v.shape
+    assert np.allclose(folded(back)["a.v"], folded({"a.v": v, "a.g": g})["a.v"], rtol=0.01)
 
 
 def test_info_tells_of_a_file(tmp_path: Path) -> None:
@@ -153,7 +146,7 @@ def test_a_file_that_is_handed_on_tells_no_folders(tmp_path: Path) -> None:
         texts=(TextFact("/home/me/text", 7),),
     )
     save_checkpoint(run, 80, weights(model.model), {}, model.config, facts, best=True)
-    output = convert(run, "bf16")
+    output = convert(run, "int8")
     assert b"/home/me" not in output.read_bytes() and b"/home/me" in (run / "last.safetensors").read_bytes()
     told = load_run(output, CPU).facts
     assert told.corpora == (CorpusFact("a.ko", "a.en"), CorpusFact(tsv="%E9.tsv"))

@@ -236,8 +236,8 @@ BAD: list[tuple[str, str]] = [
     ("train -o run --arch luong --text tgt --valid-text tgt", "run already holds a run"),
     ("train -o src --arch luong --text tgt --valid-text tgt", "src is a file"),
     ("train -o new --resume --text tgt --valid-text tgt", "no architecture: give --arch"),
-    ("convert none -o new.safetensors --precision bf16", "none does not exist"),
-    ("convert run -o new --precision bf16", "give a name that ends in .safetensors"),
+    ("convert none -o new.safetensors", "none does not exist"),
+    ("convert run -o new", "give a name that ends in .safetensors"),
     ("convert run -o src/new.safetensors --precision int8", "the folder src cannot be created"),
     (f"convert run/{WEIGHTS} -o run/{WEIGHTS} --precision int8", "is an input too"),
     (

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 from small_runs import CPU, config
 
-from bytenmt.checkpoints.weights import read_weights
+from bytenmt.checkpoints.weights import read_run
 from bytenmt.cli.main import main
 from bytenmt.config.facts import FlagThresholds
 from bytenmt.data.corpus import PairFiles
@@ -35,7 +35,7 @@ def convert(*arguments: str | Path) -> Result:
 
 
 def flags_of(file: Path) -> FlagThresholds | None:
-    return read_weights(file)[1].facts.flags
+    return read_run(file)[1].facts.flags
 
 
 def test_on_the_validation_text_of_a_run(trained: Path) -> None:

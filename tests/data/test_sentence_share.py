@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from small_runs import CPU, config
 
-from bytenmt.checkpoints.weights import read_run, read_weights
+from bytenmt.checkpoints.weights import read_run
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.corpus_report import multi_sentence_share
 from bytenmt.data.sentences import sentence_ends
@@ -57,6 +57,6 @@ def test_a_run_tells_it(texts: dict[str, Any], tmp_path: Path) -> None:
     run = tmp_path / "run"
     train(run, config("convs2s", "train.max_updates=2", "train.valid_lines=0"), **texts, device=CPU)
     expected = pytest.approx(sum(i % 4 == 0 for i in range(len(lines))) / len(lines), abs=1e-6)
-    assert read_weights(run, "last")[1].facts.multi_sentence_share == expected
+    assert read_run(run, "last")[1].facts.multi_sentence_share == expected
     assert read_run(run)[1].facts.multi_sentence_share == expected
     assert "of the training lines hold several" in model_description(str(run), None)

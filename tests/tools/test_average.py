@@ -11,7 +11,7 @@ import pytest
 from made_up_engine import make_run, small_config, small_model
 
 from bytenmt.checkpoints.checkpoint import save_checkpoint, weights
-from bytenmt.checkpoints.weights import read_weights
+from bytenmt.checkpoints.weights import read_run
 from bytenmt.config.facts import Facts
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.loading import load_runs
@@ -38,11 +38,11 @@ def files(tmp_path: Path) -> list[Path]:
 def test_the_mean_of_checkpoints(files: list[Path], n: int) -> None:
     """Sums are float64 and rounded once; files may come in any order, and a run is its best weights."""
     run, updates = files[0].parent / "run", [70, 80, 90][-n:]
-    expected = [read_weights(path)[1].arrays for path in files[-n:]]
+    expected = [read_run(path)[1].arrays for path in files[-n:]]
     for number, paths in enumerate((files[-n:][::-1], [*files[-n:-1], run])):
         output = run.parent / f"mean{number}.safetensors"
         assert average(paths, output).endswith(", ".join(map(str, updates)))
-        mean = read_weights(output)[1]
+        mean = read_run(output)[1]
         assert mean.facts.averaged == tuple(updates) and mean.facts.update == 90 and mean.facts.pairs == 1
         for name, array in mean.arrays.items():
             parts = np.mean([one[name].astype(np.float64) for one in expected], axis=0)

@@ -7,13 +7,14 @@ import shutil
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from small_runs import CPU, config, nine_lines
 
-from bytenmt.checkpoints import search_defaults
 from bytenmt.checkpoints.checkpoint import read_weights
 from bytenmt.checkpoints.quantize import convert
+from bytenmt.checkpoints.weights import SEARCH, read_search
 from bytenmt.cli.main import main
 from bytenmt.config.facts import SearchDefaults
 from bytenmt.decoding.model_summary import model_description
@@ -45,6 +46,10 @@ def run(trained: Path, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+def write_search(folder: Path, defaults: SearchDefaults) -> None:
+    (folder / SEARCH).write_bytes(msgspec.json.encode(defaults))
+
+
 def penalty_of(*runs: Path, **more: float) -> float:
     return Translator.load(*runs, engine="torch", beam=3, **SHORT, **more).options.length_penalty
 
@@ -69,17 +74,15 @@ def test_they_are_found_and_taken(run: Path, tmp_path: Path, capsys: pytest.Capt
     size = max(of_sizes, key=lambda size: (of_sizes[size], -size))
     of_penalties = {penalty: chrf(size, penalty) for penalty in (0.0, 0.7, 3.0)}
     penalty = max(of_penalties, key=lambda penalty: (of_penalties[penalty], -abs(penalty - 1)))
-    assert search_defaults.read(run) == SearchDefaults(
-        length_penalty=penalty, no_repeat_ngram_size=size, beam=3
-    )
+    assert read_search(run) == SearchDefaults(length_penalty=penalty, no_repeat_ngram_size=size, beam=3)
     assert penalty_of(run) == penalty and penalty_of(run, length_penalty=0.5) == 0.5
     assert f"# length penalty:  {penalty:g}, found with beam 3" in model_description(str(run), None)
-    (run / search_defaults.FILE).unlink()
+    (run / SEARCH).unlink()
     assert penalty_of(run) == 1
 
 
 def test_no_repeats_are_taken_by_every_search_but_not_by_samples(run: Path) -> None:
-    search_defaults.write(run, SearchDefaults(length_penalty=0.3, no_repeat_ngram_size=2, beam=3))
+    write_search(run, SearchDefaults(length_penalty=0.3, no_repeat_ngram_size=2, beam=3))
     load = partial(Translator.load, run, engine="torch", **SHORT)
     assert load().options.no_repeat_ngram_size == load(beam=3).options.no_repeat_ngram_size == 2
     assert load(no_repeat_ngram_size=0).options.no_repeat_ngram_size == 0
@@ -101,11 +104,11 @@ def test_it_is_carried_on(run: Path, tmp_path: Path) -> None:
     """Convert and average keep it for a folder and its files; the first of several runs that has one decides;
     the file of another folder has none.
     """
-    search_defaults.write(run, SearchDefaults(length_penalty=0.25, no_repeat_ngram_size=9, beam=4))
+    write_search(run, SearchDefaults(length_penalty=0.25, no_repeat_ngram_size=9, beam=4))
     checkpoint = run / "last.safetensors"
     convert(run, tmp_path / "a.safetensors", "int8")
     average([run], tmp_path / "b.safetensors")
-    convert(checkpoint, tmp_path / "c.safetensors", "bf16")
+    convert(checkpoint, tmp_path / "c.safetensors", "int8")
     convert(tmp_path / "b.safetensors", tmp_path / "d.safetensors", "fp32")
     for path in (run, checkpoint, *(tmp_path / f"{name}.safetensors" for name in "abcd")):
         assert read_weights(path)[1][2].search == SearchDefaults(
@@ -114,7 +117,7 @@ def test_it_is_carried_on(run: Path, tmp_path: Path) -> None:
         assert penalty_of(path) == 0.25
     (tmp_path / "published").mkdir()
     (tmp_path / "published/model.safetensors").write_bytes(checkpoint.read_bytes())
-    search_defaults.write(tmp_path / "published", SearchDefaults(length_penalty=0.75))
+    write_search(tmp_path / "published", SearchDefaults(length_penalty=0.75))
     assert penalty_of(tmp_path / "published") == 0.75
     (tmp_path / "e.safetensors").write_bytes(checkpoint.read_bytes())
     assert penalty_of(tmp_path / "e.safetensors") == 1
@@ -123,7 +126,7 @@ def test_it_is_carried_on(run: Path, tmp_path: Path) -> None:
 
 def test_the_command_takes_it(run: Path, tmp_path: Path) -> None:
     """With a beam; greedy search has no use for it, and does not refuse it."""
-    search_defaults.write(run, SearchDefaults(length_penalty=0.0))
+    write_search(run, SearchDefaults(length_penalty=0.0))
 
     def answers(*more: str) -> list[dict[str, float]]:
         given = [
@@ -157,7 +160,7 @@ def test_the_command_takes_it(run: Path, tmp_path: Path) -> None:
     ],
 )
 def test_a_file_of_a_stranger(run: Path, content: str) -> None:
-    (run / search_defaults.FILE).write_text(content)
+    (run / SEARCH).write_text(content)
     with pytest.raises(CheckpointError, match="is damaged") as error:
         penalty_of(run)
     assert "\n" not in str(error.value)

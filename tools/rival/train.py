@@ -35,7 +35,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from bytenmt.checkpoints.tensor_file import write_atomically
+from bytenmt.atomic_file import write_atomically
 from bytenmt.config.facts import Progress
 from bytenmt.config.schema import TrainConfig
 from bytenmt.data.corpus import PairFiles

@@ -14,10 +14,21 @@ from typing import Any
 import numpy as np
 
 from bytenmt.architectures.parameters import n_parameters, parameter_shapes
-from bytenmt.checkpoints.tensor_file import NAMES, TYPES, Array
+from bytenmt.checkpoints.weights import Array
 from bytenmt.config.schema import parse_config
 from bytenmt.errors import ConfigError
 
+TYPES: dict[str, type[np.generic]] = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "I64": np.int64,
+    "I32": np.int32,
+    "I8": np.int8,
+    "U8": np.uint8,
+    "BOOL": np.bool_,
+}
+NAMES = {np.dtype(kind): name for name, kind in TYPES.items()}
 DEEP = 5_000  # levels of nesting
 LETTERS = ["", "x", "\0", "\x1b[2J", "a\nb", "é" * 100, "\ud800", "\u202e", "y" * 5_000]
 SIZES = [-1, 0, 1, 2, 3, 7, 255, 256, 257, 4096, 65_535, 65_536, 10**6, 10**9]

@@ -1,0 +1,249 @@
+"""Weights files: those of earlier versions are read, and what does not fit is refused in one line."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from made_up_engine import make_run
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from bytenmt.checkpoints.quantize import round_arrays
+from bytenmt.checkpoints.weights import Array, read_run
+from bytenmt.cli.main import main
+from bytenmt.config.schema import load_config, parse_config
+from bytenmt.errors import CheckpointError, ConfigError
+
+Arrays = dict[str, Array]
+Metadata = dict[str, str]
+DEEP, LONG = "[" * 5000 + "]" * 5000, "9" * 5000
+BIAS, GATES, TABLE = "decoder.output.bias", "encoder.0.gates.weight", "embedding.weight"
+VERSIONS = ("6d42e7c", "60e445e")  # commits; the first one wrote the oldest files that are still read
+
+
+# ---- files of earlier versions
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Unpack, for two commits, weights that it trained, the same in int8, and its scores of a text."""
+    folder = tmp_path_factory.mktemp("older")
+    with tarfile.open(Path(__file__).parents[1] / "files/older_models.tar.xz") as packed:
+        packed.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("name", "tolerance"), [("run/checkpoints/update-00000004", 1e-4), ("int8", 0.02)])
+def test_a_model_of_an_earlier_version_scores_as_it_did(
+    older: Path, version: str, name: str, tolerance: float
+) -> None:
+    then = [float(line.split("\t")[0]) for line in (older / version / "scores").read_text().splitlines()]
+    texts = ["--src", str(older / "source"), "--ref", str(older / "target"), "--log-probabilities"]
+    model = str(older / version / f"{name}.safetensors")
+    done = CliRunner().invoke(main, ["evaluate", model, *texts, "--engine", "torch"])
+    assert done.exit_code == 0, done.output
+    now = [float(line.split("\t")[0]) for line in done.stdout.splitlines()]
+    assert len(now) == 30 and now == pytest.approx(then, rel=tolerance)
+
+
+# ---- files that do not fit
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Arrays, Metadata]]:
+    """The tensors and the metadata of small models."""
+    place, contents = tmp_path_factory.mktemp("made"), {}
+    for arch in ("seq2seq", "bytenet", "convs2s"):
+        file = make_run(place / arch, arch) / "last.safetensors"
+        with safe_open(file, "np") as opened:
+            contents[arch] = load_file(file), opened.metadata()
+    return contents
+
+
+def refused(folder: Path, arrays: Arrays, metadata: Metadata) -> str:
+    """Return the one-line error for a weights file; it names the file."""
+    path = folder / "w.safetensors"
+    save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path, metadata)
+    return refused_file(path)
+
+
+def refused_file(path: Path) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        read_run(path)
+    message = str(caught.value)
+    assert message.startswith(str(path)) and "\n" not in message and len(message) < 600
+    return message
+
+
+def with_nan(part: Array, value: float = np.nan) -> Array:
+    part = part.copy()
+    part.reshape(-1)[-1] = value
+    return part
+
+
+TENSORS: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
+    "a missing bias": (
+        lambda a: {k: v for k, v in a.items() if k != BIAS},
+        "which is missing, expected float32 256",
+    ),
+    "a bias of one number": (lambda a: a | {BIAS: a[BIAS][:1]}, "which is float32 1, expected float32 256"),
+    "a scalar": (lambda a: a | {BIAS: a[BIAS].sum()}, "float32 of one number, expected float32 256"),
+    "a table of 128 rows": (lambda a: a | {TABLE: a[TABLE][:128]}, "float32 128 x 8, expected float32 256 x"),
+    "a matrix turned": (lambda a: a | {GATES: a[GATES].T}, "float32 12 x 24, expected float32 24 x 12"),
+    "whole numbers": (lambda a: a | {GATES: a[GATES].astype(np.int32)}, "int32 24 x 12, expected float32"),
+    "halves": (lambda a: {k: v.astype(np.float16) for k, v in a.items()}, "differ, first"),
+    "one too many": (lambda a: a | {"x": a[BIAS]}, "first 'x', which is float32 256, expected missing"),
+    "a control character": (lambda a: a | {"\x1b[2J\n": a[BIAS]}, r"first '\x1b[2J\n'"),
+    "no number": (lambda a: a | {GATES: with_nan(a[GATES])}, f"'{GATES}' holds what is no number"),
+    "infinite": (lambda a: a | {BIAS: with_nan(a[BIAS], -np.inf)}, f"'{BIAS}' holds what is no number"),
+    "nothing": (lambda a: {}, "tensors differ"),
+}
+
+
+@pytest.mark.parametrize("what", TENSORS)
+def test_tensors_that_do_not_fit(what: str, template: dict[str, Any], tmp_path: Path) -> None:
+    """Compiled kernels would read past their ends, or translate with them."""
+    change, message = TENSORS[what]
+    arrays, metadata = template["seq2seq"]
+    assert message in refused(tmp_path, change(arrays), metadata)
+
+
+def test_converted_weights_are_checked_too(template: dict[str, Any], tmp_path: Path) -> None:
+    """Types, and scales by shape, type and number."""
+    arrays, metadata = template["seq2seq"]
+    stored, metadata = round_arrays(arrays, "int8"), metadata | {"precision": "int8"}
+    scale = f"{GATES}:scale"
+    for wrong, message in (
+        ({scale: stored[scale][:5]}, f"first '{scale}'"),
+        ({scale: stored[scale][:, None]}, f"first '{scale}'"),
+        ({scale: stored[scale].astype(np.float64)}, f"first '{scale}'"),
+        ({scale: with_nan(stored[scale])}, f"'{scale}' holds"),
+        ({GATES: arrays[GATES]}, f"first '{GATES}'"),
+    ):
+        assert message in refused(tmp_path, stored | wrong, metadata)
+    assert "tensors differ" in refused(tmp_path, stored, metadata | {"precision": "fp32"})
+    assert "in the precision 'fp7'" in refused(tmp_path, stored, metadata | {"precision": "fp7"})
+
+
+def with_model(metadata: Metadata, **values: Any) -> Metadata:
+    config = json.loads(metadata["config"])
+    config["model"].update(values)
+    return metadata | {"config": json.dumps(config)}
+
+
+METADATA: dict[str, tuple[Callable[[Metadata], Metadata], str]] = {
+    "deep configuration": (lambda t: t | {"config": DEEP}, "it is nested too deeply"),
+    "deep facts": (lambda t: t | {"facts": DEEP}, "it is nested too deeply"),
+    "long number": (lambda t: t | {"config": f'{{"a": {LONG}}}'}, "cannot be read"),
+    "large fact": (lambda t: t | {"facts": f'{{"update": {10**40}}}'}, "Expected `int` <"),
+    "a list": (lambda t: t | {"facts": "[1]"}, "Expected `object`, got `array`"),
+    "texts": (lambda t: t | {"facts": '{"texts": [1]}'}, "at `$.texts[0]`"),
+    "no facts": (lambda t: {k: v for k, v in t.items() if k != "facts"}, "facts cannot be read"),
+    "no JSON": (lambda t: t | {"config": "{"}, "configuration or facts cannot be read"),
+    "a key with a line's end": (lambda t: with_model(t, **{"a\nb": 1}), r"model"),
+    "infinite": (lambda t: with_model(t, dropout=float("inf")), "model.dropout"),
+    "another format": (lambda t: t | {"format": "bytenmt 1"}, "does not hold the weights of a model of this"),
+    "another kind": (lambda t: t | {"holds": "trainer"}, "does not hold the weights of a model of this"),
+}
+
+
+@pytest.mark.parametrize("what", METADATA)
+def test_metadata_from_strangers(what: str, template: dict[str, Any], tmp_path: Path) -> None:
+    change, message = METADATA[what]
+    arrays, metadata = template["seq2seq"]
+    assert message in refused(tmp_path, arrays, change(metadata))
+
+
+def test_headers_from_strangers(template: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    save_file(*(template["seq2seq"][0], path, template["seq2seq"][1]))
+    whole = path.read_bytes()
+    n = int.from_bytes(whole[:8], "little")
+    header, data = whole[8 : 8 + n].rstrip(), whole[8 + n :]
+
+    def with_header(text: bytes, length: int | None = None) -> str:
+        path.write_bytes((len(text) if length is None else length).to_bytes(8, "little") + text + data)
+        return refused_file(path)
+
+    tensors = json.loads(header)
+    for kind, shape in (("F8_E4M3", [1024]), ("BF16", [512]), ("C64", [128])):  # as many bytes
+        other = tensors | {BIAS: dict(tensors[BIAS], dtype=kind, shape=shape)}
+        assert with_header(json.dumps(other).encode())
+    for text in (DEEP.encode(), b"", b"{}", b"[]", b"\xff" * 9, b'{"a": 1}', LONG.encode()):
+        assert "damaged or cut off" in with_header(text)
+    for length in (2**64 - 1, 2**63, 2**40, 100_000_001, len(header) - 1, len(header) + 1, 0):
+        assert "damaged or cut off" in with_header(header, length)
+
+
+TOO_LARGE = [
+    ("seq2seq", "n_layers", 10**9, "model.n_layers"),
+    ("seq2seq", "d_hidden", 10**9, "model.d_hidden"),
+    ("seq2seq", "d_embedding", 10**30, "model.d_embedding"),
+    ("bytenet", "n_sets", 10**9, "model.n_sets"),
+    ("bytenet", "n_sets", 250, "n_sets times the dilations are "),
+    ("bytenet", "n_encoder_sets", 250, "blocks in the encoder"),
+    ("bytenet", "encoder_dilations", [4096, 4096, 4096], "the receptive field is "),
+    ("bytenet", "unfolding_offset", 10**6, "model.unfolding_offset"),
+    ("bytenet", "dilations", [1, 10**9], "model.dilations"),
+    ("bytenet", "dilations", [1] * 10**4, "model.dilations"),
+    ("bytenet", "kernel_width", 10**9, "model.kernel_width"),
+    ("convs2s", "n_positions", 10**12, "model.n_positions"),
+    ("convs2s", "decoder_layers", [[8, 3]] * 10**4, "model.decoder_layers"),
+    ("convs2s", "decoder_layers", [[8, 1024]] * 20, "the receptive field is 20,461 bytes"),
+]
+
+
+@pytest.mark.parametrize(("arch", "key", "value", "message"), TOO_LARGE)
+def test_sizes_without_bounds(
+    arch: str, key: str, value: Any, message: str, template: dict[str, Any], tmp_path: Path
+) -> None:
+    """Excessive sizes in a file and by --set are refused before anything is allocated."""
+    arrays, metadata = template[arch]
+    assert message in refused(tmp_path, arrays, with_model(metadata, **{key: value}))
+    with pytest.raises(ConfigError) as caught:
+        load_config(arch, "tiny", "", [f"model.{key}={json.dumps(value)}"])
+    assert message in str(caught.value)
+
+
+def test_every_size_stays_within_reach() -> None:
+    """The largest of the presets, and more."""
+    load_config("bytenet", "paper", "", ["model.n_sets=32", "model.unfolding_offset=1000"])
+    load_config("convs2s", "paper", "", ["model.n_positions=100000", "model.d_embedding=8192"])
+    load_config("seq2seq", "paper", "", ["model.n_layers=64", "model.d_hidden=16384"])
+
+
+def test_an_empty_read_out() -> None:
+    """Half of one is none."""
+    with pytest.raises(ConfigError, match="d_hidden = 1 leaves nothing to read out"):
+        parse_config({"model": {"arch": "seq2seq", "d_embedding": 2, "d_hidden": 1, "context": "every_step"}})
+
+
+@pytest.mark.slow
+def test_every_command_refuses_it(template: dict[str, Any], tmp_path: Path) -> None:
+    """A file whose bias is too short is refused by each command that reads weights."""
+    arrays, metadata = template["seq2seq"]
+    bad, text, out = (str(tmp_path / name) for name in ("bad.safetensors", "text", "out.safetensors"))
+    save_file(arrays | {BIAS: arrays[BIAS][:1]}, bad, metadata)
+    Path(text).write_text("a\n" * 30)
+    for command in (
+        f"translate {bad}",
+        f"translate {bad} --engine torch",
+        f"evaluate {bad} --src {text} --ref {text}",
+        f"predict {bad} {text} --src {text}",
+        f"generate {bad}",
+        f"convert {bad} -o {out} --precision int8",
+        f"info {bad}",
+        f"train -o {tmp_path / 'new'} --arch luong --preset tiny --src {text} --tgt {text}"
+        f" --valid-src {text} --valid-tgt {text} --set model.d_embedding=8 --init-embedding {bad}",
+    ):
+        result = CliRunner().invoke(main, command.split(), input="a\n")
+        assert result.exit_code == 1 and "which is float32 1, expected float32 256" in result.stderr, command
+        assert result.stdout == "" and "Traceback" not in result.stderr and not Path(out).exists()
