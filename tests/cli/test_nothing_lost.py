@@ -62,7 +62,7 @@ def settings(n_updates: int) -> Config:
 
 
 def test_a_second_training_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:
-    """In one line; the run is not changed, and the lock is released with it."""
+    """The error is one line; the run is not changed, and the lock is released with it."""
     run = tmp_path / "run"
     with one_training(run):
         for resume in (False, True):
