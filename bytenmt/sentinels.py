@@ -189,6 +189,15 @@ def choose_spans(matches: Iterable[tuple[int, int]]) -> list[Span]:
     return sorted(chosen)
 
 
+def replace_spans(text: str, changes: Iterable[tuple[Span, str]]) -> str:
+    """Return a text with other texts in the place of some spans, which do not overlap."""
+    parts, end = list[str](), 0
+    for span, new in sorted(changes):
+        parts += [text[end : span.begin], new]
+        end = span.end
+    return "".join([*parts, text[end:]])
+
+
 def merge_adjacent(spans: Sequence[Span]) -> list[Span]:
     """Return spans of which those with nothing between them are one."""
     merged: list[Span] = []

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.data.epoch_plan import EpochPlan, epoch_plan
+from bytenmt.data.epoch_plan import EpochPlan
 from bytenmt.jit import njit
 from bytenmt.utf8 import BOS, EOS, PAD
 
 if TYPE_CHECKING:
     from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.data.text_file import TextFile
-
-__all__ = ["Batch", "EpochPlan", "assemble", "batches", "epoch_plan"]
 
 Bytes = npt.NDArray[np.uint8]
 Lengths = npt.NDArray[np.int32]
@@ -40,6 +38,24 @@ class Batch(NamedTuple):
     source_len: Indices
     target: Bytes
     target_len: Indices
+
+    @classmethod
+    def from_pairs(cls, pairs: Sequence[tuple[bytes, bytes]], round_to: int = 1) -> Batch:
+        """Return the batch of these sources and targets; see `assemble`."""
+        parts = list[Any]()
+        for side, first in ((0, b""), (1, bytes([BOS]))):
+            lengths = np.array([len(pair[side]) + 1 for pair in pairs], np.int64)
+            width = -(-int(lengths.max(initial=0)) // round_to) * round_to + len(first)
+            rows = [(first + pair[side] + bytes([EOS])).ljust(width, bytes([PAD])) for pair in pairs]
+            parts += [np.frombuffer(bytearray().join(rows), np.uint8).reshape(len(pairs), width), lengths]
+        return cls(*parts)
+
+    def pairs(self) -> list[tuple[bytes, bytes]]:
+        """Return the source and target of each row, without BOS, EOS and PAD."""
+        return [
+            (source[: n_source - 1].tobytes(), target[1:n_target].tobytes())
+            for source, n_source, target, n_target in zip(*self, strict=True)
+        ]
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -105,29 +121,19 @@ def _fill_rows(
 _MARKS = np.array([BOS, EOS, PAD], np.uint8)
 
 
-def assemble(
-    corpus: ParallelCorpus,
-    indices: Indices,
-    round_to: int = 1,
-    widths: tuple[int, int] | None = None,
-    pin: bool = False,
-) -> Batch:
+def assemble(corpus: ParallelCorpus, indices: Indices, round_to: int = 1, pin: bool = False) -> Batch:
     """Return the batch of these pairs. indices (n,) int64: of kept pairs, in the order of the rows.
 
-    Rows are as wide as the longest of them, rounded up to a multiple of `round_to`; widths (source, target),
-    EOS included, makes them wider. pin: in page-locked memory, from which a GPU copies by itself. Raises
-    ValueError.
+    Rows are as wide as the longest of them, rounded up to a multiple of `round_to`. pin: in page-locked
+    memory, from which a GPU copies by itself.
     """
     source_len = np.zeros(len(indices), np.int64)
     if corpus.has_source:
         source_len = corpus.source_lengths[indices].astype(np.int64) + 1
     target_len = corpus.target_lengths[indices].astype(np.int64) + 1
-    needed = [-(-int(lens.max(initial=0)) // round_to) * round_to for lens in (source_len, target_len)]
-    source_width, target_width = needed if widths is None else widths
-    if source_width < needed[0] or target_width < needed[1]:
-        raise ValueError(f"widths are {widths}, expected at least {tuple(needed)}")
-    source = _empty((len(indices), source_width), pin)
-    target = _empty((len(indices), target_width + 1), pin)
+    widths = [-(-int(lens.max(initial=0)) // round_to) * round_to for lens in (source_len, target_len)]
+    source = _empty((len(indices), widths[0]), pin)
+    target = _empty((len(indices), widths[1] + 1), pin)
     part_of = np.searchsorted(corpus.bounds, indices, side="right") - 1
     for p, part in enumerate(corpus.parts):
         rows = np.flatnonzero(part_of == p)

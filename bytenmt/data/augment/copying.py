@@ -7,13 +7,12 @@ the number of bytes of the one it replaces.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from bytenmt.data.bucketing import random_below
-from bytenmt.sentinels import find_spans
+from bytenmt.data.augment.draws import Below, keyed_draws
+from bytenmt.sentinels import Span, find_spans, replace_spans, to_bytes, to_text
 
 LETTER = "A-Za-zÀ-ÖØ-öø-ɏ"  # Latin: the last ranges have two bytes each
 _ITEM = re.compile(
@@ -26,20 +25,11 @@ _ALIKE = {letter: letters for letters in _LIKE for letter in letters} | {
     d: "0123456789" for d in "0123456789"
 }
 
-Below = Callable[[int], int]  # draws a number from 0 to below another
-
-
-def keyed_draws(key: np.uint64) -> Below:
-    """Return a random generator as a function: f(n) is from 0 to n − 1; equal keys give equal sequences."""
-    state = np.array([key], np.uint64)
-    return lambda limit: int(random_below(state, limit))
-
 
 class Item(NamedTuple):
-    """A name or a number of a text, text[begin:end] in characters."""
+    """A name or a number of a text."""
 
-    begin: int
-    end: int
+    span: Span
     value: str
 
 
@@ -47,28 +37,27 @@ def find_items(text: str) -> list[Item]:
     """Return the words and numbers of a text in order, those inside kept spans left out."""
     spans = find_spans(text)
     return [
-        Item(*match.span(), match[0])
+        Item(Span(*match.span()), match[0])
         for match in _ITEM.finditer(text)
         if not any(span.begin < match.end() and match.start() < span.end for span in spans)
     ]
 
 
-def other_items(source: str, target: str, below: Below) -> tuple[str, str]:
+def with_other_items(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
     """Return a pair whose names and numbers that stand once on both sides are replaced by made-up ones.
 
-    A word of small ASCII letters alone is no name.
+    source, target: UTF-8, in which sentinels may stand. A word of small ASCII letters alone is no name.
     """
-    of_target = {item.value: item for item in find_items(target)}
-    replaced = []
-    for item in find_items(source):
-        other, value = of_target.get(item.value), item.value
-        if other is None or source.count(value) > 1 or target.count(value) > 1:
-            continue
-        if not (value.isascii() and value.islower()):
-            replaced.append((item, other, made_up(value, below)))
+    own, other, below = to_text(source), to_text(target), keyed_draws(key)
+    of_target = {item.value: item.span for item in find_items(other)}
+    changes: list[tuple[Span, Span, str]] = []
+    for span, value in find_items(own):
+        if value in of_target and own.count(value) == other.count(value) == 1:
+            if not (value.isascii() and value.islower()):
+                changes.append((span, of_target[value], made_up(value, below)))
     return (
-        _with(source, [(own, text) for own, _, text in replaced]),
-        _with(target, [(other, text) for _, other, text in replaced]),
+        to_bytes(replace_spans(own, [(span, new) for span, _, new in changes])),
+        to_bytes(replace_spans(other, [(span, new) for _, span, new in changes])),
     )
 
 
@@ -85,12 +74,3 @@ def made_up(value: str, below: Below) -> str:
             alike = "" if letter == "0" else "123456789"
         letters.append(alike[below(len(alike))] if alike else letter)
     return "".join(letters)
-
-
-def _with(text: str, items: list[tuple[Item, str]]) -> str:
-    """Return a text with other items at these places."""
-    parts, end = [], 0
-    for item, new in sorted(items):
-        parts += [text[end : item.begin], new]
-        end = item.end
-    return "".join([*parts, text[end:]])

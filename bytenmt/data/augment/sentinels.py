@@ -17,11 +17,19 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.data.augment.copying import Below, keyed_draws
-from bytenmt.data.augment.noise import HALF, chance, row_keys
+from bytenmt.data.augment.draws import HALF, Below, chance, keyed_draws, row_keys
 from bytenmt.data.corpus import ParallelCorpus, Part
 from bytenmt.data.text_file import TextFile
-from bytenmt.sentinels import N_SENTINELS, Span, find_spans, merge_adjacent, sentinel, shared_spans, to_bytes
+from bytenmt.sentinels import (
+    N_SENTINELS,
+    Span,
+    find_spans,
+    merge_adjacent,
+    replace_spans,
+    sentinel,
+    shared_spans,
+    to_bytes,
+)
 
 RAW = 0.1  # share of the pairs with kept spans that stay as they are, so that a model also reads plain text
 AROUND = 3  # one in so many names and numbers gets a sentinel before and after it, the others become one
@@ -167,7 +175,7 @@ def with_sentinels(
         for side, (text, span) in enumerate(zip((source, target), spans, strict=True)):
             new = text[span.begin : span.end].join(symbols) if is_around else symbols[0]
             changes[side].append((span, new))
-    return _changed(source, changes[0]), _changed(target, changes[1])
+    return to_bytes(replace_spans(source, changes[0])), to_bytes(replace_spans(target, changes[1]))
 
 
 def _shared_words(source: str, target: str, shared: SharedSpans) -> list[tuple[Span, Span]]:
@@ -195,12 +203,3 @@ def _clauses(source: str, target: str, below: Below) -> tuple[Span, ...]:
 
 def _overlaps(span: Span, others: Sequence[Span]) -> bool:
     return any(span.begin < other.end and other.begin < span.end for other in others)
-
-
-def _changed(text: str, changes: list[tuple[Span, str]]) -> bytes:
-    """Return a text with other texts at some places, as UTF-8 with sentinels."""
-    parts, end = [], 0
-    for span, new in sorted(changes):
-        parts += [text[end : span.begin], new]
-        end = span.end
-    return to_bytes("".join([*parts, text[end:]]))
