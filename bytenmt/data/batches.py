@@ -16,10 +16,8 @@ from bytenmt.utf8 import BOS, EOS, PAD
 
 if TYPE_CHECKING:
     from bytenmt.data.corpus import ParallelCorpus
-    from bytenmt.data.text_file import TextFile
 
 Bytes = npt.NDArray[np.uint8]
-Lengths = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
 
 PREFETCH = 4  # batches that are assembled ahead
@@ -139,18 +137,15 @@ def assemble(corpus: ParallelCorpus, indices: Indices, round_to: int = 1, pin: b
         rows = np.flatnonzero(part_of == p)
         if len(rows):
             lines = corpus.lines[indices[rows]]
-            if part.src is not None:
-                _write(part.src, lines, rows, source_len, 0, source)
-            _write(part.tgt, lines, rows, target_len, 1, target)
+            for text, ends, first, out in (
+                (part.src, source_len, 0, source),
+                (part.tgt, target_len, 1, target),
+            ):
+                if text is not None:
+                    _fill_rows(text.data, text.side, text.starts[lines], ends, rows, first, _MARKS, out)
     if pin:
         source_len, target_len = _pinned(source_len), _pinned(target_len)
     return Batch(source, source_len, target, target_len)
-
-
-def _write(
-    text: TextFile, lines: Lengths | Indices, rows: Indices, ends: Indices, first: int, out: Bytes
-) -> None:
-    _fill_rows(text.data, text.side, text.starts[lines], ends, rows, first, _MARKS, out)
 
 
 def _empty(shape: tuple[int, int], pin: bool) -> Bytes:
@@ -187,8 +182,6 @@ def batches(
     thread is raised here; the thread ends with the iterator.
     """
     rank, size = share
-    if not 0 <= rank < size:
-        raise ValueError(f"share is {share}, expected a rank from 0 to below the size")
 
     def make(index: int) -> Batch:
         batch = assemble(corpus, plan.batch(index)[rank::size], round_to, pin=pin and change is None)

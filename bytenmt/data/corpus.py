@@ -6,10 +6,9 @@ Several pairs of files make one corpus; nothing is copied, each text is read whe
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from bytenmt.config.bounds import WEIGHT
 from bytenmt.data.text_file import LONGEST_LINE, Indices, Lengths, TextFile, check_file
@@ -31,6 +30,7 @@ class PairFiles(NamedTuple):
 
     @property
     def has_source(self) -> bool:
+        """Return whether there is a source file, or a table."""
         return self.src is not None or self.tsv is not None
 
 
@@ -69,14 +69,14 @@ class ParallelCorpus:
     """The kept pairs of all parts, part after part. All parts have a source or none has.
 
     bounds (n_parts + 1,) int64: part p holds the kept pairs bounds[p] to bounds[p + 1].
-    lines (m,) int32: the line, from 0, of each kept pair in its part (int64 where a part has 2**31).
+    lines (m,) int32: the line, from 0, of each kept pair in its part.
     source_lengths, target_lengths (m,) int32: their bytes without EOS; no source: all 0.
     left_out: what is not kept, for each part.
     """
 
     parts: tuple[Part, ...]
     bounds: Indices
-    lines: Lengths | Indices
+    lines: Lengths
     source_lengths: Lengths
     target_lengths: Lengths
     left_out: tuple[LeftOut, ...]
@@ -109,8 +109,10 @@ class ParallelCorpus:
         Raises DataError, see TextFile.open, and if only some have a source.
         """
         for pair in files:  # all at once: a wrong name is told before anything takes its time
-            _check_files(pair)
-
+            if not WEIGHT.hold(pair.weight):
+                raise ValueError(f"the weight is {pair.weight}, expected {WEIGHT}")
+            for path in filter(None, pair[:3]):
+                check_file(path)
         parts = []
         for src, tgt, tsv, weight in files:
             if tsv is not None:
@@ -143,33 +145,35 @@ class ParallelCorpus:
         max_target_bytes: int | None,
         keep_empty: bool = False,
     ) -> "ParallelCorpus":
-        _check_parts(parts)
-        lines: list[npt.NDArray[Any]] = []
-        sources, targets, left_out = [], [], []
+        if len({src is None for src, _, _ in parts}) != 1:
+            names = ", ".join(part.name for part in parts)
+            raise DataError(f"{names}: a corpus needs files, all with a source or all without one")
+        lines, sources, targets, left_out = [], [], [], []
         for src, tgt, _ in parts:
-            # Without a source the target stands in, for a check that cannot fail.
-            source, max_source = (tgt, None) if src is None else (src, max_source_bytes)
+            if src is not None and len(src) != len(tgt):
+                raise DataError(
+                    f"{src.path} has {len(src)} lines and {tgt.path} has {len(tgt)}: "
+                    f"line i of one must translate line i of the other"
+                )
+            source_lengths = np.zeros(len(tgt), np.int32) if src is None else src.lengths
             is_empty = np.zeros(len(tgt), np.bool_)
             if not keep_empty:
-                is_empty = (source.lengths == 0) | (tgt.lengths == 0)
+                is_empty = tgt.lengths == 0 if src is None else (src.lengths == 0) | (tgt.lengths == 0)
                 is_empty[_white_lines(tgt)] = True
-            is_long = source.lengths > (max_source or LONGEST_LINE)
+            is_long = source_lengths > (max_source_bytes or LONGEST_LINE)
             is_long |= tgt.lengths > (max_target_bytes or LONGEST_LINE)
             used = np.flatnonzero(~(is_empty | is_long))
             all_used = len(used) == len(tgt)  # then nothing is copied
-            lines.append(used.astype(np.int32) if len(tgt) < 2**31 else used)
+            lines.append(used.astype(np.int32))
+            sources.append(source_lengths if all_used else source_lengths[used])
             targets.append(tgt.lengths if all_used else tgt.lengths[used])
-            if src is None:
-                sources.append(np.zeros(len(used), np.int32))
-            else:
-                sources.append(src.lengths if all_used else src.lengths[used])
             left_out.append(LeftOut(np.flatnonzero(is_long & ~is_empty), np.flatnonzero(is_empty)))
         return cls(
             parts=tuple(parts),
             bounds=np.cumsum([0, *map(len, lines)], dtype=np.int64),
-            lines=lines[0] if len(parts) == 1 else np.concatenate(lines),
-            source_lengths=sources[0] if len(parts) == 1 else np.concatenate(sources),
-            target_lengths=targets[0] if len(parts) == 1 else np.concatenate(targets),
+            lines=_joined(lines),
+            source_lengths=_joined(sources),
+            target_lengths=_joined(targets),
             left_out=tuple(left_out),
             max_source_bytes=max_source_bytes,
             max_target_bytes=max_target_bytes,
@@ -185,14 +189,14 @@ class ParallelCorpus:
     @property
     def src(self) -> TextFile | None:
         """Return the source of a corpus of one part."""
-        assert len(self.parts) == 1
-        return self.parts[0].src
+        (part,) = self.parts
+        return part.src
 
     @property
     def tgt(self) -> TextFile:
         """Return the target of a corpus of one part."""
-        assert len(self.parts) == 1
-        return self.parts[0].tgt
+        (part,) = self.parts
+        return part.tgt
 
     def source(self, k: int) -> bytes:
         """Return the source of the k-th kept pair."""
@@ -205,7 +209,6 @@ class ParallelCorpus:
         return self._part(k).tgt.line(int(self.lines[k]))
 
     def _part(self, k: int) -> Part:
-        assert 0 <= k < len(self)
         return self.parts[int(np.searchsorted(self.bounds, k, "right")) - 1]
 
     def require_pairs(self) -> None:
@@ -222,36 +225,13 @@ class ParallelCorpus:
             )
 
 
+def _joined(arrays: Sequence[Lengths]) -> Lengths:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
 def _white_lines(text: TextFile) -> Indices:
     """Return the lines, from 0, of white space alone."""
     candidates = np.flatnonzero((text.starts >= 0) & (text.lengths > 0))
     candidates = candidates[np.isin(text.data[text.starts[candidates]], SPACES)]
     white = [line for line in candidates.tolist() if text.line(line).decode().isspace()]
     return np.array(white, np.int64)
-
-
-def _check_files(pair: PairFiles) -> None:
-    """Raise DataError for files that are not there, ValueError for a pair that is none."""
-    if not WEIGHT.hold(pair.weight):
-        raise ValueError(f"the weight is {pair.weight}, expected {WEIGHT}")
-    if (pair.tsv is None) == (pair.tgt is None) or (pair.tsv is not None and pair.src is not None):
-        raise ValueError(f"{pair}: expected either a target, with a source or without, or a table")
-    for path in (pair.src, pair.tgt, pair.tsv):
-        if path is not None:
-            check_file(path)
-
-
-def _check_parts(parts: Sequence[Part]) -> None:
-    """Raise ValueError or DataError if these parts cannot be one corpus."""
-    if not parts:
-        raise ValueError("a corpus needs at least one pair of files")
-    for src, tgt, _ in parts:
-        if src is not None and len(src) != len(tgt):
-            raise DataError(
-                f"{src.path} has {len(src)} lines and {tgt.path} has {len(tgt)}: "
-                f"line i of one must translate line i of the other"
-            )
-    alone = [part.src is None for part in parts]
-    if any(alone) and not all(alone):
-        first, other = parts[alone.index(True)], parts[alone.index(False)]
-        raise DataError(f"{first.name} has no source and {other.name} has: give all a source, or none")

@@ -27,18 +27,16 @@ SEARCHED_BYTES = 1 << 26  # of a training text
 
 def inventory(corpus: ParallelCorpus) -> list[str]:
     """Return lines that describe the parts of a corpus, and which of their lines were left out."""
+    sides = {"source": corpus.source_lengths} if corpus.has_source else {}
+    sides["target"] = corpus.target_lengths
     found = []
-    for p, (part, left_out) in enumerate(zip(corpus.parts, corpus.left_out, strict=True)):
-        own = slice(int(corpus.bounds[p]), int(corpus.bounds[p + 1]))
-        sides = {"source": corpus.source_lengths, "target": corpus.target_lengths}
-        sizes = [f"{sides[name][own].sum(dtype=np.int64):,} {name}" for name in sides]
+    for part, left_out, begin, end in zip(
+        corpus.parts, corpus.left_out, corpus.bounds[:-1], corpus.bounds[1:], strict=True
+    ):
+        sizes = [f"{lengths[begin:end].sum(dtype=np.int64):,} {side}" for side, lengths in sides.items()]
         weight = "" if part.weight == 1 else f", weight {part.weight:g}"
-        sizes = sizes if corpus.has_source else sizes[1:]
-        found.append(f"{part.name}: {own.stop - own.start:,} pairs, {' and '.join(sizes)} bytes{weight}")
-        limits = {"source": corpus.max_source_bytes, "target": corpus.max_target_bytes}
-        named = [f"{n} {side}" for side, n in limits.items() if n and (side == "target" or part.src)]
-        long = f"long (over {' or '.join(named)} bytes)"
-        for reason, lines in (("empty", left_out.empty), (long, left_out.too_long)):
+        found.append(f"{part.name}: {end - begin:,} pairs, {' and '.join(sizes)} bytes{weight}")
+        for reason, lines in (("empty", left_out.empty), ("too long", left_out.too_long)):
             if len(lines):
                 found.append(f"left out, {reason}: {_list_lines(lines + 1)}")
     return found

@@ -14,6 +14,7 @@ import numpy as np
 
 from bytenmt.data import bucketing
 from bytenmt.data.bucketing import LONGEST, Counts, Entries, Indices, Lengths, RandomState
+from bytenmt.splitmix import mixed
 
 MOST_PAIRS = 2**31 - 1  # of an epoch, repeated ones counted each time
 EXACT_BITS = 9  # lengths below 2 ** 9 have cells of their own; longer ones share, two in a thousand apart
@@ -67,19 +68,14 @@ def epoch_plan(
     A batch of n pairs costs n * (longest source + longest target) bytes, each counted with EOS (a source
     that is not there has none) and rounded up to a multiple of `round_to`, and at most `max_tokens`; a pair
     that costs more alone is a batch alone. Which pairs meet is drawn anew in every epoch, and so is the
-    batches' order. shuffle=False: every pair once, sorted, the same in every epoch.
+    batches' order. shuffle=False: sorted, the same in every epoch.
     bounds (n_parts + 1,) int64, weights (n_parts,): the pairs bounds[p] to bounds[p + 1] come as often as
     the whole part of weights[p] says, and a share of them, its fraction, once more, drawn anew.
-    short_first: the batches in order of their widths instead of a random one. Raises ValueError.
+    short_first: the batches in order of their widths instead of a random one. Raises ValueError for
+    more than MOST_PAIRS.
     """
-    if len(source_lengths) != len(target_lengths):
-        raise ValueError(f"{len(source_lengths)} source and {len(target_lengths)} target lengths")
-    if max_tokens < 1 or round_to < 1:
-        raise ValueError(f"max_tokens is {max_tokens} and round_to {round_to}, expected at least 1")
-    if weights is not None and not shuffle:
-        raise ValueError("weights would be ignored: without shuffle every pair comes once")
-    state = np.array([mix(mix(seed) + epoch)], np.uint64)
-    copies = _copies(bounds, weights, len(target_lengths), state)
+    state = np.array([mixed(mixed(seed) + epoch)], np.uint64)
+    copies = _copies(bounds, weights, state)
     if len(target_lengths) == 0 or (len(copies) and not copies.any()):
         nothing = np.zeros(0, np.int64)
         return EpochPlan(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros((0, 2), np.int64), nothing)
@@ -118,11 +114,9 @@ def _entries(
     counts = np.zeros((len(target_values), len(source_values)), np.int32)
     bucketing.count(source, target, copies, source_keys, target_keys, counts)
     # Other strips in every epoch; what they pad is flat around the least.
-    factor = (
-        bucketing.PLAIN
-        if state is None
-        else bucketing.PLAIN // 4 + bucketing.random_below(state, bucketing.PLAIN)
-    )
+    factor = bucketing.PLAIN
+    if state is not None:
+        factor = bucketing.PLAIN // 4 + bucketing.random_below(state, bucketing.PLAIN)
     strip_of, n_strips = bucketing.strips(counts, source_values, target_values, budget, factor)
     places = bucketing.first_places(counts, strip_of, n_strips)
     entries = np.empty(int(copies.sum(dtype=np.int64)) if len(copies) else len(target), np.uint64)
@@ -133,17 +127,11 @@ def _entries(
     return entries
 
 
-def _copies(
-    bounds: Indices | None, weights: Sequence[float] | None, n_pairs: int, state: RandomState
-) -> Counts:
+def _copies(bounds: Indices | None, weights: Sequence[float] | None, state: RandomState) -> Counts:
     """Return how often each pair occurs, (n_pairs,) int32; empty if each occurs once."""
-    if weights is None or all(weight == 1 for weight in weights):
+    if bounds is None or weights is None or all(weight == 1 for weight in weights):
         return np.zeros(0, np.int32)
-    if any(not 0 <= weight < math.inf for weight in weights):
-        raise ValueError(f"weights are {list(weights)}, expected numbers that are not negative")
-    if bounds is None or len(bounds) != len(weights) + 1 or bounds[0] != 0 or bounds[-1] != n_pairs:
-        raise ValueError(f"{len(weights)} weights, but the parts of {n_pairs} pairs are {bounds}")
-    sizes = [int(size) for size in np.diff(bounds)]
+    sizes = np.diff(bounds).tolist()
     n_drawn = sum(math.ceil(weight) * size for weight, size in zip(weights, sizes, strict=True))
     if n_drawn > MOST_PAIRS:
         raise ValueError(f"{n_drawn} pairs an epoch, expected at most {MOST_PAIRS}: lower the weights")
@@ -171,8 +159,3 @@ def _keys(longest: int, end: int, round_to: int) -> tuple[Counts, Indices]:
     values = np.zeros(int(keys[-1]) + 1, np.int64)
     np.maximum.at(values, keys, units)
     return keys.astype(np.int32), values
-
-
-def mix(value: int) -> int:
-    """Return 64 bits that depend on all bits of `value`, so that (seed, epoch) pairs do not overlap."""
-    return int(bucketing.random(np.array([value % 2**64], np.uint64)))

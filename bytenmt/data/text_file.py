@@ -1,17 +1,17 @@
 """A text file as data: its bytes in a memory map, and the position of each line.
 
 There is no preprocessing: a file is scanned once, for its lines and for bytes that are not UTF-8, and is then
-read in place. A packed file is decompressed into memory.
+read in place. A packed file is decompressed into memory by the libraries, which say what is damaged.
 """
 
+import gzip
 import lzma
 import mmap
 import os
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,8 @@ Indices = npt.NDArray[np.int64]
 
 NEWLINE, RETURN, TAB = 0x0A, 0x0D, 0x09
 PIECE = 1 << 18  # bytes that are scanned together
-PACKED_PIECE = 1 << 9  # packed bytes that are decompressed together: at most 20 MB of text
 LONGEST_LINE = 2**31 - 1  # bytes, what an int32 can hold
+PACKINGS = {".gz", ".xz", ".zst"}
 OTHER_PACKINGS = {".bz2", ".zip", ".7z", ".lz4", ".rar", ".tar", ".tgz"}
 MOST_INVALID = 0.5  # share of lines above which a text is taken to be in another encoding
 MOST_ZEROS = 0.2  # share of zero bytes above which it is taken to be UTF-16: English has 0.5
@@ -173,29 +173,14 @@ def _is_valid(data: Bytes) -> bool:
 def check_encoding(name: object, n_invalid: int, n_lines: int, sample: bytes) -> None:
     """Raise DataError if so many lines are not UTF-8 that the text must be in another encoding.
 
-    name: of the text; sample: bytes from its beginning, of which the encoding is guessed.
+    name: of the text; sample: bytes from its beginning.
     """
-    if n_invalid <= MOST_INVALID * n_lines and sample.count(0) <= MOST_ZEROS * len(sample):
-        return
-    raise DataError(
-        f"{name} is not UTF-8 ({n_invalid:,} of {n_lines:,} lines): convert it, probably by"
-        f" `iconv -f {guess_encoding(sample)} -t UTF-8`"
-    )
-
-
-def guess_encoding(sample: bytes) -> str:
-    """Return the likely encoding of a text that is not UTF-8, by a name that iconv knows.
-
-    >>> guess_encoding("한국어".encode("cp949")), guess_encoding("für".encode("latin-1"))
-    ('CP949', 'LATIN1')
-    """
-    if sample[:2] in (b"\xff\xfe", b"\xfe\xff") or sample.count(0) > len(sample) // 20:
-        return "UTF-16"
-    try:
-        sample[: sample.rfind(b"\n") + 1 or None].decode("cp949")
-    except UnicodeDecodeError:
-        return "LATIN1"
-    return "CP949"
+    is_utf16 = sample.count(0) > MOST_ZEROS * len(sample)
+    if is_utf16 or n_invalid > MOST_INVALID * n_lines:
+        raise DataError(
+            f"{name} is not UTF-8 ({n_invalid:,} of {n_lines:,} lines): convert it, for example by"
+            f" `iconv -f {'UTF-16' if is_utf16 else 'LATIN1'} -t UTF-8`"
+        )
 
 
 def repair_warning(name: object, n_repaired: int, n_lines: int) -> str:
@@ -210,15 +195,12 @@ def stored_path(path: Path) -> str:
 
 def check_file(path: Path) -> None:
     """Raise DataError if the path is neither a file nor a named pipe, or is packed in an unknown way."""
-    try:
-        if path.is_dir():
-            raise DataError(f"{path} is a directory: give the name of a file in it")
-        if not path.exists():
-            raise DataError(f"{path} does not exist: check its name")
-        if not path.is_file() and not path.is_fifo():
-            raise DataError(f"{path} is not a regular file: write its text to a file and give that one")
-    except OSError as error:
-        raise _unreadable(path, error) from error
+    if os.path.isdir(path):  # unlike Path.is_dir, whatever the name
+        raise DataError(f"{path} is a directory: give the name of a file in it")
+    if not os.path.exists(path):
+        raise DataError(f"{path} does not exist: check its name")
+    if not path.is_file() and not path.is_fifo():
+        raise DataError(f"{path} is not a regular file: write its text to a file and give that one")
     if path.suffix in OTHER_PACKINGS:
         raise DataError(f"{path} is packed as {path.suffix}: unpack it, or pack it as .gz, .xz or .zst")
 
@@ -226,88 +208,44 @@ def check_file(path: Path) -> None:
 def read_bytes(path: Path) -> Bytes:
     """Return the bytes of a file or a named pipe: mapped if it is plain, else in memory. Raises DataError."""
     check_file(path)
-    if is_packed(path) or path.is_fifo():
-        content = bytearray()
-        for piece in pieces_of(path):
-            content += piece
-        return np.frombuffer(content, np.uint8)
     try:
-        if path.stat().st_size == 0:  # which cannot be mapped
-            return np.zeros(0, np.uint8)
+        if is_packed(path) or path.is_fifo() or path.stat().st_size == 0:  # which cannot be mapped
+            return np.frombuffer(bytearray().join(pieces_of(path)), np.uint8)
         with open(path, "rb") as file:
             return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def pieces_of(path: Path, size: int = 1 << 16) -> Iterator[bytes]:
-    """Yield the bytes of a file or a pipe, decompressed where it is packed, in constant memory.
+    """Yield the bytes of a file or a pipe, decompressed where it is packed, in pieces of at most `size`.
 
-    size: of the pieces. Raises DataError.
+    Raises DataError, also for a packed file whose library finds it damaged or cut off.
     """
     check_file(path)
     try:
-        with open(path, "rb") as file:
-            if is_packed(path):
-                yield from _decompressed(file, DECODERS[path.suffix], size)
-                return
+        with _open(path) as file:
             while piece := file.read1(size):  # of a pipe as much as there is
                 yield piece
-    except EOFError as error:
-        raise DataError(f"{path} is truncated: its {path.suffix} data ends too early") from error
-    except ImportError as error:
-        raise DataError(f"{path} needs a package that is missing: pip install zstandard") from error
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    except ValueError as error:
-        raise DataError(f"{path} is damaged or not a {path.suffix} file ({error})") from error
+    except Exception as error:  # each library has errors of its own
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path} cannot be read: {reason}") from error
 
 
 def is_packed(path: Path) -> bool:
     """Return whether the file's name says that it is packed in a known way."""
-    return path.suffix in DECODERS
+    return path.suffix in PACKINGS
 
 
-def _zstd_decoder() -> Any:
-    import zstandard
+def _open(path: Path) -> Any:
+    """Open a file of bytes, decompressed where its name says that it is packed."""
+    if path.suffix == ".gz":
+        return gzip.open(path)
+    if path.suffix == ".xz":
+        return lzma.open(path)
+    if path.suffix == ".zst":
+        import zstandard
 
-    return zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj()
-
-
-# What makes a decoder of one stream: decompress(bytes), eof, unused_data. All check their sums.
-DECODERS: dict[str, Callable[[], Any]] = {
-    ".gz": lambda: zlib.decompressobj(wbits=31),
-    ".xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ),
-    ".zst": _zstd_decoder,
-}
-
-
-def _decompressed(file: BinaryIO, new_decoder: Callable[[], Any], size: int) -> Iterator[bytes]:
-    """Yield the bytes of all streams of a file, one after another, in pieces of at least `size`.
-
-    Raises EOFError if the last one is cut off, ValueError if one is damaged. The libraries' own file objects
-    do not notice all of that: zstandard's ends quietly where a frame is cut off.
-    """
-    decoder, made = new_decoder(), bytearray()
-    while data := file.read(PACKED_PIECE):
-        while data:
-            if decoder.eof:
-                data = data.lstrip(b"\0")  # padding between streams
-                if not data:
-                    break
-                decoder = new_decoder()
-            try:
-                made += decoder.decompress(data)
-            except Exception as error:  # each library has an exception of its own
-                raise ValueError(str(error)) from error
-            data = decoder.unused_data if decoder.eof else b""
-        if len(made) >= size:
-            yield bytes(made)
-            made.clear()
-    yield bytes(made)
-    if not decoder.eof:
-        raise EOFError
-
-
-def _unreadable(path: Path, error: OSError) -> DataError:
-    return DataError(f"{path} cannot be read ({error.strerror}): check its permissions")
+        decompressor = zstandard.ZstdDecompressor(max_window_size=2**31)
+        return decompressor.stream_reader(open(path, "rb"), read_across_frames=True)
+    return open(path, "rb")

@@ -154,7 +154,7 @@ BAD: list[tuple[str, str]] = [
     (f"{EVALUATE} --src src --ref tgt --hyp-out tgt", "tgt is the input too"),
     (f"{TRANSLATE} -i none", "none does not exist"),
     (f"{TRANSLATE} -i empty", "empty is empty"),
-    (f"{TRANSLATE} -i cut.gz", "cut.gz is truncated"),
+    (f"{TRANSLATE} -i cut.gz", "cut.gz cannot be read: Compressed file ended"),
     (f"{TRANSLATE} -i cp949", "cp949 is not UTF-8 (4 of 4 lines): convert it, probably by `iconv -f CP949"),
     (f"{EVALUATE} --src cp949 --ref tgt", "`iconv -f CP949 -t UTF-8`"),
     ("train -o new --arch luong --src cp949 --tgt tgt --valid-src src --valid-tgt tgt", "`iconv -f CP949"),

@@ -416,22 +416,7 @@ def test_extreme_plans() -> None:
         assert plan.n_batches == n_batches and planned_widths(plan)[0] == (16, 16)
 
 
-def test_misuse_is_refused() -> None:
+def test_too_many_pairs_are_refused() -> None:
     pair = lengths([1])
-    bounds = np.array([0, 1])
-    with pytest.raises(ValueError, match="max_tokens is 0"):
-        epoch_plan(pair, pair, 0, 1, 0)
-    with pytest.raises(ValueError, match="round_to 0"):
-        epoch_plan(pair, pair, 10, 1, 0, round_to=0)
-    with pytest.raises(ValueError, match="2 source and 1 target"):
-        epoch_plan(lengths([1, 1]), pair, 10, 1, 0)
-    for weight in (-0.5, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="not negative"):
-            epoch_plan(pair, pair, 10, 1, 0, bounds=bounds, weights=[weight])
-    for wrong in (None, np.array([0, 2]), np.array([0, 0, 1])):
-        with pytest.raises(ValueError, match="1 weights, but the parts"):
-            epoch_plan(pair, pair, 10, 1, 0, bounds=wrong, weights=[2])
     with pytest.raises(ValueError, match="at most 2147483647"):
-        epoch_plan(pair, pair, 10, 1, 0, bounds=bounds, weights=[2**31 - 1 + 1])
-    with pytest.raises(ValueError, match="every pair comes once"):
-        epoch_plan(pair, pair, 10, 1, 0, bounds=bounds, weights=[2], shuffle=False)
+        epoch_plan(pair, pair, 10, 1, 0, bounds=np.array([0, 1]), weights=[2**31])

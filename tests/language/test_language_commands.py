@@ -188,7 +188,7 @@ BAD = [
     ("predict blind empty", "empty is empty: give a text to score"),
     ("predict blind none", "none does not exist"),
     ("predict blind run", "run is a directory"),
-    ("predict blind cut.xz", "cut.xz is truncated"),
+    ("predict blind cut.xz", "cut.xz cannot be read: Compressed file ended"),
     ("predict none text", "none does not exist"),
     ("predict text text", "text is not a run folder"),
     ("predict blind text --src src", "blind is a language model: leave out --src"),

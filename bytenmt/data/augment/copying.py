@@ -52,9 +52,9 @@ def with_other_items(source: bytes, target: bytes, key: np.uint64) -> tuple[byte
     of_target = {item.value: item.span for item in find_items(other)}
     changes: list[tuple[Span, Span, str]] = []
     for span, value in find_items(own):
-        if value in of_target and own.count(value) == other.count(value) == 1:
-            if not (value.isascii() and value.islower()):
-                changes.append((span, of_target[value], made_up(value, below)))
+        is_name = not (value.isascii() and value.islower())
+        if is_name and value in of_target and own.count(value) == other.count(value) == 1:
+            changes.append((span, of_target[value], made_up(value, below)))
     return (
         to_bytes(replace_spans(own, [(span, new) for span, _, new in changes])),
         to_bytes(replace_spans(other, [(span, new) for _, span, new in changes])),
