@@ -72,16 +72,22 @@ def train(recipe: Recipe, row: str, corpora: Path, folder: Path, until: float) -
 
 
 def _distil(recipe: Recipe, row: str, corpora: Path, folder: Path, until: float) -> None:
-    """Translate a row's source texts with its teachers, unless that is done. Raises as train does."""
+    """Translate a row's source texts with its teachers, unless that is done. Raises as train does.
+
+    Sequence-level knowledge distillation (Kim and Rush 2016). Pairs with a tab or an empty side are left out.
+    """
     for source, pairs in zip(recipe.sources(row), recipe.distilled_files(row, folder), strict=True):
-        if not pairs.is_file():
-            teachers = map(str, recipe.teachers(row, folder))
-            beam = str(max(2, recipe.beam))
-            words = [*teachers, "--src", str(corpora / source), "-o", str(pairs), "-b", beam]
-            words += ["--", "--threads", "1", "--precision", "int8"]
-            _run_program(
-                [sys.executable, str(TOOLS / "distil.py"), *words], f"the translations for {row}", until
-            )
+        if pairs.is_file():
+            continue
+        texts, own = pairs.with_suffix(".hyp"), corpora / source
+        if not texts.is_file():
+            words = [*PROGRAM, "translate", *map(str, recipe.teachers(row, folder)), "-i", str(own)]
+            words += ["-o", str(texts), "-b", str(max(2, recipe.beam)), "--threads", "1", "--resume"]
+            _run_program([*words, "--precision", "int8"], f"the translations for {row}", until)
+        with own.open(encoding="utf-8", newline="\n") as a, texts.open(encoding="utf-8", newline="\n") as b:
+            both = [(line.rstrip("\n"), text.rstrip("\n")) for line, text in zip(a, b, strict=True)]
+        kept_pairs = (f"{line}\t{text}\n" for line, text in both if line and text and "\t" not in line + text)
+        pairs.write_text("".join(kept_pairs), encoding="utf-8")
 
 
 def time_row(recipe: Recipe, row: str, corpora: Path, folder: Path, minutes: float) -> float:

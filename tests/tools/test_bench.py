@@ -9,13 +9,13 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import load_config
 from bytenmt.decoding.cpu.packing import pack_model
-from bytenmt.decoding.interface import PRECISIONS, Hypothesis, Options, Request
+from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import BytenmtError
 from bytenmt.utf8 import EOS
 from tools.bench import decode as bench_decode  # noqa: E402
-from tools.bench import floor, mixed, peer, steps  # noqa: E402
+from tools.bench import floor, peer, steps  # noqa: E402
 from tools.verify import engines as check_engines  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -109,26 +109,6 @@ def test_ratios():
     assert "WRONG" in low.reference and low.ratio == pytest.approx(0.5)
     faster = bench_decode.speedup_record(timed(0.001), timed(0.004, engine="torch"), "torch")
     assert (faster.value, faster.ratio) == (pytest.approx(8000), pytest.approx(4))
-    growth = bench_decode.growth_record(timed(0.003, beam=4), timed(0.001))
-    assert (growth.value, growth.ratio) == (pytest.approx(3), pytest.approx(0.75))
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "--plot a.png",
-        "--peer --preset tiny",
-        "--engine cuda-graph",
-        "--device cuda --beams 1,2",
-        "--mixed 0",
-        "--mixed 9 --beam 4",
-        "--rounds 0",
-    ],
-)
-def test_an_option_that_would_be_ignored_is_an_error(line, capsys):
-    with pytest.raises(SystemExit):
-        bench_decode.command_line(line.split())
-    assert "error" in capsys.readouterr().err
 
 
 def test_a_missing_peer_is_told_in_a_line(monkeypatch):
@@ -166,15 +146,5 @@ def test_margins_are_those_of_the_scores():
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_floor_is_measured(threads):
-    """Reading is done, by as many threads; a chain of matrices is passed in every precision."""
+    """Memory is read, by as many threads."""
     assert floor.read_rate(1 << 16, threads) > 0
-    for precision in PRECISIONS:
-        assert floor.chain_seconds(70, 33, precision, 2, 3) > 0
-
-
-def test_lines_of_mixed_lengths_are_all_decoded():
-    """Beside as many bytes in lines of one length."""
-    line = "--mixed 7 --arch luong --preset tiny --precision fp32 --batch 3 --rounds 1"
-    (record,) = mixed.mixed_records(bench_decode.command_line(line.split()))
-    assert "7 lines of mixed lengths" in record.case
-    assert record.value > 0 and record.ratio == record.value / record.reference_value

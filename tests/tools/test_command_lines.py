@@ -44,9 +44,9 @@ def paths_set(tool: Path, body: list[ast.stmt]) -> list[int]:
 
 def test_there_are_tools() -> None:
     assert {
-        "tools/distil.py",
+        "tools/reproduce.py",
         "tools/bench/decode.py",
-        "tools/verify/fuzz.py",
+        "tools/verify/engines.py",
         "tools/sample/score.py",
     } <= set(map(name, TOOLS))
 

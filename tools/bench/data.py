@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -36,7 +37,6 @@ N_BATCHES = 2000  # batches to assemble: more bytes than a cache holds
 
 Lengths = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 
 def best_of(repeats: int, *functions: Callable[[], object]) -> list[float]:
@@ -140,30 +140,10 @@ def sample_size(*languages: str) -> int:
     return sum((DATA / f"train.{language}").stat().st_size for language in languages)
 
 
-@njit
-def add_words(words: Words) -> np.uint64:
-    """Return the sum of all words: a loop that only reads every byte once."""
-    total = np.uint64(0)
-    for k in range(len(words)):
-        total += words[k]
-    return total
-
-
-def mapped_words(path: Path) -> Words:
-    """Map a file into memory and return its whole 64-bit words."""
+def read_mapped(path: Path) -> object:
+    """Map a file into memory and read every byte once."""
     data = np.asarray(np.memmap(path, np.uint8, "r"))
-    return data[: len(data) // 8 * 8].view(np.uint64)
-
-
-def read_seconds(path: Path, repeats: int, function: Callable[[], object]) -> tuple[float, float]:
-    """Return the best seconds of `function`, and of the faster of two plain reads of the mapped file."""
-    seconds = best_of(
-        repeats,
-        function,
-        lambda: add_words(mapped_words(path)),
-        lambda: np.bitwise_or.reduce(mapped_words(path)),
-    )
-    return seconds[0], min(seconds[1:])
+    return np.bitwise_or.reduce(data[: len(data) // 8 * 8].view(np.uint64))
 
 
 def bench_scan(folder: Path, size: int, repeats: int) -> list[Record]:
@@ -172,7 +152,7 @@ def bench_scan(folder: Path, size: int, repeats: int) -> list[Record]:
     for language, title in (("en", ""), ("ko", ", Korean")):
         path = repeat_text(language, folder / f"scan.{language}", max(1, size // sample_size(language)))
         n_bytes = path.stat().st_size
-        own, read = read_seconds(path, repeats, lambda path=path: TextFile.open(path))  # type: ignore[misc]
+        own, read = best_of(repeats, partial(TextFile.open, path), partial(read_mapped, path))
         name = f"line scan {size / 1e9:g} GB{title}"
         speeds = n_bytes / own / 1e9, n_bytes / read / 1e9
         found.append(Record(BENCH, name, speeds[0], "GB/s", "read of the map", speeds[1], read / own))

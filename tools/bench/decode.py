@@ -1,19 +1,16 @@
 """Measure decoding: time per step and bytes per second, relative to a floor or a rival of the same run.
 
     python tools/bench/decode.py                                    five architectures, about five minutes
-    python tools/bench/decode.py --arch bytenet --preset base --batch 8 --beam 4 --precision fp32 int8
-    python tools/bench/decode.py --beams 1,2,4,8,12                 time of a step by beam size
-    python tools/bench/decode.py --lengths 256,1024,4096,16384,65536 --plot lengths.png
-    python tools/bench/decode.py --mixed 1000 --preset base         mixed line lengths against equal ones
+    python tools/bench/decode.py --arch bytenet --preset base --batch 8 --beam 1 4 --precision fp32 int8
+    python tools/bench/decode.py --arch luong --set 'model.ngrams=[2,3,4,5,6]'
     python tools/bench/decode.py --peer                             against CTranslate2's Transformer
-    python tools/bench/decode.py --device cuda                      the GPU engines
 
 Weights are random and sentences never end, so that every step has all its rows. Sources have 100 bytes. The
 floor of a step on the CPU is the larger of two times: reading the bytes of its packed weights at the best
-rate for a buffer of that size, and, for many rows, its FLOP at the best rate of torch's matrix product
-(bf16's for bf16 and int8, twice that for w8a8; on a CPU without bf16 that of fp32, twice that for int8 and
-w8a8). "floor" is the ratio of step time to floor time: 1 is optimal, and below 0.9 the floor must be wrong,
-which the table then says. Relative to another implementation the ratio is the speed-up.
+rate for a buffer of that size, and, for many rows, its FLOP at the best rate of torch's matrix product (for
+int8 that of bf16; on a CPU without it twice that of fp32). "floor" is the ratio of step time to floor time:
+1 is optimal, and below 0.9 the floor must be wrong, which the table then says. Relative to another
+implementation the ratio is the speed-up. On a GPU: tools/bench/gpu.py.
 
 Other programs may use the machine. So floors and steps are measured in turn in several rounds, and the best
 round counts; the medians, the load and the stolen processor time are printed too.
@@ -24,6 +21,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,8 +33,7 @@ import torch
 
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES as KNOWN
-from bytenmt.config.schema import PARALLEL
-from bytenmt.distributed import pick_device
+from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.errors import BytenmtError
 from bytenmt.training.objective import has_fast_bf16
 from tools.bench.floor import read_rate
@@ -57,7 +54,6 @@ from tools.bench.steps import (
 )
 
 ARCHITECTURES = tuple(name for name in PRESETS["small"] if KNOWN[name].write_program)  # of the CPU engine
-PRECISIONS = ("fp32", "bf16", "int8", "w8a8")
 TOO_LOW = 0.9  # a ratio below this means that the floor is wrong
 
 
@@ -82,24 +78,19 @@ def groups(options: Any) -> list[Group]:
     """Return the groups that the command line asks for, by default DEFAULT."""
     if not (options.preset or options.precision or options.batch or options.beam):
         return list(DEFAULT)
-    presets, precisions = options.preset or ["base"], options.precision or ["fp32"]
-    batches, beams = options.batch or [1], options.beam or [1]
-    return [Group(p, n, b, precisions) for p in presets for n in batches for b in beams]
+    sizes = product(options.preset or ["base"], options.batch or [1], options.beam or [1])
+    return [Group(*size, options.precision or ["fp32"]) for size in sizes]
 
 
 def cases(arch: str, group: Group, options: Any) -> list[Case]:
-    """Return the cases of a group.
-
-    On the CPU plain PyTorch runs in one precision: fp32, or bf16 if that alone is asked for.
-    """
-    all_cases = []
-    for engine in options.engine:
-        known = group.precisions if engine == "numba" else [p for p in group.precisions if p in DTYPES]
-        if engine == "torch":
-            known = known[:1]
-        sizes = group.batch, group.beam, options.threads
-        all_cases += [Case(arch, group.preset, engine, precision, *sizes) for precision in known]
-    return all_cases
+    """Return the cases of a group. Plain PyTorch runs in one precision, fp32 unless bf16 alone is given."""
+    own = [("numba", precision) for precision in group.precisions]
+    own += [("torch", precision) for precision in group.precisions if precision in DTYPES][:1]
+    settings = tuple(options.settings)
+    return [
+        Case(arch, group.preset, engine, precision, group.batch, group.beam, options.threads, settings)
+        for engine, precision in own
+    ]
 
 
 def floor_of(case: Case, n_bytes: int) -> dict[str, Callable[[], float]]:
@@ -110,15 +101,14 @@ def floor_of(case: Case, n_bytes: int) -> dict[str, Callable[[], float]]:
     if case.batch * case.beam > 1:
         kind = "bf16" if case.precision != "fp32" and has_fast_bf16() else "fp32"
         flop = step_flop(case)
-        narrow = ("w8a8",) if kind == "bf16" else ("int8", "w8a8")  # products of half the width
-        speed_up = 2 if case.precision in narrow else 1
+        speed_up = 2 if kind == "fp32" and case.precision == "int8" else 1  # products of half the width
         floors[f"multiply {kind} {speed_up}"] = lambda: flop / (speed_up * multiply_rate(kind))
     return floors
 
 
 def weight_bytes(case: Case) -> int:
     """Return the weight bytes that a step reads."""
-    one = endless_model(case.arch, case.preset)
+    one = endless_model(case.arch, case.preset, *case.settings)
     if case.engine == "numba":
         return step_bytes(one.pack_weights(case.precision), case.batch * case.beam)
     return one.model.decoder_weights() * DTYPES[case.precision].itemsize
@@ -141,7 +131,7 @@ class TimedCase(NamedTuple):
         return self.case.batch / self.step.best
 
 
-def measure(group: Sequence[Case], options: Any) -> list[TimedCase]:
+def measure(group: Sequence[Case], rounds: int) -> list[TimedCase]:
     """Measure all cases of one model and their floors in turn."""
     actions: dict[str, Callable[[], float]] = {}
     floors: dict[Case, list[str]] = {}
@@ -151,14 +141,14 @@ def measure(group: Sequence[Case], options: Any) -> list[TimedCase]:
         floors[case] = list(parts)
         engine = make_engine(case, torch.device("cpu"))
         actions[case.name("step")] = StepTimer(engine, case.batch)
-    found = measure_in_turn(actions, options.rounds)
+    found = measure_in_turn(actions, rounds)
     return [
         TimedCase(case, found[case.name("step")], {name: found[name] for name in floors[case]})
         for case in group
     ]
 
 
-def floor_record(timed: TimedCase, what: str = "floor") -> Record:
+def floor_record(timed: TimedCase) -> Record:
     """Return a record of step time relative to floor time."""
     case, floor, took = timed.case, timed.floor, timed.step.best
     binding = max(timed.floors, key=lambda name: timed.floors[name].best)
@@ -170,7 +160,7 @@ def floor_record(timed: TimedCase, what: str = "floor") -> Record:
         reference = f"{step_flop(case) / 1e9:.2f} GFLOP at {rate:.0f} GFLOP/s, torch's {binding.split()[1]}"
     if took < TOO_LOW * floor:
         reference += " (THE FLOOR IS WRONG)"
-    return Record(BENCH, case.name(what), took * 1e3, "ms/step", reference, floor * 1e3, took / floor)
+    return Record(BENCH, case.name("floor"), took * 1e3, "ms/step", reference, floor * 1e3, took / floor)
 
 
 def speedup_record(timed: TimedCase, than: TimedCase, what: str) -> Record:
@@ -197,104 +187,38 @@ def compare_cases(group: Sequence[TimedCase]) -> Iterator[Record]:
                 yield speedup_record(timed, other, "fp32")
 
 
-def beam_records(options: Any) -> Iterator[Record]:
-    """Measure the time of a step by beam size, relative to its arithmetic and to the smallest beam."""
-    for preset in options.preset or ["base"]:
-        for arch in options.arch:
-            first: dict[tuple[str, str], TimedCase] = {}
-            for beam in options.beams:
-                group = Group(preset, (options.batch or [1])[0], beam, options.precision or ["fp32"])
-                for timed in measure(cases(arch, group, options), options):
-                    yield floor_record(timed, "arithmetic")
-                    one = first.setdefault((timed.case.engine, timed.case.precision), timed)
-                    yield growth_record(timed, one)
-
-
-def growth_record(timed: TimedCase, one: TimedCase) -> Record:
-    """Compare the growth of step time with the growth of rows, relative to the smallest beam.
-
-    A ratio above 1 means that time grows faster than rows.
-    """
-    times = timed.step.best / one.step.best
-    rows = timed.case.beam / one.case.beam
-    reference = f"rows over those of beam {one.case.beam}"
-    return Record(BENCH, timed.case.name("growth"), times, "times", reference, rows, times / rows)
-
-
-def numbers(text: str) -> list[int]:
-    """Parse an increasing list: 1,2,4 -> [1, 2, 4]. Raises ValueError."""
-    found = [int(part) for part in text.split(",")]
-    if min(found) < 1 or found != sorted(set(found)):
-        raise ValueError(text)
-    return found
-
-
 def command_line(arguments: Sequence[str] | None) -> Any:
-    """Parse the options; an option that would be ignored is an error."""
-    parser = argparse.ArgumentParser(description="Measure decoding relative to floors and rivals.")
-    parser.add_argument("--arch", nargs="+", choices=ARCHITECTURES)
+    """Parse the options."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--arch", nargs="+", choices=ARCHITECTURES, default=list(ARCHITECTURES))
     parser.add_argument("--preset", nargs="+", choices=tuple(PRESETS))
-    parser.add_argument("--engine", nargs="+", choices=("numba", "torch", "cuda-graph"))
     parser.add_argument("--precision", nargs="+", choices=PRECISIONS)
     parser.add_argument("--batch", nargs="+", type=int, help="sentences per batch")
     parser.add_argument("--beam", nargs="+", type=int)
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument(
         "--rounds", type=int, default=4, help="measurements of each, of which the best counts"
     )
-    mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--beams", type=numbers, metavar="1,2,…", help="time of a step by beam size")
-    mode.add_argument("--lengths", type=numbers, metavar="256,…", help="time per byte by output length")
-    mode.add_argument("--mixed", type=int, metavar="LINES", help="mixed line lengths against equal ones")
-    mode.add_argument("--peer", action="store_true", help="against CTranslate2's Transformer")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="with --lengths: also plot them here")
+    parser.add_argument("--peer", action="store_true", help="against CTranslate2's Transformer")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the records here")
     options = parser.parse_args(arguments)
-    known = ("torch", "cuda-graph" if options.device == "cuda" else "numba")
-    options.engine = options.engine or list(known)
-    if set(options.engine) - set(known):
-        parser.error(f"--device {options.device} has the engines {' and '.join(known)}")
-    if options.plot and not options.lengths:
-        parser.error("--plot draws what --lengths measures: give both")
-    if options.device == "cuda" and (options.beams or options.lengths or options.mixed or options.peer):
-        parser.error("--beams, --lengths, --mixed and --peer are measured on the CPU")
-    if options.mixed is not None and (options.beam or options.mixed < 1):
-        parser.error("--mixed takes 1 line or more, and searches greedily")
     if options.peer and (options.precision or not {*(options.preset or ())} <= {"base", "fast"}):
         parser.error("--peer has its own precisions, and of presets base and fast")
-    if options.beams and options.beam or options.lengths and (options.beam or options.batch):
-        parser.error("--beams and --lengths have their own batches and beams")
-    options.arch = options.arch or [name for name in ARCHITECTURES if not options.lengths or name in PARALLEL]
-    if min(options.rounds, options.threads) < 1:
-        parser.error("--rounds and --threads are at least 1")
     return options
 
 
 def measure_records(options: Any) -> Iterator[Record]:
     """Measure what the options ask for."""
-    if options.device == "cuda":
-        from tools.bench.gpu_steps import gpu_records
-
-        yield from gpu_records(options, pick_device("cuda"))
-    elif options.lengths:
-        from tools.bench.lengths import length_records
-
-        yield from length_records(options)
-    elif options.mixed:
-        from tools.bench.mixed import mixed_records
-
-        yield from mixed_records(options)
-    elif options.peer:
+    if options.peer:
         from tools.bench.peer import peer_records
 
         yield from peer_records(options)
-    elif options.beams:
-        yield from beam_records(options)
-    else:
-        for group in groups(options):
-            for arch in options.arch:
-                yield from compare_cases(measure(cases(arch, group, options), options))
+        return
+    for group, arch in product(groups(options), options.arch):
+        yield from compare_cases(measure(cases(arch, group, options), options.rounds))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -308,9 +232,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(f"Error: {error}")
     print(f"{options.threads} threads; before: {before}; after: {machine_load()}\n")
     print(format_table(records))
-    wrong = [record.case for record in records if "THE FLOOR IS WRONG" in record.reference]
-    if wrong:
-        print(f"\nFaster than their floors, which are therefore wrong: {', '.join(wrong)}")
     if options.json:
         write_json(options.json, records)
 

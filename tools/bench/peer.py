@@ -41,10 +41,7 @@ BYTES_PER_SUBWORD = 4.2
 SUBWORDS = round(SOURCE_BYTES / BYTES_PER_SUBWORD)  # of a sentence
 BATCHES = 1, 8, 32  # sentences per batch
 SPECIALS = ["<unk>", "<s>", "</s>"]
-PEER_TYPES = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}  # CTranslate2's names
-# Seconds per step of fairseq's fconv, 2.9 M decoder weights, on two cores of this kind. It recomputes the
-# weight normalisation every step.
-FCONV_SECONDS = 4.3e-3
+PEER_TYPES = {"fp32": "float32", "int8": "int8"}  # CTranslate2's names
 
 
 class Shape(NamedTuple):
@@ -157,7 +154,7 @@ def peer_records(options: Any) -> Iterator[Record]:
     """
     known = supported_precisions()  # fails at once where the package is missing
     for preset in () if options.batch or options.beam or options.preset else EQUAL:
-        yield from equal_weights(preset, [p for p in known if p != "bf16"], options)
+        yield from equal_weights(preset, known, options)
     for batch in options.batch or BATCHES:
         for beam in options.beam or (1,):
             for preset in options.preset or ("base",):
@@ -196,16 +193,8 @@ def equal_weights(preset: str, known: Sequence[str], options: Any) -> Iterator[R
             f"CTranslate2 {name}, {shape.decoder_layers} layers of {shape.d}: "
             f"{shape.step_weights() / 1e6:.1f} M weights a step (ours {weights / 1e6:.1f} M)"
         )
-        yield step_record(case, f"ctranslate2 equal weights {name}", own, reference, theirs)
-        if preset == "small" and name == "fp32":
-            yield step_record(
-                case, "fairseq fconv", own, "fairseq's fconv, 2.9 M, of another run", FCONV_SECONDS
-            )
-
-
-def step_record(case: Case, what: str, own: float, reference: str, theirs: float) -> Record:
-    """Return a record of seconds per step relative to another's."""
-    return Record(BENCH, case.name(what), own * 1e3, "ms/step", reference, theirs * 1e3, theirs / own)
+        what = case.name(f"ctranslate2 equal weights {name}")
+        yield Record(BENCH, what, own * 1e3, "ms/step", reference, theirs * 1e3, theirs / own)
 
 
 def whole_sentences(
@@ -221,7 +210,7 @@ def whole_sentences(
     cases = [
         Case(arch, preset, "numba", name, batch, beam, options.threads)
         for arch in options.arch
-        for name in (*PEER_TYPES, "w8a8")
+        for name in PEER_TYPES
     ]
     for case in cases:
         translate = partial(time_sentences, make_engine(case, torch.device("cpu")), batch)
@@ -231,8 +220,8 @@ def whole_sentences(
     rates = {name: batch * SOURCE_BYTES / outcome.best for name, outcome in found.items()}
     best = max(known, key=rates.__getitem__)
     for case in cases:
-        own, same = rates[case.name("")], "int8" if case.precision == "w8a8" else case.precision
-        same = same if same in known else best
+        own = rates[case.name("")]
+        same = case.precision if case.precision in known else best
         fastest = own == max(rates[other.name("")] for other in cases if other.arch == case.arch)
         for other in dict.fromkeys((same, best) if fastest else (same,)):
             note = ", best of both" if fastest and other == best else ""

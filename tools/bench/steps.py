@@ -45,6 +45,7 @@ class Case(NamedTuple):
     batch: int = 1
     beam: int = 1
     threads: int = 1
+    settings: tuple[str, ...] = ()  # of the configuration, beside the preset's
 
     def name(self, against: str) -> str:
         """Return the name of a record: the configuration, and what its ratio is relative to."""
@@ -86,7 +87,7 @@ def endless_model(arch: str, preset: str, *settings: str) -> EndlessModel:
 def make_engine(case: Case, device: torch.device) -> Engine:
     """Build the engine of a case. Raises ValueError for a precision that it does not support."""
     options = Options(beam=case.beam)
-    one = endless_model(case.arch, case.preset)
+    one = endless_model(case.arch, case.preset, *case.settings)
     if case.engine == "numba":
         return NumbaEngine([one.pack_weights(case.precision)], options, case.batch, case.threads)
     if case.precision not in DTYPES:
@@ -155,7 +156,7 @@ def step_bytes(packed: PackedModel, n_rows: int = 1) -> int:
 
 def step_flop(case: Case) -> float:
     """Return the FLOP of a step's matrix products and attention, for all rows."""
-    config = endless_model(case.arch, case.preset).model.config
+    config = endless_model(case.arch, case.preset, *case.settings).model.config
     return 2.0 * case.batch * case.beam * step_cost(config, SOURCE_BYTES + 1)
 
 

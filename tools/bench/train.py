@@ -1,21 +1,21 @@
-"""Measure the training throughput of the five models, relative to the device's matrix-product peak.
+"""Measure the training throughput of the models, relative to the CPU's matrix-product peak.
 
-    python tools/bench/train.py --models convs2s bytenet --presets base --profile
+    python tools/bench/train.py --models convs2s bytenet --presets base
 
 Only the FLOP of matrix products on real bytes are counted: the backward pass counts twice the forward;
 look-ups, elementwise operations and padding count nothing. An encoder weight is used once per source byte (in
 ByteNet once per unfolded column), a decoder weight once per target byte, EOS included. A step is a whole
 update: encode, forward, loss, backward, optimiser. Times are the best of several; the peak is measured in
-between.
+between. On a GPU: tools/bench/gpu.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
@@ -23,15 +23,12 @@ if __name__ == "__main__":
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.architectures.costs import step_cost
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import Config, load_config
-from bytenmt.distributed import pick_device
-from bytenmt.layers.recurrent import GRU, LSTM
 from bytenmt.training.losses import byte_loss
 from bytenmt.training.translation_objective import Tensors
 from bytenmt.utf8 import BOS, EOS, PAD
@@ -39,12 +36,6 @@ from tools.bench.records import Record, format_table, write_json
 from tools.bench.steps import DTYPES, AnyModel, seconds
 
 BENCH = "bench/train"
-# Training speed of fairseq's fconv of this shape on two cores of this kind, in source plus target bytes per
-# second. Ours has the dropout (0.2) and label smoothing (0.1) of base.
-FCONV = ["model.d_embedding=256", "model.encoder_layers=[[256,3],[256,3],[256,3],[256,3]]"]
-FCONV += ["model.decoder_layers=[[256,3],[256,3],[256,3]]"]
-FCONV_BYTES_PER_SECOND = 12_000.0
-FCONV_ROWS, FCONV_BYTES = 32, 128
 
 
 def typical_batch(max_tokens: int, device: torch.device) -> Tensors:
@@ -144,134 +135,61 @@ class Peak:
             self.best = max(self.best, 2 * len(a) ** 3 / seconds(lambda a=a, b=b: a @ b, a.device))  # type: ignore[misc]
 
 
-def best_seconds(action: Callable[[], object], between: Callable[[], object], options: Any) -> float:
+def best_seconds(action: Callable[[], object], between: Callable[[], object], limit: float) -> float:
     """Return the minimum time of an action over at least two runs, after one warm-up run.
 
-    It repeats for at most options.seconds, with another measurement between any two runs.
+    It repeats for at most `limit` seconds, with another measurement between any two runs.
     """
-    device = pick_device(options.device)
+    device = torch.device("cuda") if torch.cuda.is_available() else None
     seconds(action, device)
     times: list[float] = []
-    while len(times) < 2 or sum(times) < options.seconds and len(times) < 100:
+    while len(times) < 2 or sum(times) < limit and len(times) < 100:
         between()
         times.append(seconds(action, device))
     between()
     return min(times)
 
 
-def throughput(case: str, step: Step, options: Any, precision: str) -> list[Record]:
-    """Return a model's record relative to the matrix-product peak; print a profile if requested."""
+def throughput(case: str, step: Step, precision: str, limit: float) -> list[Record]:
+    """Return a model's records: relative to the matrix-product peak, and in bytes a second."""
     peak = Peak(step.device, precision)
-    took = best_seconds(step, peak, options)
-    achieved = step_flop(step.config, step.model, step.batch) / took / 1e9
-    record = Record(
-        BENCH,
-        f"{case} matmul peak",
-        achieved,
-        "GFLOP/s",
-        f"best {precision} matrix product",
-        peak.best / 1e9,
-        achieved * 1e9 / peak.best,
-    )
-    print(f"{record.case}: {record.ratio:.3f} of {record.reference_value:.0f} GFLOP/s,", end=" ", flush=True)
-    print(f"{real_bytes(step.batch) / took:,.0f} bytes/s, {took * 1e3:.0f} ms a step", flush=True)
-    if options.profile:
-        print(profile_step(step, options.profile))
-    return [record]
-
-
-def fconv_record(step: Step, precision: str, options: Any) -> Record:
-    """Compare the bytes per second of this shape with fairseq's figure, which is not from the same run."""
-    took = best_seconds(step, lambda: None, options)
-    speed = real_bytes(step.batch) / took
-    return Record(
-        BENCH,
-        f"convs2s fconv-iwslt {options.device} {precision}",
-        speed,
-        "bytes/s",
-        "fairseq's fconv, fp32, two cores",
-        FCONV_BYTES_PER_SECOND,
-        speed / FCONV_BYTES_PER_SECOND,
-    )
-
-
-def profile_step(step: Step, rows: int) -> str:
-    """Return a table of the operations with the most time of their own in a step."""
-    kinds = [torch.profiler.ProfilerActivity.CPU]
-    key = "self_cpu_time_total"
-    if step.device.type == "cuda":
-        kinds, key = [*kinds, torch.profiler.ProfilerActivity.CUDA], "self_cuda_time_total"
-    with torch.profiler.profile(activities=kinds) as run:
-        step()
-    return str(run.key_averages().table(sort_by=key, row_limit=rows, max_name_column_width=50))
-
-
-def cudnn_records(options: Any) -> Iterator[Record]:
-    """Compare our recurrences with cuDNN's on a GPU, forward and backward, in the sizes of base."""
-    device = torch.device("cuda")
-    cases: list[tuple[str, nn.Module, nn.Module, list[Tensor]]] = [
-        ("gru", GRU(256, 1000, "after"), nn.GRU(256, 1000, batch_first=True), [torch.zeros(64, 1000)]),
-        ("lstm", LSTM(256, 688), nn.LSTM(256, 688, batch_first=True), [torch.zeros(64, 688)] * 2),
+    took = best_seconds(step, peak, limit)
+    achieved, best = step_flop(step.config, step.model, step.batch) / took / 1e9, peak.best / 1e9
+    reference = f"best {precision} matrix product"
+    rate = real_bytes(step.batch) / took
+    print(f"{case}: {achieved / best:.3f} of {best:.0f} GFLOP/s, {rate:,.0f} bytes/s", file=sys.stderr)
+    return [
+        Record(BENCH, f"{case} matmul peak", achieved, "GFLOP/s", reference, best, achieved / best),
+        Record(BENCH, f"{case} speed", rate, "bytes/s", "", 0.0, 0.0),
     ]
-    for precision in options.precision:
-        for name, own, theirs, state in cases:
-            own, theirs, zero = own.to(device), theirs.to(device), [part.to(device) for part in state]
-            x = torch.randn(64, 120, 256, device=device, requires_grad=True)
-
-            def run(model: nn.Module, *state: Any, x: Tensor = x, bf16: bool = precision == "bf16") -> None:
-                with torch.autocast("cuda", torch.bfloat16, enabled=bf16):
-                    found = model(x, *state)
-                (found[0] if isinstance(found, tuple) else found).sum().backward()
-
-            took = best_seconds(lambda: run(own, *zero), lambda: None, options)  # noqa: B023
-            reference = best_seconds(lambda: run(theirs), lambda: None, options)  # noqa: B023
-            case = f"{name} recurrence cuda {precision} cuDNN"
-            yield Record(BENCH, case, took, "s", f"cuDNN's {name}", reference, reference / took)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description="Training throughput relative to the matrix-product peak.")
-    parser.add_argument(
-        "--models", nargs="+", choices=tuple(PRESETS["small"]), default=list(PRESETS["small"])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    architectures = tuple(PRESETS["small"])
+    parser.add_argument("--models", nargs="+", choices=architectures, default=list(architectures))
     parser.add_argument("--presets", nargs="+", choices=tuple(PRESETS), default=["small", "base"])
     parser.add_argument("--precision", nargs="+", choices=tuple(DTYPES), default=list(DTYPES))
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument(
         "--seconds", type=float, default=4.0, help="of the steps of a case; two steps at least"
     )
     parser.add_argument("--max-tokens", type=int, default=0, help="bytes of a batch; 0: the preset's")
-    parser.add_argument(
-        "--fconv", action=argparse.BooleanOptionalAction, default=True, help="also measure fairseq's shape"
-    )
-    parser.add_argument(
-        "--profile", type=int, default=0, metavar="N", help="print each case's N top operations"
-    )
     parser.add_argument("--json", type=Path, help="also write the records here")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
-    device = pick_device(options.device)
+    device = torch.device("cpu")
     records: list[Record] = []
-    for preset in options.presets:
-        for arch in options.models:
-            config = load_config(arch, preset, "", [])
-            batch = typical_batch(options.max_tokens or config.train.max_tokens, device)
-            for precision in options.precision:
-                case = f"{arch} {preset} {options.device} {precision}"
-                records += throughput(case, Step(config, batch, precision), options, precision)
-    if options.fconv:
-        config = load_config("convs2s", "base", "", FCONV)
-        lengths = np.full(FCONV_ROWS, FCONV_BYTES)
-        batch = make_batch(lengths, lengths, device)
+    for preset, arch in product(options.presets, options.models):
+        config = load_config(arch, preset, "", options.settings)
+        batch = typical_batch(options.max_tokens or config.train.max_tokens, device)
         for precision in options.precision:
-            case = f"convs2s fconv-iwslt {options.device} {precision}"
             step = Step(config, batch, precision)
-            records += throughput(case, step, options, precision)
-            records.append(fconv_record(step, precision, options))
-    if device.type == "cuda":
-        records += cudnn_records(options)
+            records += throughput(f"{arch} {preset} {precision}", step, precision, options.seconds)
     print(format_table(records))
     if options.json:
         write_json(options.json, records)
