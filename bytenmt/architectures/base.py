@@ -8,36 +8,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Generic, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from bytenmt.architectures.section import ModelSection
 from bytenmt.architectures.tensor_tree import tensors
+from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding
 from bytenmt.layers.ngram_tables import NgramTables
 
 M = TypeVar("M", bound=NamedTuple)  # a model's Memory: what its decoder needs of the source, n rows
 T = TypeVar("T", bound=nn.Module)
 S = TypeVar("S", bound=NamedTuple)  # a model's State: what its decoder carries, n * beam rows
-
-
-class Attentive(Protocol):
-    """The interface of models with attention, which can return their alignment."""
-
-    def encode(self, src: Tensor, src_len: Tensor) -> Any:
-        """Encode a source, see Model.encode."""
-
-    def start(self, memory: Any, beam: int = 1) -> Any:
-        """Return the first state, see Model.start."""
-
-    def forward_aligned(self, tgt: Tensor, memory: Any, state: Any) -> tuple[Tensor, Any, dict[int, Tensor]]:
-        """Do what Model.forward does, and return also the attention weights of each layer that attends.
-
-        They are by the layer's number from 1. Weights (rows, t, s): how much the prediction
-        after each byte attends to each source byte, EOS included, in the order of the source; 0 at padding.
-        """
 
 
 class Model(nn.Module, ABC, Generic[M, S]):
@@ -72,6 +56,10 @@ class Model(nn.Module, ABC, Generic[M, S]):
     def reorder(self, state: S, parents: Tensor) -> S:
         """Row i goes on from row parents[i] of the same sentence; parents (rows,) int64."""
 
+    def drop(self, x: Tensor) -> Tensor:
+        """Apply the configured dropout, in training."""
+        return drop(x, self.config.dropout, self.training)
+
     def decoder_weights(self) -> int:
         """Numbers that a decode step reads: the decoder's weights, the tables of look-ups left out."""
         return sum(p.numel() for p in self.decoder.parameters())
@@ -82,6 +70,21 @@ class Model(nn.Module, ABC, Generic[M, S]):
         ids = torch.zeros(1, 0, dtype=torch.uint8, device=device)
         with torch.no_grad():
             return tensors(self.start(self.encode(ids, torch.zeros(1, dtype=torch.int64, device=device))))
+
+
+class AttentiveModel(Model[M, S]):
+    """A model with attention, whose weights can be looked at."""
+
+    def forward(self, tgt: Tensor, memory: M, state: S) -> tuple[Tensor, S]:
+        return self.forward_aligned(tgt, memory, state)[:2]
+
+    @abstractmethod
+    def forward_aligned(self, tgt: Tensor, memory: M, state: S) -> tuple[Tensor, S, dict[int, Tensor]]:
+        """Do what Model.forward says, and return also the attention weights of each layer that attends.
+
+        They are by the layer's number from 1. Weights (rows, t, s): how much the prediction
+        after each byte attends to each source byte, EOS included, in the order of the source; 0 at padding.
+        """
 
 
 def byte_embedding(config: ModelSection, std: float = 0.1) -> ByteEmbedding:

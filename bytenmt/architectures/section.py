@@ -4,7 +4,6 @@ linked. Imports no PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Self
 
@@ -61,12 +60,6 @@ class Nets(NamedTuple):
     passed: int = 0
 
 
-def refuse_ignored(is_ignored: bool, is_set: Mapping[str, bool], why: str) -> None:
-    """Raise ValueError for the first option that is set, if such options are ignored here."""
-    for name in (name for name, one in is_set.items() if one and is_ignored):
-        raise ValueError(f"{name} {why}: leave it out")
-
-
 def check_receptive_field(reach: int) -> None:
     """Raise ValueError where a prediction depends on more bytes before it than can be kept."""
     if reach > LONGEST_FIELD:
@@ -103,10 +96,6 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
         for name, rows in (("ngram_rows", self.ngram_rows), ("ngram_word_rows", self.ngram_word_rows)):
             if rows & (rows - 1) or 0 < rows < 8:
                 raise ValueError(f"{name} = {rows}: expected 0 or a power of two, 8 or more")
-        given = {"ngram_rows": self.ngram_rows > 0, "ngram_dropout": self.ngram_dropout > 0}
-        given["ngram_word_rows"] = self.ngram_word_rows > 0
-        given["ngram_case"] = self.ngram_case != "kept"
-        refuse_ignored(not self.ngrams, given, "would be ignored without ngrams")
 
     @property
     def ngram_reach(self) -> int:
@@ -141,9 +130,6 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
         """True if some of its options are found in the training pairs, by `fit`, when a run begins."""
         return False
 
-    def check_fit(self) -> None:
-        """Raise ValueError for options that are set although `fit` finds them."""
-
     def fit(
         self, source_lengths: npt.NDArray[np.generic], target_lengths: npt.NDArray[np.generic]
     ) -> tuple[Self, str]:
@@ -177,11 +163,6 @@ class LayeredSection(ModelSection, frozen=True, kw_only=True):
     n_layers: Layers = 1  # of both sides, where they have no number of their own
     n_encoder_layers: OwnLayers = 0
     n_decoder_layers: OwnLayers = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.source and self.n_encoder_layers:
-            raise ValueError("n_encoder_layers would be ignored without a source: leave it out")
 
     @property
     def encoder_depth(self) -> int:

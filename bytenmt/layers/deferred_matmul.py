@@ -1,5 +1,4 @@
-"""Products with the same matrix at every step of a loop, with a single product for the gradient of the
-matrix.
+"""Functions of one run of a loop whose parameters get their gradients once, after all steps.
 
 For a matrix that is used at t steps, autograd computes and adds t gradients of its size; that is most of a
 recurrence's backward pass. Here the backward pass of each step only records its input and the gradient of its
@@ -8,6 +7,7 @@ output, and one large product over all steps follows. Values and gradients equal
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -16,10 +16,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from bytenmt.layers.matrix_rows import product
-
 Product = Callable[[Tensor], Tensor]
-Notes = list[tuple[Tensor, Tensor]]
 
 
 def plain(matrix: Tensor) -> Product:
@@ -33,32 +30,7 @@ def deferred(matrix: Tensor) -> Product:
     matrix (..., d_output, d_input), x (..., rows, d_input). Under autocast it computes in autocast's type, as
     plain products do. Without gradients, or for a matrix that needs none, it is `plain`.
     """
-    return Deferred(matrix) if torch.is_grad_enabled() and matrix.requires_grad else plain(matrix)
-
-
-class Deferred:
-    """A product with a matrix for one run of a loop, see `deferred`.
-
-    matrix: detached, in the computing type.
-    """
-
-    def __init__(self, matrix: Tensor) -> None:
-        matrix = compute_type(matrix)
-        self._notes: Notes = []
-        self.matrix = matrix.detach()
-        self.token: Tensor = _Gather.apply(matrix, self._notes)  # type: ignore[no-untyped-call]
-
-    def __call__(self, x: Tensor) -> Tensor:
-        y: Tensor = _Step.apply(x, self.token, self)  # type: ignore[no-untyped-call]
-        return y
-
-    def record_backward(self, x: Tensor, gradient: Tensor) -> Tensor:
-        """Record the input x of a step and the gradient of its product; return the gradient of x.
-
-        For autograd functions that took the token. All three tensors have the matrix' type.
-        """
-        self._notes.append((x, gradient))
-        return product(gradient, self.matrix)
+    return DeferredProduct(matrix) if torch.is_grad_enabled() and matrix.requires_grad else plain(matrix)
 
 
 def compute_type(x: Tensor) -> Tensor:
@@ -69,34 +41,80 @@ def compute_type(x: Tensor) -> Tensor:
     return x
 
 
-class _Gather(Function):
-    """Return a token that every step takes as input, so that this backward pass runs after all of theirs."""
+class Deferred(ABC):
+    """A function x -> y of `parameters` for one run of a loop.
 
+    Its methods get tensors without gradients. token: an input of every step, so that autograd calls `gather`
+    after the backward passes of all steps. notes: what these have recorded.
+    """
+
+    def __init__(self, *parameters: Tensor) -> None:
+        self.notes: list[tuple[Tensor, Tensor]] = []
+        self.token: Tensor = _Gather.apply(self, *parameters)  # type: ignore[no-untyped-call]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        y: Tensor = _Step.apply(x, self.token, self)  # type: ignore[no-untyped-call]
+        return y
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return y, and what the backward pass of this step needs."""
+
+    @abstractmethod
+    def backward(self, saved: Tensor, d_y: Tensor) -> Tensor:
+        """Return the gradient of x, and record what `gather` needs."""
+
+    @abstractmethod
+    def gather(self) -> tuple[Tensor, ...]:
+        """Return the gradients of the parameters over all steps."""
+
+
+class DeferredProduct(Deferred):
+    """The product with a matrix, see `deferred`. matrix: detached, in the computing type."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        matrix = compute_type(matrix)
+        self.matrix = matrix.detach()
+        super().__init__(matrix)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = compute_type(x)
+        return x @ self.matrix.mT, x
+
+    def backward(self, saved: Tensor, d_y: Tensor) -> Tensor:
+        """Also for autograd functions that took the token; all three tensors have the matrix' type."""
+        self.notes.append((saved, d_y))
+        return d_y @ self.matrix
+
+    def gather(self) -> tuple[Tensor, ...]:
+        inputs, gradients = zip(*self.notes, strict=True)
+        return (torch.cat(gradients, dim=-2).mT @ torch.cat(inputs, dim=-2),)
+
+
+class _Gather(Function):
     @staticmethod
-    def forward(ctx: Any, matrix: Tensor, notes: Notes) -> Tensor:
-        ctx.notes = notes
-        return matrix.new_zeros(())
+    def forward(ctx: Any, function: Deferred, *parameters: Tensor) -> Tensor:
+        ctx.function, ctx.kinds = function, [parameter.dtype for parameter in parameters]
+        return parameters[0].new_zeros(())
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None]:
-        inputs, gradients = zip(*ctx.notes, strict=True)
-        ctx.notes.clear()
-        return torch.cat(gradients, dim=-2).mT @ torch.cat(inputs, dim=-2), None
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = ctx.function.gather()
+        ctx.function.notes.clear()
+        return None, *(part.to(kind) for part, kind in zip(gradients, ctx.kinds, strict=True))
 
 
 class _Step(Function):
-    """Compute x matrix^T for one step; the backward pass records what the gradient of the matrix needs."""
-
     @staticmethod
-    def forward(ctx: Any, x: Tensor, token: Tensor, deferred: Deferred) -> Tensor:
-        ctx.deferred, ctx.kind = deferred, x.dtype
-        x = compute_type(x)
-        ctx.save_for_backward(x)
-        return product(x, deferred.matrix.mT)
+    def forward(ctx: Any, x: Tensor, token: Tensor, function: Deferred) -> Tensor:
+        ctx.function, ctx.kind = function, x.dtype
+        y, saved = function.forward(x)
+        ctx.save_for_backward(saved)
+        return y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
-        (x,) = ctx.saved_tensors
-        return ctx.deferred.record_backward(x, gradient).to(ctx.kind), gradient.new_zeros(()), None
+    def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor, Tensor, None]:
+        (saved,) = ctx.saved_tensors
+        return ctx.function.backward(saved, d_y).to(ctx.kind), d_y.new_zeros(()), None

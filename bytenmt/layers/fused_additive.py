@@ -8,16 +8,13 @@ below LIMIT: where E_q overflows or is zero, tanh is 1 or -1 anyway.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from bytenmt.jit import njit_any_order
+from bytenmt.layers.deferred_matmul import Deferred
 from bytenmt.layers.kernel_helpers import parallel_for, thread_ranges
 
 Array = npt.NDArray[np.float32]
@@ -96,7 +93,7 @@ def applies(keys: Tensor) -> bool:
     return kind and keys.numel() > 0 and bool(keys.detach().abs().amax() < LIMIT)
 
 
-class FusedScore:
+class FusedScore(Deferred):
     """Additive attention scores for one run of a loop over steps.
 
     keys (n, s, d), v (d,). A call takes projected queries (n, b, d) and returns scores (n, b, s) float32.
@@ -105,73 +102,32 @@ class FusedScore:
     def __init__(self, keys: Tensor, v: Tensor) -> None:
         self.exponentials = (2 * keys.detach().float()).exp().contiguous()
         self.v = v.detach().float().contiguous()
-        self.notes: list[tuple[Tensor, Tensor]] = []
-        self._token: Tensor = _Gather.apply(keys, v, self)  # type: ignore[no-untyped-call]
+        super().__init__(keys, v)
 
-    def __call__(self, shares: Tensor) -> Tensor:
-        scores: Tensor = _Step.apply(shares, self._token, self)  # type: ignore[no-untyped-call]
-        return scores
-
-    def forward(self, q: Tensor) -> Tensor:
-        """Return scores (n, b, s) from exponentials q (n, b, d)."""
-        k = self.exponentials
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        q, k = (2 * x.float()).exp().contiguous(), self.exponentials
         scores = q.new_empty(*q.shape[:2], k.shape[1])
         arrays = q.numpy(), k.numpy(), self.v.numpy(), scores.numpy()
         parallel_for(lambda _, first, last: add_scores(*arrays, first, last), len(k))
-        return scores
+        return scores, q
 
-    def backward(self, q: Tensor, d_scores: Tensor) -> Tensor:
-        """Return the gradient of the queries (n, b, d) from that of the scores (n, b, s), and record the
-        step."""
-        d_scores = d_scores.float().contiguous()
-        self.notes.append((q, d_scores))
-        d_q = torch.empty_like(q)
-        arrays = q.numpy(), self.exponentials.numpy(), self.v.numpy(), d_scores.numpy(), d_q.numpy()
-        parallel_for(lambda _, first, last: add_query_gradients(*arrays, first, last), len(q))
+    def backward(self, saved: Tensor, d_y: Tensor) -> Tensor:
+        d_scores = d_y.float().contiguous()
+        self.notes.append((saved, d_scores))
+        d_q = torch.empty_like(saved)
+        arrays = saved.numpy(), self.exponentials.numpy(), self.v.numpy(), d_scores.numpy(), d_q.numpy()
+        parallel_for(lambda _, first, last: add_query_gradients(*arrays, first, last), len(saved))
         return d_q
 
-    def gather_gradients(self) -> tuple[Tensor, Tensor]:
-        """Return the gradients of keys and v (float32) over all recorded steps.
+    def gather(self) -> tuple[Tensor, ...]:
+        """Return the gradients of keys and v (float32).
 
         They are computed sentence by sentence, which fits a core's cache, while a step of all does not.
         """
         q, d_scores = (torch.cat(parts, dim=1) for parts in zip(*self.notes, strict=True))
-        self.notes.clear()
         d_keys = torch.empty_like(self.exponentials)
         d_v = self.v.new_zeros(len(thread_ranges(len(q))), len(self.v))
         arrays = q.numpy(), self.exponentials.numpy(), self.v.numpy(), d_scores.numpy(), d_keys.numpy()
         d_v_by_thread = d_v.numpy()
         parallel_for(lambda i, a, b: add_key_gradients(*arrays, d_v_by_thread[i], a, b), len(q))
         return d_keys, d_v.sum(dim=0)
-
-
-class _Gather(Function):
-    """Return a token that every step takes as input, so that this backward pass runs after all of theirs."""
-
-    @staticmethod
-    def forward(ctx: Any, keys: Tensor, v: Tensor, score: FusedScore) -> Tensor:
-        ctx.score, ctx.kinds = score, (keys.dtype, v.dtype)
-        return v.new_zeros(())
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, Tensor, None]:
-        d_keys, d_v = ctx.score.gather_gradients()
-        return d_keys.to(ctx.kinds[0]), d_v.to(ctx.kinds[1]), None
-
-
-class _Step(Function):
-    """Compute the scores of one step."""
-
-    @staticmethod
-    def forward(ctx: Any, shares: Tensor, token: Tensor, score: FusedScore) -> Tensor:
-        ctx.score, ctx.kind = score, shares.dtype
-        q = (2 * shares.float()).exp().contiguous()
-        ctx.save_for_backward(q)
-        return score.forward(q)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_scores: Tensor) -> tuple[Tensor, Tensor, None]:
-        (q,) = ctx.saved_tensors
-        return ctx.score.backward(q, d_scores).to(ctx.kind), d_scores.new_zeros(()), None

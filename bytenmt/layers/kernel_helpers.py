@@ -1,8 +1,6 @@
-"""Helpers of compiled kernels: threads, conversion of bf16, and a sigmoid that can be vectorised.
+"""Helpers of compiled kernels: threads, and a sigmoid that can be vectorised.
 
-Kernels run on as many threads as PyTorch uses. NumPy has no bf16: such arrays are the upper 16 bits of
-float32 (`as_array`). `to_float32` and `from_float32` convert their numbers, and do nothing if an array is
-float32 already.
+Kernels compute in float32, on as many threads as PyTorch uses.
 """
 
 from __future__ import annotations
@@ -21,10 +19,8 @@ from numba import types
 from numba.extending import intrinsic, register_jitable
 from torch import Tensor
 
-from bytenmt.llvm_bf16 import round_to_bf16_bits, widen_bf16
-
-Array = npt.NDArray[Any]  # float32, or the bits of bf16 as uint16
-KINDS = (torch.float32, torch.bfloat16)
+Array = npt.NDArray[np.float32]
+KINDS = (torch.float32, torch.bfloat16)  # of the tensors that kernels are given
 
 _FLOAT, _INT32 = ir.FloatType(), ir.IntType(32)
 LOG2_E, LN_2_HIGH, LN_2_LOW = np.float32(1.44269504), np.float32(0.693359375), np.float32(-2.12194440e-4)
@@ -32,31 +28,9 @@ FARTHEST = np.float32(87.0)  # exp(87) is a normal float32, and 1 + exp(-87) is 
 
 
 def as_array(x: Tensor) -> Array:
-    """Return the memory of x, float32 or bf16 without gradient, as an array for kernels."""
-    array: Array = (x.view(torch.uint16) if x.dtype == torch.bfloat16 else x).numpy()
+    """Return the numbers of x as float32; its own memory where it is float32 and contiguous."""
+    array: Array = x.detach().float().contiguous().numpy()
     return array
-
-
-def _wide(context: Any, x: Any) -> tuple[Any, Callable[..., Any]]:
-    """Convert a number of an Array to float32."""
-
-    def build(_: Any, b: Any, signature: Any, arguments: Sequence[Any]) -> Any:
-        if x == types.float32:
-            return arguments[0]
-        return widen_bf16(b, arguments[0])
-
-    return types.float32(x), build
-
-
-def _narrow(context: Any, value: Any, like: Any) -> tuple[Any, Callable[..., Any]]:
-    """Convert a float32 to the type of `like`, a number of the array it is for: to nearest, ties to even."""
-
-    def build(_: Any, b: Any, signature: Any, arguments: Sequence[Any]) -> Any:
-        if like == types.float32:
-            return arguments[0]
-        return b.trunc(round_to_bf16_bits(b, arguments[0]), ir.IntType(16))
-
-    return like(types.float32, like), build
 
 
 def _power(context: Any, n: Any) -> tuple[Any, Callable[..., Any]]:
@@ -79,8 +53,6 @@ def _nearest(context: Any, x: Any) -> tuple[Any, Callable[..., Any]]:
 
 
 round_nearest: Any = intrinsic(_nearest)
-to_float32: Any = intrinsic(_wide)
-from_float32: Any = intrinsic(_narrow)
 power_of_two: Any = intrinsic(_power)
 
 

@@ -63,7 +63,7 @@ class GRU(nn.Module):
         (rows, d_hidden) is the third argument.
         """
         gates, candidate = deferred(self.gates.weight), deferred(self.candidate.weight)
-        if fusible(gates) and fusible(candidate):
+        if fusible(gates) and fusible(candidate) and not self.d_inside:
             return FusedGRU(gates, candidate, self.reset == "after", self.update == "take")
 
         def step(x: Tensor, h: Tensor, inside: Tensor | None = None) -> Tensor:

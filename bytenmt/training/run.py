@@ -79,7 +79,7 @@ def train(
     threads: of the CPU; None: those of the run that goes on, else as many as are idle.
     Raises BytenmtError before anything is written where an input cannot be used.
     """
-    _check(config, files, tensorboard, resume)
+    _check(config, files, tensorboard)
     if init_from is not None and init_embedding is not None:
         raise BytenmtError("--init-embedding would be ignored: --init-from gives all weights; drop one")
     aloud = reporter if group.is_leader else SILENT
@@ -237,14 +237,9 @@ def _ended(run: Path, trainer: Trainer) -> str:
     return f"{finished}; best validation {metric} {progress.best:.4f} at update {progress.best_update}: {run}"
 
 
-def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume: bool) -> None:
+def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> None:
     """Settings that do not go together. Raises BytenmtError."""
     train, model = config.train, config.model
-    if not resume:
-        try:
-            model.check_fit()
-        except ValueError as error:
-            raise ConfigError(f"model.{error}") from None
     if train.compile and model.is_serial:
         raise ConfigError(f"train.compile would unroll the steps of {model.full_name}: leave it off")
     if config.model.source != files[0].has_source:

@@ -40,7 +40,7 @@ def weights_of(model: Any) -> Tensor:
     """Attention's weights (3, T, longest source), in the text's order."""
     src, src_len, tgt = inputs()
     memory = model.encode(src, src_len)
-    found: Tensor = model.alignment(tgt, memory, model.start(memory))
+    found: Tensor = model.forward_aligned(tgt, memory, model.start(memory))[2][1]
     return found
 
 
@@ -69,7 +69,7 @@ def test_locations_do_not_see_what_stands_in_them() -> None:
     memory = model.encode(src, src_len)
     other = memory._replace(states=torch.randn_like(memory.states), keys=torch.randn_like(memory.keys))
     with torch.no_grad():
-        one, changed = (model.alignment(tgt, m, model.start(m)) for m in (memory, other))
+        one, changed = (model.forward_aligned(tgt, m, model.start(m))[2][1] for m in (memory, other))
     assert torch.equal(one, changed)
 
 

@@ -13,6 +13,7 @@ from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
 from bytenmt.architectures.costs import receptive_field
 from bytenmt.architectures.luong.config import LuongConfig
+from bytenmt.architectures.parameters import parameter_shapes
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
@@ -20,6 +21,7 @@ from bytenmt.config.schema import Config, config_toml, fingerprint, load_config,
 from bytenmt.config.tree import (
     preset_tree,
 )
+from bytenmt.decoding.program_check import check_program
 from bytenmt.errors import ConfigError
 
 OF_CONVS2S = ("fairseq", "iwslt", "dilated")
@@ -91,47 +93,46 @@ def test_decoder_weights_without_a_source(preset: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arch", "setting", "message"),
+    ("arch", "settings"),
     [
-        ("seq2seq", "model.context=every_step", "every step"),
-        ("luong", "model.input_feeding=true", "input_feeding"),
-        ("convs2s", "model.encoder_layers=[[8,3]]", "would be ignored"),
-        ("seq2seq", "model.n_encoder_layers=2", "n_encoder_layers would be ignored"),
-        ("luong", "model.n_encoder_layers=2", "n_encoder_layers would be ignored"),
-        ("luong", "model.attention=local-m", 'attention = "local-m" would be ignored without a source'),
-        ("luong", "model.attention=off", 'attention = "off" would be ignored without a source'),
-        ("luong", "model.score=location", 'score = "location" would be ignored without a source'),
-        ("bytenet", "model.n_encoder_sets=2", "n_encoder_sets would be ignored"),
-        ("bytenet", "model.encoder_dilations=[2]", "encoder_dilations would be ignored"),
-        ("bytenet", "model.stacking=add", "stacking would be ignored"),
-        ("bytenet", "model.encoder_scale=3", "encoder_scale would be ignored"),
+        ("luong", "source=false input_feeding=true attention=local-m"),
+        ("luong", "source=false attention=local-p gaussian=inside score=location n_locations=9"),
+        ("luong", "source=false n_encoder_layers=2 score=concat"),
+        ("luong", "attention=off score=location n_locations=9 location_softmax=twice reverse_source=true"),
+        ("luong", "attention=local-m n_locations=3 attention_window=4"),
+        ("luong", "location_softmax=twice gaussian=inside attention_window=3"),
+        ("seq2seq", "source=false encoder_reset=after n_encoder_layers=2"),
+        ("seq2seq", "cell=lstm gru_reset=after"),
+        ("bahdanau", "source=false n_encoder_layers=3"),
+        ("bytenet", "source=false n_encoder_sets=2 encoder_dilations=[2] stacking=add encoder_scale=3"),
+        ("convs2s", "source=false encoder_layers=[[8,3]] attention_layers=[1] encoder=conv"),
+        ("convs2s", "encoder=pooling encoder_dilations=[1,1,1,1] value_layers=[[8,3]]"),
+        ("convs2s", "pooling_width=3 value_layers=[[8,3]]"),
+        ("convs2s", "ngram_rows=8"),
     ],
 )
-def test_what_needs_a_source_is_refused_without_one(arch: str, setting: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        load_config(arch, "tiny", "", ["model.source=false", setting])
+def test_options_without_effect_have_none(arch: str, settings: str) -> None:
+    """Module and program leave out what another option has switched off, and agree."""
+    config = load_config(arch, "tiny", "", [f"model.{setting}" for setting in settings.split()])
+    check_program(build_model(config.model), config.model)
+    assert parameter_shapes(config.model) == {
+        name: tuple(part.shape) for name, part in build_model(config.model).named_parameters()
+    }
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("arch", "settings", "message"),
     [
-        ("score=location", ["location", "n_locations"]),
-        ("n_locations=9", ["n_locations", 'score = "location"', '"general"']),
-        ("score=dot location_softmax=twice", ["location_softmax", 'score = "location"', '"dot"']),
-        ("attention_window=9", ["attention_window", 'attention = "global"']),
-        ("gaussian=after", ["gaussian", 'attention = "global"']),
-        ("gaussian=inside attention=off input_feeding=false", ["gaussian", 'attention = "off"']),
-        ("attention=off", ["input_feeding", 'attention = "off"']),
-        ("attention=off input_feeding=false score=dot", ['score = "dot"', 'attention = "off"']),
-        ("attention=off input_feeding=false score=location n_locations=9", ["score", 'attention = "off"']),
-        ("attention=local", ["attention", "global, local-m, local-p, off"]),
-        ("attention=local-m attention_window=-1", ["attention_window"]),
+        ("luong", "score=location", ["location", "n_locations"]),
+        ("luong", "attention=local", ["attention", "global, local-m, local-p, off"]),
+        ("luong", "attention=local-m attention_window=-1", ["attention_window"]),
+        ("seq2seq", "source=false context=every_step", ["every step"]),
     ],
 )
-def test_what_does_not_go_together_in_luong(settings: str, message: list[str]) -> None:
+def test_what_does_not_go_together(arch: str, settings: str, message: list[str]) -> None:
     """One line that names both options."""
     with pytest.raises(ConfigError) as error:
-        load_config("luong", "tiny", "", [f"model.{setting}" for setting in settings.split()])
+        load_config(arch, "tiny", "", [f"model.{setting}" for setting in settings.split()])
     assert all(part in str(error.value) for part in message), str(error.value)
     assert "\n" not in str(error.value)
 
@@ -195,9 +196,6 @@ def test_recurrent_layers_of_each_side(arch: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["cell=lstm", "gru_reset=after"], 'gru_reset would be ignored with cell = "lstm"'),
-        (["cell=lstm", "encoder_reset=before"], 'encoder_reset would be ignored with cell = "lstm"'),
-        (["cell=lstm", "decoder_reset=after"], 'decoder_reset would be ignored with cell = "lstm"'),
         (["reset_context=true"], 'reset_context = true resets what context = "every_step" shows'),
         (["reset_context=true", "context=every_step"], 'reset_context.*decoder_reset = "after"'),
         (
@@ -206,7 +204,6 @@ def test_recurrent_layers_of_each_side(arch: str) -> None:
         ),
         (["reset_context=true", "context=every_step", "cell=lstm"], 'reset_context.*cell = "gru"'),
         (["d_hidden=1", "read_out_kind=maxout"], "d_hidden = 1 leaves nothing to read out"),
-        (["source=false", "encoder_reset=after"], "encoder_reset would be ignored without a source"),
         (["encoder_reset=never"], "'never' is none of shared, before, after"),
         (["read_out_kind=softmax"], "'softmax' is none of auto, linear, maxout"),
         (["cell=rnn"], "'rnn' is none of gru, lstm"),
@@ -338,7 +335,7 @@ def test_what_does_not_fit_is_named(setting: str, path: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "path"),
     [
-        ("model.dilations=[]", "dilations is empty: give one or more"),
+        ("model.dilations=[]", "dilations is empty, but the decoder is convolutional: give one or more"),
         ("model.dilations=[1, 0]", "model.dilations"),
         ("model.unfolding_factor=0.0", "model.unfolding_factor"),
         ("model.unfolding_offset=-1", "model.unfolding_offset"),

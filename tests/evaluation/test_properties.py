@@ -133,7 +133,7 @@ def test_outside_of_a_window_ways_are_longer(name: str) -> None:
     source = torch.tensor([[*range(65, 65 + s - 1), EOS]], dtype=torch.uint8)
     target = torch.tensor([[BOS, *range(66, 65 + t)]], dtype=torch.uint8)
     memory = encode(model, source, torch.tensor([s]))
-    weights = model.alignment(target, memory, model.start(memory))[0].detach()
+    weights = model.forward_aligned(target, memory, model.start(memory))[2][1][0].detach()
     found = torch.stack([lengths for lengths, _ in path_lengths(model, s, t)])
     inside = weights > 0
     assert 0 < int(inside.sum()) < inside.numel()

@@ -21,10 +21,10 @@ from torch.nn import ModuleList
 from bytenmt.architectures.bahdanau import model as bahdanau
 from bytenmt.architectures.bytenet import model as bytenet
 from bytenmt.architectures.convs2s import model as convs2s
+from bytenmt.architectures.convs2s.layers import TanhLayer
 from bytenmt.architectures.luong import model as luong
 from bytenmt.architectures.tensor_tree import tensors
 from bytenmt.layers.recurrent import GRU, LSTM
-from bytenmt.layers.residual_convolution import TanhLayer
 from bytenmt.utf8 import BOS, EOS
 
 LARGE, SMALL = 1e-11, 1e-12  # so small that no factor of a longer way makes up for its length

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from bytenmt.jit import njit
-from bytenmt.layers import fused_additive, fused_cells, fused_norm, matrix_rows
-from bytenmt.layers.kernel_helpers import Array, as_array, from_float32, sigmoid, tanh, to_float32
+from bytenmt.layers import fused_additive, fused_cells, fused_norm
+from bytenmt.layers.kernel_helpers import Array, sigmoid, tanh
 from bytenmt.layers.recurrent import GRU, LSTM, GRUReset, GRUUpdate
 
 # ---- the same in every run
@@ -23,7 +23,7 @@ WITH_SCRATCH = {  # kernels with memory of their own: what they are called with,
     "normalise": (fused_norm.normalise, [(N, D), (D,), (D,), 1e-5, (N, D), (N, 2), 0, N]),
     "norm_gradients": (
         fused_norm.norm_gradients,
-        [(N, D), (N, D), (D,), (N, D), (N, 2), (N, D), (D,), (D,), 0, N],
+        [(N, D), (N, D), (D,), (D,), (N, 2), (N, D), (D,), (D,), 0, N],
     ),
     "add_query_gradients": (
         fused_additive.add_query_gradients,
@@ -33,8 +33,6 @@ WITH_SCRATCH = {  # kernels with memory of their own: what they are called with,
         fused_additive.add_key_gradients,
         [(N, Q, D), (N, S, D), (D,), (N, Q, S), (N, S, D), (D,), 0, N],
     ),
-    "add_dots": (matrix_rows.add_dots, [(N, Q, D), (N, S, D), (N, Q, S), 0, N]),
-    "add_sums": (matrix_rows.add_sums, [(N, Q, S), (N, S, D), (N, Q, D), 0, N]),
     "lstm_state": (
         fused_cells.lstm_state,
         [(N, 4 * D), (N, 4 * D), (N, D), (N, 4 * D), (N, D), (N, D), (N, D)],
@@ -97,30 +95,10 @@ def test_a_kernels_result_is_the_same_wherever_its_memory_lies(name: str, seed: 
 
 
 @njit
-def copied(x: Array, y: Array) -> None:
-    """x to y, from one type to another."""
-    for i in range(len(x)):
-        y[i] = from_float32(to_float32(x[i]), y[i])
-
-
-@njit
 def curves(x: Array, y: Array) -> None:
     """sigmoid and tanh of x (n,) to y (2, n)."""
     for i in range(len(x)):
         y[0, i], y[1, i] = sigmoid(x[i]), tanh(x[i])
-
-
-def test_bf16_is_rounded_as_pytorch_does_it() -> None:
-    """Every bf16 number, what lies halfway to the next and just beside that; infinities; a NaN stays one."""
-    upper = torch.arange(1 << 16, dtype=torch.int64)
-    bits = torch.cat([upper << 16 | low for low in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF)])
-    numbers = bits.to(torch.uint32).view(torch.float32)
-    found = torch.empty(len(numbers), dtype=torch.bfloat16)
-    copied(as_array(numbers), as_array(found))
-    torch.testing.assert_close(found, numbers.bfloat16(), rtol=0, atol=0, equal_nan=True)
-    back = torch.empty(len(numbers))
-    copied(as_array(found), as_array(back))
-    torch.testing.assert_close(back, found.float(), rtol=0, atol=0, equal_nan=True)
 
 
 def test_sigmoid_and_tanh_are_numpys() -> None:
@@ -135,59 +113,9 @@ def test_sigmoid_and_tanh_are_numpys() -> None:
     np.testing.assert_allclose(found[0, far], expected[0, far], rtol=3e-7)
 
 
-# ---- few rows
-
-
-@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 1, 7, 33), (5, 2, 8, 64), (2, 4, 3, 131), (4, 3, 9, 16)])
-def test_few_rows_meet_their_matrices(
-    shape: tuple[int, int, int, int],
-    turned: bool,
-    kind: torch.dtype,
-    threads: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Against the product in float64, for a matrix that lies as it is multiplied or transposed."""
-    n, rows, a, b = shape
-    torch.manual_seed(a * b)
-    x, matrix = (
-        torch.randn(n, rows, a).to(kind),
-        torch.randn(n, b if turned else a, a if turned else b).to(kind),
-    )
-    matrix = matrix.mT if turned else matrix
-    calls = []
-    name = "add_sums" if matrix.is_contiguous() else "add_dots"
-    kernel = getattr(matrix_rows, name)
-    monkeypatch.setattr(matrix_rows, name, lambda *given: calls.append(1) or kernel(*given))
-    found = matrix_rows.product(x, matrix)
-    assert calls and found.dtype == kind and found.shape == (n, rows, b)
-    tolerance = 1e-5 if kind == torch.float32 else 1e-2
-    torch.testing.assert_close(found.double(), x.double() @ matrix.double(), rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize(
-    "shapes",
-    [
-        ((2, 5, 3), (2, 3, 4)),
-        ((2, 1, 3), (3, 4)),
-        ((1, 3), (3, 4)),
-        ((2, 1, 0), (2, 0, 4)),
-        ((0, 1, 3), (0, 3, 4)),
-    ],
-)
-def test_other_products_are_left_to_pytorch(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
-    torch.manual_seed(0)
-    x, matrix = (torch.randn(shape) for shape in shapes)
-    torch.testing.assert_close(matrix_rows.product(x, matrix), x @ matrix)
-    slices = torch.randn(2, 3, 8)[:, :, ::2]
-    torch.testing.assert_close(matrix_rows.product(torch.ones(2, 1, 3), slices), torch.ones(2, 1, 3) @ slices)
-
-
 # ---- cells
 
 CELLS: dict[str, Callable[[int, int], GRU | LSTM]] = {
-    "gru-inside": lambda d_input, d: GRU(d_input, d, "after", d_inside=d_input // 2),
     "lstm": lambda d_input, d: LSTM(d_input, d),
 }
 RESETS: tuple[GRUReset, ...] = ("before", "after")

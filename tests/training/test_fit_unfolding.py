@@ -12,8 +12,6 @@ from small_runs import CPU, assert_same, config, weights
 from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.architectures.bytenet.unfolding import fit_unfolding
 from bytenmt.checkpoints.weights import read_config
-from bytenmt.config.schema import load_config
-from bytenmt.errors import ConfigError
 from bytenmt.training.arguments import configuration, settings_tree
 from bytenmt.training.run import train
 from bytenmt.training.translation_task import ParallelCorpus
@@ -44,15 +42,3 @@ def test_a_fitted_run_is_that_of_given_numbers(texts: dict[str, Any], tmp_path: 
     given = [f"model.unfolding_factor={found.factor}", f"model.unfolding_offset={found.offset}"]
     train(tmp_path / "whole", config("bytenet", *given, "train.max_updates=8"), **texts, device=CPU)
     assert_same(weights(tmp_path / "whole"), weights(parts))
-
-
-@pytest.mark.parametrize("setting", ["unfolding_factor=1.3", "unfolding_offset=4"])
-def test_given_numbers_are_not_found_too(setting: str, texts: dict[str, Any], tmp_path: Path) -> None:
-    name = setting.partition("=")[0]
-    with pytest.raises(ConfigError, match=f'{name} would be ignored with model.unfolding = "fit"'):
-        train(tmp_path / "run", config("bytenet", FIT, f"model.{setting}"), **texts, device=CPU)
-
-
-def test_without_a_source_there_is_nothing_to_find() -> None:
-    with pytest.raises(ConfigError, match="unfolding would be ignored without a source"):
-        load_config("bytenet", "tiny", "", [FIT, "model.source=false"])

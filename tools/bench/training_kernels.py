@@ -2,8 +2,8 @@
 
     python tools/bench/training_kernels.py
 
-One process, one thread, the preset small with its own batch, in the precision that a training chooses. Of
-each round the time without the kernel is divided by the time with it; the table has the medians.
+One process, one thread, a preset with its own batch, in the precision that a training chooses. Of each
+round the time without the kernel is divided by the time with it; the table has the medians.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ SWITCHED_OFF: dict[str, list[Replacement]] = {
         (f"{ARCHITECTURES}.bahdanau.model.deferred", plain),
     ],
     "fused_additive": [(f"{LAYERS}.attention.applies", lambda keys: False)],
-    "matrix_rows": [(f"{LAYERS}.deferred_matmul.product", lambda x, matrix: x @ matrix)],
     "fused_norm": [
         (f"{ARCHITECTURES}.bytenet.model.norm_relu", lambda norm, x: torch.relu(norm(x))),
     ],
@@ -51,8 +50,8 @@ SWITCHED_OFF: dict[str, list[Replacement]] = {
 }
 RECURRENT = ("fused_cells", "fused_cells, deferred_matmul", "dropout")
 USED = {
-    "luong": (*RECURRENT, "matrix_rows"),
-    "bahdanau": (*RECURRENT, "matrix_rows", "fused_additive"),
+    "luong": RECURRENT,
+    "bahdanau": (*RECURRENT, "fused_additive"),
     "seq2seq": RECURRENT,
     "bytenet": ("fused_norm", "dropout"),
     "convs2s": ("dropout",),
@@ -73,22 +72,27 @@ def main() -> None:
     """Print a line for each model and kernel."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--models", nargs="+", default=[*USED], choices=USED)
+    parser.add_argument("--preset", default="small")
+    parser.add_argument("--kernels", nargs="+", default=[*SWITCHED_OFF], choices=SWITCHED_OFF)
     parser.add_argument("--precision", choices=("fp32", "bf16"), help="default: what a training chooses")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    print("| model | precision | without | time without / with |\n|---|---|---|---:|")
+    print("| model | preset | precision | without | time without / with |\n|---|---|---|---|---:|")
     for arch in args.models:
-        config = load_config(arch, "small", "", [])
+        config = load_config(arch, args.preset, "", [])
         precision = args.precision or precision_of(CPU, config.model)
         update = Step(config, typical_batch(config.train.max_tokens, CPU), precision)
         update()
-        for name in USED[arch]:
+        for name in (name for name in USED[arch] if name in args.kernels):
             off = SWITCHED_OFF[name]
             seconds(update, off)
             ratios = [seconds(update, off) / seconds(update, []) for _ in range(args.rounds)]
-            print(f"| {arch} | {precision} | {name} | {statistics.median(ratios):.2f} |", flush=True)
+            print(
+                f"| {arch} | {args.preset} | {precision} | {name} | {statistics.median(ratios):.2f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -17,11 +17,6 @@ class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
     read_out: Literal["previous", "current"] = "previous"  # the state that the read-out sees
     init: Literal["scaled", "paper"] = "scaled"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.source and self.n_encoder_layers > 1:
-            raise ValueError("n_encoder_layers would be ignored without a source: leave it out")
-
     @property
     def has_attention(self) -> bool:
         return self.source

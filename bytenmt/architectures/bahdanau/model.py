@@ -23,10 +23,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bytenmt.architectures.bahdanau.config import BahdanauConfig
-from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
+from bytenmt.architectures.base import AttentiveModel, byte_embedding, module_list, no_source
 from bytenmt.layers.attention import AdditiveScore, attend, source_mask
 from bytenmt.layers.deferred_matmul import deferred
-from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import GRU, initialise, reverse
@@ -96,7 +95,7 @@ class BahdanauDecoder(nn.Module):
         self.output = OutputLayer(config.d_maxout, embedding, config.tie_embedding)
 
 
-class Bahdanau(Model[BahdanauMemory, BahdanauState]):
+class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
     """Bidirectional GRU with additive attention (Bahdanau et al. 2015).
 
     The equations stand in the module's docstring.
@@ -122,9 +121,9 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
             zero = self.embedding.weight.new_zeros(n, d)
             annotations, keys = zero.new_zeros(n, 0, 2 * d), zero.new_zeros(n, 0, self.config.d_attention)
             return BahdanauMemory(annotations, keys, src_len, zero)
-        annotations = self.encoder(self._drop(self.embedding(src)), src_len)
+        annotations = self.encoder(self.drop(self.embedding(src)), src_len)
         for layer in self.encoder.above:
-            annotations = layer(self._drop(annotations), src_len)
+            annotations = layer(self.drop(annotations), src_len)
         first = annotations[:, 0, d:]
         return BahdanauMemory(annotations, self.encoder.keys(annotations), src_len, first)
 
@@ -135,35 +134,20 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         recent = self.embedding.begin(len(hidden) * beam, hidden.device)
         return BahdanauState(hidden.repeat_interleave(beam, dim=0), recent)
 
-    def forward(
-        self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState
-    ) -> tuple[Tensor, BahdanauState]:
-        return self._read(tgt, memory, state)[:2]
-
-    def alignment(self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState) -> Tensor:
-        return self.forward_aligned(tgt, memory, state)[2][1]
-
     def forward_aligned(
         self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState
     ) -> tuple[Tensor, BahdanauState, dict[int, Tensor]]:
-        """See architectures.base.Attentive."""
-        logits, after, weights = self._read(tgt, memory, state)
-        return logits, after, {1: torch.stack(weights, dim=1)}
-
-    def _read(
-        self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState
-    ) -> tuple[Tensor, BahdanauState, list[Tensor]]:
-        """forward, and each column's attention weights (rows, s)."""
+        """See AttentiveModel."""
         n = len(memory.keys)
         d, d_embedding = self.config.d_hidden, self.config.d_embedding
         mask = source_mask(memory.source_len, memory.keys.shape[1])
         cell = self.decoder.cell
-        x = self._drop(self.embedding(tgt, state.recent))
+        x = self.drop(self.embedding(tgt, state.recent))
         recent = self.embedding.advance(state.recent, tgt)
         if self.decoder.score is None:
             after = cell(x, state.hidden)
             before = torch.cat([state.hidden[:, None], after[:, :-1]], dim=1)
-            return self._written(before, after, [x]), BahdanauState(after[:, -1], recent), []
+            return self._written(before, after, [x]), BahdanauState(after[:, -1], recent), {}
         input_share = F.linear(x.transpose(0, 1), cell.input.weight[:, :d_embedding], cell.input.bias)
         context_share = deferred(cell.input.weight[:, d_embedding:])
         values = deferred(memory.annotations.mT)
@@ -179,17 +163,14 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
             contexts.append(context)
         after, seen = torch.stack(states, dim=1), [x, torch.stack(contexts, dim=1)]
         before = torch.cat([state.hidden[:, None], after[:, :-1]], dim=1)
-        return self._written(before, after, seen), BahdanauState(h, recent), alphas
+        return self._written(before, after, seen), BahdanauState(h, recent), {1: torch.stack(alphas, dim=1)}
 
     def _written(self, before: Tensor, after: Tensor, seen: list[Tensor]) -> Tensor:
         """Logits (rows, t, 256) from s_{i-1} and s_i (rows, t, d_hidden) and what else the read-out sees."""
         read = before if self.config.read_out == "previous" else after
         maxout = self.decoder.maxout(torch.cat([read, *seen], dim=-1)).unflatten(-1, (-1, 2)).amax(dim=-1)
-        logits: Tensor = self.decoder.output(self._drop(maxout))
+        logits: Tensor = self.decoder.output(self.drop(maxout))
         return logits
 
     def reorder(self, state: BahdanauState, parents: Tensor) -> BahdanauState:
         return BahdanauState(state.hidden[parents], self.embedding.reorder(state.recent, parents))
-
-    def _drop(self, x: Tensor) -> Tensor:
-        return drop(x, self.config.dropout, self.training)

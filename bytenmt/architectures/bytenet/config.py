@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from msgspec import Meta
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 from bytenmt.architectures.section import (
     MOST_LAYERS,
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-FITTED = ("unfolding_factor", "unfolding_offset")  # the options that unfolding = "fit" finds
-
 
 class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     """Dilated convolutions stacked on the encoder (Kalchbrenner et al. 2016)."""
@@ -38,7 +36,7 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     n_decoder_sets: OwnLayers = 0
     # Layers of gated recurrent units, 2d wide and as many as there would be sets, in place of the blocks.
     recurrent: Literal["none", "decoder", "both"] = "none"
-    dilations: Dilations = (1, 2, 4, 8, 16)  # []: where no net is convolutional
+    dilations: Dilations = (1, 2, 4, 8, 16)
     encoder_dilations: Dilations = ()  # []: dilations
     kernel_width: Kernel = 3
     block: Literal["relu", "multiplicative"] = "relu"
@@ -53,17 +51,13 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.source:
-            ignored = {
-                "n_encoder_sets": self.n_encoder_sets,
-                "encoder_dilations": self.encoder_dilations,
-                "unfolding": self.unfolding != "given",
-                "stacking": self.stacking != "concat",
-                "encoder_scale": self.encoder_scale != 1,
-            }
-            for name in (name for name, given in ignored.items() if given):
-                raise ValueError(f"{name} would be ignored without a source: leave it out")
-        self._check_recurrent()
+        if self.recurrent == "none" and not self.dilations:
+            raise ValueError("dilations is empty, but the decoder is convolutional: give one or more")
+        if self.source and self.recurrent != "both" and not (self.dilations or self.encoder_dilations):
+            raise ValueError(
+                "dilations and encoder_dilations are empty, but the encoder is convolutional: give one of"
+                ' them, or set recurrent = "both"'
+            )
         for side, schedule in (("encoder", self.encoder_schedule), ("decoder", self.decoder_schedule)):
             if len(schedule) > MOST_LAYERS:
                 raise ValueError(
@@ -72,29 +66,10 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
                 )
             check_receptive_field((self.kernel_width - 1) * sum(schedule))
 
-    def _check_recurrent(self) -> None:
-        """Raise ValueError for options of convolutions where no net has some."""
-        if self.recurrent == "both" and not self.source:
-            raise ValueError('recurrent = "both" needs an encoder: without a source set "decoder"')
-        if self.recurrent == "none" or self.recurrent == "decoder" and self.source:
-            if not self.dilations:
-                raise ValueError("dilations is empty: give one or more")
-            return
-        where = f'with recurrent = "{self.recurrent}"' + ("" if self.source else " and without a source")
-        if self.dilations:
-            raise ValueError(f"dilations would be ignored {where}: set it to []")
-        for name, told, default in (
-            ("encoder_dilations", "[]", ()),
-            ("kernel_width", "3", 3),
-            ("block", '"relu"', "relu"),
-        ):
-            if getattr(self, name) != default:
-                raise ValueError(f"{name} would be ignored {where}: set it to {told}")
-
     @property
     def encoder_recurrence(self) -> int:
         """Recurrent layers of the encoder."""
-        return (self.n_encoder_sets or self.n_sets) if self.recurrent == "both" else 0
+        return (self.n_encoder_sets or self.n_sets) if self.source and self.recurrent == "both" else 0
 
     @property
     def decoder_recurrence(self) -> int:
@@ -113,14 +88,19 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
         return () if self.recurrent != "none" else self.dilations * (self.n_decoder_sets or self.n_sets)
 
     @property
+    def adds(self) -> bool:
+        """True if encoder columns are added to the decoder's input, and do not stand beside it."""
+        return self.source and self.stacking == "add"
+
+    @property
     def d_column(self) -> int:
         """Channels of an encoder column."""
-        return self.d_channels * (2 if self.stacking == "add" else 1)
+        return self.d_channels * (2 if self.adds else 1)
 
     @property
     def d_read(self) -> int:
         """Channels of what the decoder reads of a byte, 2d together with the column that stands beside it."""
-        return self.d_channels * (1 if self.source and self.stacking == "concat" else 2)
+        return self.d_channels * (1 if self.source and not self.adds else 2)
 
     @property
     def is_serial(self) -> bool:
@@ -132,12 +112,7 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
 
     @property
     def needs_fit(self) -> bool:
-        return self.unfolding == "fit"
-
-    def check_fit(self) -> None:
-        for field in fields(self):
-            if self.needs_fit and field.name in FITTED and getattr(self, field.name) != field.default:
-                raise ValueError(f'{field.name} would be ignored with model.unfolding = "fit": drop one')
+        return self.source and self.unfolding == "fit"
 
     def fit(
         self, source_lengths: npt.NDArray[np.generic], target_lengths: npt.NDArray[np.generic]

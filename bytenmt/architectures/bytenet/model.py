@@ -229,7 +229,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         for block in self.encoder.blocks:
             x = block.centred(x, mask)
         for layer in self.encoder.layers:
-            x = self._drop(layer(x, x.new_zeros(n, x.shape[2])))
+            x = self.drop(layer(x, x.new_zeros(n, x.shape[2])))
         columns = self.encoder.output(x) * source_mask(unfolded_len, width)[:, :, None]
         return ByteNetMemory(F.pad(columns, (0, 0, 0, 1)), unfolded_len)
 
@@ -249,7 +249,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         x = self.decoder.input(self.embedding(tgt, state.recent))
         if self.config.source:
             columns = self._columns(memory, clock.positions(t)).to(x.dtype)
-            x = x + columns if self.config.stacking == "add" else torch.cat([x, columns], dim=-1)
+            x = x + columns if self.config.adds else torch.cat([x, columns], dim=-1)
         k, rings, hidden = self.config.kernel_width, [], []
         taps = {r: RingTaps.from_clock(clock, t, k, r) for r in dict.fromkeys(self.dilations)}
         for block, ring in zip(self.decoder.blocks, state.rings, strict=True):
@@ -258,7 +258,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         for layer, h in zip(self.decoder.layers, state.hidden, strict=True):
             x = layer(x, h)
             hidden.append(x[:, -1])
-            x = self._drop(x)
+            x = self.drop(x)
         logits: Tensor = self.decoder.output(torch.relu(self.decoder.head(x)))
         recent = self.embedding.advance(state.recent, tgt)
         return logits, ByteNetState(clock.advance(t), tuple(rings), tuple(hidden), recent)
@@ -267,9 +267,6 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         hidden = tuple(h[parents] for h in state.hidden)
         recent = self.embedding.reorder(state.recent, parents)
         return state._replace(clock=state.clock.reorder(parents), hidden=hidden, recent=recent)
-
-    def _drop(self, x: Tensor) -> Tensor:
-        return drop(x, self.config.dropout, self.training)
 
     def _columns(self, memory: ByteNetMemory, positions: Tensor) -> Tensor:
         """The encoder column of each position: positions (rows, t) int64 -> (rows, t, d or 2d)."""

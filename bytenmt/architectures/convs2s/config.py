@@ -52,13 +52,11 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     weight_norm: bool = True  # weights as direction and length, everywhere but in tables
 
     def __post_init__(self) -> None:
-        if self.source:
-            self._check_encoder()
-        elif self.encoder_layers:
-            raise ValueError("encoder_layers would be ignored without a source: set it to []")
-        for name, ignored in self._ignored().items():
-            if ignored is not None:
-                raise ValueError(f"{name} would be ignored {ignored}: leave it out")
+        super().__post_init__()
+        if self.source and self.encoder != "pooling" and not self.encoder_layers:
+            raise ValueError("encoder_layers is empty: give a layer or more")
+        if self.source and self.encoder == "conv" and not self.value_layers:
+            raise ValueError('value_layers is empty: encoder = "conv" needs a layer or more')
         for side, layers in (("encoder", self.encoder_layers), ("decoder", self.decoder_layers)):
             dilations = self.encoder_dilations if side == "encoder" else self.decoder_dilations
             if dilations and len(dilations) != len(layers):
@@ -77,31 +75,6 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
         check_receptive_field(sum((k - 1) * r for _, k, r in self.decoder_stack))
         if self.encoder_dilations:
             check_receptive_field(sum((k - 1) * r for _, k, r in self.encoder_stack))
-        super().__post_init__()
-
-    def _check_encoder(self) -> None:
-        """Raise ValueError where an encoder lacks its layers, or has some that it would ignore."""
-        if self.encoder == "pooling":
-            if self.encoder_layers:
-                raise ValueError('encoder_layers would be ignored with encoder = "pooling": set it to []')
-            return
-        if not self.encoder_layers:
-            raise ValueError("encoder_layers is empty: give a layer or more")
-        if self.encoder == "conv" and not self.value_layers:
-            raise ValueError('value_layers is empty: encoder = "conv" needs a layer or more')
-
-    def _ignored(self) -> dict[str, str | None]:
-        """Return the reason why each option that is set would be ignored, None for those that are not."""
-        alone = None if self.source else "without a source"
-        elsewhere = alone or f'with encoder = "{self.encoder}"'
-        return {
-            "encoder": alone if self.encoder != "gated" else None,
-            "attention_layers": alone if self.attention_layers else None,
-            "attention_scaling": alone if self.attention_scaling != "sqrt" else None,
-            "value_layers": elsewhere if self.value_layers and self.encoder != "conv" else None,
-            "pooling_width": elsewhere if self.pooling_width != 5 and self.encoder != "pooling" else None,
-            "encoder_dilations": elsewhere if self.encoder_dilations and not self.encoder_layers else None,
-        }
 
     def _check_attention(self) -> None:
         """Raise ValueError for attention_layers that do not exist, or are not in order."""
@@ -116,7 +89,8 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     @property
     def encoder_stack(self) -> tuple[tuple[int, int, int], ...]:
         """Channels, kernel width and dilation of each layer of the encoder, or of its keys."""
-        return _stack(self.encoder_layers, self.encoder_dilations)
+        has_stack = self.source and self.encoder != "pooling"
+        return _stack(self.encoder_layers, self.encoder_dilations) if has_stack else ()
 
     @property
     def value_stack(self) -> tuple[tuple[int, int, int], ...]:

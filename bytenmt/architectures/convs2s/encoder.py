@@ -12,16 +12,14 @@ e comes with its position. Of "conv" a width that is not the embedding's is reac
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from bytenmt.architectures.base import module_list
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
+from bytenmt.architectures.convs2s.layers import HALF, GatedLayer, LayerSize, TanhLayer, pooled, stack
 from bytenmt.layers.convolution import scaled_linear
 from bytenmt.layers.embedding import PositionEmbedding, SinusoidalPositions
-from bytenmt.layers.residual_convolution import HALF, GatedLayer, TanhLayer, pooled
-
-Layers = tuple[tuple[int, int, int], ...]  # channels, kernel width, dilation
 
 
 class GatedEncoder(nn.Module):
@@ -31,13 +29,10 @@ class GatedEncoder(nn.Module):
         super().__init__()
         f, keep, norm = config.d_embedding, 1 - config.dropout, config.weight_norm
         self.positions = position_table(config)
-        widths = [config.encoder_layers[0][0], *(width for width, _ in config.encoder_layers)]
-        self.input = scaled_linear(f, widths[0], math.sqrt(keep / f), norm)
-        self.layers = module_list(
-            GatedLayer(d_input, width, kernel_width, config.dropout, dilation, norm)
-            for d_input, (width, kernel_width, dilation) in zip(widths, config.encoder_stack, strict=False)
-        )
-        self.output = scaled_linear(widths[-1], f, math.sqrt(1 / widths[-1]), norm)
+        first, last = config.encoder_stack[0][0], config.encoder_stack[-1][0]
+        self.input = scaled_linear(f, first, math.sqrt(keep / f), norm)
+        self.layers = stack(GatedLayer, config, config.encoder_stack)
+        self.output = scaled_linear(last, f, math.sqrt(1 / last), norm)
 
     def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
         """e (n, s, d_embedding), mask (n, s) bool, true on real columns -> keys and values, each as e.
@@ -65,16 +60,12 @@ class PoolingEncoder(nn.Module):
 class TanhStack(nn.Module):
     """CNN-a or CNN-c."""
 
-    def __init__(self, config: ConvS2SConfig, layers: Layers) -> None:
+    def __init__(self, config: ConvS2SConfig, layers: Sequence[LayerSize]) -> None:
         super().__init__()
         f, keep, norm = config.d_embedding, 1 - config.dropout, config.weight_norm
         first, last = layers[0][0], layers[-1][0]
         self.input = None if first == f else scaled_linear(f, first, math.sqrt(keep / f), norm)
-        widths = [first, *(width for width, _, _ in layers)]
-        self.layers = module_list(
-            TanhLayer(d_input, width, kernel_width, config.dropout, dilation, norm)
-            for d_input, (width, kernel_width, dilation) in zip(widths, layers, strict=False)
-        )
+        self.layers = stack(TanhLayer, config, layers)
         self.output = None if last == f else scaled_linear(last, f, math.sqrt(1 / last), norm)
 
     def forward(self, e: Tensor, mask: Tensor) -> Tensor:

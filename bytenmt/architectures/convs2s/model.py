@@ -27,15 +27,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
+from bytenmt.architectures.base import AttentiveModel, byte_embedding, module_list, no_source
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
 from bytenmt.architectures.convs2s.encoder import ENCODERS, Encoder, position_table
+from bytenmt.architectures.convs2s.layers import HALF, GatedLayer, LayerSize
 from bytenmt.layers.attention import attend, dot_scores, source_mask
 from bytenmt.layers.convolution import Clock, RingTaps, ring_capacity, scaled_linear
-from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
-from bytenmt.layers.residual_convolution import HALF, GatedLayer
 from bytenmt.utf8 import N_IDS
 
 
@@ -66,12 +65,9 @@ class ConvS2SState(NamedTuple):
 class DecoderLayer(GatedLayer):
     """A gated layer with its attention's two maps, or without them."""
 
-    def __init__(
-        self, config: ConvS2SConfig, d_input: int, size: tuple[int, int, int], attends: bool
-    ) -> None:
-        """size: channels, kernel width and dilation."""
-        (width, kernel_width, dilation), f, norm = size, config.d_embedding, config.weight_norm
-        super().__init__(d_input, width, kernel_width, config.dropout, dilation, norm)
+    def __init__(self, config: ConvS2SConfig, d_input: int, size: LayerSize, attends: bool) -> None:
+        super().__init__(config, d_input, size)
+        width, f, norm = size[0], config.d_embedding, config.weight_norm
         self.query = scaled_linear(width, f, math.sqrt(1 / width), norm) if attends else None  # W_d
         self.context = scaled_linear(f, width, math.sqrt(1 / f), norm) if attends else None  # W_c
         self.halves_query = config.encoder == "gated"
@@ -94,8 +90,7 @@ class DecoderLayer(GatedLayer):
         scores = dot_scores(query.reshape(n, -1, query.shape[-1]), memory.keys)
         context, weights = attend(scores, memory.values, mask)
         if self.by_root:
-            n_seen = mask.sum(2, keepdim=True) if mask.dim() == 3 else memory.source_len[:, None, None]
-            context = context * n_seen.to(context.dtype).sqrt()
+            context = context * memory.source_len[:, None, None].to(context.dtype).sqrt()
         projected: Tensor = self.context(context.reshape(*rows_t, -1))
         return (h + projected) * HALF, weights.reshape(*rows_t, weights.shape[2])
 
@@ -120,7 +115,7 @@ class ConvS2SDecoder(nn.Module):
         )
 
 
-class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
+class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
     """Gated convolutions with attention in every layer (Gehring et al. 2017).
 
     The equations stand in the module's docstring.
@@ -145,7 +140,7 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         if self.encoder.positions is not None:
             e = e + self.encoder.positions(torch.arange(s, device=src.device)).to(e.dtype)
         gradient = 0.5 / sum(self.config.attends)
-        keys, values = self.encoder(self._drop(e), source_mask(src_len, s), gradient)
+        keys, values = self.encoder(self.drop(e), source_mask(src_len, s), gradient)
         return ConvS2SMemory(keys, values, src_len)
 
     def start(self, memory: ConvS2SMemory, beam: int = 1) -> ConvS2SState:
@@ -157,45 +152,33 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         recent = self.embedding.begin(rows, keys.device)
         return ConvS2SState(Clock.start(rows, max(sizes), keys.device), rings, recent)
 
-    def forward(self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState) -> tuple[Tensor, ConvS2SState]:
-        return self._read(tgt, memory, state)[:2]
-
     def forward_aligned(
         self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState
     ) -> tuple[Tensor, ConvS2SState, dict[int, Tensor]]:
-        """See architectures.base.Attentive."""
-        attending = (number for number, layer in enumerate(self.decoder.layers, 1) if layer.query is not None)
-        logits, after, weights = self._read(tgt, memory, state)
-        return logits, after, dict(zip(attending, weights, strict=True))
-
-    def _read(
-        self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState
-    ) -> tuple[Tensor, ConvS2SState, list[Tensor]]:
-        """forward, and the attention weights (rows, t, s) of each layer that attends."""
+        """See AttentiveModel."""
         t = tgt.shape[1]
         clock = state.clock
         g = self.embedding(tgt, state.recent)
         if self.target_positions is not None:
             g = g + self.target_positions(clock.positions(t)).to(g.dtype)
-        g = self._drop(g)
+        g = self.drop(g)
         mask = source_mask(memory.source_len, memory.keys.shape[1])
         shapes = [(kernel_width, dilation) for _, kernel_width, dilation in self.config.decoder_stack]
         taps = {shape: RingTaps.from_clock(clock, t, *shape) for shape in dict.fromkeys(shapes)}
         x = self.decoder.input(g)
-        rings, weights = [], []
-        for layer, ring, shape in zip(self.decoder.layers, state.rings, shapes, strict=True):
+        rings, weights = [], dict[int, Tensor]()
+        stack = zip(self.decoder.layers, state.rings, shapes, strict=True)
+        for number, (layer, ring, shape) in enumerate(stack, start=1):
             h, ring = layer.causal(x, ring, taps[shape])
             h, a = layer.attend(h, g, memory, mask)
-            weights += [] if a is None else [a]
+            if a is not None:
+                weights[number] = a
             x = (h + layer.carried(x)) * HALF
             rings.append(ring)
-        logits: Tensor = self.decoder.output(self._drop(self.decoder.last(x)))
+        logits: Tensor = self.decoder.output(self.drop(self.decoder.last(x)))
         recent = self.embedding.advance(state.recent, tgt)
         return logits, ConvS2SState(clock.advance(t), tuple(rings), recent), weights
 
     def reorder(self, state: ConvS2SState, parents: Tensor) -> ConvS2SState:
         recent = self.embedding.reorder(state.recent, parents)
         return state._replace(clock=state.clock.reorder(parents), recent=recent)
-
-    def _drop(self, x: Tensor) -> Tensor:
-        return drop(x, self.config.dropout, self.training)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from bytenmt.architectures.section import Layers, Link, Net, Nets, StackedSection, refuse_ignored
+from bytenmt.architectures.section import Layers, Link, Net, Nets, StackedSection
 
 LOCAL_WINDOW = 50  # bytes to either side: the paper's ten words are five or six times as many bytes
 
@@ -26,30 +26,13 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
     # Local: weights or scores times a Gaussian around the position. after: the softmax, so that they do not
     # add up to 1; inside: the scores; auto: after in local-p, none in local-m.
     gaussian: Literal["auto", "after", "inside"] = "auto"
-    input_feeding: bool = True
+    input_feeding: bool = True  # where there is attention
     reverse_source: bool = False
     init: Literal["scaled", "paper"] = "scaled"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.source and self.input_feeding:
-            raise ValueError(
-                "input_feeding feeds back the attention vector: without a source set it to false"
-            )
-        off, by_location = self.attention == "off", self.score == "location"
-        if off and self.input_feeding:
-            raise ValueError(
-                'input_feeding feeds back the attention vector: with attention = "off" set it to false'
-            )
-        attention, score = f'attention = "{self.attention}"', f'score = "{self.score}"'
-        given = {attention: self.attention != "global", score: by_location}
-        refuse_ignored(not self.source, given, "would be ignored without a source")
-        refuse_ignored(off, {score: self.score != "general"}, f"would be ignored with {attention}")
-        given = {"n_locations": self.n_locations > 0, "location_softmax": self.location_softmax != "once"}
-        refuse_ignored(not by_location, given, f'is of score = "location", not of {score}')
-        given = {"attention_window": self.attention_window > 0, "gaussian": self.gaussian != "auto"}
-        refuse_ignored(not self.local, given, f"is of local attention, not of {attention}")
-        if by_location and not self.n_locations:
+        if self.by_location and not self.n_locations:
             raise ValueError(
                 'score = "location" has a weight for each source position: set n_locations to the bytes of'
                 " the longest source, EOS included"
@@ -60,13 +43,28 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
         return self.source and self.attention != "off"
 
     @property
+    def feeds_back(self) -> bool:
+        """True if a step reads the attention vector of the step before (input feeding)."""
+        return self.input_feeding and self.has_attention
+
+    @property
+    def by_location(self) -> bool:
+        """True if the score is of the decoder's state alone, a weight for each position of the source."""
+        return self.score == "location" and self.has_attention
+
+    @property
+    def n_seen(self) -> int:
+        """Bytes of the source that have a score, EOS one of them; 0: all."""
+        return self.n_locations if self.by_location else 0
+
+    @property
     def local(self) -> bool:
-        return self.attention in ("local-m", "local-p")
+        return self.attention in ("local-m", "local-p") and self.has_attention
 
     @property
     def by_place(self) -> bool:
         """True if the attention depends on the position of a byte in the source."""
-        return self.local or self.score == "location"
+        return self.local or self.by_location
 
     @property
     def window(self) -> int:
@@ -76,8 +74,8 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
     @property
     def bell(self) -> Literal["none", "after", "inside"]:
         """The place of the Gaussian: none, after the softmax, or inside, times the scores."""
-        if self.gaussian == "auto":
-            return "after" if self.attention == "local-p" else "none"
+        if self.gaussian == "auto" or not self.local:
+            return "after" if self.local and self.attention == "local-p" else "none"
         return self.gaussian
 
     def nets(self) -> Nets:

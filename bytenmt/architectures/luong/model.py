@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
+from bytenmt.architectures.base import AttentiveModel, byte_embedding, module_list, no_source
 from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.layers.attention import (
     AdditiveScore,
@@ -39,7 +39,6 @@ from bytenmt.layers.attention import (
     source_mask,
 )
 from bytenmt.layers.deferred_matmul import Product, deferred
-from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import LSTM, initialise, reverse
@@ -81,17 +80,17 @@ class LuongDecoder(nn.Module):
     def __init__(self, config: LuongConfig, embedding: ByteEmbedding) -> None:
         super().__init__()
         d = config.d_hidden
-        d_first = config.d_embedding + (d if config.input_feeding else 0)
+        d_first = config.d_embedding + (d if config.feeds_back else 0)
         self.layers = module_list(LSTM(d if layer else d_first, d) for layer in range(config.decoder_depth))
-        attends, by_location = config.has_attention, config.score == "location"
+        attends = config.has_attention
         self.score = AdditiveScore(d, d) if attends and config.score == "concat" else None
-        self.location = nn.Linear(d, config.n_locations, bias=False) if by_location else None  # W_a
-        self.position = PredictedPosition(d) if config.attention == "local-p" else None
+        self.location = nn.Linear(d, config.n_locations, bias=False) if config.by_location else None  # W_a
+        self.position = PredictedPosition(d) if config.local and config.attention == "local-p" else None
         self.combine = nn.Linear(2 * d, d, bias=False) if attends else None  # W_c
         self.output = OutputLayer(d, embedding, config.tie_embedding, bias=False)  # W_s
 
 
-class Luong(Model[LuongMemory, LuongState]):
+class Luong(AttentiveModel[LuongMemory, LuongState]):
     """Stacked LSTM with global or local attention (Luong et al. 2015).
 
     The equations stand in the module's docstring.
@@ -128,7 +127,7 @@ class Luong(Model[LuongMemory, LuongState]):
         x = self.embedding(src)
         hidden, cell = [], []
         for layer in self.encoder:
-            x, (h, c) = layer.read(self._drop(x), [zero, zero], src_len)
+            x, (h, c) = layer.read(self.drop(x), [zero, zero], src_len)
             hidden.append(h)
             cell.append(c)
         h, c = (torch.stack([part[layer] for layer in config.starts_from], dim=1) for part in (hidden, cell))
@@ -140,82 +139,73 @@ class Luong(Model[LuongMemory, LuongState]):
 
     def start(self, memory: LuongMemory, beam: int = 1) -> LuongState:
         hidden, cell = (part.repeat_interleave(beam, dim=0) for part in (memory.hidden, memory.cell))
-        attentional = hidden.new_zeros(len(hidden), self.config.d_hidden if self.config.input_feeding else 0)
-        by_step = int(self.config.attention == "local-m")
+        attentional = hidden.new_zeros(len(hidden), self.config.d_hidden if self.config.feeds_back else 0)
+        by_step = int(self.config.local and self.config.attention == "local-m")
         position = torch.zeros(len(hidden), by_step, dtype=torch.int64, device=hidden.device)
         recent = self.embedding.begin(len(hidden), hidden.device)
         return LuongState(hidden, cell, attentional, position, recent)
 
-    def forward(self, tgt: Tensor, memory: LuongMemory, state: LuongState) -> tuple[Tensor, LuongState]:
-        return self._read(tgt, memory, state)[:2]
-
-    def alignment(self, tgt: Tensor, memory: LuongMemory, state: LuongState) -> Tensor:
-        return self.forward_aligned(tgt, memory, state)[2][1]
-
     def forward_aligned(
         self, tgt: Tensor, memory: LuongMemory, state: LuongState
     ) -> tuple[Tensor, LuongState, dict[int, Tensor]]:
-        """See architectures.base.Attentive."""
-        logits, after, columns = self._read(tgt, memory, state)
-        weights = torch.stack(columns, dim=1)
+        """See AttentiveModel."""
+        x = self.drop(self.embedding(tgt, state.recent))
+        read = self._read_with_feeding if self.config.feeds_back else self._read_at_once
+        attentional, weights, hidden, cell = read(x, memory, state)
+        logits: Tensor = self.decoder.output(self.drop(attentional))
+        fed = attentional[:, -1] if self.config.feeds_back else state.attentional
+        recent = self.embedding.advance(state.recent, tgt)
+        after = LuongState(hidden, cell, fed, state.position + tgt.shape[1], recent)
         if self.config.reverse_source and not self.config.by_place:
             lengths = memory.source_len.repeat_interleave(len(weights) // len(memory.source_len)) - 1
             weights = reverse(weights.mT, lengths).mT
         return logits, after, {1: weights}
 
-    def _read(
-        self, tgt: Tensor, memory: LuongMemory, state: LuongState
-    ) -> tuple[Tensor, LuongState, list[Tensor]]:
-        """forward, and each column's attention weights (rows, s), over the source as the memory has it."""
-        if not self.config.input_feeding:
-            return self._read_at_once(tgt, memory, state)
+    def _read_with_feeding(
+        self, x: Tensor, memory: LuongMemory, state: LuongState
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Read e(y) (rows, t, d_embedding) byte by byte, since h~_{t-1} is a part of each input.
+
+        Returns h~ (rows, t, d_hidden), a (rows, t, s) over the source as the memory has it, and the last h
+        and c of the layers.
+        """
         first, upper = self.decoder.layers[0], self.decoder.layers[1:]
-        d_embedding = self.config.d_embedding
-        x = self._drop(self.embedding(tgt, state.recent))
-        input_share = F.linear(x.transpose(0, 1), first.input.weight[:, :d_embedding], first.input.bias)
-        feeding_share = deferred(first.input.weight[:, d_embedding:])
+        w_e, w_fed = torch.split(first.input.weight, [x.shape[2], self.config.d_hidden], dim=1)
+        embedding_share, feed = F.linear(x.transpose(0, 1), w_e, first.input.bias), deferred(w_fed)
         steps = [layer.stepper() for layer in self.decoder.layers]
-        shares = [deferred(layer.input.weight) for layer in upper]
+        inputs = [deferred(layer.input.weight) for layer in upper]
         attend_to = self._attention(memory)
         hidden, cell = list(state.hidden.unbind(1)), list(state.cell.unbind(1))
         attentional, position = state.attentional, state.position
         outputs, weights = [], []
-        for x_t in input_share:
-            hidden[0], cell[0] = steps[0](x_t + feeding_share(attentional), hidden[0], cell[0])
+        for e_t in embedding_share:
+            hidden[0], cell[0] = steps[0](e_t + feed(attentional), hidden[0], cell[0])
             for i, layer in enumerate(upper, start=1):
-                share = shares[i - 1](self._drop(hidden[i - 1])) + layer.input.bias
+                share = inputs[i - 1](self.drop(hidden[i - 1])) + layer.input.bias
                 hidden[i], cell[i] = steps[i](share, hidden[i], cell[i])
-            attentional, a_t = attend_to(self._drop(hidden[-1]), position)
+            attentional, a_t = attend_to(self.drop(hidden[-1]), position)
             position = position + 1
             outputs.append(attentional)
             weights.append(a_t)
-        logits: Tensor = self.decoder.output(self._drop(torch.stack(outputs, dim=1)))
-        recent = self.embedding.advance(state.recent, tgt)
-        after = LuongState(
-            torch.stack(hidden, dim=1), torch.stack(cell, dim=1), attentional, position, recent
-        )
-        return logits, after, weights
+        attentional, a, h, c = (torch.stack(part, dim=1) for part in (outputs, weights, hidden, cell))
+        return attentional, a, h, c
 
     def _read_at_once(
-        self, tgt: Tensor, memory: LuongMemory, state: LuongState
-    ) -> tuple[Tensor, LuongState, list[Tensor]]:
-        """_read without input feeding: layer after layer over all columns, then attention from all."""
-        (rows, t), layers = tgt.shape, self.decoder.layers
-        x, hidden, cell = self._drop(self.embedding(tgt, state.recent)), [], []
-        for layer, h, c in zip(layers, state.hidden.unbind(1), state.cell.unbind(1), strict=True):
-            x, (h, c) = layer.read(x if layer is layers[0] else self._drop(x), (h, c))
+        self, x: Tensor, memory: LuongMemory, state: LuongState
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """As _read_with_feeding does, but layer after layer reads all columns, and then all attend."""
+        rows, t, _ = x.shape
+        hidden, cell = [], []
+        for i, layer in enumerate(self.decoder.layers):
+            x, (h, c) = layer.read(self.drop(x) if i else x, (state.hidden[:, i], state.cell[:, i]))
             hidden.append(h)
             cell.append(c)
-        weights = list[Tensor]()
+        weights = x.new_zeros(rows, t, 0)
         if self.config.has_attention:
-            columns = torch.arange(t, device=tgt.device) if state.position.shape[1] else 0
-            tops = self._drop(x).flatten(0, 1)
-            combined, each = self._attention(memory)(tops, state.position + columns)
-            x, weights = combined.view(rows, t, -1), list(each.view(rows, t, each.shape[1]).unbind(dim=1))
-        logits: Tensor = self.decoder.output(self._drop(x))
-        first = torch.stack(hidden, dim=1), torch.stack(cell, dim=1)
-        recent = self.embedding.advance(state.recent, tgt)
-        return logits, LuongState(*first, state.attentional, state.position + t, recent), weights
+            columns = torch.arange(t, device=x.device) if state.position.shape[1] else 0
+            x, weights = self._attention(memory)(self.drop(x).flatten(0, 1), state.position + columns)
+            x, weights = x.view(rows, t, -1), weights.view(rows, t, -1)
+        return x, weights, torch.stack(hidden, dim=1), torch.stack(cell, dim=1)
 
     def reorder(self, state: LuongState, parents: Tensor) -> LuongState:
         hidden, cell, attentional, position = (part[parents] for part in state[:4])
@@ -226,12 +216,11 @@ class Luong(Model[LuongMemory, LuongState]):
         """Return the attention as a function of h_t and t, for one run of a loop.
 
         It takes h_t of q queries a sentence (n * q, d_hidden), and t of each (empty where LuongState has
-        none); it
-        returns h~_t (n * q, d_hidden) and the weights a_t (n * q, s).
+        none); it returns h~_t (n * q, d_hidden) and the weights a_t (n * q, s).
         """
         config, n_columns = self.config, memory.keys.shape[1]
         source_len = memory.source_len
-        if config.score == "location":
+        if config.by_location:
             source_len = source_len.clamp(max=config.n_locations)
         mask = source_mask(source_len, n_columns)
         scores_of, centre_of = self._scores(memory.keys), self._centres(source_len)
@@ -247,7 +236,7 @@ class Luong(Model[LuongMemory, LuongState]):
                 distance = columns - centres[:, :, None]
                 seen = mask[:, None] & (distance.detach().abs() <= config.window)
                 factors = [gaussian(distance, config.window)] if config.bell != "none" else []
-            if config.location_softmax == "twice":
+            if config.by_location and config.location_softmax == "twice":
                 scores = masked_softmax(scores, seen)
             if config.bell == "inside":
                 scores = scores * factors.pop().to(scores.dtype)
@@ -281,6 +270,3 @@ class Luong(Model[LuongMemory, LuongState]):
             return centres.to(torch.promote_types(query.dtype, torch.float32))
 
         return monotonic
-
-    def _drop(self, x: Tensor) -> Tensor:
-        return drop(x, self.config.dropout, self.training)

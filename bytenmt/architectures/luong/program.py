@@ -22,9 +22,9 @@ def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
         _write_encoder(config, writer)
 
     step = writer.begin_step()
-    x = step.register(d_embedding + (d if config.input_feeding else 0))
+    x = step.register(d_embedding + (d if config.feeds_back else 0))
     writer.embed(step, x.part(0, d_embedding))
-    if config.input_feeding:
+    if config.feeds_back:
         step.emit(Op.READ_STATE, x.part(d_embedding, d), k=2 * n_layers)
     for layer in range(n_layers):
         h, c = step.register(d), step.register(d)
@@ -32,11 +32,11 @@ def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
         x = h
     if config.has_attention:
         x = _write_attentional(step, x, config)
-    if config.input_feeding:
+    if config.feeds_back:
         step.emit(Op.WRITE_STATE, a=x, k=2 * n_layers)
     return writer.program(
         writer.output(x, bias=False),
-        states=(d,) * (2 * n_layers + int(config.input_feeding)),
+        states=(d,) * (2 * n_layers + int(config.feeds_back)),
         items=((d, d) if config.score in ("general", "concat") else (d,)) if config.has_attention else (),
         source=Source(config.reverse_source),
     )
@@ -107,11 +107,11 @@ def _write_centre(step: Writer, top: Register, config: LuongConfig) -> Register:
     """Write p_t, the centre of the window; return its register."""
     centre = step.register(1)
     if config.attention == "local-m":
-        step.emit(Op.CENTRE, centre, m=config.n_locations)
+        step.emit(Op.CENTRE, centre, m=config.n_seen)
         return centre
     hidden = step.register(top.width)
     step.linear(hidden, top, "decoder.position.hidden.weight")
     step.emit(Op.TANH, hidden)
     v = step.vector("decoder.position.v", top.width)
-    step.emit(Op.PREDICT_CENTRE, centre, hidden, w=v, n=top.width, m=config.n_locations)
+    step.emit(Op.PREDICT_CENTRE, centre, hidden, w=v, n=top.width, m=config.n_seen)
     return centre

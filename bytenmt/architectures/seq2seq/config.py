@@ -24,14 +24,6 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
         super().__post_init__()
         if not self.source and self.context == "every_step":
             raise ValueError('context = "every_step" shows a source at every step: without one set "start"')
-        if not self.source and self.encoder_reset != "shared":
-            raise ValueError("encoder_reset would be ignored without a source: leave it out")
-        if self.cell == "lstm":
-            own = {"encoder_reset": self.encoder_reset, "decoder_reset": self.decoder_reset}
-            resets = {"gru_reset": self.gru_reset != "before"}
-            resets |= {name: value != "shared" for name, value in own.items()}
-            for name in (name for name, given in resets.items() if given):
-                raise ValueError(f'{name} would be ignored with cell = "lstm": leave it out')
         if self.reset_context and self.context != "every_step":
             raise ValueError('reset_context = true resets what context = "every_step" shows: set that too')
         if self.reset_context and (self.cell == "lstm" or self.resets[1] == "before"):

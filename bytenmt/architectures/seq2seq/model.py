@@ -31,7 +31,6 @@ from torch import Tensor, nn
 
 from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
 from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
-from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import GRU, LSTM, initialise, reverse
@@ -117,7 +116,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         x = self.embedding(src)
         final = []
         for layer in self.encoder:
-            x, after = layer.read(self._drop(x), [zero] * layer.PARTS, src_len)
+            x, after = layer.read(self.drop(x), [zero] * layer.PARTS, src_len)
             final.append(after)
         return Seq2SeqMemory(_stacked([final[layer] for layer in self.config.starts_from]))
 
@@ -139,12 +138,12 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         hidden = []
         for index, layer in enumerate(self.decoder.layers):
             before = state.hidden[:, index::depth].unbind(1)
-            x, after = layer.read(self._drop(x), before)
+            x, after = layer.read(self.drop(x), before)
             hidden.append(after)
         if self.decoder.maxout is not None:
             x = self.decoder.maxout(torch.cat([x, seen], dim=-1))
             x = x.unflatten(-1, (-1, 2)).amax(dim=-1)
-        logits: Tensor = self.decoder.output(self._drop(x))
+        logits: Tensor = self.decoder.output(self.drop(x))
         return logits, Seq2SeqState(_stacked(hidden), self.embedding.advance(state.recent, tgt))
 
     def reorder(self, state: Seq2SeqState, parents: Tensor) -> Seq2SeqState:
@@ -154,9 +153,6 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         """c = tanh(V h_S): (n, d_hidden)."""
         assert self.decoder.context is not None
         return torch.tanh(self.decoder.context(memory.final[:, self.config.decoder_depth - 1]))
-
-    def _drop(self, x: Tensor) -> Tensor:
-        return drop(x, self.config.dropout, self.training)
 
 
 def _stacked(parts: list[tuple[Tensor, ...]]) -> Tensor:

@@ -20,11 +20,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
+from bytenmt.architectures.base import AttentiveModel, byte_embedding, module_list, no_source
 from bytenmt.architectures.transformer.config import TransformerConfig
 from bytenmt.layers.attention import source_mask
 from bytenmt.layers.convolution import Clock, RingTaps, scaled_linear
-from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
 
@@ -160,7 +159,7 @@ class Stack(nn.Module):
         self.STACKED = {"output": 1 if attends else 2 * config.decoder_depth}
 
 
-class Transformer(Model[TransformerMemory, TransformerState]):
+class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
     """The byte Transformer: the equations stand in the module's docstring."""
 
     config: TransformerConfig
@@ -181,13 +180,13 @@ class Transformer(Model[TransformerMemory, TransformerState]):
         if no_source(self.config.source, src) or self.encoder is None:
             nothing = (self.embedding.weight.new_zeros(n, 0, self.config.d_model),) * depth
             return TransformerMemory(nothing, nothing, src_len)
-        x = self._drop(self.encoder.input(self.embedding(src)))
+        x = self.drop(self.encoder.input(self.embedding(src)))
         whole = [QueryBlock(0, s, 0, s, source_mask(src_len, s)[:, None, None])]
         rotation = _rotation(torch.arange(s, device=x.device)[None], x, self.config)
         for layer in self.encoder.layers:
             query, kept = layer.self_attention.project(x, rotation)
-            x = x + self._drop(layer.self_attention(query, kept, whole))
-            x = x + self._drop(layer.feed_forward(x))
+            x = x + self.drop(layer.self_attention(query, kept, whole))
+            x = x + self.drop(layer.feed_forward(x))
         parts = self.encoder.output(self.encoder.norm(x)).chunk(2 * depth, dim=2)
         return TransformerMemory(parts[:depth], parts[depth:], src_len)
 
@@ -207,7 +206,7 @@ class Transformer(Model[TransformerMemory, TransformerState]):
     def forward_aligned(
         self, tgt: Tensor, memory: TransformerMemory, state: TransformerState
     ) -> tuple[Tensor, TransformerState, dict[int, Tensor]]:
-        """See architectures.base.Attentive; the mean over a layer's heads."""
+        """See AttentiveModel; the mean over a layer's heads."""
         logits, after, weights = self._read(tgt, memory, state, needs_weights=True)
         return logits, after, dict(enumerate(weights, 1))
 
@@ -216,7 +215,7 @@ class Transformer(Model[TransformerMemory, TransformerState]):
     ) -> tuple[Tensor, TransformerState, list[Tensor]]:
         """forward, and where they are needed each layer's attention weights (rows, t, s)."""
         t, window, clock = tgt.shape[1], self.config.window, state.clock
-        x = self._drop(self.decoder.input(self.embedding(tgt, state.recent)))
+        x = self.drop(self.decoder.input(self.embedding(tgt, state.recent)))
         taps = RingTaps.from_clock(clock, t, window, 1)
         n_old = window - 1
         # Skip what lies before the start, but not in steps on a GPU, which would wait for the position.
@@ -233,13 +232,13 @@ class Transformer(Model[TransformerMemory, TransformerState]):
             query, new = layer.self_attention.project(x, rotation)
             kept, ring = taps.append(new, ring)
             rings.append(ring)
-            x = x + self._drop(layer.self_attention(query, kept, blocks))
+            x = x + self.drop(layer.self_attention(query, kept, blocks))
             if layer.cross_attention is not None and has_memory:
                 source = memory.keys[number], memory.values[number], mask
                 attended, a = layer.cross_attention(x, *source, needs_weights)
-                x = x + self._drop(attended)
+                x = x + self.drop(attended)
                 weights += [] if a is None else [a]
-            x = x + self._drop(layer.feed_forward(x))
+            x = x + self.drop(layer.feed_forward(x))
         logits: Tensor = self.decoder.output(self.decoder.norm(x))
         recent = self.embedding.advance(state.recent, tgt)
         return logits, TransformerState(clock.advance(t), tuple(rings), recent), weights
@@ -263,9 +262,6 @@ class Transformer(Model[TransformerMemory, TransformerState]):
     def reorder(self, state: TransformerState, parents: Tensor) -> TransformerState:
         recent = self.embedding.reorder(state.recent, parents)
         return state._replace(clock=state.clock.reorder(parents), recent=recent)
-
-    def _drop(self, x: Tensor) -> Tensor:
-        return drop(x, self.config.dropout, self.training)
 
 
 def _heads(x: Tensor, n_heads: int) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bytenmt.architectures.base import Attentive, Model, normalised, of_bytes
+from bytenmt.architectures.base import AttentiveModel, Model, normalised, of_bytes
 from bytenmt.decoding.reading import Reading, Weights
 from bytenmt.utf8 import BOS, EOS, PAD
 
@@ -75,7 +75,7 @@ class TorchReader:
 class TorchAttention:
     """Record a model's attention; see reading.Attention. model: in evaluation mode on the device."""
 
-    def __init__(self, model: Attentive, device: torch.device) -> None:
+    def __init__(self, model: AttentiveModel[Any, Any], device: torch.device) -> None:
         self._model, self._device = model, device
 
     @torch.no_grad()
