@@ -193,7 +193,7 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
     def _read_at_once(
         self, x: Tensor, memory: LuongMemory, state: LuongState
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """As _read_with_feeding does, but layer after layer reads all columns, and then all attend."""
+        """Read layer after layer over all columns, then attend from all; see _read_with_feeding."""
         rows, t, _ = x.shape
         hidden, cell = [], []
         for i, layer in enumerate(self.decoder.layers):
