@@ -16,7 +16,7 @@ from bytenmt.config.facts import LONGEST_PROFILE, Facts, facts_tree, parse_facts
 from bytenmt.config.schema import load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.language_profile import MOST_TRIGRAMS, LanguageProfile, normalise
-from bytenmt.training.translation_task import TranslationTask
+from bytenmt.training.translation import TranslationObjective
 
 LINES = st.lists(st.text(st.sampled_from("abcdeÄß한 .1")), min_size=1, max_size=20)
 
@@ -86,14 +86,14 @@ def test_training_counts_both_sides(tmp_path: Path) -> None:
         packed.write(b"\n".join(GERMAN))
     files = [PairFiles(tmp_path / "en", tmp_path / "de.gz")]
     corpus = ParallelCorpus.open_all(files)
-    facts = TranslationTask(load_config("luong", "tiny", "", []), corpus, corpus, files).facts()
+    facts = TranslationObjective(load_config("luong", "tiny", "", []), corpus, corpus, files).facts()
     for text, lines in ((facts.source_profile, ENGLISH), (facts.target_profile, GERMAN)):
         expected = LanguageProfile.from_lines(lines)
         assert expected is not None and text == expected.to_text()
     assert facts.without_folders().source_profile == facts.source_profile
     alone = [PairFiles(tgt=tmp_path / "en")]
     corpus = ParallelCorpus.open_all(alone)
-    facts = TranslationTask(
+    facts = TranslationObjective(
         load_config("luong", "tiny", "", ["model.source=false"]), corpus, corpus, alone
     ).facts()
     assert facts.source_profile == facts.target_profile == ""

@@ -18,7 +18,6 @@ import small_runs
 from click.testing import CliRunner
 from small_runs import CPU, config
 
-import bytenmt
 from bytenmt import plugins
 from bytenmt.checkpoints.weights import read_config
 from bytenmt.cli.main import main
@@ -160,20 +159,6 @@ def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
 def test_a_new_run_says_that_a_plugin_is_needed(setting: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"{message} `--plugin"):
         load_config("luong", "tiny", "", [setting])
-
-
-@pytest.mark.slow
-def test_a_run_of_an_earlier_version_names_its_plugins_by_module(
-    files: list[str], tmp_path: Path, texts: dict[str, Any]
-) -> None:
-    """The run is resumed with the file of the module."""
-    load_plugins(files)
-    run = tmp_path / "run"
-    train(run, config("luong", "train.schedule=sawtooth", "train.max_updates=1"), **texts, device=CPU)
-    toml = (run / "config.toml").read_text()
-    assert "schedules.py" in toml
-    (run / "config.toml").write_text(toml.replace("schedules.py", "schedules"))
-    assert bytenmt.train(run, resume=True, max_updates=2, threads=1).metrics()[-1]["update"] == 2
 
 
 @pytest.mark.parametrize(

@@ -11,38 +11,17 @@ from typing import Any
 
 import msgspec
 
-from bytenmt.architectures.presets import PRESETS
 from bytenmt.checkpoints.weights import has_checkpoint, read_config, read_run
 from bytenmt.config.facts import CorpusFact
-from bytenmt.config.schema import (
-    Config,
-    architecture,
-    config_tree,
-    parse_config,
-    resolve_config,
-)
-from bytenmt.config.tree import (
-    DEEPEST_KEY,
-    assign,
-    assign_value,
-    merge,
-    merge_settings,
-    preset_tree,
-)
+from bytenmt.config.schema import Config, architecture, config_tree, parse_config, resolve_config
+from bytenmt.config.tree import assign, assign_value, merge, merge_settings, preset_tree
 from bytenmt.config.untrusted import parse_toml
 from bytenmt.data.corpus import PairFiles
 from bytenmt.errors import BytenmtError, ConfigError
-from bytenmt.plugins import module_of
 
-# What a training finds where it is told so; a run that goes on has found it already.
-FOUND = (("train.precision", "auto"), ("model.unfolding", "fit"))
 GPU_BATCH = 8  # times a preset's batch, where there is a GPU and train.max_tokens is not set
-LIMITS = (
-    "train.max_updates",
-    "train.max_epochs",
-    "train.max_minutes",
-    "train.patience",
-)  # what --resume may change
+LIMITS = ("max_updates", "max_epochs", "max_minutes", "patience")  # of train: what --resume may change
+FOUND = ("auto", "fit")  # values that a training replaces by what it finds, and keeps on --resume
 
 
 def configuration(
@@ -59,7 +38,7 @@ def configuration(
     """Return a fresh run's configuration, or that of the run to resume, with which the options must agree.
 
     file: a TOML file; settings: a nested dictionary that goes over it; source: whether the texts of a fresh
-    run have one; init_from: the run whose weights a fresh one begins with; on_gpu: see fill_gpu.
+    run have one; init_from: the run whose model a fresh one has; on_gpu: see fill_gpu.
     A folder without a checkpoint holds nothing that could be lost: it is fresh. Raises BytenmtError where
     `run` is taken, ConfigError for what does not fit.
 
@@ -68,36 +47,32 @@ def configuration(
     (0.5, 168)
     """
     given = {} if file is None else _read_toml(file)
-    if run.exists() and not run.is_dir():
-        raise BytenmtError(f"{run} is a file: give a folder as -o")
-    if not has_checkpoint(run):
-        if not source:
-            assign_value(given, "model.source", False)
-        merge(given, settings)
-        if init_from is not None:
-            return _of_another(init_from, arch, preset, given)
+    is_fresh = not has_checkpoint(run)
+    if is_fresh and not source:
+        assign_value(given, "model.source", False)
+    merge(given, settings)
+    if is_fresh and init_from is not None:
+        return _of_another(init_from, arch, preset, given)
+    if is_fresh:
         config = resolve_config(arch, preset, given)
         return fill_gpu(config, given) if on_gpu else config
     if not resume:
         raise BytenmtError(
             f"{run} already holds a run: continue it with --resume, or give another folder as -o"
         )
+    before = config_tree(read_config(run))
     tree = config_tree(read_config(run))
-    own = _leaves(tree)
-    if preset is not None:
-        merge(tree, preset_tree(own["model.arch"], preset, own["model.source"]))
-    merge(given, settings)
     merge_settings(tree, given)
-    wanted = resolve_config(arch, None, tree)
-    for key, value in _leaves(config_tree(wanted)).items():
-        if key == "plugins" and [*map(module_of, own.get(key, ()))] == [*map(module_of, value)]:
-            continue
-        if own.get(key) != value and key not in LIMITS and (key, value) not in FOUND:
-            raise ConfigError(
-                f"configuration {key} is {value!r}, but {run} was trained with {own.get(key)!r}:"
-                f" --resume changes only {', '.join(LIMITS)}"
-            )
-    return wanted
+    config = resolve_config(arch, None, tree)
+    for section in ("model", "data", "train"):
+        for key, value in config_tree(config)[section].items():
+            old = before[section].get(key)
+            if value != old and key not in LIMITS and value not in FOUND:
+                raise ConfigError(
+                    f"configuration {section}.{key} is {value!r}, but {run} was trained with {old!r}:"
+                    f" --resume changes only {', '.join(LIMITS)}"
+                )
+    return config
 
 
 def fill_gpu(config: Config, given: Mapping[str, Any]) -> Config:
@@ -105,48 +80,24 @@ def fill_gpu(config: Config, given: Mapping[str, Any]) -> Config:
 
     given: the settings over the preset; a batch or a rate among them stays.
     """
-    told, train = given.get("train", {}), config.train
-    if "max_tokens" in told:
+    own, train = given.get("train", {}), config.train
+    if "max_tokens" in own:
         return config
-    lr = train.lr if "lr" in told else train.lr * GPU_BATCH**0.5
+    lr = train.lr if "lr" in own else train.lr * GPU_BATCH**0.5
     larger = msgspec.structs.replace(train, max_tokens=GPU_BATCH * train.max_tokens, lr=lr)
     return msgspec.structs.replace(config, train=larger)
 
 
 def _of_another(init_from: Path, arch: str | None, preset: str | None, settings: Mapping[str, Any]) -> Config:
-    """Return the configuration of a run that begins with another's weights and has its model.
-
-    For the rest the preset holds that is given, or whose sizes the model has, under the settings. Raises
-    ConfigError for what contradicts the model, but for dropout, which is no weight.
-    """
-    own = read_run(init_from)[1].config
-    model = config_tree(own)["model"]
-    fresh = preset_tree(architecture(own.model), preset or _preset_of(own) or "small", own.model.source)
-    given = settings.get("model", {})
-    asked = {"configuration": {"arch": arch or model["arch"], **(given if isinstance(given, dict) else {})}}
-    if preset is not None:
-        asked[f"--preset {preset}:"] = config_tree(parse_config(fresh))["model"]
-    for origin, values in asked.items():
-        for key, value in values.items():
-            if value != model.get(key, value) and key != "dropout":
-                raise ConfigError(
-                    f"{origin} model.{key} is {value!r}, but --init-from {init_from} has {model[key]!r}:"
-                    " leave it out, the new run takes the model of --init-from"
-                )
-    tree = fresh | {"model": model}
+    """Return the configuration of a run that begins with another's weights: its model, and for the rest the
+    preset ("small" if none is given) under the settings."""
+    model = read_config(init_from).model
+    own = architecture(model)
+    if arch not in (None, own):
+        raise ConfigError(f"--arch is {arch!r}, but --init-from {init_from} is {own!r}: leave --arch out")
+    tree = preset_tree(own, preset or "small", model.source) | {"model": msgspec.to_builtins(model)}
     merge(tree, settings)
     return parse_config(tree)
-
-
-def _preset_of(config: Config) -> str | None:
-    """Return the preset whose sizes a model has; None where there is none."""
-    own = config.model
-    for name in PRESETS:
-        if architecture(own) in PRESETS[name]:
-            model = parse_config(preset_tree(architecture(own), name, own.source)).model
-            if msgspec.structs.replace(model, dropout=own.dropout) == own:
-                return name
-    return None
 
 
 def check_resume(run: Path) -> str | None:
@@ -160,7 +111,7 @@ def check_resume(run: Path) -> str | None:
 
 def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:
     """Return the files that a run was trained on and those that it was validated on, as its last checkpoint
-    names them; None where an older run does not."""
+    names them; None where a program with a loop of its own does not."""
     facts = read_run(run, "last")[1].facts
     files = [_corpus_files(one) for one in facts.corpora]
     files += [PairFiles(tgt=Path(text.path)) for text in facts.texts]
@@ -210,10 +161,7 @@ def training_files(
     weights: how often a corpus is read in an epoch. Raises BytenmtError.
     """
     if text and (src or tgt or tsv):
-        raise BytenmtError(
-            "--text trains a language model and cannot be combined with parallel text: give --text alone,"
-            " or --src and --tgt, or --tsv"
-        )
+        raise BytenmtError("--text trains a language model and cannot be combined with parallel text")
     if len(src) != len(tgt):
         raise BytenmtError(f"{len(src)} --src and {len(tgt)} --tgt: give one of each for every corpus")
     files = [PairFiles(*pair) for pair in zip(src, tgt, strict=True)]
@@ -259,17 +207,6 @@ def settings_tree(settings: Sequence[str], train: Mapping[str, Any]) -> dict[str
         if value is not None:
             assign_value(tree, f"train.{name}", value)
     return tree
-
-
-def _leaves(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Flatten a nested dictionary: {"train.lr": 1e-3, …}."""
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and path.count(".") < DEEPEST_KEY:  # load_config refuses what is deeper
-            flat |= _leaves(value, f"{path}{key}.")
-        else:
-            flat[path + key] = value
-    return flat
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -1,85 +1,89 @@
-"""The interface of a training objective: gradients of batches, and the state carried between batches."""
+"""The interface of a training objective: batches, their gradients, and scores of the validation text.
+
+There are two: pairs to translate (translation.py), and texts as streams of bytes (language_model.py).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
-import llvmlite.binding
 import torch
 from torch import Tensor
 
-from bytenmt.config.schema import Config, ModelConfig, TrainConfig
+from bytenmt.architectures.base import Model
+from bytenmt.config.facts import CorpusFact, Facts
+from bytenmt.config.schema import Config
+from bytenmt.data.corpus import PairFiles
+from bytenmt.data.text_file import stored_path
 from bytenmt.layers.ngram_tables import NgramTables
 
-WIDE = 256  # units of a recurrent model
+
+class Share(NamedTuple):
+    """A process' share of a batch, and the position behind it, from which a resumed run goes on."""
+
+    data: Any
+    epoch: int
+    batch: int  # the next one of the epoch
+    epoch_batches: int = 0  # batches of the epoch
+
+
+class Decoded(NamedTuple):
+    """Scores of the decoded validation lines."""
+
+    scores: Mapping[str, Any] = {}  # noqa: RUF012 (never changed); by the names of the log
+    n_left_out: int = 0  # lines for which there was no time
+    seconds: float = 0.0  # that decoding took
 
 
 class Objective(Protocol):
-    """Compute gradients of batches, see TranslationObjective and LanguageModelObjective."""
+    """See TranslationObjective and LanguageModelObjective. All processes of a group call every method."""
 
-    def gradients(self, batches: Sequence[Any], target_bytes: int, n_splits: int, update: int = 0) -> Tensor:
+    config: Config  # the run's, with what was to be found in its text
+
+    def shares(self, epoch: int, batch: int) -> Iterator[Share]:
+        """Yield this process' shares of the batches from a position on, epoch after epoch, without end."""
+
+    def gradients(
+        self, model: Model[Any, Any], batches: Sequence[Any], target_bytes: int, n_splits: int
+    ) -> Tensor:
         """Run forward and backward on this process' batches; return the summed nats, float64 on the device.
 
-        Rows go through the model in n_splits parts; the summed loss is divided by target_bytes. update:
-        number of updates done before.
+        Rows go through the model in n_splits parts; the summed loss is divided by target_bytes.
         """
 
     def n_rows(self, batch: Any) -> int:
-        """Rows of a batch."""
+        """Return the number of rows of a batch."""
+
+    def score(self, model: Model[Any, Any]) -> dict[str, Any]:
+        """Return the scores of the validation text under a model in evaluation mode, without decoding."""
+
+    def decode(self, model: Model[Any, Any], seconds: float) -> Decoded:
+        """Decode lines of the validation text and score them. seconds: time limit, inf for all lines."""
+
+    def facts(self) -> Facts:
+        """Return the facts about the text that a checkpoint keeps."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the tensors that a checkpoint keeps beside weights and optimiser.
+        """Return the tensors that a checkpoint keeps beside weights and optimiser, in the leading process."""
 
-        All processes call it; the leading one gets the tensors.
-        """
-
-    def load_state_dict(self, carried: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, model: Model[Any, Any], carried: Mapping[str, Tensor]) -> None:
         """Continue from the tensors that state_dict returned.
 
         Raises KeyError or ValueError where they do not fit.
         """
 
 
-def precision_of(device: torch.device, model: ModelConfig) -> Literal["fp32", "bf16"]:
-    """Return the precision that train.precision = "auto" stands for on a device.
-
-    It is bf16 on a GPU, and on a CPU with instructions for it, else fp32. On a CPU recurrent models of less
-    than 256 units keep fp32: rounding their small products takes longer than it saves.
-    """
-    if device.type != "cpu":
-        return "bf16" if device.type == "cuda" else "fp32"
-    return "bf16" if getattr(model, "d_hidden", WIDE) >= WIDE and has_fast_bf16() else "fp32"
-
-
-def has_fast_bf16() -> bool:
-    """Return whether this processor multiplies matrices of bf16 faster than those of float32.
-
-    Without such instructions a product in bf16 takes up to 70 times as long.
-    """
-    try:
-        features: Mapping[str, bool] = llvmlite.binding.get_host_cpu_features()
-    except RuntimeError:  # not told on this machine
-        features = {}
-    native = any(features.get(name, False) for name in ("avx512bf16", "amx-bf16"))
-    return native and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-
-
-def in_bf16(train: TrainConfig, device: torch.device) -> bool:
-    """Return whether the matrix products of a training are computed in bf16.
-
-    "auto" occurs only in runs of an earlier version, which used bf16 on a GPU.
-    """
-    return train.precision == "bf16" or (train.precision == "auto" and device.type == "cuda")
-
-
-def autocast(train: TrainConfig, device: torch.device) -> torch.autocast:
-    """The context in which a model runs in training, in the numbers of train.precision."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=in_bf16(train, device))
+def corpus_fact(files: PairFiles) -> CorpusFact:
+    """Return where the files of a corpus lie, as a checkpoint stores it."""
+    src, tgt, tsv = (
+        None if path is None else stored_path(path) for path in (files.src, files.tgt, files.tsv)
+    )
+    return CorpusFact(src, tgt, tsv, files.weight)
 
 
 def compiled(loss: Callable[..., Any], config: Config) -> Callable[..., Any]:
-    """A loss of tensors, through torch.compile where train.compile asks for it."""
+    """Return a loss of tensors, through torch.compile where train.compile asks for it."""
     if not config.train.compile:
         return loss
     # Convolutions are compiled for each width of a batch, of which train.round_to leaves a few dozen.

@@ -12,23 +12,14 @@ from torch import Tensor, nn
 
 from bytenmt.config.facts import Progress
 from bytenmt.config.schema import TrainConfig
-from bytenmt.config.untrusted import shown
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.layers.ngram_tables import NgramTables
 from bytenmt.plugins import OPTIMIZERS, SCHEDULES
 from bytenmt.training.muon import Muon, hidden_matrices
-from bytenmt.training.objective import in_bf16
+from bytenmt.training.precision import in_bf16
 
 NGRAM_LR = 0.03  # of n-gram tables, where train.ngram_lr is left to us
 NUMBER = ":number"  # how the names of plain numbers of an optimizer's state end
-# What an optimiser keeps of a parameter.
-KEPT: dict[str, set[str]] = {
-    "muon": {"momentum_buffer"},  # of its matrices
-    "adamw": {"step", "exp_avg", "exp_avg_sq"},
-    "adadelta": {"step", "square_avg", "acc_delta"},
-    "nag": {"momentum_buffer"},
-    "sgd": set(),
-}
 
 
 def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimizer:
@@ -81,90 +72,50 @@ def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
         group["lr"] = lr * group.get("share", 1.0)
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer, train: TrainConfig) -> dict[str, Tensor]:
-    """Return an optimizer's state by flat names: "3.exp_avg" is exp_avg of parameter 3.
-
-    Of an optimizer of a plugin there are also the numbers and tensors of its groups, "group.0.k" for k of the
-    first one. The name of a plain number ends in NUMBER. Raises ConfigError for a state of another kind.
-    """
-    has_group_state = train.optimizer in OPTIMIZERS
-    state = optimizer.state_dict()["state"]
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return an optimizer's state by flat names: "3.exp_avg" is exp_avg of parameter 3, "group.0.k" is k of
+    the first group. The name of a plain number ends in NUMBER. Raises ConfigError for other values."""
+    state = optimizer.state_dict()
+    parts = {f"{index}": dict(values) for index, values in state["state"].items()}
+    for number, group in enumerate(state["param_groups"]):
+        # The rate is set before every update; what is no number is an option of the builder.
+        parts[f"group.{number}"] = {
+            name: value
+            for name, value in group.items()
+            if name not in ("params", "lr", "share") and isinstance(value, Tensor | bool | int | float)
+        }
     tensors: dict[str, Tensor] = {}
-    for index, parts in state.items():
-        if not isinstance(index, int) or not isinstance(parts, Mapping):
-            raise _not_kept(f"state[{index!r}]", "is not the state of a parameter")
-        for name, value in parts.items():
-            if value is not None:
-                tensors |= _stored(f"{index}.{name}", value)
-    for number, group in enumerate(optimizer.param_groups if has_group_state else ()):
-        for name, value in group.items():
-            # The rate is set before every update; what is no number is an option of the builder.
-            if name not in ("params", "lr", "share") and isinstance(value, Tensor | bool | int | float):
-                tensors |= _stored(f"group.{number}.{name}", value)
+    for place, values in parts.items():
+        for name, value in values.items():
+            if isinstance(value, Tensor):
+                tensors[f"{place}.{name}"] = value
+            elif isinstance(value, bool | int | float):
+                dtype = torch.float64 if isinstance(value, float) else None  # int64 and bool of themselves
+                tensors[f"{place}.{name}{NUMBER}"] = torch.tensor(value, dtype=dtype)
+            elif value is not None:
+                raise ConfigError(
+                    f"train.optimizer: {name} is of the type {type(value).__name__}, which checkpoints do not"
+                    " keep: let the optimizer keep tensors and numbers"
+                )
     return tensors
 
 
-def _stored(name: str, value: object) -> dict[str, Tensor]:
-    """Return a tensor or a number of an optimizer's state as a tensor. Raises ConfigError."""
-    if isinstance(value, Tensor):
-        return {name: value}
-    if isinstance(value, bool | int | float):
-        dtype = torch.float64 if isinstance(value, float) else None  # int64 and bool of themselves
-        return {name + NUMBER: torch.tensor(value, dtype=dtype)}
-    raise _not_kept(name, f"is of the type {type(value).__name__}")
-
-
-def _not_kept(name: str, problem: str) -> ConfigError:
-    return ConfigError(
-        f"train.optimizer: {name} {problem}, which checkpoints do not keep: let the optimizer keep tensors"
-        " and numbers, of parameters or in its groups"
-    )
-
-
-def restore_optimizer(
-    optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], train: TrainConfig
-) -> None:
-    """The inverse of optimizer_tensors.
-
-    Raises ValueError for what this optimiser cannot have kept: its kernels believe the shapes. What one of a
-    plugin keeps is not known.
-    """
-    known = train.optimizer not in OPTIMIZERS
-    state: dict[int, dict[str, Any]] = {}
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Give an optimizer the state that optimizer_tensors returned. Raises ValueError or LookupError."""
     groups = optimizer.state_dict()["param_groups"]
-    every = [p for group in optimizer.param_groups for p in group["params"]]
+    state: dict[int, dict[str, Any]] = {}
     for name, tensor in tensors.items():
-        index, _, key = name.partition(".")
-        value: Any = tensor
-        if not known and key.endswith(NUMBER):
-            key, value = key.removesuffix(NUMBER), tensor.item()
-        if index == "group" and not known:
-            number, _, key = key.partition(".")
-            if not number.isdecimal() or int(number) >= len(groups) or key == "params":
-                raise ValueError(f"{shown(name)} is of no group")
-            groups[int(number)][key] = value
-            continue
-        if not index.isdecimal() or int(index) >= len(every):
-            raise ValueError(f"{shown(name)} is of no parameter")
-        parameter = every[int(index)]
-        counts = key == "step"
-        fits = tensor.is_floating_point() if counts else tensor.dtype == parameter.dtype
-        if known and (tensor.shape != (() if counts else parameter.shape) or not fits):
-            raise ValueError(f"the optimiser's {shown(name)} has another shape or type than its parameter")
-        state.setdefault(int(index), {})[key] = value
-    kept = [
-        "muon" if group.get("muon") else "adamw" if train.optimizer == "muon" else train.optimizer
-        for group in optimizer.param_groups
-        for _ in group["params"]
-    ]
-    if known and any(parts.keys() != KEPT[kept[index]] for index, parts in state.items()):
-        raise ValueError(f"the optimiser's state is not that of {train.optimizer}")
+        place, _, key = name.rpartition(".")
+        value: Any = tensor.item() if key.endswith(NUMBER) else tensor
+        values = groups[int(place[6:])] if place.startswith("group.") else state.setdefault(int(place), {})
+        values[key.removesuffix(NUMBER)] = value
     optimizer.load_state_dict({"state": state, "param_groups": groups})
-    for position, parts in state.items():
-        for key, value in parts.items():
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for index, values in state.items():
+        restored = optimizer.state[parameters[index]]
+        for key, value in values.items():
             # PyTorch gives every tensor the type of its parameter, also one that counts in int64.
-            restored = optimizer.state[every[position]]
-            if isinstance(value, Tensor) and not known and key in restored:
+            if isinstance(value, Tensor) and key in restored:
                 restored[key] = value.to(restored[key].device)
 
 

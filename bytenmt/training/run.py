@@ -1,50 +1,55 @@
-"""A training run from its files to its end: corpora, trainer, resume, and the loop.
+"""A training run from its files to its end: text, trainer, resume, and the loop of updates.
 
-Prints nothing: it calls a reporter, and returns how the run ended.
+Prints nothing: it calls a reporter, and returns how the run ended. All processes of a group go through the
+loop together and agree on every number that decides something.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from types import FrameType
+from typing import Any, NamedTuple
 
 import torch
 from msgspec.structs import replace
+from torch import Tensor
 
 from bytenmt.atomic_file import write_atomically
 from bytenmt.checkpoints.checkpoint import one_training, read_start
 from bytenmt.checkpoints.weights import CONFIG, has_checkpoint, read_config
-from bytenmt.config.facts import Progress
-from bytenmt.config.schema import (
-    Config,
-    TrainConfig,
-    architecture,
-    config_toml,
-    fingerprint,
-)
+from bytenmt.config.facts import Facts
+from bytenmt.config.schema import Config, TrainConfig, architecture, config_toml, fingerprint
+from bytenmt.config.spacing import AUTO, Spacing, Timer, spacing
 from bytenmt.data.corpus import PairFiles
 from bytenmt.decoding.engine_selection import n_cores
+from bytenmt.decoding.program_check import check_program
 from bytenmt.distributed import SINGLE_PROCESS, Group
-from bytenmt.errors import BytenmtError, ConfigError
-from bytenmt.reporter import SILENT, Reporter
-from bytenmt.training.language_model_task import open_texts
-from bytenmt.training.loop import Loop, spacings
+from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
+from bytenmt.plugins import METRICS
+from bytenmt.reporter import SILENT, Bar, Reporter
+from bytenmt.training.language_model import LanguageModelObjective
 from bytenmt.training.metrics import Log, Record, require_tensorboard
-from bytenmt.training.objective import has_fast_bf16, in_bf16, precision_of
-from bytenmt.training.optim import lr_factor, stopped_early
-from bytenmt.training.task import Task
+from bytenmt.training.objective import Decoded, Objective, Share
+from bytenmt.training.optim import fraction_done, lr_factor, stopped_early
+from bytenmt.training.precision import precision_of
 from bytenmt.training.trainer import Trainer
-from bytenmt.training.translation_task import open_pairs
+from bytenmt.training.translation import TranslationObjective
 
-SLOW_BF16 = (
-    "bf16: this processor has no instructions for it, which makes the training many times slower:"
-    " --set train.precision=fp32"
-)
-WIDTHS_TO_COMPILE = 16  # the least train.round_to with which train.compile makes sense
+# Where train.valid_every and train.save_every are left to us: for runs that end by updates, or by time.
+BY_UPDATES = Spacing(updates=500)
+VALID_TIME, SAVE_TIME = Spacing(seconds=120.0), Spacing(seconds=300.0)
+MOST_BITS, MOST_UPDATES = 16.0, 50  # of a byte, after so many updates: worse than any start
+SHARE = 0.05  # of the training time that decoding for validations may take, and as much again for scoring
+ALWAYS = 2.0  # seconds that decoding may take in any training: the share of 40 seconds
+LAST = 10.0  # seconds that the last validation of a run may decode, whatever the others took
 
 
 class Outcome(NamedTuple):
@@ -75,60 +80,119 @@ def train(
 
     files, valid: all with a source, pairs, or all targets alone, texts whose streams are learnt. resume: go
     on from the run's checkpoint where there is one. init_from: a run whose weights this one begins with; one
-    that goes on has done so already. watch: is told every record of metrics.jsonl, in the leading process.
-    threads: of the CPU; None: those of the run that goes on, else as many as are idle.
+    that goes on has done so already. watch: is called with every record of metrics.jsonl, in the leading
+    process. threads: of the CPU; None: those of the run that goes on, else as many as are idle.
     Raises BytenmtError before anything is written where an input cannot be used.
     """
     _check(config, files, tensorboard)
-    if init_from is not None and init_embedding is not None:
-        raise BytenmtError("--init-embedding would be ignored: --init-from gives all weights; drop one")
     aloud = reporter if group.is_leader else SILENT
     with _same_threads_afterwards(), one_training(run) if group.is_leader else nullcontext():
-        saved = resume and group.broadcast(has_checkpoint(run))
-        before = group.on_leader(lambda: read_config(run)).train if saved else None
-        if saved:
-            config = group.on_leader(lambda: _found_before(config, run))
-        task = _open_task(config, files, valid, errors, device, group, aloud)
-        if saved and init_embedding is not None:
-            raise BytenmtError(f"--init-embedding would be ignored: {run} continues with its own weights")
-        config = group.on_leader(lambda: _settled(task.config, device, run if saved else None))
+        is_resumed = resume and group.broadcast(has_checkpoint(run))
+        # 1) the configuration, with what is found on this machine and in the text
+        config = group.on_leader(lambda: _settled(config, read_config(run) if is_resumed else None, device))
+        objective = _open_objective(config, files, valid, errors, device, group, aloud)
+        config = objective.config
+        # 2) model and optimiser, fresh or as they were
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # TF32
-        trainer = Trainer(config, device, group, reporter)
-        if init_embedding is not None:
-            trainer.begin_with_embedding(init_embedding)
-        if saved:
-            task.check(run, trainer.load(run))
+        trainer = Trainer(config, device, group, reporter, objective)
+        if is_resumed:
+            _check_same_text(run, trainer.load(run), objective.facts())
         elif init_from is not None:
-            _begin_with(trainer, init_from, group, aloud)
+            file, tensors = group.on_leader(lambda: read_start(init_from, config.model))
+            trainer.begin_with(tensors, file)
+            aloud.say(f"starting from the weights of {file}")
+        elif init_embedding is not None:
+            trainer.begin_with_embedding(init_embedding)
         progress = trainer.progress
         if threads is not None or device.type == "cpu":
             progress.threads = threads or min(progress.threads, n_cores()) or idle_threads()
             torch.set_num_threads(progress.threads)
-        if resume and not saved:
-            aloud.warn(f"--resume: {run} holds nothing to resume: the run starts at update 0")
+        # 3) the run folder, and the loop
         log = None
         if group.is_leader:
-            run.mkdir(parents=True, exist_ok=True)
             write_atomically(run / CONFIG, config_toml(config).encode())
-            log = Log(run, trainer.progress.update, tensorboard, reporter, watch)
-        loop = Loop(run, trainer, task, log, aloud)
-        if saved and loop.ended():
-            aloud.say(f"{run} is finished at update {progress.update}: {_to_go_on(config.train, progress)}")
+            log = Log(run, progress.update, tensorboard, reporter, watch)
+        loop = Loop(run, trainer, log, aloud)
+        if is_resumed and loop.has_ended():
+            aloud.say(f"{run} is finished at update {progress.update}: raise its limits to go on")
+            return Outcome(progress.update)
+        if is_resumed:
+            aloud.say(f"resuming {run} at update {progress.update}")
+        elif resume:
+            aloud.warn(f"--resume: {run} holds nothing to resume: the run starts at update 0")
+        aloud.say(_describe(trainer))
+        number = loop.go()
+        if number:
+            aloud.say(f"stopped at update {progress.update}, saved; continue with --resume")
         else:
-            if before is not None:
-                aloud.say(f"resuming {run} at update {progress.update}")
-                if warning := _rate_jump(before, config.train, progress):
-                    aloud.warn(warning)
-            aloud.say(_describe(trainer))
-            if device.type == "cpu" and in_bf16(config.train, device) and not has_fast_bf16():
-                aloud.warn(SLOW_BF16)
-            number = loop.go()
-            if number:
-                aloud.say(f"stopped at update {progress.update}, saved; continue with --resume")
-                return Outcome(progress.update, number)
-            aloud.say(_ended(run, trainer))
-        return Outcome(progress.update)
+            aloud.say(_describe_end(run, trainer))
+        return Outcome(progress.update, number)
+
+
+def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> None:
+    """Raise BytenmtError for settings that do not go together."""
+    train, model, has_source = config.train, config.model, files[0].has_source
+    if model.source != has_source:
+        raise ConfigError(
+            f"model.source is {str(model.source).lower()}, but the text has {'a' if has_source else 'no'}"
+            " source: change the text or the key"
+        )
+    spacings(train)
+    limits = (train.max_updates, train.max_epochs, train.max_minutes)
+    if train.schedule in ("cosine", "linear", "wsd") and not any(limits):
+        raise ConfigError(
+            f"train.schedule = {train.schedule} needs an end: give --max-minutes, --max-epochs or"
+            " --max-updates, or set train.schedule=inverse_sqrt"
+        )
+    if train.metric != "bits_per_byte" and not (has_source and train.valid_lines):
+        raise ConfigError(f"train.metric = {train.metric} needs a source, and train.valid_lines above 0")
+    if train.teacher_forcing < 1 and not has_source:
+        raise ConfigError("train.teacher_forcing below 1 needs a source: leave it at 1")
+    if tensorboard:
+        require_tensorboard()
+
+
+def _open_objective(
+    config: Config,
+    files: Sequence[PairFiles],
+    valid: PairFiles,
+    errors: str,
+    device: torch.device,
+    group: Group,
+    reporter: Reporter,
+) -> Objective:
+    """Open the text, pairs or streams."""
+    if files[0].has_source:
+        return TranslationObjective.open(config, files, valid, errors, device, group, reporter)
+    return LanguageModelObjective.open(config, files, valid, device, group, reporter)
+
+
+def _settled(config: Config, saved: Config | None, device: torch.device) -> Config:
+    """Return the configuration with what was found when the resumed run began, and with the precision that
+    "auto" stands for, so that a run keeps it on another machine."""
+    if config.train.precision == "auto":
+        precision = precision_of(device, config.model) if saved is None else saved.train.precision
+        config = replace(config, train=replace(config.train, precision=precision))
+    if config.model.needs_fit and saved is not None:
+        config = replace(config, model=saved.model)
+    return config
+
+
+def _check_same_text(run: Path, saved: Facts, now: Facts) -> None:
+    """Raise BytenmtError where a run was trained on another amount of text."""
+
+    def size(facts: Facts) -> str:
+        if facts.texts:
+            return ", ".join(f"{text.bytes:,} bytes" for text in facts.texts)
+        return f"{facts.pairs:,} pairs, {facts.source_bytes or 0:,} and {facts.target_bytes or 0:,} bytes"
+
+    is_told = bool(saved.texts) or saved.pairs is not None  # not by a program with a loop of its own
+    if is_told and size(saved) != size(now):
+        raise BytenmtError(
+            f"{run} was trained on other text: {size(saved)}, now {size(now)}; give the files that it was"
+            " started with, in their order, or another folder as -o"
+        )
 
 
 @contextmanager
@@ -151,120 +215,8 @@ def idle_threads() -> int:
     default = torch.get_num_threads()
     if "OMP_NUM_THREADS" in os.environ:
         return default
-    try:
-        load = os.getloadavg()[0]
-    except (OSError, AttributeError):  # the system does not tell
-        return default
-    idle = (os.cpu_count() or 1) - load
+    idle = (os.cpu_count() or 1) - os.getloadavg()[0]
     return max(1, min(default, n_cores(), math.floor(idle + 0.5)))
-
-
-def _settled(config: Config, device: torch.device, saved: Path | None) -> Config:
-    """Return the configuration with the precision that "auto" stands for.
-
-    It is the resumed run's precision, or else what suits this device; it is written down, so that a run keeps
-    it on another machine.
-    """
-    if config.train.precision != "auto":
-        return config
-    precision = precision_of(device, config.model) if saved is None else read_config(saved).train.precision
-    return replace(config, train=replace(config.train, precision=precision))
-
-
-def _found_before(config: Config, saved: Path) -> Config:
-    """Return the configuration with the options of the model that were found when the run began."""
-    if config.model.needs_fit:
-        return replace(config, model=read_config(saved).model)
-    return config
-
-
-def _open_task(
-    config: Config,
-    files: Sequence[PairFiles],
-    valid: PairFiles,
-    errors: str,
-    device: torch.device,
-    group: Group,
-    reporter: Reporter,
-) -> Task:
-    """Open the task of the files."""
-    if files[0].has_source:
-        return open_pairs(config, files, valid, errors, device, group, reporter)
-    return open_texts(config, files, valid, device, group, reporter)
-
-
-def _to_go_on(train: TrainConfig, progress: Progress) -> str:
-    """Tell which option to change so that a finished run goes on."""
-    reached = [
-        f"{key} above {limit:g}"
-        for key, limit, used in (
-            ("train.max_updates", train.max_updates, progress.update),
-            ("train.max_epochs", train.max_epochs, progress.epoch + 1),
-            ("train.max_minutes", train.max_minutes, progress.seconds / 60),
-            ("train.patience", train.patience, progress.waited),
-        )
-        if limit and used >= limit
-    ]
-    return f"to go on, set {' and '.join(reached)}" if reached else stopped_early(train, progress)
-
-
-def _rate_jump(before: TrainConfig, now: TrainConfig, progress: Progress) -> str:
-    """A warning where other limits than those before change the learning rate at once, else ""."""
-    old, new = (train.lr * lr_factor(train, progress) for train in (before, now))
-    if math.isclose(old, new, rel_tol=0.05):
-        return ""
-    return (
-        f"the {now.schedule} schedule ends at other limits than before: the learning rate goes from"
-        f" {old:.3g} to {new:.3g} at once"
-    )
-
-
-def _begin_with(trainer: Trainer, init_from: Path, group: Group, reporter: Reporter) -> None:
-    """Take the weights of another run."""
-    file, tensors = group.on_leader(lambda: read_start(init_from, trainer.config.model))
-    trainer.begin_with(tensors, file)
-    reporter.say(f"starting from the weights of {file}")
-
-
-def _ended(run: Path, trainer: Trainer) -> str:
-    """A line on a run that has come to its end."""
-    progress, train = trainer.progress, trainer.config.train
-    reason = stopped_early(train, progress)
-    why = f" ({reason})" if reason else ""
-    finished, metric = f"finished at update {progress.update}{why}", train.metric.replace("_", " ")
-    if progress.best is None:
-        return f"{finished}; every validation's {metric} was NaN: {run}"
-    return f"{finished}; best validation {metric} {progress.best:.4f} at update {progress.best_update}: {run}"
-
-
-def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> None:
-    """Settings that do not go together. Raises BytenmtError."""
-    train, model = config.train, config.model
-    if train.compile and model.is_serial:
-        raise ConfigError(f"train.compile would unroll the steps of {model.full_name}: leave it off")
-    if config.model.source != files[0].has_source:
-        raise ConfigError(
-            f"model.source is {str(config.model.source).lower()}, but the text has"
-            f" {'a' if files[0].has_source else 'no'} source: change the text or the key"
-        )
-    for key in () if files[0].has_source else config.data.augmentations:
-        raise ConfigError(f"data.{key} would be ignored without a source: leave it at 0")
-    if train.compile and config.model.source and train.round_to < WIDTHS_TO_COMPILE:
-        raise ConfigError(
-            f"train.compile compiles for every width of a batch: set train.round_to={4 * WIDTHS_TO_COMPILE}"
-            f" or so to have few widths"
-        )
-    spacings(train)
-    limits = (train.max_updates, train.max_epochs, train.max_minutes)
-    if train.schedule in ("cosine", "linear", "wsd") and not any(limits):
-        raise ConfigError(
-            f"train.schedule = {train.schedule} needs an end: give --max-minutes, --max-epochs or"
-            " --max-updates, or set train.schedule=inverse_sqrt"
-        )
-    if train.metric != "bits_per_byte" and not (files[0].has_source and train.valid_lines):
-        raise ConfigError(f"train.metric = {train.metric} needs a source, and train.valid_lines above 0")
-    if tensorboard:
-        require_tensorboard()
 
 
 def _describe(trainer: Trainer) -> str:
@@ -278,3 +230,250 @@ def _describe(trainer: Trainer) -> str:
         f" {trainer.config.train.precision},"
         f" configuration {fingerprint(trainer.config)}"
     )
+
+
+def _describe_end(run: Path, trainer: Trainer) -> str:
+    progress, train = trainer.progress, trainer.config.train
+    reason = stopped_early(train, progress)
+    why = f" ({reason})" if reason else ""
+    finished, metric = f"finished at update {progress.update}{why}", train.metric.replace("_", " ")
+    if progress.best is None:
+        return f"{finished}; every validation's {metric} was NaN: {run}"
+    return f"{finished}; best validation {metric} {progress.best:.4f} at update {progress.best_update}: {run}"
+
+
+def spacings(train: TrainConfig) -> tuple[Spacing, Spacing]:
+    """Return the intervals from one validation to the next, and from one checkpoint to the next.
+
+    Left to us they are times where the run's own limit is one. A run that ends by updates stays the same to
+    its best checkpoint however quick the machine is, and so does what is decided by counting validations.
+    Raises ConfigError where those would be counted that come by the clock.
+    """
+    is_timed = bool(train.max_minutes)
+    is_counted = train.patience > 0 or train.schedule == "plateau"
+    valid = spacing(train.valid_every, VALID_TIME if is_timed and not is_counted else BY_UPDATES)
+    if is_counted and not valid.updates:
+        raise ConfigError(
+            "train.patience and the plateau schedule count validations: give --valid-every as a number of"
+            " updates"
+        )
+    return valid, spacing(train.save_every, SAVE_TIME if is_timed else BY_UPDATES)
+
+
+class Meter:
+    """Sums since the last log record, read from the device only when they are logged."""
+
+    def __init__(self) -> None:
+        self.nats: list[Tensor] = []
+        self.norm = torch.zeros(())
+        self.target_bytes = self.all_bytes = 0
+        self.waited = 0.0  # seconds, for batches
+        self.started = time.monotonic()
+
+    def read(self, nats: float) -> dict[str, float]:
+        """Return the record. nats: those of all processes."""
+        seconds = time.monotonic() - self.started
+        return {
+            "train_bits_per_byte": nats / math.log(2) / max(1, self.target_bytes),
+            "gradient_norm": float(self.norm),
+            "bytes_per_second": self.all_bytes / seconds,
+            "waiting_for_data": self.waited / seconds,
+        }
+
+
+class Loop:
+    """Updates until a limit, a standstill or a signal, with validations and checkpoints.
+
+    log: None in all processes but the leading one; reporter: silent in them.
+    """
+
+    def __init__(self, run: Path, trainer: Trainer, log: Log | None, reporter: Reporter) -> None:
+        self.run, self.trainer, self.log, self.reporter = run, trainer, log, reporter
+        self.group, self.progress, self.objective = trainer.group, trainer.progress, trainer.objective
+        self.settings = trainer.config.train
+        valid, save = spacings(self.settings)
+        self.valid_timer = Timer(valid, self.progress.seconds)
+        self.save_timer = Timer(save, self.progress.seconds)
+        self.facts = self.objective.facts()
+        self.meter = Meter()
+        self.bar = Bar()
+        self.validated = -1  # the update of the last validation
+        self.n_wrong = 0  # updates of late with a loss above MOST_BITS
+        trainer.start_clock()
+
+    def go(self) -> int:
+        """Update until the end; return the signal that ended it, or 0."""
+        progress, settings = self.progress, self.settings
+        check_program(self.trainer.model, self.trainer.config.model)
+        shares = self.objective.shares(progress.epoch, progress.batch)
+        self.trainer.model.train()
+        begun = fraction_done(settings, progress)
+        with (
+            _signals(self.group.size > 1) as received,
+            self.reporter.bar(1.0, "", begun) as self.bar,
+        ):
+            end = signalled = False
+            while not end:
+                signalled = self._update(shares, received)
+                end = signalled or self.has_ended()
+                valid_due = self.valid_timer.due(progress.update, progress.seconds)
+                valid_due = (valid_due or (end and not signalled)) and self.validated != progress.update
+                save_due = self.save_timer.due(progress.update, progress.seconds) or end
+                if self.meter.nats and (valid_due or save_due or progress.update % settings.log_every == 0):
+                    self._write_record()
+                best = progress.best, progress.best_update
+                better = valid_due and self._validate(end)
+                end = end or (valid_due and self.has_ended())
+                if better or save_due or end:
+                    self._save(better, best, end)
+            if not signalled:
+                self.bar.show(1.0, f"update {progress.update}")
+            return received[0] if received else int(signal.SIGTERM) * signalled
+
+    def has_ended(self) -> bool:
+        """Return whether a limit is reached, or the validation stopped improving."""
+        stopped = stopped_early(self.settings, self.progress)
+        return fraction_done(self.settings, self.progress) >= 1 or bool(stopped)
+
+    def _update(self, shares: Iterator[Share], received: list[int]) -> bool:
+        """Do one update; return whether any process has received a signal, after which none is done."""
+        asked = time.monotonic()
+        taken = list(islice(shares, self.settings.update_freq))
+        step = [share.data for share in taken]
+        self.meter.waited += time.monotonic() - asked
+        counts = [sum(count) for count in zip((0, 0, 0), *(batch.counts for batch in step), strict=True)]
+        sums = self.trainer.sum_over_processes(*counts, len(received))
+        n_ends, target_bytes, source_bytes, n_signals = (int(value) for value in sums)
+        if n_signals and self.progress.update:
+            return True
+        self.trainer.move_behind(taken[-1])
+        nats, self.meter.norm = self.trainer.update(step, target_bytes)
+        self.meter.nats.append(nats)
+        self.meter.target_bytes += target_bytes - n_ends
+        self.meter.all_bytes += target_bytes + source_bytes
+        return n_signals > 0
+
+    def _write_record(self) -> None:
+        """Log what happened since the last record. Raises BytenmtError where training has diverged."""
+        (nats,) = self.trainer.sum_over_processes(float(torch.stack(self.meter.nats).double().sum()))
+        record = self.meter.read(nats)
+        is_wrong = record["train_bits_per_byte"] > MOST_BITS
+        self.n_wrong = (self.n_wrong + len(self.meter.nats)) * is_wrong
+        if not math.isfinite(nats) or self.n_wrong >= MOST_UPDATES:
+            kept = "the last checkpoint is kept" if has_checkpoint(self.run) else "nothing has been saved"
+            raise BytenmtError(
+                f"training has diverged ({record['train_bits_per_byte']:g} bits a byte): lower train.lr or"
+                f" raise train.warmup_updates, or check your plugins; {kept}"
+            )
+        self._log(record)
+        text = (
+            f"update {self.progress.update}, {record['train_bits_per_byte']:.3f} bits/byte,"
+            f" {record['bytes_per_second'] / 1000:.1f} kB/s"
+        )
+        self.bar.show(fraction_done(self.settings, self.progress), text)
+        self.meter = Meter()
+
+    def _log(self, values: Mapping[str, Any]) -> None:
+        progress, settings = self.progress, self.settings
+        place = {
+            "update": progress.update,
+            "epoch": progress.epoch,
+            "seconds": round(progress.seconds, 3),
+            "cpu_seconds": round(progress.cpu_seconds, 3),
+            "lr": settings.lr * lr_factor(settings, progress),
+        }
+        if self.log is not None:
+            self.log.write({**place, **values})
+
+    def _validate(self, end: bool) -> bool:
+        """Score the validation text; return whether the weights are the best so far. end: of the run."""
+        progress, settings = self.progress, self.settings
+        self.bar.show(fraction_done(settings, progress), f"update {progress.update}, validating …")
+        self.trainer.sum_over_processes()
+        begun = progress.seconds
+        with self.trainer.averaged():
+            model = self.trainer.model.eval()
+            record = self.group.broadcast(self.objective.score(model))
+            self.trainer.sum_over_processes()
+            scoring = progress.seconds - begun
+            if settings.metric == "bits_per_byte":
+                better = self._is_best(record)
+                decoded = self._decode(end)
+            else:  # the best checkpoint depends on it: all lines, always
+                decoded = self.group.broadcast(self.objective.decode(model, math.inf))
+                better = self._is_best({**record, **decoded.scores})
+            record |= decoded.scores
+            progress.decoding_seconds += decoded.seconds
+            model.train()
+        self.trainer.sum_over_processes()
+        self._log(record)
+        self.validated = progress.update
+        # Where the spacing is left to us, scoring takes no more than its share of the time.
+        pause = scoring / SHARE if settings.valid_every == AUTO else 0.0
+        self.valid_timer.pass_over(progress.seconds, pause)
+        scores = ", ".join(
+            f"{name.removeprefix('valid_').replace('_', ' ')} {value:.4g}"
+            for name, value in record.items()
+            if isinstance(value, float)
+        )
+        if decoded.n_left_out:
+            scores += f" (no time to decode {decoded.n_left_out} lines)"
+        self.reporter.say(f"update {progress.update}, {progress.seconds / 60:.1f} min: {scores}")
+        self.meter = Meter()
+        return better
+
+    def _decode(self, end: bool) -> Decoded:
+        """Decode lines of the validation text, within the share of time that decoding may take."""
+        seconds = max(ALWAYS, SHARE * self.progress.seconds) - self.progress.decoding_seconds
+        if end or self.has_ended():
+            seconds = max(seconds, LAST)
+        return self.group.broadcast(self.objective.decode(self.trainer.model, seconds))
+
+    def _is_best(self, record: Mapping[str, Any]) -> bool:
+        """Return whether a validation is the best so far, and note it in the progress. NaN never is."""
+        progress, metric = self.progress, self.settings.metric
+        value, best = float(record[f"valid_{metric}"]), self.progress.best
+        higher = metric == "chrf" or (metric in METRICS and METRICS[metric].higher_is_better)
+        better = not math.isnan(value) and (best is None or (value > best if higher else value < best))
+        if better:
+            progress.best, progress.best_update, progress.waited = value, progress.update, 0
+        else:
+            progress.waited += 1
+            progress.standstills += 1
+        return better
+
+    def _save(self, better: bool, before: tuple[float | None, int], end: bool) -> None:
+        """Save a checkpoint. A failure ends nothing before the end; `before` is the best one until now."""
+        try:
+            self.trainer.save(self.run, better, self.facts)
+        except CheckpointError as error:
+            if end:
+                raise
+            self.progress.best, self.progress.best_update = before
+            self.reporter.warn(
+                f"update {self.progress.update}: {error}; training continues, earlier checkpoints are kept"
+            )
+
+
+@contextmanager
+def _signals(patient: bool) -> Iterator[list[int]]:
+    """Collect SIGINT and SIGTERM, so that an update is never cut in half; a second one is not held.
+
+    patient: it is, because torchrun passes on what the terminal has sent already.
+    """
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
+        yield received
+        return
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        if received and not patient:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    before = {number: signal.signal(number, hold) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,7 +1,4 @@
-"""The state of a training: model, optimiser and progress; one update; its checkpoints.
-
-The objective computes what an update learns from a batch.
-"""
+"""The state of a training: model, optimiser and progress; one update; its checkpoints."""
 
 from __future__ import annotations
 
@@ -38,8 +35,8 @@ from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.plugins import OPTIMIZERS
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.training.language_model_objective import LanguageModelObjective
-from bytenmt.training.objective import Objective
+from bytenmt.training.language_model import LanguageModelObjective
+from bytenmt.training.objective import Objective, Share
 from bytenmt.training.optim import (
     NGRAM_LR,
     MovingAverage,
@@ -51,42 +48,46 @@ from bytenmt.training.optim import (
     set_rate,
 )
 from bytenmt.training.row_adam import RowAdam
-from bytenmt.training.task import Share
-from bytenmt.training.translation_objective import TranslationObjective
+from bytenmt.training.translation import TranslationObjective
 
 
 class Trainer:
     """Model, optimiser, moving average and progress of a run; one process of `group`.
 
-    A program with a loop of its own calls `learn` with shares of a task, and `save`; training/loop.py adds
+    A program with a loop of its own calls `learn` with shares of an objective, and `save`; run.train adds
     validation, checkpoints, limits and signals.
 
-        trainer = Trainer(config, torch.device("cpu"))
-        task = TranslationTask(config, corpus, valid, files, valid_files=valid_file)
-        for share in task.shares(epoch=0, batch=0):
+        objective = TranslationObjective(config, corpus, valid, files, valid_files=valid_file)
+        trainer = Trainer(config, torch.device("cpu"), objective=objective)
+        for share in objective.shares(epoch=0, batch=0):
             nats, norm = trainer.learn([share])
-        trainer.save(run, best=True, facts=task.facts())
+        trainer.save(run, best=True, facts=objective.facts())
     """
 
     def __init__(
-        self, config: Config, device: torch.device, group: Group = SINGLE_PROCESS, reporter: Reporter = SILENT
+        self,
+        config: Config,
+        device: torch.device,
+        group: Group = SINGLE_PROCESS,
+        reporter: Reporter = SILENT,
+        objective: Objective | None = None,
     ) -> None:
+        """objective: None for one without texts, if only `update` is called."""
         train = config.train
-        self.reporter = reporter
-        self.config = config
-        self.device = device
-        self.group = group
+        self.config, self.device, self.group, self.reporter = config, device, group, reporter
         torch.manual_seed(train.seed)
         self.model: Model[Any, Any] = build_model(config.model).to(device)
         check_can_be_stored(self.model, config.model)
+        if objective is None:
+            kind = TranslationObjective if config.model.source else LanguageModelObjective
+            objective = kind(config, device=device, group=group)
+        self.objective = objective
         tables = self.model.embedding.ngrams
         self.parameters = dense_parameters(self.model)  # all but the n-gram tables
         self.row_adam = RowAdam(tables, (train.adam_beta1, train.adam_beta2)) if tables else None
         self.progress = Progress()
         self.optimizer = build_optimizer(self.model, train)
         self.average = MovingAverage(self.parameters, train.ema) if train.ema else None
-        kind = TranslationObjective if config.model.source else LanguageModelObjective
-        self.objective: Objective = kind(self.model, config, device, group)
         self.n_splits = 1  # a batch's rows go through the model in so many parts
         self._has_checked_optimizer = train.optimizer not in OPTIMIZERS
         self.start_clock()
@@ -94,10 +95,6 @@ class Trainer:
     def start_clock(self) -> None:
         """Count the time of training from now on."""
         self._tick, self._cpu_tick = time.monotonic(), time.process_time()
-
-    def update_clocks(self) -> None:
-        """Add the time since the last call to the progress of all processes; see sum_over_processes."""
-        self.sum_over_processes()
 
     def sum_over_processes(self, *values: float) -> list[float]:
         """Return values summed over all processes, in one message with the time since the last call.
@@ -130,7 +127,7 @@ class Trainer:
         return self.update(batches, int(target_bytes))
 
     def update(self, batches: Sequence[Any], target_bytes: int | None = None) -> tuple[Tensor, Tensor]:
-        """One update, which counts but does not move the progress in the text; see `learn`.
+        """Make one update, which counts but does not move the progress in the text; see `learn`.
 
         batches: this process' shares; target_bytes: of all shares of all processes, EOS counted, by which the
         summed loss is divided; None: those of `batches`.
@@ -151,14 +148,14 @@ class Trainer:
             if self.row_adam is not None:
                 self.row_adam.zero_grad()
             try:
-                nats = self.objective.gradients(batches, target_bytes, self.n_splits, self.progress.update)
+                nats = self.objective.gradients(self.model, batches, target_bytes, self.n_splits)
             except torch.OutOfMemoryError:
                 self._split_more(batches)
         self._all_reduce_gradients()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, train.clip_norm or math.inf)
         self.optimizer.step()
         if not self._has_checked_optimizer:
-            optimizer_tensors(self.optimizer, train)  # raises where a checkpoint could not keep its state
+            optimizer_tensors(self.optimizer)  # raises where a checkpoint could not keep its state
             self._has_checked_optimizer = True
         if self.row_adam is not None:
             self.row_adam.step((train.ngram_lr or NGRAM_LR) * factor, self.group)
@@ -168,26 +165,28 @@ class Trainer:
         return nats, norm
 
     def averaged(self) -> AbstractContextManager[None]:
-        """Inside, the model has the weights that are validated, saved and used."""
+        """Return a context in which the model has the weights that are validated, saved and used."""
         return nullcontext() if self.average is None else self.average.in_place()
 
     def save(self, run: Path, best: bool = False, facts: Facts | None = None) -> None:
-        """A checkpoint, written by the first process alone; best: the one that is used; facts: of the text.
+        """Save a checkpoint, in the first process alone.
+
+        best: whether the model that is used is to be this one; facts: of the text.
         Raises CheckpointError, and for the best one BytenmtError where the CPU engine would compute another
-        model; the old ones stand."""
-        kept = self.objective.state_dict()
+        model; the old ones stand.
+        """
+        state = self.objective.state_dict()
         if not self.group.is_leader:
             return
         if best:
             check_program(self.model, self.config.model)
-        kept_by_optimizer = optimizer_tensors(self.optimizer, self.config.train)
-        trainer = {f"optimizer.{name}": tensor for name, tensor in kept_by_optimizer.items()}
-        trainer |= {f"state.{name}": tensor for name, tensor in kept.items()}
-        trained = {name: tensor.detach() for name, tensor in weights(self.model).items()}
+        parts = {"optimizer": optimizer_tensors(self.optimizer), "state": state}
         if self.average is not None:
-            trainer |= {f"average.{number}": tensor for number, tensor in enumerate(self.average.tensors)}
+            parts["average"] = {f"{number}": tensor for number, tensor in enumerate(self.average.tensors)}
         if self.row_adam is not None:
-            trainer |= {f"ngrams.{name}": tensor for name, tensor in self.row_adam.state_dict().items()}
+            parts["ngrams"] = self.row_adam.state_dict()
+        trainer = {f"{part}.{name}": part_of for part, own in parts.items() for name, part_of in own.items()}
+        trained = {name: tensor.detach() for name, tensor in weights(self.model).items()}
         facts = msgspec.structs.replace(facts or Facts(), progress=self.progress)
         update = self.progress.update
         with self.averaged():
@@ -195,15 +194,12 @@ class Trainer:
             save_checkpoint(run, update, own, trainer, self.config, facts, best=best, trained=trained)
 
     def load(self, run: Path) -> Facts:
-        """Take up the checkpoint of a run folder; returns its facts. Raises CheckpointError."""
+        """Take up the checkpoint of a run folder; return its facts. Raises CheckpointError."""
         saved, has_best = self.group.on_leader(lambda: (load_checkpoint(run), (run / BEST).is_file()))
         if saved.config.model != self.config.model:
             raise CheckpointError(f"the checkpoint of update {saved.update} in {run} holds another model")
         parts: dict[str, dict[str, Tensor]] = {"optimizer": {}, "state": {}, "ngrams": {}, "average": {}}
         try:
-            if saved.facts.progress is None:
-                raise ValueError("it does not tell its progress")
-            self.progress = copy(saved.facts.progress)
             for name, tensor in saved.trainer.items():
                 part, _, rest = name.partition(".")
                 parts[part][rest] = tensor
@@ -213,13 +209,14 @@ class Trainer:
                     tensor.copy_(parts["average"][str(number)])
             if self.row_adam is not None:
                 self.row_adam.load_state_dict(parts["ngrams"])
-            restore_optimizer(self.optimizer, parts["optimizer"], self.config.train)
-            self.objective.load_state_dict(parts["state"])
-        except (KeyError, ValueError, RuntimeError) as error:
+            restore_optimizer(self.optimizer, parts["optimizer"])
+            self.objective.load_state_dict(self.model, parts["state"])
+        except (LookupError, ValueError, RuntimeError) as error:
             raise CheckpointError(
                 f"{run / TRAINER} does not fit its training ({printable(str(error))}): begin another run with"
                 f" its weights, --init-from {run}"
             ) from None
+        self.progress = copy(saved.facts.progress or Progress())
         if not has_best:
             self.progress.best = None
         return saved.facts
@@ -243,7 +240,7 @@ class Trainer:
             self.average = MovingAverage(self.parameters, self.config.train.ema)
 
     def _split_more(self, batches: Sequence[Any]) -> None:
-        """Twice as many parts from now on, said once. Raises BytenmtError where a part is one pair."""
+        """Make twice as many parts from now on. Raises BytenmtError where a part is one pair."""
         if self.n_splits >= max(map(self.objective.n_rows, batches)):
             raise BytenmtError(
                 "not enough GPU memory for a single training pair: lower data.max_source_bytes and"
@@ -270,6 +267,6 @@ class Trainer:
 
 
 def _draw_seed(seed: int, update: int, rank: int) -> int:
-    """The seed of what is random in one update of one process."""
+    """Return the seed of what is random in one update of one process."""
     digest = hashlib.blake2b(f"{seed} {update} {rank}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1

@@ -17,8 +17,8 @@ from bytenmt.config.schema import load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.errors import BytenmtError, DataError, printable
 from bytenmt.language.html_report import page
-from bytenmt.training.language_model_task import Text
-from bytenmt.training.translation_task import TranslationTask
+from bytenmt.training.language_model import LanguageModelObjective, Text
+from bytenmt.training.translation import TranslationObjective
 
 pytestmark = pytest.mark.slow
 
@@ -86,16 +86,20 @@ def test_a_page_of_a_file_of_any_name(name: str) -> None:
     assert f"<title>{printable(name)} by run</title>" in page(f"{name} by run", [], ["1"]).decode()
 
 
+LANGUAGE_MODEL = ["model.source=false", "model.input_feeding=false", "train.window=4"]
+
+
 @pytest.mark.parametrize("name", [UNDECODABLE, A_FILE, "plain", "100%41"])
 def test_the_name_of_a_text_is_stored(name: str, tmp_path: Path) -> None:
     """A checkpoint's JSON has no bytes: what is not UTF-8 becomes U+FFFD."""
     path = tmp_path / name
     path.write_bytes(b"some text\n")
     stored = str(path.resolve()).replace("\udce9", "\ufffd")
-    facts = Text(path).facts()
-    assert facts.path == stored and msgspec.json.encode(facts)
+    streams = LanguageModelObjective(load_config("luong", "tiny", "", LANGUAGE_MODEL), [Text(path)])
+    facts = streams.facts()
+    assert facts.texts[0].path == stored and msgspec.json.encode(facts)
     corpus = ParallelCorpus.open(path, path)
-    task = TranslationTask(load_config("luong", "tiny", "", []), corpus, corpus, [PairFiles(path, path)])
+    task = TranslationObjective(load_config("luong", "tiny", "", []), corpus, corpus, [PairFiles(path, path)])
     assert task.facts().corpora[0].src == stored and msgspec.json.encode(task.facts())
 
 

@@ -7,7 +7,7 @@ import pytest
 from bytenmt.config.schema import TrainConfig, load_config
 from bytenmt.config.spacing import Spacing, Timer, spacing
 from bytenmt.errors import ConfigError
-from bytenmt.training.loop import BY_UPDATES, SAVE_TIME, VALID_TIME, spacings
+from bytenmt.training.run import BY_UPDATES, SAVE_TIME, VALID_TIME, spacings
 
 
 @pytest.mark.parametrize(
@@ -62,5 +62,5 @@ def test_what_suits_the_run() -> None:
     assert spacings(TrainConfig(max_minutes=5.0, patience=2)) == (BY_UPDATES, SAVE_TIME)
     assert spacings(TrainConfig(max_minutes=5.0, schedule="plateau")) == (BY_UPDATES, SAVE_TIME)
     assert spacings(TrainConfig(max_minutes=5.0, patience=2, valid_every=9))[0] == Spacing(updates=9)
-    with pytest.raises(ConfigError, match="plateau schedule counts"):
+    with pytest.raises(ConfigError, match="plateau schedule count"):
         spacings(TrainConfig(schedule="plateau", valid_every="5m"))

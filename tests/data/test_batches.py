@@ -17,7 +17,7 @@ from bytenmt.data.batches import Batch, assemble, batches
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.epoch_plan import EpochPlan, epoch_plan
 from bytenmt.data.text_file import TextFile
-from bytenmt.training.translation_objective import to_device
+from bytenmt.training.translation import to_device
 from bytenmt.utf8 import BOS, EOS, PAD
 
 

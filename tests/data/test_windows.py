@@ -26,7 +26,7 @@ from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, ConfigError, DataError
 from bytenmt.language.surprisal import stream
-from bytenmt.training.language_model_objective import LanguageModelObjective, text_bits
+from bytenmt.training.language_model import LanguageModelObjective, text_bits
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 from bytenmt.utf8 import BOS
@@ -207,15 +207,15 @@ def test_the_state_is_carried(name: str) -> None:
     """Two windows one behind the other have the nats of one of both; the gradient ends between them."""
     model: Any = invariants.build(WITHOUT_SOURCE[name])
     arch = WITHOUT_SOURCE[name]["arch"]
-    objective = LanguageModelObjective(model, config(arch, "train.label_smoothing=0.1"), CPU)
+    objective = LanguageModelObjective(config(arch, "train.label_smoothing=0.1"))
     text = invariants.some_bytes(1, 41).numpy()
     read, truth, none = text[:, :-1], text[:, 1:], np.zeros(1, np.int64)
-    whole = objective.gradients([Window(read, truth, none, True)], 40, 1)
-    first = objective.gradients([Window(read[:, :25], truth[:, :25], none, True)], 40, 1)
+    whole = objective.gradients(model, [Window(read, truth, none, True)], 40, 1)
+    first = objective.gradients(model, [Window(read[:, :25], truth[:, :25], none, True)], 40, 1)
     model.zero_grad()
-    rest = objective.gradients([Window(read[:, 25:], truth[:, 25:], none, False)], 40, 1)
+    rest = objective.gradients(model, [Window(read[:, 25:], truth[:, 25:], none, False)], 40, 1)
     assert float(first + rest) == pytest.approx(float(whole), abs=1e-9)
-    alone = objective.gradients([Window(read[:, 25:], truth[:, 25:], none, True)], 40, 1)
+    alone = objective.gradients(model, [Window(read[:, 25:], truth[:, 25:], none, True)], 40, 1)
     assert abs(float(alone - rest)) > 1e-6
     seen = set(text[0, 25:-1].tolist())
     touched = {i for i in range(256) if bool(model.embedding.weight.grad[i].any())}
@@ -226,7 +226,7 @@ def test_what_is_context_only_costs_nothing() -> None:
     """The nats of a window are those of the columns that count."""
     settings = config("convs2s", "model.dropout=0.0")
     model: Any = build_model(settings.model)
-    objective = LanguageModelObjective(model, settings, CPU)
+    objective = LanguageModelObjective(settings)
     text = invariants.some_bytes(2, 31).numpy()
     whole = Window(text[:, :-1], text[:, 1:], np.array([12, 0]), True)
     with torch.no_grad():
@@ -235,7 +235,7 @@ def test_what_is_context_only_costs_nothing() -> None:
     log_p = logits.log_softmax(-1).gather(2, torch.from_numpy(whole.truth).long()[:, :, None])[:, :, 0]
     expected = -float(log_p[0, 12:].sum() + log_p[1].sum())
     assert whole.counts == (0, 48, 0)
-    assert float(objective.gradients([whole], 48, 1)) == pytest.approx(expected, rel=1e-5)
+    assert float(objective.gradients(model, [whole], 48, 1)) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.slow
@@ -290,7 +290,7 @@ def test_bad_input_leaves_no_folder(texts: dict[str, Any], tmp_path: Path) -> No
         (DataError, "0 bytes.*window of 28", {"files": [PairFiles(tgt=empty)]}, config("convs2s")),
         (DataError, "empty is empty", {"valid": PairFiles(tgt=empty)}, config("luong")),
         (DataError, "director", {"valid": PairFiles(tgt=tmp_path)}, config("luong")),
-        (ConfigError, "train.context would be ignored", {}, config("luong", "train.context=3")),
+        (ConfigError, "train.context is for convolutional", {}, config("luong", "train.context=3")),
         (ConfigError, "teacher_forcing", {}, config("luong", "train.teacher_forcing=0.5")),
         (ConfigError, "raise train.max_tokens", {}, config("luong", "train.max_tokens=19")),
         (ConfigError, "chrf needs", {}, config("luong", "train.metric=chrf")),

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from heard import Heard
 from small_runs import CPU, config
 
 import bytenmt
-from bytenmt.checkpoints.weights import METRICS, read_weights
+from bytenmt.checkpoints.weights import METRICS, read_run
 from bytenmt.cli.main import main
 from bytenmt.errors import BytenmtError
 from bytenmt.training.arguments import texts_of_run
@@ -71,48 +69,8 @@ def test_without_a_checkpoint_the_texts_are_asked_for(place: Path) -> None:
 
 def test_a_shared_file_does_not_tell_where_texts_lay(texts: dict[str, Any], tmp_path: Path) -> None:
     train(tmp_path / "run", config("luong", "train.max_updates=1"), **texts, device=CPU)
-    facts = read_weights(tmp_path / "run", "last")[1].facts
+    facts = read_run(tmp_path / "run", "last")[1].facts
     assert facts.valid is not None and facts.without_folders().valid is None
-
-
-@pytest.mark.parametrize(
-    ("limits", "message"),
-    [
-        (["train.max_updates=2"], "train.max_updates above 2$"),
-        (
-            ["train.max_updates=2", "train.max_minutes=1e-6", "train.schedule='constant'"],
-            "train.max_minutes above 1e-06$",
-        ),
-        (
-            ["train.max_updates=40", "train.patience=1", "train.valid_every=1", "train.lr=1e-9"],
-            "train.patience",
-        ),
-    ],
-)
-def test_a_finished_run_says_what_to_raise(
-    texts: dict[str, Any], tmp_path: Path, limits: list[str], message: str
-) -> None:
-    train(tmp_path / "run", config("luong", *limits), **texts, device=CPU)
-    heard = Heard()
-    train(tmp_path / "run", config("luong", *limits), **texts, device=CPU, resume=True, reporter=heard)
-    (line,) = (line for line in heard.lines if "is finished at update" in line)
-    assert re.search(f"to go on, set {message}", line), line
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("schedule", "jumps"), [("cosine", True), ("inverse_sqrt", False)])
-def test_a_jump_of_the_learning_rate_is_told(
-    texts: dict[str, Any], tmp_path: Path, schedule: str, jumps: bool
-) -> None:
-    """Cosine ends at the run's limit: a higher one raises the rate at once."""
-    heard = Heard()
-    for most in (6, 12):
-        limits = [f"train.max_updates={most}", f"train.schedule='{schedule}'", "train.warmup_updates=2"]
-        train(
-            tmp_path / "run", config("luong", *limits), **texts, device=CPU, resume=most > 6, reporter=heard
-        )
-    found = [line for line in heard.lines if "the learning rate goes from" in line]
-    assert len(found) == jumps and all("cosine schedule ends at other limits" in line for line in found)
 
 
 def test_python_leaves_out_what_is_none(place: Path) -> None:

@@ -9,12 +9,8 @@ import pytest
 from heard import Heard
 from small_runs import CPU, config
 
-from bytenmt.checkpoints.weights import CONFIG, METRICS
-from bytenmt.config.schema import config_toml
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.corpus_report import warnings_of_pairs, warnings_of_texts
-from bytenmt.errors import BytenmtError
-from bytenmt.training.arguments import configuration
 from bytenmt.training.run import train
 
 ENGLISH = [
@@ -81,24 +77,3 @@ def test_a_run_tells_of_them(pairs: dict[str, Path], tmp_path: Path) -> None:
     alone = ["model.source=false", "model.input_feeding=false", "train.window=20", "train.max_updates=1"]
     train(tmp_path / "alone", config("luong", *alone), files=[text], valid=text, device=CPU, reporter=heard)
     assert "warning: the validation text" in "\n".join(heard.lines)
-
-
-def test_a_folder_begun_by_mistake_is_used(pairs: dict[str, Path], tmp_path: Path) -> None:
-    """A folder with configuration and records but no checkpoint may be started again with another
-    configuration or resumed with its own; a run with a checkpoint is refused.
-    """
-    run = tmp_path / "run"
-    run.mkdir()
-    wanted = config("luong", "train.max_updates=1")
-    (run / CONFIG).write_text(config_toml(wanted), encoding="utf-8")
-    (run / METRICS).write_text('{"update":3,"train_bits_per_byte":1}\n')
-    assert configuration(run, True, None, None, None, {}) == wanted
-    fresh = configuration(
-        run, False, "seq2seq", "tiny", None, {"train": {"max_updates": 1}, "model": {"d_hidden": 4}}
-    )
-    assert fresh.model != wanted.model
-    files = {"files": [PairFiles(pairs["src"], pairs["tgt"])], "valid": PairFiles(pairs["vs"], pairs["vt"])}
-    train(run, fresh, **files, device=CPU)
-    assert '"update":3' not in (run / METRICS).read_text()
-    with pytest.raises(BytenmtError, match="already holds a run"):
-        configuration(run, False, "seq2seq", "tiny", None, {})

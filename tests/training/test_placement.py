@@ -17,7 +17,7 @@ from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
-from bytenmt.training import translation_objective
+from bytenmt.training import translation
 from bytenmt.training.arguments import configuration
 from bytenmt.training.trainer import Trainer
 
@@ -95,13 +95,13 @@ def test_a_tensor_on_the_cpu_is_caught(fault: Callable[[Trainer], None], batch: 
 
 def test_a_length_on_the_cpu_is_caught(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tensor of the loss that is not moved."""
-    moved = translation_objective.to_device
+    moved = translation.to_device
 
-    def forgetful(*given: Any, **options: Any) -> translation_objective.Tensors:
+    def forgetful(*given: Any, **options: Any) -> translation.Tensors:
         tensors = moved(*given, **options)
         return tensors._replace(target_len=tensors.target_len.cpu())
 
-    monkeypatch.setattr(translation_objective, "to_device", forgetful)
+    monkeypatch.setattr(translation, "to_device", forgetful)
     with labelled_device():
         trainer = trainer_of("convs2s")
         with pytest.raises(WrongDevice):

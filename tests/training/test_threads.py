@@ -11,7 +11,7 @@ import torch
 from heard import Heard
 from small_runs import CPU, config
 
-from bytenmt.checkpoints.weights import read_weights
+from bytenmt.checkpoints.weights import read_run
 from bytenmt.training import run as training
 from bytenmt.training.run import idle_threads, train
 
@@ -69,7 +69,7 @@ def test_resume_keeps_the_threads(
         train(run, settings, **texts, device=CPU, resume=resume, threads=threads, reporter=heard)
         (line,) = (line for line in heard.lines if "CPU thread" in line)
         used.append(int(line.partition(" CPU thread")[0].rpartition(" ")[2]))
-        progress = read_weights(run, "last")[1].facts.progress
+        progress = read_run(run, "last")[1].facts.progress
         assert progress is not None and progress.threads == used[-1]
 
     go(1, idle=2)

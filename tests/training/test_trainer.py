@@ -23,8 +23,7 @@ from bytenmt.training.losses import draw_inputs, drop_bytes
 from bytenmt.training.metrics import TENSORBOARD
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
-from bytenmt.training.translation_objective import TranslationObjective, to_device
-from bytenmt.training.translation_task import TranslationTask
+from bytenmt.training.translation import TranslationObjective, to_device
 from bytenmt.utf8 import BOS, PAD
 
 
@@ -69,11 +68,11 @@ def test_a_full_gpu_splits_the_batch(batch: Batch, monkeypatch: pytest.MonkeyPat
     assert isinstance(objective, TranslationObjective)
     plain, sizes = objective.plain_loss, []
 
-    def full(source: torch.Tensor, *rest: torch.Tensor) -> Any:
+    def full(model: Any, source: torch.Tensor, *rest: torch.Tensor) -> Any:
         sizes.append(len(source))
         if len(source) > 2 and len(source) != 5:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return plain(source, *rest)
+        return plain(model, source, *rest)
 
     monkeypatch.setattr(objective, "loss", full)
     for one, other in zip(whole, gradients(trainer, batch), strict=True):
@@ -82,7 +81,7 @@ def test_a_full_gpu_splits_the_batch(batch: Batch, monkeypatch: pytest.MonkeyPat
     gradients(trainer, batch)
     assert sizes[9:] == [2, 2, 2, 2, 1]
     assert ["out of GPU memory" in line for line in heard.lines] == [True]
-    monkeypatch.setattr(objective, "loss", lambda *_: full(torch.zeros(9)))
+    monkeypatch.setattr(objective, "loss", lambda *_: full(None, torch.zeros(9)))
     with pytest.raises(BytenmtError, match="a single training pair"):
         gradients(trainer, batch)
 
@@ -123,7 +122,7 @@ def test_the_models_own_bytes_are_drawn_without_dropout(batch: Batch) -> None:
     on, model = to_device(batch, CPU), trainer.model.train()
     torch.manual_seed(3)
     assert isinstance(trainer.objective, TranslationObjective)
-    drawn = trainer.objective.inputs(on.target_in, on.source, on.source_len)
+    drawn = trainer.objective.inputs(model, on)
     assert all(module.training for module in model.modules())
     with torch.no_grad():
         memory = model.eval().encode(on.source, on.source_len)
@@ -264,20 +263,20 @@ def test_tensorboard(texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.
     assert not (tmp_path / "none").exists()
 
 
-def test_the_loop_asks_for_what_the_configuration_says(texts: dict[str, Any], tmp_path: Path) -> None:
+def test_batches_follow_the_configuration(texts: dict[str, Any], tmp_path: Path) -> None:
     """Widths are multiples of train.round_to; with train.short_first the first epoch rises in length and the
     second does not; weights repeat pairs; the place in the plan moves along."""
     corpus = ParallelCorpus.open_all([*texts["files"], texts["valid"]._replace(weight=3.0)])
     settings = config("luong", "train.round_to=8", "train.short_first=true", "train.max_tokens=300")
-    task = TranslationTask(settings, corpus, corpus)
+    objective = TranslationObjective(settings, corpus, corpus)
     epochs: list[list[Batch]] = [[], []]
-    for share in task.shares(0, 0):
+    for share in objective.shares(0, 0):
         if share.epoch == 2:
             break
         assert share.data.source.shape[1] % 8 == 0 and (share.data.target.shape[1] - 1) % 8 == 0
         epochs[share.epoch].append(share.data)
         assert share.batch == len(epochs[share.epoch])
-    again = next(task.shares(1, 2))
+    again = next(objective.shares(1, 2))
     assert again[1:3] == (1, 3) and np.array_equal(again.data.target, epochs[1][2].target)
     widths = [[part.source.shape[1] + part.target.shape[1] for part in epoch] for epoch in epochs]
     assert widths[0] == sorted(widths[0]) and widths[1] != sorted(widths[1])

@@ -69,13 +69,3 @@ def test_a_recurrent_language_model_carries_its_state(texts: dict[str, Any], tmp
     assert any(name.startswith("trainer.state.") for name in weights(parts))
     with pytest.raises(BytenmtError, match='bytenet with recurrent = "decoder" carries its state'):
         train(tmp_path / "no", make_config("bytenet", [], (*ALONE, "train.context=9"), 3), **streams)
-
-
-@pytest.mark.parametrize("settings", RECURRENT.values())
-def test_recurrent_bytenets_are_not_compiled(
-    settings: list[str], texts: dict[str, Any], tmp_path: Path
-) -> None:
-    told = f'bytenet with recurrent = "{settings[0].partition("=")[2]}"'
-    with pytest.raises(BytenmtError, match=told):
-        config = make_config("bytenet", settings, ("train.compile=true",), 3)
-        train(tmp_path / "run", config, **texts, device=CPU)

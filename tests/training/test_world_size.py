@@ -12,33 +12,33 @@ from small_runs import config
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.windows import Window
 from bytenmt.distributed import SINGLE_PROCESS, Group
-from bytenmt.training.language_model_task import LanguageModelTask, Text
-from bytenmt.training.task import Task
-from bytenmt.training.translation_task import TranslationTask
+from bytenmt.training.language_model import LanguageModelObjective, Text
+from bytenmt.training.objective import Objective
+from bytenmt.training.translation import TranslationObjective
 from bytenmt.utf8 import PAD
 
 SIZES = (2, 3, 1, 2, 4)  # of the job, from one stop to the next
 
 
-def pairs(texts: dict[str, Any], group: Group) -> Task:
+def pairs(texts: dict[str, Any], group: Group) -> Objective:
     corpus = ParallelCorpus.open_all(texts["files"])
-    return TranslationTask(config("luong"), corpus, corpus, group=group)
+    return TranslationObjective(config("luong"), corpus, corpus, group=group)
 
 
-def windows(arch: str, texts: dict[str, Any], group: Group) -> Task:
+def windows(arch: str, texts: dict[str, Any], group: Group) -> Objective:
     path: Path = texts["files"][0].src
     settings = ["model.source=false", "train.window=16", "train.max_tokens=80"]
     convolutional = ["model.encoder_layers=[]", "train.context=4"]
     settings += convolutional if arch == "convs2s" else ["model.input_feeding=false"]
     text = Text(path)
-    return LanguageModelTask(config(arch, *settings), [text], text, group=group)
+    return LanguageModelObjective(config(arch, *settings), [text], text, group=group)
 
 
 @pytest.mark.parametrize("kind", ["pairs", "convs2s", "luong"])
 def test_the_rows_of_all_processes_are_those_of_one(kind: str, texts: dict[str, Any]) -> None:
     """Pairs, windows drawn from a text, and streams whose state is carried on; over the end of an epoch."""
 
-    def task(group: Group) -> Task:
+    def task(group: Group) -> Objective:
         return pairs(texts, group) if kind == "pairs" else windows(kind, texts, group)
 
     n_each = 4

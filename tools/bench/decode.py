@@ -35,7 +35,7 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES as KNOWN
 from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.errors import BytenmtError
-from bytenmt.training.objective import has_fast_bf16
+from bytenmt.training.precision import has_fast_bf16
 from tools.bench.floor import read_rate
 from tools.bench.records import Record, format_table, write_json
 from tools.bench.steps import (

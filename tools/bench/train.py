@@ -30,7 +30,7 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import Config, load_config
 from bytenmt.training.losses import byte_loss
-from bytenmt.training.translation_objective import Tensors
+from bytenmt.training.translation import Tensors
 from bytenmt.utf8 import BOS, EOS, PAD
 from tools.bench.records import Record, format_table, write_json
 from tools.bench.steps import DTYPES, AnyModel, seconds

@@ -25,7 +25,7 @@ import torch
 
 from bytenmt.config.schema import load_config
 from bytenmt.layers.deferred_matmul import plain
-from bytenmt.training.objective import precision_of
+from bytenmt.training.precision import precision_of
 from tools.bench.train import Step, typical_batch
 
 CPU = torch.device("cpu")

@@ -1,0 +1,278 @@
+"""Learning texts as streams of bytes, without a source: windows, their loss, and validation.
+
+The state of recurrent models is carried from one window to the next without its gradient (truncated
+back-propagation through time).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bytenmt.architectures.base import Model
+from bytenmt.architectures.tensor_tree import concatenate, map_tensors, select, tensors
+from bytenmt.config.facts import Facts, TextFact
+from bytenmt.config.schema import Config
+from bytenmt.data.corpus import PairFiles
+from bytenmt.data.corpus_report import warnings_of_texts
+from bytenmt.data.text_file import read_bytes, stored_path
+from bytenmt.data.windows import Bytes, Streams, Window, contiguous, windows
+from bytenmt.distributed import SINGLE_PROCESS, Group
+from bytenmt.errors import ConfigError, DataError
+from bytenmt.reporter import SILENT, Reporter
+from bytenmt.training.losses import LossInputs, batch_loss, drop_bytes, masked_loss
+from bytenmt.training.objective import Decoded, Share, compiled, corpus_fact
+from bytenmt.training.precision import autocast
+from bytenmt.utf8 import BOS
+
+CPU = torch.device("cpu")
+WARM, SIDE_BY_SIDE, AT_ONCE = 512, 64, 256  # of text_bits: bytes read first; rows at most; columns a call
+
+
+class Text:
+    """A file as bytes. data (size,) uint8, mapped where the file is plain."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.data = path, read_bytes(path)
+
+
+class LanguageModelObjective:
+    """Objective of texts without a source; batches are Windows.
+
+    carried: the state of a recurrent model after the last window, this process' rows. Without texts the
+    object computes gradients of windows, and nothing else.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        texts: Sequence[Text] = (),
+        valid: Text | None = None,
+        device: torch.device = CPU,
+        group: Group = SINGLE_PROCESS,
+    ) -> None:
+        """device: where the model is.
+
+        Raises DataError for a text that is too short, ConfigError for batches that are too small.
+        """
+        self.config, self.train, self.device, self.group = config, config.train, device, group
+        self.loss = compiled(self.plain_loss, config)
+        self.carried: Any = None
+        self._carries = config.model.is_serial
+        self._texts, self._valid = texts, valid
+        if texts:
+            self._streams = Streams([text.data for text in texts])
+            self._n_rows = self._count_rows()
+
+    @classmethod
+    def open(
+        cls,
+        config: Config,
+        files: Sequence[PairFiles],
+        valid: PairFiles,
+        device: torch.device = CPU,
+        group: Group = SINGLE_PROCESS,
+        reporter: Reporter = SILENT,
+    ) -> LanguageModelObjective:
+        """Open the texts of a run, and report their size and possible mistakes. Raises BytenmtError."""
+        texts = [Text(pair.tgt) for pair in (*files, valid) if pair.tgt is not None]
+        objective = cls(config, texts[:-1], texts[-1], device, group)
+        if group.is_leader:
+            for text in texts:
+                reporter.say(f"{text.path}: {len(text.data):,} bytes")
+            training = [(text.path, text.data) for text in texts[:-1]]
+            for line in warnings_of_texts(training, texts[-1].path, texts[-1].data):
+                reporter.warn(line)
+        return objective
+
+    def _count_rows(self) -> int:
+        """Return the rows of a batch, of all processes."""
+        train = self.train
+        width = train.context + train.window
+        if self._carries and train.context:
+            raise ConfigError(
+                f"train.context is for convolutional models: {self.config.model.full_name} carries its state"
+                " from window to window; set it to 0"
+            )
+        for text in self._texts:
+            if len(text.data) < width:
+                raise DataError(
+                    f"{text.path} has {len(text.data)} bytes, less than one window of {width}"
+                    " (train.context + train.window): give more text, or lower them"
+                )
+        if self._valid is not None and not len(self._valid.data):
+            raise DataError(f"{self._valid.path} is empty: give a validation text")
+        n_rows = train.max_tokens // width
+        if self._carries:
+            n_rows = min(n_rows, self._streams.n_bytes // width)
+        if n_rows < self.group.size:
+            raise ConfigError(
+                f"a batch holds {n_rows} windows of {width} bytes for {self.group.size} processes:"
+                " raise train.max_tokens, or lower train.window"
+            )
+        return n_rows
+
+    # ---- batches and gradients
+
+    def shares(self, epoch: int, batch: int) -> Iterator[Share]:
+        """See Objective."""
+        train, rows = self.train, self.group.own_indices(self._n_rows)
+        while True:
+            place = train.seed, epoch, batch
+            found = (
+                contiguous(self._streams, self._n_rows, rows, train.window, *place)
+                if self._carries
+                else windows(self._streams, self._n_rows, rows, train.context, train.window, *place)
+            )
+            for window in found:
+                batch += 1
+                yield Share(window, epoch, batch, window.epoch_batches)
+            epoch, batch = epoch + 1, 0
+
+    def gradients(
+        self, model: Model[Any, Any], batches: Sequence[Window], target_bytes: int, n_splits: int
+    ) -> Tensor:
+        """See Objective."""
+        nats = torch.zeros((), dtype=torch.float64, device=self.device)
+        carried = self.carried
+        for window in batches:
+            carried, part_nats = self._window_gradients(model, window, carried, target_bytes, n_splits)
+            nats += part_nats
+        self.carried = carried if self._carries else None
+        return nats
+
+    def _window_gradients(
+        self, model: Model[Any, Any], window: Window, before: Any, target_bytes: int, n_splits: int
+    ) -> tuple[Any, Tensor]:
+        """Run forward and backward over a window; return the state after it, and its nats."""
+        n = len(window.read)
+        step = max(1, -(-n // n_splits))
+        nats = torch.zeros((), dtype=torch.float64, device=self.device)
+        after = []
+        for begin in range(0, n, step):
+            rows = torch.arange(begin, min(n, begin + step), device=self.device)
+            read, truth, skipped = (
+                torch.from_numpy(part[begin : begin + step]).to(self.device) for part in window[:3]
+            )
+            if self.train.byte_dropout:
+                read = drop_bytes(read, self.train.byte_dropout, self.train.byte_dropout_kind)
+            state = model.start(_memory(model, len(read))) if window.fresh else select(before, rows)
+            with autocast(self.train, self.device):
+                loss, part_nats, state = self.loss(model, read, truth, skipped, state)
+            (loss / target_bytes).backward()
+            nats += part_nats
+            after.append(map_tensors(lambda part: part.detach(), state))
+        return concatenate(after) if after and self._carries else None, nats
+
+    def plain_loss(
+        self, model: Model[Any, Any], read: Tensor, truth: Tensor, skipped: Tensor, state: Any
+    ) -> tuple[Tensor, Tensor, Any]:
+        """Return the summed loss, the nats, and the state after a window of text.
+
+        read, truth (n, t) uint8: bytes read and to be predicted; skipped (n,) int64: bytes at the beginning
+        of each row that do not count; state: of n rows.
+        """
+        logits, state = model(read, _memory(model, len(read)), state)
+        real = torch.arange(read.shape[1], device=read.device) >= skipped[:, None]
+        return *batch_loss(LossInputs(model, self.train, logits, read, truth, real)), state
+
+    def n_rows(self, batch: Window) -> int:
+        """See Objective."""
+        return len(batch.read)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the carried states of all processes' rows, in the order of the rows."""
+        if not self._carries:
+            return {}
+        own = [] if self.carried is None else [part.cpu() for part in tensors(self.carried)]
+        all_own = self.group.gather(own)
+        if all_own is None:
+            return {}
+        return {f"{i}": _interleaved(parts) for i, parts in enumerate(zip(*all_own, strict=True))}
+
+    def load_state_dict(self, model: Model[Any, Any], carried: Mapping[str, Tensor]) -> None:
+        """See Objective."""
+        if not carried:
+            return
+        start = model.start(_memory(model, 1))
+        expected = [(part.dtype, part.shape[1:]) for part in tensors(start)]
+        found = [carried[str(i)] for i in range(len(carried))]
+        if [(part.dtype, part.shape[1:]) for part in found] != expected:
+            raise ValueError("the carried state is not that of the model")
+        own = slice(self.group.rank, None, self.group.size)
+        parts = iter(found)
+        self.carried = map_tensors(lambda _: next(parts)[own].to(self.device), start)
+
+    # ---- validation, and what a checkpoint tells of the text
+
+    def score(self, model: Model[Any, Any]) -> dict[str, Any]:
+        """Return the bits per byte of the validation text's first bytes."""
+        assert self._valid is not None
+        text = self._valid.data[: self.train.valid_bytes]
+        return {"valid_bits_per_byte": text_bits(model, text, self.device, self.group) / len(text)}
+
+    def decode(self, model: Model[Any, Any], seconds: float) -> Decoded:
+        """Decode nothing: there is no source to translate."""
+        return Decoded()
+
+    def facts(self) -> Facts:
+        """Return the names and sizes of the texts."""
+        texts = tuple(TextFact(stored_path(text.path), len(text.data)) for text in self._texts)
+        valid = None if self._valid is None else corpus_fact(PairFiles(tgt=self._valid.path))
+        return Facts(texts=texts, valid=valid)
+
+
+def _memory(model: Model[Any, Any], n: int) -> Any:
+    """Return what a model without a source remembers of n empty ones."""
+    device = model.embedding.weight.device
+    lengths = torch.zeros(n, dtype=torch.int64, device=device)
+    return model.encode(torch.zeros(n, 0, dtype=torch.uint8, device=device), lengths)
+
+
+def _interleaved(parts: Sequence[Tensor]) -> Tensor:
+    """Interleave the rows of all processes: those of process i stand at i, i + size, and so on."""
+    whole = parts[0].new_zeros(sum(map(len, parts)), *parts[0].shape[1:])
+    for rank, part in enumerate(parts):
+        whole[rank :: len(parts)] = part
+    return whole
+
+
+@torch.no_grad()
+def text_bits(
+    model: Model[Any, Any], text: Bytes, device: torch.device, group: Group = SINGLE_PROCESS
+) -> float:
+    """Return the bits that a text (n,) uint8 costs a model in evaluation mode; the same in all processes,
+    which share the work.
+
+    The text is read as up to SIDE_BY_SIDE pieces at once, each after the WARM bytes before it: a receptive
+    field within them gives what one stream gives, and a recurrent model very nearly so.
+    """
+    n_rows = max(1, min(SIDE_BY_SIDE, len(text) // (2 * WARM)))
+    each = -(-len(text) // n_rows)
+    bits = torch.zeros((), dtype=torch.float64, device=device)
+    begins = torch.tensor(
+        range(0, len(text), each)[group.rank :: group.size], dtype=torch.int64, device=device
+    )
+    if len(begins):
+        every = torch.from_numpy(np.array(text)).to(device)
+        starts = (begins - WARM).clamp(min=0)
+        stops = (begins + each).clamp(max=len(text))
+        memory = _memory(model, len(begins))
+        state = model.start(memory)
+        longest = int((stops - starts).max())
+        for column in range(0, longest, AT_ONCE):
+            place = starts[:, None] + torch.arange(column, min(longest, column + AT_ONCE), device=device)
+            read = every[(place - 1).clamp(0, len(text) - 1)]
+            read = torch.where(place == 0, BOS, read)
+            logits, state = model(read, memory, state)
+            counts = (place >= begins[:, None]) & (place < stops[:, None])
+            bits += masked_loss(logits, every[place.clamp(max=len(text) - 1)], counts, 0.0)[1] / math.log(2)
+    bits = bits.cpu()
+    group.all_reduce(bits)
+    return float(bits)

@@ -1,0 +1,306 @@
+"""Learning to translate: the pairs, the cost of each target after its source, and validation."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from itertools import count
+from typing import Any, NamedTuple
+
+import msgspec
+import torch
+from torch import Tensor
+
+from bytenmt.architectures.base import Model
+from bytenmt.config.facts import Facts
+from bytenmt.config.schema import Config
+from bytenmt.data.augment.augmenter import Augmenter
+from bytenmt.data.batches import Batch, batches
+from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.corpus_report import inventory, language_profiles, multi_sentence_share, warnings_of_pairs
+from bytenmt.data.epoch_plan import epoch_plan
+from bytenmt.decoding.loading import runtime_from_models
+from bytenmt.decoding.pytorch.reader import TorchReader
+from bytenmt.decoding.translator import Translator
+from bytenmt.distributed import SINGLE_PROCESS, Group
+from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
+from bytenmt.evaluation.scores import text_scores
+from bytenmt.reporter import SILENT, Reporter
+from bytenmt.training.losses import LossInputs, batch_loss, draw_inputs, drop_bytes, without_dropout
+from bytenmt.training.objective import Decoded, Share, compiled, corpus_fact
+from bytenmt.training.precision import autocast
+
+CPU = torch.device("cpu")
+LINES_TOGETHER = 32  # of a validation, decoded in each process between two looks at the clock
+N_SAMPLES = 3  # lines whose translations are logged: the first ones
+
+
+class Tensors(NamedTuple):
+    """A data.batches.Batch as tensors on a device; same fields, axes and types."""
+
+    source: Tensor
+    source_len: Tensor
+    target: Tensor
+    target_len: Tensor
+
+    @property
+    def target_in(self) -> Tensor:
+        """Return (n, t) uint8: the decoder's input."""
+        return self.target[:, :-1]
+
+    @property
+    def target_out(self) -> Tensor:
+        """Return (n, t) uint8: the bytes to be predicted."""
+        return self.target[:, 1:]
+
+
+def to_device(batch: Batch, device: torch.device, is_whole: bool = True) -> Tensors:
+    """Copy a batch's arrays to a device.
+
+    is_whole: the arrays are whole blocks of pinned memory, whose copies may run in parallel. PyTorch knows
+    such a copy by the first address of its block: memory of a part would be reused too early.
+    """
+    return Tensors(*(torch.from_numpy(part).to(device, non_blocking=is_whole) for part in batch))
+
+
+class TranslationObjective:
+    """Objective of sentence pairs; batches are data.batches.Batch. Carries nothing from one to the next.
+
+    Without corpora it computes gradients of batches, and nothing else.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        corpus: ParallelCorpus | None = None,
+        valid: ParallelCorpus | None = None,
+        files: Sequence[PairFiles] = (),
+        device: torch.device = CPU,
+        group: Group = SINGLE_PROCESS,
+        valid_files: PairFiles | None = None,
+    ) -> None:
+        """config: nothing left to be found in the pairs; files, valid_files: what the corpora were read from;
+        device: where the model is."""
+        self.config, self.train, self.device, self.group = config, config.train, device, group
+        self.corpus, self.valid, self._files, self._valid_files = corpus, valid, files, valid_files
+        self.loss = compiled(self.plain_loss, config)
+        self._augmenter = None
+        if corpus is not None and config.data.augmentations:
+            self._augmenter = Augmenter(corpus, config.data, self.train.seed, self.train.round_to)
+
+    @classmethod
+    def open(
+        cls,
+        config: Config,
+        files: Sequence[PairFiles],
+        valid: PairFiles,
+        errors: str = "replace",
+        device: torch.device = CPU,
+        group: Group = SINGLE_PROCESS,
+        reporter: Reporter = SILENT,
+    ) -> TranslationObjective:
+        """Open the pairs of a run, and report their size and possible mistakes. Raises BytenmtError."""
+        limits = config.data.max_source_bytes, config.data.max_target_bytes
+        corpus = ParallelCorpus.open_all(files, errors, *limits)
+        valid_corpus = ParallelCorpus.open_all([valid], errors, *limits)
+        for part in (corpus, valid_corpus):
+            part.require_pairs()
+        if config.model.needs_fit:
+            model, line = config.model.fit(corpus.source_lengths, corpus.target_lengths)
+            config = msgspec.structs.replace(config, model=model)
+            reporter.say(line)
+        objective = cls(config, corpus, valid_corpus, files, device, group, valid)
+        if group.is_leader:
+            for line in [*inventory(corpus), *inventory(valid_corpus)]:
+                reporter.say(line)
+            for line in warnings_of_pairs(corpus, valid_corpus):
+                reporter.warn(line)
+            reporter.say(
+                f"{objective.multi_sentence_share:.1%} of the training lines contain several sentences"
+            )
+        return objective
+
+    @cached_property
+    def multi_sentence_share(self) -> float:
+        """The share of the training pairs with several sentences; see data.corpus_report."""
+        assert self.corpus is not None
+        return multi_sentence_share(self.corpus)
+
+    @cached_property
+    def _profiles(self) -> tuple[str, str]:
+        assert self.corpus is not None
+        return language_profiles(self.corpus)
+
+    # ---- batches and gradients
+
+    def shares(self, epoch: int, batch: int) -> Iterator[Share]:
+        """See Objective."""
+        assert self.corpus is not None
+        train, share = self.train, (self.group.rank, self.group.size)
+        for number in count(epoch):
+            corpus, change = self.corpus, None
+            if self._augmenter is not None:
+                corpus = self._augmenter.corpus(number)
+                change = partial(self._augmenter.change, epoch=number, share=share)
+            plan = epoch_plan(
+                corpus.source_lengths,
+                corpus.target_lengths,
+                train.max_tokens,
+                train.seed,
+                number,
+                round_to=train.round_to,
+                bounds=corpus.bounds,
+                weights=[part.weight for part in corpus.parts],
+                short_first=train.short_first and number == 0,
+            )
+            pin, round_to = self.device.type == "cuda", train.round_to
+            found = batches(corpus, plan, batch, share=share, round_to=round_to, pin=pin, change=change)
+            for behind, data in enumerate(found, batch + 1):
+                yield Share(data, number, behind, plan.n_batches)
+            batch = 0
+
+    def gradients(
+        self, model: Model[Any, Any], batches: Sequence[Batch], target_bytes: int, n_splits: int
+    ) -> Tensor:
+        """See Objective."""
+        nats = torch.zeros((), dtype=torch.float64, device=self.device)
+        for batch in batches:
+            for part in _split(batch, n_splits):
+                on = to_device(part, self.device, is_whole=n_splits == 1)
+                inputs = self.inputs(model, on)
+                with autocast(self.train, self.device):
+                    loss, part_nats = self.loss(
+                        model, on.source, on.source_len, inputs, on.target_out, on.target_len
+                    )
+                (loss / target_bytes).backward()
+                nats += part_nats
+        return nats
+
+    def plain_loss(
+        self,
+        model: Model[Any, Any],
+        source: Tensor,
+        source_len: Tensor,
+        inputs: Tensor,
+        target: Tensor,
+        target_len: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Return losses.batch_loss of the targets after their sources. inputs (n, t) uint8: bytes read."""
+        memory = model.encode(source, source_len)
+        logits, _ = model(inputs, memory, model.start(memory))
+        real = torch.arange(target.shape[1], device=target.device) < target_len[:, None]
+        return batch_loss(
+            LossInputs(model, self.train, logits, inputs, target, real, source, source_len, memory)
+        )
+
+    def inputs(self, model: Model[Any, Any], on: Tensors) -> Tensor:
+        """Return the bytes that the decoder reads in training, (n, t) uint8.
+
+        These are the true bytes, or what train.teacher_forcing and byte_dropout make of them.
+        """
+        train, inputs = self.train, on.target_in
+        if train.teacher_forcing < 1:
+            # In a context of its own: autocast would keep weights without gradients for the loss.
+            with torch.no_grad(), autocast(train, self.device), without_dropout(model):
+                memory = model.encode(on.source, on.source_len)
+                inputs = draw_inputs(model, memory, inputs, train.teacher_forcing, train.own_bytes)
+        if train.byte_dropout:
+            inputs = drop_bytes(inputs, train.byte_dropout, train.byte_dropout_kind)
+        return inputs
+
+    def n_rows(self, batch: Batch) -> int:
+        """See Objective."""
+        return len(batch.target_len)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """See Objective."""
+        return {}
+
+    def load_state_dict(self, model: Model[Any, Any], carried: Mapping[str, Tensor]) -> None:
+        """See Objective."""
+
+    # ---- validation
+
+    def score(self, model: Model[Any, Any]) -> dict[str, Any]:
+        """Return the bits per byte of the validation pairs."""
+        assert self.valid is not None
+        log_p = log_probabilities(TorchReader([model], self.device), self.valid, self.group)
+        return {"valid_bits_per_byte": bits_per_byte(log_p, self.valid.target_lengths)}
+
+    def decode(self, model: Model[Any, Any], seconds: float) -> Decoded:
+        """Translate the first validation lines, as many as there is time for; score them by chrF, BLEU, exact
+        match and the metrics of plugins."""
+        assert self.valid is not None
+        n_lines = min(self.train.valid_lines, len(self.valid))
+        if not n_lines:
+            return Decoded()
+        lines = [self.valid.source(i) for i in range(n_lines)]
+        begun = time.monotonic()
+        texts = self._translate(model, lines, begun + seconds) if seconds > 0 else []
+        record: dict[str, Any] = {"valid_lines": len(texts)}
+        if texts:
+            truth = [self.valid.target(i).decode() for i in range(len(texts))]
+            scores = text_scores(texts, truth)
+            record |= {f"valid_{name}": value for name, value in scores.metrics.items()}
+            record |= {
+                "valid_chrf": scores.chrf,
+                "valid_bleu": scores.bleu,
+                "valid_exact_match": scores.exact_match,
+                "chrf_signature": scores.chrf_signature,
+                "bleu_signature": scores.bleu_signature,
+                "samples": [
+                    {"source": source.decode(), "reference": reference, "translation": text}
+                    for source, reference, text in zip(lines[:N_SAMPLES], truth, texts, strict=False)
+                ],
+            }
+        return Decoded(record, n_lines - len(texts), time.monotonic() - begun)
+
+    def _translate(self, model: Model[Any, Any], lines: Sequence[bytes], until: float) -> list[str]:
+        """Translate lines with the weights of this moment, as long as the clock is below `until`.
+
+        Each process translates its share of the lines that are decoded together.
+        """
+        limit, rank, size = self.config.data.max_source_bytes, self.group.rank, self.group.size
+        runtime = replace(runtime_from_models([model], self.device), max_source_bytes=limit)
+        translator = Translator.from_runtime(runtime)
+        n_together = len(lines) if until == math.inf else size * LINES_TOGETHER
+        texts: list[str] = []
+        while len(texts) < len(lines) and self.group.broadcast(not texts or time.monotonic() < until):
+            part = lines[len(texts) : len(texts) + n_together]
+            found = [b""] * len(part)
+            for other, own in enumerate(self.group.gather_all(translator.translate(part[rank::size]))):
+                found[other::size] = own
+            texts += [text.decode() for text in found]
+        return texts
+
+    # ---- what a checkpoint tells of the text
+
+    def facts(self) -> Facts:
+        """Return the numbers of pairs and bytes, where they lie, and what languages they are in."""
+        assert self.corpus is not None
+        corpus = self.corpus
+        source, target = (
+            int(lengths.sum(dtype="int64")) for lengths in (corpus.source_lengths, corpus.target_lengths)
+        )
+        return Facts(
+            pairs=len(corpus),
+            source_bytes=source,
+            target_bytes=target,
+            corpora=tuple(map(corpus_fact, self._files)),
+            valid=None if self._valid_files is None else corpus_fact(self._valid_files),
+            multi_sentence_share=round(self.multi_sentence_share, 6),
+            source_profile=self._profiles[0],
+            target_profile=self._profiles[1],
+        )
+
+
+def _split(batch: Batch, n_splits: int) -> Iterator[Batch]:
+    """Yield a batch's rows in at most n_splits parts, none of them empty."""
+    n = len(batch.target_len)
+    step = max(1, -(-n // n_splits))
+    for begin in range(0, n, step):
+        rows = slice(begin, begin + step)
+        yield Batch(batch.source[rows], batch.source_len[rows], batch.target[rows], batch.target_len[rows])
