@@ -12,9 +12,7 @@ from small_runs import CPU, assert_same, config, weights
 from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.architectures.bytenet.unfolding import fit_unfolding
 from bytenmt.checkpoints.weights import read_config
-from bytenmt.config.schema import load_config
 from bytenmt.data.corpus import ParallelCorpus
-from bytenmt.errors import ConfigError
 from bytenmt.training.arguments import configuration, settings_tree
 from bytenmt.training.run import train
 
