@@ -11,7 +11,6 @@ What goes wrong in a user's hands is a BytenmtError; its children tell what it w
 (a ConfigError of what was given to a Translator), DataError, CheckpointError, DeviceError.
 """
 
-import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -54,9 +53,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that `import bytenmt` stays quick."""
-    if name == "Translation":  # its name until version 0.1
-        warnings.warn("bytenmt.Translation is now bytenmt.Hypothesis", DeprecationWarning, stacklevel=2)
-        name = "Hypothesis"
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'bytenmt' has no attribute {name!r}")

@@ -28,20 +28,6 @@ class Link(NamedTuple):
     source_chars: tuple[int, int]
     weight: float
 
-    def shifted(self, n_bytes: int, n_chars: int, source_bytes: int, source_chars: int) -> Link:
-        """Return the link for texts that have so many bytes and characters before these."""
-        return Link(
-            _moved(self.bytes, n_bytes),
-            _moved(self.chars, n_chars),
-            _moved(self.source_bytes, source_bytes),
-            _moved(self.source_chars, source_chars),
-            self.weight,
-        )
-
-
-def _moved(span: tuple[int, int], by: int) -> tuple[int, int]:
-    return span[0] + by, span[1] + by
-
 
 @dataclass(frozen=True, eq=False)
 class Aligner:
@@ -71,32 +57,33 @@ class Aligner:
         weights = iter(self.weights(pairs))
         found = []
         for line in lines:
-            links: list[Link] = []
-            at = (0, 0, 0, 0)
+            links, text_before, source_before = list[Link](), b"", b""
             for source, text, separator in line:
-                links += [link.shifted(*at) for link in fold(next(weights), source, text)]
-                whole = (text + separator, source + separator)
-                sizes = [size for part in whole for size in (len(part), len(part.decode()))]
-                at = (at[0] + sizes[0], at[1] + sizes[1], at[2] + sizes[2], at[3] + sizes[3])
+                links += fold(next(weights), source, text, text_before, source_before)
+                text_before += text + separator
+                source_before += source + separator
             found.append(links)
         return found
 
 
-def fold(weights: Weights, source: bytes, text: bytes) -> list[Link]:
+def fold(
+    weights: Weights, source: bytes, text: bytes, text_before: bytes = b"", source_before: bytes = b""
+) -> list[Link]:
     """Return a link for each character of the text; none if the source is empty.
 
     weights: (bytes of the text, bytes of the source + 1). The weight of a source character is the sum over
-    its bytes.
+    its bytes. text_before, source_before: what precedes both in the texts that links refer to.
     """
-    source_spans, spans = _characters(source), _characters(text)
-    if not source_spans or not spans:
+    if not source or not text:
         return []
     means = by_character(weights, source, text)[:, :-1]
-    best = means.argmax(axis=1).tolist()
-    return [
-        Link(span, (k, k + 1), source_spans[j], (j, j + 1), round(float(means[k, j]), 6))
-        for k, (span, j) in enumerate(zip(spans, best, strict=True))
-    ]
+    spans, source_spans = _characters(text, len(text_before)), _characters(source, len(source_before))
+    n_chars, n_source_chars = len(text_before.decode()), len(source_before.decode())
+    links = []
+    for k, j in enumerate(means.argmax(axis=1).tolist()):
+        chars, source_chars = (n_chars + k, n_chars + k + 1), (n_source_chars + j, n_source_chars + j + 1)
+        links.append(Link(spans[k], chars, source_spans[j], source_chars, round(float(means[k, j]), 6)))
+    return links
 
 
 def by_character(weights: Weights, source: bytes, text: bytes) -> npt.NDArray[np.float64]:
@@ -113,7 +100,7 @@ def by_character(weights: Weights, source: bytes, text: bytes) -> npt.NDArray[np
     return means
 
 
-def _characters(text: bytes) -> list[tuple[int, int]]:
-    """Return begin and end of each character of valid UTF-8."""
-    starts = [i for i, byte in enumerate(text) if byte & 0xC0 != 0x80]
-    return list(zip(starts, [*starts[1:], len(text)], strict=False))
+def _characters(text: bytes, first: int = 0) -> list[tuple[int, int]]:
+    """Return begin and end of each character of valid UTF-8, whose first byte has the number `first`."""
+    starts = [i for i, byte in enumerate(text, first) if byte & 0xC0 != 0x80]
+    return list(zip(starts, [*starts[1:], first + len(text)], strict=False))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from bytenmt.config.facts import FlagThresholds
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import PLACEMENT
-from bytenmt.sentinels import Span, compile_patterns, find_spans
+from bytenmt.sentinels import Span, compile_patterns, find_spans, replace_spans
 
 # Levels of a verdict, the best one first.
 SURE, CHECK, WRONG = LEVELS = ("sure", "check", "wrong")
@@ -122,12 +122,8 @@ def _is_of_likely_length(source: bytes, text: bytes, lengths: FlagThresholds | N
 
 def lacks_number(source: bytes, text: bytes) -> bool:
     """Return whether digits of the source are not in the translation: 1,000 may be 1.000, and 3 be 15."""
-    wanted = _numbers(source)
-    if not wanted:
-        return False
-    written = _numbers(text)
-    missing = wanted - written
-    return any(n and not (n <= HALF_A_DAY and n + HALF_A_DAY in written) for n in missing)
+    wanted, written = _numbers(source), _numbers(text)
+    return any(n and not (n <= HALF_A_DAY and n + HALF_A_DAY in written) for n in wanted - written)
 
 
 def repeats_number(source: bytes, text: bytes) -> bool:
@@ -136,7 +132,7 @@ def repeats_number(source: bytes, text: bytes) -> bool:
     Other numbers are no fault: of 1,000 references in Korean 25 have one that their source has in words.
     """
     wanted = _numbers(source)
-    return bool(wanted) and any(n in wanted for n in _numbers(text) - wanted)
+    return any(n in wanted for n in _numbers(text) - wanted)
 
 
 def _numbers(line: bytes) -> Counter[int]:
@@ -149,30 +145,17 @@ def _numbers(line: bytes) -> Counter[int]:
 
 def is_copy(source: bytes, text: bytes) -> bool:
     """Return whether a translation has the letters of its source; case and all other signs do not count."""
-    letters = _letters(text)
-    return bool(letters) and letters == _letters(source)
-
-
-def _letters(line: bytes) -> str:
-    return "".join(filter(str.isalpha, plain_text(line).casefold()))
+    letters, own = ("".join(filter(str.isalpha, plain_text(one).casefold())) for one in (text, source))
+    return letters == own != ""
 
 
 def plain_text(line: bytes) -> str:
     """Return a line with spaces in place of the spans that are the same in all languages."""
-    parts, end = [], 0
-    for span in copied_spans(line):
-        parts.append(line[end : span.begin])
-        end = span.end
-    return b" ".join([*parts, line[end:]]).decode()
+    text = line.decode()
+    return replace_spans(text, [(span, " ") for span in find_spans(text, NO_TEXT)])
 
 
 def copied_spans(line: bytes) -> list[Span]:
     """Return the spans of a line that are the same in all languages, in bytes."""
     text = line.decode()
-    spans, at, end = [], 0, 0  # at: the byte of character `end`
-    for span in find_spans(text, NO_TEXT):
-        begin = at + len(text[end : span.begin].encode())
-        at = begin + len(text[span.begin : span.end].encode())
-        end = span.end
-        spans.append(Span(begin, at))
-    return spans
+    return [Span(*(len(text[:place].encode()) for place in span)) for span in find_spans(text, NO_TEXT)]

@@ -18,6 +18,7 @@ from bytenmt.decoding.setting_table import BOUNDS, SearchSettings
 from bytenmt.decoding.setting_table import DEVICES as DEVICES
 from bytenmt.decoding.setting_table import ENGINES as ENGINES
 from bytenmt.decoding.setting_table import PRECISIONS as PRECISIONS
+from bytenmt.errors import SettingError
 from bytenmt.kernel_constants import LOOK_AHEAD as LOOK_AHEAD
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class EngineSpec:
 
     engine: one of ENGINES; device: one of DEVICES; precision: one of PRECISIONS, AUTO where the weights files
     decide; threads: of the CPU, None where the engine decides; reverse: a run folder or weights file of the
-    opposite direction, which ranks the hypotheses of a beam search, too. Raises ValueError for anything else.
+    opposite direction, which ranks the hypotheses of a beam search, too. Raises SettingError for another
+    value.
     """
 
     engine: str = AUTO
@@ -46,9 +48,9 @@ class EngineSpec:
     def __post_init__(self) -> None:
         for value, known in ((self.engine, ENGINES), (self.device, DEVICES), (self.precision, PRECISIONS)):
             if value not in (AUTO, *known):
-                raise ValueError(f"{value!r} is none of {', '.join((AUTO, *known))}")
+                raise SettingError(f"{value!r} is none of {', '.join((AUTO, *known))}")
         if self.threads is not None and not bounds.THREADS.hold(self.threads):
-            raise ValueError(f"threads is {self.threads!r}, expected {bounds.THREADS}")
+            raise SettingError(f"threads is {self.threads!r}, expected {bounds.THREADS}")
 
 
 @dataclass(frozen=True)

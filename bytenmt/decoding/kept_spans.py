@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bytenmt.decoding.glossary import Glossary, Term
-from bytenmt.errors import SettingError
 from bytenmt.sentinels import (
     CLASSES,
     FIRST_SENTINEL,
     N_SENTINELS,
     Code,
-    Span,
     choose_spans,
     compile_patterns,
     find_spans,
@@ -39,11 +37,6 @@ class KeptSpan(NamedTuple):
 
     source: str
     parts: tuple[Part | Term, ...]
-
-    @property
-    def has_term(self) -> bool:
-        """Return whether a part is a term, whose target depends on what is before it."""
-        return any(isinstance(part, Term) for part in self.parts)
 
 
 class MarkedText(NamedTuple):
@@ -78,11 +71,6 @@ class KeepSpec:
             keep = tuple(name.strip() for name in keep.split(",") if name.strip() not in ("", NONE))
         patterns = (keep_pattern,) if isinstance(keep_pattern, str) else tuple(keep_pattern or ())
         classes = CLASSES if keep is None else tuple(dict.fromkeys(keep))
-        for name in (*classes, *patterns):
-            if not isinstance(name, str):
-                raise SettingError(f"to keep {name!r}: give names, {', '.join(CLASSES)}, or patterns")
-        if glossary is not None and not isinstance(glossary, str | Path | Glossary):
-            raise SettingError(f"the glossary is {glossary!r}: give the name of a file")
         if isinstance(glossary, str | Path):
             glossary = Glossary.from_file(Path(glossary))
         return cls(compile_patterns(classes, patterns), glossary)
@@ -120,11 +108,9 @@ class KeepSpec:
             chosen = choose_spans([*chosen, *terms])
         pieces, end = list[str | KeptSpan](), 0
         for span in chosen:
-            source, term = text[span.begin : span.end], terms.get(Span(*span))
-            pieces += [
-                text[end : span.begin],
-                KeptSpan(source, (term._replace(source=source) if term else source,)),
-            ]
+            source, term = text[span.begin : span.end], terms.get(span)
+            kept = KeptSpan(source, (term._replace(source=source) if term else source,))
+            pieces += [text[end : span.begin], kept]
             end = span.end
         return filter(None, [*pieces, text[end:]])
 
@@ -161,10 +147,9 @@ def _target(term: Term, words: str) -> str:
 
     words: before it.
     """
-    is_first = not words.strip() or _SENTENCE_END.search(words)
-    return (
-        term.target[:1].upper() + term.target[1:] if is_first and term.source[:1].isupper() else term.target
-    )
+    if term.source[:1].isupper() and (not words.strip() or _SENTENCE_END.search(words)):
+        return term.target[:1].upper() + term.target[1:]
+    return term.target
 
 
 def merge_texts(parts: Iterable[Part]) -> list[Part]:

@@ -30,6 +30,7 @@ from bytenmt.sentinels import (
     SENTINELS,
     compile_patterns,
     find_spans,
+    replace_spans,
     sentinel,
     to_bytes,
     to_text,
@@ -240,8 +241,7 @@ def has_translatable_text(source: bytes, has_sentinels: bool) -> bool:
     """
     text = to_text(source.translate(None, SENTINELS))
     if "@" in text or "." in text:
-        for span in reversed(find_spans(text, ADDRESSES)):
-            text = text[: span.begin] + text[span.end :]
+        text = replace_spans(text, [(span, "") for span in find_spans(text, ADDRESSES)])
     if has_sentinels:
         return any(map(str.isalpha, text))
     return not all(character.isspace() or is_sign(character) for character in text)

@@ -21,7 +21,7 @@ from bytenmt.decoding.engines import EngineMaker, EngineModels, load_numba, load
 from bytenmt.decoding.interface import AUTO, EngineSpec, Options
 from bytenmt.decoding.reading import Attention, Reader
 from bytenmt.decoding.setting_table import ALWAYS
-from bytenmt.errors import BytenmtError
+from bytenmt.errors import BytenmtError, SettingError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import LONGEST_CHARACTER
 
@@ -126,7 +126,7 @@ def load_runs(
     where the runs do not fit together or the engine is not available.
     """
     if not paths:
-        raise ValueError("no run: give a run folder or a weights file")
+        raise SettingError("no run: give a run folder or a weights file")
     read = [read_run(Path(path)) for path in paths]
     runs = [LoadedRun(file, one.config, one.facts, one.precision) for file, one in read]
     has_source = runs[0].config.model.source

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, overload
 
@@ -86,18 +85,7 @@ class Translator:
         n_best, sample, …), and keep, keep_pattern and glossary as KeepSpec.from_settings takes them.
         Raises BytenmtError: what a command refuses is refused here.
         """
-        for run in runs:
-            if not isinstance(run, str | PathLike):
-                raise SettingError(
-                    f"a run is {run!r}: give each folder or file name as an argument of its own"
-                )
-        if not runs:
-            raise SettingError("no run: give a run folder or a weights file")
-        checked = Settings.from_dict(settings)
-        try:
-            spec = EngineSpec(engine, device, precision, threads, reverse)
-        except ValueError as error:
-            raise SettingError(str(error)) from None
+        checked, spec = Settings.from_dict(settings), EngineSpec(engine, device, precision, threads, reverse)
         return cls.from_runtime(load_runs(runs, spec, reporter), checked)
 
     @classmethod
@@ -174,21 +162,15 @@ class Translator:
     def n_best(self, lines: Iterable[AnyStr]) -> list[list[Hypothesis[AnyStr]]]: ...
     def n_best(self, lines: Any) -> Any:
         """Return up to `n_best` hypotheses of a line, or of each line, best first, with their scores."""
-        if isinstance(lines, str | bytes):
-            one: list[Any] = [lines]
-            return self._n_best(one, ["the line"])[0]
-        lines = list(lines)
-        return self._n_best(lines, [f"line {number}" for number in range(1, len(lines) + 1)])
-
-    def _n_best(self, lines: Sequence[AnyStr], names: Sequence[str]) -> list[list[Hypothesis[AnyStr]]]:
-        """Return the hypotheses of each line. names: of the lines, for error messages."""
-        results = self.translate_lines(
-            [encode_line(line, name) for line, name in zip(lines, names, strict=True)]
-        )
-        return [
-            [Hypothesis(_in_type_of(line, best.text), *best[1:]) for best in result.hypotheses]
+        is_one = isinstance(lines, str | bytes)
+        lines = [lines] if is_one else list(lines)
+        names = ["the line"] if is_one else [f"line {number}" for number in range(1, len(lines) + 1)]
+        results = self.translate_lines(list(map(encode_line, lines, names)))
+        found = [
+            [Hypothesis(_in_type_of(line, one.text), *one[1:]) for one in result.hypotheses]
             for line, result in zip(lines, results, strict=True)
         ]
+        return found[0] if is_one else found
 
     def translate_lines(
         self, lines: Sequence[bytes | Sequence[Part]], first: int = 0, keep: KeepSpec | None = None
@@ -211,13 +193,8 @@ class Translator:
                     for index, hypotheses in decode(engine, own):
                         batch.add(own[index], hypotheses)
         if self.group:
-            own_results = {
-                index: batch.hypotheses[request]
-                for index, request in enumerate(batch.requests)
-                if request in batch.hypotheses
-            }
-            for others in self.group.gather_all(own_results):
-                batch.hypotheses |= {batch.requests[index]: others[index] for index in others}
+            for hypotheses_of_one in self.group.gather_all(batch.hypotheses):
+                batch.hypotheses |= hypotheses_of_one
         return batch.results()
 
     def lead(self, lines: Sequence[bytes | Sequence[Part]], first: int = 0) -> list[TranslationResult]:
@@ -253,14 +230,10 @@ class Translator:
 
         prefix: of each translation, instead of that of the settings; the lines are then not split.
         """
-        if prefix is None:
-            settings, limit, languages = self.settings, self.max_source_bytes, self.languages
-        else:
-            settings, limit, languages = (
-                replace(self.settings, prefix=prefix),
-                max(map(len, lines), default=0),
-                (),
-            )
+        settings, limit, languages = self.settings, self.max_source_bytes, self.languages
+        if prefix is not None:
+            settings = replace(settings, prefix=prefix)
+            limit, languages = max(map(len, lines), default=0), ()
         return LineBatch(
             lines, settings, limit, self.has_source, first, keep or self.keep, languages, self.reranker
         )
@@ -270,23 +243,19 @@ class Translator:
         yield from (_in_type_of(line, part) for part in self.stream_bytes(encode_line(line, "the line")))
 
     def stream_bytes(self, line: bytes, number: int = 0) -> Iterator[bytes]:
-        """Yield the translation of a line in parts. line, number: as for translate_lines.
-
-        A sentence with terms of a glossary is one part.
-        """
+        """Yield the translation of a line in parts. line, number: as for translate_lines."""
         if self.options.beam > 1:
             raise SettingError(f"the beam is {self.options.beam}: streaming needs beam 1")
         batch = self.batch([line], number)
         for chunk, request in batch.parts(0):
             if request is not None:
                 with self._engine(1) as engine:
-                    if any(span.has_term for span in chunk.spans):  # whose case depends on what is before it
-                        for _, hypotheses in decode(engine, [request]):
-                            batch.add(request, hypotheses)
-                        yield batch.chunk_hypotheses(chunk, request)[0].text
-                    else:
-                        for part in stream_characters(engine, request):
-                            yield restored_text(part, chunk.spans)
+                    raw = text = b""
+                    for part in stream_characters(engine, request):
+                        raw += part
+                        longer = restored_text(raw, chunk.spans)
+                        yield longer[len(text) :]
+                        text = longer
             elif chunk.text:
                 yield chunk.text
             if chunk.separator:

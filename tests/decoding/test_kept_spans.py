@@ -301,9 +301,7 @@ def test_the_default_beam_is_that_of_sentinels(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({"keep": "nothing"}, "'nothing' is not a class of spans"),
-        ({"keep": [5]}, "to keep 5: give names, tags, placeholders"),
         ({"keep_pattern": "("}, "no regular expression"),
-        ({"glossary": 5}, "the glossary is 5: give the name of a file"),
     ],
 )
 def test_wrong_wishes(settings: dict[str, Any], message: str) -> None:

@@ -381,11 +381,6 @@ def test_the_package_gives_the_translator_and_its_errors() -> None:
     assert "AttributeError: module 'bytenmt' has no attribute 'translator'" in run.stderr
 
 
-def test_a_former_name_warns() -> None:
-    with pytest.warns(DeprecationWarning, match="is now bytenmt.Hypothesis"):
-        assert bytenmt.Translation is bytenmt.Hypothesis is Hypothesis
-
-
 def test_misuse_is_told(tmp_path: Path) -> None:
     """The error is exported by the package, is also a ValueError, and is raised before a run is loaded."""
     wrong: list[tuple[dict[str, Any], str]] = [
@@ -423,8 +418,6 @@ def test_misuse_is_told(tmp_path: Path) -> None:
         runtime_from_models([small_model("luong").train()], CPU)
     with pytest.raises(SettingError, match="no run"):
         Translator.load()
-    with pytest.raises(SettingError, match="as an argument of its own"):
-        Translator.load(["one", "two"])  # type: ignore[arg-type]
 
 
 # Several processes.
