@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,22 +11,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from processes import results
+from reference_draw import splitmix
 from small_runs import CPU, assert_same, config, weights
 
 from bytenmt.architectures.presets import PRESETS
-from bytenmt.checkpoints.weights import METRICS
 from bytenmt.config.schema import AUGMENTATIONS, DataConfig
 from bytenmt.data.augment.augmenter import Augmenter, without_final_sign
 from bytenmt.data.augment.copying import find_items, with_other_items
 from bytenmt.data.augment.draws import keyed_draws
 from bytenmt.data.augment.letter_case import with_case
-from bytenmt.data.augment.noise import Letters, noisy_lines, with_noise
+from bytenmt.data.augment.noise import Letters, with_noise
 from bytenmt.data.augment.sentinels import SentinelAugmenter, find_shared, with_sentinels
 from bytenmt.data.batches import Batch, assemble, batches
 from bytenmt.data.corpus import PairFiles, ParallelCorpus, TextFile
 from bytenmt.data.epoch_plan import epoch_plan
-from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import ConfigError
 from bytenmt.sentinels import FIRST_SENTINEL, SENTINELS
 from bytenmt.training.run import train
@@ -36,20 +33,6 @@ from bytenmt.utf8 import BOS, EOS
 WORD = (1 << 64) - 1
 SAMPLE = "The Übung größer ist, 서울 부산 대구; Мир — мир. ΑΒγδ 漢字 ij"
 LETTERS = Letters.from_texts([SAMPLE])
-
-
-def splitmix(seed: int) -> Callable[[], int]:
-    state = seed & WORD
-
-    def draw() -> int:
-        nonlocal state
-        state = (state + 0x9E3779B97F4A7C15) & WORD
-        z = state
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & WORD
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & WORD
-        return z ^ (z >> 31)
-
-    return draw
 
 
 def confusable(letter: str) -> list[str]:
@@ -120,29 +103,6 @@ def test_noise_is_the_plain_one(line: str, share: float, key: int, more: int) ->
     assert text == naive_noise(line, share, limit, key)
     assert len(text.encode()) <= limit and bool(text) == bool(line)
     assert re.findall("[0-9]", text) == re.findall("[0-9]", line)
-
-
-@pytest.mark.slow
-def test_the_share_is_of_characters() -> None:
-    """And each kind of noise comes about as often as any other; nothing happens at 0."""
-    lines = ["".join(random.Random(n).choices("abcdefgh", k=200)) for n in range(30)]
-    letters = Letters.from_texts(lines)
-    same = noisy_lines([line.encode() for line in lines], 0.0, letters)
-    assert same == [line.encode() for line in lines]
-    noisy = [line.decode() for line in noisy_lines([line.encode() for line in lines], 0.1, letters)]
-    upper = sum(letter.isupper() for line in noisy for letter in line)
-    assert 0.015 < upper / 6_000 < 0.025
-    from difflib import SequenceMatcher
-
-    operations = [
-        op
-        for one, other in zip(lines, noisy, strict=True)
-        for op in SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
-        if op[0] != "equal"
-    ]
-    assert 0.07 < len(operations) / 6_000 < 0.13
-    again = noisy_lines([line.encode() for line in lines], 0.1, letters, seed=1)
-    assert [line.encode() for line in noisy] != again
 
 
 def other_items(source: str, target: str, key: int) -> tuple[str, str]:
@@ -464,27 +424,6 @@ def test_resume_is_bit_identical(texts: dict[str, Any], tmp_path: Path) -> None:
     assert_same(weights(tmp_path / "whole"), weights(parts))
     with pytest.raises(AssertionError):
         assert_same(weights(tmp_path / "plain"), weights(parts))
-
-
-def _as_one(group: Group, texts: dict[str, Any], run: Path) -> None:
-    settings = (*NOISY, "train.max_updates=12", "model.dropout=0.0")
-    train(run, config("convs2s", *settings), **texts, device=CPU, group=group)
-
-
-@pytest.mark.slow
-def test_processes_learn_the_same(texts: dict[str, Any], tmp_path: Path) -> None:
-    import json
-
-    _as_one(SINGLE_PROCESS, texts, tmp_path / "one")
-    results(_as_one, texts, tmp_path / "two")
-    one, two = (
-        [
-            json.loads(line).get("train_bits_per_byte", 0)
-            for line in (tmp_path / run / METRICS).read_text().splitlines()
-        ]
-        for run in ("one", "two")
-    )
-    np.testing.assert_allclose(one, two, rtol=1e-4)
 
 
 @pytest.mark.parametrize("key", AUGMENTATIONS)

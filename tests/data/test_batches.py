@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bytenmt.data import batches as batching
 from bytenmt.data.batches import Batch, assemble, batches
@@ -131,27 +129,6 @@ def test_several_parts_in_one_batch(tmp_path: Path) -> None:
         batch = assemble(corpus, np.array(indices))
         expected = plain_batch([sources[i] for i in indices], [targets[i] for i in indices])
         assert [part.tolist() for part in batch] == expected
-
-
-@given(
-    st.lists(st.tuples(st.binary(max_size=9), st.booleans()), min_size=1, max_size=9), st.sampled_from("01")
-)
-def test_rows_are_written_as_uncompiled(lines: list[tuple[bytes, bool]], first: str) -> None:
-    data, side = (
-        np.frombuffer(b"".join(t for t, aside in lines if aside == which), np.uint8) for which in (0, 1)
-    )
-    place, starts = [0, 0], []
-    for text, aside in lines:
-        starts.append(~place[1] if aside else place[0])
-        place[aside] += len(text)
-    rows = np.arange(len(lines))[::-1].copy()
-    ends = np.array([len(text) + 1 for text, _ in lines[::-1]])
-    arguments = data, side, np.array(starts), ends, rows, int(first), batching._MARKS
-    compiled, plain = np.zeros((2, len(lines), 12), np.uint8)
-    batching._fill_rows(*arguments, compiled)
-    batching._fill_rows.py_func(*arguments, plain)
-    expected = [[BOS] * int(first) + [*text, EOS] for text, _ in lines[::-1]]
-    assert compiled.tolist() == plain.tolist() == [row + [PAD] * (12 - len(row)) for row in expected]
 
 
 @pytest.mark.parametrize("round_to", [1, 8])

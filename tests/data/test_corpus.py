@@ -102,25 +102,6 @@ def test_large_random_texts(n_faults: int) -> None:
         check(b"".join(pieces))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", [*FAULTS, "한".encode(), "😀".encode(), b"\n", b"\r\n"])
-def test_piece_borders(fault: bytes) -> None:
-    """Every alignment of a fault to the borders of pieces and of the file."""
-    lines = (b"x" * 49 + b"\n") * (2 * PIECE // 50 + 1)
-    for around in (0, PIECE, 2 * PIECE):
-        for place in range(max(0, around - 5), around + 3):
-            check(b"a" * place + fault)
-            check(b"a" * place + fault + b"b" * (PIECE + 3))
-            check("é".encode() * (place // 2) + fault + b"\n" + b"b" * 9)
-            check(lines[:place] + fault + b"\nb" + lines)
-
-
-def test_empty_lines_only() -> None:
-    """Each byte is a line end, in several pieces."""
-    check(b"\n" * (2 * PIECE + 3))
-    check(b"\r\n" * PIECE + b"z")
-
-
 @pytest.mark.parametrize(
     "content, line, offset",
     [

@@ -1,4 +1,4 @@
-"""Sampling written with NumPy's uint64 and plain loops, as the reference for every engine."""
+"""Sampling written with Python's integers and plain loops, as the reference for every engine."""
 
 from __future__ import annotations
 
@@ -10,23 +10,29 @@ from made_up import Distribution
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.utf8 import EOS
 
+WORD = (1 << 64) - 1
 
-def splitmix64(x: np.uint64) -> np.uint64:
-    with np.errstate(over="ignore"):
-        x = x + np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+
+def splitmix(seed: int) -> Callable[[], int]:
+    """Return splitmix64 from a state, in Python's integers: each call gives the next 64 bits."""
+    state = seed
+
+    def draw() -> int:
+        nonlocal state
+        state = (state + 0x9E3779B97F4A7C15) & WORD
+        z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & WORD
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & WORD
+        return z ^ (z >> 31)
+
+    return draw
 
 
 def naive_uniform(seed: int, number: int, text: int, step: int) -> float:
     """The number that draws byte `step` of a text."""
-    x = splitmix64(np.uint64(seed))
-    with np.errstate(over="ignore"):
-        x = splitmix64(x + np.uint64(number))
-        x = splitmix64(x + np.uint64(text))
-        x = splitmix64(x + np.uint64(step))
-    return float(x >> np.uint64(40)) / 2**24
+    x = seed
+    for more in (number, text, step):
+        x = splitmix(x)() + more
+    return float(splitmix(x)() >> 40) / 2**24
 
 
 def naive_draw(log_p: np.ndarray, u: float, options: Options) -> int:
