@@ -147,18 +147,14 @@ def _with_fallback(fallback: EngineModels, models: EngineModels, ready: Callable
         return make
 
     def attention() -> list[Attention]:
-        def load_compiled(index: int) -> Callable[[], Attention]:
-            return lambda: models.attention()[index]
-
         return [
-            FallbackAttention(one, load_compiled(index), ready)
+            FallbackAttention(one, lambda index=index: models.attention()[index], ready)
             for index, one in enumerate(fallback.attention())
         ]
 
-    def reader() -> Reader:
-        return FallbackReader(fallback.reader(), models.reader, ready)
-
-    return EngineModels(engine_maker, reader, attention)
+    return EngineModels(
+        engine_maker, lambda: FallbackReader(fallback.reader(), models.reader, ready), attention
+    )
 
 
 def _search_step(reporter: Reporter) -> SearchStep:
@@ -213,22 +209,15 @@ def load_pytorch(
         attentive: Any = [model for model, (_, one) in pairs if one.config.model.has_attention]
         return [TorchAttention(model, device) for model in attentive]
 
-    def reader() -> TorchReader:
-        return TorchReader(exact_models(), device)
-
     search = cache(lambda: _search_step(reporter))
-    if spec.engine == "torch":
-        from bytenmt.decoding.pytorch.engine import TorchEngine
 
-        return EngineModels(
-            lambda options: partial(TorchEngine, models, options, device=device, search=search()),
-            reader,
-            attention,
-        )
-    from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
+    def engine_maker(options: Options) -> EngineMaker:
+        if spec.engine == "torch":
+            from bytenmt.decoding.pytorch.engine import TorchEngine
 
-    return EngineModels(
-        lambda options: partial(CudaGraphEngine, models, options, device=device, search=search()),
-        reader,
-        attention,
-    )
+            return partial(TorchEngine, models, options, device=device, search=search())
+        from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
+
+        return partial(CudaGraphEngine, models, options, device=device, search=search())
+
+    return EngineModels(engine_maker, lambda: TorchReader(exact_models(), device), attention)
