@@ -8,7 +8,7 @@ import gzip
 import lzma
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,10 +37,10 @@ class TextFile:
     """A text file as its bytes in memory and the place of each line; invalid UTF-8 has been repaired.
 
     data (size,) uint8: the whole file, a memory map where it is plain.
-    starts (n,) int64: where each line begins in data; below zero, line i was repaired and begins
+    starts (n,) int64: where each line begins in data; below zero, line i was changed and begins
     at ~starts[i] in side.
-    lengths (n,) int32: bytes of each line without its line end, after repair.
-    side (r,) uint8: the repaired lines, one behind the other.
+    lengths (n,) int32: bytes of each line without its line end, after changes.
+    side (r,) uint8: the repaired and otherwise changed lines, one behind the other.
     repaired (k,) int64: the numbers, from 1, of the repaired lines.
     """
 
@@ -70,22 +70,21 @@ class TextFile:
         if lengths.max(initial=0) > LONGEST_LINE:
             raise DataError(f"{path}, line {lengths.argmax() + 1} has over {LONGEST_LINE} bytes: cut it")
         invalid = _find_invalid_lines(data, starts, lengths)
-        side = bytearray()
-        for line in invalid.tolist():
-            text = data[starts[line] : starts[line] + lengths[line]].tobytes()
-            if errors == "strict":
-                raise DataError(describe_mistake(path, line + 1, text))
-            fixed = repair(text)
-            starts[line], lengths[line] = ~len(side), len(fixed)
-            side += fixed
-        return cls(
-            path=Path(path),
-            data=data,
-            starts=starts,
-            lengths=lengths.astype(np.int32),
-            side=np.frombuffer(bytes(side), np.uint8),
-            repaired=invalid + 1,
-        )
+        nothing = np.frombuffer(b"", np.uint8)
+        text = cls(Path(path), data, starts, lengths.astype(np.int32), nothing, invalid + 1)
+        if not len(invalid):
+            return text
+        if errors == "strict":
+            raise DataError(describe_mistake(path, invalid[0] + 1, text.line(invalid[0])))
+        return text.with_lines({line: repair(text.line(line)) for line in invalid.tolist()})
+
+    def with_lines(self, lines: Mapping[int, bytes]) -> "TextFile":
+        """Return the text with other lines at some places; they lie beside the mapped file."""
+        side, starts, lengths = bytearray(self.side), self.starts.copy(), self.lengths.copy()
+        for index, line in lines.items():
+            starts[index], lengths[index] = ~len(side), len(line)
+            side += line
+        return replace(self, starts=starts, lengths=lengths, side=np.frombuffer(bytes(side), np.uint8))
 
     def split(self) -> "tuple[TextFile, TextFile]":
         """Return the columns of lines `source TAB target`: two texts over the same bytes.

@@ -12,14 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from bytenmt.data.augment.draws import HALF, Below, chance, keyed_draws, row_keys
 from bytenmt.data.corpus import ParallelCorpus, Part
-from bytenmt.data.text_file import TextFile
 from bytenmt.sentinels import (
     N_SENTINELS,
     Span,
@@ -36,17 +33,12 @@ AROUND = 3  # one in so many names and numbers gets a sentinel before and after 
 MOST_WORDS = 2  # names and numbers of a pair that are replaced
 CLAUSE = 3  # one in so many pairs gets sentinels around a clause instead
 
+SharedSpans = list[tuple[Span, Span]]  # of a source and its target
+
 # A name or a number: in Korean text it ends where Korean letters begin.
 _LATIN = "A-Za-z0-9\u00c0-\u024f"
 _CLAUSE = re.compile(r"[^\s,;:.!?…()\"“”„»«–—][^,;:.!?…()\"“”„»«–—]*(?<!\s)")
 _WORD = re.compile(rf"(?<![{_LATIN}_])[A-Z0-9\u00c0-\u00de][{_LATIN}]*+(?:[.,:'’-][{_LATIN}]++)*+")
-
-
-class SharedSpans(NamedTuple):
-    """The spans that both sides of a pair share, in the source's order: source[i] goes with target[i]."""
-
-    source: tuple[Span, ...]
-    target: tuple[Span, ...]
 
 
 class SentinelAugmenter:
@@ -58,89 +50,55 @@ class SentinelAugmenter:
         self._shared: dict[int, SharedSpans] = {}
         for k in range(len(corpus)):
             shared = find_shared(corpus.source(k).decode(), corpus.target(k).decode())
-            if shared.source:
+            if shared:
                 self._shared[k] = shared
 
     def corpus(self, key: int) -> ParallelCorpus:
-        """Return the corpus with sentinels. What a pair gets depends on the key and on its index alone.
-
-        Changed lines lie beside the mapped file, as repaired ones do.
-        """
+        """Return the corpus with sentinels. What a pair gets depends on the key and on its index alone."""
         corpus = self._corpus
         keys = row_keys(np.uint64(key), np.arange(len(corpus)))
         with_words = keys >> HALF < chance(self._share)
         changed = sorted({*self._shared, *np.flatnonzero(with_words).tolist()})
-        source_lengths, target_lengths = corpus.source_lengths.copy(), corpus.target_lengths.copy()
-        texts = [
-            (_ChangedText(part.src), _ChangedText(part.tgt)) for part in corpus.parts if part.src is not None
-        ]
+        limits = corpus.max_source_bytes, corpus.max_target_bytes
+        lengths = corpus.source_lengths.copy(), corpus.target_lengths.copy()
+        lines: list[tuple[dict[int, bytes], dict[int, bytes]]] = [({}, {}) for _ in corpus.parts]
         part_of = np.searchsorted(corpus.bounds, changed, side="right") - 1
         for k, part in zip(changed, part_of.tolist(), strict=True):
-            line, below = int(corpus.lines[k]), keyed_draws(keys[k])
-            source, target = corpus.source(k).decode(), corpus.target(k).decode()
-            shared = self._shared.get(k, SharedSpans((), ()))
-            if below(1000) < 1000 * RAW:
-                shared = SharedSpans((), ())
-            own, other = with_sentinels(source, target, shared, bool(with_words[k]), below)
-            if not (_fits(own, corpus.max_source_bytes) and _fits(other, corpus.max_target_bytes)):
-                continue
-            for text, content, lengths in zip(
-                texts[part], (own, other), (source_lengths, target_lengths), strict=True
-            ):
-                text.put(line, content)
-                lengths[k] = len(content)
+            below = keyed_draws(keys[k])
+            shared = [] if below(1000) < 1000 * RAW else self._shared.get(k, [])
+            texts = corpus.source(k).decode(), corpus.target(k).decode()
+            pair = with_sentinels(*texts, shared, bool(with_words[k]), below)
+            if all(limit is None or len(text) <= limit for text, limit in zip(pair, limits, strict=True)):
+                for side, text in enumerate(pair):
+                    lines[part][side][int(corpus.lines[k])] = text
+                    lengths[side][k] = len(text)
         parts = tuple(
-            Part(source.finished(), target.finished(), part.weight)
-            for (source, target), part in zip(texts, corpus.parts, strict=True)
+            Part(part.src and part.src.with_lines(source), part.tgt.with_lines(target), part.weight)
+            for part, (source, target) in zip(corpus.parts, lines, strict=True)
         )
-        return replace(corpus, parts=parts, source_lengths=source_lengths, target_lengths=target_lengths)
-
-
-def _fits(text: bytes, limit: int | None) -> bool:
-    return limit is None or len(text) <= limit
-
-
-class _ChangedText:
-    """A text file with some lines replaced."""
-
-    def __init__(self, text: TextFile) -> None:
-        self._text, self._side = text, bytearray(text.side.tobytes())
-        self._starts, self._lengths = text.starts.copy(), text.lengths.copy()
-
-    def put(self, line: int, content: bytes) -> None:
-        self._starts[line], self._lengths[line] = ~len(self._side), len(content)
-        self._side += content
-
-    def finished(self) -> TextFile:
-        side: npt.NDArray[np.uint8] = np.frombuffer(bytes(self._side), np.uint8)
-        return replace(self._text, starts=self._starts, lengths=self._lengths, side=side)
+        return replace(corpus, parts=parts, source_lengths=lengths[0], target_lengths=lengths[1])
 
 
 def find_shared(source: str, target: str) -> SharedSpans:
-    """Return the kept spans that both sides share, at most as many as there are sentinels.
+    """Return the kept spans that both sides share, in the source's order, at most as many as there are
+    sentinels.
 
     Spans with nothing between them are compared as one first, then each by itself.
     """
     own, other = find_spans(source), find_spans(target)
     if not own or not other:
-        return SharedSpans((), ())
+        return []
     pairs = _matched(source, target, merge_adjacent(own), merge_adjacent(other))
-    covered = tuple([span for pair in pairs for span in (pair[side],)] for side in (0, 1))
     left = [
-        [span for span in spans if not _lies_in(span, whole)]
-        for spans, whole in zip((own, other), covered, strict=True)
+        [span for span in spans if not _overlaps(span, [pair[side] for pair in pairs])]
+        for side, spans in enumerate((own, other))
     ]
-    pairs = sorted(pairs + _matched(source, target, *left))[:N_SENTINELS]
-    return SharedSpans(tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
+    return sorted(pairs + _matched(source, target, *left))[:N_SENTINELS]
 
 
-def _matched(source: str, target: str, own: Sequence[Span], other: Sequence[Span]) -> list[tuple[Span, Span]]:
+def _matched(source: str, target: str, own: Sequence[Span], other: Sequence[Span]) -> SharedSpans:
     texts = [source[begin:end] for begin, end in own], [target[begin:end] for begin, end in other]
     return [(own[i], other[j]) for i, j in shared_spans(*texts)]
-
-
-def _lies_in(span: Span, others: Sequence[Span]) -> bool:
-    return any(other.begin <= span.begin and span.end <= other.end for other in others)
 
 
 def with_sentinels(
@@ -156,7 +114,7 @@ def with_sentinels(
         j = i + below(N_SENTINELS - i)
         numbers[i], numbers[j] = numbers[j], numbers[i]
     changes: list[list[tuple[Span, str]]] = [[], []]
-    for spans in zip(shared.source, shared.target, strict=True):
+    for spans in shared:
         symbol = sentinel(numbers.pop())
         for side, span in enumerate(spans):
             changes[side].append((span, symbol))
@@ -178,7 +136,7 @@ def with_sentinels(
     return to_bytes(replace_spans(source, changes[0])), to_bytes(replace_spans(target, changes[1]))
 
 
-def _shared_words(source: str, target: str, shared: SharedSpans) -> list[tuple[Span, Span]]:
+def _shared_words(source: str, target: str, shared: SharedSpans) -> SharedSpans:
     """Return the places of names and numbers that occur once, unchanged, on both sides, outside of spans."""
     of_target = {match[0]: Span(*match.span()) for match in _WORD.finditer(target)}
     words = []
@@ -187,7 +145,7 @@ def _shared_words(source: str, target: str, shared: SharedSpans) -> list[tuple[S
         other = of_target.get(word)
         if other is None or source.count(word) > 1 or target.count(word) > 1:
             continue
-        if not _overlaps(span, shared.source) and not _overlaps(other, shared.target):
+        if not any(_overlaps(one, [pair[side] for pair in shared]) for side, one in enumerate((span, other))):
             words.append((span, other))
     return words
 
