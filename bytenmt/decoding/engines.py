@@ -148,7 +148,7 @@ def _with_fallback(fallback: EngineModels, models: EngineModels, ready: Callable
 
     def attention() -> list[Attention]:
         return [
-            FallbackAttention(one, lambda index=index: models.attention()[index], ready)
+            FallbackAttention(one, partial(lambda i: models.attention()[i], index), ready)
             for index, one in enumerate(fallback.attention())
         ]
 
