@@ -119,21 +119,24 @@ class LineBatch:
         reranker: Reranker | None = None,
     ) -> None:
         self._settings, self._has_source, self._reranker, self._keep = settings, has_source, reranker, keep
-        self._chunks = [
-            split_line(line, max_source_bytes, keep, languages) if has_source else [Chunk(b"", b"", b"")]
-            for line in lines
-        ]
+        self._parts = list[list[tuple[Chunk, Request | None]]]()
+        for number, line in enumerate(lines, first):
+            chunks = [Chunk(b"", b"", b"")]
+            if has_source:
+                chunks = split_line(line, max_source_bytes, keep, languages)
+            # The first chunk with a text has the prefix.
+            begin = next((index for index, chunk in enumerate(chunks) if chunk.text), 0)
+            prefixes = [settings.prefix if index == begin else b"" for index in range(len(chunks))]
+            numbers = range(number, number + len(chunks) * CHUNK_NUMBER_STEP, CHUNK_NUMBER_STEP)
+            self._parts.append(list(zip(chunks, map(self._request, chunks, numbers, prefixes), strict=True)))
         # Equal requests are one; in sampling they differ by their number.
-        self._requests = [
-            self._requests_of_line(chunks, number) for number, chunks in enumerate(self._chunks, first)
-        ]
-        every = (request for requests in self._requests for request in requests if request is not None)
+        every = (request for parts in self._parts for _, request in parts if request is not None)
         self.requests = list(dict.fromkeys(every))
         self.hypotheses: dict[Request, list[Hypothesis]] = {}
 
     def __len__(self) -> int:
         """The number of lines."""
-        return len(self._chunks)
+        return len(self._parts)
 
     @property
     def is_complete(self) -> bool:
@@ -142,7 +145,7 @@ class LineBatch:
 
     def parts(self, line: int) -> list[tuple[Chunk, Request | None]]:
         """Return the chunks of a line with their requests; None for a chunk that is copied."""
-        return list(zip(self._chunks[line], self._requests[line], strict=True))
+        return self._parts[line]
 
     def add(self, request: Request, hypotheses: list[Hypothesis]) -> None:
         """Store the hypotheses of a request, best first: reranked, and with flags where spans are kept."""
@@ -155,12 +158,11 @@ class LineBatch:
 
     def results(self, n_best: int | None = None) -> list[TranslationResult]:
         """Return the results in the order of the lines. n_best: hypotheses of a line at most; None: all."""
-        results = []
-        for line, chunks in enumerate(self._chunks):
-            found = [self._raw_hypotheses(*part) for part in self.parts(line)]
-            pairs = list(zip(chunks, found, strict=True))
+        results, search = [], self._settings.search
+        for line in self._parts:
+            chunks = [chunk for chunk, _ in line]
+            pairs = [(chunk, self._with_sentinels(chunk, request)) for chunk, request in line]
             hypotheses = [[_restored(one, chunk) for one in each] for chunk, each in pairs]
-            search = self._settings.search
             joined = join_hypotheses(chunks, hypotheses, search.length_penalty, search.n_best, search.sample)
             parts = merge_texts(
                 part
@@ -170,13 +172,13 @@ class LineBatch:
             results.append(TranslationResult(joined[:n_best], chunks, hypotheses, parts))
         return results
 
-    def chunk_hypotheses(self, chunk: Chunk, request: Request | None) -> list[Hypothesis]:
-        """Return the hypotheses of a chunk whose request has been decoded; where it is copied, the chunk."""
-        return [_restored(one, chunk) for one in self._raw_hypotheses(chunk, request)]
-
-    def _raw_hypotheses(self, chunk: Chunk, request: Request | None) -> list[Hypothesis]:
-        """Return the hypotheses of a chunk with sentinels."""
-        return [self._copy(chunk.source)] if request is None else self.hypotheses[request]
+    def _with_sentinels(self, chunk: Chunk, request: Request | None) -> list[Hypothesis]:
+        """Return the hypotheses of a chunk with sentinels; where it is copied, the chunk at no cost."""
+        if request is not None:
+            return self.hypotheses[request]
+        text, has_scores = chunk.source, self._settings.search.byte_scores
+        scores = (0.0,) * (len(text) + 1) if has_scores and text else ()
+        return [Hypothesis(text, 0.0, 0.0, byte_scores=scores, flags=None if self._keep is None else ())]
 
     def beginning(self, line: int, so_far: Callable[[Request], bytes]) -> tuple[bytes, bool]:
         """Return the beginning of a line's translation that is final, and whether it is complete.
@@ -187,32 +189,20 @@ class LineBatch:
         for chunk, request in self.parts(line):
             if request is not None and request not in self.hypotheses:
                 return text + restored_text(whole_characters(so_far(request)), chunk.spans), False
-            text += self.chunk_hypotheses(chunk, request)[0].text + chunk.separator
+            best = self._with_sentinels(chunk, request)[0].text
+            text += restored_text(best, chunk.spans) + chunk.separator
         return text, True
 
-    def _requests_of_line(self, chunks: Sequence[Chunk], number: int) -> list[Request | None]:
-        """Return the request of each chunk of line `number`; the first one with a text has the prefix."""
-        begin = next((index for index, chunk in enumerate(chunks) if chunk.text), 0)
-        return [
-            self._request(chunk, number, index, self._settings.prefix if index == begin else b"")
-            for index, chunk in enumerate(chunks)
-        ]
-
-    def _request(self, chunk: Chunk, number: int, index: int, prefix: bytes) -> Request | None:
-        """Return the request for a chunk of line `number`, or None where the text is copied."""
+    def _request(self, chunk: Chunk, number: int, prefix: bytes) -> Request | None:
+        """Return the request for a chunk, or None where the text is copied. number: for random draws."""
         settings, source, prefix = self._settings, chunk.source, mark_prefix(prefix, chunk.spans)
         if self._has_source and not (
             source and (prefix or has_translatable_text(source, self._keep is not None))
         ):
             return None
         limit = max(settings.max_target_bytes(len(source)), len(prefix))
-        draws = number + index * CHUNK_NUMBER_STEP if settings.search.sample else 0
+        draws = number if settings.search.sample else 0
         return Request(source if self._has_source else None, limit, prefix, draws, pairs=chunk.pairs)
-
-    def _copy(self, text: bytes) -> Hypothesis:
-        """Return a text as its own translation, which costs nothing."""
-        scores = (0.0,) * (len(text) + 1) if self._settings.search.byte_scores and text else ()
-        return Hypothesis(text, 0.0, 0.0, byte_scores=scores, flags=None if self._keep is None else ())
 
 
 def _restored(hypothesis: Hypothesis, chunk: Chunk) -> Hypothesis:
@@ -223,14 +213,11 @@ def _restored(hypothesis: Hypothesis, chunk: Chunk) -> Hypothesis:
     if not chunk.spans:
         return hypothesis
     text, scores = hypothesis.text, list[float]()
-    if hypothesis.byte_scores:
-        for at, (byte, score) in enumerate(zip(text, hypothesis.byte_scores, strict=False)):
-            n_more = 0
-            if byte in SENTINELS:  # what a term becomes depends on the text before it
-                end, begin = (len(restored_text(text[:cut], chunk.spans)) for cut in (at + 1, at))
-                n_more = end - begin - 1
-            scores += [score, *[0.0] * n_more]
-        scores.append(hypothesis.byte_scores[-1])
+    for at, score in enumerate(hypothesis.byte_scores):
+        scores.append(score)
+        if at < len(text) and text[at] in SENTINELS:  # what a term becomes depends on the text before it
+            end, begin = (len(restored_text(text[:cut], chunk.spans)) for cut in (at + 1, at))
+            scores += [0.0] * (end - begin - 1)
     return hypothesis._replace(text=restored_text(text, chunk.spans), byte_scores=tuple(scores))
 
 
@@ -274,8 +261,6 @@ def split_line(
 
 def _numbered(text: bytes) -> bytes:
     """Return a text whose sentinels, all the first one, are numbered in their order."""
-    if FIRST_SENTINEL not in text:
-        return text
     pieces = text.split(SENTINELS[:1])
     return pieces[0] + b"".join(SENTINELS[k : k + 1] + piece for k, piece in enumerate(pieces[1:]))
 
