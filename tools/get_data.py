@@ -2,11 +2,15 @@
 
     python tools/get_data.py multi30k tinyshakespeare war-and-peace -o corpora
     python tools/get_data.py tatoeba-eng-deu --from FOLDER -o corpora
+    python tools/get_data.py --pack shipped-en-de shipped-en-ko --from corpora -o packed
 
 Corpora without an address in tools/corpora.toml are copied --from a folder, which holds the corpus' own
 folder or its files, gzipped or not. Existing files are checked and kept. tinyshakespeare is split as in
 nanoGPT: the first 90 % of its bytes are train.txt, the last 10 % valid.txt. The training text of a corpus of
 several sources is also written in the parts that tools/corpora.toml names.
+
+--pack writes the training and validation text of recipes (tools/recipes) xz-compressed, which training reads
+as it is, so that it can travel to a machine without a network: 20 MB at most.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import hashlib
+import lzma
 import sys
 import tomllib
 import urllib.request
@@ -22,7 +27,9 @@ from pathlib import Path
 from typing import Any
 
 CORPORA = Path(__file__).with_name("corpora.toml")
+RECIPES = Path(__file__).with_name("recipes")
 GZIP = b"\x1f\x8b"
+MOST_PACKED = 20_000_000  # bytes
 
 
 def fetch(name: str, corpus: Mapping[str, Any], output: Path, source: Path | None) -> Path:
@@ -69,6 +76,24 @@ def write_parts(folder: Path, parts: Mapping[str, Sequence[str]], names: Sequenc
             )
 
 
+def pack(recipes: Sequence[str], corpora: Path, output: Path) -> int:
+    """Write the texts of recipes below output as FILE.xz; return their bytes. Raises OSError, ValueError."""
+    files: set[str] = set()
+    for name in recipes:
+        for texts in tomllib.loads((RECIPES / f"{name}.toml").read_text("utf-8"))["texts"].values():
+            files.update([texts] if isinstance(texts, str) else texts)
+    n_bytes = 0
+    for file in sorted(files):
+        data = lzma.compress((corpora / file).read_bytes())
+        n_bytes += len(data)
+        path = output / f"{file}.xz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    if n_bytes > MOST_PACKED:
+        raise ValueError(f"{output} has {n_bytes} bytes, expected at most {MOST_PACKED}: name fewer recipes")
+    return n_bytes
+
+
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
@@ -98,16 +123,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="+", choices=list(corpora), metavar="NAME", help=", ".join(corpora))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(corpora))
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder of all corpora")
     parser.add_argument("--from", dest="source", type=Path, help="take the files from a folder")
+    parser.add_argument("--pack", nargs="+", default=[], metavar="RECIPE", help="pack the text of recipes")
     args = parser.parse_args()
-    for name in args.names:
-        try:
+    if unknown := set(args.names) - corpora.keys():
+        parser.error(f"{', '.join(unknown)}: expected {', '.join(corpora)}")
+    try:
+        for name in args.names:
             folder = fetch(name, corpora[name], args.output, args.source)
-        except (OSError, ValueError) as error:
-            sys.exit(f"get_data: {error}")
-        print(f"{folder}: {corpora[name]['licence']}")
+            print(f"{folder}: {corpora[name]['licence']}")
+        if args.pack:
+            n_bytes = pack(args.pack, args.source or Path("corpora"), args.output)
+            print(f"{args.output}: {n_bytes / 1e6:.1f} MB")
+    except (OSError, ValueError) as error:
+        sys.exit(f"get_data: {error}")
 
 
 if __name__ == "__main__":

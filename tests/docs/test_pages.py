@@ -152,6 +152,8 @@ OTHER_OPTIONS = {
     "--lines",
     "--row",
     "--time",
+    "--needs",
+    "--dry-run",
     "--corpora",
 }
 

@@ -8,7 +8,7 @@
 Weights are random and sentences never end, so that every step has all its rows. Sources have 100 bytes. The
 floor of a step on the CPU is the larger of two times: reading the bytes of its packed weights at the best
 rate for a buffer of that size, and, for many rows, its FLOP at the best rate of torch's matrix product (for
-int8 that of bf16; on a CPU without it twice that of fp32). "floor" is the ratio of step time to floor time:
+int8 that of bf16, or twice that of fp32 where this is more). "floor" is the ratio of step time to floor time:
 1 is optimal, and below 0.9 the floor must be wrong, which the table then says. Relative to another
 implementation the ratio is the speed-up. On a GPU: tools/bench/gpu.py.
 
@@ -35,7 +35,6 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES as KNOWN
 from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.errors import BytenmtError
-from bytenmt.training.precision import has_fast_bf16
 from tools.bench.floor import read_rate
 from tools.bench.records import Record, format_table, write_json
 from tools.bench.steps import (
@@ -99,10 +98,8 @@ def floor_of(case: Case, n_bytes: int) -> dict[str, Callable[[], float]]:
         f"read {n_bytes}": lambda: n_bytes / read_rate(n_bytes, case.threads)
     }
     if case.batch * case.beam > 1:
-        kind = "bf16" if case.precision != "fp32" and has_fast_bf16() else "fp32"
         flop = step_flop(case)
-        speed_up = 2 if kind == "fp32" and case.precision == "int8" else 1  # products of half the width
-        floors[f"multiply {kind} {speed_up}"] = lambda: flop / (speed_up * multiply_rate(kind))
+        floors[f"multiply {case.precision}"] = lambda: flop / multiply_rate(case.precision)
     return floors
 
 

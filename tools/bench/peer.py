@@ -1,11 +1,8 @@
 """Compare decoding with CTranslate2's Transformer with random weights, on as many threads, in the same run.
 
-There are two comparisons. Equal weights: milliseconds per step of a byte decoder whose step reads about as
-many weights as the preset's; the peer's figure is the time difference of two output lengths over their steps,
-which excludes its encoder. Whole sentences of 100 bytes: text bytes per second including both encoders;
-preset base is compared with a common configuration, 6 + 6 layers of 512 on 8,000 subwords of 4.2 bytes each,
-and preset fast with 6 + 2 layers; bytenmt decodes 100 bytes where the peer decodes 24 subwords. Ratios are
-speed-ups of bytenmt.
+Whole sentences of 100 bytes, in text bytes per second, both encoders included. Preset base is compared with a
+common configuration, 6 + 6 layers of 512 on 8,000 subwords of 4.2 bytes each, and preset fast with 6 + 2
+layers; bytenmt decodes 100 bytes where the peer decodes 24 subwords. Ratios are speed-ups of bytenmt.
 """
 
 from __future__ import annotations
@@ -28,8 +25,6 @@ from tools.bench.steps import (
     BENCH,
     SOURCE_BYTES,
     Case,
-    StepTimer,
-    endless_model,
     make_engine,
     measure_in_turn,
     random_requests,
@@ -54,17 +49,7 @@ class Shape(NamedTuple):
     n_heads: int
     n_tokens: int
 
-    def step_weights(self) -> int:
-        """Return the matrix weights that a step reads; the source's keys and values are computed once."""
-        d = self.d
-        return self.decoder_layers * (6 * d * d + 2 * d * self.d_inner) + d * (self.n_tokens + len(SPECIALS))
 
-
-EQUAL = {  # decoders whose step reads about as many weights as the preset's
-    "small": Shape(1, 3, 256, 1024, 4, 256),
-    "base": Shape(1, 5, 384, 1536, 6, 256),
-    "large": Shape(1, 7, 512, 2048, 8, 256),
-}
 WHOLE = {  # for whole sentences: a deep decoder for preset base, a shallow one for fast
     preset: Shape(6, n_layers, 512, 2048, 8, 8_000 - len(SPECIALS))
     for preset, n_layers in (("base", 6), ("fast", 2))
@@ -148,13 +133,8 @@ def supported_precisions() -> list[str]:
 
 
 def peer_records(options: Any) -> Iterator[Record]:
-    """Run both comparisons for the architectures of the command line.
-
-    With --batch, --beam or --preset only whole sentences are compared.
-    """
+    """Compare the architectures of the command line."""
     known = supported_precisions()  # fails at once where the package is missing
-    for preset in () if options.batch or options.beam or options.preset else EQUAL:
-        yield from equal_weights(preset, known, options)
     for batch in options.batch or BATCHES:
         for beam in options.beam or (1,):
             for preset in options.preset or ("base",):
@@ -166,35 +146,6 @@ def build_peers(shape: Shape, known: Sequence[str], threads: int) -> dict[str, P
     with tempfile.TemporaryDirectory() as folder:
         write_model(shape, Path(folder))
         return {name: Peer(Path(folder), name, threads) for name in known}
-
-
-def equal_weights(preset: str, known: Sequence[str], options: Any) -> Iterator[Record]:
-    """Compare a step of every architecture with a step of a peer that reads as many weights."""
-    shape = EQUAL[preset]
-    text = random_sources(shape, 1, SOURCE_BYTES + 1)
-    short, long = SOURCE_BYTES // 2, 3 * SOURCE_BYTES // 2
-    actions: dict[str, Callable[[], float]] = {}
-    for name, peer in build_peers(shape, known, options.threads).items():
-        peer.seconds(text, 2)
-        actions |= {f"{name} {n}": partial(peer.seconds, text, n) for n in (short, long)}
-    cases: dict[Case, int] = {}  # to decoder weights
-    for arch in options.arch:
-        for name in known:
-            case = Case(arch, preset, "numba", name, threads=options.threads)
-            cases[case] = endless_model(arch, preset).model.decoder_weights()
-            # As many steps as the peer's difference covers, so that interruptions affect both alike.
-            steps = StepTimer(make_engine(case, torch.device("cpu")), 1)
-            actions[case.name("")] = partial(steps.time_steps, SOURCE_BYTES)
-    found = {name: outcome.best for name, outcome in measure_in_turn(actions, TIMES * options.rounds).items()}
-    for case, weights in cases.items():
-        name, own = case.precision, found[case.name("")]
-        theirs = (found[f"{name} {long}"] - found[f"{name} {short}"]) / (long - short)
-        reference = (
-            f"CTranslate2 {name}, {shape.decoder_layers} layers of {shape.d}: "
-            f"{shape.step_weights() / 1e6:.1f} M weights a step (ours {weights / 1e6:.1f} M)"
-        )
-        what = case.name(f"ctranslate2 equal weights {name}")
-        yield Record(BENCH, what, own * 1e3, "ms/step", reference, theirs * 1e3, theirs / own)
 
 
 def whole_sentences(

@@ -1,0 +1,48 @@
+"""The program for a GPU: green on a CPU, small; a part that fails does not stop the next one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytenmt.checkpoints.weights import read_run
+from tools.bench import gpu
+
+pytestmark = pytest.mark.slow
+
+
+def run(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    code = gpu.main([*words, "--dry-run", "-o", str(folder)])
+    return code, json.loads((folder / "gpu.json").read_text(encoding="utf-8"))
+
+
+def test_every_part_is_green_on_a_cpu(tmp_path: Path) -> None:
+    code, found = run(tmp_path, "check", "speed", "train", "--arch", "luong")
+    assert code == 0 and [part["status"] for part in found["parts"]] == ["done"] * 3
+    values = {record["case"]: record["value"] for record in found["records"]}
+    assert values["luong, gradients"] == 0 and values["luong, replays of the CUDA graph"] > 0
+    assert values["shipped-en-de, updates"] == 6
+    assert all(path.stat().st_size <= 15e6 for path in tmp_path.iterdir())
+    parts = sorted(tmp_path.glob("shipped-en-de.fp32.part*"))
+    (tmp_path / "whole.safetensors").write_bytes(b"".join(part.read_bytes() for part in parts))
+    for name, precision in (("whole", "fp32"), ("shipped-en-de", "int8")):
+        assert read_run(tmp_path / f"{name}.safetensors")[1].precision == precision
+
+
+def test_a_failing_part_does_not_stop_the_next_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = run(tmp_path, "train", "check", "--arch", "none", "--recipe", "none")
+    assert code == 1 and [part["status"] for part in found["parts"]] == ["failed with 1", "done"]
+    assert not any(record["ok"] for record in found["records"])
+    assert "FAILED" in capsys.readouterr().out
+
+
+def test_needs_are_those_beside_pytorch_and_numba(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gpu.main(["--needs"]) == 0
+    names = {line.partition("==")[0] for line in capsys.readouterr().out.split()}
+    assert {"msgspec", "tomli-w", "sentencex", "sacrebleu", "portalocker"} <= names
+    assert not names & {"torch", "numpy", "numba", "pytest", "optuna"}
