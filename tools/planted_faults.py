@@ -19,7 +19,6 @@ a higher cost than the model's own translations, on which that threshold is cali
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import re
 import sys
@@ -143,7 +142,6 @@ def main() -> None:
     parser.add_argument("--corpora", type=Path, required=True)
     parser.add_argument("--lines", type=int, help="first lines of each text; all by default")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     try:
         judge = Judge.from_runtime(load_runs(args.run, EngineSpec("numba", "cpu", AUTO, 1)))
@@ -157,9 +155,6 @@ def main() -> None:
         sys.exit(str(error))
     print(judge.describe())
     print("\n".join(table(found)))
-    if args.json:
-        tree = {name: {fault: one._asdict() for fault, one in text.items()} for name, text in found.items()}
-        args.json.write_text(json.dumps(tree, indent=1) + "\n")
 
 
 if __name__ == "__main__":

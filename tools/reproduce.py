@@ -8,18 +8,13 @@ an idle machine; after that the training may share the machine with other work:
 
     python tools/reproduce.py tatoeba-equal-minutes --corpora corpora -o results --time 5
 
-Speeds that were measured beside other work are measured again, on an idle machine, the rows in turn:
-
-    python tools/reproduce.py tatoeba-equal-minutes --corpora corpora -o results --speed 3
-
 A table is a file of tools/recipes: the corpus, the test text, and the training options of each row. Limits
-and schedules are in updates or CPU minutes, so that a training may be interrupted at any moment, by Ctrl-C or
+and schedules are in updates or minutes, so that a training may be interrupted at any moment, by Ctrl-C or
 after --minutes, and the same command resumes it. Finished rows are not repeated; rows that another one
 depends on (ensemble members, teachers, the run that it is initialised from) are run before it. The output
 goes to a folder of -o with the table's name: for each row a folder with its run, its translations and
-row.json (scores with signatures, parameters, updates, CPU seconds, bytes seen, hardware, commit); table.md,
-with the command of each row that was not run; curves.png, and speed.png and noise.png where rows are
-measured.
+row.json (scores with signatures, parameters, updates, seconds, bytes seen, hardware, commit); table.md,
+with the command of each row that was not run; and curves.png.
 """
 
 from __future__ import annotations
@@ -41,7 +36,6 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])  # the checkout: tools import each other
 
 from bytenmt.errors import BytenmtError
-from tools.results import scoring
 from tools.results.recipe import FOLDER, RIVAL, Recipe
 from tools.results.scoring import PROGRAM, score_row
 from tools.results.tables import draw, table
@@ -65,7 +59,7 @@ def train(recipe: Recipe, row: str, corpora: Path, folder: Path, until: float) -
         raise BytenmtError(f"row {row} has a budget of {one.minutes:g} minutes: time it first, by --time 5")
     if one.distil:
         _distil(recipe, row, corpora, folder, until)
-    begun = any((run / name).is_file() for name in ("trainer.safetensors", "checkpoint.pt"))
+    begun = any(run.glob("trainer.*")) or (run / "checkpoint.pt").is_file()
     more = ["--resume"] if begun else []
     words = [*_program(one.program), *recipe.training_arguments(row, corpora, folder), *more]
     _run_program(words, f"the training of {row}", until)
@@ -91,7 +85,7 @@ def _distil(recipe: Recipe, row: str, corpora: Path, folder: Path, until: float)
 
 
 def time_row(recipe: Recipe, row: str, corpora: Path, folder: Path, minutes: float) -> float:
-    """Train a row for a number of CPU minutes; store and return its updates per CPU minute.
+    """Train a row for a number of minutes; store and return its updates per minute.
 
     Reading text, compilation and validation are not counted. The machine should be otherwise idle. Raises as
     train does, and BytenmtError where the minutes are too few for two records of metrics.
@@ -109,7 +103,7 @@ def time_row(recipe: Recipe, row: str, corpora: Path, folder: Path, minutes: flo
 
 
 def updates_per_minute(records: Sequence[dict[str, Any]]) -> float:
-    """Return the updates per CPU minute between consecutive training records.
+    """Return the updates per minute between consecutive training records.
 
     A validation record ends the interval before it, so that validation is not timed. Raises BytenmtError
     where no two training records are consecutive.
@@ -118,7 +112,7 @@ def updates_per_minute(records: Sequence[dict[str, Any]]) -> float:
     for one, other in zip(records, records[1:], strict=False):
         if "train_bits_per_byte" in one and "train_bits_per_byte" in other:
             updates += other["update"] - one["update"]
-            seconds += other["cpu_seconds"] - one["cpu_seconds"]
+            seconds += other["seconds"] - one["seconds"]
     if not updates:
         raise BytenmtError("no updates were timed: give --time more minutes")
     return 60 * updates / seconds
@@ -158,7 +152,6 @@ def record(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, A
         "valid_bits_per_byte": None if one.ensemble else min(bits for _, bits in curve),
         "updates": sum(log[-1]["update"] for log in logs),
         "seconds": sum(log[-1]["seconds"] for log in logs),
-        "cpu_seconds": sum(log[-1]["cpu_seconds"] for log in logs),
         "bytes_seen": sum(map(_bytes_seen, logs)),
         "parameters": f"{sum(_parameters(one.program, run) for run in recipe.runs(row, folder)):,}",
         "curve": [] if one.ensemble else curve,
@@ -168,13 +161,13 @@ def record(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, A
 
 
 def learning_curve(records: Sequence[dict[str, Any]], rate: float | None) -> list[tuple[float, float]]:
-    """Return the CPU seconds and the validation bits per byte of each validation of a training.
+    """Return the seconds and the validation bits per byte of each validation of a training.
 
-    rate: updates per CPU minute of an idle machine, where they were timed: a training beside other work takes
+    rate: updates per minute of an idle machine, where they were timed: a training beside other work takes
     longer, and is drawn as if it had run alone.
     """
     scored = [at for at in records if "valid_bits_per_byte" in at]
-    seconds = [60 * at["update"] / rate if rate else at["cpu_seconds"] for at in scored]
+    seconds = [60 * at["update"] / rate if rate else at["seconds"] for at in scored]
     return [(second, at["valid_bits_per_byte"]) for second, at in zip(seconds, scored, strict=True)]
 
 
@@ -234,21 +227,13 @@ def main() -> None:
         "--time",
         type=float,
         metavar="MINUTES",
-        help="only time the rows whose budget is in minutes, each for so many CPU minutes",
-    )
-    parser.add_argument(
-        "--speed",
-        type=int,
-        metavar="ROUNDS",
-        help="only measure again how fast finished rows translate: the best of so many rounds",
+        help="only time the rows whose budget is in minutes, each for so many minutes",
     )
     args = parser.parse_args()
     try:
         recipe = Recipe.from_file(FOLDER / f"{args.table}.toml")
         if args.time:
             return time_rows(recipe, args)
-        if args.speed:
-            return measure_speeds_again(recipe, args)
         stopped = make(recipe, args)
     except (BytenmtError, RuntimeError, subprocess.CalledProcessError) as error:
         sys.exit(f"Error: {error}")
@@ -267,24 +252,6 @@ def time_rows(recipe: Recipe, args: argparse.Namespace) -> None:
             timed[base] = time_row(recipe, row, args.corpora, folder, args.time)
             updates = round(minutes * timed[base])
             print(f"{base}: {timed[base]:.1f} updates a minute, {updates:,} in {minutes:g} minutes")
-
-
-def measure_speeds_again(recipe: Recipe, args: argparse.Namespace) -> None:
-    """Replace the speeds of the selected rows that are finished and measured, and write the table again."""
-    folder, best = args.output / recipe.name, dict[str, dict[str, float]]()
-    for number in range(args.speed):
-        for row, one in _results(recipe, folder).items():
-            if row in recipe.select_rows(args.row) and "measured" in one:
-                speeds = scoring.measure_speeds(recipe, row, args.corpora, folder)
-                before = best.setdefault(row, speeds)
-                best[row] = {batch: max(speed, before[batch]) for batch, speed in speeds.items()}
-                print(f"round {number + 1}, {row}: {best[row]}", flush=True)
-    for row, speeds in best.items():
-        file = folder / row / "row.json"
-        one = json.loads(file.read_text("utf-8"))
-        one["measured"][scoring.SPEEDS] = speeds
-        file.write_text(json.dumps(one, indent=1) + "\n", "utf-8")
-    _write_table(recipe, folder)
 
 
 def _results(recipe: Recipe, folder: Path) -> dict[str, dict[str, Any]]:

@@ -47,7 +47,7 @@ def test_there_are_tools() -> None:
         "tools/reproduce.py",
         "tools/bench/decode.py",
         "tools/verify/engines.py",
-        "tools/sample/score.py",
+        "tools/sample/make.py",
     } <= set(map(name, TOOLS))
 
 

@@ -29,9 +29,9 @@ def test_words_of_a_made_up_language_are_found() -> None:
 
 def test_rare_words_and_unclear_ones_are_left_out() -> None:
     sources, targets = text()
-    sources += ["rare cat"] * 3 + ["thing dog"] * 6 + ["thing house"] * 6
-    targets += ["Selten Katze"] * 3 + ["Hund Ding"] * 6 + ["Haus Sache"] * 6
-    found = dict(word_pairs.word_pairs(sources, targets, threshold=0.6))
+    sources += ["rare cat"] * 3 + ["thing dog"] * 24
+    targets += ["Selten Katze"] * 3 + [f"Hund {word}" for word in ("Ding", "Sache", "Zeug", "Teil")] * 6
+    found = dict(word_pairs.word_pairs(sources, targets))
     assert found == LEXICON
 
 

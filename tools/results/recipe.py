@@ -27,7 +27,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     translate together (nothing is trained); distil: rows, or runs of the repository (names with a slash),
     whose translations of the table's training sources replace the targets; init_from: the row whose weights
     training starts from; texts: files that differ from the table's; minutes: budget, converted to the updates
-    that the row makes in so many CPU minutes when it trains alone, see reproduce.py --time; seeds: instead of
+    that the row makes in so many minutes when it trains alone, see reproduce.py --time; seeds: instead of
     the table's; not_run: the reason, if it was decided not to run the row.
     """
 
@@ -132,7 +132,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return words
 
     def timing_arguments(self, row: str, corpora: Path, folder: Path, minutes: float) -> list[str]:
-        """Return the arguments of a short training that measures a row's updates per CPU minute."""
+        """Return the arguments of a short training that measures a row's updates per minute."""
         words = self._training(row, corpora, folder, self.timing_folder(row, folder))
         quick = ["--set", "train.valid_lines=0"] if self.rows[row].program == TRANSLATOR else []
         return [*words, *quick, "--max-updates", "0", "--max-minutes", f"{minutes:g}"]
@@ -156,7 +156,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return folder / "timing" / row.partition("@")[0]
 
     def timed_rate(self, row: str, folder: Path) -> float | None:
-        """Return a row's updates per CPU minute, or None where it was not timed."""
+        """Return a row's updates per minute, or None where it was not timed."""
         file = self.timing_folder(row, folder).with_suffix(".json")
         return float(json.loads(file.read_text("utf-8"))["updates_per_minute"]) if file.is_file() else None
 

@@ -39,11 +39,8 @@ def score_row(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str
     if recipe.rows[row].program == RIVAL:
         for precision in ("fp32", PRECISION):
             _rival("export.py", str(runs[0]), "--precision", precision)
-        with source.open("rb") as lines, hypotheses.open("wb") as out:
-            beam = str(recipe.beam)
-            _rival(
-                "translate.py", str(runs[0]), "--precision", "fp32", "--beam", beam, stdin=lines, stdout=out
-            )
+        texts = ("--src", str(source), "-o", str(hypotheses))
+        _rival("score.py", str(runs[0]), "--precision", "fp32", "--beam", str(recipe.beam), *texts)
     else:
         hypotheses.unlink(missing_ok=True)
         words = ("-i", str(source), "-o", str(hypotheses), "--threads", "1", "-b", str(recipe.beam))
@@ -99,22 +96,6 @@ def text_scores(hypotheses: Path, reference: Path, tokenize: str) -> dict[str, d
     return found | {"exact_match": {"score": 100 * n_equal / max(1, len(references)), "signature": "%"}}
 
 
-def measure_speeds(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, float]:
-    """Measure a scored row again; return bytes of translation per second by batch size."""
-    runs, source = recipe.runs(row, folder), corpora / recipe.test["src"]
-    if recipe.rows[row].program == RIVAL:
-        found = _measure_rival(recipe, runs, source, corpora / recipe.test["ref"], folder / row, "--noise")
-        return dict(found[SPEEDS])
-    from bytenmt.data.text_file import TextFile
-    from bytenmt.decoding.translator import Translator
-    from tools import measurements
-
-    runtime = _load(_files(runs, folder / row))
-    translator = Translator.from_runtime(runtime, Settings.from_dict({"beam": recipe.beam}))
-    speeds = measurements.measure_speeds(translator, list(TextFile.open(source)))
-    return {str(speed.batch): speed.bytes_per_second for speed in speeds}
-
-
 def _files(runs: list[Path], folder: Path) -> list[Path]:
     """Return the weights files that are measured of runs, in the folder of their row."""
     return [folder / f"{run.parent.name}.{PRECISION}.safetensors" for run in runs]
@@ -154,11 +135,9 @@ def _measure_rival(
     return {key: found[key] for key in ("chrf_by_noise", SPEEDS, "megabytes")}
 
 
-def _rival(tool: str, *words: str, **streams: Any) -> None:
+def _rival(tool: str, *words: str) -> None:
     path = Path(__file__).resolve().parents[1] / "rival" / tool
-    subprocess.run(
-        [sys.executable, str(path), *words], check=True, **({"stdout": subprocess.DEVNULL} | streams)
-    )
+    subprocess.run([sys.executable, str(path), *words], check=True, stdout=subprocess.DEVNULL)
 
 
 def _output(*words: str) -> str:

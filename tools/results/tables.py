@@ -25,7 +25,7 @@ def table(recipe: Recipe, results: Results, folder: Path) -> str:
         if recipe.is_language_model
         else ["BLEU", "BLEU, lower-cased", "chrF", "exact, %"]
     )
-    columns = ["", *heads, "valid bits/byte", "parameters", "updates", "CPU minutes"]
+    columns = ["", *heads, "valid bits/byte", "parameters", "updates", "minutes"]
     columns += MEASURED if recipe.noise else ()
     lines = [f"# {recipe.title}", "", _line(columns), "|---" + "|---:" * (len(columns) - 1) + "|"]
     for name, rows in _by_seed(recipe).items():
@@ -44,59 +44,21 @@ def table(recipe: Recipe, results: Results, folder: Path) -> str:
 
 
 def draw(folder: Path, recipe: Recipe, results: Results) -> None:
-    """Write the plots of a table.
-
-    curves.png: validation bits per byte over CPU minutes. Where rows were measured also speed.png, chrF over
-    bytes of translation per second, and noise.png, chrF over the share of the source that is disturbed.
-    """
+    """Write curves.png: validation bits per byte over minutes."""
     from matplotlib.figure import Figure
 
-    names = {row.name: row.title or row.name for row in recipe.row}
-
-    def picture(file: str, **labels: str) -> tuple[Any, Any]:
-        axes = (figure := Figure(figsize=(7, 4.5))).add_subplot()
-        axes.set(**labels)
-        return axes, lambda: figure.savefig(folder / file, dpi=120, bbox_inches="tight")
-
-    axes, save = picture("curves.png", xlabel="CPU minutes", ylabel="validation bits per byte", yscale="log")
-    for row, one in results.items():
-        if one["curve"] and (not recipe.seeds or row.endswith(f"@{recipe.seeds[0]}")):
-            seconds, bits = zip(*one["curve"], strict=True)
-            axes.plot([second / 60 for second in seconds], bits, label=names[row].partition(", seed ")[0])
+    axes = (figure := Figure(figsize=(7, 4.5))).add_subplot()
+    axes.set(xlabel="minutes", ylabel="validation bits per byte", yscale="log")
+    for row in recipe.row:
+        curve = results.get(row.name, {}).get("curve")
+        if curve and (not recipe.seeds or row.name.endswith(f"@{recipe.seeds[0]}")):
+            seconds, bits = zip(*curve, strict=True)
+            title = (row.title or row.name).partition(", seed ")[0]
+            axes.plot([second / 60 for second in seconds], bits, label=title)
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_formatter("{x:g}")
     axes.legend(fontsize=8)
-    save()
-    measured = {row: one["measured"] for row, one in results.items() if "measured" in one}
-    if not measured:
-        return
-    axes, save = picture(
-        "speed.png", xlabel="bytes of translation a second, one core, int8", ylabel="chrF", xscale="log"
-    )
-    for row, one in measured.items():
-        points = [
-            (speed, one["chrf_by_noise"]["0"]) for speed in one["text_bytes_per_second_by_batch"].values()
-        ]
-        (line,) = axes.plot(*zip(*points, strict=True), marker="o", label=names[row])
-        for batch, point in zip(one["text_bytes_per_second_by_batch"], points, strict=True):
-            axes.annotate(
-                f"batch {batch}",
-                point,
-                textcoords="offset points",
-                xytext=(4, 4),
-                size=7,
-                color=line.get_color(),
-            )
-    axes.legend(fontsize=8)
-    save()
-    axes, save = picture("noise.png", xlabel="% of the source's characters disturbed", ylabel="chrF")
-    for row, one in measured.items():
-        shares, chrf = zip(
-            *((100 * float(share), score) for share, score in one["chrf_by_noise"].items()), strict=True
-        )
-        axes.plot(shares, chrf, marker="o", label=names[row])
-    axes.legend(fontsize=8)
-    save()
+    figure.savefig(folder / "curves.png", dpi=120, bbox_inches="tight")
 
 
 def _by_seed(recipe: Recipe) -> dict[str, list[str]]:
@@ -127,7 +89,7 @@ def _cells(recipe: Recipe, seeds: Sequence[Mapping[str, Any]]) -> list[str]:
         else mean_and_spread(".4f", lambda one: one["valid_bits_per_byte"]),
         one["parameters"],
         mean_and_spread(",.0f", lambda one: one["updates"]),
-        mean_and_spread(".0f", lambda one: one["cpu_seconds"] / 60),
+        mean_and_spread(".0f", lambda one: one["seconds"] / 60),
     ]
     if recipe.noise:
         speeds = one["measured"]["text_bytes_per_second_by_batch"]

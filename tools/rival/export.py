@@ -1,12 +1,6 @@
 """Convert a trained rival to CTranslate2, so that its speed is that of a production engine.
 
-    python tools/rival/export.py runs/rival --precision int8
-    python tools/rival/export.py runs/rival --precision fp32 --check test.en --lines 200
-
---check translates lines greedily with the converted model and with PyTorch (without incremental decoding),
-and prints how many are equal, and for each that differs the margin of PyTorch's choice at the first
-difference. As engines add numbers in different orders, differences with a tiny margin are allowed. int8 is a
-different model, for which only the count is meaningful.
+python tools/rival/export.py runs/rival --precision int8
 """
 
 from __future__ import annotations
@@ -16,23 +10,20 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
 
-import numpy as np
 import torch
 from torch import nn
 
 from bytenmt.errors import BytenmtError
 from tools.extras import import_package
-from tools.rival.model import EOS, Transformer, decode_greedily
+from tools.rival.model import Transformer
 from tools.rival.recipe import load_model
-from tools.rival.text import SubwordModel, pad_ids, read_lines
-from tools.rival.translate import MOST_DECODED, PRECISIONS, Translator, export_folder
-
-CLOSE = 1e-3  # nats: tolerance for another order of additions
+from tools.rival.score import PRECISIONS, export_folder
+from tools.rival.text import SubwordModel
 
 
 def build_specification(model: Transformer, vocabulary: Sequence[str], heads: int) -> Any:
@@ -92,38 +83,6 @@ def export(folder: Path, precision: str) -> Path:
     return written
 
 
-class Difference(NamedTuple):
-    """A line that the two engines translate differently.
-
-    line: its number; ours, theirs: texts of PyTorch and CTranslate2; margin: lead of PyTorch's choice at the
-    first difference, in nats.
-    """
-
-    line: int
-    ours: str
-    theirs: str
-    margin: float
-
-
-def check(folder: Path, precision: str, lines: Sequence[str], most: int = MOST_DECODED) -> list[Difference]:
-    """Return the lines with different greedy translations. most: maximum pieces of a translation."""
-    model, pieces = load_model(folder), SubwordModel.load(folder)
-    exported = Translator(folder, precision, most=most).pieces(lines)
-    vocabulary, found = pieces.vocabulary(), []
-    for begin in range(0, len(lines), 32):
-        some = lines[begin : begin + 32]
-        source, real = pad_ids([np.append(ids, EOS) for ids in pieces.ids(some)])
-        rows, margins = decode_greedily(model, source, ~real, most)
-        for i, row in enumerate(rows):
-            own, other = [vocabulary[k] for k in row], exported[begin + i]
-            if own != other:
-                pairs = enumerate(zip(own, other, strict=False))
-                at = next((k for k, (a, b) in pairs if a != b), min(len(own), len(other)))
-                ours, theirs = pieces.text([own, other])
-                found.append(Difference(begin + i + 1, ours, theirs, float(margins[i, at])))
-    return found
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
@@ -131,23 +90,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("folder", type=Path, help="run folder")
     parser.add_argument("--precision", choices=PRECISIONS, default="int8")
-    parser.add_argument("--check", type=Path, metavar="FILE", help="text to translate with both engines")
-    parser.add_argument("--lines", type=int, default=200, help="number of first lines to check (%(default)s)")
     args = parser.parse_args(arguments)
     try:
         written = export(args.folder, args.precision)
-        size = sum(path.stat().st_size for path in written.iterdir())
-        print(f"{written}: {size / 1e6:.2f} MB")
-        if args.check:
-            lines = read_lines(args.check)[: args.lines]
-            found = check(args.folder, args.precision, lines)
-            print(f"{len(lines) - len(found)} of {len(lines)} lines equal PyTorch's")
-            for one in found:
-                print(f"line {one.line}, {one.margin:.2g} nats ahead:\n  {one.ours}\n  {one.theirs}")
-            if args.precision == "fp32" and any(one.margin > CLOSE for one in found):
-                sys.exit("Error: translations differ by more than rounding: the export is wrong")
     except BytenmtError as error:
         sys.exit(f"Error: {error}")
+    print(f"{written}: {sum(path.stat().st_size for path in written.iterdir()) / 1e6:.2f} MB")
 
 
 if __name__ == "__main__":

@@ -37,12 +37,9 @@ class Transformer(nn.Module):
     def __init__(self, shape: TransformerShape) -> None:
         super().__init__()
         self.shape, d = shape, shape.d_model
-        encoder = nn.TransformerEncoderLayer(
-            d, shape.heads, shape.d_inner, shape.dropout, batch_first=True, norm_first=True
-        )
-        decoder = nn.TransformerDecoderLayer(
-            d, shape.heads, shape.d_inner, shape.dropout, batch_first=True, norm_first=True
-        )
+        sizes = (d, shape.heads, shape.d_inner, shape.dropout)
+        encoder = nn.TransformerEncoderLayer(*sizes, batch_first=True, norm_first=True)
+        decoder = nn.TransformerDecoderLayer(*sizes, batch_first=True, norm_first=True)
         self.embedding = nn.Embedding(shape.n_pieces, d)
         self.encoder = nn.TransformerEncoder(
             encoder, shape.layers, nn.LayerNorm(d), enable_nested_tensor=False
@@ -109,30 +106,3 @@ def stacked_projections(model: Transformer) -> dict[nn.Parameter, int]:
         for name, parameter in model.named_parameters()
         if parameter.dim() > 1 and parameter is not model.embedding.weight
     }
-
-
-@torch.no_grad()
-def decode_greedily(
-    model: Transformer, source: Tensor, padding: Tensor, limit: int
-) -> tuple[list[list[int]], Tensor]:
-    """Decode greedily without incremental state, as a reference for an engine with one.
-
-    EOS is not allowed as the first id. Returns the ids of each row without EOS, and the margins (n, t): the
-    difference of the best two logits, in nats.
-    """
-    encoded = model.encode(source, padding)
-    text = torch.full((len(source), 1), BOS)
-    ended = torch.zeros(len(source), dtype=torch.bool)
-    margins = []
-    for step in range(limit):
-        logits = model.logits(model.decode(text, encoded, padding)[:, -1]).float()
-        if step == 0:
-            logits[:, EOS] = -math.inf
-        values, ids = logits.topk(2)
-        margins.append(values[:, 0] - values[:, 1])
-        text = torch.cat([text, ids[:, :1].masked_fill(ended[:, None], EOS)], dim=1)
-        ended |= ids[:, 0] == EOS
-        if ended.all():
-            break
-    rows = [row[: row.index(EOS)] if EOS in row else row for row in text[:, 1:].tolist()]
-    return rows, torch.stack(margins, dim=1)

@@ -10,54 +10,42 @@ from typing import Any, NamedTuple
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from bytenmt.config.schema import AUGMENTATIONS, DataConfig, TrainConfig
+from bytenmt.config.schema import AUGMENTATIONS, DataConfig
 from bytenmt.errors import BytenmtError, CheckpointError
 from tools.rival.model import Transformer, TransformerShape
 
-CONFIG, BEST, CHECKPOINT = "config.json", "best.safetensors", "checkpoint.pt"
+CONFIG, BEST, CHECKPOINT, METRICS = "config.json", "best.safetensors", "checkpoint.pt", "metrics.jsonl"
 
 
 class Recipe(NamedTuple):
-    """The options of model and training; HELP describes each."""
+    """The options of model and training."""
 
-    vocabulary: int = 4000
-    pieces: str = "unigram"
+    vocabulary: int = 4000  # subwords at most, shared by both sides, 256 bytes among them
+    pieces: str = "unigram"  # SentencePiece's model type, or bpe
     d_model: int = 256
-    layers: int = 4
-    decoder_layers: int = 0
-    ff: int = 4
-    heads: int = 0
-    dropout: float = 0.1
+    layers: int = 4  # of the encoder
+    decoder_layers: int = 0  # 0: as many as the encoder's
+    ff: int = 4  # inner width of a feed-forward sublayer, in widths
+    heads: int = 0  # 0: of 64 channels each
+    dropout: float = 0.1  # of embeddings, attention weights and sublayer outputs
     label_smoothing: float = 0.1
-    optimizer: str = "adamw"
-    lr: float = 2e-3
+    optimizer: str = "adamw"  # or muon: the hidden matrices by Muon, tables and vectors by AdamW
+    lr: float = 2e-3  # the highest rate: linear warm-up, then a cosine to 0 at the limit
     warmup_updates: int = 200
-    weight_decay: float = 0.01
+    weight_decay: float = 0.01  # of matrices
     clip_norm: float = 1.0
-    ema: float = 0.99
-    max_tokens: int = 2000
-    max_pieces: int = 256
-    precision: str = "fp32"
+    ema: float = 0.99  # decay of the moving average of weights that is validated and exported
+    max_tokens: int = 2000  # pieces of a batch, source plus target, including padding
+    max_pieces: int = 256  # a training pair with a longer side is left out
+    precision: str = "fp32"  # of the products in training, or bf16: autocast
     seed: int = 1
-    noise: float = 0.0
+    noise: float = 0.0  # this and the following: augmentation, as data.noise … of bytenmt
     copy: float = 0.0
     upper_case: float = 0.0
     title_case: float = 0.0
     lower_case: float = 0.0
     unpunctuated: float = 0.0
     empty_source: float = 0.0
-
-    def train(self, max_updates: int, max_minutes: float) -> TrainConfig:
-        """Return rate, schedule and limits as bytenmt's configuration, so that both are counted alike."""
-        same = (
-            "lr warmup_updates weight_decay clip_norm label_smoothing ema max_tokens optimizer precision seed"
-        )
-        return TrainConfig(
-            max_updates=max_updates,
-            max_minutes=max_minutes,
-            schedule="cosine",
-            **{name: getattr(self, name) for name in same.split()},
-        )
 
     def data(self) -> DataConfig:
         """Return the augmentation of the training pairs as bytenmt's configuration."""
@@ -76,46 +64,14 @@ class Recipe(NamedTuple):
 
 
 CHOICES = {"pieces": ("unigram", "bpe"), "optimizer": ("adamw", "muon"), "precision": ("fp32", "bf16")}
-HELP = {
-    "vocabulary": "subwords at most, shared by both sides, 256 bytes among them",
-    "pieces": "SentencePiece's model type",
-    "d_model": "width",
-    "layers": "of the encoder",
-    "decoder_layers": "0: as many as the encoder's",
-    "ff": "inner width of a feed-forward sublayer, in widths",
-    "heads": "0: of 64 channels each",
-    "dropout": "of embeddings, attention weights and sublayer outputs",
-    "label_smoothing": "weight of the uniform distribution in the training targets",
-    "optimizer": "muon: the hidden matrices by Muon, tables and vectors by AdamW",
-    "lr": "the highest rate: linear warm-up, then a cosine to 0 at the limit",
-    "warmup_updates": "updates",
-    "weight_decay": "of matrices",
-    "clip_norm": "of the gradient",
-    "ema": "decay of the moving average of weights that is validated and exported; 0: the weights themselves",
-    "max_tokens": "pieces of a batch, source plus target, including padding",
-    "max_pieces": "a training pair with a longer side is left out",
-    "precision": "of the products in training; bf16: autocast",
-    "seed": "of weights, order and dropout",
-    "noise": "share of a source's characters with a typo, as data.noise of bytenmt",
-    "copy": "share of pairs whose copied items are replaced by others, as data.copy",
-    "upper_case": "share of pairs in capitals, as data.upper_case",
-    "title_case": "share of pairs in which every word begins with a capital, as data.title_case",
-    "lower_case": "share of pairs without capitals, as data.lower_case",
-    "unpunctuated": "share of pairs without their final signs, as data.unpunctuated",
-    "empty_source": "share of pairs whose source is emptied, as data.empty_source",
-}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add an option for each field of a recipe."""
     for name, default in Recipe()._asdict().items():
-        parser.add_argument(
-            "--" + name.replace("_", "-"),
-            type=type(default),
-            default=default,
-            choices=CHOICES.get(name),
-            help=f"{HELP[name]} (%(default)s)",
-        )
+        option = "--" + name.replace("_", "-")
+        kind, choices = type(default), CHOICES.get(name)
+        parser.add_argument(option, type=kind, default=default, choices=choices, help="(%(default)s)")
 
 
 class RunInfo(NamedTuple):
@@ -131,10 +87,8 @@ class RunInfo(NamedTuple):
         try:
             values: dict[str, Any] = json.loads((folder / CONFIG).read_bytes())
             return cls(Recipe(**values["recipe"]), values["n_pieces"], values["parameters"])
-        except OSError as error:
-            raise CheckpointError(f"{folder} is no rival's run: {CONFIG}: {error.strerror}") from None
-        except (ValueError, TypeError, KeyError) as error:
-            raise CheckpointError(f"{folder / CONFIG} cannot be used: {error}") from None
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise CheckpointError(f"{folder} is no rival's run: {error}") from None
 
     def to_json(self) -> str:
         """Return the text of the file."""
@@ -150,3 +104,9 @@ def load_model(folder: Path) -> Transformer:
     except (OSError, SafetensorError, RuntimeError) as error:
         raise CheckpointError(f"{folder / BEST} cannot be used: {error}") from None
     return model.eval()
+
+
+def read_metrics(folder: Path) -> list[dict[str, float]]:
+    """Return the records of a run's metrics, none where there are no metrics yet."""
+    file = folder / METRICS
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.is_file() else []

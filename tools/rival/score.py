@@ -1,10 +1,11 @@
-"""Measure a rival: quality, speed, size, and quality with disturbed sources.
+"""Translate a test text with an exported rival, by CTranslate2, and measure quality, speed and size.
 
     python tools/rival/score.py runs/rival --src test.en --ref test.de --json rival.json
+    python tools/rival/score.py runs/rival --precision fp32 --src test.en -o test.hyp
 
-Speed is UTF-8 bytes of output per second of whole sentences, including subword segmentation, best of three:
-line by line, and in batches of 32, sorted by length. Noise disturbs a share of the source characters, as
-data.noise does, in the same way in every run.
+Without --ref it only translates. Speed is UTF-8 bytes of output per second of whole sentences, including
+subword segmentation, best of three: line by line, and in batches of 32, sorted by length. Noise disturbs a
+share of the source characters, as data.noise does, in the same way in every run.
 """
 
 from __future__ import annotations
@@ -20,18 +21,63 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
 
-from bytenmt.checkpoints.weights import METRICS
 from bytenmt.data.augment.noise import Letters, noisy_lines
-from bytenmt.errors import BytenmtError, DataError
+from bytenmt.errors import BytenmtError, CheckpointError, DataError
 from bytenmt.evaluation.scores import text_scores
-from tools.measurements import NOISE_SEED
-from tools.rival.recipe import RunInfo
-from tools.rival.text import read_lines
-from tools.rival.translate import Translator, add_options
+from tools.extras import import_package
+from tools.measurements import BATCHES, NOISE_SEED, SHARES
+from tools.rival.recipe import RunInfo, read_metrics
+from tools.rival.text import PIECES, SubwordModel, read_lines
 
-NOISE = (0.0, 0.05, 0.1, 0.2)
-BATCHES = (1, 32)
+PRECISIONS = {"int8": "int8", "fp32": "float32"}  # CTranslate2's names
+MOST_DECODED = 256  # maximum pieces of a translation
+EOS_PIECE = "</s>"
 ROUNDS = 3
+
+
+def export_folder(run: Path, precision: str) -> Path:
+    """Return the folder of a run's exported model."""
+    return run / f"ctranslate2-{precision}"
+
+
+class Translator:
+    """Translates text with CTranslate2 on one worker with some threads.
+
+    batch: lines of a batch, sorted by length. most: maximum pieces of a translation. Raises CheckpointError
+    where the run was not exported.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        precision: str = "int8",
+        beam: int = 1,
+        batch: int = 32,
+        threads: int = 1,
+        most: int = MOST_DECODED,
+    ) -> None:
+        folder = export_folder(run, precision)
+        if not folder.is_dir():
+            raise CheckpointError(
+                f"{folder} is not there: tools/rival/export.py {run} --precision {precision}"
+            )
+        self._pieces = SubwordModel.load(run)
+        self._engine = import_package("ctranslate2", "rival").Translator(
+            str(folder), device="cpu", compute_type=PRECISIONS[precision], intra_threads=threads
+        )
+        self._options = {"beam_size": beam, "max_batch_size": batch, "max_decoding_length": most}
+        self.bytes = (run / PIECES).stat().st_size + sum(file.stat().st_size for file in folder.iterdir())
+
+    def pieces(self, lines: Sequence[str]) -> list[list[str]]:
+        """Return the pieces of each translation; none for an empty line."""
+        names = self._pieces.names(lines)
+        sources = [[*line, EOS_PIECE] for line in names if line]
+        texts = iter(self._engine.translate_batch(sources, max_input_length=0, **self._options))
+        return [next(texts).hypotheses[0] if line else [] for line in names]
+
+    def translate(self, lines: Sequence[str]) -> list[str]:
+        """Translate lines."""
+        return self._pieces.text(self.pieces(lines))
 
 
 def text_bytes_per_second(translator: Translator, lines: Sequence[str], batch: int) -> float:
@@ -49,57 +95,36 @@ def text_bytes_per_second(translator: Translator, lines: Sequence[str], batch: i
     return best
 
 
-def add_noise(lines: Sequence[str], share: float) -> list[str]:
-    """Return the lines with noise on this share of their characters."""
-    if not share:
-        return list(lines)
-    letters = Letters.from_texts(lines)
-    return [
-        line.decode() for line in noisy_lines([line.encode() for line in lines], share, letters, NOISE_SEED)
-    ]
-
-
 def scores(args: argparse.Namespace) -> dict[str, Any]:
     """Return all figures. Raises BytenmtError."""
     sources, references = read_lines(args.src), read_lines(args.ref)
     if len(sources) != len(references):
         raise DataError(f"{len(sources)} source and {len(references)} reference lines: expected as many")
+    validated = [record for record in read_metrics(args.folder) if "valid_bits_per_byte" in record]
+    if not validated:
+        raise DataError(f"{args.folder} has not been validated: let its training end")
+    last = validated[-1]
 
     def translator(batch: int) -> Translator:
-        return Translator(args.folder, args.precision, args.beam, batch, args.threads, args.length_penalty)
+        return Translator(args.folder, args.precision, args.beam, batch, args.threads)
 
     stored, whole = RunInfo.load(args.folder), translator(32)
     clean = text_scores(whole.translate(sources), references)
-    noise = {
-        f"{share:g}": text_scores(whole.translate(add_noise(sources, share)), references).chrf
-        for share in args.noise
-    }
+    encoded, letters = [line.encode() for line in sources], Letters.from_texts(sources)
+    noise = {}
+    for share in args.noise:
+        noisy = [line.decode() for line in noisy_lines(encoded, share, letters, NOISE_SEED)]
+        noise[f"{share:g}"] = text_scores(whole.translate(noisy), references).chrf
     some = sources[: args.speed_lines]
     speed = {str(batch): text_bytes_per_second(translator(batch), some, batch) for batch in BATCHES}
     return {
-        **_training_summary(args.folder),
+        **{name: last[name] for name in ("seconds", "update", "valid_bits_per_byte")},
         **clean._asdict(),
         "chrf_by_noise": noise,
         "text_bytes_per_second_by_batch": speed,
         "megabytes": whole.bytes / 1e6,
         "parameters": stored.parameters,
-        "precision": args.precision,
-        "beam": args.beam,
-        "threads": args.threads,
-    }
-
-
-def _training_summary(run: Path) -> dict[str, float]:
-    """Return CPU minutes, updates and bits per byte of the last validation. Raises DataError."""
-    records = [json.loads(line) for line in read_lines(run / METRICS)]
-    validated = [record for record in records if "valid_bits_per_byte" in record]
-    if not validated:
-        raise DataError(f"{run} has not been validated: let its training end")
-    last = validated[-1]
-    return {
-        "cpu_minutes": last["cpu_seconds"] / 60,
-        "updates": last["update"],
-        "valid_bits_per_byte": last["valid_bits_per_byte"],
+        **{name: getattr(args, name) for name in ("precision", "beam", "threads")},
     }
 
 
@@ -108,20 +133,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add_options(parser)
+    parser.add_argument("folder", type=Path, help="folder of an exported run")
+    parser.add_argument("--precision", choices=PRECISIONS, default="int8")
+    parser.add_argument("--beam", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--src", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--ref", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--noise", type=float, nargs="*", default=NOISE, metavar="SHARE")
+    parser.add_argument("--ref", type=Path, metavar="FILE")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the translations here")
+    parser.add_argument("--noise", type=float, nargs="*", default=SHARES, metavar="SHARE")
     parser.add_argument("--speed-lines", type=int, default=200, help="number of lines to time (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     args = parser.parse_args(arguments)
     try:
-        text = json.dumps(scores(args), indent=1)
+        if args.output:
+            texts = Translator(args.folder, args.precision, args.beam, threads=args.threads).translate(
+                read_lines(args.src)
+            )
+            args.output.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        if args.ref:
+            found = json.dumps(scores(args), indent=1)
+            print(found)
+            if args.json:
+                args.json.write_text(found + "\n", encoding="utf-8")
     except BytenmtError as error:
         sys.exit(f"Error: {error}")
-    print(text)
-    if args.json:
-        args.json.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -74,12 +74,11 @@ class TrainingText:
 
     def lines(self, epoch: int) -> tuple[list[str], list[str]]:
         """Return the sources and the targets of an epoch; all epochs are the same where is_fixed."""
-        sources, targets = [], []
         if self.is_fixed:
-            for k in range(len(self._corpus)):
-                sources.append(self._corpus.source(k).decode())
-                targets.append(self._corpus.target(k).decode())
-            return sources, targets
+            order = range(len(self._corpus))
+            sides = [[side(k).decode() for k in order] for side in (self._corpus.source, self._corpus.target)]
+            return sides[0], sides[1]
+        sources, targets = [], []
         corpus = self._augmenter.corpus(epoch)
         plan = epoch_plan(
             corpus.source_lengths,

@@ -1,4 +1,4 @@
-"""Train a subword Transformer on the same pairs as bytenmt, for the same CPU minutes.
+"""Train a subword Transformer on the same pairs as bytenmt, for as many updates or minutes.
 
     python tools/rival/train.py --src train.en --tgt train.de --valid-src valid.en --valid-tgt valid.de \\
         -o runs/rival --max-minutes 60 --threads 1
@@ -6,22 +6,21 @@
 The common alternative to bytenmt: SentencePiece, PyTorch's own layers (pre-norm), AdamW with warm-up and a
 cosine schedule that ends with the budget, label smoothing, dropout, a moving average of the weights. Its
 pairs can be mixed and augmented as in bytenmt (--weight, --noise, --upper-case …): the same code makes every
-epoch's lines, before they are split into subwords. Minutes are counted as in bytenmt: CPU time of this
-process since the first update, including validation, without reading text and training subwords. Bits per
-byte are the bits of the pieces that SentencePiece chooses, and EOS, over the target's UTF-8 bytes. Needs: pip
-install 'bytenmt[rival]'.
+epoch's lines, before they are split into subwords. Minutes are those of updates and validations, without
+reading text and training subwords. Bits per byte are the bits of the pieces that SentencePiece chooses, and
+EOS, over the target's UTF-8 bytes. Needs: pip install 'bytenmt[rival]'.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
+import json
 import math
+import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,23 +28,18 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
 
-import msgspec
 import torch
-from safetensors.torch import save
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from bytenmt.atomic_file import write_atomically
-from bytenmt.config.facts import Progress
-from bytenmt.config.schema import TrainConfig
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.errors import BytenmtError, CheckpointError
-from bytenmt.training.metrics import append_metrics, cut_metrics
 from bytenmt.training.muon import Muon
-from bytenmt.training.optim import MovingAverage, build_optimizer, fraction_done, lr_factor, set_rate
+from bytenmt.training.optim import MovingAverage
 from tools.rival.model import MOST_PIECES, Transformer, stacked_projections
-from tools.rival.recipe import BEST, CHECKPOINT, CONFIG, Recipe, RunInfo, add_options
+from tools.rival.recipe import BEST, CHECKPOINT, CONFIG, METRICS, Recipe, RunInfo, add_options, read_metrics
 from tools.rival.text import (
     PIECES,
     Batch,
@@ -68,8 +62,6 @@ def summed_loss(model: Transformer, data: Batch, smoothing: float) -> tuple[Tens
     decoded = model.decode(data.target_in, encoded, data.source_padding)
     log_p = model.logits(decoded[data.target_real]).float().log_softmax(dim=-1)
     nats = nn.functional.nll_loss(log_p, data.target_out[data.target_real], reduction="sum")
-    if not smoothing:
-        return nats, nats.detach()
     return (1 - smoothing) * nats - smoothing * log_p.mean(dim=-1).sum(), nats.detach()
 
 
@@ -85,12 +77,14 @@ def bits_per_byte(model: Transformer, pairs: SubwordPairs) -> float:
 
 
 class Run:
-    """A training, new or resumed from its checkpoint."""
+    """A training, new or resumed from its checkpoint. Limits of 0 are none."""
 
-    def __init__(self, folder: Path, recipe: Recipe, train: TrainConfig) -> None:
-        self.folder, self.recipe, self.train = folder, recipe, train
-        self.progress = Progress()
-        self.received_signals: list[int] = []  # signals
+    def __init__(self, folder: Path, recipe: Recipe, max_updates: int, max_minutes: float) -> None:
+        self.folder, self.recipe = folder, recipe
+        self.max_updates, self.max_minutes = max_updates, max_minutes
+        # Numbers of the checkpoint: updates, the place in the text, seconds, and the best validation.
+        self.progress = {"update": 0, "epoch": 0, "batch": 0, "seconds": 0.0, "best": math.inf}
+        self.received_signals: list[int] = []
         self.nats: list[Tensor] = []  # of the updates since the last record
         self.n_bytes = 0
 
@@ -100,7 +94,6 @@ class Run:
         files: training text; valid: source and target of the validation text. Raises BytenmtError.
         """
         self._text = TrainingText(files, self.recipe.data(), self.recipe.seed)
-        valid_source, valid_target = map(read_lines, valid)
         if resume and RunInfo.load(self.folder).recipe != self.recipe:
             raise CheckpointError(f"--resume: {self.folder / CONFIG} has another recipe")
         if not resume and (self.folder / CHECKPOINT).exists():
@@ -111,152 +104,131 @@ class Run:
         if not resume:
             source, target = self._text.lines(0)
             found = train_pieces([*source, *target], self.recipe.vocabulary, self.recipe.pieces)
-            write_atomically(self.folder / PIECES, found)
+            (self.folder / PIECES).write_bytes(found)
         self._pieces = pieces = SubwordModel.load(self.folder)
-        self.valid = read_pairs(valid_source, valid_target, pieces, MOST_PIECES - 1)
+        sides = [read_lines(file) for file in valid]
+        self.valid = read_pairs(sides[0], sides[1], pieces, MOST_PIECES - 1)
         torch.manual_seed(self.recipe.seed)
         self.model = Transformer(self.recipe.shape(len(pieces)))
-        self.optimizer = build_optimizer_for(self.model, self.train)
-        self.average = MovingAverage(list(self.model.parameters()), self.train.ema)
+        self.optimizer = build_optimizer(self.model, self.recipe)
+        self.average = MovingAverage(list(self.model.parameters()), self.recipe.ema)
         if resume:
             self._restore()
-        else:
-            stored = RunInfo(self.recipe, len(pieces), sum(p.numel() for p in self.model.parameters()))
-            write_atomically(self.folder / CONFIG, stored.to_json().encode())
-        cut_metrics(self.folder, self.progress.update)
+        stored = RunInfo(self.recipe, len(pieces), sum(p.numel() for p in self.model.parameters()))
+        (self.folder / CONFIG).write_text(stored.to_json(), "utf-8")
+        records = [one for one in read_metrics(self.folder) if one["update"] <= self.progress["update"]]
+        (self.folder / METRICS).write_text("".join(f"{json.dumps(one)}\n" for one in records), "utf-8")
         self._read_epoch()
-        self.print_status(f"{len(self.pairs.sources)} pairs, {len(pieces)} pieces")
+
+    def fraction_done(self) -> float:
+        """Return the share of the limits that is used, 0 to 1."""
+        shares = [self.progress["update"] / self.max_updates] if self.max_updates else []
+        shares += [self.progress["seconds"] / (60 * self.max_minutes)] if self.max_minutes else []
+        return min(1.0, max(shares))
+
+    def rate(self) -> float:
+        """Return the learning rate of the next update: linear warm-up, then a cosine to zero at the limit."""
+        update, warmup = self.progress["update"] + 1, max(1, self.recipe.warmup_updates)
+        factor = 0.5 * (1 + math.cos(math.pi * self.fraction_done()))
+        return self.recipe.lr * (update / warmup if update < warmup else factor)
 
     def run_updates(self, valid_every: int, save_minutes: float) -> None:
         """Update until a limit or a signal.
 
-        Validates every valid_every updates and at a limit, saves every save_minutes CPU minutes and at the
-        end.
+        Validates every valid_every updates and at a limit, saves every save_minutes and at the end.
         """
-        self.started = (
-            self.progress.seconds - time.monotonic(),
-            self.progress.cpu_seconds - time.process_time(),
-        )
-        saved = self.progress.cpu_seconds
-        ended = fraction_done(self.train, self.progress) >= 1
-        while not ended:
+        saved = self.progress["seconds"]
+        is_over = self.fraction_done() >= 1
+        while not is_over:
             self._update()
-            ended = fraction_done(self.train, self.progress) >= 1
-            due = ended or self.progress.update % valid_every == 0
-            if due or self.received_signals or self.progress.update % LOG_EVERY == 0:
+            is_over = self.fraction_done() >= 1
+            due = is_over or self.progress["update"] % valid_every == 0
+            if due or self.received_signals or self.progress["update"] % LOG_EVERY == 0:
                 self._write_record()
             if due:
                 self._validate()
-            ended = ended or bool(self.received_signals)
-            if ended or self.progress.cpu_seconds > saved + 60 * save_minutes:
+            is_over = is_over or bool(self.received_signals)
+            if is_over or self.progress["seconds"] > saved + 60 * save_minutes:
                 self._save()
-                saved = self.progress.cpu_seconds
+                saved = self.progress["seconds"]
 
     def stop(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal: finish the current update, then stop."""
         self.received_signals.append(number)
 
-    def print_status(self, text: str) -> None:
-        """Print a line to stderr."""
-        print(text, file=sys.stderr, flush=True)
-
     def _read_epoch(self) -> None:
         """Read the pairs of the current epoch and plan its batches."""
-        text = self._text.lines(self.progress.epoch)
-        self.pairs = read_pairs(*text, self._pieces, self.recipe.max_pieces)
-        self._plan()
-
-    def _plan(self) -> None:
-        self.plan = epoch_plan(
-            *self.pairs.lengths(), self.train.max_tokens, self.train.seed, self.progress.epoch
-        )
+        epoch = int(self.progress["epoch"])
+        if not self._text.is_fixed or not hasattr(self, "pairs"):
+            self.pairs = read_pairs(*self._text.lines(epoch), self._pieces, self.recipe.max_pieces)
+        self.plan = epoch_plan(*self.pairs.lengths(), self.recipe.max_tokens, self.recipe.seed, epoch)
 
     def _update(self) -> None:
         """Train on the next batch."""
-        progress, train = self.progress, self.train
-        if progress.batch == self.plan.n_batches:
-            progress.epoch, progress.batch = progress.epoch + 1, 0
-            if self._text.is_fixed:
-                self._plan()
-            else:
-                with self._paused_clocks():  # subword segmentation does not count as training
-                    self._read_epoch()
-        data = make_batch(self.pairs, self.plan.batch(progress.batch).tolist())
-        set_rate(self.optimizer, train.lr * lr_factor(train, progress))
+        progress, recipe = self.progress, self.recipe
+        if progress["batch"] == self.plan.n_batches:
+            progress["epoch"], progress["batch"] = progress["epoch"] + 1, 0
+            self._read_epoch()
+        started = time.monotonic()
+        data = make_batch(self.pairs, self.plan.batch(int(progress["batch"])).tolist())
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate()
         self.model.train()
-        half = torch.autocast("cpu", torch.bfloat16, enabled=train.precision == "bf16")
+        half = torch.autocast("cpu", torch.bfloat16, enabled=recipe.precision == "bf16")
         with half, sdpa_kernel(SDPBackend.MATH):  # faster than the fused kernel for short lines
-            loss, nats = summed_loss(self.model, data, train.label_smoothing)
+            loss, nats = summed_loss(self.model, data, recipe.label_smoothing)
         self.optimizer.zero_grad()
         (loss / data.target_real.sum()).backward()  # type: ignore[no-untyped-call]
-        if train.clip_norm:
-            nn.utils.clip_grad_norm_(self.model.parameters(), train.clip_norm)
+        if recipe.clip_norm:
+            nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip_norm)
         self.optimizer.step()
-        progress.update, progress.batch = progress.update + 1, progress.batch + 1
-        self.average.add(progress.update)
+        progress["update"], progress["batch"] = progress["update"] + 1, progress["batch"] + 1
+        self.average.add(int(progress["update"]))
         self.nats.append(nats)
         self.n_bytes += data.n_bytes
-        self._update_clocks()
-
-    @contextmanager
-    def _paused_clocks(self) -> Iterator[None]:
-        """Exclude the time of a `with` block from the training time."""
-        wall, cpu = time.monotonic(), time.process_time()
-        yield
-        self.started = (
-            self.started[0] - (time.monotonic() - wall),
-            self.started[1] - (time.process_time() - cpu),
-        )
-
-    def _update_clocks(self) -> None:
-        self.progress.seconds = self.started[0] + time.monotonic()
-        self.progress.cpu_seconds = self.started[1] + time.process_time()
+        progress["seconds"] += time.monotonic() - started
 
     def _write_record(self) -> None:
         """Write a record of the updates since the last one. Raises BytenmtError if training has diverged."""
         bits = float(torch.stack(self.nats).double().sum()) / math.log(2) / max(1, self.n_bytes)
         if not math.isfinite(bits):
             raise BytenmtError("training has diverged (the loss is not a number): lower --lr")
-        self._write({"train_bits_per_byte": bits})
+        self._write("train_bits_per_byte", bits)
         self.nats, self.n_bytes = [], 0
 
-    def _write(self, values: dict[str, float]) -> None:
+    def _write(self, name: str, value: float) -> None:
         """Append a record to the metrics and print it."""
-        progress = self.progress
-        place = {
-            "update": progress.update,
-            "epoch": progress.epoch,
-            "seconds": round(progress.seconds, 3),
-            "cpu_seconds": round(progress.cpu_seconds, 3),
-            "lr": self.train.lr * lr_factor(self.train, progress),
-        }
-        append_metrics(self.folder, {**place, **values})
-        message = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in values.items())
-        self.print_status(f"update {progress.update}, {progress.cpu_seconds / 60:.1f} CPU min: {message}")
+        record = {key: self.progress[key] for key in ("update", "epoch", "seconds")} | {name: value}
+        with (self.folder / METRICS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        minutes = record["seconds"] / 60
+        print(
+            f"update {record['update']}, {minutes:.1f} min: {name} {value:.4f}", file=sys.stderr, flush=True
+        )
 
     def _validate(self) -> None:
         """Score the validation set with the averaged weights and keep the best weights."""
-        progress = self.progress
-        with self.average.in_place() if self.train.ema else nullcontext():
+        started = time.monotonic()
+        with self.average.in_place():
             bits = bits_per_byte(self.model.eval(), self.valid)
-            if progress.best is None or bits < progress.best:
-                progress.best, progress.best_update = bits, progress.update
-                write_atomically(self.folder / BEST, save(self.model.state_dict()))
-        self._update_clocks()
-        self._write({"valid_bits_per_byte": bits})
+            if bits < self.progress["best"]:
+                self.progress["best"] = bits
+                save_file(self.model.state_dict(), self.folder / BEST)
+        self.progress["seconds"] += time.monotonic() - started
+        self._write("valid_bits_per_byte", bits)
 
     def _save(self) -> None:
         """Write a checkpoint with all state that a resume needs, including the random number generator."""
         whole: dict[str, Any] = {
-            "progress": msgspec.to_builtins(self.progress),
+            "progress": self.progress,
             "model": self.model.state_dict(),
             "average": self.average.tensors,
             "optimizer": self.optimizer.state_dict(),
             "random": torch.get_rng_state(),
         }
-        written = io.BytesIO()
+        written = self.folder / f"{CHECKPOINT}.part"
         torch.save(whole, written)
-        write_atomically(self.folder / CHECKPOINT, written.getvalue())
+        os.replace(written, self.folder / CHECKPOINT)
 
     def _restore(self) -> None:
         """Load the checkpoint. Raises CheckpointError."""
@@ -264,26 +236,27 @@ class Run:
             whole = torch.load(self.folder / CHECKPOINT, weights_only=True)
         except (OSError, RuntimeError) as error:
             raise CheckpointError(f"{self.folder / CHECKPOINT} cannot be used: {error}") from None
-        self.progress = msgspec.convert(whole["progress"], Progress)
+        self.progress = whole["progress"]
         self.model.load_state_dict(whole["model"])
         self.average.tensors = whole["average"]
         self.optimizer.load_state_dict(whole["optimizer"])
         torch.set_rng_state(whole["random"])
 
 
-def build_optimizer_for(model: Transformer, train: TrainConfig) -> torch.optim.Optimizer:
-    """Build the optimiser of train.optimizer."""
-    if train.optimizer != "muon":
-        return build_optimizer(model, train)
-    maps = stacked_projections(model)
+def build_optimizer(model: Transformer, recipe: Recipe) -> torch.optim.Optimizer:
+    """Build AdamW, or Muon for the hidden matrices with AdamW for the rest; vectors have no weight decay."""
+    maps = stacked_projections(model) if recipe.optimizer == "muon" else {}
     rest = [p for p in model.parameters() if p not in maps]
     groups: list[dict[str, Any]] = [
-        {"params": list(maps), "weight_decay": train.weight_decay, "muon": True},
-        {"params": [p for p in rest if p.dim() > 1], "weight_decay": train.weight_decay},
+        {"params": [p for p in rest if p.dim() > 1], "weight_decay": recipe.weight_decay},
         {"params": [p for p in rest if p.dim() <= 1], "weight_decay": 0.0},
     ]
-    dtype = torch.bfloat16 if train.precision == "bf16" else torch.float32
-    return Muon(groups, maps, train.lr, (train.adam_beta1, train.adam_beta2), train.muon_momentum, dtype)
+    betas = (0.9, 0.98)
+    if not maps:
+        return torch.optim.AdamW(groups, lr=recipe.lr, betas=betas, fused=True)
+    groups.insert(0, {"params": list(maps), "weight_decay": recipe.weight_decay, "muon": True})
+    dtype = torch.bfloat16 if recipe.precision == "bf16" else torch.float32
+    return Muon(groups, maps, recipe.lr, betas, 0.95, dtype)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -292,8 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     for name in ("--src", "--tgt"):
-        message = "may be given several times"
-        parser.add_argument(name, type=Path, required=True, metavar="FILE", action="append", help=message)
+        parser.add_argument(name, type=Path, required=True, metavar="FILE", action="append")
     for name in ("--valid-src", "--valid-tgt"):
         parser.add_argument(name, type=Path, required=True, metavar="FILE")
     parser.add_argument(
@@ -303,33 +275,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--max-minutes", type=float, default=0.0, help="0: no limit")
     parser.add_argument("--max-updates", type=int, default=0, help="0: no limit")
     parser.add_argument("--valid-every", type=int, default=1000, help="updates (%(default)s)")
-    parser.add_argument("--save-every", type=float, default=5.0, help="CPU minutes (%(default)s)")
+    parser.add_argument("--save-every", type=float, default=5.0, help="minutes (%(default)s)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--resume", action="store_true", help="continue from the folder's checkpoint")
     add_options(parser)
     args = parser.parse_args(arguments)
     if not args.max_minutes and not args.max_updates:
         parser.error("give --max-minutes or --max-updates: the learning rate decays to 0 at that limit")
+    weights = args.weight or [1.0] * len(args.src)
+    if not len(args.src) == len(args.tgt) == len(weights):
+        parser.error("give as many --tgt as --src, and a --weight for each or none")
+    sides = zip(args.src, args.tgt, weights, strict=True)
+    files = [PairFiles(src, tgt, weight=weight) for src, tgt, weight in sides]
     recipe = Recipe(**{name: getattr(args, name) for name in Recipe._fields})
     torch.set_num_threads(args.threads)
-    run = Run(args.output, recipe, recipe.train(args.max_updates, args.max_minutes))
+    run = Run(args.output, recipe, args.max_updates, args.max_minutes)
     try:
-        run.prepare(_pair_files(parser, args), [args.valid_src, args.valid_tgt], args.resume)
+        run.prepare(files, [args.valid_src, args.valid_tgt], args.resume)
         before = {number: signal.signal(number, run.stop) for number in (signal.SIGINT, signal.SIGTERM)}
         run.run_updates(args.valid_every, args.save_every)
     except BytenmtError as error:
         sys.exit(f"Error: {error}")
     for number, handler in before.items():
         signal.signal(number, handler)
-
-
-def _pair_files(parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[PairFiles]:
-    """Return the training corpora, each with its weight."""
-    weights = args.weight or [1.0] * len(args.src)
-    if not len(args.src) == len(args.tgt) == len(weights):
-        parser.error("give as many --tgt as --src, and a --weight for each or none")
-    sides = zip(args.src, args.tgt, weights, strict=True)
-    return [PairFiles(src, tgt, weight=weight) for src, tgt, weight in sides]
 
 
 if __name__ == "__main__":

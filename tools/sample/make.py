@@ -8,7 +8,7 @@ amount ...) puts it in training, validation or test, in all its forms.
 import argparse
 import hashlib
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
@@ -251,52 +251,15 @@ def write_sample(sample: dict[str, list[Pair]], folder: Path) -> None:
             (folder / f"{side}.{suffix}").write_bytes("".join(f"{x}\n" for x in lines).encode())
 
 
-def trigrams(line: str) -> set[str]:
-    """Return the character trigrams of a line, including its margins."""
-    padded = f"  {line} "
-    return {padded[start : start + 3] for start in range(len(padded) - 2)}
-
-
-def baseline(train: Sequence[Line], test: Sequence[Line]) -> float:
-    """Return the percentage of test lines that the nearest training pair answers exactly.
-
-    Similarity is the share of common trigrams of the sources (Dice), computed through an index of the
-    trigrams.
-    """
-    index: dict[str, list[int]] = defaultdict(list)
-    sizes = []
-    for row, (source, _) in enumerate(train):
-        grams = trigrams(source)
-        sizes.append(len(grams))
-        for gram in grams:
-            index[gram].append(row)
-    right = 0
-    for source, target in test:
-        grams = trigrams(source)
-        shared = Counter(row for gram in grams for row in index.get(gram, ()))
-        likeness = {row: common / (sizes[row] + len(grams)) for row, common in shared.items()}
-        # Ties go to the first row, so that the result does not depend on the order of the trigrams.
-        best = min(likeness, key=lambda row: (-likeness[row], row), default=0)
-        right += train[best][1] == target
-    return 100 * right / len(test)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description="Write the Korean-English sample.")
     parser.add_argument("--out", type=Path, default=Path("data"), help="folder to write to")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pairs", type=int, default=20_000, help="training pairs")
-    parser.add_argument("--baseline", action="store_true", help="print the nearest-pair baseline")
     options = parser.parse_args(arguments)
     sample = make_sample(options.seed, options.pairs)
     write_sample(sample, options.out)
-    if options.baseline:
-        there = {side: [(p.korean, p.english) for p in pairs] for side, pairs in sample.items()}
-        back = {side: [(p.english, p.korean) for p in pairs] for side, pairs in sample.items()}
-        for name, lines in (("ko-en", there), ("en-ko", back)):
-            score = baseline(lines["train"], lines["test"])
-            print(f"copying the nearest training pair ({name}): exact match {score:.1f} %")
 
 
 if __name__ == "__main__":

@@ -3,21 +3,16 @@
     python tools/verify/engines.py runs/mine runs/other --src data/test.ko --ref data/test.en --lines 200
 
 In fp32 an engine must give the torch engine's bytes, greedy and with a beam, and its logits along the greedy
-path must agree to 1e-4, relative to logits above 1. The differences of both from float64 are printed too.
+path must agree to 1e-4, relative to logits above 1.
 Where bytes differ, PyTorch computes the margin: in greedy search the difference of the log-probabilities of
 the first two bytes that differ, with a beam the difference of the scores of the two texts. A margin below
-1e-4 is a near-tie, which is counted and printed; anything else fails, with exit code 1. bf16, int8 and w8a8
+1e-4 is a near-tie, which is counted and printed; anything else fails, with exit code 1. Other precisions
 may differ: their loss of chrF is reported.
-
-    python tools/verify/engines.py runs/mine --src data/test.ko --ref data/test.en --lines 500 --quality
-
-With --quality the engines are compared with greedy search instead of each other, by beam: see beams.py.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -35,7 +30,7 @@ from bytenmt.architectures.base import Model
 from bytenmt.checkpoints.checkpoint import load_run
 from bytenmt.data.text_file import read_bytes
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.interface import Engine, EngineSpec, Hypothesis, Options, Request
+from bytenmt.decoding.interface import PRECISIONS, Engine, EngineSpec, Hypothesis, Options, Request
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.pytorch.forward import source_tensors
 from bytenmt.decoding.scheduler import decode
@@ -44,7 +39,6 @@ from bytenmt.errors import BytenmtError, DataError
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.utf8 import BOS, EOS
 from tools.bench.records import Record, format_table, write_json
-from tools.verify.beams import BEAMS, check_beams
 
 BENCH = "verify/engines"
 NEAR = 1e-4  # tolerance of log-probabilities, scores and logits
@@ -124,28 +118,16 @@ def logits(model: AnyModel, request: Request, text: bytes) -> Tensor:
     return found.cpu()
 
 
-class Difference(NamedTuple):
-    """Largest differences between the logits of the numba engine and PyTorch along texts.
-
-    scaled: relative to the logit where that is above 1; absolute: unscaled; engine_exact, torch_exact: of
-    each from float64; largest: the largest logit.
-    """
-
-    scaled: float
-    absolute: float
-    engine_exact: float
-    torch_exact: float
-    largest: float
-
-
 def logit_difference(
     runtime: Runtime, model: AnyModel, requests: Sequence[Request], texts: Sequence[Hypothesis]
-) -> Difference:
-    """Compare logits along these texts, which the engine is forced to decode."""
-    exact = copy.deepcopy(model).double()
+) -> float:
+    """Return the largest difference of the engine's logits along these texts, which it is forced to decode.
+
+    It is relative to the logit where that is above 1.
+    """
     engine = runtime.engine_maker(Options())(1)
     assert type(engine) is NumbaEngine
-    found = []
+    largest = 0.0
     for request, expected in zip(requests, texts, strict=True):
         engine.admit([request._replace(prefix=expected.text)])
         steps = []
@@ -153,35 +135,9 @@ def logit_difference(
             engine.advance(1)
             steps.append(engine._batch.state.logits[0, 0].copy())
         own = np.stack(steps)[: len(expected.text) + 1]  # further steps are not forced
-        theirs, true = (logits(one, request, expected.text).numpy() for one in (model, exact))
-        absolute, size = np.abs(own - theirs), np.abs(true)
-        differences = (
-            absolute / np.maximum(size, 1),
-            absolute,
-            np.abs(own - true),
-            np.abs(theirs - true),
-            size,
-        )
-        found.append([float(part.max()) for part in differences])
-    return Difference(*np.max(found, axis=0).tolist())
-
-
-def logits_record(case: str, difference: Difference) -> Record:
-    """Return a record of the scaled difference, with the others in words."""
-    reference = (
-        f"allowed; as they are {difference.absolute:.1e} of logits up to {difference.largest:.0f};"
-        f" from float64 {difference.engine_exact:.1e}, PyTorch {difference.torch_exact:.1e}"
-    )
-    return Record(BENCH, f"{case} logits", difference.scaled, "", reference, NEAR, difference.scaled / NEAR)
-
-
-def check_quality(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
-    """Check every engine of the device by beam."""
-    engines = ("torch", "numba" if options.device == "cpu" else "cuda-graph")
-    src, ref = options.src[: options.lines], options.ref[: options.lines]
-    for precision in options.precision:
-        supported = engines if precision in ("fp32", "bf16") else engines[1:]
-        yield from check_beams(run, src, ref, supported, precision, options.beam, options.threads)
+        theirs = logits(model, request, expected.text).numpy()
+        largest = max(largest, float((np.abs(own - theirs) / np.maximum(np.abs(theirs), 1)).max()))
+    return largest
 
 
 def check(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
@@ -201,7 +157,8 @@ def check(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
             yield tokens_record(case, verdict, len(requests)), precision != "fp32" or not verdict.wrong
             if precision == "fp32" and beam == 1 and engine == "numba":
                 difference = logit_difference(own, model, requests, expected)
-                yield logits_record(case, difference), difference.scaled <= NEAR
+                ratio = difference / NEAR
+                yield Record(BENCH, f"{case} logits", difference, "", "allowed", NEAR, ratio), ratio <= 1
             if precision != "fp32" and options.ref and reference.has_source:
                 yield chrf_record(case, expected, got, options.ref[: len(requests)]), True
 
@@ -240,27 +197,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--src", required=True, metavar="FILE")
     parser.add_argument("--ref", metavar="FILE", help="translations, for chrF")
     parser.add_argument("--lines", type=int, default=200)
-    parser.add_argument("--beam", nargs="+", type=int)
-    parser.add_argument(
-        "--quality", action="store_true", help="exact match and chrF by beam, relative to greedy"
-    )
-    parser.add_argument("--precision", nargs="+", choices=("fp32", "bf16", "int8", "w8a8"))
+    parser.add_argument("--beam", nargs="+", type=int, default=[1, 4])
+    parser.add_argument("--precision", nargs="+", choices=[*PRECISIONS, "bf16"])
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the records here")
     options = parser.parse_args(arguments)
-    if options.quality and not options.ref:
-        parser.error("--quality scores the lines of --ref: give it")
-    options.beam = options.beam or ([*BEAMS] if options.quality else [1, 4])
-    integers = ["int8", "w8a8"] if options.device == "cpu" else []
-    options.precision = options.precision or (["fp32"] if options.quality else ["fp32", "bf16", *integers])
-    examine = check_quality if options.quality else check
+    known = list(PRECISIONS) if options.device == "cpu" else ["fp32", "bf16"]
+    options.precision = options.precision or known
     records, failed = [], []
     try:
         options.src = read_lines(Path(options.src))
         options.ref = read_lines(Path(options.ref)) if options.ref else []
         for run in options.runs:
-            for record, good in examine(run, options):
+            for record, good in check(run, options):
                 print(f"{record.case}: {record.value:.6g} ({record.reference})", file=sys.stderr)
                 records.append(record)
                 failed += [] if good else [record.case]

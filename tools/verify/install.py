@@ -97,13 +97,12 @@ def steps(model: Path, language_model: Path | None) -> Iterator[Step]:
     yield "translate, later answer", ["translate", *run, "-i", "src"], True
     beam = ["-b", "4", "--n-best", "2", "--format", "jsonl", "--character-bits"]
     yield "translate, jsonl", ["translate", *run, "-i", "src", *beam], True
-    yield "translate, kept terms", ["translate", *run, "-i", "src", "--keep", "numbers,urls"], True
     yield "translate-file", ["translate-file", *run, "src", "out.txt", "--format", "text"], True
     pair = ["--src", "src", "--ref", "ref"]
     yield "log-probabilities", ["evaluate", *run, *pair, "--log-probabilities"], True
     yield "predict", ["predict", *run, "ref", "--src", "src"], True
     yield "info", ["info", str(model)], True
-    yield "convert", ["convert", str(model), "-o", "bf16.safetensors", "--precision", "bf16"], True
+    yield "convert", ["convert", str(model), "-o", "fp32.safetensors", "--precision", "fp32"], True
     if language_model is not None:
         yield "predict, a stream", ["predict", str(language_model.resolve()), "ref"], True
         yield "generate", ["generate", str(language_model.resolve()), "--bytes", "20"], True

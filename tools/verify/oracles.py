@@ -3,7 +3,6 @@
     python tools/verify/oracles.py record FOLDER           on the commit before a restructuring
     python tools/verify/oracles.py compare FOLDER          on a later commit; exits with 1 if anything differs
     python tools/verify/oracles.py compare FOLDER --only cpu trainings
-    python tools/verify/oracles.py times FOLDER LABEL      start times and rates, never compared
 
 `record` trains small models of all architectures, stores them and all inputs in FOLDER, and writes the
 outputs of the package to FOLDER/SECTION.json; sections that are recorded already are kept. `compare` computes
@@ -490,52 +489,15 @@ def are_ties(expected: Output, found: Output) -> bool:
         return False
 
 
-# ------------------------------------------------------------------------------------------- Times
-
-
-def times(folder: Path, label: str) -> None:
-    """Append start times and decoding rates to FOLDER/times.jsonl, the best of several tries."""
-    root = Path(__file__).resolve().parents[2]
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-
-    def seconds(code: list[str], given: str = "") -> float:
-        begin = time.perf_counter()
-        subprocess.run(
-            [sys.executable, *code], input=given, text=True, env=environment, check=True, capture_output=True
-        )
-        return time.perf_counter() - begin
-
-    translate = ["-m", "bytenmt", "translate", str(folder / "shipped"), "--threads", "1"]
-    found: dict[str, Any] = {"label": label, "commit": commit()}
-    found["import seconds"] = min(seconds(["-c", "import bytenmt"]) for _ in range(5))
-    found["first line seconds"] = min(seconds(translate, "A man.\n") for _ in range(5))
-    lines = SENTENCES * 8
-    for engine, settings in (("cpu", {}), ("cpu", {"beam": 4}), ("pytorch", {}), ("pytorch", {"beam": 4})):
-        translator = load_translator([folder / "shipped"], engine, "fp32", 1, **settings)
-        texts, best = translator.translate(lines), math.inf
-        for _ in range(3):
-            begin = time.perf_counter()
-            translator.translate(lines)
-            best = min(best, time.perf_counter() - begin)
-        name = f"{engine} beam {settings.get('beam', 1)} bytes a second"
-        found[name] = sum(len(text.encode()) for text in texts) / best
-    with open(folder / "times.jsonl", "a", encoding="utf-8") as file:
-        file.write(json.dumps(found) + "\n")
-    print(json.dumps(found, indent=1))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=("record", "compare", "times"))
+    parser.add_argument("what", choices=("record", "compare"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("label", nargs="?", default="")
     parser.add_argument("--only", nargs="+", choices=tuple(SECTIONS), default=list(SECTIONS))
     parser.add_argument("--show", type=int, default=20, help="maximum number of differences to print")
     options = parser.parse_args()
     if options.what == "record":
         record(options.folder.resolve(), options.only)
-    elif options.what == "times":
-        times(options.folder.resolve(), options.label)
     elif compare(options.folder.resolve(), options.only, options.show):
         raise SystemExit(1)
 
