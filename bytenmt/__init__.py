@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bytenmt.errors import DeviceError as DeviceError
     from bytenmt.errors import SettingError as SettingError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 _ERRORS = ("BytenmtError", "CheckpointError", "ConfigError", "DataError", "DeviceError", "SettingError")
 _HOME = dict.fromkeys(_ERRORS, "bytenmt.errors")
 _HOME |= {"Hypothesis": "bytenmt.decoding.interface", "Translator": "bytenmt.decoding.translator"}
