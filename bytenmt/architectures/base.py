@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from bytenmt.architectures.section import ModelSection
 from bytenmt.architectures.tensor_tree import tensors
+from bytenmt.layers.convolution import Clock
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding
 from bytenmt.layers.ngram_tables import NgramTables
@@ -52,9 +53,20 @@ class Model(nn.Module, ABC, Generic[M, S]):
         fresh one; without them the given state is consumed and may have been written in place.
         """
 
-    @abstractmethod
     def reorder(self, state: S, parents: Tensor) -> S:
-        """Row i goes on from row parents[i] of the same sentence; parents (rows,) int64."""
+        """Row i goes on from row parents[i] of the same sentence; parents (rows,) int64.
+
+        Rings stay where they are: the state's clock tells whose they are.
+        """
+
+        def reordered(name: str, part: Any) -> Any:
+            if name == "rings":
+                return part
+            if isinstance(part, Clock):
+                return part.reorder(parents)
+            return part[parents] if isinstance(part, Tensor) else tuple(each[parents] for each in part)
+
+        return cast(S, cast(Any, state)._make(map(reordered, state._fields, state)))
 
     def drop(self, x: Tensor) -> Tensor:
         """Apply the configured dropout, in training."""

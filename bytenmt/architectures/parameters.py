@@ -33,13 +33,6 @@ class BufferKind(NamedTuple):
     shape: tuple[int, ...]
 
 
-class ModuleTensors(NamedTuple):
-    """The parameters and the persistent buffers of a module by name, a shared one once."""
-
-    parameters: Shapes
-    buffers: Mapping[str, BufferKind]
-
-
 def parameter_shapes(config: ModelSection) -> Shapes:
     """Return the name and shape of each parameter of a model; a shared one once, under its first name.
 
@@ -50,27 +43,14 @@ def parameter_shapes(config: ModelSection) -> Shapes:
     """
     architecture = of_config(config)
     if _needs_module(architecture):
-        return dict(_of_module(architecture, config).parameters)
+        return dict(_of_module(architecture, config)[0])
     return dict(_written(architecture, config)[1])
 
 
 def buffer_kinds(config: ModelSection) -> Mapping[str, BufferKind]:
     """Return type and shape of each persistent buffer of a model; no shipped architecture has one."""
     architecture = of_config(config)
-    return _of_module(architecture, config).buffers if _needs_module(architecture) else {}
-
-
-def module_tensors(model: Model[Any, Any]) -> ModuleTensors:
-    """Return the names and shapes of a module's parameters and persistent buffers."""
-    from bytenmt.architectures.base import persistent_buffers
-
-    return ModuleTensors(
-        {name: tuple(p.shape) for name, p in model.named_parameters()},
-        {
-            name: BufferKind(str(buffer.dtype).removeprefix("torch."), tuple(buffer.shape))
-            for name, buffer in persistent_buffers(model).items()
-        },
-    )
+    return _of_module(architecture, config)[1] if _needs_module(architecture) else {}
 
 
 def model_program(config: ModelSection) -> ModelProgram | None:
@@ -85,10 +65,20 @@ def _needs_module(architecture: Architecture) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _of_module(architecture: Architecture, config: ModelSection) -> ModuleTensors:
-    """Return the tensors of a module. Raises ConfigError where its program reads others."""
-    own = module_tensors(build_on_meta(config))
-    shapes = own.parameters | {name: kind.shape for name, kind in own.buffers.items()}
+def _of_module(architecture: Architecture, config: ModelSection) -> tuple[Shapes, Mapping[str, BufferKind]]:
+    """Return a module's parameters and persistent buffers, a shared one once.
+
+    Raises ConfigError where its program reads others.
+    """
+    from bytenmt.architectures.base import persistent_buffers
+
+    model = build_on_meta(config)
+    parameters = {name: tuple(p.shape) for name, p in model.named_parameters()}
+    buffers = {
+        name: BufferKind(str(buffer.dtype).removeprefix("torch."), tuple(buffer.shape))
+        for name, buffer in persistent_buffers(model).items()
+    }
+    shapes = parameters | {name: kind.shape for name, kind in buffers.items()}
     read = {} if architecture.write_program is None else _written(architecture, config)[1]
     for name, shape in read.items():
         if shapes.get(name) != shape:
@@ -97,7 +87,7 @@ def _of_module(architecture: Architecture, config: ModelSection) -> ModuleTensor
                 f"the program of {architecture.name} reads {name} as {shape}, but the module {found}:"
                 f" correct write_program"
             )
-    return own
+    return parameters, buffers
 
 
 @lru_cache(maxsize=16)

@@ -1,12 +1,9 @@
 """The presets: sizes of the architectures, equal in decoder weights within 20 %.
 
 tiny has about 0.6 M decoder weights, small 3 M, base 10 M, large 25 M; paper is each paper's own size; fast
-has base's encoder, which runs over all bytes at once, and a decoder a third as large. Three are of ConvS2S
-alone: fairseq, the sizes that its authors' code gives to the paper's English-German; iwslt, that code's sizes
-for German-English of IWSLT 2014; dilated, as many weights as small, for bytes.
-One byte embedding width a preset, so that a table can be handed from one model to another (in "paper",
-ConvS2S' 512 stands for the 620, 1000 and 1600 of the others). tests/architectures/test_presets.py counts
-weights.
+has base's encoder, which runs over all bytes at once, and a decoder a third as large. One byte embedding
+width a preset, so that a table can be handed from one model to another (in "paper", ConvS2S' 512 stands for
+the 620, 1000 and 1600 of the others). tests/architectures/test_presets.py counts weights.
 """
 
 from typing import Any
@@ -46,13 +43,6 @@ def _convs2s(channels: int, kernel_width: int, n_layers: int) -> dict[str, Any]:
 
 # English-German of Gehring et al. 2017, section 4.2: 15 layers, width growing, the last two of kernel 1.
 _CONVS2S_PAPER = [[512, 3]] * 10 + [[768, 3]] * 3 + [[2048, 1]] * 2
-
-# fairseq's fconv_wmt_en_de and fconv_iwslt_de_en.
-_CONVS2S_FAIRSEQ = [[512, 3]] * 9 + [[1024, 3]] * 4 + [[2048, 1]] * 2
-_CONVS2S_IWSLT = {"encoder_layers": [[256, 3]] * 4, "decoder_layers": [[256, 3]] * 3}
-# A receptive field of 127 bytes, where small has 67.
-_CONVS2S_DILATED = _convs2s(192, 3, 11)
-_DILATIONS = [1, 2, 4, 8, 16, 1, 2, 4, 8, 16, 1]
 
 _SIZES: dict[str, dict[str, dict[str, Any]]] = {
     "seq2seq": {
@@ -139,7 +129,6 @@ _ALONE: dict[str, dict[str, dict[str, Any]]] = {
         "small": _convs2s(136, 7, 11),
         "base": _convs2s(264, 7, 10),
         "large": _convs2s(416, 7, 10),
-        "paper": {},
     },
     "transformer": {
         "tiny": {"d_model": 128},
@@ -147,51 +136,30 @@ _ALONE: dict[str, dict[str, dict[str, Any]]] = {
         "base": {"d_model": 360},
         "fast": {"d_model": 360, "n_encoder_layers": 0},
         "large": {"d_model": 576},
-        "paper": {},
     },
 }
 _ALONE_ALWAYS: dict[str, dict[str, Any]] = {
-    "seq2seq": {},
     "bahdanau": {"read_out": "current"},
     "luong": {"input_feeding": False},
     "bytenet": {"block": "multiplicative"},
     "convs2s": {"encoder_layers": [], "positions": "learned", "n_positions": 0},
-    "transformer": {},
 }
 _WINDOWS: dict[str, Any] = {"context": 100, "window": 400}  # the paper's 500 bytes
-_ALONE_TRAIN: dict[str, dict[str, Any]] = {
-    "seq2seq": {},
-    "bahdanau": {},
-    "luong": {},
-    "bytenet": _WINDOWS,
-    "convs2s": _WINDOWS,
-    "transformer": _WINDOWS,
-}
+_ALONE_TRAIN: dict[str, dict[str, Any]] = dict.fromkeys(("bytenet", "convs2s", "transformer"), _WINDOWS)
 # For one thread of a CPU and a megabyte of text.
+_RECURRENT: dict[str, Any] = {"lr": 4e-3, "max_tokens": 4_096, "window": 128}
 _ALONE_TINY: dict[str, dict[str, Any]] = {
-    "seq2seq": {"lr": 4e-3, "max_tokens": 4_096, "window": 128},
-    "bahdanau": {"lr": 4e-3, "max_tokens": 4_096, "window": 128},
-    "luong": {"lr": 4e-3, "max_tokens": 4_096, "window": 128},
+    **dict.fromkeys(("seq2seq", "bahdanau", "luong"), _RECURRENT),
     "bytenet": {"lr": 3e-3, "max_tokens": 4_000},
     "convs2s": {"lr": 8e-3, "max_tokens": 4_000},
     "transformer": {"lr": 2e-3, "max_tokens": 4_000},
 }
-# Of ConvS2S alone: the preset of the other settings, d_embedding, and the sizes.
-_OF_CONVS2S: dict[str, tuple[str, int, dict[str, Any]]] = {
-    "fairseq": ("paper", 768, {"encoder_layers": _CONVS2S_FAIRSEQ, "decoder_layers": _CONVS2S_FAIRSEQ}),
-    "iwslt": ("base", 256, _CONVS2S_IWSLT),
-    "dilated": (
-        "small",
-        128,
-        _CONVS2S_DILATED | {"encoder_dilations": _DILATIONS, "decoder_dilations": _DILATIONS},
-    ),
-}
 WITHOUT_SOURCE: dict[str, dict[str, dict[str, Any]]] = {
     preset: {
         arch: {
-            "model": {"source": False} | sizes.get(preset, {}) | _ALONE_ALWAYS[arch],
+            "model": {"source": False} | sizes.get(preset, {}) | _ALONE_ALWAYS.get(arch, {}),
             "train": {"optimizer": "adamw"}
-            | _ALONE_TRAIN[arch]
+            | _ALONE_TRAIN.get(arch, {})
             | (_ALONE_TINY[arch] if preset == "tiny" else {}),
         }
         for arch, sizes in _ALONE.items()
@@ -209,8 +177,3 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     }
     for preset, train in _TRAIN.items()
 }
-for _preset, (_like, _width, _sizes) in _OF_CONVS2S.items():
-    _section = _SHARED[_like] | {"d_embedding": _width} | _sizes
-    PRESETS[_preset] = {"convs2s": {"model": _section, "train": _TRAIN[_like]}}
-    _section = {"source": False, "encoder_dilations": []} | _ALONE_ALWAYS["convs2s"]
-    WITHOUT_SOURCE[_preset] = {"convs2s": {"model": _section, "train": _ALONE_TRAIN["convs2s"]}}

@@ -105,9 +105,7 @@ TRAINING = headed(
 @headed(
     "Model and configuration",
     ARCH,
-    preset_option(
-        "Size and training settings (default: small). fairseq, iwslt and dilated are for convs2s only."
-    ),
+    preset_option("Size and training settings (default: small)."),
     click.option("--config", "file", type=FILE, help="TOML file whose values override the preset's."),
     click.option(
         "--set",

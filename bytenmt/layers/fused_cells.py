@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from bytenmt.jit import njit_any_order
 from bytenmt.layers.deferred_matmul import DeferredProduct, Product
-from bytenmt.layers.kernel_helpers import KINDS, Array, as_array, sigmoid, tanh
+from bytenmt.layers.kernel_helpers import KINDS, Array, as_array, from_float32, sigmoid, tanh, to_float32
 
 ONE = np.float32(1)
 
@@ -43,9 +43,9 @@ def gru_gates(x: Array, u: Array, h: Array, rz: Array, reset: Array) -> None:
     rows, d = h.shape
     for i in range(rows):
         for c in range(2 * d):
-            rz[i, c] = sigmoid(x[i, c] + u[i, c])
+            rz[i, c] = sigmoid(to_float32(x[i, c]) + to_float32(u[i, c]))
         for c in range(d):
-            reset[i, c] = rz[i, c] * h[i, c]
+            reset[i, c] = from_float32(rz[i, c] * to_float32(h[i, c]), reset[i, c])
 
 
 @njit_any_order
@@ -58,11 +58,12 @@ def gru_state(x: Array, u: Array, h: Array, rz: Array, g: Array, new: Array, aft
     rows, d = h.shape
     for i in range(rows):
         for c in range(d):
-            share = u[i, c] * (rz[i, c] if after else ONE)
-            g[i, c] = tanh(x[i, 2 * d + c] + share)
+            share = to_float32(u[i, c]) * (rz[i, c] if after else ONE)
+            g[i, c] = tanh(to_float32(x[i, 2 * d + c]) + share)
         for c in range(d):
-            z = rz[i, d + c]
-            new[i, c] = h[i, c] + (z if take else ONE - z) * (g[i, c] - h[i, c])
+            z, before = rz[i, d + c], to_float32(h[i, c])
+            moved = (z if take else ONE - z) * (g[i, c] - before)
+            new[i, c] = from_float32(before + moved, new[i, c])
 
 
 @njit_any_order
@@ -77,13 +78,16 @@ def gru_state_gradients(
     for i in range(rows):
         for c in range(d):
             z = rz[i, d + c]
-            d_x[i, 2 * d + c] = d_new[i, c] * (z if take else ONE - z) * (ONE - g[i, c] * g[i, c])
+            share = z if take else ONE - z
+            slope = ONE - g[i, c] * g[i, c]
+            d_x[i, 2 * d + c] = from_float32(to_float32(d_new[i, c]) * share * slope, d_x[0, 0])
         for c in range(d):
-            z, difference = rz[i, d + c], g[i, c] - h[i, c]
-            d_x[i, d + c] = d_new[i, c] * (difference if take else -difference) * z * (ONE - z)
+            z, difference = rz[i, d + c], g[i, c] - to_float32(h[i, c])
+            y = to_float32(d_new[i, c]) * (difference if take else -difference)
+            d_x[i, d + c] = from_float32(y * z * (ONE - z), d_x[0, 0])
         for c in range(d):
             z = rz[i, d + c]
-            d_h[i, c] = d_new[i, c] * (ONE - z if take else z)
+            d_h[i, c] = from_float32(to_float32(d_new[i, c]) * (ONE - z if take else z), d_h[0, 0])
 
 
 @njit_any_order
@@ -93,9 +97,13 @@ def gru_reset_gradients(d_reset: Array, other: Array, rz: Array, d_x: Array, d_o
     for i in range(rows):
         for c in range(d):
             r = rz[i, c]
-            d_x[i, c] = d_reset[i, c] * other[i, c] * r * (ONE - r)
+            d_x[i, c] = from_float32(
+                to_float32(d_reset[i, c]) * to_float32(other[i, c]) * r * (ONE - r), d_x[0, 0]
+            )
         for c in range(d):
-            d_other[i, c] += d_reset[i, c] * rz[i, c]
+            d_other[i, c] = from_float32(
+                to_float32(d_other[i, c]) + to_float32(d_reset[i, c]) * rz[i, c], d_other[0, 0]
+            )
 
 
 class FusedGRU:
@@ -117,36 +125,39 @@ class FusedGRU:
 class _GRUStep(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, h: Tensor, gates: Tensor, candidate: Tensor, cell: FusedGRU) -> Tensor:
-        (rows, d), read = h.shape, h.to(cell.gates.matrix.dtype)
-        rz, reset, g, new = (torch.empty(rows, width) for width in (2 * d, d, d, d))
-        x_, h_ = as_array(x), as_array(h)
-        gru_gates(x_, as_array(read @ cell.gates.matrix.mT), h_, rz.numpy(), reset.numpy())
-        multiplied = read if cell.after else reset.to(read.dtype)
-        u = (multiplied @ cell.candidate.matrix.mT).float()
-        gru_state(x_, u.numpy(), h_, rz.numpy(), g.numpy(), new.numpy(), cell.after, cell.take)
-        ctx.save_for_backward(h, read, rz, g, u if cell.after else multiplied)
+        x, h, read = x.contiguous(), h.contiguous(), h.to(cell.gates.matrix.dtype)
+        rz = h.new_empty(len(h), 2 * h.shape[1], dtype=torch.float32)
+        g = h.new_empty(h.shape, dtype=torch.float32)
+        new, reset = h.new_empty(h.shape, dtype=torch.promote_types(x.dtype, h.dtype)), torch.empty_like(read)
+        x_, h_, rz_ = as_array(x), as_array(h), as_array(rz)
+        gru_gates(x_, as_array(read @ cell.gates.matrix.mT), h_, rz_, as_array(reset))
+        u = (read if cell.after else reset) @ cell.candidate.matrix.mT
+        gru_state(x_, as_array(u), h_, rz_, as_array(g), as_array(new), cell.after, cell.take)
+        ctx.save_for_backward(h, read, rz, g, u if cell.after else reset)
         ctx.cell, ctx.kind = cell, x.dtype
-        return new.to(torch.promote_types(x.dtype, h.dtype))
+        return new
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_new: Tensor) -> tuple[Tensor | None, ...]:
         h, read, rz, g, last = ctx.saved_tensors
-        cell, kind, (rows, d) = ctx.cell, read.dtype, h.shape
-        d_x, d_h = torch.empty(rows, 3 * d), torch.empty(rows, d)
-        h_, rz_, d_x_, d_h_ = as_array(h), rz.numpy(), d_x.numpy(), d_h.numpy()
-        gru_state_gradients(as_array(d_new), h_, rz_, g.numpy(), d_x_, d_h_, cell.take)
-        d_g = d_x[:, 2 * d :]
+        cell, d = ctx.cell, h.shape[1]
+        d_x, d_h = read.new_empty(len(h), 3 * d), torch.empty_like(h)
+        rz_, d_x_, d_h_ = as_array(rz), as_array(d_x), as_array(d_h)
+        gru_state_gradients(
+            as_array(d_new.contiguous()), as_array(h), rz_, as_array(g), d_x_, d_h_, cell.take
+        )
+        d_rz, d_g = d_x[:, : 2 * d], d_x[:, 2 * d :]
         if cell.after:  # g = tanh(x_g + r * last)
-            d_u = torch.zeros(rows, d)
-            gru_reset_gradients(as_array(d_g), last.numpy(), rz_, d_x_, d_u.numpy())
-            d_h += cell.candidate.backward(read, d_u.to(kind))
-        else:  # g = tanh(x_g + U_g last), last = r * h
-            d_last = cell.candidate.backward(last, d_g.to(kind))
-            gru_reset_gradients(as_array(d_last), h_, rz_, d_x_, d_h_)
-        d_h += cell.gates.backward(read, d_x[:, : 2 * d].to(kind))
+            d_u = torch.zeros_like(last)
+            gru_reset_gradients(as_array(d_g), as_array(last), rz_, d_x_, as_array(d_u))
+            d_h += cell.candidate.backward(read, d_u)
+        else:  # last = r * h
+            d_last = cell.candidate.backward(last, d_g)
+            gru_reset_gradients(as_array(d_last), as_array(h), rz_, d_x_, d_h_)
+        d_h += cell.gates.backward(read, d_rz)
         token = rz.new_zeros(())
-        return d_x.to(ctx.kind), d_h.to(h.dtype), token, token, None
+        return d_x.to(ctx.kind), d_h, token, token, None
 
 
 @njit_any_order
@@ -156,19 +167,22 @@ def lstm_state(x: Array, u: Array, c: Array, gates: Array, new_c: Array, tanh_c:
     x, u (rows, 4 d): the products of the input and of the state with the weights. c (rows, d): the cells.
     """
     rows, d = c.shape
-    for i in range(rows):  # loops that write a single array are vectorised
+    cell = np.empty(d, np.float32)  # loops that write a single array are vectorised
+    for i in range(rows):
         for j in range(2 * d):
-            gates[i, j] = sigmoid(x[i, j] + u[i, j])
-        for j in range(2 * d, 3 * d):
-            gates[i, j] = tanh(x[i, j] + u[i, j])
-        for j in range(3 * d, 4 * d):
-            gates[i, j] = sigmoid(x[i, j] + u[i, j])
+            gates[i, j] = sigmoid(to_float32(x[i, j]) + to_float32(u[i, j]))
         for j in range(d):
-            new_c[i, j] = gates[i, d + j] * c[i, j] + gates[i, j] * gates[i, 2 * d + j]
+            gates[i, 2 * d + j] = tanh(to_float32(x[i, 2 * d + j]) + to_float32(u[i, 2 * d + j]))
         for j in range(d):
-            tanh_c[i, j] = tanh(new_c[i, j])
+            gates[i, 3 * d + j] = sigmoid(to_float32(x[i, 3 * d + j]) + to_float32(u[i, 3 * d + j]))
         for j in range(d):
-            new_h[i, j] = gates[i, 3 * d + j] * tanh_c[i, j]
+            cell[j] = gates[i, d + j] * to_float32(c[i, j]) + gates[i, j] * gates[i, 2 * d + j]
+        for j in range(d):
+            new_c[i, j] = from_float32(cell[j], new_c[0, 0])
+        for j in range(d):
+            tanh_c[i, j] = tanh(cell[j])
+        for j in range(d):
+            new_h[i, j] = from_float32(gates[i, 3 * d + j] * tanh_c[i, j], new_h[0, 0])
 
 
 @njit_any_order
@@ -179,25 +193,27 @@ def lstm_gradients(
 
     d_new_h, d_new_c (rows, d): gradients of the new state and cell."""
     rows, d = c.shape
-    cell = np.empty(d, np.float32)  # the gradient of the new cell, all ways
-    for row in range(rows):  # loops that write a single array are vectorised
+    cell = np.empty(d, np.float32)  # loops that write a single array are vectorised
+    for row in range(rows):
         for j in range(d):
             o, t = gates[row, 3 * d + j], tanh_c[row, j]
-            cell[j] = d_new_c[row, j] + d_new_h[row, j] * o * (ONE - t * t)
+            cell[j] = to_float32(d_new_c[row, j]) + to_float32(d_new_h[row, j]) * o * (ONE - t * t)
         for j in range(d):
             i = gates[row, j]
-            d_x[row, j] = cell[j] * gates[row, 2 * d + j] * i * (ONE - i)
+            d_x[row, j] = from_float32(cell[j] * gates[row, 2 * d + j] * i * (ONE - i), d_x[0, 0])
         for j in range(d):
             f = gates[row, d + j]
-            d_x[row, d + j] = cell[j] * c[row, j] * f * (ONE - f)
+            d_x[row, d + j] = from_float32(cell[j] * to_float32(c[row, j]) * f * (ONE - f), d_x[0, 0])
         for j in range(d):
             g = gates[row, 2 * d + j]
-            d_x[row, 2 * d + j] = cell[j] * gates[row, j] * (ONE - g * g)
+            d_x[row, 2 * d + j] = from_float32(cell[j] * gates[row, j] * (ONE - g * g), d_x[0, 0])
         for j in range(d):
             o = gates[row, 3 * d + j]
-            d_x[row, 3 * d + j] = d_new_h[row, j] * tanh_c[row, j] * o * (ONE - o)
+            d_x[row, 3 * d + j] = from_float32(
+                to_float32(d_new_h[row, j]) * tanh_c[row, j] * o * (ONE - o), d_x[0, 0]
+            )
         for j in range(d):
-            d_c[row, j] = cell[j] * gates[row, d + j]
+            d_c[row, j] = from_float32(cell[j] * gates[row, d + j], d_c[0, 0])
 
 
 class FusedLSTM:
@@ -217,22 +233,23 @@ class _LSTMStep(Function):
     def forward(
         ctx: Any, x: Tensor, h: Tensor, c: Tensor, token: Tensor, recurrent: DeferredProduct
     ) -> tuple[Tensor, Tensor]:
-        (rows, d), read = c.shape, h.to(recurrent.matrix.dtype)
-        gates, new_c, tanh_c, new_h = (torch.empty(rows, width) for width in (4 * d, d, d, d))
+        x, c, read = x.contiguous(), c.contiguous(), h.to(recurrent.matrix.dtype)
+        gates = c.new_empty(len(c), 4 * c.shape[1], dtype=torch.float32)
+        tanh_c = c.new_empty(c.shape, dtype=torch.float32)
+        new_c = torch.empty_like(c, dtype=torch.promote_types(x.dtype, c.dtype))
+        new_h = torch.empty_like(new_c)
         before = as_array(x), as_array(read @ recurrent.matrix.mT), as_array(c)
-        lstm_state(*before, gates.numpy(), new_c.numpy(), tanh_c.numpy(), new_h.numpy())
+        lstm_state(*before, *(as_array(output) for output in (gates, new_c, tanh_c, new_h)))
         ctx.save_for_backward(read, c, gates, tanh_c)
-        ctx.recurrent, ctx.kinds = recurrent, (x.dtype, h.dtype, c.dtype)
-        kind = torch.promote_types(x.dtype, c.dtype)
-        return new_h.to(kind), new_c.to(kind)
+        ctx.recurrent, ctx.kinds = recurrent, (x.dtype, h.dtype)
+        return new_h, new_c
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_new_h: Tensor, d_new_c: Tensor) -> tuple[Tensor | None, ...]:
         read, c, gates, tanh_c = ctx.saved_tensors
-        d_x, d_c = torch.empty(gates.shape), torch.empty(c.shape)
-        outputs = as_array(d_new_h), as_array(d_new_c)
-        lstm_gradients(*outputs, as_array(c), gates.numpy(), tanh_c.numpy(), d_x.numpy(), d_c.numpy())
-        d_h = ctx.recurrent.backward(read, d_x.to(read.dtype))
-        gradients = (part.to(kind) for part, kind in zip((d_x, d_h, d_c), ctx.kinds, strict=True))
-        return *gradients, gates.new_zeros(()), None
+        d_x, d_c = read.new_empty(gates.shape), torch.empty_like(c)
+        inputs = d_new_h.contiguous(), d_new_c.contiguous(), c, gates, tanh_c
+        lstm_gradients(*(as_array(tensor) for tensor in (*inputs, d_x, d_c)))
+        d_h = ctx.recurrent.backward(read, d_x).to(ctx.kinds[1])
+        return d_x.to(ctx.kinds[0]), d_h, d_c, gates.new_zeros(()), None

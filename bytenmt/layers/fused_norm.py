@@ -1,6 +1,7 @@
 """Layer norm followed by ReLU, in one pass over the rows, for training on a CPU.
 
-PyTorch's ReLU reads and writes all numbers once more, in the forward and in the backward pass.
+Under autocast PyTorch's norm reads and writes float32, and its ReLU reads and writes once more. Here a row is
+read once, computed in float32, and written in the type in which the next product reads it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from torch.autograd.function import once_differentiable
 
 from bytenmt.jit import njit_any_order
 from bytenmt.layers.deferred_matmul import compute_type
-from bytenmt.layers.kernel_helpers import KINDS, Array, as_array, parallel_for, thread_ranges
+from bytenmt.layers.kernel_helpers import (
+    KINDS,
+    Array,
+    as_array,
+    from_float32,
+    parallel_for,
+    thread_ranges,
+    to_float32,
+)
 
 ZERO = np.float32(0)
 
@@ -35,18 +44,22 @@ def normalise(
 ) -> None:
     """Write y and moments (n, 2), mean and 1 / standard deviation, for rows first to last - 1 of x (n, d)."""
     d = x.shape[1]
+    row = np.empty(d, np.float32)
     for i in range(first, last):
-        mean, square = ZERO, ZERO
+        mean = ZERO
         for c in range(d):
-            mean += x[i, c]
+            row[c] = to_float32(x[i, c])
+        for c in range(d):
+            mean += row[c]
         mean /= np.float32(d)
+        square = ZERO
         for c in range(d):
-            square += (x[i, c] - mean) * (x[i, c] - mean)
+            square += (row[c] - mean) * (row[c] - mean)
         factor = np.float32(1) / np.float32(np.sqrt(square / np.float32(d) + np.float32(epsilon)))
         moments[i, 0], moments[i, 1] = mean, factor
         for c in range(d):
-            z = (x[i, c] - mean) * factor * gain[c] + bias[c]
-            y[i, c] = ZERO if z < ZERO else z  # a NaN stays one
+            z = (row[c] - mean) * factor * gain[c] + bias[c]
+            y[i, c] = from_float32(ZERO if z < ZERO else z, y[0, 0])  # a NaN stays one
 
 
 @njit_any_order
@@ -54,7 +67,7 @@ def norm_gradients(
     d_y: Array,
     x: Array,
     gain: Array,
-    bias: Array,
+    y: Array,
     moments: Array,
     d_x: Array,
     d_gain: Array,
@@ -70,9 +83,9 @@ def norm_gradients(
         mean, factor = moments[i, 0], moments[i, 1]
         total, along = ZERO, ZERO
         for c in range(d):
-            own[c] = (x[i, c] - mean) * factor
+            own[c] = (to_float32(x[i, c]) - mean) * factor
         for c in range(d):
-            scaled[c] = ZERO if own[c] * gain[c] + bias[c] <= ZERO else d_y[i, c]
+            scaled[c] = to_float32(d_y[i, c]) * (ZERO if to_float32(y[i, c]) <= ZERO else np.float32(1))
         for c in range(d):
             d_bias[c] += scaled[c]
         for c in range(d):
@@ -84,29 +97,36 @@ def norm_gradients(
             along += scaled[c] * own[c]
         total, along = total / np.float32(d), along / np.float32(d)
         for c in range(d):
-            d_x[i, c] = factor * (scaled[c] - total - own[c] * along)
+            d_x[i, c] = from_float32(factor * (scaled[c] - total - own[c] * along), d_x[0, 0])
 
 
 class _NormReLU(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, gain: Tensor, bias: Tensor, epsilon: float) -> Tensor:
-        rows = as_array(x.reshape(-1, x.shape[-1]))
-        y = torch.empty(rows.shape)
-        moments = torch.empty(len(rows), 2)
-        arrays = rows, as_array(gain), as_array(bias), epsilon, y.numpy(), moments.numpy()
+        rows = x.detach().reshape(-1, x.shape[-1]).contiguous()
+        y = rows.new_empty(rows.shape, dtype=compute_type(rows[:0]).dtype)
+        moments = rows.new_empty(len(rows), 2, dtype=torch.float32)
+        gain, bias = gain.detach(), bias.detach()
+        arrays = as_array(rows), as_array(gain), as_array(bias), epsilon, as_array(y), as_array(moments)
         parallel_for(lambda _, first, last: normalise(*arrays, first, last), len(rows))
-        ctx.save_for_backward(x, gain, bias, moments)
-        return y.view(x.shape).to(compute_type(x[:0]).dtype)
+        ctx.save_for_backward(rows, gain, y, moments)
+        ctx.shape = x.shape
+        return y.view(x.shape)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        x, gain, bias, moments = ctx.saved_tensors
-        rows = as_array(x.reshape(-1, x.shape[-1]))
-        d_x = torch.empty(rows.shape)
+        rows, gain, y, moments = ctx.saved_tensors
+        d_x = torch.empty_like(rows)
         sums = gain.new_zeros(2, len(thread_ranges(len(rows))), len(gain))
+        arrays = (
+            as_array(d_y.reshape(rows.shape).contiguous()),
+            as_array(rows),
+            as_array(gain),
+            as_array(y),
+            as_array(moments),
+            as_array(d_x),
+        )
         d_gain, d_bias = sums.numpy()
-        d_rows, gain_, bias_ = as_array(d_y.reshape(rows.shape)), as_array(gain), as_array(bias)
-        arrays = d_rows, rows, gain_, bias_, moments.numpy(), d_x.numpy()
         parallel_for(lambda i, a, b: norm_gradients(*arrays, d_gain[i], d_bias[i], a, b), len(rows))
-        return d_x.view(x.shape).to(x.dtype), *sums.sum(dim=1), None
+        return d_x.view(ctx.shape), *sums.sum(dim=1), None

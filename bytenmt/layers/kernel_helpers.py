@@ -1,12 +1,13 @@
-"""Helpers of compiled kernels: threads, and a sigmoid that can be vectorised.
+"""Helpers of compiled kernels: threads, conversion of bf16, and a sigmoid that can be vectorised.
 
-Kernels compute in float32, on as many threads as PyTorch uses.
+Kernels run on as many threads as PyTorch uses. NumPy has no bf16: such arrays are the upper 16 bits of
+float32 (`as_array`), which `to_float32` and `from_float32` convert; float32 stays as it is.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
@@ -14,53 +15,58 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, register_jitable
+from numba.extending import overload, register_jitable
 from torch import Tensor
 
-Array = npt.NDArray[np.float32]
-KINDS = (torch.float32, torch.bfloat16)  # of the tensors that kernels are given
+Array = npt.NDArray[Any]  # float32, or the bits of bf16 as uint16
+KINDS = (torch.float32, torch.bfloat16)
 
-_FLOAT, _INT32 = ir.FloatType(), ir.IntType(32)
 LOG2_E, LN_2_HIGH, LN_2_LOW = np.float32(1.44269504), np.float32(0.693359375), np.float32(-2.12194440e-4)
 FARTHEST = np.float32(87.0)  # exp(87) is a normal float32, and 1 + exp(-87) is 1 in float32
 
 
 def as_array(x: Tensor) -> Array:
-    """Return the numbers of x as float32; its own memory where it is float32 and contiguous."""
-    array: Array = x.detach().float().contiguous().numpy()
+    """Return the memory of x, float32 or bf16 without gradient, as an array for kernels."""
+    array: Array = (x.view(torch.uint16) if x.dtype == torch.bfloat16 else x).numpy()
     return array
 
 
-def _power(context: Any, n: Any) -> tuple[Any, Callable[..., Any]]:
-    """Return 2^n for an integer n from -126 to 127, given as float32."""
-
-    def build(_: Any, b: Any, signature: Any, arguments: Sequence[Any]) -> Any:
-        exponent = b.add(b.fptosi(arguments[0], _INT32), ir.Constant(_INT32, 127))
-        return b.bitcast(b.shl(exponent, ir.Constant(_INT32, 23)), _FLOAT)
-
-    return types.float32(types.float32), build
+def to_float32(x: Any) -> Any:
+    """Convert a number of an Array to float32; for compiled code."""
+    raise NotImplementedError
 
 
-def _nearest(context: Any, x: Any) -> tuple[Any, Callable[..., Any]]:
-    """Round a float32 to the nearest integer."""
-
-    def build(_: Any, b: Any, signature: Any, arguments: Sequence[Any]) -> Any:
-        return b.call(b.module.declare_intrinsic("llvm.nearbyint", [_FLOAT]), arguments)
-
-    return types.float32(types.float32), build
+def from_float32(x: Any, like: Any) -> Any:
+    """Round a float32 to the type of `like`, a number of the array it is for; for compiled code."""
+    raise NotImplementedError
 
 
-round_nearest: Any = intrinsic(_nearest)
-power_of_two: Any = intrinsic(_power)
+@overload(to_float32, strict=False)
+def _to_float32(x: Any) -> Callable[..., Any]:
+    if x == types.float32:
+        return lambda x: x
+    return lambda x: np.uint32(np.uint32(x) << np.uint32(16)).view(np.float32)
+
+
+@overload(from_float32, strict=False)
+def _from_float32(x: Any, like: Any) -> Callable[..., Any]:
+    if like == types.float32:
+        return lambda x, like: x
+
+    def rounded(x: Any, like: Any) -> Any:  # to nearest, ties to even; a NaN stays one
+        bits = np.float32(x).view(np.uint32)
+        upper = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+        return np.uint16(upper) if x == x else np.uint16(0x7FC0)
+
+    return rounded
 
 
 @register_jitable
 def sigmoid(x: np.float32) -> np.float32:
     """Return 1 / (1 + exp(-x)) to two units in the last place, by operations that LLVM vectorises."""
     x = min(max(-x, -FARTHEST), FARTHEST)  # NaN stays NaN: comparisons with it are false
-    n = round_nearest(x * LOG2_E)
+    n = np.rint(x * LOG2_E)
     r = x - n * LN_2_HIGH - n * LN_2_LOW
     e = np.float32(1 / 5040)
     e = e * r + np.float32(1 / 720)
@@ -70,7 +76,8 @@ def sigmoid(x: np.float32) -> np.float32:
     e = e * r + np.float32(1 / 2)
     e = e * r + np.float32(1)
     e = e * r + np.float32(1)
-    one, scale = np.float32(1), power_of_two(n)
+    one = np.float32(1)
+    scale = np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)  # 2 ** n, by its bits
     y: np.float32 = np.divide(one, one + e * scale)
     return y
 

@@ -203,21 +203,3 @@ def test_without_attention_the_last_states_are_all_that_is_known() -> None:
 def test_a_window_bounds_the_cost_of_a_step(attention: str) -> None:
     model = model_with(attention=attention, attention_window=4)
     assert step_cost(model.config, 8) < step_cost(model.config, 9) == step_cost(model.config, 1000)
-
-
-def test_the_paper_initialises_every_weight_alike() -> None:
-    """Uniform in [-0.1, 0.1], the new ones of locations and positions too; biases 0."""
-    options = {
-        "score": "location",
-        "n_locations": 500,
-        "attention": "local-p",
-        "init": "paper",
-        "d_hidden": 40,
-    }
-    torch.manual_seed(1)
-    config = invariants.parse_config({"model": SMALL | options}).model
-    for name, parameter in luong.Luong(config).named_parameters():  # type: ignore[arg-type]
-        if name.endswith("bias"):
-            assert not bool(parameter.any()), name
-        else:
-            assert float(parameter.detach().abs().max()) <= 0.1 and parameter.detach().std() > 0.04, name

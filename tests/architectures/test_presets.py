@@ -24,7 +24,6 @@ from bytenmt.config.tree import (
 from bytenmt.decoding.program_check import check_program
 from bytenmt.errors import ConfigError
 
-OF_CONVS2S = ("fairseq", "iwslt", "dilated")
 NOMINAL = {"tiny": 0.6e6, "small": 3e6, "base": 10e6, "fast": 3.3e6, "large": 25e6}  # decoder weights
 
 
@@ -35,27 +34,8 @@ def on_meta(arch: str, preset: str, *settings: str) -> Model[Any, Any]:
 
 
 def test_presets_and_models_have_the_same_names() -> None:
-    """Every preset has all architectures, but for those of ConvS2S alone."""
-    assert all(set(PRESETS[name]) == set(ARCHITECTURES) for name in (*NOMINAL, "paper"))
-    assert all(set(PRESETS[name]) == {"convs2s"} for name in OF_CONVS2S)
-    assert set(PRESETS) == {*NOMINAL, "paper", *OF_CONVS2S}
-    with pytest.raises(ConfigError, match="preset dilated is only for convs2s, not for luong"):
-        load_config("luong", "dilated", "", [])
-
-
-@pytest.mark.slow
-def test_presets_of_convs2s_alone() -> None:
-    """Sizes that fairseq publishes, and one for bytes: as many weights as small, a field twice as wide."""
-    fairseq, iwslt, dilated = (on_meta("convs2s", name) for name in OF_CONVS2S)
-    sizes = [(512, 3)] * 9 + [(1024, 3)] * 4 + [(2048, 1)] * 2
-    assert list(fairseq.config.decoder_layers) == list(fairseq.config.encoder_layers) == sizes  # type: ignore
-    assert (receptive_field(fairseq.config), fairseq.embedding.weight.shape[1]) == (27, 768)
-    assert [len(part.layers) for part in (iwslt.encoder, iwslt.decoder)] == [4, 3]  # type: ignore
-    assert receptive_field(iwslt.config) == 7
-    assert receptive_field(dilated.config) == 127
-    assert dilated.decoder_weights() == pytest.approx(NOMINAL["small"], rel=0.2)
-    alone = on_meta("convs2s", "dilated", "model.source=false")
-    assert receptive_field(alone.config) == 127
+    assert set(PRESETS) == {*NOMINAL, "paper"}
+    assert all(set(PRESETS[name]) == set(ARCHITECTURES) for name in PRESETS)
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from variants import SEQ2SEQ
 
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import parse_config
-from bytenmt.layers.recurrent import GRU
 
 LENGTHS = [5, 9, 1, 3]
 DEEP: Variant = SEQ2SEQ | {"n_layers": 4, "reverse_source": True}
@@ -74,61 +73,6 @@ def test_a_deep_reversed_model_of_pytorchs_layers(cell: str, kind: Any) -> None:
         assert_same(invariants.whole(model, *invariants.some_sources(LENGTHS), tgt), expected, cell)
 
 
-def test_all_biases_of_torchs_gru_have_a_place() -> None:
-    """The second bias of g stands inside of the reset, as the context does in Cho's decoder: an input that is
-    always 1."""
-    torch.manual_seed(4)
-    theirs, ours = nn.GRU(4, 6, batch_first=True).double(), GRU(5, 6, "after", d_inside=1).double()
-    x, h = torch.randn(3, 7, 4).double(), torch.randn(3, 6).double()
-    with torch.no_grad():
-        second = theirs.bias_hh_l0
-        ours.input.weight.copy_(torch.cat([theirs.weight_ih_l0, second[:, None]], dim=1))
-        ours.input.bias.copy_(theirs.bias_ih_l0)
-        ours.gates.weight.copy_(theirs.weight_hh_l0[:12])
-        ours.candidate.weight.copy_(theirs.weight_hh_l0[12:])
-        found = ours(torch.cat([x, torch.ones(3, 7, 1).double()], dim=-1), h)
-        assert_same(found, theirs(x, h[None])[0], "torch.nn.GRU")
-        ours.d_inside = 0
-        other = ours(torch.cat([x, torch.ones(3, 7, 1).double()], dim=-1), h)
-        assert_differ(other.flatten(1), found.flatten(1), "the bias outside of the reset")
-
-
-def logits_of(options: Variant) -> Tensor:
-    """Return the logits of a model whose weights do not depend on the resets; a source of one byte is not
-    affected by them.
-    """
-    src, src_len = invariants.some_sources([5, 9, 2, 3])
-    return invariants.whole(build(SEQ2SEQ | options), src, src_len, invariants.some_inputs(4, 8))
-
-
-@pytest.mark.parametrize("shared", ["before", "after"])
-def test_gru_reset_is_of_both_sides(shared: str) -> None:
-    """gru_reset alone means both; a side's own goes before it."""
-    other = "after" if shared == "before" else "before"
-    both = {"encoder_reset": shared, "decoder_reset": shared}
-    plain = logits_of({"gru_reset": shared})
-    assert torch.equal(plain, logits_of({"gru_reset": other} | both))
-    sides = [logits_of({"gru_reset": shared, f"{side}_reset": other}) for side in ("encoder", "decoder")]
-    for one, beside in ((plain, sides[0]), (plain, sides[1]), (sides[0], sides[1])):
-        assert_differ(one.flatten(1), beside.flatten(1), "another reset")
-
-
-@pytest.mark.parametrize("pinned", [True, False])
-def test_resetting_the_context_matters_where_the_gate_is_not_open(pinned: bool) -> None:
-    """With r = 1 it is nothing but another order of additions."""
-    cho = build(VARIANTS["seq2seq-cho"])
-    plain = build(VARIANTS["seq2seq-cho"] | {"reset_context": False})
-    src, src_len = invariants.some_sources(LENGTHS)
-    tgt, found = invariants.some_inputs(4, 8), []
-    for model in (cho, plain):
-        if pinned:
-            with torch.no_grad():
-                model.decoder.layers[0].input.bias[:7] = 1000.0  # type: ignore[index, union-attr]
-        found.append(invariants.whole(model, src, src_len, tgt))
-    check = assert_same if pinned else assert_differ
-    check(found[0].flatten(1), found[1].flatten(1), "context inside and outside")
-
-
 # ---- Bahdanau's decoder with a fixed context is the RNN encoder-decoder's
 
 
@@ -175,35 +119,6 @@ def test_a_fixed_context_is_the_encoder_decoder(read_out: str) -> None:
     assert_differ(free[0, 1:], found[0, 1:], "attention")
 
 
-def test_the_two_models_meet() -> None:
-    """One column of memory, the context of a model that shows it at every step: attention can read nothing
-    else, and both decoders write the same; z taking is 1 - z keeping."""
-    ours: Any = build(SEQ2SEQ | {"context": "every_step"})
-    theirs: Any = build(VARIANTS["bahdanau"] | {"read_out": "current"})
-    (src, src_len), tgt = invariants.some_sources(LENGTHS), invariants.some_inputs(4, 9)
-    with torch.no_grad():
-        memory, d = ours.encode(src, src_len), 7
-        c = torch.tanh(ours.decoder.context(memory.final[:, -1]))
-        cell, own = theirs.decoder.cell, ours.decoder.layers[0]
-        theirs.embedding.weight.copy_(ours.embedding.weight)
-        for weight, given in ((cell.input, own.input), (theirs.decoder.maxout, ours.decoder.maxout)):
-            weight.weight.copy_(torch.cat([given.weight, torch.zeros(len(given.weight), d).double()], dim=1))
-            weight.bias.copy_(given.bias)
-        cell.gates.weight.copy_(own.gates.weight)
-        cell.candidate.weight.copy_(own.candidate.weight)
-        for part in (cell.input.weight, cell.input.bias, cell.gates.weight):
-            part[d : 2 * d] *= -1
-        theirs.decoder.start.weight.copy_(ours.decoder.start.weight)
-        theirs.decoder.start.bias.zero_()
-        theirs.decoder.output.load_state_dict(ours.decoder.output.state_dict())
-        nothing = torch.full((4, 1, d), 9.0).double()  # of backward states, which nobody reads
-        annotations = torch.cat([c[:, None], nothing], dim=2)
-        one = torch.ones(4, dtype=torch.int64)
-        column = type(theirs.encode(src, src_len))(annotations, theirs.encoder.keys(annotations), one, c)
-        found = theirs(tgt, column, theirs.start(column))[0]
-        assert_same(found, invariants.whole(ours, src, src_len, tgt), "a fixed context")
-
-
 # ---- init = "paper"
 
 LARGE = {"d_embedding": 60, "d_hidden": 64, "init": "paper"}
@@ -214,6 +129,7 @@ PAPERS: dict[str, Variant] = {
     "lstm at every step": DEEP | LARGE | {"cell": "lstm", "context": "every_step"},
     "bahdanau": VARIANTS["bahdanau"] | LARGE | {"d_attention": 50, "d_maxout": 30},
     "luong": VARIANTS["luong-concat"] | LARGE,
+    "luong-places": VARIANTS["luong-location"] | LARGE | {"attention": "local-p", "n_locations": 500},
 }
 
 

@@ -16,7 +16,7 @@ from variants import OPTIONS
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import parse_config
 from bytenmt.layers.convolution import WeightNorm
-from bytenmt.layers.recurrent import GRU, LSTM
+from bytenmt.layers.recurrent import GRU
 
 
 @by_variant("name", [name for name in OPTIONS if name not in WITHOUT_SOURCE])
@@ -110,22 +110,6 @@ def test_gru_update_conventions(reset: str) -> None:
     with torch.no_grad():
         assert_same(take(x, h), keep(x, h), "GRU conventions")
         assert not torch.allclose(random_gru(reset, "take")(x, h), keep(x, h))
-
-
-def test_lstm_against_torch() -> None:
-    """Gates i, f, g, o as in nn.LSTM, with one bias a gate."""
-    torch.manual_seed(6)
-    ours, theirs = LSTM(4, 6).double(), nn.LSTM(4, 6, batch_first=True).double()
-    with torch.no_grad():
-        ours.input.weight.copy_(theirs.weight_ih_l0)
-        ours.recurrent.weight.copy_(theirs.weight_hh_l0)
-        ours.input.bias.copy_(theirs.bias_ih_l0 + theirs.bias_hh_l0)
-    x, h, c = (torch.randn(*shape).double() for shape in ((3, 5, 4), (3, 6), (3, 6)))
-    with torch.no_grad():
-        states, cells = ours(x, h, c)
-        expected, (_, last_cell) = theirs(x, (h[None], c[None]))
-    assert_same(states, expected, "LSTM states")
-    assert_same(cells[:, -1], last_cell[0], "LSTM cells")
 
 
 # ---- ConvS2S: weight normalisation, initialisation, gradients

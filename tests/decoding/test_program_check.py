@@ -35,7 +35,7 @@ def test_what_computes_the_same_passes(name: str) -> None:
 
 def edit_bytenet(monkeypatch: Patch) -> None:
     """The edit of an issue: GELU in place of ReLU, in the module alone."""
-    monkeypatch.setattr(ResidualBlock, "_after", lambda self, h: self.expand(F.gelu(self.norm_out(h))))
+    monkeypatch.setattr(ResidualBlock, "_after", lambda self, _, h: self.expand(F.gelu(self.norm_out(h))))
 
 
 @pytest.fixture

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from bytenmt.architectures.registry import build_model
-from bytenmt.config.schema import load_config
 from bytenmt.layers import fused_additive
 from bytenmt.layers.attention import AdditiveScore
 from bytenmt.layers.deferred_matmul import deferred, plain
@@ -200,25 +197,3 @@ def test_no_dropout_is_the_input_itself() -> None:
     assert drop(x, 0.5, training=False) is x
     assert drop(x, 0.0, training=True) is x
     assert bool((drop(x, 0.99999, training=True) >= 0).all())
-
-
-@pytest.mark.parametrize("tie", [False, True])
-@pytest.mark.parametrize("arch", ["seq2seq", "bahdanau", "luong"])
-def test_papers_initial_weights_are_the_papers(arch: str, tie: bool) -> None:
-    """Embedding and output layer too: N(0, 0.01^2), or uniform in [-0.1, 0.1] (Luong et al. 2015)."""
-    torch.manual_seed(0)
-    settings = [
-        "model.init=paper",
-        "model.d_embedding=200",
-        "model.d_hidden=200",
-        f"model.tie_embedding={str(tie).lower()}",
-    ]
-    model: Any = build_model(load_config(arch, "tiny", "", settings).model)
-    for weight in (model.embedding.weight, model.decoder.output.weight):
-        values = weight.detach().flatten()
-        if arch == "luong":
-            assert values.abs().max() <= 0.1 and values.std().item() == pytest.approx(0.2 / 12**0.5, rel=0.05)
-        else:
-            kurtosis = (values**4).mean() / (values**2).mean() ** 2
-            assert values.std().item() == pytest.approx(0.01, rel=0.05)
-            assert kurtosis.item() == pytest.approx(3, abs=0.3)

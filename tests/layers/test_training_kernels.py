@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bytenmt.jit import njit
 from bytenmt.layers import fused_additive, fused_cells, fused_norm
-from bytenmt.layers.kernel_helpers import Array, sigmoid, tanh
+from bytenmt.layers.kernel_helpers import Array, as_array, from_float32, sigmoid, tanh, to_float32
 from bytenmt.layers.recurrent import GRU, LSTM, GRUReset, GRUUpdate
 
 # ---- the same in every run
@@ -23,7 +23,7 @@ WITH_SCRATCH = {  # kernels with memory of their own: what they are called with,
     "normalise": (fused_norm.normalise, [(N, D), (D,), (D,), 1e-5, (N, D), (N, 2), 0, N]),
     "norm_gradients": (
         fused_norm.norm_gradients,
-        [(N, D), (N, D), (D,), (D,), (N, 2), (N, D), (D,), (D,), 0, N],
+        [(N, D), (N, D), (D,), (N, D), (N, 2), (N, D), (D,), (D,), 0, N],
     ),
     "add_query_gradients": (
         fused_additive.add_query_gradients,
@@ -95,10 +95,30 @@ def test_a_kernels_result_is_the_same_wherever_its_memory_lies(name: str, seed: 
 
 
 @njit
+def copied(x: Array, y: Array) -> None:
+    """x to y, from one type to another."""
+    for i in range(len(x)):
+        y[i] = from_float32(to_float32(x[i]), y[i])
+
+
+@njit
 def curves(x: Array, y: Array) -> None:
     """sigmoid and tanh of x (n,) to y (2, n)."""
     for i in range(len(x)):
         y[0, i], y[1, i] = sigmoid(x[i]), tanh(x[i])
+
+
+def test_bf16_is_rounded_as_pytorch_does_it() -> None:
+    """Every bf16 number, what lies halfway to the next and just beside that; infinities; a NaN stays one."""
+    upper = torch.arange(1 << 16, dtype=torch.int64)
+    bits = torch.cat([upper << 16 | low for low in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF)])
+    numbers = bits.to(torch.uint32).view(torch.float32)
+    found = torch.empty(len(numbers), dtype=torch.bfloat16)
+    copied(as_array(numbers), as_array(found))
+    torch.testing.assert_close(found, numbers.bfloat16(), rtol=0, atol=0, equal_nan=True)
+    back = torch.empty(len(numbers))
+    copied(as_array(found), as_array(back))
+    torch.testing.assert_close(back, found.float(), rtol=0, atol=0, equal_nan=True)
 
 
 def test_sigmoid_and_tanh_are_numpys() -> None:

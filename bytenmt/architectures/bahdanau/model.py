@@ -171,6 +171,3 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
         maxout = self.decoder.maxout(torch.cat([read, *seen], dim=-1)).unflatten(-1, (-1, 2)).amax(dim=-1)
         logits: Tensor = self.decoder.output(self.drop(maxout))
         return logits
-
-    def reorder(self, state: BahdanauState, parents: Tensor) -> BahdanauState:
-        return BahdanauState(state.hidden[parents], self.embedding.reorder(state.recent, parents))

@@ -67,50 +67,21 @@ class ByteNetState(NamedTuple):
     recent: RecentBytes = ()
 
 
-class ResidualBlock(nn.Module):
-    """The residual block with ReLUs (section 3.5, figure 3 left)."""
+class Block(nn.Module):
+    """The maps that both residual blocks have. N_MAPS: of the convolution, stacked in its weight."""
+
+    N_MAPS: ClassVar = 1
 
     def __init__(self, d: int, kernel_width: int, dilation: int, dropout: float) -> None:
         super().__init__()
+        std = None if self.N_MAPS == 1 else (1 / (kernel_width * d)) ** 0.5
         self.norm_in = nn.LayerNorm(2 * d)
         self.reduce = nn.Linear(2 * d, d)
         self.norm_mid = nn.LayerNorm(d)
-        self.convolution = Convolution(d, d, kernel_width, dilation)
+        self.convolution = Convolution(d, self.N_MAPS * d, kernel_width, dilation, std=std)
         self.norm_out = nn.LayerNorm(d)
-        self.expand = nn.Linear(d, 2 * d)
-        self.dropout = dropout
-
-    def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x (n, s, 2d), mask (n, s) bool -> (n, s, 2d)."""
-        return x + self._after(self.convolution.centred(self._before(x), mask))
-
-    def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
-        """x (rows, t, 2d), ring (rows, capacity, d) -> (rows, t, 2d) and the ring after."""
-        h, ring = self.convolution.causal(self._before(x), ring, taps)
-        return x + self._after(h), ring
-
-    def _before(self, x: Tensor) -> Tensor:
-        return norm_relu(self.norm_mid, self.reduce(norm_relu(self.norm_in, x)))
-
-    def _after(self, h: Tensor) -> Tensor:
-        h = self.expand(norm_relu(self.norm_out, h))
-        return drop(h, self.dropout, self.training)
-
-
-class MultiplicativeBlock(nn.Module):
-    """The residual block with multiplicative units (figure 3 right)."""
-
-    STACKED: ClassVar = {"convolution": 4, "unit": 4}  # maps that stand on one another in a weight
-
-    def __init__(self, d: int, kernel_width: int, dilation: int, dropout: float) -> None:
-        super().__init__()
-        self.norm_in = nn.LayerNorm(2 * d)
-        self.reduce = nn.Linear(2 * d, d)
-        self.norm_mid = nn.LayerNorm(d)
-        std = (1 / (kernel_width * d)) ** 0.5
-        self.convolution = Convolution(d, 4 * d, kernel_width, dilation, std=std)
-        self.norm_out = nn.LayerNorm(d)
-        self.unit = nn.Linear(d, 4 * d)
+        if self.N_MAPS > 1:
+            self.unit = nn.Linear(d, self.N_MAPS * d)
         self.expand = nn.Linear(d, 2 * d)
         self.dropout = dropout
 
@@ -122,18 +93,44 @@ class MultiplicativeBlock(nn.Module):
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         """x (rows, t, 2d), ring (rows, capacity, d) -> (rows, t, 2d) and the ring after."""
         h = self._before(x)
-        gates, ring = self.convolution.causal(h, ring, taps)
-        return x + self._after(h, gates), ring
+        mixed, ring = self.convolution.causal(h, ring, taps)
+        return x + self._after(h, mixed), ring
+
+    def _before(self, x: Tensor) -> Tensor:
+        """Compute what the convolution reads: (rows, t, 2d) -> (rows, t, d)."""
+        raise NotImplementedError
+
+    def _after(self, h: Tensor, mixed: Tensor) -> Tensor:
+        """Compute from what the convolution has read and written what is added to x, (rows, t, 2d)."""
+        raise NotImplementedError
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return drop(x, self.dropout, self.training)
+
+
+class ResidualBlock(Block):
+    """The residual block with ReLUs (section 3.5, figure 3 left)."""
+
+    def _before(self, x: Tensor) -> Tensor:
+        return norm_relu(self.norm_mid, self.reduce(norm_relu(self.norm_in, x)))
+
+    def _after(self, h: Tensor, mixed: Tensor) -> Tensor:
+        return self._drop(self.expand(norm_relu(self.norm_out, mixed)))
+
+
+class MultiplicativeBlock(Block):
+    """The residual block with multiplicative units (figure 3 right)."""
+
+    N_MAPS: ClassVar = 4
+    STACKED: ClassVar = {"convolution": 4, "unit": 4}  # maps that stand on one another in a weight
 
     def _before(self, x: Tensor) -> Tensor:
         normed: Tensor = self.norm_mid(self.reduce(norm_relu(self.norm_in, x)))
         return normed
 
-    def _after(self, h: Tensor, gates: Tensor) -> Tensor:
-        """h (rows, t, d) and the first unit's maps of it, (rows, t, 4d) -> (rows, t, 2d)."""
-        h = self.norm_out(multiplicative(h, gates))
-        h = self.expand(multiplicative(h, self.unit(h)))
-        return drop(h, self.dropout, self.training)
+    def _after(self, h: Tensor, mixed: Tensor) -> Tensor:
+        h = self.norm_out(multiplicative(h, mixed))
+        return self._drop(self.expand(multiplicative(h, self.unit(h))))
 
 
 def multiplicative(h: Tensor, gates: Tensor) -> Tensor:
@@ -143,7 +140,6 @@ def multiplicative(h: Tensor, gates: Tensor) -> Tensor:
     return g_1 * torch.tanh(g_2 * h + g_3 * torch.tanh(gates[..., 3 * d :]))
 
 
-Block = ResidualBlock | MultiplicativeBlock
 BLOCKS: dict[str, type[Block]] = {"relu": ResidualBlock, "multiplicative": MultiplicativeBlock}
 
 
@@ -262,11 +258,6 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         logits: Tensor = self.decoder.output(torch.relu(self.decoder.head(x)))
         recent = self.embedding.advance(state.recent, tgt)
         return logits, ByteNetState(clock.advance(t), tuple(rings), tuple(hidden), recent)
-
-    def reorder(self, state: ByteNetState, parents: Tensor) -> ByteNetState:
-        hidden = tuple(h[parents] for h in state.hidden)
-        recent = self.embedding.reorder(state.recent, parents)
-        return state._replace(clock=state.clock.reorder(parents), hidden=hidden, recent=recent)
 
     def _columns(self, memory: ByteNetMemory, positions: Tensor) -> Tensor:
         """The encoder column of each position: positions (rows, t) int64 -> (rows, t, d or 2d)."""

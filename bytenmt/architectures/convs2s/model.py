@@ -178,7 +178,3 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
         logits: Tensor = self.decoder.output(self.drop(self.decoder.last(x)))
         recent = self.embedding.advance(state.recent, tgt)
         return logits, ConvS2SState(clock.advance(t), tuple(rings), recent), weights
-
-    def reorder(self, state: ConvS2SState, parents: Tensor) -> ConvS2SState:
-        recent = self.embedding.reorder(state.recent, parents)
-        return state._replace(clock=state.clock.reorder(parents), recent=recent)

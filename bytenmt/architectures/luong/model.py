@@ -207,11 +207,6 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
             x, weights = x.view(rows, t, -1), weights.view(rows, t, -1)
         return x, weights, torch.stack(hidden, dim=1), torch.stack(cell, dim=1)
 
-    def reorder(self, state: LuongState, parents: Tensor) -> LuongState:
-        hidden, cell, attentional, position = (part[parents] for part in state[:4])
-        recent = self.embedding.reorder(state.recent, parents)
-        return LuongState(hidden, cell, attentional, position, recent)
-
     def _attention(self, memory: LuongMemory) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Return the attention as a function of h_t and t, for one run of a loop.
 

@@ -146,9 +146,6 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         logits: Tensor = self.decoder.output(self.drop(x))
         return logits, Seq2SeqState(_stacked(hidden), self.embedding.advance(state.recent, tgt))
 
-    def reorder(self, state: Seq2SeqState, parents: Tensor) -> Seq2SeqState:
-        return Seq2SeqState(state.hidden[parents], self.embedding.reorder(state.recent, parents))
-
     def _context(self, memory: Seq2SeqMemory) -> Tensor:
         """c = tanh(V h_S): (n, d_hidden)."""
         assert self.decoder.context is not None

@@ -259,10 +259,6 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
             blocks.append(QueryBlock(begin, end, low, high, (is_seen & is_read[:, None])[:, None]))
         return blocks
 
-    def reorder(self, state: TransformerState, parents: Tensor) -> TransformerState:
-        recent = self.embedding.reorder(state.recent, parents)
-        return state._replace(clock=state.clock.reorder(parents), recent=recent)
-
 
 def _heads(x: Tensor, n_heads: int) -> Tensor:
     """(n, t, d) -> (n, heads, t, d / heads)."""
