@@ -151,8 +151,11 @@ def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("train.loss_terms.confidence=0.1", "no loss term 'confidence' is registered; one of a plugin needs"),
-        ("data.augment.word_drop=0.1", "no augmentation 'word_drop' is registered; one of a plugin needs"),
+        (
+            "train.loss_terms.confidence=0.1",
+            "loss term 'confidence' is not registered; one of a plugin needs",
+        ),
+        ("data.augment.word_drop=0.1", "augmentation 'word_drop' is not registered; one of a plugin needs"),
         ("train.schedule=sawtooth", "'sawtooth' is none of cosine, .*, plateau; one of a plugin needs"),
     ],
 )

@@ -1,17 +1,25 @@
-"""Open the texts and choose the device of a command, and check them before the work starts."""
+"""Open the models and texts of a command, and check them before the work starts."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bytenmt.cli.console import detail
 from bytenmt.cli.line_filter import Filter
 from bytenmt.cli.progress import Console
-from bytenmt.decoding.interface import Hypothesis
+from bytenmt.config.schema import architecture, fingerprint
+from bytenmt.decoding.engine_selection import precision_of
+from bytenmt.decoding.engines import n_threads
+from bytenmt.decoding.interface import EngineSpec, Hypothesis
 from bytenmt.decoding.line_batch import TranslationResult
+from bytenmt.decoding.loading import LoadedRun, Runtime, load_runs
+from bytenmt.decoding.setting_table import KEEP, TABLE
+from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, DataError
 
@@ -32,6 +40,73 @@ def torch_device(name: str, threads: int | None) -> torch.device:
     if threads is not None:
         torch.set_num_threads(threads)
     return local_device(pick_device(name))
+
+
+def checked_settings(values: Mapping[str, Any]) -> Settings:
+    """Return the settings that options give; warn of some without effect. Raises BytenmtError."""
+    for name in values:
+        if name in TABLE and TABLE[name].needs_sample and not values.get("sample"):
+            Console().warn(f"{TABLE[name].long} has no effect without --sample")
+    return Settings.from_dict(values, lambda name: ({**TABLE, **KEEP})[name].long)
+
+
+def load_models(runs: Sequence[Path], spec: EngineSpec, is_leader: bool = True) -> Runtime:
+    """Load the models that decide together; warn if their translation directions differ.
+
+    is_leader: whether this process prints.
+    """
+    began = time.monotonic()
+    runtime = load_runs(runs, spec, Console(), at_once=True)
+    if is_leader:
+        for warning in _opposed(runtime.runs):
+            Console().warn(warning)
+        spec, seconds = runtime.spec, time.monotonic() - began
+        for run in runtime.runs:
+            detail(f"{run.file}: {architecture(run.config.model)}, {_update(run)}, stored in {run.precision}")
+        precisions = ", ".join(dict.fromkeys(precision_of(run.precision, spec) for run in runtime.runs))
+        threads = f", {n_threads(spec)} threads" if spec.device == "cpu" else ""
+        detail(f"engine {spec.engine} on {spec.device}, {precisions}{threads}; loaded in {seconds:.2f} s")
+    return runtime
+
+
+def load_translation_models(runs: Sequence[Path], spec: EngineSpec, is_leader: bool = True) -> Runtime:
+    """Load models as load_models does. Raises BytenmtError for a language model."""
+    runtime = load_models(runs, spec, is_leader)
+    if not runtime.has_source:
+        raise BytenmtError(f"{runs[0]} is a language model and cannot translate: give a translation model")
+    return runtime
+
+
+def provenance(runtime: Runtime) -> list[str]:
+    """Return what a score was made with besides its signature: configuration, update, precision, engine."""
+    lines = []
+    for run in runtime.runs:
+        lines += [f"configuration {fingerprint(run.config)}", _update(run)]
+        lines += [] if run.precision == "fp32" else [f"weights {run.precision}"]
+        lines.append(f"engine {runtime.spec.engine} {precision_of(run.precision, runtime.spec)}")
+    return lines
+
+
+def _update(run: LoadedRun) -> str:
+    return f"update {'unknown' if run.facts.update is None else run.facts.update}"
+
+
+def _opposed(runs: Sequence[LoadedRun]) -> Iterator[str]:
+    """Yield a warning for every two runs of which one was trained to write the files that the other one
+    reads.
+    """
+
+    def files(run: LoadedRun, side: str) -> set[str]:
+        return {file for corpus in run.facts.corpora for file in [getattr(corpus, side)] if file is not None}
+
+    for number, run in enumerate(runs):
+        for other in runs[:number]:
+            shared = files(run, "src") & files(other, "tgt") | files(run, "tgt") & files(other, "src")
+            if shared and not files(run, "tgt") & files(other, "tgt"):
+                yield (
+                    f"{other.file} and {run.file} translate in different directions, by their training text:"
+                    f" {min(shared)} is the source of one and the target of the other"
+                )
 
 
 def check_source(run: Path, has_source: bool, src: Path | None) -> None:

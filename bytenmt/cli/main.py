@@ -9,27 +9,27 @@ from __future__ import annotations
 import click
 
 from bytenmt import __version__
-from bytenmt.cli.console import CommandGroup
+from bytenmt.cli.console import MainGroup
 from bytenmt.cli.progress import Console
 from bytenmt.kernel_cache import report_to
 
-COMMANDS = {  # and the modules below bytenmt.cli that define them
-    "train": "train_command",
-    "adapt": "documents.adapt_command",
-    "translate": "translation_commands",
-    "translate-file": "documents.translate_file",
-    "translate-dataset": "workbench.dataset_command",
-    "evaluate": "analysis.evaluate",
-    "predict": "language_commands",
-    "generate": "language_commands",
-    "convert": "model_commands",
-    "info": "analysis.info",
-    "plot": "analysis.plot",
-    "serve": "workbench.serve_command",
+COMMANDS = {  # and the modules of bytenmt.cli that define them
+    "train": "train",
+    "adapt": "adapt",
+    "translate": "translate",
+    "translate-file": "translate_file",
+    "translate-dataset": "translate_dataset",
+    "evaluate": "evaluate",
+    "predict": "language",
+    "generate": "language",
+    "convert": "model",
+    "info": "model",
+    "plot": "plot",
+    "serve": "serve",
 }
 
 COMPLETION = """\b
-The shell completes commands, options, architectures, presets and files after
+The shell completes commands, options, architectures and files after
   eval "$(_BYTENMT_COMPLETE=bash_source bytenmt)"                    in ~/.bashrc
   eval "$(_BYTENMT_COMPLETE=zsh_source bytenmt)"                     in ~/.zshrc
   _BYTENMT_COMPLETE=fish_source bytenmt | source  in ~/.config/fish/config.fish
@@ -37,7 +37,7 @@ The shell completes commands, options, architectures, presets and files after
 
 
 @click.group(
-    cls=CommandGroup,
+    cls=MainGroup,
     modules=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=COMPLETION,

@@ -1,339 +1,251 @@
-"""Options that several commands share. Imports nothing heavy; checks types and ranges only."""
+"""Commands and their options, made from the fields that describe them. Imports nothing heavy."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from functools import wraps
+import inspect
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stderr
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from bytenmt.architectures.presets import PRESETS
-from bytenmt.cli.console import completing, under_heading
-from bytenmt.config.bounds import BEAM, MOST, N_BYTES, THREADS, WEIGHT, Bounds
-from bytenmt.decoding.setting_table import (
-    AUTO,
-    DEVICES,
-    ENGINES,
-    KEPT,
-    PRECISIONS,
-    SPEED,
-    TABLE,
-    Setting,
-)
+from bytenmt.config.fields import MOST, Interval, Option, options_of, shortened
+from bytenmt.decoding.interface import EngineSpec
+from bytenmt.decoding.setting_table import CONSTRAINTS, KEEP, SPEED, TABLE
+from bytenmt.plugins import load_plugins
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-LONGEST_VALUE = 40  # characters of a value that messages show
-FILES = "Input and output"  # headings of --help, besides those of setting_table
-CONSTRAINED = "Constraints"
-
-
-class WholeNumber(click.IntRange):
-    """A click type for whole numbers within bounds."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        check_length(self, value, param, ctx)
-        return super().convert(value, param, ctx)
-
-
-class RealNumber(click.FloatRange):
-    """A click type for numbers within bounds; refuses NaN, which click lets through."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        check_length(self, value, param, ctx)
-        number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
-        return number
-
-
-def check_length(
-    kind: WholeNumber | RealNumber, value: Any, param: click.Parameter | None, ctx: click.Context | None
-) -> None:
-    """Fail if a value has more characters than any number in the range, and show only its beginning."""
-    if isinstance(value, str) and len(value) > LONGEST_VALUE:
-        beginning = f"{value[:LONGEST_VALUE]!r}… ({len(value)} characters)"
-        kind.fail(f"{beginning} is not in the range {kind._describe_range()}.", param, ctx)
-
-
-def within(bounds: Bounds) -> WholeNumber | RealNumber:
-    """Return the click type for these bounds."""
-    if bounds.whole:
-        return WholeNumber(int(bounds.low), int(bounds.high), min_open=bounds.open)
-    return RealNumber(bounds.low, bounds.high, min_open=bounds.open)
-
-
-def options(*parts: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Combine several options into one decorator; --help shows them in this order."""
-
-    def add(command: Command) -> Command:
-        for part in reversed(parts):
-            command = part(command)
-        return command
-
-    return add
-
-
-def headed(heading: str, *parts: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Combine several options into one decorator; --help lists them under this heading."""
-
-    def add(command: Command) -> Command:
-        before = tuple(getattr(command, "__click_params__", ()))
-        command = options(*parts)(command)
-        added = [param for param in getattr(command, "__click_params__", ()) if param not in before]
-        under_heading(heading, added)
-        return command
-
-    return add
-
-
+QUIET, VERBOSE = "bytenmt.quiet", "bytenmt.verbose"  # in click's meta, which a group and its command share
+# Headings of --help, besides those of setting_table.
+OPTIONS, FILES, GENERAL = "Options", "Input and output", "General options"
 ARCHITECTURES = tuple(PRESETS["small"])
-FILE = click.Path(path_type=Path)
-ARCH = click.option(
-    "--arch",
-    metavar="|".join(ARCHITECTURES),
-    shell_complete=completing(ARCHITECTURES),
-    help="Architecture of the model.",
-)
 
 
-def models(
-    help: str = "",
-    metavar: str = "MODEL...",
-    *,
-    least: int = 1,
-    most: int = MOST,
-    n_files: tuple[int, int] | None = None,
-) -> Callable[[Command], Command]:
-    """Return the argument MODEL..., which a command gets as `runs`, and its older form -m.
+class HeadedOption(click.Option):
+    """An option that --help lists under a heading."""
 
-    help: what several models mean. least, most: the number of models. n_files: how many files stand behind
-    the model, at least and at most, which a command gets as `files`; several models are then given by -m.
+    def __init__(self, *args: Any, heading: str = OPTIONS, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.heading = heading
+
+
+def common_options() -> list[click.Parameter]:
+    """Return the options -q, -v and --plugin, which may stand before or after the name of a command."""
+
+    def store(ctx: click.Context, param: click.Parameter, is_set: bool) -> None:
+        ctx.meta[f"bytenmt.{param.name}"] = is_set or ctx.meta.get(f"bytenmt.{param.name}", False)
+
+    def load(ctx: click.Context, _: click.Parameter, names: tuple[str, ...]) -> None:
+        if not ctx.resilient_parsing:
+            load_plugins(names)
+
+    hidden: dict[str, Any] = {"expose_value": False, "heading": GENERAL}
+    flag: dict[str, Any] = {"is_flag": True, "callback": store, **hidden}
+    plugin: dict[str, Any] = {"metavar": "MODULE|FILE.py", "multiple": True, "callback": load, **hidden}
+    plugin["is_eager"] = True  # what it adds may be named by other options
+    plugin["help"] = "Load a plugin, a Python module or file, before the options are read; may be repeated."
+    return [
+        HeadedOption(["--plugin"], **plugin),
+        HeadedOption(["-q", "--quiet"], help="Print only errors on stderr.", **flag),
+        HeadedOption(["-v", "--verbose"], help="Print details on stderr, such as the chosen engine.", **flag),
+    ]
+
+
+class Command(click.Command):
+    """A command with -q, -v and --plugin, whose --help lists options under headings."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.params += common_options()
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options of each heading, in the order in which the headings occur first."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                sections.setdefault(getattr(param, "heading", GENERAL), []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if not ctx.meta[QUIET]:
+            return super().invoke(ctx)
+        if ctx.meta[VERBOSE]:
+            raise click.UsageError("--quiet and --verbose: give one of them.", ctx)
+        # Whatever writes notes or progress writes them to sys.stderr; errors are told after this.
+        with open(os.devnull, "w") as nowhere, redirect_stderr(nowhere):
+            return super().invoke(ctx)
+
+
+class Part(NamedTuple):
+    """Some parameters of a command. take: removes their values and returns arguments of its function."""
+
+    params: Sequence[click.Parameter]
+    take: Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def command(
+    name: str, *parts: Part, kind: type[Command] = Command
+) -> Callable[[Callable[..., None]], Command]:
+    """Make a command of a function, whose arguments are those of the parts. Its docstring is the help."""
+
+    def decorate(function: Callable[..., None]) -> Command:
+        def callback(**values: Any) -> None:
+            arguments: dict[str, Any] = {}
+            for part in parts:
+                arguments |= part.take(values)
+            function(**arguments)
+
+        params = [param for part in parts for param in part.params]
+        return kind(name, callback=callback, params=params, help=inspect.getdoc(function))
+
+    return decorate
+
+
+class Value(click.ParamType):  # type: ignore[type-arg]  # which is generic in the latest alone
+    """A click type for the values of an option."""
+
+    def __init__(self, option: Option) -> None:
+        self.option = option
+        names = {str: "text", bytes: "text", Interval: "updates|time"}
+        self.name = names.get(option.item, "number")
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            if self.name == "text" and isinstance(value, str):
+                value.encode()
+            elif isinstance(value, str):
+                return self.option.convert(value, is_text=True)
+        except UnicodeEncodeError:  # what Python made of a byte of the command line
+            self.fail(f"{shortened(value)} is not UTF-8.", param, ctx)
+        except ValueError as error:
+            self.fail(f"{shortened(value)}: {error}.", param, ctx)
+        return value
+
+
+def click_type(option: Option) -> Any:
+    """Return the click type of an option."""
+    if option.choices:
+        return click.Choice(option.choices)
+    return click.Path(path_type=Path) if option.item is Path else Value(option)
+
+
+def click_option(option: Option, heading: str = OPTIONS, default: Any = None, **more: Any) -> HeadedOption:
+    """Return the click option of an option. default: its value where it is left out."""
+    names = [*(option.flags or (option.long,)), option.name]
+    help = option.help
+    if option.default not in (None, False, (), "", b"") and "(default" not in help:
+        help = f"{help.removesuffix('.')} (default: {default_text(option.default)})."
+    if bool in (option.item, option.kind):
+        more["is_flag"] = True
+    else:
+        more |= {"type": click_type(option), "multiple": option.is_repeated, "metavar": option.metavar}
+    return HeadedOption(names, heading=option.heading or heading, default=default, help=help, **more)
+
+
+def default_text(default: object) -> str:
+    """Return a default as --help shows it."""
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def plain(*options: Option, heading: str = OPTIONS, **more: Any) -> Part:
+    """Return options that a command gets by their own names."""
+    params = [click_option(one, heading, one.default, **more) for one in options]
+    return Part(params, lambda values: {one.name: values.pop(one.name) for one in options})
+
+
+def record(name: str, kind: type, heading: str = OPTIONS, leave_out: Sequence[str] = ()) -> Part:
+    """Return the options of a dataclass, which a command gets as one argument. leave_out: some of them."""
+    options = [one for one in options_of(kind).values() if one.name not in leave_out]
+    params = [click_option(one, heading, one.default) for one in options]
+    return Part(params, lambda values: {name: kind(**{one.name: values.pop(one.name) for one in options})})
+
+
+def collect_given(name: str, options: Iterable[Option], heading: str = OPTIONS) -> Part:
+    """Return options of which a command gets those that are given, as one dictionary."""
+    options = tuple(options)
+
+    def take(values: dict[str, Any]) -> dict[str, Any]:
+        taken = {one.name: values.pop(one.name) for one in options}
+        return {
+            name: {
+                key: value
+                for key, value in taken.items()
+                if not (value is None or value is False or value == ())
+            }
+        }
+
+    return Part([click_option(one, heading) for one in options], take)
+
+
+def models(metavar: str = "MODEL...", help: str = "", most: int = MOST, least: int = 1) -> Part:
+    """Return the argument MODEL, which a command gets as `runs`, and its older form -m.
+
+    help: what several models mean. least, most: the number of models. What follows MODEL in the metavar, such
+    as IN OUT, are files, which a command gets as `files`; several models are then given by -m.
     """
+    names = metavar.split()[1:]
+    n_least = sum(not name.startswith("[") for name in names)
+    n_most = MOST if metavar.endswith("...") else len(names)
 
-    def add(command: Command) -> Command:
-        @wraps(command)
-        def call(*, runs: tuple[Path, ...], words: tuple[Path, ...], **more: Any) -> Any:
-            if n_files is None:
-                runs, words = runs + words, ()
-            elif not runs:
-                runs, words = words[:1], words[1:]
-            if not least <= len(runs) <= most:
-                raise click.UsageError(f"{len(runs)} models: expected {metavar}.")
-            if n_files is not None:
-                if not n_files[0] <= len(words) <= n_files[1]:
-                    raise click.UsageError(f"{len(words)} files after the model: expected {metavar}.")
-                more["files"] = words
-            return command(runs=runs, **more)
+    def take(values: dict[str, Any]) -> dict[str, Any]:
+        runs, words = values.pop("runs"), values.pop("words")
+        if not names:
+            runs, words = runs + words, ()
+        elif not runs:
+            runs, words = words[:1], words[1:]
+        if not least <= len(runs) <= most:
+            raise click.UsageError(f"{len(runs)} models: expected {metavar}.")
+        if names and not n_least <= len(words) <= n_most:
+            raise click.UsageError(f"{len(words)} files after the model: expected {metavar}.")
+        return {"runs": runs, "files": words} if names else {"runs": runs}
 
-        of_option = f"Run folder, checkpoint or weights file, instead of MODEL. {help}".rstrip()
-        return options(
-            click.option("-m", "--model", "runs", type=FILE, multiple=True, help=of_option),
-            click.argument("words", metavar=metavar, type=FILE, nargs=-1),
-        )(cast("Command", call))
-
-    return add
-
-
-def one_model(command: Command) -> Command:
-    """Add the argument MODEL, which a command gets as `run`, and its older form -m."""
-
-    @wraps(command)
-    def call(*, runs: tuple[Path, ...], **more: Any) -> Any:
-        return command(run=runs[0], **more)
-
-    return models(metavar="MODEL", most=1)(cast("Command", call))
-
-
-TOKENIZE = click.option(
-    "--tokenize",
-    type=click.Choice(("13a", "char", "intl", "zh", "none")),  # sacreBLEU's, those that need nothing else
-    default="13a",
-    show_default=True,
-    help="Tokenizer of BLEU, by its sacreBLEU name; char suits Korean.",
-)
-
-
-def preset_option(help: str) -> Callable[[Command], Command]:
-    """Return the option --preset with this help."""
-    return click.option(
-        "--preset", metavar="|".join(PRESETS), shell_complete=completing(tuple(PRESETS)), help=help
+    path = click.Path(path_type=Path)
+    text = f"Run folder, checkpoint or weights file, instead of MODEL. {help}".rstrip()
+    return Part(
+        [
+            HeadedOption(["-m", "--model", "runs"], type=path, multiple=True, help=text),
+            click.Argument(["words"], metavar=metavar, type=path, nargs=-1),
+        ],
+        take,
     )
 
 
-MACHINE = headed(
-    SPEED,
-    click.option(
-        "--device",
-        type=click.Choice([AUTO, *DEVICES]),
-        default=AUTO,
-        help="Device to run on; auto is the GPU if there is one, otherwise the CPU (default: auto).",
+def complete_architecture(_: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Complete the name of an architecture in the shell, an argument also as a file."""
+    items = [CompletionItem(name) for name in ARCHITECTURES if name.startswith(begun)]
+    return items if isinstance(param, click.Option) else [*items, CompletionItem(begun, type="file")]
+
+
+def settings(*groups: str) -> Part:
+    """Return the settings of these groups and of what is kept, which a command gets as `settings`."""
+    options = [one for one in TABLE.values() if one.group in groups]
+    keep = [one._replace(heading=CONSTRAINTS) for one in KEEP.values()] if "search" in groups else []
+    return collect_given("settings", [*options, *keep])
+
+
+ENGINE = record("engine", EngineSpec, SPEED)
+ERRORS = plain(
+    Option(
+        "errors",
+        str,
+        "replace",
+        "Invalid UTF-8 in the input: replace it by U+FFFD, or stop with an error.",
+        choices=("replace", "strict"),
     ),
-    click.option(
-        "--threads",
-        type=within(THREADS),
-        help="Number of CPU threads (default: chosen by the number of cores).",
-    ),
+    heading=FILES,
 )
-
-
-def beam_option(of: str) -> Callable[[Command], Command]:
-    """Return the option --beam-size. of: what is decoded with it, for the help text."""
-    help = f"Beam size of the {of}; 1 is greedy search (default: 1)."
-    return click.option("-b", "--beam-size", "--beam", "beam", type=within(BEAM), help=help)
-
-
-def errors_option(hidden: bool = False, default: str = "replace") -> Callable[[Command], Command]:
-    """Return the option --errors. hidden: leave it out of --help."""
-    return click.option(
-        "--errors",
-        type=click.Choice(["replace", "strict"]),
-        default=default,
-        hidden=hidden,
-        help=f"Invalid UTF-8 in the input: replace it by U+FFFD, or stop with an error (default: {default}).",
-    )
-
-
-RUNTIME = options(headed(FILES, errors_option()), MACHINE)
-
-
-def corpora(*names: str) -> Callable[[Command], Command]:
-    """Return the options of these names, of --src, --tgt, --tsv and --text."""
-    help = {
-        "--src": "Source text of the training pairs, one sentence per line; may be repeated.",
-        "--tgt": "Target text of the training pairs, parallel to --src line by line; may be repeated.",
-        "--tsv": "Training pairs as lines `source TAB target`; may be repeated.",
-        "--text": "Monolingual training text of a language model, any bytes; may be repeated.",
-    }
-    return options(*(click.option(name, type=FILE, multiple=True, help=help[name]) for name in names))
-
-
-TEXTS = headed(
-    "Training data",
-    corpora("--src", "--tgt", "--tsv", "--text"),
-    click.option(
-        "--weight",
-        "weights",
-        type=within(WEIGHT),
-        multiple=True,
-        help="How often the pairs of a corpus occur per epoch (default: 1). Give one weight per corpus, in"
-        " the order --tgt, --tsv, --tmx, --xliff, --po.",
-    ),
-    click.option("--valid-src", type=FILE, help="Source text for validation."),
-    click.option("--valid-tgt", type=FILE, help="Target text for validation, parallel to --valid-src."),
-    click.option("--valid-tsv", type=FILE, help="Validation pairs as lines `source TAB target`."),
-    click.option("--valid-text", type=FILE, help="Monolingual validation text of a language model."),
-)
-
-
-COUNT, COUNT_OR_NONE = within(Bounds(1, MOST)), within(Bounds(0, MOST))
-DRAWN = within(N_BYTES)
-ONLY_ENGINE = click.option(  # of commands that compute in fp32
-    "--engine",
-    type=click.Choice([AUTO, *ENGINES]),
-    default=AUTO,
-    help="Inference engine: numba (compiled CPU kernels), torch (PyTorch) or cuda-graph (PyTorch with CUDA"
-    " graphs); auto takes the fastest one for the device (default: auto).",
-)
-ENGINE = headed(
-    SPEED,
-    ONLY_ENGINE,
-    click.option(
-        "--precision",
-        type=click.Choice([AUTO, *PRECISIONS]),
-        default=AUTO,
-        help="Precision of the weights; w8a8 is int8 weights with 8-bit activations, the fastest for many"
-        " lines."
-        " auto is the file's precision with numba, bf16 with cuda-graph and fp32 with torch (default: auto).",
-    ),
-)
-
-
-def setting_option(row: Setting) -> Callable[[Command], Command]:
-    """Return the option of a setting. Its value is None if it is left out; the setting's default holds
-    then."""
-    names = *(row.flags or (row.option,)), row.name
-    if row.is_flag:
-        return headed(row.heading, click.option(*names, is_flag=True, help=row.help))
-    kind: Any = str if row.bounds is None else within(row.bounds)
-    if row.choices:
-        kind = click.Choice(row.choices)
-    return headed(row.heading, click.option(*names, type=kind, metavar=row.metavar, help=row.help))
-
-
-def setting_options(*groups: str) -> Callable[[Command], Command]:
-    """Return the options of the settings of these groups, see setting_table.Setting."""
-    return options(*(setting_option(row) for row in TABLE.values() if row.group in groups))
-
-
-SAMPLING = options(*(setting_option(row) for row in TABLE.values() if row.needs_sample))
-REVERSE = headed(
-    "Search",
-    click.option(
-        "--reverse",
-        type=FILE,
-        metavar="MODEL",
-        help="A model of the opposite direction, which ranks the hypotheses of a beam search, too: better"
-        " translations in two to three times the time.",
-    ),
-)
-DECODING = options(setting_options("search", "sampling"), REVERSE, ENGINE)
-ANSWERS = headed(  # how `translate` writes its results
-    "Output format",
-    click.option(
-        "--format",
-        "form",
-        type=click.Choice(["text", "jsonl"]),
-        default="text",
-        help="text: one translation per line, or with --n-best lines `line ||| text ||| score` as Moses"
-        " prints"
-        " them, lines counted from 0. jsonl: one JSON object per line, with score, flags and alignment; its"
-        " `line` counts from 1 and its `sentence` from 0 (default: text).",
-    ),
-    click.option("--with-source", is_flag=True, help="Include the source line in every object of jsonl."),
-    click.option(
-        "--alignment/--no-alignment",
-        default=None,
-        help="Include the character alignment with the source in jsonl (default: if the model has"
-        " attention).",
-    ),
-    click.option(
-        "--character-bits",
-        is_flag=True,
-        help="Include the bits of every character of a translation in jsonl.",
-    ),
-    click.option(
-        "--flag-above",
-        type=RealNumber(0.0, 64.0),
-        metavar="BITS",
-        help="Threshold of an unsure line in bits per byte (default: the model's own). Unsure and wrong"
-        " lines are reported on stderr, or in jsonl by the field `verdict`.",
-    ),
-    click.option("--stream", is_flag=True, help="Print the bytes of a line while it is decoded."),
-)
-CONSTRAINTS = headed(
-    CONSTRAINED,
-    click.option(
-        "--keep",
-        metavar=",".join(KEPT),
-        help="Classes of spans that are copied unchanged from the source to the translation, separated by"
-        " commas; none keeps nothing (default: all, if the model was trained with sentinels).",
-    ),
-    click.option(
-        "--keep-pattern",
-        multiple=True,
-        metavar="REGEX",
-        help="Copy every match of this regular expression, in Python's syntax, unchanged to the translation;"
-        " may be repeated.",
-    ),
-    click.option(
-        "--glossary",
-        type=FILE,
-        help="Glossary file of lines `term TAB target`: the translation has the target where the source has"
-        " the term, also with the ending of a plural or case.",
-    ),
+PRESET = Option("preset", str | None, None, "Size and training settings.", choices=tuple(PRESETS))
+SET = Option(
+    "assignments",
+    tuple[str, ...],
+    (),
+    "Set a configuration key, such as train.ema=0.999; may be repeated.",
+    ("--set",),
+    "KEY=VALUE",
 )

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from bytenmt.config import bounds
+from bytenmt.config.fields import MAX_THREADS, Beam, LengthPenalty, Weight
+from bytenmt.config.fields import Count as Whole
 from bytenmt.config.untrusted import Count, printable
 
 TEXT_COUNTS = ("pairs", "source_bytes", "target_bytes")  # of Facts: what the training pairs amount to
@@ -36,7 +37,7 @@ class Progress(Struct):
     best: float | None = None  # of train.metric
     best_update: Count = 0
     waited: Count = 0  # validations since the best one
-    threads: Annotated[int, Meta(ge=0, le=bounds.THREADS.high)] = (
+    threads: Annotated[int, Meta(ge=0, le=MAX_THREADS)] = (
         0  # of the CPU in each process, kept when the run is resumed; 0: not known
     )
     standstills: Count = 0  # how often the plateau schedule has lowered the learning rate
@@ -55,7 +56,7 @@ class CorpusFact(Struct, frozen=True, omit_defaults=True):
     src: str | None = None
     tgt: str | None = None
     tsv: str | None = None
-    weight: Annotated[float, Meta(ge=bounds.WEIGHT.low, le=bounds.WEIGHT.high)] = 1.0
+    weight: Weight = 1.0
 
 
 class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -64,9 +65,9 @@ class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
     length_penalty, no_repeat_ngram_size: see interface.Options; beam: with which they were found.
     """
 
-    length_penalty: Annotated[float, Meta(ge=bounds.LENGTH_PENALTY.low, le=bounds.LENGTH_PENALTY.high)]
-    no_repeat_ngram_size: Annotated[int, Meta(ge=0, le=bounds.MOST)] = 0
-    beam: Annotated[int, Meta(ge=1, le=bounds.BEAM.high)] | None = None
+    length_penalty: LengthPenalty
+    no_repeat_ngram_size: Whole = 0
+    beam: Beam | None = None
 
 
 Amount = Annotated[float, Meta(ge=0.0, le=1e6)]

@@ -7,9 +7,13 @@ An unknown key, a wrong type or a value out of range fails with its path.
 from __future__ import annotations
 
 import hashlib
+import math
+import re
+import sys
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args, get_type_hints
 
 import msgspec
 import tomli_w
@@ -20,27 +24,35 @@ from bytenmt.architectures.registry import ARCHITECTURES, BUILT_IN
 from bytenmt.architectures.section import Dropout, Section
 from bytenmt.architectures.section import ModelSection as ModelSection
 from bytenmt.architectures.section import architecture as architecture
-from bytenmt.config.advice import explained, missing_plugin, unknown_architecture
-from bytenmt.config.bounds import MOST, TRAINING
-from bytenmt.config.spacing import AUTO, check_spacing
-from bytenmt.config.tree import assign, merge_settings, not_finite, preset_tree
+from bytenmt.config.fields import MOST, Count, Fraction, Interval, Positive, Seed
+from bytenmt.config.fields import explained as expected
+from bytenmt.config.spacing import AUTO
+from bytenmt.config.tree import assign, merge_settings, preset_tree
 from bytenmt.config.untrusted import parse_toml, printable, shown
 from bytenmt.errors import ConfigError
 from bytenmt.plugins import ARCHITECTURES as PLUGGED_IN_ARCHITECTURES
 from bytenmt.plugins import AUGMENTATIONS as PLUGGED_IN_AUGMENTATIONS
-from bytenmt.plugins import LOSS_TERMS, METRICS, OPTIMIZERS, SCHEDULES, Registry, load_installed, owners
+from bytenmt.plugins import (
+    LOSS_TERMS,
+    METRICS,
+    OPTIMIZERS,
+    SCHEDULES,
+    Registry,
+    load_installed,
+    module_of,
+    owners,
+)
 
-Positive = Annotated[int, Meta(ge=1, le=MOST)]
-Count = Annotated[int, Meta(ge=0, le=MOST)]
-Fraction = Annotated[float, Meta(ge=0.0, le=1.0)]
-Length = Annotated[int, Meta(ge=1, le=1 << 20)]  # bytes of a window
+Decay = Annotated[float, Meta(gt=0.0, lt=1.0)]
+Rate = Annotated[float, Meta(ge=0.0, le=1e3)]
+NonNegative = Annotated[float, Meta(ge=0.0, le=MOST)]
+Length = Annotated[int, Meta(ge=0, le=1 << 20)]  # bytes of a window
 Name = Annotated[str, Meta(min_length=1, max_length=64)]  # of what a registry has
 
 
-def _as_option(name: str) -> Meta:
-    """The bounds of what is an option of train too."""
-    low, high, above, _ = TRAINING[name]
-    return Meta(gt=low, le=high) if above else Meta(ge=low, le=high)
+def help(text: str) -> Meta:
+    """Describe a key that is an option of `train`, too."""
+    return Meta(description=text)
 
 
 if TYPE_CHECKING:
@@ -56,21 +68,22 @@ AUGMENTATIONS = (
 )
 
 
+# The comments of the sections are the meanings in docs/configuration.md, see tools/configuration_page.py.
 class DataConfig(Section, frozen=True):
     """The training pairs that are used, and the changes that are made to them anew in every epoch."""
 
-    max_source_bytes: Positive = 1000  # a longer pair is left out and reported
-    max_target_bytes: Positive = 1000
-    noise: Fraction = 0.0  # share of a source's characters where a typo or the like is made
-    copy: Fraction = 0.0  # share of pairs where what stands on both sides becomes another, to be copied
-    # Above 0: kept spans of both sides become sentinels, and in this share of the pairs names and numbers do.
+    max_source_bytes: Positive = 1000  # longest source; longer pairs are left out and reported
+    max_target_bytes: Positive = 1000  # longest target; longer pairs are left out and reported
+    noise: Fraction = 0.0  # share of a source's characters with a typo or the like
+    copy: Fraction = 0.0  # share of pairs where what both sides share becomes another text, to be copied
+    # above 0, kept spans of both sides become sentinels, and in this share of pairs names and numbers, too
     sentinels: Fraction = 0.0
     upper_case: Fraction = 0.0  # share of pairs written in capitals on both sides
     title_case: Fraction = 0.0  # share of pairs in which every word begins with a capital
     lower_case: Fraction = 0.0  # share of pairs without capitals
     unpunctuated: Fraction = 0.0  # share of pairs without the signs at the ends of both sides
-    empty_source: Fraction = 0.0  # share of pairs whose source is emptied: the model learns p(target) alone
-    augment: dict[Name, Fraction] = {}  # shares of pairs that augmentations of plugins change
+    empty_source: Fraction = 0.0  # share of pairs with an empty source: the model learns p(target) alone
+    augment: dict[Name, Fraction] = {}  # share of pairs changed by the augmentation NAME of a plugin
 
     def __post_init__(self) -> None:
         if self.upper_case + self.title_case + self.lower_case > 1:
@@ -86,61 +99,80 @@ class DataConfig(Section, frozen=True):
 
 
 class TrainConfig(Section, frozen=True):
-    """The training loop."""
+    """The training loop. Keys with a `help` are options of `train` by their own names."""
 
-    seed: Annotated[int, _as_option("seed")] = 1
-    max_updates: Annotated[int, _as_option("max_updates")] = 20_000  # 0: no limit
-    max_minutes: Annotated[float, _as_option("max_minutes")] = 0.0  # in all, resumed or not; 0: no limit
-    max_epochs: Annotated[float, _as_option("max_epochs")] = 0.0  # passes over the training text; 0: no limit
-    # Bytes a batch, source plus target, padding counted, over all processes.
-    max_tokens: Annotated[int, _as_option("max_tokens")] = 12_000
-    window: Length = 256  # without a source: bytes of each stream that a batch learns from
-    valid_bytes: Positive = 200_000  # without a source: of the validation text, from its beginning on
-    context: Annotated[int, Meta(ge=0, le=1 << 20)] = (
-        0  # without a source, convolutional models: bytes read before them
+    seed: Annotated[Seed, help("Random seed of the training.")] = 1
+    max_updates: Annotated[Count, help("Stop after this number of updates; 0 is no limit.")] = 20_000
+    max_epochs: Annotated[
+        NonNegative, help("Stop after this number of passes over the training text; 0 is no limit.")
+    ] = 0.0
+    max_minutes: Annotated[
+        NonNegative,
+        help("Stop after this number of minutes, summed over all resumptions of the run; 0 is no limit."),
+    ] = 0.0
+    patience: Annotated[
+        Count,
+        help("Early stopping: stop after this number of validations without improvement; 0 is never."),
+    ] = 0
+    max_tokens: Annotated[
+        Positive,
+        help("Batch size in bytes, source and target, padding included, over all processes."),
+    ] = 12_000
+    update_freq: Annotated[
+        int,
+        Meta(ge=1, le=512),
+        help("Number of batches per update, whose gradients are accumulated."),
+    ] = 1
+    round_to: Annotated[int, Meta(ge=1, le=1 << 16)] = 1  # batch widths are rounded up to a multiple of it
+    short_first: bool = False  # sort the first epoch from short to long pairs
+    window: Annotated[int, Meta(ge=1, le=1 << 20)] = 256  # language models: bytes of a stream in a batch
+    context: Length = 0  # convolutional language models: bytes read before the window
+    valid_bytes: Positive = 200_000  # language models: bytes of the validation text that are scored
+    optimizer: Name = "adamw"  # `adamw`, `muon`, `nag`, `sgd`, `adadelta` or one of a plugin
+    lr: Annotated[float, Meta(gt=0.0, le=1e3), help("Peak learning rate.")] = 1e-3
+    schedule: Name = (
+        "cosine"  # `cosine`, `linear`, `wsd`, `inverse_sqrt`, `constant`, `plateau`, or a plugin's
     )
-    update_freq: Annotated[int, _as_option("update_freq")] = 1  # batches an update
-    round_to: Annotated[int, Meta(ge=1, le=1 << 16)] = (
-        1  # batches are as wide as a multiple of it, so that the shapes are fewer
-    )
-    short_first: bool = False  # the first epoch goes from short pairs to long ones
-    optimizer: Name = "adamw"  # one of plugins.OPTIMIZERS
-    lr: Annotated[float, _as_option("lr")] = 1e-3
-    schedule: Name = "cosine"  # one of plugins.SCHEDULES
-    warmup_updates: Count = 200
-    decay_share: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.2  # wsd: the last part of the run, where lr falls
-    plateau_factor: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.1  # plateau: lr times it at each standstill
-    min_lr: Fraction = 1e-4  # plateau: the end of training, as a share of lr
-    weight_decay: Annotated[float, Meta(ge=0.0, le=1e3)] = 0.01
-    adam_beta1: Dropout = 0.9  # adamw, muon
-    adam_beta2: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.98
-    adam_lr: Annotated[float, Meta(ge=0.0, le=1e3)] = 0.0  # muon: of what AdamW updates; 0: as lr
-    ngram_lr: Annotated[float, Meta(ge=0.0, le=1e3)] = 0.0  # of n-gram tables, highest; 0: 0.03
-    momentum: Dropout = 0.99  # nag
-    muon_momentum: Dropout = 0.95
-    clip_norm: Annotated[float, Meta(ge=0.0, le=1e9)] = 1.0  # 0: no clipping
-    label_smoothing: Dropout = 0.0
-    loss_terms: dict[Name, float] = {}  # weights of loss terms of plugins
-    options: dict[Name, bool | int | float | str] = {}  # of plugins, who read them from this section
+    warmup_updates: Count = 200  # updates of linear warm-up
+    # schedule `wsd` (warm-up, stable, decay): last part of the run, in which the rate falls to zero
+    decay_share: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.2
+    plateau_factor: Decay = 0.1  # schedule `plateau`: factor of the rate when validation stops improving
+    min_lr: Fraction = 1e-4  # schedule `plateau`: training ends at this fraction of the peak rate
+    weight_decay: Rate = 0.01  # decoupled weight decay
+    adam_beta1: Dropout = 0.9  # β₁ of AdamW, also for the parameters that AdamW updates beside Muon
+    adam_beta2: Decay = 0.98  # β₂ of AdamW
+    adam_lr: Rate = 0.0  # optimizer `muon`: peak rate of the parameters that AdamW updates; 0 is `train.lr`
+    ngram_lr: Rate = 0.0  # peak rate of n-gram tables; 0 is 0.03
+    momentum: Dropout = 0.99  # momentum of NAG
+    muon_momentum: Dropout = 0.95  # momentum of Muon
+    clip_norm: Annotated[float, Meta(ge=0.0, le=1e9)] = 1.0  # maximum gradient norm; 0 is no clipping
+    label_smoothing: Dropout = 0.0  # label smoothing
+    loss_terms: dict[Name, float] = {}  # weight of the loss term NAME of a plugin
+    options: dict[Name, bool | int | float | str] = {}  # option NAME of a plugin
     byte_dropout: Dropout = 0.0  # share of the decoder's input bytes that it is not shown
-    byte_dropout_kind: Literal["mask", "replace"] = "mask"  # by PAD, or by any byte of UTF-8
-    teacher_forcing: Fraction = 1.0  # how often the decoder reads the true byte, not its own
-    own_bytes: Literal["best", "drawn"] = "best"  # its own byte: the likeliest, or drawn as it predicts them
-    ema: Dropout = 0.0  # decay of the moving average that is validated and saved; 0: the weights themselves
-    precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: see objective.precision_of
-    compile: bool = False  # torch.compile, convolutional models only; minutes to compile, once a width
-    metric: Name = "bits_per_byte"  # what the best checkpoint is best in, one of plugins.METRICS
-    patience: Annotated[int, _as_option("patience")] = (
-        0  # validations without a better one after which training ends; 0: no such end
-    )
-    valid_every: Positive | str = AUTO  # updates, or a time as "90s"; auto: see loop.spacings
-    valid_lines: Count = 200  # lines decoded for chrF and BLEU at every validation; 0: bits per byte only
-    save_every: Positive | str = AUTO  # the same
-    log_every: Positive = 50  # updates
-
-    def __post_init__(self) -> None:
-        check_spacing("valid_every", self.valid_every)
-        check_spacing("save_every", self.save_every)
+    byte_dropout_kind: Literal["mask", "replace"] = "mask"  # by padding, or by random bytes
+    teacher_forcing: Fraction = 1.0  # how often the decoder reads the true byte, not its own prediction
+    own_bytes: Literal["best", "drawn"] = "best"  # its own byte: the most likely one, or a sampled one
+    ema: Dropout = 0.0  # decay of the moving average of the weights, which is validated and saved; 0 is off
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto is bf16 on hardware with bf16 matrix products
+    compile: bool = False  # `torch.compile`, for convolutional models and the Transformer
+    metric: Name = "bits_per_byte"  # selects the best checkpoint; or `chrf`, or a metric of a plugin
+    valid_every: Annotated[
+        Interval,
+        help(
+            "Interval between validations in updates (500) or time (90s, 2m); auto is 500 updates, or 2m if"
+            " the run has a time limit and neither --patience nor the plateau schedule."
+        ),
+    ] = AUTO
+    save_every: Annotated[
+        Interval,
+        help(
+            "Interval between checkpoints in updates (500) or time (90s, 5m); auto is 500 updates, or 5m if"
+            " the run has a time limit."
+        ),
+    ] = AUTO
+    valid_lines: Count = 200  # validation lines translated for chrF and BLEU; 0 is bits per byte only
+    log_every: Positive = 50  # interval between log records, in updates
 
 
 # Keys of earlier versions, with their defaults: files that have them are read without them.
@@ -215,27 +247,27 @@ def resolve_config(arch: str | None, preset: str | None, settings: Mapping[str, 
     merge_settings(tree, settings)
     config = parse_config(tree)
     _check_names(config)
-    return _with_owners(config)
+    used = [(registry, name) for _, registry, names in config.registered_names() for name in names]
+    used.append((PLUGGED_IN_ARCHITECTURES, architecture(config.model)))
+    return msgspec.structs.replace(config, plugins=tuple(owners(used)))
 
 
 def _check_names(config: Config) -> None:
     """Raise ConfigError for a name that is in none of the registries."""
     for key, registry, names in config.registered_names():
-        for name in names:
-            if name not in registry.names:
-                what = f"configuration {key}: no {registry.kind} {shown(name)} is registered"
-                if registry.names:
-                    what = f"configuration {key}: {shown(name)} is none of {', '.join(registry.names)}"
-                advised = missing_plugin(what, config.plugins)
-                loads = "; one of a plugin needs `--plugin MODULE|FILE.py`, or its import"
-                raise ConfigError(what + loads if advised == what else advised)
+        for name in (name for name in names if name not in registry.names):
+            known = f" is none of {', '.join(registry.names)}" if registry.names else " is not registered"
+            what = f"configuration {key}: {registry.kind} {shown(name)}{known}"
+            raise ConfigError(f"{what}; {_missing_plugins(config.plugins)}")
 
 
-def _with_owners(config: Config) -> Config:
-    """Return the configuration with the plugins that it uses."""
-    used = [(registry, name) for _, registry, names in config.registered_names() for name in names]
-    used.append((PLUGGED_IN_ARCHITECTURES, architecture(config.model)))
-    return msgspec.structs.replace(config, plugins=tuple(owners(used)))
+def _missing_plugins(plugins: object) -> str:
+    """Return a hint which plugins of a run to load. plugins: modules and files that the run has recorded."""
+    named = [name for name in plugins if isinstance(name, str)] if isinstance(plugins, list | tuple) else []
+    absent = [name for name in named if module_of(name) not in sys.modules]
+    if absent:
+        return f"the run has plugins: give {' '.join(f'--plugin {printable(name, 64)}' for name in absent)}"
+    return "one of a plugin needs `--plugin MODULE|FILE.py`, or its import"
 
 
 def parse_config(tree: Mapping[str, Any]) -> Config:
@@ -245,21 +277,53 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
     without them.
     """
     load_installed()
-    endless = not_finite(tree) if isinstance(tree, Mapping) else None
-    if endless is not None:
-        raise ConfigError(f"configuration {printable(endless)}: expected a finite number")
     tree = _without_removed_keys(tree)
+    for path, value in _numbers(tree):
+        if not math.isfinite(value):  # a number without bounds, such as the weight of a loss term
+            raise ConfigError(f"configuration {printable(path)}: expected a finite number")
+    arch = _named_architecture(tree)
+    if isinstance(arch, str) and arch not in ARCHITECTURES:
+        what = f"configuration model.arch: {shown(arch)} is not one of {', '.join(BUILT_IN)}"
+        raise ConfigError(f"{what}; {_missing_plugins(tree.get('plugins'))}")
+    is_plugged_in = isinstance(arch, str) and arch not in BUILT_IN
     try:
-        config = _converted(tree)
+        kind = _config_type(ARCHITECTURES[str(arch)].section) if is_plugged_in else Config
+        config = msgspec.convert(tree, kind)
     except msgspec.ValidationError as error:
-        arch, plugins = _named_architecture(tree), tree.get("plugins")
-        if isinstance(arch, str) and arch not in ARCHITECTURES:
-            what = unknown_architecture(arch, BUILT_IN)
-            raise ConfigError(missing_plugin(what, plugins if isinstance(plugins, list) else ())) from None
-        raise ConfigError(explained(str(error), _sections(tree))) from None
+        raise ConfigError(_explained(printable(str(error)), tree)) from None
     if not config.plugins:
         _check_names(config)
     return config
+
+
+def _numbers(tree: object, path: str = "") -> Iterable[tuple[str, float]]:
+    """Yield the key and value of every float in the sections of a configuration."""
+    for key, value in tree.items() if isinstance(tree, Mapping) and path.count(".") < 3 else ():
+        if isinstance(value, float):
+            yield f"{path}{key}", value
+        yield from _numbers(value, f"{path}{key}.")
+
+
+def _explained(message: str, tree: Mapping[str, Any]) -> str:
+    """Return one line for what msgspec said of a configuration: with the nearest key, or the choices."""
+    what, _, where = message.partition(" - at `$.")
+    path = where.rstrip("`")
+    sections: dict[str, type[Struct]] = {"data": DataConfig, "train": TrainConfig}
+    if (arch := _named_architecture(tree)) in ARCHITECTURES:
+        sections["model"] = ARCHITECTURES[str(arch)].section
+    if unknown := re.fullmatch("Object contains unknown field `(.*)`", what):
+        key = f"{path}.{unknown[1]}".lstrip(".")
+        known = [f"{name}.{one}" for name, section in sections.items() for one in section.__struct_fields__]
+        alike = [one for one in known if one.endswith(f".{unknown[1]}")]
+        alike = alike or get_close_matches(key, known, n=1, cutoff=0.75)
+        return (
+            f"unknown key {key}: {f'did you mean {alike[0]}?' if alike else '`bytenmt info ARCH` prints all'}"
+        )
+    section, _, key = path.partition(".")
+    if what.startswith("Invalid enum value") and section in sections:
+        values = ", ".join(map(str, get_args(get_type_hints(sections[section])[key])))
+        what = f"{what.removeprefix('Invalid enum value ')} is none of {values}"
+    return f"configuration {path}: {expected(what)}".replace(" :", ":")
 
 
 def _without_removed_keys(tree: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -275,26 +339,10 @@ def _without_removed_keys(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     return kept
 
 
-def _named_architecture(tree: object) -> object:
+def _named_architecture(tree: Mapping[str, Any]) -> Any:
     """Return model.arch of a nested dictionary of any kind; None where there is none."""
-    model = tree.get("model") if isinstance(tree, Mapping) else None
+    model = tree.get("model")
     return model.get("arch") if isinstance(model, Mapping) else None
-
-
-def _sections(tree: Mapping[str, Any]) -> dict[str, type[Struct]]:
-    """Return the sections that a configuration has, its architecture's model section among them."""
-    arch = _named_architecture(tree)
-    sections: dict[str, type[Struct]] = {"data": DataConfig, "train": TrainConfig}
-    if isinstance(arch, str) and arch in ARCHITECTURES:
-        sections["model"] = ARCHITECTURES[arch].section
-    return sections
-
-
-def _converted(tree: Mapping[str, Any]) -> Config:
-    """Return the configuration of a nested dictionary. Raises msgspec.ValidationError."""
-    arch = _named_architecture(tree)
-    registered = isinstance(arch, str) and arch in ARCHITECTURES and arch not in BUILT_IN
-    return msgspec.convert(tree, _config_type(ARCHITECTURES[str(arch)].section) if registered else Config)
 
 
 @lru_cache

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
-from bytenmt.config.bounds import MOST
-
 AUTO = "auto"
-EXPECTED = "expected a number of updates such as 500, a time such as 90s, 2m or 1h, or auto"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-_TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh])")
 
 
 class Spacing(NamedTuple):
@@ -42,22 +37,7 @@ class Timer:
 
 
 def spacing(value: int | str, auto: Spacing) -> Spacing:
-    """Return the interval that a configuration gives. auto: the one that suits the run. Raises ValueError."""
-    if value == AUTO:
-        return auto
-    if isinstance(value, int) and value > 0:
+    """Return the interval that a configuration gives, see fields.Interval. auto: what suits the run."""
+    if isinstance(value, int):
         return Spacing(updates=value)
-    text = str(value)
-    found = _TIME.fullmatch(text)
-    seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
-    if not 0 < seconds <= MOST:
-        raise ValueError(f"{text[:20]!r}{'…' * (len(text) > 20)}: {EXPECTED}")
-    return Spacing(seconds=seconds)
-
-
-def check_spacing(name: str, value: int | str) -> None:
-    """Raise ValueError, which begins with the name, where it is none."""
-    try:
-        spacing(value, Spacing(1))
-    except ValueError as error:
-        raise ValueError(f"{name} is {error}") from None
+    return auto if value == AUTO else Spacing(seconds=float(value[:-1]) * _UNITS[value[-1]])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bytenmt.config.bounds import WEIGHT
+from bytenmt.config.fields import Option, Weight, check
 from bytenmt.data.text_file import LONGEST_LINE, Indices, Lengths, TextFile, check_file
 from bytenmt.errors import DataError
 
@@ -109,8 +109,7 @@ class ParallelCorpus:
         Raises DataError, see TextFile.open, and if only some have a source.
         """
         for pair in files:  # all at once: a wrong name is told before anything takes its time
-            if not WEIGHT.hold(pair.weight):
-                raise ValueError(f"the weight is {pair.weight}, expected {WEIGHT}")
+            check({"weight": pair.weight}, {"weight": Option("weight", Weight, 1.0, "")})
             for path in filter(None, pair[:3]):
                 check_file(path)
         parts = []

@@ -9,16 +9,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os.path import commonprefix
-from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from bytenmt.config import bounds
+from bytenmt.config.fields import check
 from bytenmt.decoding.setting_table import AUTO as AUTO
-from bytenmt.decoding.setting_table import BOUNDS, SearchSettings
 from bytenmt.decoding.setting_table import DEVICES as DEVICES
+from bytenmt.decoding.setting_table import ENGINE, EngineSettings, SearchSettings
 from bytenmt.decoding.setting_table import ENGINES as ENGINES
 from bytenmt.decoding.setting_table import PRECISIONS as PRECISIONS
-from bytenmt.errors import SettingError
 from bytenmt.kernel_constants import LOOK_AHEAD as LOOK_AHEAD
 
 if TYPE_CHECKING:
@@ -30,45 +28,29 @@ else:
 
 
 @dataclass(frozen=True)
-class EngineSpec:
+class EngineSpec(EngineSettings):
     """The choice of an engine. AUTO is replaced by loading.load_runs with a choice that suits the machine.
 
     engine: one of ENGINES; device: one of DEVICES; precision: one of PRECISIONS, AUTO where the weights files
     decide; threads: of the CPU, None where the engine decides; reverse: a run folder or weights file of the
-    opposite direction, which ranks the hypotheses of a beam search, too. Raises SettingError for another
-    value.
+    opposite direction, which ranks the hypotheses of a beam search, too. Raises SettingError for anything
+    else.
     """
 
-    engine: str = AUTO
-    device: str = AUTO
-    precision: str = AUTO
-    threads: int | None = None
-    reverse: str | Path | None = None
-
     def __post_init__(self) -> None:
-        for value, known in ((self.engine, ENGINES), (self.device, DEVICES), (self.precision, PRECISIONS)):
-            if value not in (AUTO, *known):
-                raise SettingError(f"{value!r} is none of {', '.join((AUTO, *known))}")
-        if self.threads is not None and not bounds.THREADS.hold(self.threads):
-            raise SettingError(f"threads is {self.threads!r}, expected {bounds.THREADS}")
+        check({name: value for name, value in vars(self).items() if name != "reverse"}, ENGINE)
 
 
 @dataclass(frozen=True)
 class Options(SearchSettings):
-    """Options of the search: the settings of a user, and those that the program adds.
+    """Options of the search: the settings of a user, checked by Settings, and those that the program adds.
 
     endless: the output is a text, not a line: line ends are allowed, and it ends at its limit only.
     byte_scores: keep the log-probability of every byte, for Hypothesis.byte_scores.
-    Raises ValueError for a number outside its bounds.
     """
 
     endless: bool = False
     byte_scores: bool = False
-
-    def __post_init__(self) -> None:
-        bounds.check(vars(self), BOUNDS)
-        if self.n_best > self.beam:
-            raise ValueError(f"n_best {self.n_best}, beam {self.beam}: expected 1 <= n_best <= beam")
 
 
 class Request(NamedTuple):

@@ -1,18 +1,33 @@
-"""The settings of a translation: one line each, with name, type, default, bounds and help.
+"""The settings of a translation: a field each, with type, bounds, default and help.
 
 The options of the commands, the keyword arguments of the Python API and the options of the server are made
-from these lines. To add a setting, add its line here and read the field where it has an effect. Imports
-nothing heavy.
+from these fields. To add a setting, add its field here and read it where it has an effect. `group` says which
+commands have it: "search" all commands that translate and the server, "sampling" all commands that sample,
+"output" only `translate`. Imports nothing heavy.
 """
 
 from __future__ import annotations
 
-from dataclasses import Field, dataclass, field, fields
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated
 
-from bytenmt.config.bounds import BEAM, LENGTH_PENALTY, MOST, MOST_SEED, Bounds, real
+from msgspec import Meta
+
+from bytenmt.config.fields import (
+    Beam,
+    Count,
+    LengthPenalty,
+    Positive,
+    Seed,
+    Threads,
+    option,
+    options_of,
+)
 from bytenmt.kernel_constants import PRECISIONS as PRECISIONS
 
+AUTO = "auto"
 ENGINES = ("torch", "cuda-graph", "numba")
 DEVICES = ("cpu", "cuda")
 # Classes of spans, see sentinels.PATTERNS.
@@ -20,69 +35,13 @@ KEPT = (
     *("tags", "placeholders", "urls", "emails", "paths", "options", "keys", "codes", "numbers", "signs"),
     "entities",
 )
-SPLIT_CHOICES = AUTO, ALWAYS, NEVER = "auto", "always", "never"
+ALWAYS, NEVER = "always", "never"
 MAX_TOKENS = 16_000  # source bytes of a batch, padding included, times the beam size
-SPEED = "Speed and memory"  # a heading of --help
+SEARCH_HEADING, SPEED, CONSTRAINTS = "Search", "Speed and memory", "Constraints"  # headings of --help
 
-
-class Setting(NamedTuple):
-    """A setting as commands offer it.
-
-    bounds: the range of a number, None for a flag or a text. help: text for --help; it stands by itself and
-    states the default. flags: names of the option, `--name` where empty. group: which commands offer it:
-    "search" all commands that translate and the server, "sampling" all commands that sample text, "output"
-    only `translate`. needs_sample: the setting has no effect without --sample. choices: the allowed values of
-    a text, empty for any text. heading: the heading of --help under which it is listed.
-    """
-
-    name: str
-    default: Any
-    bounds: Bounds | None
-    help: str
-    flags: tuple[str, ...]
-    metavar: str | None
-    group: str
-    needs_sample: bool
-    choices: tuple[str, ...]
-    heading: str
-
-    @property
-    def is_flag(self) -> bool:
-        """True if its option takes no value."""
-        return isinstance(self.default, bool)
-
-    @property
-    def option(self) -> str:
-        """The long name of its option, as messages write it."""
-        long = [flag for flag in self.flags if flag.startswith("--")]
-        return long[0] if long else f"--{self.name.replace('_', '-')}"
-
-
-def setting(
-    default: Any,
-    bounds: Bounds | None,
-    help: str,
-    *flags: str,
-    metavar: str | None = None,
-    group: str = "search",
-    needs_sample: bool = False,
-    choices: tuple[str, ...] = (),
-    heading: str = "Search",
-) -> Any:
-    """Declare a field of one of the classes below; the arguments are the fields of Setting."""
-    row: dict[str, Any] = {"bounds": bounds, "help": help, "flags": flags, "metavar": metavar, "group": group}
-    row |= {"needs_sample": needs_sample, "choices": choices, "heading": heading}
-    return field(default=default, metadata={"setting": row})
-
-
-def sampling_setting(default: Any, bounds: Bounds, help: str) -> Any:
-    """Declare a setting of sampling."""
-    return setting(default, bounds, help, group="sampling", needs_sample=True, heading="Sampling")
-
-
-def line_setting(default: Any, bounds: Bounds | None, help: str, choices: tuple[str, ...] = ()) -> Any:
-    """Declare a setting of how lines are split and limited."""
-    return setting(default, bounds, help, choices=choices, heading="Sentences and lengths")
+searched = partial(option, group="search", heading=SEARCH_HEADING)
+sampled = partial(option, group="sampling", heading="Sampling")
+limited = partial(option, group="search", heading="Sentences and lengths")
 
 
 @dataclass(frozen=True)
@@ -98,54 +57,41 @@ class SearchSettings:
     depends on the seed, the line's number, the sample's number and the byte's position alone.
     """
 
-    beam: int = setting(
+    beam: Beam = searched(
         1,
-        BEAM,
-        "Beam size; 1 is greedy search (default: 1). With --sample, the number of samples per line.",
-        "-b",
-        "--beam-size",
-        "--beam",
+        "Beam size; 1 is greedy search. With --sample, the number of samples per line.",
+        *("-b", "--beam-size", "--beam"),
     )
-    n_best: int = setting(
-        1, BEAM, "Number of translations printed per line, at most --beam-size (default: 1).", group="output"
+    n_best: Beam = searched(
+        1, "Number of translations printed per line, at most --beam-size.", group="output"
     )
-    length_penalty: float = setting(
+    length_penalty: LengthPenalty = searched(
         1.0,
-        LENGTH_PENALTY,
         "Exponent A of the length penalty: hypotheses are ranked by log-probability / length**A. Needs beam"
         " search (default: the value tuned for the model, otherwise 1).",
-        "--length-penalty",
-        "--lenpen",
+        *("--length-penalty", "--lenpen"),
     )
-    no_repeat_ngram_size: int = setting(
+    no_repeat_ngram_size: Count = searched(
         0,
-        Bounds(0, MOST),
         "Forbid repeated n-grams of N characters within a translation; 0 allows them (default: the value"
         " tuned for the model, otherwise 0).",
         metavar="N",
     )
-    sample: bool = setting(
-        False,
-        None,
-        "Sample translations instead of searching; --beam-size is then the number of samples.",
-        group="sampling",
-        heading="Sampling",
+    sample: bool = sampled(
+        False, "Sample translations instead of searching; --beam-size is then the number of samples."
     )
-    temperature: float = sampling_setting(
-        1.0, real(0.001, 1000), "Sampling temperature; values below 1 favour likely bytes (default: 1)."
+    temperature: Annotated[float, Meta(ge=0.001, le=1000.0)] = sampled(
+        1.0, "Sampling temperature; values below 1 favour likely bytes.", needs_sample=True
     )
-    top_k: int = sampling_setting(
-        0, Bounds(0, 256), "Sample from the K most likely bytes only; 0 is no limit (default: 0)."
+    top_k: Annotated[int, Meta(ge=0, le=256)] = sampled(
+        0, "Sample from the K most likely bytes only; 0 is no limit.", needs_sample=True
     )
-    top_p: float = sampling_setting(
+    top_p: Annotated[float, Meta(gt=0.0, le=1.0)] = sampled(
         1.0,
-        real(0, 1, open=True),
-        "Nucleus sampling: sample from the fewest bytes whose probabilities sum to P (default: 1, all"
-        " bytes).",
+        "Nucleus sampling: sample from the fewest bytes whose probabilities sum to P.",
+        needs_sample=True,
     )
-    seed: int = sampling_setting(
-        0, Bounds(0, MOST_SEED), "Random seed of sampling; the same seed gives the same text (default: 0)."
-    )
+    seed: Seed = sampled(0, "Random seed of sampling; the same seed gives the same text.", needs_sample=True)
 
 
 @dataclass(frozen=True)
@@ -158,50 +104,88 @@ class LineSettings:
     in a batch, EOS and padding included, times the beam size; a line that needs more is decoded alone.
     """
 
-    prefix: bytes = setting(
+    prefix: bytes = option(
         b"",
-        None,
         "Forced decoding: text with which every translation begins.",
         group="output",
-        heading="Constraints",
+        heading=CONSTRAINTS,
     )
-    max_len_a: float = line_setting(
-        3.0,
-        real(0, 1000),
-        "Length limit of a translation: A * source bytes + --max-len-b bytes (default: 3).",
+    max_len_a: Annotated[float, Meta(ge=0.0, le=1000.0)] = limited(
+        3.0, "Length limit of a translation: A * source bytes + --max-len-b bytes."
     )
-    max_len_b: int = line_setting(
-        100,
-        Bounds(0, 10**6),
-        "Length limit of a translation: --max-len-a * source bytes + B bytes (default: 100).",
+    max_len_b: Annotated[int, Meta(ge=0, le=10**6)] = limited(
+        100, "Length limit of a translation: --max-len-a * source bytes + B bytes."
     )
-    max_source_bytes: int | None = line_setting(
+    max_source_bytes: Annotated[int, Meta(ge=4, le=10**9)] | None = limited(
         None,
-        Bounds(4, MOST),
         "Maximum source length in bytes; longer lines are split at spaces and translated in parts (default:"
         " the maximum length of the model's training pairs).",
     )
-    max_tokens: int = setting(
-        MAX_TOKENS,
-        Bounds(1, MOST),
-        "Batch size in source bytes, padding included, times the beam size (default: 16000).",
-        heading=SPEED,
+    max_tokens: Positive = limited(
+        MAX_TOKENS, "Batch size in source bytes, padding included, times the beam size.", heading=SPEED
     )
-    split_sentences: str = line_setting(
+    split_sentences: str = limited(
         AUTO,
-        None,
         "Split lines into sentences and translate them one by one; auto does so if the model was trained on"
-        " single sentences (default: auto).",
-        choices=SPLIT_CHOICES,
+        " single sentences.",
+        choices=(AUTO, ALWAYS, NEVER),
     )
 
 
-def _row(declared: Field[Any]) -> Setting:
-    return Setting(declared.name, declared.default, **declared.metadata["setting"])
+@dataclass(frozen=True)
+class KeepSettings:
+    """Settings of what is kept, see decoding.kept_spans."""
+
+    keep: str | None = option(
+        None,
+        "Classes of spans that are copied unchanged from the source to the translation, separated by commas;"
+        " none keeps nothing (default: all, if the model was trained with sentinels).",
+        metavar=",".join(KEPT),
+    )
+    keep_pattern: tuple[str, ...] = option(
+        (),
+        "Copy every match of this regular expression, in Python's syntax, unchanged to the translation; may"
+        " be repeated.",
+        metavar="REGEX",
+    )
+    glossary: Path | None = option(
+        None,
+        "Glossary file of lines `term TAB target`: the translation has the target where the source has the"
+        " term, also with the ending of a plural or case.",
+    )
 
 
-SEARCH: dict[str, Setting] = {field.name: _row(field) for field in fields(SearchSettings)}
-LINES: dict[str, Setting] = {field.name: _row(field) for field in fields(LineSettings)}
+@dataclass(frozen=True)
+class EngineSettings:
+    """The choice of an engine, see decoding.interface.EngineSpec."""
+
+    engine: str = option(
+        AUTO,
+        "Inference engine: numba (compiled CPU kernels), torch (PyTorch) or cuda-graph (PyTorch with CUDA"
+        " graphs); auto takes the fastest one for the device.",
+        choices=(AUTO, *ENGINES),
+    )
+    device: str = option(
+        AUTO,
+        "Device to run on; auto is the GPU if there is one, otherwise the CPU.",
+        choices=(AUTO, *DEVICES),
+    )
+    precision: str = option(
+        AUTO,
+        "Precision of the weights; w8a8 is int8 weights with 8-bit activations, the fastest for many lines."
+        " auto is the file's precision with numba, bf16 with cuda-graph and fp32 with torch.",
+        choices=(AUTO, *PRECISIONS),
+    )
+    threads: Threads | None = option(None, "Number of CPU threads (default: chosen by the number of cores).")
+    reverse: Path | None = option(
+        None,
+        "A model of the opposite direction, which ranks the hypotheses of a beam search, too: better"
+        " translations in two to three times the time.",
+        metavar="MODEL",
+        heading=SEARCH_HEADING,
+    )
+
+
+SEARCH, LINES, KEEP = options_of(SearchSettings), options_of(LineSettings), options_of(KeepSettings)
 TABLE = SEARCH | LINES
-# Bounds of the settings that are numbers, by name.
-BOUNDS = {name: row.bounds for name, row in TABLE.items() if row.bounds is not None}
+ENGINE = options_of(EngineSettings)

@@ -85,7 +85,8 @@ class Translator:
         n_best, sample, …), and keep, keep_pattern and glossary as KeepSpec.from_settings takes them.
         Raises BytenmtError: what a command refuses is refused here.
         """
-        checked, spec = Settings.from_dict(settings), EngineSpec(engine, device, precision, threads, reverse)
+        other = None if reverse is None else Path(reverse)
+        checked, spec = Settings.from_dict(settings), EngineSpec(engine, device, precision, threads, other)
         return cls.from_runtime(load_runs(runs, spec, reporter), checked)
 
     @classmethod

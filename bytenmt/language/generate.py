@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bytenmt.config import bounds
+from bytenmt.config.fields import NBytes, Option, check
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.loading import Runtime
 from bytenmt.decoding.scheduler import stream_characters
+from bytenmt.decoding.setting_table import SEARCH
 from bytenmt.errors import SettingError
 from bytenmt.utf8 import first_invalid
 
@@ -16,14 +17,14 @@ from bytenmt.utf8 import first_invalid
 def generate(runtime: Runtime, prompt: bytes = b"", n_bytes: int = 1000, **sampling: Any) -> Iterator[bytes]:
     """Yield the prompt and up to n_bytes more, sampled byte by byte: always valid UTF-8, line ends included.
 
-    runtime: of runs without a source; n_bytes: see bounds.N_BYTES; sampling: temperature, top_k, top_p, seed.
+    runtime: of runs without a source; n_bytes: at most 10 MB; sampling: temperature, top_k, top_p, seed.
     The text has less than n_bytes only if the next character had no room. Raises SettingError at once.
     """
     if runtime.has_source:
         raise SettingError("the models are translation models: give language models")
-    bounds.check({"n_bytes": n_bytes}, {"n_bytes": bounds.N_BYTES})
+    check({"n_bytes": n_bytes}, {"n_bytes": Option("n_bytes", NBytes, 1000, "")})
     if first_invalid(prompt) >= 0:
         raise SettingError(f"the prompt {prompt!r} is not valid UTF-8")
-    options = Options(sample=True, endless=True, **sampling)
+    options = Options(sample=True, endless=True, **check(sampling, SEARCH))
     engine = runtime.engine_maker(options)(1)
     return stream_characters(engine, Request(None, len(prompt) + n_bytes, prompt))

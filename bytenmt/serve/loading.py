@@ -40,7 +40,7 @@ def load_models(
     """
     search = {name: decoding[name] for name in TABLE if decoding.get(name) is not None}
     # What contradicts each other shows here.
-    Settings.from_dict(search, lambda name: TABLE[name].option if name in TABLE else f"--{name}")
+    Settings.from_dict(search, lambda name: TABLE[name].long if name in TABLE else f"--{name}")
     kept = KeepSpec.from_settings(decoding["keep"])
     runs, terms = _by_direction(models, "-m"), dict[Direction, list[Term]]()
     for direction, paths in _by_direction(decoding["glossary"], "--glossary").items():

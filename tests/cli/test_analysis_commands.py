@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 from made_up_engine import make_run
 
-from bytenmt.cli.analysis import plot as plotting
+from bytenmt.cli import plot as plotting
 from bytenmt.cli.main import main
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -74,7 +74,6 @@ def test_a_stream_is_greedy(place: Path, taught: Path) -> None:
         (["--keep", "dates"], "'dates' is not a class of spans: expected tags, placeholders"),
         (["--keep-pattern", "a*"], "the pattern 'a*' matches the empty text"),
         (["--keep-pattern", "("], "the pattern '(' is no regular expression"),
-        (["--keep-pattern", "\udcff"], "--keep-pattern is not UTF-8"),
         (["--glossary", "src"], "src, line 1: expected `term TAB target`"),
         (["--glossary", "none"], "none cannot be read"),
     ],

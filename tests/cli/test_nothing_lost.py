@@ -24,7 +24,7 @@ import bytenmt
 from bytenmt.atomic_file import replacing
 from bytenmt.checkpoints.checkpoint import LOCK, load_checkpoint, one_training
 from bytenmt.checkpoints.weights import CONFIG
-from bytenmt.cli import translation_commands as cli_module
+from bytenmt.cli import translate as cli_module
 from bytenmt.cli.line_filter import Filter
 from bytenmt.cli.main import main
 from bytenmt.config.schema import Config

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from made_up_engine import made_up_translator
 
 import bytenmt
-from bytenmt.cli import translation_commands
+from bytenmt.cli import inputs
 from bytenmt.cli.main import main
 from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.decoding.translator import Translator
@@ -28,7 +28,7 @@ def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
     """No run is loaded, and the engine is made up."""
     facts = Facts(corpora=(CorpusFact("/data/train.en", "/data/train.de.gz"),))
     loaded = SimpleNamespace(has_source=True, has_sentinels=False, runs=[SimpleNamespace(facts=facts)])
-    monkeypatch.setattr(translation_commands, "loaded_runs", lambda *_, **__: loaded)
+    monkeypatch.setattr(inputs, "load_models", lambda *_, **__: loaded)
 
     def from_runtime(_: object, settings: Any, group: object = None) -> Translator:
         return made_up_translator(max_source_bytes=settings.max_source_bytes or 1000)
@@ -84,7 +84,7 @@ def test_the_format_is_told_or_named(tmp_path: Path) -> None:
         ("a.po b.po --format json", "a.po: not json: Expecting value: line 1 column 1"),
         ("a.po b.po --format tmx --pair ende", "--pair ende: expected two languages"),
         ("a.po b.po --prefix x", "No such option"),
-        ("a.po b.po --flag-above nan", "nan is not in the range"),
+        ("a.po b.po --flag-above nan", "'nan': expected float >= 0.0"),
     ],
 )
 def test_one_line_for_a_mistake(tmp_path: Path, arguments: str, message: str) -> None:

@@ -14,8 +14,9 @@ import pytest
 from source_tree import PACKAGE
 
 from bytenmt.cli.main import main
+from bytenmt.config.fields import Option
 from bytenmt.decoding.interface import Options
-from bytenmt.decoding.setting_table import LINES, SEARCH, TABLE, Setting
+from bytenmt.decoding.setting_table import LINES, SEARCH, TABLE
 from bytenmt.decoding.settings import Settings
 from bytenmt.errors import SettingError
 
@@ -29,7 +30,7 @@ def options_of(command: str) -> dict[str, click.Option]:
 
 
 @pytest.mark.parametrize("row", TABLE.values(), ids=lambda row: row.name)
-def test_a_setting_is_an_option_of_the_commands_of_its_group(row: Setting) -> None:
+def test_a_setting_is_an_option_of_the_commands_of_its_group(row: Option) -> None:
     expected = {
         "search": {*TRANSLATING, "serve"},
         "sampling": {*TRANSLATING} | ({"generate"} if row.needs_sample else set()),
@@ -39,8 +40,8 @@ def test_a_setting_is_an_option_of_the_commands_of_its_group(row: Setting) -> No
     assert expected <= offered
     for command in expected:
         option = options_of(command)[row.name]
-        assert row.option in option.opts and option.help == row.help
-        assert option.is_flag == row.is_flag
+        assert row.long in option.opts and (option.help or "").startswith(row.help[:-1])
+        assert option.is_flag == (row.kind is bool)
 
 
 def test_defaults_are_those_of_the_classes() -> None:
@@ -54,15 +55,18 @@ def test_defaults_are_those_of_the_classes() -> None:
     assert without == {"endless", "byte_scores", "search", "keep", "needs_sentinels", "left_to_runs"}
 
 
-@pytest.mark.parametrize("name", ["n_best", "temperature"])
-def test_messages_use_the_names_of_the_caller(name: str) -> None:
-    with pytest.raises(SettingError, match=name):
-        Settings.from_dict({name: 2})
-    with pytest.raises(SettingError, match=TABLE[name].option):
-        Settings.from_dict({name: 2}, lambda one: TABLE[one].option)
+def test_messages_use_the_names_of_the_caller() -> None:
+    with pytest.raises(SettingError, match="n_best 2 of beam 1"):
+        Settings.from_dict({"n_best": 2})
+    with pytest.raises(SettingError, match="--n-best 2 of --beam-size 1"):
+        Settings.from_dict({"n_best": 2}, lambda name: TABLE[name].long)
+    with pytest.raises(SettingError, match="unknown setting beams: expected one of beam, "):
+        Settings.from_dict({"beams": 2})
 
 
-ADDED = '    coverage: int = setting(7, Bounds(0, 9), "Of a test.", "--coverage-of-test")\n'
+ADDED = """
+    coverage: Annotated[int, Meta(ge=0, le=9)] = searched(7, "Of a test.", "--coverage-of-test")
+"""
 PROGRAM = """
 from click.testing import CliRunner
 from bytenmt.cli.main import main
@@ -70,11 +74,11 @@ from bytenmt.decoding.settings import Settings
 from bytenmt.errors import SettingError
 for command in ("translate", "evaluate", "serve"):
     help = CliRunner().invoke(main, [command, "--help"], env={"COLUMNS": "200"}).output
-    assert "--coverage-of-test" in help and "Of a test." in help, command
+    assert "--coverage-of-test" in help and "Of a test (default: 7)." in help, command
     told = CliRunner().invoke(main, [command, "--coverage-of-test", "10"])
-    assert told.exit_code == 2 and "0<=x<=9" in told.output, told.output
-from bytenmt.cli.decoding_args import settings
-from bytenmt.cli.workbench.serve_command import serve
+    assert told.exit_code == 2 and "expected int <= 9" in told.output, told.output
+from bytenmt.cli.inputs import checked_settings as settings
+from bytenmt.cli.serve import serve
 found = {one.name: one for one in serve.params}["coverage"]
 assert found.envvar == "BYTENMT_SERVE_COVERAGE_OF_TEST"
 assert settings({"coverage": 3}).search.coverage == 3 and Settings.from_dict({}).search.coverage == 7
@@ -95,7 +99,7 @@ def test_adding_a_setting_is_one_line(tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, tmp_path / "bytenmt", ignore=shutil.ignore_patterns("__pycache__"))
     table = tmp_path / "bytenmt/decoding/setting_table.py"
     text = table.read_text(encoding="utf-8")
-    before = "    beam: int = setting(\n"
+    before = "    beam: Beam = searched(\n"
     assert text.count(before) == 1
     table.write_text(text.replace(before, ADDED + before), encoding="utf-8")
     subprocess.run(

@@ -20,6 +20,7 @@ from guide_pages import CARDS, PAGES, REPORTS, ROOT, Command
 
 from bytenmt.cli.main import COMMANDS, main
 from bytenmt.config import schema
+from tools import configuration_page
 
 WITH_COMMANDS = [page for page in PAGES if guide_pages.commands(page)]
 MATCH = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -205,6 +206,11 @@ def test_files_that_pages_name_exist() -> None:
 def test_every_configuration_key_has_its_line() -> None:
     text = (ROOT / "bytenmt" / "docs" / "configuration.md").read_text(encoding="utf-8")
     assert configuration_keys() <= set(re.findall(r"`((?:data|train|model)\.[a-z_0-9]+)`", text))
+
+
+def test_the_configuration_page_is_what_the_code_says() -> None:
+    text = configuration_page.PAGE.read_text(encoding="utf-8")
+    assert configuration_page.page(text) == text and text.count("| values |") == 2
 
 
 def test_every_command_is_in_the_readme() -> None:

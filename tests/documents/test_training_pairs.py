@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from bytenmt.cli.documents.training_pairs import CACHE
 from bytenmt.cli.main import main
+from bytenmt.cli.training_pairs import CACHE
 from bytenmt.documents.formats import format_of, unit_pairs
 from bytenmt.documents.unit import joined
 from bytenmt.training import run as training

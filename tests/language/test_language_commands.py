@@ -18,7 +18,7 @@ from made_up_engine import make_run, small_config, small_model
 
 from bytenmt.checkpoints.checkpoint import save_checkpoint, weights
 from bytenmt.checkpoints.weights import CONFIG
-from bytenmt.cli import language_commands
+from bytenmt.cli import language as language_commands
 from bytenmt.cli.main import main
 from bytenmt.config.facts import Facts, TextFact
 from bytenmt.config.schema import config_toml
@@ -190,7 +190,7 @@ BAD = [
     ("predict blind run", "run is a directory"),
     ("predict blind cut.xz", "cut.xz cannot be read: Compressed file ended"),
     ("predict none text", "none does not exist"),
-    ("predict text text", "text is not a run folder"),
+    ("predict text text", "text holds no weights"),
     ("predict blind text --src src", "blind is a language model: leave out --src"),
     ("predict run tgt", "run is a translation model: give the source text by --src"),
     ("predict run tgt --src three", "three has 2 lines and tgt has 3"),
@@ -202,7 +202,6 @@ BAD = [
     ("predict blind text --html text/page", "the folder text cannot be created"),
     ("generate run", "run is a translation model: use `bytenmt translate`"),
     ("generate none", "none does not exist"),
-    ("generate blind --prompt \udcff", "--prompt is not UTF-8: its byte 0 is 0xFF"),
     ("generate blind --engine cuda-graph", "--engine cuda-graph runs on a GPU"),
 ]
 

@@ -7,18 +7,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
+from bytenmt.config.fields import Option
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
     from bytenmt.config.facts import CorpusFact
 
-PAIR = click.option(
-    "--pair",
+PAIR = Option(
+    "pair",
+    str | None,
+    None,
+    "Source and target language, such as en-de or en-US:pt-BR. Required for TMX; XLIFF, PO, HTML, ARB and"
+    " YAML files of Rails then declare the target language.",
     metavar="SRC-TGT",
-    help="Source and target language, such as en-de or en-US:pt-BR. Required for TMX; XLIFF, PO, HTML,"
-    " ARB and YAML files of Rails then declare the target language.",
 )
 
 

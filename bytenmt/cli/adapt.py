@@ -9,41 +9,35 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from bytenmt.cli.console import Command, say
-from bytenmt.cli.documents.languages import (
+from bytenmt.cli.console import say
+from bytenmt.cli.languages import (
     language_mismatches,
     language_pair,
     model_languages,
     pair_of_memory,
 )
-from bytenmt.cli.options import FILE, models, within
+from bytenmt.cli.options import command, models, plain
 from bytenmt.cli.progress import Console
-from bytenmt.config.bounds import MOST, TRAINING
+from bytenmt.config.fields import Option, Seed
 from bytenmt.errors import BytenmtError, DataError
 
 if TYPE_CHECKING:
     from bytenmt.training.adaptation import Measurement
 
+OUTPUT = Option(
+    "output",
+    Path,
+    None,
+    "Folder of the adapted model; it must not hold a model yet.",
+    ("-o", "--output"),
+)
+PAIR = Option(
+    "pair", str | None, None, "Language pair such as en-de (default: the model's).", metavar="SRC-TGT"
+)
+SEED = Option("seed", Seed, 1, "Random seed of the held-out part and of the training.")
 
-@click.command("adapt", cls=Command)
-@models(metavar="MODEL MEMORY...", n_files=(1, MOST), most=1)
-@click.option(
-    "-o",
-    "--output",
-    type=FILE,
-    required=True,
-    help="Folder of the adapted model; it must not hold a model yet.",
-)
-@click.option("--pair", metavar="SRC-TGT", help="Language pair such as en-de (default: the model's).")
-@click.option(
-    "--seed",
-    type=within(TRAINING["seed"]),
-    default=1,
-    show_default=True,
-    help="Random seed of the held-out part and of the training.",
-)
+
+@command("adapt", models("MODEL MEMORY...", most=1), plain(OUTPUT, required=True), plain(PAIR, SEED))
 def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], output: Path, pair: str | None, seed: int) -> None:
     """Adapt a model to the translations of a project.
 

@@ -11,34 +11,11 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-import click
-
 from bytenmt.atomic_file import replacing
-from bytenmt.cli.documents.languages import language_pair
-from bytenmt.cli.options import FILE, headed
+from bytenmt.cli.languages import language_pair
 from bytenmt.errors import BytenmtError, DataError
 
 CACHE = "cache"  # in the run folder
-OPTIONS = headed(
-    "Training data",
-    click.option(
-        "--tmx", type=FILE, multiple=True, help="Translation memory (TMX) of training pairs; needs --pair."
-    ),
-    click.option(
-        "--xliff", type=FILE, multiple=True, help="XLIFF file whose translated units are training pairs."
-    ),
-    click.option(
-        "--po",
-        type=FILE,
-        multiple=True,
-        help="PO file whose translated, not fuzzy entries are training pairs.",
-    ),
-    click.option(
-        "--pair",
-        metavar="SRC-TGT",
-        help="Source and target language in the files of --tmx, such as en-de or en-US:pt-BR.",
-    ),
-)
 
 
 class Conversion(NamedTuple):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import click
-
-from bytenmt.cli.console import Command, say
-from bytenmt.cli.options import CONSTRAINTS, COUNT, DECODING, MACHINE, models
+from bytenmt.cli import options
+from bytenmt.cli.console import say
+from bytenmt.cli.options import command, models, record
+from bytenmt.config.fields import Positive, option
+from bytenmt.decoding.interface import EngineSpec
 from bytenmt.errors import BytenmtError, DataError
 
 SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -16,40 +18,35 @@ PACKED = (".gz", ".zst")
 SAMPLE = 1 << 20  # bytes of a file whose encoding is checked
 
 
-@click.command("translate-dataset", cls=Command)
-@models("Several models decode as an ensemble.", "MODEL IN OUT", n_files=(2, 2))
-@click.option("--column", default="text", show_default=True, help="Column of IN with the source texts.")
-@click.option(
-    "--to",
-    default="translation",
-    show_default=True,
-    metavar="COLUMN",
-    help="New column for the translations.",
+@dataclass(frozen=True)
+class Columns:
+    """The options on the data set."""
+
+    column: str = option("text", "Column of IN with the source texts.")
+    to: str = option("translation", "New column for the translations.", metavar="COLUMN")
+    format: str | None = option(
+        None,
+        "Format of IN (default: by the suffix of each file, text for any other).",
+        choices=(*dict.fromkeys(SUFFIXES.values()), "text"),
+    )
+    actors: Positive | None = option(
+        None, "Number of engines, each with --threads threads (default: the CPUs of the cluster)."
+    )
+
+
+@command(
+    "translate-dataset",
+    models("MODEL IN OUT", "Several models decode as an ensemble."),
+    record("columns", Columns),
+    options.settings("search", "sampling"),
+    options.ENGINE,
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice((*dict.fromkeys(SUFFIXES.values()), "text")),
-    help="Format of IN (default: by the suffix of each file, text for any other).",
-)
-@click.option(
-    "--actors",
-    type=COUNT,
-    help="Number of engines, each with --threads threads (default: the CPUs of the cluster).",
-)
-@CONSTRAINTS
-@DECODING
-@MACHINE
 def translate_dataset(
     runs: tuple[Path, ...],
     files: tuple[Path, Path],
-    column: str,
-    to: str,
-    form: str | None,
-    actors: int | None,
-    device: str,
-    threads: int | None,
-    **decoding: Any,
+    columns: Columns,
+    settings: dict[str, Any],
+    engine: EngineSpec,
 ) -> None:
     """Translate a column of a data set with Ray Data.
 
@@ -60,14 +57,16 @@ def translate_dataset(
     this machine; all machines of a cluster must see IN, OUT and the models under the same paths. With
     --device cuda each actor takes a GPU.
     """
-    from bytenmt.cli import decoding_args
+    from bytenmt.cli import inputs
     from bytenmt.datasets import Translate, ray_job
 
     given, out = (path.resolve() for path in files)
-    for name in ("glossary", "reverse"):
-        if decoding[name] is not None:
-            decoding[name] = decoding[name].resolve()  # actors have folders of their own
-    decoding_args.settings(decoding)  # reports options that contradict each other by their names
+    # Actors have folders of their own.
+    if "glossary" in settings:
+        settings["glossary"] = settings["glossary"].resolve()
+    reverse = None if engine.reverse is None else Path(engine.reverse).resolve()
+    engine = replace(engine, reverse=reverse, threads=engine.threads or 1)
+    inputs.checked_settings(settings)
     paths = [given] if given.is_file() else sorted(path for path in given.rglob("*") if path.is_file())
     root = given.parent if given.is_file() else given
     parts = {path: out / path.relative_to(root) for path in paths}
@@ -77,25 +76,18 @@ def translate_dataset(
         raise DataError(f"{given} is no file, and no folder of files")
     if given in (out, *out.parents):
         raise BytenmtError(f"{out} is in the folder of the input: give another one")
-    forms = {path: form or _format_of(path) for path in left}
+    forms = {path: columns.format or _format_of(path) for path in left}
     for path in left:
         if forms[path] != "parquet":
             _check_encoding(path)
-    models = [str(run.resolve()) for run in runs]
-    options = {
-        "column": column,
-        "to": to,
-        "device": device,
-        "threads": threads or 1,
-        **{name: decoding[name] for name in decoding_args.OF_THE_ENGINE},
-        **decoding_args.named_settings(decoding),
-    }
+    names = [str(run.resolve()) for run in runs]
+    keywords = {"column": columns.column, "to": columns.to, **vars(engine), **settings}
     if left:
-        Translate(*models, **options)  # compiles the kernels once; what it raises is one line here
+        Translate(*names, **keywords)  # compiles the kernels once; what it raises is one line here
         ray_job.connect()
     for path in left:
         parts[path].parent.mkdir(parents=True, exist_ok=True)
-        ray_job.translate_file(path, parts[path], forms[path], models, options, actors)
+        ray_job.translate_file(path, parts[path], forms[path], names, keywords, columns.actors)
         say(f"bytenmt: {path} is translated: {parts[path]}")
     say(f"bytenmt: {len(left)} files translated, {len(parts) - len(hidden) - len(left)} were there already")
 

@@ -8,22 +8,52 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from bytenmt import __version__
-from bytenmt.cli.console import Command, check_output, commit, say, writer
-from bytenmt.cli.options import CONSTRAINTS, DECODING, FILE, RUNTIME, TOKENIZE, models
+from bytenmt.cli import options
+from bytenmt.cli.console import check_output, say, writer
+from bytenmt.cli.options import command, models, record
+from bytenmt.config.fields import option
+from bytenmt.decoding.interface import EngineSpec
 from bytenmt.errors import BytenmtError, printable
 
 if TYPE_CHECKING:
     from bytenmt.data.corpus import ParallelCorpus
-    from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.settings import Settings
     from bytenmt.distributed import Group
     from bytenmt.evaluation.comparison import System
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """The options of texts and scores."""
+
+    src: Path | None = option(None, "Source side of the test set, one sentence per line.")
+    ref: Path | None = option(None, "Reference translation of --src.", "--ref", "--tgt")
+    hyps: tuple[Path, ...] = option(
+        (),
+        "Also score this existing translation, for which no model is needed; may be repeated.",
+        "--hyp",
+    )
+    hyp_out: Path | None = option(None, "File to which the translations of a single model are written.")
+    tokenize: str = option(
+        "13a",
+        "Tokenizer of BLEU, by its sacreBLEU name; char suits Korean.",
+        choices=("13a", "char", "intl", "zh", "none"),  # those that need nothing else
+    )
+    log_probabilities: bool = option(
+        False,
+        "Translate nothing: print the natural log-probability and the bits per byte of every line of --ref.",
+    )
+    curves: Path | None = option(
+        None, "Draw the learning curves of run folders; needs no --ref.", metavar="FILE.png"
+    )
+    json: bool = option(False, "Print one JSON object instead of lines.")
 
 
 class TestSet(NamedTuple):
@@ -42,45 +72,16 @@ class TestSet(NamedTuple):
         return System(name, texts, text_scores(texts, references, self.tokenize), made_with, **of_model)
 
 
-@click.command(cls=Command)
-@models("Several models are compared.", least=0)
-@click.option("--src", type=FILE, help="Source side of the test set, one sentence per line.")
-@click.option("--ref", "--tgt", "ref", type=FILE, help="Reference translation of --src.")
-@click.option(
-    "--hyp",
-    "hyps",
-    type=FILE,
-    multiple=True,
-    help="Also score this existing translation, for which no model is needed; may be repeated.",
+@command(
+    "evaluate",
+    models(help="Several models are compared.", least=0),
+    record("scoring", Scoring),
+    options.settings("search", "sampling"),
+    options.ERRORS,
+    options.ENGINE,
 )
-@click.option("--hyp-out", type=FILE, help="File to which the translations of a single model are written.")
-@TOKENIZE
-@click.option(
-    "--log-probabilities",
-    is_flag=True,
-    help="Translate nothing: print the natural log-probability and the bits per byte of every line of --ref.",
-)
-@click.option(
-    "--curves", type=FILE, metavar="FILE.png", help="Draw the learning curves of run folders; needs no --ref."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
-@DECODING
-@CONSTRAINTS
-@RUNTIME
 def evaluate(
-    runs: tuple[Path, ...],
-    src: Path | None,
-    ref: Path | None,
-    hyps: tuple[Path, ...],
-    hyp_out: Path | None,
-    tokenize: str,
-    log_probabilities: bool,
-    curves: Path | None,
-    as_json: bool,
-    errors: str,
-    device: str,
-    threads: int | None,
-    **decoding: Any,
+    runs: tuple[Path, ...], scoring: Scoring, settings: dict[str, Any], errors: str, engine: EngineSpec
 ) -> None:
     """Score translations by chrF, BLEU and bits per byte.
 
@@ -89,48 +90,49 @@ def evaluate(
     bootstrap, and runs that differ only in their seeds get mean and standard deviation. Under torchrun the
     processes share the lines.
     """
-    from bytenmt.cli import decoding_args, inputs
+    from bytenmt.cli import inputs
     from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.decoding.engine_selection import choose, processes
     from bytenmt.evaluation import comparison
 
-    for output in (hyp_out, curves):
+    src, ref, hyps = scoring.src, scoring.ref, scoring.hyps
+    for output in (scoring.hyp_out, scoring.curves):
         check_output(output, src, ref, *hyps)
     if not runs and not hyps:
         raise click.UsageError("Missing the model: give MODEL, or --hyp.")
     names = _names((*runs, *hyps))
     named = dict(zip(names, runs, strict=False))
-    if curves is not None:
-        _draw_curves(named, curves)
+    if scoring.curves is not None:
+        _draw_curves(named, scoring.curves)
     if ref is None:
-        if curves is None:
+        if scoring.curves is None:
             raise BytenmtError("nothing to score: give --src and --ref, or --curves")
         return
-    if hyp_out is not None and len(runs) != 1:
+    if scoring.hyp_out is not None and len(runs) != 1:
         raise BytenmtError(f"--hyp-out is for the translations of one model: {len(runs)} are given")
-    test = TestSet(src, inputs.all_pairs(src, ref, errors), tokenize)
-    settings, spec = decoding_args.settings(decoding), decoding_args.engine_spec(decoding, device, threads)
-    if log_probabilities:
-        _print_log_probabilities(runs, test, spec)
+    test = TestSet(src, inputs.all_pairs(src, ref, errors), scoring.tokenize)
+    checked = inputs.checked_settings(settings)
+    if scoring.log_probabilities:
+        _print_log_probabilities(runs, test, engine)
         return
     texts = [inputs.text_file(hyp, errors) for hyp in hyps]
     for text in texts:
         ParallelCorpus.from_texts(text, test.corpus.tgt, keep_empty=True)  # raises where line counts differ
     systems = []
     if runs:
-        with processes(choose(spec).device) as group:
-            found = [_score_model(name, run, test, settings, spec, group) for name, run in named.items()]
+        with processes(choose(engine).device) as group:
+            found = [_score_model(name, run, test, checked, engine, group) for name, run in named.items()]
         if group is not None and not group.is_leader:
             return
         systems = [system for system in found if system is not None]
-    if hyp_out is not None:
-        with writer(hyp_out) as out:
+    if scoring.hyp_out is not None:
+        with writer(scoring.hyp_out) as out:
             out.write(b"".join(text.encode() + b"\n" for text in systems[0].texts))
     for name, text in zip(names[len(runs) :], texts, strict=True):
         systems.append(test.score(name, [line.decode() for line in text], [str(text.path)]))
     references = [line.decode() for line in test.corpus.tgt]
-    systems = comparison.with_significance(systems, references, tokenize)
-    if as_json:
+    systems = comparison.with_significance(systems, references, scoring.tokenize)
+    if scoring.json:
         click.echo(json.dumps(comparison.to_dict(systems), ensure_ascii=False))
     else:
         _print(systems)
@@ -162,12 +164,11 @@ def _draw_curves(runs: dict[str, Path], output: Path) -> None:
 def _print_log_probabilities(runs: Sequence[Path], test: TestSet, spec: EngineSpec) -> None:
     """Print two numbers for each line and model, EOS included: log p(target | source), and bits per byte."""
     from bytenmt.cli import inputs
-    from bytenmt.cli.translation_commands import loaded_runs
     from bytenmt.evaluation.likelihood import log_probabilities
 
     columns = []
     for run in runs:
-        runtime = loaded_runs((run,), spec, is_leader=True, at_once=True)
+        runtime = inputs.load_models((run,), spec)
         inputs.check_pairs(run, runtime.has_source, test.src)
         columns.append(log_probabilities(runtime.reader(), test.corpus).tolist())
     for *nats, n_bytes in zip(*columns, test.corpus.target_lengths.tolist(), strict=True):
@@ -180,14 +181,13 @@ def _score_model(
 ) -> System | None:
     """Return the scores of a model; None in processes that do not lead."""
     from bytenmt.architectures.parameters import n_parameters
-    from bytenmt.cli import decoding_args, inputs
-    from bytenmt.cli.translation_commands import loaded_runs
+    from bytenmt.cli import inputs
     from bytenmt.config.schema import architecture
     from bytenmt.decoding.translator import Translator
     from bytenmt.evaluation.comparison import without_seed
     from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 
-    runtime = loaded_runs((run,), spec, group is None or group.is_leader)
+    runtime = inputs.load_models((run,), spec, group is None or group.is_leader)
     inputs.check_pairs(run, runtime.has_source, test.src)
     hypotheses = inputs.hypotheses(Translator.from_runtime(runtime, settings, group=group), test.corpus)
     log_p = log_probabilities(runtime.reader(), test.corpus, group)
@@ -197,7 +197,7 @@ def _score_model(
     return test.score(
         name,
         [hypothesis.text.decode() for hypothesis in hypotheses],
-        decoding_args.provenance(runtime),
+        inputs.provenance(runtime),
         architecture=architecture(config.model),
         n_parameters=n_parameters(config.model),
         bits_per_byte=bits_per_byte(log_p, test.corpus.target_lengths),
@@ -221,4 +221,4 @@ def _print(systems: Sequence[System]) -> None:
             click.echo(f"{name}: {value:.4g}")
         if first.bits_per_byte is not None:
             click.echo(f"bits per byte: {first.bits_per_byte:.4f}")
-        click.echo(", ".join([f"bytenmt {__version__}", *first.made_with, *commit()]))
+        click.echo(", ".join([f"bytenmt {__version__}", *first.made_with]))

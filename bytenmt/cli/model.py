@@ -1,4 +1,4 @@
-"""The command `convert`. Heavy modules are imported inside it."""
+"""The commands that describe and convert a model: info and convert."""
 
 from __future__ import annotations
 
@@ -7,29 +7,72 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bytenmt.cli.console import Command, check_output, say
-from bytenmt.cli.options import FILE, one_model
+from bytenmt.cli import options
+from bytenmt.cli.console import check_output, say
+from bytenmt.cli.options import ARCHITECTURES, Part, command, models, plain
+from bytenmt.config.fields import Option
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
     from bytenmt.config.facts import FlagThresholds
 
-PRECISIONS = ("fp32", "int8")
-
-
-@click.command(cls=Command)
-@one_model
-@click.option("-o", "--output", type=FILE, required=True, help="Weights file to write, FILE.safetensors.")
-@click.option(
-    "--precision",
-    type=click.Choice(PRECISIONS),
-    default="int8",
-    show_default=True,
-    help="Precision of the weight matrices; all other tensors stay fp32.",
+NAMED = click.Argument(
+    ["named"], metavar="MODEL|ARCH", nargs=-1, shell_complete=options.complete_architecture
 )
-@click.option("--valid-src", type=FILE, help="Source text on which the thresholds of flags are calibrated.")
-@click.option("--valid-tgt", type=FILE, help="Reference translation of --valid-src.")
-def convert(run: Path, output: Path, precision: str, valid_src: Path | None, valid_tgt: Path | None) -> None:
+PROPERTIES = Option(
+    "properties",
+    bool,
+    False,
+    "Print a table of complexity, path lengths and receptive fields of several ARCH (default: all).",
+)
+OUTPUT = Option("output", Path, None, "Weights file to write, FILE.safetensors.", ("-o", "--output"))
+PRECISION = Option(
+    "precision",
+    str,
+    "int8",
+    "Precision of the weight matrices; all other tensors stay fp32.",
+    choices=("fp32", "int8"),
+)
+VALID_SRC = Option(
+    "valid_src", Path | None, None, "Source text on which the thresholds of flags are calibrated."
+)
+VALID_TGT = Option("valid_tgt", Path | None, None, "Reference translation of --valid-src.")
+
+
+@command(
+    "info",
+    Part([NAMED], lambda values: {"named": values.pop("named")}),
+    plain(options.PRESET, options.SET, PROPERTIES),
+)
+def info(named: tuple[str, ...], preset: str | None, assignments: tuple[str, ...], properties: bool) -> None:
+    """Print the size, cost and configuration of a model.
+
+    MODEL is a run folder or a weights file, ARCH the name of an architecture, whose --preset and --set may be
+    given; --set model.source=false describes a language model. The output is TOML, a valid file for
+    `bytenmt train --config`.
+    """
+    from bytenmt.decoding.model_summary import config_of, model_description
+
+    if properties:
+        from bytenmt.evaluation.properties import table
+
+        models = [(what, config_of(what, preset, assignments).model) for what in named or ARCHITECTURES]
+        click.echo(table(models))
+        return
+    if len(named) != 1:
+        raise click.UsageError(f"{len(named)} models: expected one MODEL or ARCH, or --properties.")
+    click.echo(model_description(named[0], preset, assignments))
+
+
+@command(
+    "convert",
+    models("MODEL", most=1),
+    plain(OUTPUT, required=True),
+    plain(PRECISION, VALID_SRC, VALID_TGT),
+)
+def convert(
+    runs: tuple[Path, ...], output: Path, precision: str, valid_src: Path | None, valid_tgt: Path | None
+) -> None:
     """Quantise a model or convert it to another precision.
 
     MODEL is a run folder, whose best checkpoint is used, or a weights file. Every command accepts the file
@@ -38,6 +81,7 @@ def convert(run: Path, output: Path, precision: str, valid_src: Path | None, val
     """
     from bytenmt.checkpoints.quantize import convert as write_converted
 
+    (run,) = runs
     if (valid_src is None) != (valid_tgt is None):
         raise BytenmtError("--valid-src and --valid-tgt: give both, or neither")
     if valid_src is None:

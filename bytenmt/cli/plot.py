@@ -5,31 +5,51 @@ Heavy modules are imported inside the commands.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from bytenmt.cli.console import SubGroup, check_output, say, standard_input, writer
-from bytenmt.cli.options import FILE, RUNTIME, beam_option, one_model
+from bytenmt.cli import options
+from bytenmt.cli.console import Group, check_output, say, standard_input, writer
+from bytenmt.cli.options import Part, command, models, plain, record
+from bytenmt.config.fields import Beam, Option
+from bytenmt.decoding.interface import EngineSpec
+from bytenmt.decoding.setting_table import SPEED
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
     from bytenmt.decoding.loading import Runtime
 
 LONGEST = 300  # characters of either text: no label of more could be read
+LINE = Option("line", str | None, None, "Source line (default: the first line of stdin).", metavar="TEXT")
+TARGET = Option(
+    "target",
+    str | None,
+    None,
+    "Target line to align with the source (default: the model's translation).",
+    metavar="TEXT",
+)
+BEAM = Option(
+    "beam",
+    Beam,
+    1,
+    "Beam size of the translation; 1 is greedy search.",
+    ("-b", "--beam-size", "--beam"),
+)
+TEXTS = Option(
+    "texts",
+    tuple[Path, ...],
+    (),
+    "Draw only the bytes that occur in this text; may be repeated (default: all bytes of UTF-8).",
+    ("--text",),
+)
 
 
-@click.group(cls=SubGroup)
-def plot() -> None:
-    """Draw a model's attention or its byte embedding."""
-
-
-def picture(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def picture(name: str) -> Part:
     """Return the option -o with this default."""
-    help = f"Picture to write, FILE.png (default: {name})."
-    return click.option("-o", "--output", type=FILE, default=Path(name), help=help)
+    return plain(Option("output", Path, Path(name), "Picture to write, FILE.png.", ("-o", "--output")))
 
 
 def _check(output: Path, *texts: Path) -> None:
@@ -42,47 +62,42 @@ def _check(output: Path, *texts: Path) -> None:
     check_output(output, *texts)
 
 
-@plot.command()
-@one_model
-@click.option("--line", metavar="TEXT", help="Source line (default: the first line of stdin).")
-@click.option(
-    "--target",
-    metavar="TEXT",
-    help="Target line to align with the source (default: the model's translation).",
+@command(
+    "attention",
+    models("MODEL", most=1),
+    plain(LINE, TARGET),
+    picture("attention.png"),
+    plain(BEAM),
+    options.ERRORS,
+    record("machine", EngineSpec, SPEED, leave_out=("engine", "precision", "reverse")),
 )
-@picture("attention.png")
-@beam_option("translation")
-@RUNTIME
 def attention(
-    run: Path,
+    runs: tuple[Path, ...],
     line: str | None,
     target: str | None,
     output: Path,
-    beam: int | None,
+    beam: int,
     errors: str,
-    device: str,
-    threads: int | None,
+    machine: EngineSpec,
 ) -> None:
     """Draw the attention weights of a translation as a heat map.
 
     Rows are target characters, columns are source characters; the weights of bytes are merged into
     characters. A model with several attention layers gets one map for each layer and one for their mean.
     """
-    from bytenmt.cli.decoding_args import utf8
     from bytenmt.config.schema import architecture
-    from bytenmt.decoding.interface import AUTO, EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.evaluation import plots
 
     _check(output)
-    source = _line(line, errors)
-    runtime = load_runs([run], EngineSpec(AUTO, device, "fp32", threads))
+    source = _first_line(errors) if line is None else line.encode()
+    runtime = load_runs(runs, replace(machine, precision="fp32"))
     (loaded,) = runtime.runs
     if not runtime.has_source or not loaded.config.model.has_attention:
         raise BytenmtError(
-            f"{run} has no attention weights: its architecture is {architecture(loaded.config.model)}"
+            f"{runs[0]} has no attention weights: its architecture is {architecture(loaded.config.model)}"
         )
-    text = _translated(runtime, source, beam or 1) if target is None else utf8(target, "--target")
+    text = _translated(runtime, source, beam) if target is None else target.encode()
     for name, data in (("the line", source), ("the text", text)):
         if not 0 < len(data.decode()) <= LONGEST:
             raise BytenmtError(f"{name} has {len(data.decode())} characters: expected 1 to {LONGEST}")
@@ -97,13 +112,10 @@ def attention(
     say(f"{output}: written")
 
 
-def _line(argument: str | None, errors: str) -> bytes:
-    """Return the source line as UTF-8 bytes."""
-    from bytenmt.cli.decoding_args import utf8
+def _first_line(errors: str) -> bytes:
+    """Return the first line of standard input as UTF-8. Raises BytenmtError."""
     from bytenmt.utf8 import first_invalid
 
-    if argument is not None:
-        return utf8(argument, "--line")
     line = standard_input().readline().rstrip(b"\r\n")
     at = first_invalid(line)
     if at >= 0 and errors == "strict":
@@ -123,17 +135,8 @@ def _translated(runtime: Runtime, source: bytes, beam: int) -> bytes:
     return text
 
 
-@plot.command()
-@one_model
-@picture("embedding.png")
-@click.option(
-    "--text",
-    "texts",
-    type=FILE,
-    multiple=True,
-    help="Draw only the bytes that occur in this text; may be repeated (default: all bytes of UTF-8).",
-)
-def embedding(run: Path, output: Path, texts: tuple[Path, ...]) -> None:
+@command("embedding", models("MODEL", most=1), picture("embedding.png"), plain(TEXTS))
+def embedding(runs: tuple[Path, ...], output: Path, texts: tuple[Path, ...]) -> None:
     """Draw a model's byte embedding in two dimensions: its first two principal components.
 
     Bytes that never occurred in training keep their random initial vectors: use --text to leave them out.
@@ -142,7 +145,7 @@ def embedding(run: Path, output: Path, texts: tuple[Path, ...]) -> None:
     from bytenmt.evaluation import plots
 
     _check(output, *texts)
-    table = restored(read_run(run)[1].arrays)["embedding.weight"].astype("float64")
+    table = restored(read_run(runs[0])[1].arrays)["embedding.weight"].astype("float64")
     chosen = _bytes_of(texts) if texts else sorted(byte for kind in plots.BYTES.values() for byte in kind)
     if len(chosen) < 3:
         raise BytenmtError(f"{texts[0]} has {len(chosen)} different bytes: expected 3 or more")
@@ -160,3 +163,6 @@ def _bytes_of(texts: tuple[Path, ...]) -> list[int]:
         for line in text_file(text, "replace"):
             found.update(line)
     return sorted(found)
+
+
+plot = Group("plot", help="Draw a model's attention or its byte embedding.", commands=[attention, embedding])

@@ -6,36 +6,20 @@ Heavy modules are imported inside the commands.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bytenmt.cli.console import (
-    Command,
-    check_output,
-    check_streams,
-    detail,
-    say,
-    standard_input,
-    standard_input_size,
-    writer,
-)
-from bytenmt.cli.options import (
-    DRAWN,
-    ENGINE,
-    FILE,
-    MACHINE,
-    ONLY_ENGINE,
-    RUNTIME,
-    SAMPLING,
-    models,
-    one_model,
-)
-from bytenmt.cli.progress import Console
+from bytenmt.cli import options
+from bytenmt.cli.console import check_output, say, standard_input, standard_input_size, stream_of, writer
+from bytenmt.cli.options import collect_given, command, models, plain, record
+from bytenmt.config.fields import NBytes, Option, option
+from bytenmt.decoding.interface import EngineSpec
+from bytenmt.decoding.setting_table import SEARCH, SPEED
 from bytenmt.errors import BytenmtError, DataError
 
 if TYPE_CHECKING:
@@ -46,29 +30,29 @@ PIECE = 1 << 16  # bytes of stdin that are read at once
 STDIN = "standard input"
 
 
-@click.command(cls=Command)
-@models("Several models predict as an ensemble.", "MODEL [FILE]", n_files=(0, 1))
-@click.option("--src", type=FILE, help="Source text, parallel to FILE; needed by a translation model.")
-@click.option("--per-byte", is_flag=True, help="Print bits and rank of every byte on stdout, as JSON lines.")
-@click.option("--html", "page", type=FILE, help="Write an HTML page that colours the text by bits per byte.")
-@click.option(
-    "--reference/--no-reference",
-    default=True,
-    help="Also print the bits per byte of an n-gram of the training text of a language model (default: yes).",
+@dataclass(frozen=True)
+class Prediction:
+    """The options of predict."""
+
+    src: Path | None = option(None, "Source text, parallel to FILE; needed by a translation model.")
+    per_byte: bool = option(False, "Print bits and rank of every byte on stdout, as JSON lines.")
+    html: Path | None = option(None, "Write an HTML page that colours the text by bits per byte.")
+    reference: bool = option(
+        True,
+        "Also print the bits per byte of an n-gram of the training text of a language model (default: yes).",
+        "--reference/--no-reference",
+    )
+
+
+@command(
+    "predict",
+    models("MODEL [FILE]", "Several models predict as an ensemble."),
+    record("how", Prediction),
+    options.ERRORS,
+    record("engine", EngineSpec, SPEED, leave_out=("precision", "reverse")),
 )
-@ONLY_ENGINE
-@RUNTIME
 def predict(
-    runs: tuple[Path, ...],
-    files: tuple[Path, ...],
-    src: Path | None,
-    per_byte: bool,
-    page: Path | None,
-    reference: bool,
-    errors: str,
-    engine: str,
-    device: str,
-    threads: int | None,
+    runs: tuple[Path, ...], files: tuple[Path, ...], how: Prediction, errors: str, engine: EngineSpec
 ) -> None:
     """Print the bits per byte of a text under a model.
 
@@ -76,27 +60,21 @@ def predict(
     memory. A translation model scores the lines of FILE given those of --src, line ends included. With
     --per-byte the summary goes to stderr.
     """
-    from bytenmt.cli import decoding_args, inputs
+    from bytenmt.cli import inputs
     from bytenmt.data.text_file import check_file
-    from bytenmt.decoding.interface import EngineSpec
-    from bytenmt.decoding.loading import load_runs
     from bytenmt.language import html_report
     from bytenmt.language.ngram import NGramBaseline
     from bytenmt.language.summary import Characters, Figures, WholeCharacters, json_lines
 
-    file = None if files in ((), (Path("-"),)) else files[0]
+    file, src, page = stream_of(files[0]) if files else None, how.src, how.html
     if file is not None:
         check_file(file)
-    check_output(page, file, src)
-    for written in {page, None}:
-        check_streams(file, written)
-    began = time.monotonic()
-    runtime = load_runs(runs, EngineSpec(engine, device, "fp32", threads), Console(), at_once=True)
-    for line in decoding_args.described(runtime, time.monotonic() - began):
-        detail(line)
+    for output in (page, sys.stdout):
+        check_output(output, file or sys.stdin, src)
+    runtime = inputs.load_models(runs, replace(engine, precision="fp32"))
     inputs.check_source(runs[0], runtime.has_source, src)
     baseline, missing = None, ""
-    if reference and not runtime.has_source:
+    if how.reference and not runtime.has_source:
         try:
             baseline = NGramBaseline(inputs.training_text(runtime.runs[0].facts.texts))
         except DataError as error:
@@ -113,7 +91,7 @@ def predict(
         if surprise is not None:
             if baseline is not None:
                 baseline.add(surprise.data.tobytes())
-            if per_byte:
+            if how.per_byte:
                 sys.stdout.buffer.write(json_lines(surprise, n_bytes))
             n_bytes += len(surprise.data)
     lines = [*figures.lines(), *([] if baseline is None else [baseline.line()])]
@@ -121,7 +99,7 @@ def predict(
         title = f"{file or STDIN} by {', '.join(map(str, runs))}"
         with writer(page) as out:
             out.write(html_report.page(title, shown, lines, runtime.has_source))
-    click.echo("\n".join(lines), err=per_byte)
+    click.echo("\n".join(lines), err=how.per_byte)
     if missing:
         say(missing)
 
@@ -172,50 +150,32 @@ def _stdin() -> Iterator[bytes]:
             yield piece
 
 
-@click.command(cls=Command)
-@one_model
-@click.option("--prompt", default="", help="Beginning of the text.")
-@click.option(
-    "--bytes",
-    "n_bytes",
-    type=DRAWN,
-    default=1000,
-    show_default=True,
-    help="Maximum number of bytes generated after the prompt.",
+PROMPT = Option("prompt", str, "", "Beginning of the text.")
+BYTES = Option("n_bytes", NBytes, 1000, "Maximum number of bytes generated after the prompt.", ("--bytes",))
+
+
+@command(
+    "generate",
+    models("MODEL", most=1),
+    plain(PROMPT, BYTES),
+    collect_given("sampling", [one for one in SEARCH.values() if one.needs_sample]),
+    record("engine", EngineSpec, SPEED, leave_out=("reverse",)),
 )
-@SAMPLING
-@ENGINE
-@MACHINE
 def generate(
-    run: Path,
-    prompt: str,
-    n_bytes: int,
-    engine: str,
-    precision: str,
-    device: str,
-    threads: int | None,
-    **sampling: Any,
+    runs: tuple[Path, ...], prompt: str, n_bytes: int, sampling: dict[str, Any], engine: EngineSpec
 ) -> None:
     """Sample text from a language model.
 
     Prints valid UTF-8 while it is sampled. The same --seed gives the same text.
     """
-    from bytenmt.cli import decoding_args
-    from bytenmt.decoding.interface import EngineSpec
-    from bytenmt.decoding.loading import load_runs
-    from bytenmt.language.generate import generate as drawn
+    from bytenmt.cli import inputs
+    from bytenmt.language.generate import generate as generate_text
 
-    begins = decoding_args.utf8(prompt, "--prompt")
-    began = time.monotonic()
-    spec = EngineSpec(engine, device, precision, threads)
-    runtime = load_runs([run], spec, Console(), at_once=True)
+    runtime = inputs.load_models(runs, engine)
     if runtime.has_source:
-        raise BytenmtError(f"{run} is a translation model: use `bytenmt translate`, or give a language model")
-    for line in decoding_args.described(runtime, time.monotonic() - began):
-        detail(line)
-    given = {name: value for name, value in sampling.items() if value is not None}
+        raise BytenmtError(f"{runs[0]} is a translation model: use `bytenmt translate`")
     last = b""
-    for last in drawn(runtime, begins, n_bytes, **given):
+    for last in generate_text(runtime, prompt.encode(), n_bytes, **sampling):
         sys.stdout.buffer.write(last)
         sys.stdout.buffer.flush()
     if sys.stdout.isatty() and not last.endswith(b"\n"):

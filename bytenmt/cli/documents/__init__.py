@@ -1,1 +1,0 @@
-"""Commands and options for documents."""

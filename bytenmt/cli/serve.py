@@ -1,0 +1,200 @@
+"""The command `serve`. Heavy modules are imported inside it."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import signal
+import threading
+from dataclasses import dataclass
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bytenmt.cli.options import FILES, Command, HeadedOption, Part, collect_given, command, plain, record
+from bytenmt.cli.progress import Console
+from bytenmt.config.fields import Option, Port, Positive, option
+from bytenmt.decoding.setting_table import CONSTRAINTS, ENGINE, KEEP, SEARCH_HEADING, SPEED, TABLE
+
+PREFIX = "BYTENMT_SERVE_"  # of environment variables
+LOOPBACK_NAMES = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
+
+
+@dataclass(frozen=True)
+class Network:
+    """The address of a server, and its folder of suggestions."""
+
+    host: str = option("127.0.0.1", "Address to listen on.")
+    port: Port = option(5000, "Port; 0 is any free one.")
+    suggestions: Path | None = option(None, "Folder for what is sent to /suggest: a TSV file a direction.")
+
+
+@dataclass(frozen=True)
+class Access:
+    """The hosts, pages and keys that may use a server."""
+
+    api_keys: Path | None = option(None, "File of API keys, one per line, of which requests need one.")
+    allowed_host: tuple[str, ...] = option(
+        (),
+        "Name of the server, such as *.example.org, in the Host header of requests; * is any (default: names"
+        " of this machine if --host is a loopback address, otherwise any).",
+        metavar="NAME",
+    )
+    allowed_origin: tuple[str, ...] = option(
+        (),
+        "Web site such as https://example.org whose pages may use the server; * is any (default: only the"
+        " server's own page).",
+        metavar="ORIGIN",
+    )
+    trusted_proxy: tuple[str, ...] = option(
+        (),
+        "Address or network of a proxy whose X-Forwarded-For and X-Forwarded-Proto are believed.",
+        metavar="ADDRESS",
+    )
+
+
+MAX_CHARACTERS = Option(
+    "max_characters",
+    Positive,
+    20_000,
+    "Characters of the texts of a request; its body may have a hundred times as many bytes.",
+)
+MAX_QUEUE = Option(
+    "max_queue",
+    Positive,
+    256,
+    "Requests that wait or are decoded; one client may have a quarter of them.",
+)
+TIMEOUT = Option("timeout", Positive, 120, "Seconds from the headers of a request to the end of its answer.")
+DECODING = (
+    *(one for one in TABLE.values() if one.group == "search"),
+    Option(
+        "reverse",
+        bool,
+        False,
+        "Have the model of the opposite direction, where it is served, rank the hypotheses, too. Needs"
+        " --beam-size 2 or more.",
+        heading=SEARCH_HEADING,
+    ),
+    KEEP["keep"]._replace(heading=CONSTRAINTS),
+    Option(
+        "glossary",
+        tuple[str, ...],
+        (),
+        "Glossary of a direction, as of `translate --glossary`; terms of a request take precedence.",
+        metavar="PAIR=FILE",
+        heading=CONSTRAINTS,
+    ),
+    ENGINE["precision"]._replace(heading=SPEED),
+    ENGINE["threads"]._replace(heading=SPEED),
+)
+
+
+class ServeCommand(Command):
+    """A command whose options have environment variables, of which an unknown one is an error."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        for one in self.params:
+            if isinstance(one, click.Option):
+                one.envvar = PREFIX + max(one.opts, key=len).lstrip("-").replace("-", "_").upper()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        known = {str(one.envvar) for one in self.params if one.envvar}
+        for name in sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known):
+            close = difflib.get_close_matches(name, known, 1)
+            raise click.UsageError(
+                f"{name} is no variable of serve{f': see {close[0]}' if close else ''}.", ctx
+            )
+        return super().parse_args(ctx, args)
+
+
+MODELS = Part(
+    [
+        HeadedOption(
+            ["-m", "--model", "models"],
+            multiple=True,
+            metavar="PAIR=MODEL",
+            help="A direction and its model.",
+        ),
+        click.Argument(["words"], metavar="[PAIR=]MODEL...", nargs=-1),
+    ],
+    lambda values: {"models": values.pop("models") + values.pop("words")},
+)
+
+
+@command(
+    "serve",
+    MODELS,
+    record("network", Network, FILES),
+    record("access", Access, "Access"),
+    plain(MAX_CHARACTERS, MAX_QUEUE, TIMEOUT, heading="Limits"),
+    collect_given("decoding", DECODING),
+    kind=ServeCommand,
+)
+def serve(
+    models: tuple[str, ...],
+    network: Network,
+    access: Access,
+    max_characters: int,
+    max_queue: int,
+    timeout: int,
+    decoding: dict[str, Any],
+) -> None:
+    """Serve translations over HTTP: LibreTranslate's API.
+
+    PAIR is the direction of a model, such as en-de=MODEL, where the names of its training files do not tell
+    it; several models of one direction decode as an ensemble. A web page is at /. Directions without a model
+    of their own are translated over another language. SIGTERM stops the server after all accepted requests
+    are answered; SIGHUP reads models, glossaries and keys again. Every option has an environment variable,
+    for example BYTENMT_SERVE_MAX_QUEUE for --max-queue; several values are separated by spaces. To make the
+    server public, require --api-keys and put a TLS proxy in front of it, named by --trusted-proxy.
+    """
+    hang_up = threading.Event()  # is set also while the server starts
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, lambda *_: hang_up.set())
+    if not models:
+        raise click.UsageError("Missing the model: give PAIR=MODEL.")
+    from bytenmt.decoding.cpu.compilation import stop_child
+    from bytenmt.serve.app import App
+    from bytenmt.serve.loading import load_models
+    from bytenmt.serve.server import listening, run
+    from bytenmt.serve.service import Metrics, Service
+    from bytenmt.serve.work_queue import Limits
+
+    if network.suggestions is not None:
+        network.suggestions.mkdir(parents=True, exist_ok=True)
+    metrics, pairs = Metrics(), [_with_pair(model) for model in models]
+    decoding = {
+        "keep": None,
+        "glossary": (),
+        "reverse": False,
+        "precision": "auto",
+        "threads": None,
+    } | decoding
+    with listening(network.host, network.port) as listener:
+        address = listener.getsockname()[0]
+        own = (*LOOPBACK_NAMES, address) if ip_address(address).is_loopback else ()
+        app_options = (*own, *access.allowed_host) or ("*",), access.allowed_origin, network.suggestions
+        load = partial(load_models, pairs, decoding, access.api_keys, metrics.wait.observe, Console())
+        service = Service(load(), Limits(max_characters, max_queue, timeout), metrics)
+        try:
+            run(App(service, *app_options), listener, load, hang_up, access.trusted_proxy)
+        finally:
+            stop_child()
+
+
+def _with_pair(model: str) -> str:
+    """Return PAIR=MODEL for a model whose training files have languages in their names."""
+    from bytenmt.checkpoints.weights import read_run
+    from bytenmt.cli.languages import model_languages
+
+    if "=" in model:
+        return model
+    source, target = model_languages(read_run(Path(model))[1].facts.corpora)
+    if source is None or target is None:
+        raise click.UsageError(f"{model} does not tell its languages: give PAIR={model}, as en-de={model}.")
+    return f"{source}:{target}={model}"

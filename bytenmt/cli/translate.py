@@ -1,0 +1,194 @@
+"""The command `translate`. Heavy modules are imported inside it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from io import BufferedReader
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bytenmt.cli import options
+from bytenmt.cli.console import (
+    check_output,
+    detail,
+    resumable_writer,
+    say,
+    standard_input,
+    standard_input_size,
+    stream_of,
+    writer,
+)
+from bytenmt.cli.options import FILES, command, record
+from bytenmt.config.fields import Bits, Positive, option
+from bytenmt.decoding.interface import EngineSpec
+from bytenmt.decoding.setting_table import SPEED
+from bytenmt.errors import BytenmtError
+
+if TYPE_CHECKING:
+    from bytenmt.cli.line_filter import OutputFormat
+    from bytenmt.decoding.line_batch import TranslationResult
+    from bytenmt.decoding.loading import Runtime
+
+
+@dataclass(frozen=True)
+class TextFiles:
+    """The options on files, and on how many lines are translated together."""
+
+    input: Path | None = option(
+        None,
+        "Source text, plain or packed (.gz, .xz, .zst) (default: stdin).",
+        *("-i", "--src", "--input"),
+    )
+    output: Path | None = option(
+        None,
+        "File for the translations; it appears when it is complete (default: stdout).",
+        *("-o", "--output"),
+    )
+    resume: bool = option(
+        False,
+        "Continue an interrupted translation to the file of -o, after as many lines as it has; give the same"
+        " input and options.",
+    )
+    buffer_size: Positive = option(
+        1000,
+        "Maximum number of lines that are read ahead, sorted by length and translated together.",
+        heading=SPEED,
+    )
+    workers: Positive = option(
+        1,
+        "Number of processes that share the lines, each with --threads threads; the output does not change.",
+        heading=SPEED,
+    )
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The options on how results are written. alignment: None if neither way was given."""
+
+    format: str = option(
+        "text",
+        "text: one translation per line, or with --n-best lines `line ||| text ||| score` as Moses prints"
+        " them, lines counted from 0. jsonl: one JSON object per line, with score, flags and alignment; its"
+        " `line` counts from 1 and its `sentence` from 0.",
+        choices=("text", "jsonl"),
+    )
+    with_source: bool = option(False, "Include the source line in every object of jsonl.")
+    alignment: bool | None = option(
+        None,
+        "Include the character alignment with the source in jsonl (default: if the model has attention).",
+        "--alignment/--no-alignment",
+    )
+    character_bits: bool = option(False, "Include the bits of every character of a translation in jsonl.")
+    flag_above: Bits | None = option(
+        None,
+        "Threshold of an unsure line in bits per byte (default: the model's own). Unsure and wrong lines are"
+        " reported on stderr, or in jsonl by the field `verdict`.",
+        metavar="BITS",
+    )
+    stream: bool = option(False, "Print the bytes of a line while it is decoded.")
+
+
+@command(
+    "translate",
+    options.models(help="Several models decode as an ensemble."),
+    record("files", TextFiles, FILES),
+    options.ERRORS,
+    record("answers", Answers, "Output format"),
+    options.settings("search", "sampling", "output"),
+    options.ENGINE,
+)
+def translate(
+    runs: tuple[Path, ...],
+    files: TextFiles,
+    errors: str,
+    answers: Answers,
+    settings: dict[str, Any],
+    engine: EngineSpec,
+) -> None:
+    """Translate lines of text, from stdin to stdout.
+
+    One line is written for each line read, in order. A line that arrives alone is translated immediately; an
+    empty line stays empty. An output file appears when it is complete; after an interruption the same command
+    with --resume continues. Under torchrun the processes share the lines.
+    """
+    from bytenmt.cli import inputs
+    from bytenmt.cli.line_filter import Filter
+    from bytenmt.datasets.workers import Workers
+    from bytenmt.decoding.engine_selection import choose, n_cores, processes
+    from bytenmt.decoding.translator import Translator
+
+    input, output = stream_of(files.input), stream_of(files.output)
+    if answers.character_bits:
+        settings["byte_scores"] = True
+    if answers.stream:
+        settings.setdefault("beam", 1)
+    checked = inputs.checked_settings(settings)
+    if files.workers > 1 and engine.threads is None:
+        engine = replace(engine, threads=max(1, n_cores() // files.workers))
+    with processes(choose(engine).device) as group:
+        is_leader = group is None or group.is_leader
+        is_shared = files.workers > 1 or group is not None
+        if answers.stream and (is_shared or answers.format != "text" or checked.search.beam > 1):
+            raise BytenmtError(
+                "--stream prints the plain text of a greedy search in one process: drop it, or --format,"
+                " --beam-size and --workers"
+            )
+        if files.workers > 1 and group is not None:
+            raise BytenmtError("--workers cannot be combined with torchrun: drop one of the two")
+        check_output(output or sys.stdout, input or sys.stdin)
+        is_file = output is not None and (output.is_file() or not output.exists())  # no device, no pipe
+        is_list = checked.search.n_best > 1 and answers.format == "text"
+        if files.resume and (not is_file or is_list):
+            raise BytenmtError("--resume needs a file with a line for each line: give -o, and no --n-best")
+        text = inputs.to_translate(input, errors) if input is not None and is_leader else None
+        runtime = inputs.load_translation_models(runs, engine, is_leader)
+        translator = Translator.from_runtime(runtime, checked, group=group)
+        if not is_leader:
+            translator.follow()
+            return
+        form = _output_format(answers, runtime, checked.search.n_best, translator.options.beam)
+        with ExitStack() as stack:
+            if output is not None and is_file:
+                out, n_done = stack.enter_context(resumable_writer(output, files.resume))
+            else:
+                out, n_done = stack.enter_context(writer(output)), 0
+            call: Callable[[Sequence[bytes], int], list[TranslationResult]] = translator.lead
+            if files.workers > 1:
+                load = partial(Translator.load, *runs, **vars(engine), **settings)
+                call = stack.enter_context(Workers(files.workers, load)).translate
+            lines = Filter(translator, out, form, files.buffer_size * files.workers, n_done, call)
+            if text is None:
+                lines.stream(standard_input(), errors=errors, size=standard_input_size())
+            elif isinstance(text, BufferedReader):
+                with text:
+                    lines.stream(text, errors=errors, name=str(input))
+            else:
+                lines.file(text)
+
+
+def _output_format(answers: Answers, runtime: Runtime, n_best: int, beam: int) -> OutputFormat | None:
+    """Return how translations are written; None with --stream. Raises BytenmtError."""
+    from bytenmt.cli.line_filter import plain
+    from bytenmt.cli.output_formats import Flagged, JsonRecords, Judged, n_best_list
+    from bytenmt.evaluation.judge import Judge
+
+    if answers.stream:
+        return None
+    form: OutputFormat = n_best_list if n_best > 1 else plain
+    if answers.format == "jsonl":
+        if answers.alignment and not runtime.has_attention:
+            raise BytenmtError("--alignment needs a model with attention: drop it, or use another model")
+        is_aligned = runtime.has_attention and answers.alignment is not False
+        links = runtime.aligner.links if is_aligned else None
+        form = JsonRecords(n_best, links, answers.with_source, answers.character_bits)
+    elif answers.flag_above is None:
+        return form
+    else:
+        form = Flagged(form, lambda line: say(f"bytenmt: {line}"))
+    judge = Judge.from_runtime(runtime, answers.flag_above, beam=beam)
+    detail(judge.describe())
+    return Judged(form, judge)

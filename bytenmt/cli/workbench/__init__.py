@@ -1,1 +1,0 @@
-"""Commands for services and bulk translation."""

@@ -1,0 +1,138 @@
+"""Describe a value once: its type with bounds, default and help.
+
+Fields that are declared by `option` become options of commands and keyword arguments of the Python interface;
+the sections of the configuration have their bounds from here, too. Imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field, fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from bytenmt.errors import SettingError, printable
+
+MOST = 10**9  # bytes, lines, updates: more than anybody has
+Count = Annotated[int, Meta(ge=0, le=MOST)]
+Positive = Annotated[int, Meta(ge=1, le=MOST)]
+Fraction = Annotated[float, Meta(ge=0.0, le=1.0)]
+Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # what TOML, NumPy and PyTorch all take
+Beam = Annotated[int, Meta(ge=1, le=1000)]  # the work of a step grows with its square
+LengthPenalty = Annotated[float, Meta(ge=0.0, le=10.0)]
+MAX_THREADS = 256  # thousands are more than PyTorch can be given: OpenMP then ends the program
+Threads = Annotated[int, Meta(ge=1, le=MAX_THREADS)]
+Weight = Annotated[float, Meta(ge=0.001, le=1000.0)]  # of a corpus; with less an epoch is empty
+Bits = Annotated[float, Meta(ge=0.0, le=1e6)]  # per byte, a threshold
+NBytes = Annotated[int, Meta(ge=0, le=10**7)]  # of a text that is sampled
+Port = Annotated[int, Meta(ge=0, le=65535)]
+
+# A number of updates, or a time; auto is what suits the run.
+Interval = (
+    Positive | Annotated[str, Meta(pattern=r"^(auto|(?!0+(\.0*)?[smh])[0-9]{1,6}(\.[0-9]{1,9})?[smh])$")]
+)
+INTERVAL = "expected a number of updates such as 500, a time such as 90s, 2m or 1h, or auto"
+LONGEST_VALUE = 40  # characters of a value that messages show
+
+
+class Option(NamedTuple):
+    """A field as commands offer it.
+
+    kind: its type with bounds. help: text for --help, which adds the default. flags: names of the option,
+    `--name` where empty. metavar: the value's name in --help. choices: the allowed values of a text, empty
+    for any. heading: of --help, under which it is listed; empty for that of its record. group: which commands
+    have it, see decoding.setting_table. needs_sample: the setting has no effect without --sample.
+    """
+
+    name: str
+    kind: Any
+    default: Any
+    help: str
+    flags: tuple[str, ...] = ()
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    heading: str = ""
+    group: str = ""
+    needs_sample: bool = False
+
+    @property
+    def long(self) -> str:
+        """The long name of its option, as messages write it."""
+        return next((one for one in self.flags if one.startswith("--")), f"--{self.name.replace('_', '-')}")
+
+    @property
+    def item(self) -> Any:
+        """The type of one value: without None, and of a tuple that of its items."""
+        if get_origin(self.kind) not in (tuple, Union, UnionType):
+            return self.kind
+        kinds = [one for one in get_args(self.kind) if one not in (NoneType, Ellipsis)]
+        return kinds[0] if len(kinds) == 1 else self.kind
+
+    @property
+    def is_repeated(self) -> bool:
+        """True if the option may be given several times."""
+        return get_origin(self.kind) is tuple
+
+    def convert(self, value: Any, is_text: bool = False) -> Any:
+        """Return a value of this type; is_text: read a number from a text. Raises ValueError."""
+        if self.choices and value not in self.choices:
+            raise ValueError(f"expected one of {', '.join(self.choices)}")
+        if is_text and self.item == Interval and value.isascii() and value.isdigit():
+            value = int(value[:LONGEST_VALUE])
+        try:
+            return msgspec.convert(value, self.item if is_text else self.kind, strict=not is_text)
+        except msgspec.ValidationError as error:
+            raise ValueError(explained(str(error))) from None
+
+
+def option(default: Any, help: str, *flags: str, **more: Any) -> Any:
+    """Declare a field of a dataclass that is an option; more: the other fields of Option."""
+    return field(default=default, metadata={"help": help, "flags": flags, **more})
+
+
+@cache
+def options_of(record: type) -> dict[str, Option]:
+    """Return the options that a dataclass declares, or the fields of a section that have a description."""
+    hints = get_type_hints(record, include_extras=True)
+    if is_dataclass(record):
+        declared = [one for one in fields(record) if one.metadata]
+        return {one.name: Option(one.name, hints[one.name], one.default, **one.metadata) for one in declared}
+    found = {}
+    for one in msgspec.structs.fields(record):
+        metas = [meta for meta in get_args(hints[one.name])[1:] if isinstance(meta, Meta)]
+        base = get_args(hints[one.name])[:1]
+        kind = base[0] if base and get_origin(base[0]) in (Union, UnionType) else hints[one.name]
+        for help in [meta.description for meta in metas if meta.description]:
+            found[one.name] = Option(one.name, kind, one.default, help)
+    return found
+
+
+def check(
+    values: Mapping[str, Any], options: Mapping[str, Option], shown: Callable[[str], str] = str
+) -> dict[str, Any]:
+    """Return values by name in the types of their options; those without an option as they are.
+
+    shown: returns a name as messages write it. Raises SettingError, which names it, for a wrong value.
+    """
+    checked = dict(values)
+    for name in values.keys() & options.keys():
+        try:
+            checked[name] = options[name].convert(values[name])
+        except ValueError as error:
+            raise SettingError(f"{shown(name)} is {shortened(values[name])}: {error}") from None
+    return checked
+
+
+def explained(message: str) -> str:
+    """Return what msgspec expected of a value, in our words."""
+    return INTERVAL if "matching regex" in message else f"{message[0].lower()}{message[1:]}".replace("`", "")
+
+
+def shortened(value: object) -> str:
+    """Return a value for a message: printable and short."""
+    text = printable(repr(value))
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
