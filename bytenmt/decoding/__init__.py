@@ -1,1 +1,7 @@
-"""Requests in, hypotheses out."""
+"""Requests in, hypotheses out; given texts in, what each byte costs and is aligned with out.
+
+Takes lines or requests (interface.Request) and gives hypotheses (interface.Hypothesis), by engines that obey
+one protocol. The output of a sentence does not depend on the others, and all engines give the same text
+(tests/decoding/test_scheduler_and_search.py). Imports checkpoints and data; PyTorch only in engines that need
+it (tests/test_imports.py). Budget of its own files: 1,800 lines.
+"""

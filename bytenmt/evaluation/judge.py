@@ -79,11 +79,9 @@ class Judge:
 
     def describe(self) -> str:
         """Return one line that names the thresholds by which translations are flagged."""
-        above = (
-            "never unsure" if self.flag_above is None else f"unsure above {self.flag_above:.2f} bits per byte"
-        )
-        own = "" if self.thresholds is not None else "; the model has no thresholds of its own"
-        return f"flags: {above}{own}"
+        above = self.flag_above
+        unsure = "never unsure" if above is None else f"unsure above {above:.2f} bits per byte"
+        return f"flags: {unsure}{'' if self.thresholds else '; the model has no thresholds of its own'}"
 
     def flag(self, results: Sequence[TranslationResult]) -> list[TranslationResult]:
         """Return the results with all flags of their best hypotheses.

@@ -26,12 +26,10 @@ def text_scores(hypotheses: Sequence[str], references: Sequence[str], tokenize: 
     from sacrebleu.metrics.chrf import CHRF
 
     chrf, bleu = CHRF(), BLEU(tokenize=tokenize)
-    chrf_score = chrf.corpus_score(hypotheses, [references]).score
-    bleu_score = bleu.corpus_score(hypotheses, [references]).score
     equal = sum(h == r for h, r in zip(hypotheses, references, strict=True))
     return TextScores(
-        chrf=chrf_score,
-        bleu=bleu_score,
+        chrf=chrf.corpus_score(hypotheses, [references]).score,
+        bleu=bleu.corpus_score(hypotheses, [references]).score,
         exact_match=100 * equal / max(1, len(references)),
         chrf_signature=str(chrf.get_signature()),
         bleu_signature=str(bleu.get_signature()),
