@@ -13,7 +13,7 @@ and schedules are in updates or minutes, so that a training may be interrupted a
 after --minutes, and the same command resumes it. Finished rows are not repeated; rows that another one
 depends on (ensemble members, teachers, the run that it is initialised from) are run before it. The output
 goes to a folder of -o with the table's name: for each row a folder with its run, its translations and
-row.json (scores with signatures, parameters, updates, seconds, bytes seen, hardware, commit); table.md,
+row.json (scores with signatures, parameters, updates, seconds, hardware, commit); table.md,
 with the command of each row that was not run; and curves.png.
 """
 
@@ -152,7 +152,6 @@ def record(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, A
         "valid_bits_per_byte": None if one.ensemble else min(bits for _, bits in curve),
         "updates": sum(log[-1]["update"] for log in logs),
         "seconds": sum(log[-1]["seconds"] for log in logs),
-        "bytes_seen": sum(map(_bytes_seen, logs)),
         "parameters": f"{sum(_parameters(one.program, run) for run in recipe.runs(row, folder)):,}",
         "curve": [] if one.ensemble else curve,
         "hardware": _processor(),
@@ -173,14 +172,6 @@ def learning_curve(records: Sequence[dict[str, Any]], rate: float | None) -> lis
 
 def _log(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-
-
-def _bytes_seen(log: Sequence[dict[str, Any]]) -> float:
-    """Return the number of source and target bytes of a training that logs its rate; 0 if it does not."""
-    trained = [one for one in log if "bytes_per_second" in one]
-    before = [0.0, *(one["seconds"] for one in trained)]
-    rates = zip(trained, before, strict=False)
-    return math.fsum(one["bytes_per_second"] * max(0.0, one["seconds"] - begun) for one, begun in rates)
 
 
 def _parameters(program: str, run: Path) -> int:

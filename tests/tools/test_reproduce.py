@@ -96,7 +96,7 @@ def test_rows_are_trained_scored_and_told(recipe: Recipe, tmp_path: Path) -> Non
     folder = tmp_path / "out" / "tiny"
     found = {row: json.loads((folder / row / "row.json").read_text()) for row in ("short", "other", "both")}
     assert found["short"]["updates"] == 3 and found["short"]["seconds"] > 0
-    assert found["short"]["bytes_seen"] > 0 and found["both"]["updates"] == 5
+    assert found["both"]["updates"] == 5
     assert (folder / "short" / "test.hyp").read_text(encoding="utf-8").count("\n") == 40
     for one in found.values():
         assert 0 <= one["scores"]["chrf"]["score"] <= 100 and "13a" in one["scores"]["bleu"]["signature"]

@@ -34,10 +34,12 @@ from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaCapture, CudaGraphE
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.decoding.scheduler import decode
+from bytenmt.training.losses import byte_loss
 from bytenmt.training.trainer import Trainer
+from bytenmt.training.translation import Tensors
 from tools.bench.gpu import RECORDS, ROOT
 from tools.bench.steps import DTYPES, Case, StepTimer, endless_model, make_engine, seconds, step_flop
-from tools.bench.train import Peak, Step, Tensors, best_seconds, real_bytes, summed_loss, typical_batch
+from tools.bench.train import Peak, Step, best_seconds, real_bytes, typical_batch
 from tools.bench.train import step_flop as update_flop
 from tools.results.recipe import FOLDER, Recipe
 
@@ -273,7 +275,7 @@ def plain_update(kind: str, n_weights: int, batch: Tensors, precision: str) -> C
     def update() -> None:
         with torch.autocast(source.device.type, torch.bfloat16, enabled=precision == "bf16"):
             logits = model(source, target)
-        loss = summed_loss(logits, batch, 0.0)
+        loss, _ = byte_loss(logits, batch.target_out, batch.target_len, 0.0)
         optimizer.zero_grad(set_to_none=True)
         (loss / batch.target_len.sum()).backward()  # type: ignore[no-untyped-call]
         optimizer.step()

@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
@@ -24,46 +23,19 @@ if __name__ == "__main__":
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.architectures.costs import step_cost
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import Config, load_config
+from bytenmt.training.losses import byte_loss
+from bytenmt.training.translation import Tensors
 from bytenmt.utf8 import BOS, EOS, PAD
 from tools.bench.records import Record, format_table, write_json
 from tools.bench.steps import DTYPES, AnyModel, seconds
 
 BENCH = "bench/train"
-
-
-class Tensors(NamedTuple):
-    """A batch: source (n, s) and target (n, t + 1) uint8, with EOS and padding; their lengths (n,) int64."""
-
-    source: Tensor
-    source_len: Tensor
-    target: Tensor
-    target_len: Tensor
-
-    @property
-    def target_in(self) -> Tensor:
-        """The bytes that the decoder reads, BOS first."""
-        return self.target[:, :-1]
-
-    @property
-    def target_out(self) -> Tensor:
-        """The bytes that it predicts, EOS last."""
-        return self.target[:, 1:]
-
-
-def summed_loss(logits: Tensor, batch: Tensors, smoothing: float) -> Tensor:
-    """Return the cross entropy of a batch's real bytes, summed; logits (n, t, 256)."""
-    real = torch.arange(logits.shape[1], device=logits.device) < batch.target_len[:, None]
-    truth = batch.target_out.long().masked_fill(~real, -1)
-    return nn.functional.cross_entropy(
-        logits.float().transpose(1, 2), truth, ignore_index=-1, reduction="sum", label_smoothing=smoothing
-    )
 
 
 def typical_batch(max_tokens: int, device: torch.device) -> Tensors:
@@ -139,7 +111,7 @@ class Step:
             memory = model.encode(batch.source, batch.source_len)
             logits, _ = model(batch.target_in, memory, model.start(memory))
         smoothing = self.config.train.label_smoothing
-        loss = summed_loss(logits, batch, smoothing)
+        loss, _ = byte_loss(logits, batch.target_out, batch.target_len, smoothing)
         self.optimizer.zero_grad(set_to_none=True)
         (loss / batch.target_len.sum()).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -1,6 +1,6 @@
 """Check an installation without PyTorch in fresh environments.
 
-    python tools/verify/install.py --python python3.11 python3.12 --language-model runs/text
+    python tools/verify/install.py --python python3.11 python3.12
 
 Builds the wheel and the source distribution, installs the wheel into an environment of each Python, and runs
 every command that needs no PyTorch on the models of the clone, and some commands that need it, whose error
@@ -32,16 +32,13 @@ def main() -> None:
     )
     parser.add_argument("--python", nargs="+", default=[sys.executable], help="Python interpreters")
     parser.add_argument("--model", type=Path, default=CHECKOUT / "data" / "models" / "en-de")
-    parser.add_argument("--language-model", type=Path, help="a run without a source")
     options = parser.parse_args()
     failed = False
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         wheel = build_wheel(folder)
         for python in options.python:
-            failed |= not check_installation(
-                python, wheel, folder, options.model.resolve(), options.language_model
-            )
+            failed |= not check_installation(python, wheel, folder, options.model.resolve())
     sys.exit(1 if failed else 0)
 
 
@@ -58,9 +55,7 @@ def build_wheel(folder: Path) -> Path:
     return next((folder / "dist").glob("*.whl"))
 
 
-def check_installation(
-    python: str, wheel: Path, folder: Path, model: Path, language_model: Path | None
-) -> bool:
+def check_installation(python: str, wheel: Path, folder: Path, model: Path) -> bool:
     """Return whether the installation in an environment of one Python works."""
     place = folder / Path(python).name
     subprocess.run([python, "-m", "venv", str(place)], check=True)
@@ -77,7 +72,7 @@ def check_installation(
     environment.pop("PYTHONPATH", None)
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     good = True
-    for what, arguments, works in steps(model, language_model):
+    for what, arguments, works in steps(model):
         began = time.perf_counter()
         command = [str(place / "bin" / "bytenmt"), *arguments]
         run = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True)
@@ -90,7 +85,7 @@ def check_installation(
     return good
 
 
-def steps(model: Path, language_model: Path | None) -> Iterator[Step]:
+def steps(model: Path) -> Iterator[Step]:
     """Yield the commands to try; the first translation comes first, before kernels are cached."""
     run = [str(model)]
     yield "translate, first answer", ["translate", *run, "-i", "src"], True
@@ -103,9 +98,6 @@ def steps(model: Path, language_model: Path | None) -> Iterator[Step]:
     yield "predict", ["predict", *run, "ref", "--src", "src"], True
     yield "info", ["info", str(model)], True
     yield "convert", ["convert", str(model), "-o", "fp32.safetensors", "--precision", "fp32"], True
-    if language_model is not None:
-        yield "predict, a stream", ["predict", str(language_model.resolve()), "ref"], True
-        yield "generate", ["generate", str(language_model.resolve()), "--bytes", "20"], True
     yield "evaluate", ["evaluate", *run, *pair], False
     yield "translate by PyTorch", ["translate", *run, "-i", "src", "--engine", "torch"], False
     text = ["--src", "src", "--tgt", "ref", "--valid-src", "src", "--valid-tgt", "ref"]
