@@ -34,6 +34,8 @@ APPLE_SPACE = r"(?:\s+|//[^\n]*|/\*.*?\*/)*+"
 APPLE_STRING = rf'{APPLE_SPACE}("[^"\\]*+(?:\\.[^"\\]*+)*+"|[\w$/:.-]+){APPLE_SPACE}'
 APPLE_ENTRY = re.compile(f"{APPLE_STRING}(?:={APPLE_STRING})?;", re.DOTALL)
 APPLE_ESCAPE = re.compile(r"\\(?:U([0-9a-fA-F]{4})|(.))", re.DOTALL)
+# A character beyond U+FFFF as two escapes, of which moz.l10n would make two characters.
+SURROGATES = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "a": "\a", "b": "\b", "v": "\v"}
 
 
@@ -49,7 +51,8 @@ def read_mozilla(data: bytes, options: ReadOptions) -> Document:
         if form is not Format.properties:
             raise
         file = TextFile(data, "latin-1")
-    resource = parse_resource(form, file.text)
+    text = SURROGATES.sub(lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), file.text)
+    resource = parse_resource(form, text)
     units = list[Unit]()
     for entry in resource.all_entries():
         place = f"line {entry.linepos.key}" if entry.linepos else ".".join(entry.id)

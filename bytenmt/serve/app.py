@@ -8,10 +8,10 @@ import secrets
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
+import msgspec
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -24,11 +24,10 @@ from starlette.staticfiles import StaticFiles
 
 from bytenmt.serve import bodies
 from bytenmt.serve.documents import SUFFIXES, DocumentSource
-from bytenmt.serve.gateway import Gateway, account_of, format_event, json_response
+from bytenmt.serve.gateway import Gateway, account_of, json_response, refusal_of
 from bytenmt.serve.languages import Direction, name_of
-from bytenmt.serve.service import AUTO, Service
+from bytenmt.serve.service import AUTO, MOST_ALTERNATIVES, Service
 from bytenmt.serve.work_queue import Refusal
-from bytenmt.serve.worker import MOST_ALTERNATIVES
 
 KEPT_SECONDS, KEPT_BYTES = 600.0, 1 << 26  # of translated files; the oldest ones go first
 BYTES_A_QUEUED_CHARACTER = 25  # of an upload, before it is known how much text it has
@@ -45,6 +44,7 @@ BODIES: dict[str, type[bodies.KeyBody]] = {
     "/detect": bodies.DetectBody,
     "/suggest": bodies.SuggestBody,
 }
+STREAM_SHARE = 0.9  # of Limits.seconds for a streamed translation, so that its client is told if it fails
 T = TypeVar("T")
 
 
@@ -66,9 +66,6 @@ class App:
         self.service, self.suggestions = service, suggestions
         self._hosts, self._origins = list(hosts), list(origins)
         self._files: dict[str, tuple[float, bytes]] = {}  # when, and bytes, by token
-
-    def asgi(self) -> Starlette:
-        """Return the ASGI application."""
         read = (self.languages, self.spec, self.health, self.ready, self.metrics)
         self._routes = [
             *(Route(path, getattr(self, path[1:]), methods=["POST"]) for path in BODIES),
@@ -77,10 +74,12 @@ class App:
             Route("/frontend/settings", self.settings),
             Route("/download_file/{token}/{name}", self.download_file),
         ]
-        paths = ["page", *(route.path.split("/")[1] for route in self._routes)]
+
+    def asgi(self) -> Starlette:
+        """Return the ASGI application."""
         every, origins = ["*"], self._origins
         cors = Middleware(CORSMiddleware, allow_origins=origins, allow_methods=every, allow_headers=every)
-        gateway = Middleware(Gateway, service=self.service, origins=origins, paths=paths)
+        gateway = Middleware(Gateway, service=self.service, origins=origins)
         hosts = Middleware(TrustedHostMiddleware, allowed_hosts=self._hosts, www_redirect=False)
         return Starlette(
             routes=[*self._routes, Mount("/page", StaticFiles(directory=PAGE))],
@@ -108,25 +107,22 @@ class App:
         body, _, client = await self._read(request, bodies.TranslateBody)
         service, texts = self.service, [body.q] if isinstance(body.q, str) else body.q
         n_characters = service.limits.count_characters(texts)
-        n_alternatives = min(body.alternatives, MOST_ALTERNATIVES)
         plan = await service.plan(body, texts, client)
 
-        async def answer(on_part: Any = None) -> bodies.TranslateAnswer:
+        async def answer(on_part: Any = None, seconds: float | None = None) -> dict[str, Any]:
             with service.queue.admitted(client, n_characters):
-                if body.format == "html":
-                    found = await service.translate_html(texts, plan, is_judged=body.details)
-                else:
-                    options = {"is_judged": body.details, "has_alternatives": n_alternatives > 0}
-                    found = await service.translate(texts, plan, on_part, **options)
+                async with asyncio.timeout(seconds):
+                    found = await service.translate(texts, plan, body, on_part)
             fields: dict[str, list[Any]] = {"translatedText": [one.text for one in found]}
             if plan.guess:
                 fields["detectedLanguage"] = [plan.guess] * len(found)
-            if n_alternatives:
-                fields["alternatives"] = [one.alternatives[:n_alternatives] for one in found]
+            if body.alternatives:
+                fields["alternatives"] = [one.alternatives[: body.alternatives] for one in found]
             if body.details:
                 fields["details"] = [one.details() for one in found]
-            of_one = {} if isinstance(body.q, list) else {name: values[0] for name, values in fields.items()}
-            return bodies.TranslateAnswer(**(of_one or fields))
+            return (
+                fields if isinstance(body.q, list) else {name: values[0] for name, values in fields.items()}
+            )
 
         if "text/event-stream" not in request.headers.get("accept", ""):
             return json_response(await _while_connected(request, answer()))
@@ -136,7 +132,7 @@ class App:
             parts.append(part)
             loop.call_soon_threadsafe(changed.set)
 
-        task = asyncio.create_task(answer(add))
+        task = asyncio.create_task(answer(add, STREAM_SHARE * service.limits.seconds))
         task.add_done_callback(lambda _: changed.set())
         await asyncio.sleep(0)  # refused before the stream begins, if at all
         if task.done():
@@ -150,8 +146,10 @@ class App:
                     changed.clear()
                     is_done = task.done()
                     if text := "".join(parts.popleft() for _ in range(len(parts))):
-                        yield format_event("part", {"index": 0, "text": text})
-                yield format_event("done", await task)
+                        yield _event("part", {"index": 0, "text": text})
+                yield _event("done", await task)
+            except Exception as error:
+                yield _event("error", {"error": refusal_of(service, error).message})
             finally:
                 if not task.done():
                     service.metrics.abandoned.labels("stream").inc()
@@ -209,8 +207,11 @@ class App:
         pair = [" ".join(text.split()) for text in (body.q, body.s)]
         if not (all(pair) and plan.path):
             raise Refusal(400, "a suggestion needs a text (q), and its translation (s) into another language")
-        file = self.suggestions / f"{Direction(plan.path[0].source, plan.target)}.tsv"
-        await asyncio.to_thread(_append, file, "\t".join(pair).encode() + b"\n")
+        path = self.suggestions / f"{Direction(plan.path[0].source, plan.target)}.tsv"
+        with open(path, "ab") as file:
+            if file.tell() > SUGGESTION_BYTES:
+                raise Refusal(507, "there is no room for more suggestions")
+            file.write("\t".join(pair).encode() + b"\n")
         return json_response({"success": True})
 
     async def languages(self, request: Request) -> Response:
@@ -231,11 +232,8 @@ class App:
     async def metrics(self, request: Request) -> Response:
         """Metrics for Prometheus; they need the API key if keys are required."""
         self._account(request)
-        service, metrics = self.service, self.service.metrics
-        metrics.in_flight.set(service.queue.n_requests)
-        for direction, worker in service.models.workers.items():
-            metrics.running.labels(str(direction)).set(worker.n_running)
-        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        data = generate_latest(self.service.metrics.registry)
+        return Response(data, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     async def settings(self, request: Request) -> Response:
         """Limits and features, as the page needs them."""
@@ -267,6 +265,11 @@ class App:
         return FileResponse(PAGE / "index.html", headers=headers)
 
 
+def _event(name: str, value: Any) -> bytes:
+    """Return a server-sent event; its JSON has no line ends."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(value))
+
+
 async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of work; if the client leaves first, cancel it and raise ClientDisconnect."""
 
@@ -283,13 +286,3 @@ async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     finally:
         task.cancel()
         watch.cancel()
-
-
-def _append(path: Path, line: bytes) -> None:
-    """Append a line to a file, in full or not at all. Raises Refusal (507)."""
-    with open(path, "ab", buffering=0) as file, suppress(OSError):
-        size = file.tell()
-        if size < SUGGESTION_BYTES and file.write(line) == len(line):
-            return
-        file.truncate(size)
-    raise Refusal(507, "the suggestion could not be stored: no room")

@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from bytenmt import __version__
-from bytenmt.serve.languages import Guess
 from bytenmt.serve.work_queue import Refusal
 
 MAX_FIELDS = 10_000
@@ -31,25 +30,21 @@ class KeyBody(Struct, kw_only=True):
 
 
 class PairBody(KeyBody, kw_only=True):
-    """A request for a pair of languages, such as a document to translate in a part named file."""
+    """Languages (codes of /languages; source may be auto), and a glossary: {term: target}, or lines
+    `term TAB target`. A document to translate is in a part named file."""
 
-    source: Annotated[str, Meta(description="A code of /languages, or auto to detect it.")] = "auto"
-    target: Annotated[str, Meta(description="A code of /languages.")]
-    glossary: Annotated[
-        str | dict[str, str],
-        Meta(description="Required translations of terms: {term: target}, or lines `term TAB target`."),
-    ] = ""
+    source: str = "auto"
+    target: str
+    glossary: str | dict[str, str] = ""
 
 
 class TranslateBody(PairBody, kw_only=True):
-    """Texts to translate; of HTML only the text."""
+    """Texts to translate; of HTML only the text. details: of each line also verdict and bits per byte."""
 
     q: Texts
     format: Literal["text", "html"] = "text"
     alternatives: Annotated[int, Meta(ge=0)] = 0
-    details: Annotated[
-        bool, Meta(description="Also return each line with its verdict and bits per byte.")
-    ] = False
+    details: bool = False
 
 
 class DetectBody(KeyBody, kw_only=True):
@@ -63,15 +58,6 @@ class SuggestBody(PairBody, kw_only=True):
 
     q: str
     s: str
-
-
-class TranslateAnswer(Struct, omit_defaults=True):
-    """Translations; each value is a list if q was a list."""
-
-    translatedText: Texts  # noqa: N815
-    detectedLanguage: Guess | list[Guess] | None = None  # noqa: N815
-    alternatives: list[Any] | None = None
-    details: list[Any] | None = None
 
 
 async def read_request(
@@ -119,21 +105,17 @@ def _collect(pairs: list[tuple[str, str]]) -> dict[str, Any]:
 
 def description(routes: Sequence[Route], kinds: Mapping[str, type[Struct]]) -> dict[str, Any]:
     """Return the OpenAPI description of routes. kinds: of their bodies, by path."""
-    structs = (*kinds.values(), TranslateAnswer)
-    (*bodies, answer), schemas = msgspec.json.schema_components(
-        structs, ref_template="#/components/schemas/{name}"
-    )
+    template = "#/components/schemas/{name}"
+    references, schemas = msgspec.json.schema_components(kinds.values(), ref_template=template)
+    of_path = dict(zip(kinds, references, strict=True))
     paths = {}
     for route in routes:
         operation: dict[str, Any] = {
             "summary": route.endpoint.__doc__,
             "responses": {"default": {"description": "JSON"}},
         }
-        paths[route.path] = {"get": operation}
         if route.path in kinds:
-            content = dict.fromkeys(BODY_TYPES, {"schema": bodies[list(kinds).index(route.path)]})
-            paths[route.path] = {"post": {**operation, "requestBody": {"content": content}}}
-    content = {"application/json": {"schema": answer}}
-    paths["/translate"]["post"]["responses"] = {"200": {"description": "JSON", "content": content}}
+            operation["requestBody"] = {"content": dict.fromkeys(BODY_TYPES, {"schema": of_path[route.path]})}
+        paths[route.path] = {"post" if route.path in kinds else "get": operation}
     info = {"title": "bytenmt", "version": __version__}
     return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}

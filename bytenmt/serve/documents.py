@@ -1,30 +1,24 @@
 """Documents and HTML: each is read, and written, in a child process with limits of CPU time and memory.
 
-Reading a hostile file can take any amount of time and memory: then the child ends, and the event loop has
-only waited. Children are forked in some milliseconds from a server of multiprocessing's that has imported the
-readers, and end after one task: to write a document it is read once more. All that the server knows of
-`bytenmt.documents` is in this module.
+Reading a hostile file can take any amount of time and memory: then its child ends, and the event loop has
+only waited. To write a document it is read once more. All that the server knows of `bytenmt.documents` is in
+this module.
 """
 
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import resource
 import signal
-import sys
+import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from multiprocessing import forkserver
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-import msgspec
+from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
 
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.documents import formats
@@ -33,14 +27,12 @@ from bytenmt.documents.unit import Parts, ReadOptions
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.work_queue import Refusal
 
-CPU_SECONDS, WALL_SECONDS = 10, 60.0  # of a child
+CPU_SECONDS = 10  # for reading or writing the documents of a request
 MEMORY_BYTES = 1_000_000_000  # of a child, besides what it begins with
 N_CHILDREN = max(2, min(4, os.cpu_count() or 1))
 NICENESS = 10  # the threads that decode and the event loop come first
-FAULT, OUT_OF_MEMORY = 1, 12  # exit codes of a child: after an exception, and at its limit
 TABLES = ("csv", "tsv")  # formats that need to be told a column
 SUFFIXES = sorted(s for name, one in formats.FORMATS.items() if name not in TABLES for s in one.suffixes)
-_context = multiprocessing.get_context("forkserver")
 
 
 class DocumentSource(NamedTuple):
@@ -64,9 +56,9 @@ def read(source: DocumentSource) -> list[Parts]:
     return read_lines(*source.options(), source.shown())
 
 
-def write(source: DocumentSource, translations: Sequence[LineTranslation]) -> bytes:
+def write(source: DocumentSource, results: Sequence[LineTranslation]) -> bytes:
     """Return the file with translations in place of the lines that `read` returns."""
-    return write_lines(*source.options(), translations, source.shown())
+    return write_lines(*source.options(), results, source.shown())
 
 
 def for_document(results: Sequence[TranslationResult]) -> list[LineTranslation]:
@@ -74,37 +66,24 @@ def for_document(results: Sequence[TranslationResult]) -> list[LineTranslation]:
     return [LineTranslation(result.parts, result.best.flags or ()) for result in results]
 
 
-def run_task(
-    sources: Sequence[DocumentSource], translations: Sequence[Sequence[LineTranslation]] | None = None
-) -> list[list[Parts]] | list[bytes] | str:
-    """Return the lines of documents, or each of them with the translations of its lines, or why it cannot
-    be."""
-    try:
-        if translations is None:
-            return list(map(read, sources))
-        return list(map(write, sources, translations))
-    except BytenmtError as error:
-        return str(error)
-
-
-def _child(pipe: Connection, *task: Any) -> None:
-    """Do a task within limits and send the result."""
+def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:
+    """Return what `read` or `write` returns for each document. Runs in a child, within limits."""
     # The parent decides when a child ends: a signal to the whole process group must not take the documents
     # from a server that is about to answer them.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    os.nice(NICENESS)
+    os.nice(NICENESS - os.nice(0))
     memory = MEMORY_BYTES
     with suppress(OSError):  # only Linux tells it
         memory += int(Path("/proc/self/statm").read_bytes().split()[0]) * resource.getpagesize()
-    limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_CPU: CPU_SECONDS, resource.RLIMIT_AS: memory}
-    for kind, most in limits.items():
+    seconds = int(time.process_time()) + CPU_SECONDS
+    for kind, most in {resource.RLIMIT_CPU: seconds, resource.RLIMIT_AS: memory}.items():
         with suppress(ValueError, OSError):  # above the hard limit; macOS refuses some
-            resource.setrlimit(kind, (most, most))
+            resource.setrlimit(kind, (most, resource.getrlimit(kind)[1]))
     try:
-        pipe.send_bytes(msgspec.msgpack.encode(run_task(*task)))
+        return list(map(function, *arguments))
     except MemoryError:  # the heap may be in any state: end at once
-        os._exit(OUT_OF_MEMORY)
+        os._exit(1)
 
 
 class DocumentPool:
@@ -114,49 +93,18 @@ class DocumentPool:
     """
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(N_CHILDREN, "documents")
-        self._slots = asyncio.Semaphore(N_CHILDREN)
+        os.environ["PYTHONSAFEPATH"] = "1"  # no child runs a module of the current folder
+        self._limiter = CapacityLimiter(N_CHILDREN)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # of clients that wait
-
-    def start(self) -> None:
-        """Start the process that forks children, so that the first client need not wait for its imports."""
-        of_main = (name for name in sys.modules if name.startswith("bytenmt.cli."))  # each child imports it
-        os.environ["PYTHONSAFEPATH"] = "1"  # no module of the current folder is run
-        _context.set_forkserver_preload([f"{__package__}.warm_up", *of_main])
-        forkserver.ensure_running()
 
     async def run(self, client: str, *task: Any) -> Any:
         """Do a task, see run_task. Raises Refusal: 400 for a document that is malformed, 413 for one that
-        takes too much time or memory."""
+        takes too much time or memory. Cancelling it ends the child."""
         turn = self._turns.setdefault(client, asyncio.Lock())
-        children: list[BaseProcess] = []
-
-        def run_child() -> bytes | int:
-            answers, pipe = _context.Pipe(duplex=False)
-            child = _context.Process(target=_child, args=(pipe, *task), daemon=True)
-            child.start()
-            children.append(child)
-            pipe.close()
-            try:
-                return answers.recv_bytes()
-            except EOFError:
-                child.join()
-                return child.exitcode or 0
-
         try:
-            async with turn, self._slots, asyncio.timeout(WALL_SECONDS):
-                outcome = await asyncio.get_running_loop().run_in_executor(self._threads, run_child)
-        except TimeoutError:
-            outcome = -signal.SIGKILL
-        finally:
-            for child in children:
-                child.kill()
-        if outcome == FAULT:
-            raise RuntimeError("the reader or writer of a document has failed: its traceback is above")
-        if isinstance(outcome, int):
-            raise Refusal(413, "the document takes too much time or memory to read or write")
-        written: type = list[list[Parts]] if len(task) == 1 else list[bytes]
-        result: Any = msgspec.msgpack.decode(outcome, type=str | written)
-        if isinstance(result, str):
-            raise Refusal(400, result)
-        return result
+            async with turn:
+                return await to_process.run_sync(run_task, *task, cancellable=True, limiter=self._limiter)
+        except BrokenWorkerProcess:
+            raise Refusal(413, "the document takes too much time or memory to read or write") from None
+        except BytenmtError as error:
+            raise Refusal(400, str(error)) from None

@@ -23,8 +23,6 @@ from bytenmt.serve.work_queue import Refusal
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")  # which change nothing; what they return, other sites cannot read
 LEFT = 499  # the status that is counted for a client that has left
-ERROR_SECONDS = 1.0  # for sending an error to a client that may not read
-STREAM = "text/event-stream"
 # Other sites do not embed what the server returns, and browsers do not take it for another kind of file.
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin")]
 logger = logging.getLogger(__package__)
@@ -38,13 +36,11 @@ def account_of(key: str | None, keys: Sequence[str], address: str) -> str:
     those of all keys in full, which takes the same time for every key.
     """
     if keys:
-        if not key:
-            raise Refusal(403, "an API key is required: send it as api_key")
         digest, *known = (
-            hashlib.sha256(one.encode("utf-8", "surrogatepass")).digest() for one in (key, *keys)
+            hashlib.sha256(one.encode("utf-8", "surrogatepass")).digest() for one in (key or "", *keys)
         )
         if not any([hmac.compare_digest(digest, one) for one in known]):
-            raise Refusal(403, "Invalid API key")
+            raise Refusal(403, "Invalid API key" if key else "an API key is required: send it as api_key")
         return digest.hex()[:16]
     with suppress(ValueError):
         ip = ipaddress.ip_address(address.partition("%")[0])
@@ -59,9 +55,19 @@ def json_response(value: Any, status: int = 200, retry_after: int | None = None)
     return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
 
 
-def format_event(name: str, value: Any) -> bytes:
-    """Return a server-sent event; its JSON has no line ends."""
-    return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(value))
+def refusal_of(service: Service, error: Exception) -> Refusal:
+    """Return what a client is told of an error, and count or log it."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, ClientDisconnect):
+        service.metrics.abandoned.labels("answer").inc()
+        return Refusal(LEFT, "")
+    if isinstance(error, TimeoutError):
+        service.metrics.deadlines.inc()
+        wait = service.queue.retry_after()
+        return Refusal(503, f"not answered within {service.limits.seconds:g} s", wait)
+    logger.error("failed: %s", f"{type(error).__name__}: {error}"[:500])
+    return Refusal(500, "the server has failed at this: its log says more")
 
 
 class Gateway:
@@ -70,20 +76,17 @@ class Gateway:
     origins: sites, such as https://example.org, whose pages may use the server besides its own; * is any. A
     browser sends requests of any page to any address that its machine can reach, and tells the page's site in
     a header that the page cannot forge. Safe methods pass: the browser does not let the page read the answer.
-    paths: the first parts of known paths; the log and the metrics show nothing else of a path.
     """
 
-    def __init__(self, app: ASGIApp, service: Service, origins: Sequence[str], paths: Sequence[str]) -> None:
-        self._app, self._service, self._origins, self._paths = app, service, {*origins}, paths
+    def __init__(self, app: ASGIApp, service: Service, origins: Sequence[str]) -> None:
+        self._app, self._service, self._origins = app, service, {*origins}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; all of it takes Limits.seconds at most, and its body has Limits.body_bytes."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         service, limits, began = self._service, self._service.limits, time.monotonic()
-        headers = Headers(scope=scope)
         status = n_received = 0
-        is_stream = False
 
         async def limited_receive() -> Message:
             nonlocal n_received
@@ -94,52 +97,37 @@ class Gateway:
             return message
 
         async def noting_send(message: Message) -> None:
-            nonlocal status, is_stream
+            nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 closing = [(b"connection", b"close")] if service.is_draining else []
-                is_stream = Headers(raw=message["headers"]).get("content-type", "").startswith(STREAM)
                 message = {**message, "headers": [*message["headers"], *HEADERS, *closing]}
             await send(message)
 
         service.n_open += 1
         try:
             async with asyncio.timeout(limits.seconds):
-                for origin in headers.getlist("origin") if scope["method"] not in SAFE_METHODS else ():
-                    is_own = origin.partition("://")[2] == headers.get("host")
-                    if not (is_own or {origin, "*"} & self._origins):
-                        raise Refusal(403, f"pages of {origin[:100]!r} are not allowed: see --allowed-origin")
+                if scope["method"] not in SAFE_METHODS:
+                    self._check_origins(Headers(scope=scope))
                 await self._app(scope, limited_receive, noting_send)
         except Exception as error:
-            refusal = self._refusal(error)
-            answer = json_response({"error": refusal.message}, refusal.status, refusal.retry_after)
-            with suppress(TimeoutError):  # the client does not read
-                async with asyncio.timeout(ERROR_SECONDS):
-                    if is_stream:
-                        event = format_event("error", {"error": refusal.message})
-                        await send({"type": "http.response.body", "body": event})
-                    elif not status:
-                        await answer(scope, receive, noting_send)
-            if refusal.status == LEFT:
-                service.metrics.abandoned.labels("answer").inc()
+            refusal = refusal_of(service, error)
+            if not (status or isinstance(error, ClientDisconnect)):
+                answer = json_response({"error": refusal.message}, refusal.status, refusal.retry_after)
+                await answer(scope, receive, noting_send)
         finally:
             service.n_open -= 1
-            first, seconds = scope["path"].split("/")[1], time.monotonic() - began
-            path = f"/{first}" if first in self._paths else "(unknown)"
+            seconds = time.monotonic() - began
+            # The route has neither a token nor the name of a file.
+            path = scope["route"].path if "route" in scope else "(unknown)"
             service.metrics.requests.labels(path, status or LEFT).inc()
             service.metrics.seconds.labels(path).observe(seconds)
             client = (scope.get("client") or ["-"])[0]
             logger.info("%s %s %s %d %.3f s", client, scope["method"], path, status or LEFT, seconds)
 
-    def _refusal(self, error: Exception) -> Refusal:
-        """Return what a client is told of an error."""
-        if isinstance(error, Refusal):
-            return error
-        if isinstance(error, ClientDisconnect):
-            return Refusal(LEFT, "")
-        if isinstance(error, TimeoutError):
-            self._service.metrics.deadlines.inc()
-            wait = self._service.queue.retry_after()
-            return Refusal(503, f"not answered within {self._service.limits.seconds:g} s", wait)
-        logger.error("failed: %s", f"{type(error).__name__}: {error}"[:500])
-        return Refusal(500, "the server has failed at this: its log says more")
+    def _check_origins(self, headers: Headers) -> None:
+        """Raise Refusal (403) for a page of a site that is not allowed."""
+        for origin in headers.getlist("origin"):
+            is_own = origin.partition("://")[2] == headers.get("host")
+            if not (is_own or {origin, "*"} & self._origins):
+                raise Refusal(403, f"pages of {origin[:100]!r} are not allowed: see --allowed-origin")

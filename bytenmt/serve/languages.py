@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from bytenmt.errors import BytenmtError
+from bytenmt.serve.work_queue import Refusal
 
 NAMES_IN_ENGLISH = """
     ar:Arabic az:Azerbaijani be:Belarusian bg:Bulgarian bn:Bengali ca:Catalan cs:Czech da:Danish
@@ -78,11 +79,13 @@ class Languages:
         ways = ([Direction(source, middle), Direction(middle, target)] for middle in middles)
         return next((way for way in ways if way[1] in self.directions), None)
 
-    def known(self, code: str) -> str | None:
-        """Return the served code that matches in any letter case, such as de for de-AT; None without one."""
+    def known(self, code: str) -> str:
+        """Return the served code that matches in any letter case, such as de for de-AT. Raises Refusal."""
         wanted = code.replace("_", "-").casefold()
         by_case = {own.replace("_", "-").casefold(): own for own in self.all}
-        return by_case.get(wanted) or by_case.get(wanted.partition("-")[0])
+        if found := by_case.get(wanted) or by_case.get(wanted.partition("-")[0]):
+            return found
+        raise Refusal(400, f"{code[:50]!r} is not a served language: see /languages")
 
     def listed(self) -> list[dict[str, Any]]:
         """Return the languages in the form of LibreTranslate's GET /languages.

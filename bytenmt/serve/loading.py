@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
 from bytenmt.reporter import Reporter
 from bytenmt.serve.languages import Direction
-from bytenmt.serve.service import Models
+from bytenmt.serve.service import MOST_ALTERNATIVES, Models
 from bytenmt.serve.worker import Job, Worker
 
 
@@ -48,7 +49,8 @@ def load_models(
     # Threads synchronise hundreds of times per decode step, so each needs a core of its own; one core is left
     # for the HTTP server.
     threads = decoding["threads"] or max(1, min(MAX_THREADS, n_cores() // (len(runs) + 1)))
-    workers, keep = {}, dict[Direction, KeepSpec | None]()
+    workers, alternatives = dict[Direction, Worker](), dict[Direction, Worker]()
+    keep = dict[Direction, KeepSpec | None]()
     for direction, paths in runs.items():
         opposite = runs.get(Direction(direction.target, direction.source), [None])
         reverse = opposite[0] if decoding["reverse"] else None
@@ -63,18 +65,14 @@ def load_models(
         glossary = Glossary(terms.get(direction, ()))
         keep[direction] = replace(kept, glossary=glossary) if runtime.has_sentinels else None
         judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=_beam(runtime, search))
-        workers[direction] = Worker(_maker(runtime, search), judge, on_wait)
+        n_best = 1 + MOST_ALTERNATIVES
+        more = {"n_best": n_best, "beam": max(n_best, _beam(runtime, search))}
+        for group, own in ((workers, search), (alternatives, search | more)):
+            make = partial(Translator.from_runtime, runtime, Settings.from_dict(own))
+            group[direction] = Worker(make, judge, on_wait)
         # The first client need not wait for the engine, and errors show now.
         workers[direction].submit(Job([b"a"], keep=keep[direction])).result()
-    return Models(workers, keep, [] if api_keys is None else read_keys(api_keys))
-
-
-def _maker(runtime: Runtime, search: Mapping[str, Any]) -> Callable[[int], Translator]:
-    def make(n_best: int) -> Translator:
-        beam = {"n_best": n_best, "beam": max(n_best, _beam(runtime, search))} if n_best > 1 else {}
-        return Translator.from_runtime(runtime, Settings.from_dict({**search, **beam}))
-
-    return make
+    return Models(workers, alternatives, keep, [] if api_keys is None else read_keys(api_keys))
 
 
 def _beam(runtime: Runtime, search: Mapping[str, Any]) -> int:

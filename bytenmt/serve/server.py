@@ -7,10 +7,8 @@ import logging
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any
 
 import uvicorn
 
@@ -34,7 +32,6 @@ class GracefulServer(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._service, self._load, self._hang_up = app.service, load, hang_up
-        self._closed: dict[Any, float] = {}  # connections, and since when they wait for their clients
         self._reloading: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -43,13 +40,7 @@ class GracefulServer(uvicorn.Server):
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """See uvicorn, which calls it ten times a second. Ends connections that were closed long ago, but
-        whose clients do not take what was sent."""
-        now, connections = time.monotonic(), self.server_state.connections
-        self._closed = {one: self._closed.get(one, now) for one in connections if one.transport.is_closing()}
-        for connection, since in self._closed.items():
-            if now - since > self._service.limits.seconds:
-                connection.transport.abort()
+        """See uvicorn, which calls it ten times a second."""
         if self._hang_up.is_set() and (self._reloading is None or self._reloading.done()):
             self._hang_up.clear()
             self._reloading = asyncio.create_task(self.reload())
@@ -68,7 +59,7 @@ class GracefulServer(uvicorn.Server):
             reloads.labels("failed").inc()
             logger.error("reload failed: %s", f"{type(error).__name__}: {error}"[:500])
             return
-        for worker in former.workers.values():
+        for worker in (*former.workers.values(), *former.alternatives.values()):
             worker.finish()
         reloads.labels("done").inc()
         logger.info("reloaded")
@@ -127,7 +118,6 @@ def run(
         proxy_headers=bool(proxies),
         forwarded_allow_ips=list(proxies),
     )
-    app.service.documents.start()
     host, port = listener.getsockname()[:2]
     logger.info("serving http://%s:%d/", f"[{host}]" if ":" in host else host, port)
     GracefulServer(config, app, load, hang_up).run([listener])

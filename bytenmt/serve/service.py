@@ -23,13 +23,14 @@ from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.kept_spans import KeepSpec, Part
 from bytenmt.decoding.line_batch import Chunk, TranslationResult
 from bytenmt.prometheus import NAMESPACE
-from bytenmt.serve.bodies import PairBody
-from bytenmt.serve.documents import DocumentPool, DocumentSource, for_document
+from bytenmt.serve.bodies import PairBody, TranslateBody
+from bytenmt.serve.documents import DocumentPool, DocumentSource, for_document, read, write
 from bytenmt.serve.languages import Direction, Guess, Languages, name_of
 from bytenmt.serve.work_queue import Limits, Refusal, WorkQueue
 from bytenmt.serve.worker import Worker
 
 AUTO = "auto"
+MOST_ALTERNATIVES = 3  # to a best translation
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # of histograms, in seconds
 MAX_TERMS, MAX_TERM_CHARACTERS = 200, 300  # of a request's glossary; characters of a term and of its target
 
@@ -45,16 +46,13 @@ class Metrics:
         own: dict[str, Any] = {"namespace": NAMESPACE, "registry": self.registry}
         Gauge("build_info", "The version.", ["version"], **own).labels(__version__).set(1)
         self.requests = Counter("requests", "Answered requests.", ["path", "status"], **own)
-        self.seconds = Histogram(
-            "request_seconds", "From headers to answer.", ["path"], buckets=BOUNDS, **own
-        )
+        self.seconds = Histogram("request_seconds", "Until the answer.", ["path"], buckets=BOUNDS, **own)
         self.wait = Histogram("queue_wait_seconds", "Until the first line is decoded.", buckets=BOUNDS, **own)
         self.abandoned = Counter("abandoned", "Requests whose clients left first.", ["kind"], **own)
         self.deadlines = Counter("deadlines", "Requests that were not answered in time.", **own)
         self.reloads = Counter("reloads", "Times that models and keys were read again.", ["result"], **own)
         self.source_bytes = Counter("source_bytes", "Bytes that models translated.", ["direction"], **own)
         self.in_flight = Gauge("requests_in_flight", "Requests that wait or are decoded.", **own)
-        self.running = Gauge("sentences_running", "Sentences that are decoded.", ["direction"], **own)
 
 
 @dataclass
@@ -62,6 +60,7 @@ class Models:
     """The parts of a server that are read from files, and read again at a reload."""
 
     workers: dict[Direction, Worker]
+    alternatives: dict[Direction, Worker]  # those that search MOST_ALTERNATIVES, too
     keep: dict[Direction, KeepSpec | None]  # what is kept, with the server's terms; None: trained for nothing
     keys: Sequence[str] = ()  # that clients need; without any, none is needed
 
@@ -74,10 +73,10 @@ class Models:
         Raises Refusal (400) for terms that the model of the step cannot use.
         """
         keep = self.keep[step]
-        if not terms:
-            return keep
-        if keep is None:
+        if terms and keep is None:
             raise Refusal(400, f"the model of {step} was trained without sentinels and takes no glossary")
+        if not terms or keep is None:
+            return keep
         return replace(keep, glossary=Glossary((*terms, *(keep.glossary.terms if keep.glossary else ()))))
 
 
@@ -137,25 +136,18 @@ class Service:
 
     def __post_init__(self) -> None:
         self.queue = WorkQueue(self.limits)
+        self.metrics.in_flight.set_function(lambda: self.queue.n_requests)
         self.uploads = WorkQueue(self.limits)  # which are read; they do not keep texts waiting
         self.documents = DocumentPool()
 
     def why_not_ready(self) -> str | None:
         """Return why the server is not ready for requests, or None if it is."""
         workers = self.models.workers.items()
-        dead = [str(direction) for direction, worker in workers if not worker.thread.is_alive()]
-        if dead:
+        if dead := [str(direction) for direction, one in workers if not one.thread.is_alive()]:
             return f"the model of {', '.join(dead)} is not loaded"
         if self.is_draining:
             return "the server is about to end"
         return "too many requests are waiting" if self.queue.is_full else None
-
-    def known(self, code: str) -> str:
-        """Return a served language. Raises Refusal (400)."""
-        found = self.models.languages.known(code)
-        if found is None:
-            raise Refusal(400, f"{code[:50]!r} is not a served language: see /languages")
-        return found
 
     async def guesses(self, texts: Sequence[str]) -> list[Guess]:
         """Return the languages that texts may be in, see Languages.guesses."""
@@ -166,38 +158,55 @@ class Service:
 
         Raises Refusal (400) for a direction that is not served, and for a glossary that is too long.
         """
-        target, guess = self.known(body.target), None
+        languages, guess = self.models.languages, None
+        target = languages.known(body.target)
         if body.source.lower() == AUTO:
             guess = (await self.guesses(texts))[0]
-        source = guess.language if guess else self.known(body.source)
-        path = self.models.languages.path(source, target)
+        source = guess.language if guess else languages.known(body.source)
+        path = languages.path(source, target)
         if path is None:
             detected = f"the text is in {name_of(source)} ({source}), as detected: " if guess else ""
             raise Refusal(400, f"{detected}no model translates from {source} into {target}: see /languages")
         return Plan(target, path, guess, parse_terms(body.glossary) if len(path) == 1 else (), client)
 
     async def translate(
-        self, texts: Sequence[str], plan: Plan, on_part: Callable[[str], object] | None = None, **options: Any
+        self,
+        texts: Sequence[str],
+        plan: Plan,
+        body: TranslateBody,
+        on_part: Callable[[str], object] | None = None,
     ) -> list[Translation]:
-        """Return the translations of texts, in their order. Cancelling it cancels the work.
+        """Return the translations of texts, in their order; of HTML without alternatives. Cancelling it
+        cancels the work.
 
-        on_part: is given the translation of a single text in parts while it is decoded. options: see
-        worker.Job.
+        on_part: is given the translation of a single plain text by sentences.
         """
+        if body.format == "html":
+            # The byte order mark says that it is UTF-8, whatever the page declares.
+            pages = [DocumentSource("text.html", text.encode("utf-8-sig")) for text in texts]
+            lines = await self.documents.run(plan.client, read, pages)
+            results = await self._translate_lines(lines, plan, is_judged=body.details)
+            data = await self.documents.run(plan.client, write, pages, list(map(for_document, results)))
+            return [
+                Translation(page.decode("utf-8-sig"), [], own)
+                for page, own in zip(data, results, strict=True)
+            ]
         split = [split_lines(text) for text in texts]
-        n_begun = 0
+        groups, n_begun = [lines for lines, _ in split], 0
 
         def add(line: int, part: bytes) -> None:
             """Pass on a part of a line, and what stands between it and the line before."""
             nonlocal n_begun
-            if text := "".join(split[0][1][n_begun : line + 1]) + part.decode():
-                on_part(text)  # type: ignore[misc]
+            if (text := "".join(split[0][1][n_begun : line + 1]) + part.decode()) and on_part is not None:
+                on_part(text)
             n_begun = max(n_begun, line + 1)
 
-        options["on_part"] = add if on_part is not None and plan.path and len(texts) == 1 else None
-        results = await self._translate_lines([lines for lines, _ in split], plan, **options)
-        if options["on_part"]:
-            add(len(split[0][0]), b"")
+        is_streamed = on_part is not None and bool(plan.path) and len(texts) == 1
+        results = await self._translate_lines(
+            groups, plan, body.alternatives > 0, body.details, add if is_streamed else None
+        )
+        if is_streamed:
+            add(len(groups[0]), b"")
         found = []
         for (_, separators), own in zip(split, results, strict=True):
             n_variants = max((len(result.hypotheses) for result in own), default=1)
@@ -205,24 +214,14 @@ class Service:
             found.append(Translation(best, others, own))
         return found
 
-    async def translate_html(self, texts: Sequence[str], plan: Plan, **options: Any) -> list[Translation]:
-        """Return HTML with its text translated; without alternatives."""
-        # The byte order mark says that it is UTF-8, whatever the page declares.
-        pages = [DocumentSource("text.html", text.encode("utf-8-sig")) for text in texts]
-        lines = await self.documents.run(plan.client, pages)
-        results = await self._translate_lines(lines, plan, **options)
-        written = await self.documents.run(plan.client, pages, list(map(for_document, results)))
-        texts = [page.decode("utf-8-sig") for page in written]
-        return [Translation(text, [], own) for text, own in zip(texts, results, strict=True)]
-
     async def translate_file(self, file: DocumentSource, body: PairBody, client: str) -> bytes:
         """Return a document with its text translated. Raises Refusal."""
-        (lines,) = await self.documents.run(client, [file])
+        (lines,) = await self.documents.run(client, read, [file])
         texts = ["".join(part for part in line if isinstance(part, str)) for line in lines]
         plan = await self.plan(body, texts, client)
         with self.queue.admitted(client, self.limits.count_characters(texts)):
             (results,) = await self._translate_lines([lines], plan, is_judged=True)
-            (data,) = await self.documents.run(client, [file], [for_document(results)])
+            (data,) = await self.documents.run(client, write, [file], [for_document(results)])
             return bytes(data)
 
     async def _translate_lines(
@@ -230,20 +229,20 @@ class Service:
         groups: Sequence[Sequence[bytes | Sequence[Part]]],
         plan: Plan,
         has_alternatives: bool = False,
+        is_judged: bool = False,
         on_part: Callable[[int, bytes], object] | None = None,
-        **options: bool,
     ) -> list[list[TranslationResult]]:
         """Return the results of the lines of each group: of the last model, with the flags of all models."""
         results = [_copied(line) for group in groups for line in group]
         for step in plan.path:
             former, is_last = results, step == plan.path[-1]
-            results = await self.models.workers[step].translate(
+            workers = self.models.alternatives if has_alternatives and is_last else self.models.workers
+            results = await workers[step].translate(
                 [result.parts for result in former],
                 on_part=on_part if is_last else None,
-                has_alternatives=has_alternatives and is_last,
                 keep=self.models.keep_with(step, plan.terms),
                 client=plan.client,
-                **options,
+                is_judged=is_judged,
             )
             self.metrics.source_bytes.labels(str(step)).inc(sum(len(one.best.text) for one in former))
             results = [one.with_flags(own.best.flags or ()) for one, own in zip(results, former, strict=True)]

@@ -40,8 +40,8 @@ class Gate:
         if is_open:
             self.open.set()
 
-    def worker(self, on_wait: Callable[[float], None] = lambda seconds: None) -> Worker:
-        return Worker(self.translator, Judge(flag_above=0.2), on_wait)
+    def worker(self, on_wait: Callable[[float], None] = lambda seconds: None, n_best: int = 1) -> Worker:
+        return Worker(lambda: self.translator(n_best), Judge(flag_above=0.2), on_wait)
 
     def translator(self, n_best: int) -> Translator:
         settings = Settings.from_dict({"beam": n_best, "n_best": n_best})
@@ -73,13 +73,13 @@ def made_up_models(
 ) -> Models:
     """Models of these pairs; terms: of the server, from English into German."""
     on_wait = (metrics or Metrics()).wait.observe
-    workers = {
-        Direction.parse(pair): (gate or Gate()).worker(on_wait)
-        for pair in pairs or ("ko-en", "en-de", "de-en")
-    }
+    directions = [Direction.parse(pair) for pair in pairs or ("ko-en", "en-de", "de-en")]
+    workers, alternatives = (
+        {one: (gate or Gate()).worker(on_wait, n_best) for one in directions} for n_best in (1, 4)
+    )
     own = {Direction("en", "de"): Glossary(terms)}
-    keep: dict[Direction, KeepSpec | None] = {one: KeepSpec(glossary=own.get(one)) for one in workers}
-    return Models(workers, keep, keys)
+    keep: dict[Direction, KeepSpec | None] = {one: KeepSpec(glossary=own.get(one)) for one in directions}
+    return Models(workers, alternatives, keep, keys)
 
 
 def made_up_app(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -213,27 +212,3 @@ def test_a_request_has_a_deadline(headers: dict[str, str]) -> None:
         (worker,) = app.service.models.workers.values()
         wait_until(lambda: not worker._jobs, "a line is decoded that nobody waits for")
         assert "bytenmt_deadlines_total 1.0" in asked.get("/metrics").text.splitlines()
-
-
-def test_an_error_is_not_sent_for_ever() -> None:
-    """A stream whose client does not read: its error is given up."""
-    from bytenmt.serve.gateway import Gateway
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send(
-            {
-                "type": "http.response.start",
-                "status": 200,
-                "headers": [(b"content-type", b"text/event-stream")],
-            }
-        )
-        await send({"type": "http.response.body", "body": b"part", "more_body": True})
-
-    async def send(message: Any) -> None:
-        if message["type"] == "http.response.body":
-            await asyncio.sleep(60)
-
-    service = made_up_app("en-de", limits=Limits(seconds=0.1)).service
-    scope = {"type": "http", "method": "POST", "path": "/translate", "headers": []}
-    asyncio.run(asyncio.wait_for(Gateway(app, service, (), ("translate",))(scope, send, send), 10))  # type: ignore[arg-type]
-    assert service.n_open == 0

@@ -28,7 +28,6 @@ from bytenmt.serve.work_queue import Limits
 from tools.served import ServerProcess, run_server
 
 LINES = "\n".join(f"{number:03}{'y' * 997}" for number in range(80))  # more than an engine takes at once
-LONG = "x" * 4_000_000  # more than the kernel keeps for a connection that nobody reads
 POST = b"POST /translate HTTP/1.1\r\nhost: localhost\r\n"
 PATIENT = Limits(characters=5_000_000, seconds=SECONDS)
 
@@ -87,22 +86,6 @@ def test_who_leaves_is_not_decoded_for(accept: str) -> None:
         assert app.service.queue.n_requests == 0 and len(gate.lines()) < 80, "lines that nobody waits for"
     kind = "answer" if accept == "*/*" else "stream"
     assert app.service.metrics.registry.get_sample_value("bytenmt_abandoned_total", {"kind": kind}) == 1.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
-def test_who_does_not_read_is_cut_off(accept: str) -> None:
-    """A client that does not read holds no place in the queue, and its connection is ended after a while."""
-    app = made_up_app("en-de", limits=PATIENT._replace(seconds=1.0))
-    with serving(app) as (server, address), socket.socket() as asked:
-        asked.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        asked.connect(address)
-        asked.sendall(request(LONG, accept).replace(b'"de"', b'"en"'))
-        wait_until(lambda: server.server_state.connections)
-        wait_until(
-            lambda: not server.server_state.connections, "the connection of a client that reads nothing stays"
-        )
-        assert app.service.queue.n_requests == app.service.n_open == 0
 
 
 def test_no_part_of_an_answer_waits_until_another_one_is_confirmed() -> None:

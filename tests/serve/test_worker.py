@@ -45,9 +45,8 @@ def test_equal_lines_are_asked_once_and_empty_ones_never() -> None:
     worker.submit(nothing)
     assert texts(one) == [["A0"], [""], ["A0"], ["B0"]] and texts(nothing) == []
     assert gate.lines() == [b"a", b"b"]
-    for has_alternatives, found in ((False, ["A0"]), (True, ["A0", "A1", "A2", "A3"])):
-        worker.submit(one := job("a", has_alternatives=has_alternatives))
-        assert texts(one) == [found]
+    gate.worker(n_best=4).submit(one := job("a"))
+    assert texts(one) == [["A0", "A1", "A2", "A3"]]
     long = "word " * 500 + "end"
     worker.submit(one := job(long, "a" * 900))
     assert texts(one)[0][0].replace("0", "") == long.upper() and texts(one)[1] == ["A" * 900 + "0"]
@@ -64,18 +63,15 @@ def test_who_leaves_gives_its_places_back() -> None:
     assert one.results.cancel()
     gate.open.set()
     assert texts(other) == [["OF ANOTHER0"]]
-    assert len(gate.lines()) == MAX_SLOTS + 1 and not worker._jobs
-    assert not any(lane.jobs for lane in worker._lanes.values())
+    assert len(gate.lines()) == MAX_SLOTS + 1 and not worker._jobs and not worker._requests
 
 
-def test_parts_are_whole_characters_of_one_line_after_another() -> None:
+def test_parts_are_sentences_of_one_line_after_another() -> None:
     parts: list[tuple[int, bytes]] = []
-    one = job("가나다라 마바사", "", "b", on_part=lambda line, part: parts.append((line, part)))
-    Gate().worker().submit(one)
+    lines = "가나다라 마바사", "", "b"
+    Gate().worker().submit(one := job(*lines, on_part=lambda line, part: parts.append((line, part))))
     texts(one)
-    assert [line for line, _ in parts] == sorted(line for line, _ in parts)
-    assert "".join(part.decode() for line, part in parts if line == 0) == "가나다라 마바사0"
-    assert b"".join(part for line, part in parts if line == 2) == b"B0" and len(parts) > 4
+    assert parts == [(0, "가나다라 마바사0".encode()), (2, b"B0")]
 
 
 def test_what_goes_wrong_ends_the_lines_that_it_meets() -> None:
@@ -98,7 +94,7 @@ def test_what_goes_wrong_ends_the_lines_that_it_meets() -> None:
     worker.submit(four := job("d"))
     assert texts(four) == [["D0"]] and three.results.done()
 
-    def unmade(n_best: int) -> Any:
+    def unmade() -> Any:
         raise ValueError("no")
 
     unlucky = Worker(unmade, Judge(), lambda seconds: None)

@@ -1,16 +1,19 @@
-"""Read, rewrite and translate all documents below a folder, and check the results.
+"""Read, translate and check real documents of every format.
 
-    python tools/verify/documents.py FOLDER... [--format NAME]
+    python tools/verify/documents.py FOLDER... [--model data/models/en-de --out OUT] [--format NAME]
 
-Each file of a known format is written back as it was read, twice, and translated by stand-ins: into capitals,
-and into signs of all formats with its codes in another order. Reported are files that are refused, that a
-second round trip changes, that cannot be read again after a translation, and translations that lose a code.
-Catalogues that `msgfmt --check` accepts have to pass it afterwards. The exit code is 1 if there is one.
+Each file of a known format is written back as it was read: its format's own library has to read the same tree
+as before, and a second round trip has to give the same bytes. It is translated by two stand-ins, into
+capitals, and into signs of all formats with its codes in another order, and with --model by `bytenmt
+translate-file`, which writes into --out: the library has to read the result, msgfmt --check has to accept it
+if it accepted the catalogue before, and no code may be lost. Prints a line for each format and each problem;
+the exit code is 1 if there is a problem.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import traceback
@@ -24,12 +27,17 @@ if __name__ == "__main__":
 from bytenmt.documents import formats  # noqa: E402
 from bytenmt.documents.lines import is_icu_message  # noqa: E402
 from bytenmt.documents.translation import LineTranslation, lines_to_translate, translate  # noqa: E402
-from bytenmt.documents.unit import ReadOptions  # noqa: E402
+from bytenmt.documents.unit import Document, ReadOptions, Unit  # noqa: E402
 from bytenmt.errors import DataError  # noqa: E402
-from tools.verify.made_up_translations import capitals, codes_of, moved  # noqa: E402
+from tools.verify.made_up_translations import capitals, codes_of, moved, tree_of  # noqa: E402
 
-BY_NAME = ("csv", "tsv", "json", "text", "android", "yaml", "ini")  # many such files are no documents
 WITH_CODES = ("xliff", "tmx", "html", "fluent", "docx")  # whose codes are found again in any translation
+COUNT = re.compile(r"(\d+) (units|translated|to review)\b")
+
+
+def by_name(document: Document) -> list[Unit]:
+    """Return the units by their names; moz.l10n orders the attributes of a message."""
+    return sorted(document.units, key=lambda unit: unit.name)
 
 
 def is_catalogue(data: bytes) -> bool:
@@ -38,29 +46,58 @@ def is_catalogue(data: bytes) -> bool:
     return subprocess.run(command, input=data, capture_output=True, check=False).returncode == 0
 
 
-def problems(data: bytes, name: str) -> Iterator[str]:
+def read_problems(data: bytes, made: bytes, name: str) -> Iterator[str]:
+    """Yield why a translated document is not accepted. data: the document before."""
+    try:
+        tree_of(name, made)
+    except Exception as error:
+        yield f"its library does not read it: {error!r:.200}"
+    if name == "po" and is_catalogue(data) and not is_catalogue(made):
+        yield "msgfmt refuses it"
+
+
+def problems(data: bytes, options: ReadOptions) -> Iterator[str]:
     """Yield what is wrong with a file. Raises DataError if it is refused."""
-    options = ReadOptions(name, ("en", "de"), "1")
-    once = formats.read(data, options).dump()
-    if formats.read(once, options).dump() != once:
+    name = options.format
+    # Without a pair of languages no declaration of one changes.
+    unpaired = options if name == "tmx" else options._replace(pair=None)
+    try:
+        once = formats.read(data, unpaired).dump()
+    except DataError as error:
+        if "--pair" not in str(error):
+            raise
+        once = formats.read(data, options).dump()
+    else:
+        if tree_of(name, data) != tree_of(name, once):
+            yield "a round trip changes its tree"
+    if formats.read(once, options).dump() != formats.read(formats.read(once, options).dump(), options).dump():
         yield "a second round trip changes it"
     for how in (capitals, moved):
         document = formats.read(data, options)
-        sources = [unit.parts for unit in document.units]
+        sources = [unit.parts for unit in by_name(document)]
         lines = lines_to_translate(document, overwrite=True)
         translate(document, {line: LineTranslation(how(line)) for line in lines}, overwrite=True)
         made = document.dump()
-        try:
-            units = list(formats.read(made, options).units)
-        except DataError as error:
-            yield f"cannot be read after a translation: {error}"
-            continue
-        for source, unit in zip(sources, units, strict=False):
+        if how is capitals or name != "po":  # signs are no format strings
+            yield from read_problems(data, made, name)
+        for source, unit in zip(sources, by_name(formats.read(made, options)), strict=True):
             target = unit.parts if unit.target is None else unit.target
             if name in WITH_CODES and not (codes_of(source) <= codes_of(target) or is_icu_message(source)):
                 yield f"{unit.place}: {source} became {target}"
-        if name == "po" and how is capitals and is_catalogue(data) and not is_catalogue(made):
-            yield "msgfmt refuses it"
+
+
+def translated(path: Path, options: ReadOptions, model: Path, folder: Path) -> tuple[Counter[str], list[str]]:
+    """Translate a file with the command; return its counts and what is wrong. The notes go beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    out = folder / path.name
+    column = ["--column", options.column or "1"] if options.format in ("csv", "tsv") else []
+    command = [sys.executable, "-m", "bytenmt", "translate-file", model, path, out, "--pair", "en-de", "-v"]
+    done = subprocess.run([*map(str, command), *column], capture_output=True, text=True, check=False)
+    (folder / f"{path.name}.notes").write_text(done.stderr)
+    if done.returncode:
+        return Counter(), [f"not translated: {done.stderr[-200:]}"]
+    counts = Counter({name: int(n) for n, name in COUNT.findall(done.stderr)})
+    return counts, list(read_problems(path.read_bytes(), out.read_bytes(), options.format))
 
 
 def main() -> int:
@@ -70,29 +107,42 @@ def main() -> int:
     )
     parser.add_argument("folders", metavar="FOLDER", type=Path, nargs="+")
     parser.add_argument("--format", action="append", choices=formats.FORMATS, help="check only these formats")
-    options = parser.parse_args()
-    wanted = options.format or [name for name in formats.FORMATS if name not in BY_NAME]
-    suffixes = {suffix: name for name in wanted for suffix in formats.FORMATS[name].suffixes}
-    n_files, n_refused, n_wrong = Counter[str](), Counter[str](), Counter[str]()
-    for path in sorted(path for folder in options.folders for path in folder.rglob("*") if path.is_file()):
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("translated"))
+    parser.add_argument("--column", default="source", help="of tables")
+    given = parser.parse_args()
+    suffixes = {
+        one: name for name in given.format or formats.FORMATS for one in formats.FORMATS[name].suffixes
+    }
+    totals: dict[str, Counter[str]] = {}
+    for path in sorted(path for folder in given.folders for path in folder.rglob("*") if path.is_file()):
         name = suffixes.get(path.suffix.lower())
         if name is None:
             continue
-        n_files[name] += 1
+        counts = totals.setdefault(name, Counter())
+        counts["files"] += 1
+        options = ReadOptions(name, ("en", "de"), given.column)
         try:
-            found = list(problems(path.read_bytes(), name))
+            found = list(problems(path.read_bytes(), options))
         except DataError as error:
-            n_refused[name] += 1
+            counts["refused"] += 1
             print(f"{path}: refused: {error}")
             continue
         except Exception:
             found = [traceback.format_exc().strip().replace("\n", " | ")]
-        n_wrong[name] += bool(found)
+        if given.model is not None:
+            of_file, more = translated(path, options, given.model, given.out / name)
+            found += more
+            counts.update(of_file)
+            print(f"{path}: {dict(of_file)}")
+        counts["wrong"] += bool(found)
         for one in found[:3]:
-            print(f"{path}: {one}")
-    for name, n in n_files.items():
-        print(f"{name:<12}{n:>6} files, {n_refused[name]} refused, {n_wrong[name]} wrong")
-    return 1 if n_wrong.total() else 0
+            print(f"WRONG {path}: {one}")
+    columns = ("files", "refused", "units", "translated", "to review", "wrong")
+    print("| format |", " | ".join(columns), "|")
+    for name, counts in totals.items():
+        print(f"| {name} |", " | ".join(f"{counts[column]:,}" for column in columns), "|")
+    return 1 if sum(counts["wrong"] for counts in totals.values()) else 0
 
 
 if __name__ == "__main__":

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import re
+import zipfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import html5lib
+import openstep_plist
+import polib
+import srt
+import webvtt
+from iniparse import INIConfig
+from lxml import etree
+from moz.l10n.formats import Format
+from moz.l10n.resource import parse_resource
+from ruamel.yaml import YAML
 
 from bytenmt.documents import formats
 from bytenmt.documents.translation import LineTranslation, TranslationReport, lines_to_translate, translate
-from bytenmt.documents.unit import Document, Parts, ReadOptions
+from bytenmt.documents.unit import Document, Parts, ReadOptions, TextFile
 from bytenmt.sentinels import Code, find_spans
 
 SAMPLES = Path(__file__).parents[2] / "tests/documents/samples"
@@ -71,3 +87,39 @@ def translated(
 def codes_of(parts: Parts) -> Counter[str]:
     """Return the codes of parts without the values of attributes, which may be translated."""
     return Counter(re.sub('".*"', "", one.text) for one in parts if isinstance(one, Code))
+
+
+def tree_of(form: str, content: bytes) -> Any:
+    """Return what the own library of a format reads in a file, as values that can be compared."""
+    if form == "docx":
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+        return {
+            name: etree.canonicalize(data.decode()) if name.endswith(".xml") else data
+            for name, data in members.items()
+        }
+    file = TextFile(content)
+    text = file.text
+    if form in ("xliff", "tmx"):
+        tree = etree.fromstring(content, etree.XMLParser(resolve_entities=False))
+        return etree.tostring(tree, encoding="unicode")
+    if form in ("fluent", "dtd", "properties", "android"):
+        pairs = re.compile(r"\\u[dD][89abAB]..\\u[dD]...")  # two escapes that are one character
+        text = pairs.sub(lambda pair: json.loads(f'"{pair[0]}"'), text)
+        resource = parse_resource(Format[form], text)
+        return [(one.id, list(one.entries)) for one in resource.sections]
+    readers: dict[str, Callable[[], Any]] = {
+        "html": lambda: etree.tostring(html5lib.parse(text, treebuilder="lxml")).split(),
+        "po": lambda: sorted(map(str, polib.pofile(text + "\n"))),
+        "srt": lambda: list(srt.parse(text)),
+        "vtt": lambda: [
+            (one.start, one.end, one.text, one.identifier) for one in webvtt.from_string(text).captions
+        ],
+        "yaml": lambda: list(YAML(typ="safe").load_all(text)),
+        "ini": lambda: str(INIConfig(io.StringIO(text))),
+        "csv": lambda: list(csv.reader(io.StringIO(text, newline=""))),
+        "strings": lambda: openstep_plist.loads(f"{{{text}}}"),
+        "json": lambda: json.loads(text),
+        "arb": lambda: json.loads(text),
+    }
+    return readers.get(form, lambda: text)()

@@ -9,22 +9,27 @@ busy machine), the errors, and the 50th and 95th percentile of the response time
     uploads   beside 64 clients that upload files which are slow to read, each from an address of its own
     unread    beside 200 event streams of long texts whose clients never read
 
-Then it sends SIGTERM beside 32 clients and counts the requests that were accepted and not answered, and asks
-as a foreign page, by a foreign name, and without a key. Fails where somebody is let in, an honest request
-fails, /health takes over a second, or an answer is lost. --checkout: run the program of another checkout.
+Then it uploads documents that are hostile by their structure, asks as the clients of LibreTranslate do, sends
+SIGTERM beside 32 clients and counts the requests that were accepted and not answered, and asks as a foreign
+page, by a foreign name, and without a key. Fails where somebody is let in, an honest request fails, a client
+is not answered, a hostile document is neither translated nor refused, /health takes over a second, or an
+answer is lost. --checkout: run the program of another checkout.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import itertools
 import json
+import math
 import random
 import socket
 import sys
 import tempfile
 import time
+import zipfile
 from collections import Counter
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import suppress
@@ -59,6 +64,59 @@ HOSTILE = [
     *(("json", "", unit) for unit in ("[", '{"a":', "1", '"')),
     *(("txt", "a", unit) for unit in ("\r", "\n", "\x85", "a ")),
 ]
+
+
+def packed(name: str, data: bytes) -> bytes:
+    """Return a ZIP archive of one member."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, data)
+    return file.getvalue()
+
+
+ENTITIES = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 12))
+BOMB = f'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY e0 "ha">{ENTITIES}]>'
+WORD = '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
+PARAGRAPH = "<w:p><w:r><w:t>&e11;</w:t></w:r></w:p></w:document>"
+ALIASES = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}]\n" for n in range(1, 12))
+POWERS = (
+    f'msgid ""\nmsgstr "Plural-Forms: nplurals=2; plural={"n*" * 900}n;\\n"\n\n'
+    'msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n'
+)
+OUTSIDE = '<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>'
+# Name and bytes of files that are hostile by their structure.
+DOCUMENTS: list[tuple[str, bytes]] = [
+    ("entities.xlf", f'{BOMB}<xliff version="1.2"><file><body>&e11;'.encode()),
+    ("entities.tmx", f"{BOMB}<tmx><body><tu><tuv><seg>&e11;</seg></tuv></tu></body></tmx>".encode()),
+    ("entities.xml", f'{BOMB}<resources><string name="a">&e11;</string></resources>'.encode()),
+    ("outside.tmx", f"{OUTSIDE}<tmx><body><tu><tuv><seg>&e;</seg></tuv></tu></body></tmx>".encode()),
+    ("outside.html", f"{OUTSIDE}<p>&e;</p>".encode()),
+    ("deep.html", b"<div>" * 300_000 + b"a"),
+    ("deep.json", b"[" * 300_000 + b'"a"' + b"]" * 300_000),
+    ("deep.xlf", b"<xliff>" * 100_000),
+    ("deep.yaml", b"[" * 100_000),
+    ("deep.md", b"> " * 100_000 + b"a"),
+    ("deep.strings", b'"a" = {' * 100_000),
+    ("aliases.yaml", ALIASES.encode()),
+    ("zeros.docx", packed("word/document.xml", b" " * 1_500_000_000)),
+    ("entities.docx", packed("word/document.xml", f"{BOMB}{WORD}{PARAGRAPH}".encode())),
+    ("outside.docx", packed("../../../tmp/word/document.xml", WORD.encode())),
+    ("../../../../tmp/outside.txt", b"a"),
+    ("powers.po", POWERS.encode()),
+    ("long.srt", b"1\n00:00:00,000 --> 00:00:01,000\n" + b"<" * 1_500_000),
+    ("quotes.csv", b'"' * 100_000),
+]  # fmt: skip
+# How the clients of LibreTranslate ask for a line: path with its query, body, its type, and the status.
+FORM, JSON = "application/x-www-form-urlencoded", "application/json"
+CLIENTS: dict[str, tuple[str, str, str, int]] = {
+    "libretranslatepy": ("/translate", "q=It+is+late.&source={}&target={}", FORM, 200),
+    "deep-translator": ("/translate?q=It+is+late.&source={}&target={}&format=text", "", FORM, 200),
+    "libretranslate-aio": ("/translate", "q=It+is+late.&q=Yes.&source={}&target={}", FORM, 200),
+    "npm libretranslate": ("/translate", '{"q":"Hi","source":"%s","target":"%s","apiKey":""}', JSON, 200),
+    "npm translate": ("/translate", '{"q":"Hi","source":"%s","target":"%s","api_key":""}', JSON, 200),
+    "Weblate": ("/translate", '{"q":["test"],"source":"%s","target":"%s","api_key":""}', JSON, 200),
+    "SubtitleEdit with a key": ("/translate", '{"q":"a",, "source":"%s","target":"%s"}', JSON, 400),
+}
 
 
 class Client:
@@ -150,15 +208,47 @@ async def ask_health(server: ServerProcess, figures: Figures, until: float) -> N
 def hostile_forms(seed: int, pair: str) -> Iterator[bytes]:
     """Yield multipart bodies with hostile files without end, small ones and as large as a server takes."""
     chance = random.Random(seed)
-    fields = zip(("source", "target"), pair.split("-"), strict=True)
-    part = '--b\r\ncontent-disposition: form-data; name="{}"{}\r\n\r\n'
-    head = "".join(part.format(name, "") + value + "\r\n" for name, value in fields)
     while True:
         suffix, begin, unit = chance.choice(HOSTILE)
         text = begin + unit * (chance.choice((60_000, 1_900_000)) // len(unit.encode()))
-        yield (head + part.format("file", f'; filename="a.{suffix}"') + text + "\r\n--b--\r\n").encode()[
-            :1_999_000
-        ]
+        yield form(pair, f"a.{suffix}", text.encode()[:1_998_000])
+
+
+def form(pair: str, name: str, data: bytes) -> bytes:
+    """Return a multipart body with a file."""
+    part = '--b\r\ncontent-disposition: form-data; name="{}"{}\r\n\r\n'
+    fields = zip(("source", "target"), pair.split("-"), strict=True)
+    head = "".join(part.format(field, "") + value + "\r\n" for field, value in fields)
+    return (head + part.format("file", f'; filename="{name}"')).encode() + data + b"\r\n--b--\r\n"
+
+
+async def upload_documents(server: ServerProcess, pair: str) -> list[str]:
+    """Upload hostile documents, one after the other; return what went wrong."""
+    wrong, client, figures = [], Client(server), Figures()
+    health = asyncio.ensure_future(ask_health(server, figures, math.inf))
+    for name, data in DOCUMENTS:
+        began = time.monotonic()
+        kind = "multipart/form-data; boundary=b"
+        status, answer = await client.send(
+            "POST", "/translate_file", form(pair, name, data), content_type=kind
+        )
+        print(f"{name}: {status} in {time.monotonic() - began:.1f} s: {answer.decode()[:90]}")
+        wrong += [f"{name}: {status}"] * (status not in (200, 400, 413))
+    health.cancel()
+    print(f"/health beside hostile documents: at most {1000 * max(figures.health):.0f} ms")
+    return wrong + ["/health took too long beside documents"] * (max(figures.health) > HEALTH_SECONDS)
+
+
+async def ask_as_clients(server: ServerProcess, pair: str) -> list[str]:
+    """Ask as the clients of LibreTranslate do; return those that were answered otherwise."""
+    wrong, client, languages = [], Client(server), pair.split("-")
+    for name, (path, body, kind, expected) in CLIENTS.items():
+        body = body.format(*languages) if kind == FORM else body % tuple(languages)
+        path = path.format(*languages)
+        status, answer = await client.send("POST", path, body.encode(), content_type=kind)
+        field = b"translatedText" if expected == 200 else b"error"
+        wrong += [f"{name}: {status} {answer!r}"] * (status != expected or field not in answer)
+    return wrong
 
 
 async def upload(client: Client, forms: Iterator[bytes], statuses: Counter[int], until: float) -> None:
@@ -290,6 +380,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"uploads were answered {dict(statuses)};"
             f" memory {memory >> 20}, then {server.resident_bytes() >> 20} MiB"
         )
+        wrong += asyncio.run(upload_documents(server, pair))
+        wrong += asyncio.run(ask_as_clients(server, pair))
         code, n_answered, n_lost = asyncio.run(stop_gracefully(server, pair))
         print(f"SIGTERM: exit code {code}, {n_answered} answers after it, {n_lost} lost")
         wrong += ["an answer was lost"] * bool(n_lost or code)
