@@ -20,6 +20,9 @@ from bytenmt.sentinels import Code, find_spans
 
 SEPARATOR = re.compile(r"(\r\n|[\n\r\t]|[ ]+\|[ ]+|[ ]{2,})")
 OPTION = re.compile(r"-[-\w].*|[^a-z]+")  # what stands in the first column of an option table
+KEYWORD = re.compile(r"[a-z][\w-]*")  # the same, behind an indentation
+ARGUMENT = re.compile(r"(?<![A-Za-z])[A-Z][A-Z0-9_]+(?![a-z])")  # of an option, such as FILE
+ARGUMENT_OR_TEXT = re.compile(rf"{ARGUMENT.pattern}|(?:(?!{ARGUMENT.pattern}).)+", re.DOTALL)
 # White space and symbols such as notes, arrows, bullets and pictograms at the ends of a line.
 START = re.compile(r"[\s\u2022\u2190-\u2bff\U0001f000-\U0001faff\ufe0f]*+")
 END = re.compile(f"(?<!{START.pattern[:-2]}){START.pattern}$")
@@ -30,7 +33,8 @@ SHORTCUT = re.compile(r"(?:(?<![\w&])[&_](?=[^\W\d_])|(?<=[A-Za-z])&(?=[a-z]))(?
 MAX_SHORTCUT = 80  # characters of a text that may have a shortcut
 # {n, plural, one {…} other {…}}, in the syntax of ICU's and Java's MessageFormat: a program, not a text.
 ICU_FORMS = re.compile(r"\{\s*+[\w.-]++\s*+,\s*+(?:plural|select|selectordinal|choice)\s*,")
-VALUE = re.compile(r"\s*(?:#[0-9A-Fa-f]{3,8}|true|false|null)\s*")  # of a program
+# A value of a program, or a list of codes of languages.
+VALUE = re.compile(r"\s*(?:#[0-9A-Fa-f]{3,8}|true|false|null|(?:[a-z]{2,3}(?:-\w{2,4})?(?:,\s*|\s*$)){5,})")
 
 
 @dataclass(frozen=True)
@@ -91,10 +95,18 @@ def split_unit(source: Parts) -> list[Line | Parts]:
         texts[-1].append(pieces[0])
         for separator, piece in zip(pieces[1::2], pieces[2::2], strict=True):
             texts += [[separator], [piece]]
+    arguments = set[str]()  # of the options so far, which descriptions name
+    earlier = ["-", "-"]  # the two pieces before a text
     for text, following in pairwise([*map(merged, texts), ()]):
         before, core, behind = _core(text)
-        is_option = joined(following).startswith("  ") and OPTION.fullmatch(joined(core))
-        made += [text] if is_option or not has_words(core) else [before, _line(core), behind]
+        word, has_gap = joined(core), joined(following).startswith("  ")
+        is_indented = not earlier[0] and earlier[1].startswith("  ")
+        if has_gap and (OPTION.fullmatch(word) or (is_indented and KEYWORD.fullmatch(word))):
+            arguments |= {*ARGUMENT.findall(word)}
+            made.append(text)
+        else:
+            made += [before, _line(core, arguments), behind] if has_words(core) else [text]
+        earlier = [earlier[1], joined(text)]
     return made
 
 
@@ -136,15 +148,21 @@ def _core(text: Parts) -> tuple[Parts, Parts, Parts]:
     return merged(before), merged(core), merged(behind)
 
 
-def _line(core: Parts) -> Line:
-    """Return a line, whose codes are <1>, </1>, <2/> and so on; a pair around kept text alone is one code."""
+def _line(core: Parts, arguments: set[str]) -> Line:
+    """Return a line, whose codes are <1>, </1>, <2/> and so on.
+
+    A pair around kept text alone is one code, and so is the name of an argument.
+    """
     parts, codes, numbers = list[str | Code](), dict[Code, Parts](), dict[int, int]()
     partners, end = _partners(core), -1
     for index, part in enumerate(core):
         if index <= end:
             continue
         if isinstance(part, str):
-            parts.append(part)
+            for piece in ARGUMENT_OR_TEXT.findall(part) if arguments else [part]:
+                code = Code(f"<{len(codes) + 1}/>")
+                parts.append(code if piece in arguments else piece)
+                codes |= {code: (piece,)} if piece in arguments else {}
             continue
         closing, number = partners.get(index, index), len(codes) + 1
         if closing > index and not has_words(core[index:closing]):
@@ -191,6 +209,13 @@ def keeps_codes(source: Parts, translation: Parts) -> bool:
     """Return whether a translation has each code of its source once."""
     codes = [Counter(one for one in parts if isinstance(one, Code)) for parts in (source, translation)]
     return codes[0] == codes[1]
+
+
+def pairs_with_words(parts: Parts) -> set[int]:
+    """Return the pairs that enclose words, by their numbers."""
+    partners = _partners(parts)
+    opened = ((at, one) for at, one in enumerate(parts) if isinstance(one, Code) and one.opens)
+    return {one.pair for at, one in opened if at in partners and has_words(parts[at : partners[at]])}
 
 
 def nested(source: Parts, translation: Parts) -> Parts:

@@ -17,7 +17,18 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
-from bytenmt.documents.unit import Document, Parts, ReadOptions, Tag, TextFile, Unit, joined, paired, tag_of
+from bytenmt.documents.unit import (
+    Document,
+    Parts,
+    ReadOptions,
+    Tag,
+    TextFile,
+    Unit,
+    joined,
+    merged,
+    paired,
+    tag_of,
+)
 from bytenmt.documents.yaml import edit_scalars
 from bytenmt.sentinels import Code
 
@@ -41,6 +52,7 @@ KEPT_HTML = re.compile(r"<(code|kbd|samp|tt|var)\b", re.IGNORECASE)
 ADDRESS = re.compile(r"[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*")  # which needs no <>
 SPECIAL = re.compile(r"(^\s*\d{0,9}(?=[-+#>=|.):])|(?=[\\`*_~\[\]<&$]))(.)", re.MULTILINE)
 CELLS = ("td_open", "th_open")
+EMPHASIS = ("*", "**", "_", "__", "~~")
 
 
 class _Markdown(MarkdownIt):
@@ -117,11 +129,10 @@ class _Reader:
 
         def write(parts: Parts, _: bool) -> None:
             # A text is escaped where it would be read in another way without.
+            parts = _without_empty(parts)
             text = joined(parts)
             if not self._is_read_as(text, parts, kind):
-                text = joined(
-                    SPECIAL.sub(r"\g<1>\\\2", one) if isinstance(one, str) else one for one in parts
-                )
+                text = joined(map(_escaped, ("", *parts), parts))
             text = text.replace("|", "\\|") if kind in CELLS else text
             text = text.replace("\xa0", "&nbsp;").replace("\n", line_end)
             self._file.replace(start, end, text)
@@ -148,7 +159,7 @@ class _Reader:
             if tag not in ("\n", "\r"):
                 line.append(tag)
                 continue
-            has_words = any(isinstance(one, str) and any(map(str.isalpha, one)) for one in line)
+            has_words = _has_words(line)
             is_kept = end == "\r" or not (had_words and has_words)
             tags += [("\n" if is_kept else " ") if end else "", *line]
             line, had_words, end = [], has_words, str(tag)
@@ -187,6 +198,39 @@ class _Reader:
                 yield Tag(token.markup, token.markup, token.nesting > 0)
             else:
                 yield Tag(token.content)
+
+
+def _has_words(line: Sequence[str | Tag]) -> bool:
+    """Return whether a line has words; in one with images those in links and images do not count."""
+    has_image, depth, texts = False, 0, list[str]()
+    for part in line:
+        if isinstance(part, Tag):
+            has_image |= part.key == "image"
+            depth += (1 if part.opens else -1) if part.key else 0
+        elif depth == 0 or not has_image:
+            texts.append(part)
+    return any(map(str.isalpha, "".join(texts)))
+
+
+def _without_empty(parts: Parts) -> Parts:
+    """Return parts without emphasis around nothing, whose marks would be read as text."""
+    made = list[str | Code]()
+    for part in parts:
+        if made and isinstance(part, Code) and part.pair >= 0 and part.text in EMPHASIS:
+            before = made[-1]
+            if isinstance(before, Code) and before.opens and before.pair == part.pair:
+                made.pop()
+                continue
+        made.append(part)
+    return merged(made)
+
+
+def _escaped(before: str | Code, part: str | Code) -> str | Code:
+    """Return a text with escapes for what is special, at the beginning of a line if nothing is before it."""
+    if isinstance(part, Code):
+        return part
+    inside = "\0" if before else ""  # no beginning of a line
+    return SPECIAL.sub(r"\g<1>\\\2", inside + part)[len(inside) :]
 
 
 def _target(token: Token) -> str:

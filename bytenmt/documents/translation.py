@@ -8,8 +8,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from bytenmt.decoding.confidence import FORMAT, SURE, UNMET, WORDLESS, Verdict
+from bytenmt.decoding.line_batch import PLACEMENT
 from bytenmt.documents import formats
-from bytenmt.documents.lines import Line, has_words, keeps_codes, keeps_spans, nested, split_unit
+from bytenmt.documents.lines import (
+    Line,
+    has_words,
+    keeps_codes,
+    keeps_spans,
+    nested,
+    pairs_with_words,
+    split_unit,
+)
 from bytenmt.documents.unit import Document, Parts, ReadOptions, Unit, joined, merged
 from bytenmt.sentinels import Code
 
@@ -119,6 +128,8 @@ def _write(unit: Unit, parts: Parts, flags: list[str], report: TranslationReport
     if not has_words(parts) and has_words(unit.parts):
         flags.append(WORDLESS)
     parts = nested(unit.parts, parts)
+    if pairs_with_words(unit.parts) - pairs_with_words(parts):
+        flags.append(PLACEMENT)
     if not unit.is_valid(joined(parts)):
         flags.append(FORMAT)
     verdict = Verdict.from_flags(flags)

@@ -50,7 +50,7 @@ COPIED = (
     "__name__", "[name]", "[[name]]", "<%= name %>", "*|NAME|*", "##name##", ":name",  # 12
     "@:key",
     '$t(key, {"count": {{n}} })', "`option`", "--help", "-o FILE", "%H:%M", "%Y-%m-%d", "<b>{x}</b>",
-    "\u20ac",
+    "\u20ac", "af, csb, de-AT, fr, zh-Hans",
 )  # fmt: skip
 TRANSLATED = (
     "%s a",
@@ -63,6 +63,7 @@ TRANSLATED = (
     "a #fff wall",
     "ready...",
     "#red",
+    "red, yes, no",
 )
 PIECES = {
     # 13: plural forms
@@ -70,6 +71,9 @@ PIECES = {
     # 16: options of a program
     "  -a, --all   show all": ["  ", "-a, --all", "   ", "«show all»"],
     "  FILE        the file": ["  ", "FILE", "        ", "«the file»"],
+    "  ek     erase it": ["  ", "ek", "     ", "«erase it»"],
+    "  -x, --not=PAT  but PAT and PATH": ["  ", "-x, --not=PAT", "  ", "«but <1/> and PATH»"],
+    "One.  two   three": ["«One.»", "  ", "«two»", "   ", "«three»"],
     "One.  Two": ["«One.»", "  ", "«Two»"],
     # 12: a menu's entry and its key
     "&Quit\tCtrl+Q": ["«Quit»", "\t", "Ctrl+Q"],
@@ -183,6 +187,7 @@ def test_pairs_are_nested_as_in_the_source(source: Parts, translation: Parts, ex
         (("ein alter",), "ein alter<b></b>", "wrong", "a term, placeholder or tag is missing"),  # 12
         (("ein ", ONE, ONE, "alter", END_ONE), "ein alter<b></b>", "wrong", "one too many"),
         ((ONE, END_ONE, " 5"), "<b></b> 5", "wrong", "has no words"),  # 11
+        (("ein alter", ONE, END_ONE), "ein alter<b></b>", "check", "in the wrong place"),
     ],
 )
 def test_a_translation_is_judged(translation: Parts, expected: str, level: str | None, why: str) -> None:
@@ -190,6 +195,14 @@ def test_a_translation_is_judged(translation: Parts, expected: str, level: str |
     assert made.decode() == f"<p>{expected}</p>"
     assert report.notes == [] if level is None else report.notes[0][1].startswith(f"to review: {level}")
     assert level is None or why in report.notes[0][1]
+
+
+def test_emphasis_around_nothing_leaves_no_marks() -> None:
+    """And a text behind a code is no beginning of a line, where a full stop would be escaped."""
+    made, _ = translated("a.md", "The **safest way**.\n", lambda line: (*line[1::2], " der Weg_", "."))
+    assert made == b" der Weg_.\n"
+    made, _ = translated("a.md", "[one](a) **two**\n", lambda line: ("[x] ", *line))
+    assert made == b"\\[x\\] [one](a) **two**\n"
 
 
 def test_conversions_are_compared_in_catalogues_and_strings() -> None:

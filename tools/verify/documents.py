@@ -46,13 +46,13 @@ def is_catalogue(data: bytes) -> bool:
     return subprocess.run(command, input=data, capture_output=True, check=False).returncode == 0
 
 
-def read_problems(data: bytes, made: bytes, name: str) -> Iterator[str]:
-    """Yield why a translated document is not accepted. data: the document before."""
+def read_problems(data: bytes, translation: bytes, name: str) -> Iterator[str]:
+    """Yield why the translation of a document is not accepted."""
     try:
-        tree_of(name, made)
+        tree_of(name, translation)
     except Exception as error:
         yield f"its library does not read it: {error!r:.200}"
-    if name == "po" and is_catalogue(data) and not is_catalogue(made):
+    if name == "po" and is_catalogue(data) and not is_catalogue(translation):
         yield "msgfmt refuses it"
 
 
