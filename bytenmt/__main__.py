@@ -2,4 +2,5 @@
 
 from bytenmt.cli.main import main
 
-main()
+if __name__ == "__main__":  # children of a server import it, too
+    main()

@@ -338,6 +338,8 @@ def test_suggestions_can_be_trained_on(run: Path, tmp_path: Path) -> None:
     with run_server(tmp_path, "-m", f"ko-en={run}", "--suggestions", tmp_path / "kept") as server:
         for number in range(3):
             server.post("suggest", q=f"하나\t{number}", s=f'"one" {number}\n', source="ko", target="en")
+        page = server.post("translate", q="<p>하나</p>", format="html", source="ko", target="en")
+        assert page["translatedText"].startswith("<p>")  # by a child of the command
         server.terminate()
     pairs = ParallelCorpus.open_all([PairFiles(tsv=tmp_path / "kept" / "ko-en.tsv")])
     found = [(pairs.source(k), pairs.target(k)) for k in range(len(pairs))]
