@@ -201,8 +201,8 @@ def test_emphasis_around_nothing_leaves_no_marks() -> None:
     """And a text behind a code is no beginning of a line, where a full stop would be escaped."""
     made, _ = translated("a.md", "The **safest way**.\n", lambda line: (*line[1::2], " der Weg_", "."))
     assert made == b" der Weg_.\n"
-    made, _ = translated("a.md", "[one](a) **two**\n", lambda line: ("[x] ", *line))
-    assert made == b"\\[x\\] [one](a) **two**\n"
+    made, _ = translated("a.md", "[one](a) **two**\n", lambda line: ("*x* ", *line, "."))
+    assert made == b"\\*x\\* [one](a) **two**.\n"
 
 
 def test_conversions_are_compared_in_catalogues_and_strings() -> None:

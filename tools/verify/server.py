@@ -234,6 +234,10 @@ async def upload_documents(server: ServerProcess, pair: str) -> list[str]:
         )
         print(f"{name}: {status} in {time.monotonic() - began:.1f} s: {answer.decode()[:90]}")
         wrong += [f"{name}: {status}"] * (status not in (200, 400, 413))
+        if status == 200:
+            path = json.loads(answer)["translatedFileUrl"].partition("/localhost")[2]
+            _, answer = await client.send("GET", path)
+            wrong += [f"{name} has another file in it"] * (b"root:" in answer)
     health.cancel()
     print(f"/health beside hostile documents: at most {1000 * max(figures.health):.0f} ms")
     return wrong + ["/health took too long beside documents"] * (max(figures.health) > HEALTH_SECONDS)
