@@ -23,7 +23,7 @@ from bytenmt.kernel_constants import FIRST_SENTINEL as FIRST_SENTINEL
 from bytenmt.kernel_constants import N_SENTINELS as N_SENTINELS
 
 SENTINELS = bytes(range(FIRST_SENTINEL, FIRST_SENTINEL + N_SENTINELS))
-PATTERNS_VERSION = 1  # of PATTERNS; a model knows the version that it was trained with
+PATTERNS_VERSION = 2  # of PATTERNS; a model knows the version that it was trained with
 
 # Possessive quantifiers (*+, ++, ?+) keep the time of a search proportional to the text.
 _NAME = r"[A-Za-z][\w:.-]*+"
@@ -70,7 +70,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         r"\*\|\w++\|\*|##\w++##|__\w+?__|(?<!\w)~\w++~(?!\w)",
         # :name of Laravel, :smile:, @:key of Vue; `option`; a line break as \n, two characters
         r"(?<![\w:/]):[a-z][a-z0-9_]++(?![\w:])|(?<!\w):[a-z0-9_+-]{2,40}:(?!\w)|@:[\w.]*\w",
-        r"``[^`]{1,120}+``|`[^`]{1,120}+`",
+        # but no `quotes' as of GNU's programs, and the answers [y/N] of a question
+        r"``[^`]{1,120}+``|`(?![^`'\n]{1,60}'(?!\w))[^`]{1,120}+`|\[[A-Za-z](?:/[A-Za-z])+\]",
         r"\\[abfnrtv0](?![A-Za-z])",
     ),
     "urls": (

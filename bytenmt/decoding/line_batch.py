@@ -244,7 +244,9 @@ def split_line(
     of their own. languages: of the sentences, see sentences.sentence_ends; none: the line is one sentence.
     """
     parts = [line.decode()] if isinstance(line, bytes) else line
-    text = "".join(part for part in parts if isinstance(part, str))
+    # Without sentinels a name is text, and other codes are left out.
+    texts = [part if isinstance(part, str) else part.text * part.text.isidentifier() for part in parts]
+    text = "".join(texts)
     data, spans, pairs = MarkedText(text.encode(), (), ()) if keep is None else keep.mark(parts)
     chunks, first = list[Chunk](), 0
     for sentence, after in split_sentences(data, languages) if languages else [(data, b"")]:

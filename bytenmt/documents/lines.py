@@ -22,7 +22,7 @@ SEPARATOR = re.compile(r"(\r\n|[\n\r\t]|[ ]+\|[ ]+|[ ]{2,})")
 OPTION = re.compile(r"-[-\w].*|[^a-z]+")  # what stands in the first column of an option table
 KEYWORD = re.compile(r"[a-z][\w-]*")  # the same, behind an indentation
 ARGUMENT = re.compile(r"(?<![A-Za-z])[A-Z][A-Z0-9_]+(?![a-z])")  # of an option, such as FILE
-ARGUMENT_OR_TEXT = re.compile(rf"{ARGUMENT.pattern}|(?:(?!{ARGUMENT.pattern}).)+", re.DOTALL)
+NAME = re.compile(r"(?<!\w)[A-Za-z]*[a-z][A-Z][A-Za-z0-9]*(?!\w)")  # of a product, such as GitHub
 # White space and symbols such as notes, arrows, bullets and pictograms at the ends of a line.
 START = re.compile(r"[\s\u2022\u2190-\u2bff\U0001f000-\U0001faff\ufe0f]*+")
 END = re.compile(f"(?<!{START.pattern[:-2]}){START.pattern}$")
@@ -71,12 +71,12 @@ def is_icu_message(source: Parts) -> bool:
 
 
 def has_words(parts: Sequence[str | Code]) -> bool:
-    """Return whether there is a word outside of codes and kept spans; a value of a program is none."""
+    """Return whether there is a word outside of codes, kept spans and names; a program's value is none."""
     for part in parts:
         if isinstance(part, str) and any(map(str.isalpha, part)) and not VALUE.fullmatch(part):
-            last = 0
+            last, text = 0, NAME.sub(lambda match: "0" * len(match[0]), part)
             for begin, end in [*find_spans(part), (len(part), 0)]:
-                if any(map(str.isalpha, part[last:begin])):
+                if any(map(str.isalpha, text[last:begin])):
                     return True
                 last = end
     return False
@@ -151,7 +151,7 @@ def _core(text: Parts) -> tuple[Parts, Parts, Parts]:
 def _line(core: Parts, arguments: set[str]) -> Line:
     """Return a line, whose codes are <1>, </1>, <2/> and so on.
 
-    A pair around kept text alone is one code, and so is the name of an argument.
+    A pair around kept text alone is one code. Names of products and arguments are codes, too.
     """
     parts, codes, numbers = list[str | Code](), dict[Code, Parts](), dict[int, int]()
     partners, end = _partners(core), -1
@@ -159,10 +159,10 @@ def _line(core: Parts, arguments: set[str]) -> Line:
         if index <= end:
             continue
         if isinstance(part, str):
-            for piece in ARGUMENT_OR_TEXT.findall(part) if arguments else [part]:
-                code = Code(f"<{len(codes) + 1}/>")
-                parts.append(code if piece in arguments else piece)
-                codes |= {code: (piece,)} if piece in arguments else {}
+            for piece in re.split(rf"({ARGUMENT.pattern}|{NAME.pattern})", part):
+                is_name = piece in arguments or NAME.fullmatch(piece)
+                parts.append(Code(piece) if is_name else piece)
+                codes |= {Code(piece): (piece,)} if is_name else {}
             continue
         closing, number = partners.get(index, index), len(codes) + 1
         if closing > index and not has_words(core[index:closing]):

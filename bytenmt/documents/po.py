@@ -15,7 +15,7 @@ from gettext import c2py
 import polib
 
 from bytenmt.documents.format_strings import format_style, has_same_arguments
-from bytenmt.documents.unit import Document, Parts, ReadOptions, TextFile, Unit, joined, split_codes
+from bytenmt.documents.unit import Document, Parts, ReadOptions, TextFile, Unit, joined
 
 CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([A-Za-z0-9._:-]+)', re.IGNORECASE)
 EMPTY_HEADER = 'msgid ""\nmsgstr ""\n'
@@ -24,8 +24,6 @@ WRAPPED = re.compile(
     r'""\n".*(?<!\\n)"$', re.MULTILINE
 )  # a text that begins on a line of its own, being long
 PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d{1,2})\s*;\s*plural\s*=\s*([^;\n]+)")
-# `quoted' as GNU's programs have it, and the answers of a question.
-KEPT = re.compile(r"`[^`'\n]{1,60}'(?!\w)|\[[A-Za-z](?:/[A-Za-z])+\]")
 NUMBERS, FEW = 1001, 5  # from 0, whose plural forms are looked at; a form of so many of them is of few
 
 
@@ -92,16 +90,7 @@ def _units(entry: polib.POEntry, one: int, is_frequent: bool, n_forms: int) -> I
             return style is None or has_same_arguments(style, source, translation)
 
         begun, is_done = (target,) if target else (), bool(target) and not is_doubted
-        return Unit(
-            split_codes(source, KEPT),
-            write,
-            f"line {entry.linenum}",
-            name,
-            begun,
-            is_done,
-            is_doubted,
-            is_valid,
-        )
+        return Unit([source], write, f"line {entry.linenum}", name, begun, is_done, is_doubted, is_valid)
 
     context = entry.msgctxt or ""
     if not entry.msgid_plural:

@@ -50,7 +50,7 @@ COPIED = (
     "__name__", "[name]", "[[name]]", "<%= name %>", "*|NAME|*", "##name##", ":name",  # 12
     "@:key",
     '$t(key, {"count": {{n}} })', "`option`", "--help", "-o FILE", "%H:%M", "%Y-%m-%d", "<b>{x}</b>",
-    "\u20ac", "af, csb, de-AT, fr, zh-Hans",
+    "\u20ac", "GitHub", "af, csb, de-AT, fr, zh-Hans",
 )  # fmt: skip
 TRANSLATED = (
     "%s a",
@@ -72,7 +72,7 @@ PIECES = {
     "  -a, --all   show all": ["  ", "-a, --all", "   ", "«show all»"],
     "  FILE        the file": ["  ", "FILE", "        ", "«the file»"],
     "  ek     erase it": ["  ", "ek", "     ", "«erase it»"],
-    "  -x, --not=PAT  but PAT and PATH": ["  ", "-x, --not=PAT", "  ", "«but <1/> and PATH»"],
+    "  -x, --not=PAT  but PAT and PATH": ["  ", "-x, --not=PAT", "  ", "«but PAT and PATH»"],
     "One.  two   three": ["«One.»", "  ", "«two»", "   ", "«three»"],
     "One.  Two": ["«One.»", "  ", "«Two»"],
     # 12: a menu's entry and its key
@@ -101,6 +101,14 @@ def test_what_has_words_is_translated(text: str) -> None:
 @pytest.mark.parametrize("text", PIECES)
 def test_the_lines_of_a_unit(text: str) -> None:
     assert cut(text) == PIECES[text]
+
+
+def test_names_are_codes() -> None:
+    """Of products, and of arguments that an option of the unit has."""
+    pieces = split_unit(("  -x, --not=PAT  PAT and GitHub, PATH",))
+    (line,) = (one for one in pieces if isinstance(one, Line))
+    assert line.parts == (Code("PAT"), " and ", Code("GitHub"), ", PATH")
+    assert joined(line.restore((Code("GitHub"), " und ", Code("PAT")))) == "GitHub und PAT"
 
 
 def test_a_pair_around_kept_text_is_one_code() -> None:
