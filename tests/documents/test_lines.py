@@ -104,7 +104,7 @@ def test_the_lines_of_a_unit(text: str) -> None:
 
 
 def test_names_are_codes() -> None:
-    """Of products, and of arguments that an option of the unit has."""
+    """Keep names of products, and of arguments that an option of the unit has."""
     pieces = split_unit(("  -x, --not=PAT  PAT and GitHub, PATH",))
     (line,) = (one for one in pieces if isinstance(one, Line))
     assert line.parts == (Code("PAT"), " and ", Code("GitHub"), ", PATH")
