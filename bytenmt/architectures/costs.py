@@ -53,12 +53,8 @@ def step_cost(config: ModelSection, source_bytes: int) -> int:
 
 def receptive_field(config: ModelSection) -> int | None:
     """Return the number of target bytes that a prediction can depend on; None: all of them."""
-    program, nets = model_program(config), config.nets()
-    if program is None:
-        return None if nets is None else nets.decoder.field
-    if program.states or not program.rings:
-        return None
-    return 1 + sum(ring.capacity - 1 for ring in program.rings) + config.ngram_reach
+    nets = config.nets()
+    return None if nets is None else nets.decoder.field
 
 
 def _decoder_shapes(config: ModelSection) -> list[tuple[int, ...]]:

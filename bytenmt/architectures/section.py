@@ -49,9 +49,9 @@ class Net(NamedTuple):
 class Nets(NamedTuple):
     """Encoder, decoder and their link.
 
-    The decoder's field is left to costs.receptive_field where the architecture has a program. passed: layers
-    of convolutions or self-attention that a source byte passes beside an attention on its shortest way: those
-    of the encoder where its embedding is no value, and those of the decoder above its last attention.
+    passed: layers of convolutions or self-attention that a source byte passes beside an attention on its
+    shortest way: those of the encoder where its embedding is no value, and those of the decoder above its
+    last attention.
     """
 
     encoder: Net

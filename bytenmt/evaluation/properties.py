@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bytenmt.architectures.costs import receptive_field, step_cost
+from bytenmt.architectures.costs import step_cost
 from bytenmt.architectures.section import ModelSection, Net, Nets
 
 FAR = 1 << 22  # bytes of source that no window of an attention covers
@@ -52,7 +52,7 @@ class Properties(NamedTuple):
 
 def properties(config: ModelSection) -> Properties | None:
     """Return the properties of a configured model; None if its architecture does not describe its nets."""
-    nets = nets_of(config)
+    nets = config.nets()
     if nets is None:
         return None
     return Properties(
@@ -64,12 +64,6 @@ def properties(config: ModelSection) -> Properties | None:
         source_field=_field_in_words(nets.encoder, "source") if config.source else "",
         target_field=_field_in_words(nets.decoder, "target"),
     )
-
-
-def nets_of(config: ModelSection) -> Nets | None:
-    """Return the nets that a configuration describes, with the decoder's field counted."""
-    nets = config.nets()
-    return nets and nets._replace(decoder=nets.decoder._replace(field=receptive_field(config)))
 
 
 def _kind(net: Net) -> str:

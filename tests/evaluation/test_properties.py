@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from bytenmt.architectures.costs import step_cost
 from bytenmt.cli.main import main
 from bytenmt.config.schema import parse_config
-from bytenmt.evaluation.properties import IN_FIELD, IN_WINDOW, nets_of, properties
+from bytenmt.evaluation.properties import IN_FIELD, IN_WINDOW, properties
 from bytenmt.utf8 import BOS, EOS
 
 LENGTHS = ((4, 4), (7, 4), (4, 7))
@@ -162,7 +162,7 @@ def test_fields_are_as_wide_as_claimed(name: str) -> None:
     reach = max(VARIANTS[name].get("ngrams", [1])) - 1
     plain = {key: value for key, value in VARIANTS[name].items() if not key.startswith("ngram")}
     model = build(plain)
-    nets, full = (nets_of(build(one).config) for one in (plain, VARIANTS[name]))
+    nets, full = (build(one).config.nets() for one in (plain, VARIANTS[name]))
     for net, wider in ((nets.encoder, full.encoder), (nets.decoder, full.decoder)):
         if net.field is not None:
             assert wider.field == net.field + reach

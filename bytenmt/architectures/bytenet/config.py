@@ -128,8 +128,9 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
         return replace(self, unfolding="given", **given), f"unfolding: {line}"
 
     def nets(self) -> Nets:
-        schedule = self.encoder_schedule  # empty where the encoder is recurrent
-        reach = (self.kernel_width - 1) * sum(schedule) + self.ngram_reach
-        encoder = Net(len(schedule) or self.n_encoder_sets or self.n_sets, 1 + reach if schedule else None)
-        n_layers = len(self.decoder_schedule) or self.n_decoder_sets or self.n_sets
-        return Nets(encoder, Net(n_layers), "column")
+        def net(schedule: tuple[int, ...], n_sets: int) -> Net:
+            reach = (self.kernel_width - 1) * sum(schedule) + self.ngram_reach
+            return Net(len(schedule), 1 + reach) if schedule else Net(n_sets)  # of recurrent layers
+
+        encoder = net(self.encoder_schedule, self.n_encoder_sets or self.n_sets)
+        return Nets(encoder, net(self.decoder_schedule, self.n_decoder_sets or self.n_sets), "column")

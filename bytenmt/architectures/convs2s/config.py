@@ -131,7 +131,8 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
         below = min(map(len, stacks)) if self.encoder == "conv" else 0
         above = self.attends[::-1].index(True) if self.source else 0
         encoder = Net(n_layers, left + 1 + right + self.ngram_reach)
-        return Nets(encoder, Net(len(self.decoder_layers)), "attention", below + above)
+        reach = sum((k - 1) * r for _, k, r in self.decoder_stack) + self.ngram_reach
+        return Nets(encoder, Net(len(self.decoder_layers), 1 + reach), "attention", below + above)
 
 
 def _reaches(stack: tuple[tuple[int, int, int], ...]) -> list[int]:
