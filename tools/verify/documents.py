@@ -80,9 +80,10 @@ def problems(data: bytes, options: ReadOptions) -> Iterator[str]:
         made = document.dump()
         if how is capitals or name != "po":  # signs are no format strings
             yield from read_problems(data, made, name)
-        for source, unit in zip(sources, by_name(formats.read(made, options)), strict=True):
+        units = by_name(formats.read(made, options))
+        for source, unit in zip(sources, units, strict=True) if name in WITH_CODES else ():
             target = unit.parts if unit.target is None else unit.target
-            if name in WITH_CODES and not (codes_of(source) <= codes_of(target) or is_icu_message(source)):
+            if not (codes_of(source) <= codes_of(target) or is_icu_message(source)):
                 yield f"{unit.place}: {source} became {target}"
 
 
