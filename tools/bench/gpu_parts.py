@@ -14,7 +14,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -287,7 +287,7 @@ def train(work: Work) -> None:
     """Train recipes side by side; copy their weights every minute, and convert them at the end."""
     with tempfile.TemporaryDirectory() as folder:
         runs = {name: Path(folder) / name / "model/run" for name in work.recipes}
-        budget = work.seconds - (30 if work.dry else 60)  # the rest is for starting and converting
+        budget = work.seconds - (30 if work.dry else 90)  # the rest is for reading the text and converting
         program = [sys.executable, "-m", "bytenmt", "train"]
         words = {name: [*program, *training_words(name, run, budget, work)] for name, run in runs.items()}
         children = {name: subprocess.Popen(command) for name, command in words.items()}
@@ -302,7 +302,9 @@ def train(work: Work) -> None:
                     copied[name] = now
         for name, child in children.items():
             child.terminate()
-            child.wait(20)
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(10)
+            child.kill()
             with work.guarded(name):
                 finish(work, name, runs[name])
 
