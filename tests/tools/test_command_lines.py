@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -42,15 +41,6 @@ def paths_set(tool: Path, body: list[ast.stmt]) -> list[int]:
     ]
 
 
-def test_there_are_tools() -> None:
-    assert {
-        "tools/reproduce.py",
-        "tools/bench/decode.py",
-        "tools/verify/engines.py",
-        "tools/sample/make.py",
-    } <= set(map(name, TOOLS))
-
-
 @pytest.mark.parametrize("tool", TOOLS, ids=name)
 def test_a_tool_takes_the_checkout_before_what_is_installed(tool: Path) -> None:
     body = ast.parse(tool.read_text(encoding="utf-8")).body
@@ -70,16 +60,3 @@ def test_a_tool_tells_its_usage_from_elsewhere(
         runpy.run_path(str(tool), run_name="__main__")
     assert ended.value.code == 0
     assert capsys.readouterr().out.lower().startswith(f"usage: {tool.name}")
-
-
-@pytest.mark.slow
-def test_a_tool_runs_as_a_file_and_as_a_module(tmp_path: Path) -> None:
-    """Tools run in a process of their own that imports little."""
-    for command, folder in (
-        ([str(ROOT / "tools/sample/make.py")], tmp_path),
-        (["-m", "tools.sample.make"], ROOT),
-    ):
-        done = subprocess.run(
-            [sys.executable, *command, "--help"], cwd=folder, capture_output=True, text=True
-        )
-        assert done.returncode == 0 and "usage: " in done.stdout, done.stderr

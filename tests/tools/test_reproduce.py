@@ -18,7 +18,7 @@ import pytest
 from bytenmt.config.schema import load_config
 from bytenmt.errors import BytenmtError
 from tools import reproduce
-from tools.reproduce import TrainingStopped, learning_curve, updates_per_minute
+from tools.reproduce import TrainingStopped, learning_curve
 from tools.results import scoring
 from tools.results.recipe import FOLDER, REPOSITORY, Recipe
 from tools.results.tables import table
@@ -304,16 +304,6 @@ def test_minutes_become_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert recipe.timed_rate("timed@2", folder) == 150.0  # of 100 updates in 40 seconds
     for row in ("timed@1", "timed@2"):
         assert recipe.training_arguments(row, tmp_path, folder)[-2:] == ["--max-updates", "5400"]
-
-
-def test_updates_between_validations_are_timed() -> None:
-    def records(*kinds: str) -> list[dict[str, Any]]:
-        made = enumerate(kinds)
-        return [{"update": 10 * i, "seconds": i * i, f"{kind}_bits_per_byte": 1.0} for i, kind in made]
-
-    assert updates_per_minute(records("train", "train", "valid", "train", "train")) == 60 * 20 / 8
-    with pytest.raises(BytenmtError, match="more minutes"):
-        updates_per_minute(records("train", "valid", "train"))
 
 
 def test_a_curve_is_drawn_as_if_nothing_else_had_run() -> None:

@@ -7,8 +7,8 @@ One thread is measured, in turn with a reference of the same run, the best of se
 
 import argparse
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -21,24 +21,13 @@ import numpy.typing as npt
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.jit import njit
 from tools.bench.records import Record, format_table, write_json
+from tools.bench.steps import measure_in_turn, seconds
 
 BENCH = "bench/data"
 MAX_TOKENS = 25_000
 
 Lengths = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
-
-
-def best_of(repeats: int, *functions: Callable[[], object]) -> list[float]:
-    """Return the shortest seconds of each function, run in turn after one warm-up run."""
-    best = [float("inf")] * len(functions)
-    for turn in range(repeats + 1):
-        for k, function in enumerate(functions):
-            started = time.perf_counter()
-            function()
-            if turn:
-                best[k] = min(best[k], time.perf_counter() - started)
-    return best
 
 
 def sentence_lengths(n: int) -> tuple[Lengths, Lengths]:
@@ -94,23 +83,19 @@ def bench_plan(n_pairs: int, repeats: int) -> list[Record]:
     """Measure the plan of an epoch, and its padding."""
     source, target = sentence_lengths(n_pairs)
     name = f"epoch plan {n_pairs / 1e6:g}M pairs"
-    seconds = best_of(
-        repeats,
-        lambda: epoch_plan(source, target, MAX_TOKENS, seed=1, epoch=0),
-        lambda: reference_plan(source, target, 1),
-        lambda: epoch_plan(source, target, MAX_TOKENS, seed=1, epoch=0, round_to=8),
-    )
-    path = "permutation, two stable argsorts, packing"
-    found = [
-        Record(BENCH, name, seconds[0], "s", path, seconds[1], seconds[1] / seconds[0]),
-        Record(BENCH, f"{name}, rounded to 8", seconds[2], "s", path, seconds[1], seconds[1] / seconds[2]),
-    ]
-    order, bounds, _ = reference_plan(source, target, 1)
-    for round_to, title in ((1, "padding"), (8, "padding, rounded to 8")):
-        plan = epoch_plan(source, target, MAX_TOKENS, seed=1, epoch=0, round_to=round_to)
-        own = padding(source, target, plan.order.astype(np.int64), plan.bounds, round_to)
-        other = padding(source, target, order, bounds, round_to)
-        found.append(Record(BENCH, f"{name}, {title}", own, "%", path, other, other / own))
+    plans = {n: partial(epoch_plan, source, target, MAX_TOKENS, seed=1, epoch=0, round_to=n) for n in (1, 8)}
+    order, bounds, _ = reference_plan(source, target, 1)  # compiles
+    actions = {str(n): partial(seconds, plan) for n, plan in plans.items()}
+    actions["reference"] = partial(seconds, partial(reference_plan, source, target, 1))
+    best = {what: timing.best for what, timing in measure_in_turn(actions, 1 + repeats).items()}
+    path, other = "permutation, two stable argsorts, packing", best["reference"]
+    found = []
+    for n, make_plan in plans.items():
+        title, own, plan = f"{name}, widths rounded to {n}", best[str(n)], make_plan()
+        found.append(Record(BENCH, title, own, "s", path, other, other / own))
+        unused = padding(source, target, plan.order.astype(np.int64), plan.bounds, n)
+        usual = padding(source, target, order, bounds, n)
+        found.append(Record(BENCH, f"{title}, padding", unused, "%", path, usual, usual / unused))
     return found
 
 
