@@ -7,12 +7,17 @@ The meaning of a key is its help, or the comment beside its field; the tables of
 
 from __future__ import annotations
 
+import argparse
 import ast
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # the checkout: tools import each other
 
 import msgspec
 
@@ -78,4 +83,7 @@ def page(text: str) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
