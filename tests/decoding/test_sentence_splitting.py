@@ -174,5 +174,5 @@ def test_the_language_is_that_of_the_training_files() -> None:
 
 
 def test_a_wrong_choice_is_told() -> None:
-    with pytest.raises(SettingError, match="split_sentences is 'yes', expected one of auto, always, never"):
+    with pytest.raises(SettingError, match="split_sentences is 'yes': expected one of auto, always, never"):
         Settings.from_dict({"split_sentences": "yes"})

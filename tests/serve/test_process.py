@@ -190,14 +190,16 @@ finally:
     print("modules", "torch" in sys.modules, file=sys.stderr, flush=True)
 """
 
-# Sends itself SIGHUP when it has begun to load.
+# Sends itself SIGHUP when it has begun to load, once.
 HUNG_UP = """
 import os, signal
 from bytenmt.serve import loading
-real, loading.load_models = loading.load_models, lambda *all: hung_up() or real(*all)
-def hung_up():
-    loading.load_models = real
-    os.kill(os.getpid(), signal.SIGHUP)
+real, signals = loading.load_models, [signal.SIGHUP]
+def load_models(*arguments):
+    if signals:
+        os.kill(os.getpid(), signals.pop())
+    return real(*arguments)
+loading.load_models = load_models
 """
 
 
@@ -286,7 +288,7 @@ def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"BYTENMT_SERVE_{name}", value)
     with command.make_context("serve", ["--keep", ""]) as context:
         found = context.params
-    assert (found["max_queue"], found["model"], found["beam"]) == (7, ("en-de=a", "de-en=b"), 3)
+    assert (found["max_queue"], found["models"], found["beam"]) == (7, ("en-de=a", "de-en=b"), 3)
     assert found["reverse"] is True and found["keep"] == ""
     own = [option for option in command.params if isinstance(option, click.Option) and option.expose_value]
     assert all(str(option.envvar).startswith("BYTENMT_SERVE_") for option in own)
@@ -308,7 +310,8 @@ def test_what_cannot_be_served_is_one_line(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         rows: list[tuple[tuple[object, ...], str]] = [
             (("-m", f"korean={run}"), "not a language pair"),
-            (("-m", run), "expected a pair and a path"),
+            (("-m", run), "does not tell its languages: give PAIR="),
+            (("-m", f"ko-en{run}="), "expected a pair and a path"),
             (("-m", pair, "--api-keys", empty), "contains no API key"),
             (("-m", pair, "--suggestions", empty / "none"), "Not a directory"),
             (("-m", pair, "--keep", "dogs"), "dogs"),
@@ -318,7 +321,7 @@ def test_what_cannot_be_served_is_one_line(
             (("-m", f"ko-en={tmp_path / 'none'}"), "none"),
             (("-m", f"ko-en={text}"), "is a language model"),
             (("-m", pair, "--port", taken.getsockname()[1]), "cannot listen on 127.0.0.1"),
-            ((), "Missing option"),
+            ((), "Missing the model"),
         ]
         for arguments, reason in rows:
             port = () if "--port" in arguments else ("--port", "0")
