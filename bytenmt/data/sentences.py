@@ -12,14 +12,8 @@ import string
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from bytenmt.config.facts import Facts
 
 UNKNOWN_LANGUAGE = ("en", "de")  # a boundary must then be one by the rules of both
-FEW_MULTI_SENTENCE_LINES = 0.05  # share of the training lines up to which "auto" splits lines
-SHORT_LINE_BYTES = 100  # mean of the training lines up to which "auto" splits where no share was recorded
 CONTEXT = 32  # characters before a boundary that the rules look at
 TERMINATORS_WITHOUT_SPACE = "。！？｡"  # no white space follows them
 # Abbreviations that sentencex lacks, and those that stand before a number.
@@ -125,13 +119,6 @@ def is_sign(character: str) -> bool:
         return character in string.punctuation
     low, high = BOX_DRAWING
     return unicodedata.category(character).startswith("P") or low <= character <= high
-
-
-def is_trained_on_sentences(facts: Facts) -> bool:
-    """Return whether a run learned lines of one sentence each, so that longer lines should be split."""
-    if facts.multi_sentence_share is not None:
-        return facts.multi_sentence_share <= FEW_MULTI_SENTENCE_LINES
-    return bool(facts.pairs and facts.source_bytes and facts.source_bytes < SHORT_LINE_BYTES * facts.pairs)
 
 
 def languages_of_files(names: Iterable[str]) -> tuple[str, ...]:

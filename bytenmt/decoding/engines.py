@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from bytenmt.architectures.section import ModelSection
 from bytenmt.checkpoints.weights import StoredWeights, restored
@@ -28,18 +29,18 @@ if TYPE_CHECKING:
 MAX_THREADS = 2  # of the numba engine by default: more than that wait for the memory
 NUMPY_CAPACITY = 16  # sentences side by side until the engine is compiled
 
-EngineMaker = Callable[[int], Engine]  # for a capacity
 
+@dataclass(frozen=True)
+class EngineModels:
+    """Models that are ready to decode, to score fixed texts and to be asked for their attention."""
 
-class EngineModels(NamedTuple):
-    """Models in the form of an engine; see Runtime for the fields.
-
-    compilation: of the kernels, where NumPy decodes until they are compiled.
-    """
-
-    engine_maker: Callable[[Options], EngineMaker]
+    # Returns an engine for at most so many sentences side by side.
+    make_engine: Callable[[Options, int], Engine]
+    # Returns a reader, which scores in fp32 unless another precision was asked for.
     reader: Callable[[], Reader]
+    # Returns the attention of each model that has some.
     attention: Callable[[], list[Attention]]
+    # Of the kernels, where NumPy decodes until they are compiled.
     compilation: Compilation | None = None
 
 
@@ -78,7 +79,7 @@ def load_numba(
         pairs = zip(packed, stored, strict=True)
         return [model if model.precision == exact else packed_in(exact, one) for model, (_, one) in pairs]
 
-    models = _load_packed(stored, lambda: packed, pack_exactly, n_threads(spec), run)
+    models = _load_packed(stored, packed, pack_exactly, n_threads(spec), run)
     compilation = (
         Compilation(packed[0], has_source, reporter=reporter) if at_once and exact == "fp32" else None
     )
@@ -89,8 +90,8 @@ def load_numba(
         "bytenmt: compiling the decode kernels for this machine (once, about a minute); until then NumPy"
         " decodes short inputs"
     )
-    in_numpy = _load_packed(stored, pack_exactly, pack_exactly, 1, numpy_interpreter())
-    return _with_fallback(in_numpy, models, compilation.ready)._replace(compilation=compilation)
+    in_numpy = _load_packed(stored, pack_exactly(), pack_exactly, 1, numpy_interpreter())
+    return replace(_with_fallback(in_numpy, models, compilation.ready), compilation=compilation)
 
 
 _CHECKED = set[ModelSection]()  # the models that _check_programs has compared in this process
@@ -112,7 +113,7 @@ def _check_programs(stored: Sequence[tuple[Path, StoredWeights]]) -> None:
 
 def _load_packed(
     stored: Sequence[tuple[Path, StoredWeights]],
-    packed: Callable[[], Sequence[PackedModel]],
+    packed: Sequence[PackedModel],
     pack_exactly: Callable[[], Sequence[PackedModel]],
     threads: int,
     run: RunProgram,
@@ -127,7 +128,7 @@ def _load_packed(
         return [CpuAttention(model, threads, run) for model in attentive]
 
     return EngineModels(
-        lambda options: partial(NumbaEngine, packed(), options, threads=threads, run=run),
+        partial(NumbaEngine, packed, threads=threads, run=run),
         lambda: CpuReader(pack_exactly(), threads, run),
         attention,
     )
@@ -137,14 +138,9 @@ def _with_fallback(fallback: EngineModels, models: EngineModels, ready: Callable
     """Return models that are replaced by the fallback until they are ready."""
     from bytenmt.decoding.cpu.fallback import FallbackAttention, FallbackEngine, FallbackReader
 
-    def engine_maker(options: Options) -> EngineMaker:
-        make_fallback, make_compiled = fallback.engine_maker(options), models.engine_maker(options)
-
-        def make(capacity: int) -> Engine:
-            first = make_fallback(min(capacity, NUMPY_CAPACITY))
-            return FallbackEngine(first, lambda: make_compiled(capacity), ready)
-
-        return make
+    def make_engine(options: Options, capacity: int) -> Engine:
+        first = fallback.make_engine(options, min(capacity, NUMPY_CAPACITY))
+        return FallbackEngine(first, partial(models.make_engine, options, capacity), ready)
 
     def attention() -> list[Attention]:
         return [
@@ -153,7 +149,7 @@ def _with_fallback(fallback: EngineModels, models: EngineModels, ready: Callable
         ]
 
     return EngineModels(
-        engine_maker, lambda: FallbackReader(fallback.reader(), models.reader, ready), attention
+        make_engine, lambda: FallbackReader(fallback.reader(), models.reader, ready), attention
     )
 
 
@@ -211,13 +207,13 @@ def load_pytorch(
 
     search = cache(lambda: _search_step(reporter))
 
-    def engine_maker(options: Options) -> EngineMaker:
+    def make_engine(options: Options, capacity: int) -> Engine:
         if spec.engine == "torch":
             from bytenmt.decoding.pytorch.engine import TorchEngine
 
-            return partial(TorchEngine, models, options, device=device, search=search())
+            return TorchEngine(models, options, capacity, device, search=search())
         from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 
-        return partial(CudaGraphEngine, models, options, device=device, search=search())
+        return CudaGraphEngine(models, options, capacity, device, search=search())
 
-    return EngineModels(engine_maker, lambda: TorchReader(exact_models(), device), attention)
+    return EngineModels(make_engine, lambda: TorchReader(exact_models(), device), attention)

@@ -5,7 +5,7 @@ PyTorch is imported only for the engines that need it: nothing here imports it f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bytenmt.checkpoints.weights import read_run
 from bytenmt.config.facts import Facts, SearchDefaults
 from bytenmt.config.schema import Config, architecture
-from bytenmt.data.sentences import UNKNOWN_LANGUAGE, is_trained_on_sentences, languages_of_files
+from bytenmt.data.sentences import UNKNOWN_LANGUAGE, languages_of_files
 from bytenmt.decoding.alignment import Aligner
 from bytenmt.decoding.engine_selection import choose
-from bytenmt.decoding.engines import EngineMaker, EngineModels, load_numba, load_pytorch
-from bytenmt.decoding.interface import AUTO, EngineSpec, Options
-from bytenmt.decoding.reading import Attention, Reader
+from bytenmt.decoding.engines import EngineModels, load_numba, load_pytorch
+from bytenmt.decoding.interface import AUTO, EngineSpec
+from bytenmt.decoding.reading import Reader
 from bytenmt.decoding.setting_table import ALWAYS
 from bytenmt.errors import BytenmtError, SettingError
 from bytenmt.reporter import SILENT, Reporter
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bytenmt.architectures.base import Model
 
 
+FEW_MULTI_SENTENCE_LINES = 0.05  # share of the training lines up to which "auto" splits lines
 FEW_SENTENCES = 16  # NumPy decodes them before the kernels are compiled
 
 
@@ -44,21 +45,18 @@ class LoadedRun(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Runtime:
-    """Runs that are loaded and ready to decode.
+class Runtime(EngineModels):
+    """Runs that are loaded and ready to decode."""
 
-    engine_maker: returns, for Options, a function that makes an engine for a capacity. has_source: whether
-    the runs were trained with a source. max_source_bytes: of the longest line that all of them saw in
-    training. runs: empty for models in memory. spec: of the engine; AUTO is left for precision only. models:
-    None for models in memory. reverse: the model that reranks their hypotheses.
-    """
-
-    engine_maker: Callable[[Options], EngineMaker]
-    has_source: bool
-    max_source_bytes: int
+    # Whether the runs were trained with a source.
+    has_source: bool = True
+    # Of the longest line that all of them saw in training.
+    max_source_bytes: int = 1000
+    # Empty for models in memory.
     runs: Sequence[LoadedRun] = ()
+    # AUTO is left for precision only.
     spec: EngineSpec = EngineSpec("torch", "cpu")
-    models: EngineModels | None = None
+    # The model that reranks their hypotheses.
     reverse: Runtime | None = None
 
     @cached_property
@@ -66,20 +64,10 @@ class Runtime:
         """The reader of the reverse model, one for all Translators of these runs; None without one."""
         return None if self.reverse is None else self.reverse.reader()
 
-    def reader(self) -> Reader:
-        """Return a reader, which scores fixed texts, in fp32 unless another precision was asked for."""
-        assert self.models is not None
-        return self.models.reader()
-
-    def attention(self) -> list[Attention]:
-        """Return the attention of each run that has some."""
-        assert self.models is not None
-        return self.models.attention()
-
     @property
     def has_attention(self) -> bool:
         """True if at least one run has attention; False for models in memory."""
-        return self.models is not None and any(run.config.model.has_attention for run in self.runs)
+        return any(run.config.model.has_attention for run in self.runs)
 
     @cached_property
     def aligner(self) -> Aligner:
@@ -93,8 +81,8 @@ class Runtime:
 
     def prepare(self, n_sentences: int) -> None:
         """Wait for kernels that are being compiled if NumPy would take longer for so many sentences."""
-        if n_sentences > FEW_SENTENCES and self.models is not None and self.models.compilation is not None:
-            self.models.compilation.wait()
+        if n_sentences > FEW_SENTENCES and self.compilation is not None:
+            self.compilation.wait()
 
     def sentence_languages(self, split_sentences: str) -> Sequence[str]:
         """Return the languages by whose rules lines are split into sentences; none if they are not split.
@@ -104,7 +92,8 @@ class Runtime:
         facts = [run.facts for run in self.runs]
         is_split = split_sentences == ALWAYS
         if split_sentences == AUTO and facts:
-            is_split = all(map(is_trained_on_sentences, facts))
+            shares = [one.multi_sentence_share for one in facts]
+            is_split = all(share is not None and share <= FEW_MULTI_SENTENCE_LINES for share in shares)
         if not is_split:
             return ()
         return languages_of_files(one.src or "" for one in facts[0].corpora) if facts else UNKNOWN_LANGUAGE
@@ -148,7 +137,14 @@ def load_runs(
         if not (has_source and reverse.has_source):
             named = spec.reverse if has_source else paths[0]
             raise BytenmtError(f"{named} is a language model: --reverse ranks translations by their sources")
-    return Runtime(models.engine_maker, has_source, limit, runs, chosen, models, reverse)
+    return Runtime(
+        **vars(models),
+        has_source=has_source,
+        max_source_bytes=limit,
+        runs=runs,
+        spec=chosen,
+        reverse=reverse,
+    )
 
 
 def _usable_engine(spec: EngineSpec, runs: Sequence[LoadedRun], reporter: Reporter) -> EngineSpec:
@@ -177,10 +173,15 @@ def runtime_from_models(
 ) -> Runtime:
     """Return the Runtime of models in evaluation mode on their device, for the torch engine."""
     from bytenmt.decoding.pytorch.engine import TorchEngine
+    from bytenmt.decoding.pytorch.reader import TorchAttention, TorchReader
 
     if any(model.training for model in models):
         raise ValueError("a model is in training mode: call its eval() first")
-    spec = EngineSpec("torch", device.type)
+    attentive: Sequence[Any] = models
     return Runtime(
-        lambda options: partial(TorchEngine, models, options, device=device), has_source, 1000, spec=spec
+        partial(TorchEngine, models, device=device),
+        lambda: TorchReader(models, device),
+        lambda: [TorchAttention(model, device) for model in attentive],
+        has_source=has_source,
+        spec=EngineSpec("torch", device.type),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, overload
 
@@ -116,7 +117,7 @@ class Translator:
             reranker = Reranker(runtime.reverse_reader, search.length_penalty)
             search = replace(search, n_best=search.beam)
         return cls(
-            runtime.engine_maker(search),
+            partial(runtime.make_engine, search),
             prepare=runtime.prepare,
             settings=settings,
             has_source=runtime.has_source,

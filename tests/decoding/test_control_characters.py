@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -14,7 +15,7 @@ from made_up_engine import small_config, small_model
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
-from bytenmt.decoding.loading import Runtime
+from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.language.generate import generate
@@ -61,7 +62,9 @@ def test_a_line_has_no_controls_but_tabs(search: str, alphabet: bytes) -> None:
 def test_an_endless_text_has_line_ends_too() -> None:
     """And no other."""
     model = FakeDecoder([few_bytes(1, C0)])
-    runtime = Runtime(lambda options: partial(TorchEngine, [model], options, device=CPU), False, 1000)
+    runtime = replace(
+        runtime_from_models([], CPU, has_source=False), make_engine=partial(TorchEngine, [model], device=CPU)
+    )
     assert controls(b"".join(generate(runtime, n_bytes=200))) == {"\t", "\n", "\r"}
 
 

@@ -253,7 +253,7 @@ def test_where_nothing_is_kept_the_engine_is_compiled_in_place(
 ) -> None:
     """The child has ended and the disk has nothing: NumPy does not go on to the end of a long job."""
     runtime = loading.load_runs([make_run(tmp_path / "run")], EngineSpec(device="cpu"), at_once=True)
-    engine = runtime.engine_maker(Options())(2)
+    engine = runtime.make_engine(Options(), 2)
     request = Request(b"one", 5)
     found = dict(decode(engine, [request]))
     assert isinstance(engine, FallbackEngine) and works_by(engine._engine) is numpy_interpreter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -36,7 +37,9 @@ SOURCELESS = {
 def fake(*distributions: object) -> Runtime:
     """A runtime whose engine follows a made-up distribution."""
     model = FakeDecoder(list(distributions))  # type: ignore[arg-type]
-    return Runtime(lambda options: partial(TorchEngine, [model], options, device=CPU), False, 1000)
+    return replace(
+        runtime_from_models([], CPU, has_source=False), make_engine=partial(TorchEngine, [model], device=CPU)
+    )
 
 
 def test_allowed_bytes_by_trying() -> None:
@@ -114,7 +117,9 @@ def test_top_k_1_is_the_likeliest_text() -> None:
 def test_it_comes_as_it_is_drawn() -> None:
     """The first characters before the last ones are known."""
     model = FakeDecoder([few_bytes(0, b"abc")])
-    runtime = Runtime(lambda options: partial(TorchEngine, [model], options, device=CPU), False, 1000)
+    runtime = replace(
+        runtime_from_models([], CPU, has_source=False), make_engine=partial(TorchEngine, [model], device=CPU)
+    )
     parts = generate(runtime, n_bytes=30)
     assert next(parts) and len(model.rows) == 1
 

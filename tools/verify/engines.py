@@ -62,7 +62,7 @@ def requests_of(lines: Sequence[bytes], runtime: Runtime) -> list[Request]:
 
 def decode_best(runtime: Runtime, beam: int, requests: Sequence[Request]) -> list[Hypothesis]:
     """Return the best hypothesis of each request."""
-    engine: Engine = runtime.engine_maker(Options(beam=beam))(CAPACITY)
+    engine: Engine = runtime.make_engine(Options(beam=beam), CAPACITY)
     found = dict(decode(engine, requests))
     return [found[index][0] for index in range(len(requests))]
 
@@ -123,7 +123,7 @@ def logit_difference(
 
     It is relative to the logit where that is above 1.
     """
-    engine = runtime.engine_maker(Options())(1)
+    engine = runtime.make_engine(Options(), 1)
     assert type(engine) is NumbaEngine
     largest = 0.0
     for request, expected in zip(requests, texts, strict=True):
