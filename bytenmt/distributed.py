@@ -6,39 +6,37 @@ Built on torch.distributed: gloo for tensors on the CPU, NCCL between GPUs. A si
 from __future__ import annotations
 
 import os
-import re
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.rendezvous import rendezvous
 
 from bytenmt.errors import BytenmtError, DeviceError
-
-if TYPE_CHECKING:
-    from torch._C._distributed_c10d import Store
 
 T = TypeVar("T")
 
 # A process that does not answer for so long counts as lost; one that has ended is noticed at once.
 TIMEOUT = timedelta(minutes=30)
-# How long a failing process waits for the leader to report the same error, before it reports its own.
-SAME_ERROR = timedelta(seconds=1)
-# How much later than the process that reports an error the others exit: torchrun names the process that
-# exits first as the root cause.
+# How much later than the leading process the others fail: torchrun then ends them before they report an
+# error that all of them meet, and names the process that exits first as the root cause.
 EXIT_DELAY = timedelta(seconds=1)
 TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # environment variables that it sets
 
 
 class LostProcess(BytenmtError):
     """Another process of the job has ended or does not answer."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "another process of the job has ended or does not answer: its own message tells why; start the"
+            " job again (training goes on with --resume)"
+        )
 
 
 @dataclass(frozen=True)
@@ -81,13 +79,8 @@ class Group:
 
     def gather(self, value: T) -> list[T] | None:
         """Return the values of all processes, by rank, in the leader; None in the others."""
-        if self.size == 1:
-            return [value]
-        # torch fills the list with the values, whatever it holds.
-        values = [value] * self.size if self.is_leader else None
-        with _collective():
-            dist.gather_object(value, values)
-        return values
+        values = self.gather_all(value)
+        return values if self.is_leader else None
 
     def gather_all(self, value: T) -> list[T]:
         """Return the values of all processes, by rank."""
@@ -136,140 +129,48 @@ def local_device(device: torch.device) -> torch.device:
 def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterator[Group]:
     """Join the job that torchrun's environment variables describe; yields SINGLE_PROCESS without them.
 
-    device: where the tensors of all_reduce lie. All processes leave the context together. A process that
-    leaves it by an exception first leaves a note for the others; they end at their next collective operation,
-    silently with exit code 1 where there is a note, else (a crash) by LostProcess. So one cause gives one
-    message. An error that the leader raises as well is reported by the leader alone.
+    device: where the tensors of all_reduce lie. All processes leave the context together. Where one leaves it
+    by an exception, the others raise LostProcess at their next collective operation.
     """
-    rank, size = _rank_and_size()
-    if size == 1:
-        yield SINGLE_PROCESS
+    group = _group_of_environment()
+    if group.size == 1:
+        yield group
         return
-    notes = _Notes(_join(device, timeout), rank, size)
-    group = Group(rank, size)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    try:
+        dist.init_process_group(backend, timeout=timeout)
+    except (RuntimeError, ValueError) as error:
+        raise BytenmtError(f"the processes of the job did not meet ({error}): start it again") from None
     try:
         yield group
         group.barrier()
     except BaseException as error:
-        cause = _lost(error) or error
-        is_reported = notes.is_reported_elsewhere(cause)
-        _leave()
-        if is_reported:
+        if not group.is_leader:
             time.sleep(EXIT_DELAY.total_seconds())
-            raise SystemExit(1) from None  # not 0: torchrun would not start this process again
-        if cause is not error:
-            raise cause from None
+        assert dist.group.WORLD is not None
+        dist.group.WORLD.abort()  # destroying it could wait for the others
+        dist.destroy_process_group()
+        if _is_lost(error):
+            raise LostProcess from None
         raise
     dist.destroy_process_group()
 
 
-def _rank_and_size() -> tuple[int, int]:
-    """Return this process' rank and the number of processes, read from the environment."""
+def _group_of_environment() -> Group:
+    """Return this process' place in the job. Raises BytenmtError for an environment that makes no sense."""
     given = {name: os.environ.get(name, "") for name in TORCHRUN}
-    if not given["RANK"] or not given["WORLD_SIZE"]:
-        return 0, 1
+    if not given["RANK"] or given["WORLD_SIZE"] in ("", "1"):
+        return SINGLE_PROCESS
     try:
-        rank, size = int(given["RANK"]), int(given["WORLD_SIZE"])
+        group = Group(int(given["RANK"]), int(given["WORLD_SIZE"]))
     except ValueError:
-        rank, size = -1, 0
-    if not 0 <= rank < size:
-        raise BytenmtError(
-            f"RANK={given['RANK']} of WORLD_SIZE={given['WORLD_SIZE']} in the environment is no place in"
-            " a job: start it by torchrun, or unset them"
-        )
-    missing = [name for name, value in given.items() if not value]
-    if size > 1 and missing:
-        raise BytenmtError(
-            f"WORLD_SIZE={size} in the environment without {' and '.join(missing)}: start the job by"
-            " torchrun, or unset WORLD_SIZE"
-        )
-    return rank, size
-
-
-def _join(device: torch.device, timeout: timedelta) -> Store:
-    """Initialise torch.distributed and return the store that the processes share."""
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-    store: Store
-    try:
-        store, rank, size = next(rendezvous("env://", timeout=timeout))
-        store.set_timeout(timeout)
-        name = _agree_on_prefix(store, rank, size, timeout)
-        store = dist.PrefixStore(name, store)  # type: ignore[attr-defined]
-        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
-        # One that leaves at once would cut off another that is still connecting.
-        if store.add("joined", 1) == size:
-            store.set("met", "")
-        store.wait(["met"], timeout)
-    except (RuntimeError, ValueError) as error:
-        where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-        raise LostProcess(
-            f"the processes of the job did not meet at {where} ({_first_line(error)}): start it again"
-        ) from None
-    return store
-
-
-def _agree_on_prefix(store: Store, rank: int, size: int, timeout: timedelta) -> str:
-    """Agree on a key prefix for this start of the job, the same in all its processes and new in each start.
-
-    torchrun keeps the store when it restarts a job, with the addresses of dead processes in it. The leader
-    chooses the prefix; each of the others writes a token under it and goes on when the leader confirms it.
-    """
-    own = uuid.uuid4().hex
-    if rank == 0:
-        store.set("bytenmt/meeting", own)
-        for other in range(1, size):
-            token = store.get(f"bytenmt/{own}/{other}").decode()
-            store.set(f"bytenmt/{own}/{token}", "")
-        return own
-    patience = time.monotonic() + timeout.total_seconds()
-    while time.monotonic() < patience:
-        meeting = store.get("bytenmt/meeting").decode()  # perhaps still an earlier start's
-        store.set(f"bytenmt/{meeting}/{rank}", own)
-        if store.check([f"bytenmt/{meeting}/{own}"]):
-            return meeting
-        time.sleep(0.02)
-    raise RuntimeError("no answer of the leading process")
-
-
-def _leave() -> None:
-    """Destroy the process group without waiting for the others, for which destroying it could wait."""
-    assert dist.group.WORLD is not None
-    dist.group.WORLD.abort()
-    dist.destroy_process_group()
-
-
-class _Notes:
-    """Notes in the shared store, by which a process that leaves by an exception tells the others."""
-
-    def __init__(self, store: Store, rank: int, size: int) -> None:
-        self.store, self.rank, self.size = store, rank, size
-
-    def _key(self, rank: int) -> str:
-        return f"bytenmt/left/{rank}"
-
-    def is_reported_elsewhere(self, error: BaseException) -> bool:
-        """Return whether another process reports this failure to the user; if not, leave a note."""
-        try:
-            others = [rank for rank in range(self.size) if rank != self.rank]
-            if isinstance(error, LostProcess) and any(self.store.check([self._key(r)]) for r in others):
-                return True
-            self.store.set(self._key(self.rank), repr(error))
-            return isinstance(error, BytenmtError | OSError) and self._leader_has(error)
-        except RuntimeError:  # the store has gone, and with it whoever held it
-            return False
-
-    def _leader_has(self, error: BaseException) -> bool:
-        """Return whether the leader, which is another process, fails with the same error."""
-        if self.rank == 0 or isinstance(error, LostProcess):
-            return False
-        patience = time.monotonic() + SAME_ERROR.total_seconds()
-        while not self.store.check([self._key(0)]):
-            if time.monotonic() > patience:
-                return False
-            time.sleep(0.02)
-        return bool(self.store.get(self._key(0)) == repr(error).encode())
+        group = Group(-1, 0)
+    if not 0 <= group.rank < group.size or not all(given.values()):
+        named = " ".join(f"{name}={value}" for name, value in given.items())
+        raise BytenmtError(f"{named} in the environment is no place in a job: start it by torchrun")
+    return group
 
 
 @contextmanager
@@ -277,27 +178,12 @@ def _collective() -> Iterator[None]:
     """Raise LostProcess for the RuntimeError by which torch.distributed reports a lost process."""
     try:
         yield
-    except RuntimeError as error:
-        raise _lost_process(error) from None
+    except RuntimeError:
+        raise LostProcess from None
 
 
-def _lost(error: BaseException) -> LostProcess | None:
-    """Return a LostProcess for an error of torch.distributed, None for any other error."""
-    if isinstance(error, LostProcess):
-        return error
-    if isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error)):
-        return _lost_process(error)
-    return None
-
-
-def _lost_process(error: Exception) -> LostProcess:
-    return LostProcess(
-        f"another process of the job has ended or does not answer ({_first_line(error)}): its own message"
-        " tells why; start the job again (training goes on with --resume)"
+def _is_lost(error: BaseException) -> bool:
+    """Return whether torch.distributed reports a lost process, also in a collective operation of its own."""
+    return isinstance(error, LostProcess | dist.DistError) or (
+        isinstance(error, RuntimeError) and "gloo" in str(error)
     )
-
-
-def _first_line(error: Exception) -> str:
-    """Return the first sentence of an error message, without the position in PyTorch's sources."""
-    line = str(error).partition("\n")[0]
-    return re.sub(r"^\[\S*:\d+\] ", "", line).partition(". ")[0].rstrip(". ")

@@ -157,7 +157,7 @@ def load_plugins(names: Iterable[str]) -> None:
     """Import plugins, each named by a file `*.py` or as a module, and have child processes import them too.
 
     A plugin that has been imported is not imported again. Raises BytenmtError, in one line, for one that is
-    missing or cannot be imported; nothing that it registered stays.
+    missing or cannot be imported.
     """
     load_installed()
     for name in names:
@@ -178,12 +178,7 @@ def _import(plugin: str) -> None:
     """Import a module by its name or from a file `*.py`. Raises BytenmtError."""
     global _importing
     path = Path(plugin) if plugin.endswith(".py") else None
-    name = plugin if path is None else path.stem
-    if path is not None and not path.is_file():
-        raise BytenmtError(f"--plugin {plugin}: the file does not exist")
-    if path is not None and getattr(sys.modules.get(name), "__file__", str(path)) != str(path):
-        raise BytenmtError(f"--plugin {plugin}: a module {name} is imported already: rename the file")
-    before = [set(registry) for registry in REGISTRIES]
+    name = module_of(plugin) if path is None else path.stem
     outer, _importing = _importing, name if path is None else path.name
     try:
         if path is None:
@@ -194,30 +189,13 @@ def _import(plugin: str) -> None:
             sys.modules[name] = module = module_from_spec(spec)
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        if path is not None:
-            sys.modules.pop(name, None)
-        for registry, entries in zip(REGISTRIES, before, strict=True):
-            for added in set(registry) - entries:
-                registry.remove(added)
-        if isinstance(error, ModuleNotFoundError) and error.name == name:
-            raise BytenmtError(
-                f"--plugin {name}: no such module: give a file (*.py), or install the module"
-            ) from None
-        raise BytenmtError(f"--plugin {plugin}: {_in_one_line(error)}") from error
+        sys.modules.pop(name, None)
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == plugin]
+        place = f" (line {frames[-1].lineno})" if frames else ""
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        raise BytenmtError(f"--plugin {plugin}: {text}{place}") from error
     finally:
         _importing = outer
-
-
-def _in_one_line(error: BaseException) -> str:
-    """Return what was raised, and where."""
-    text = " ".join(str(error).split())
-    if isinstance(error, SyntaxError):
-        return f"{type(error).__name__}: {text}"
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename
-    ]
-    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}{f': {text}' if text else ''}{place}"
 
 
 def module_of(plugin: str) -> str:

@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -44,7 +44,6 @@ from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
-from bytenmt.language_profile import LanguageProfile
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.training.run import train
 
@@ -64,26 +63,21 @@ Pair = tuple[str, str]
 
 
 class Measurement(NamedTuple):
-    """How well a model translates some pairs: bits per byte of the references, and chrF."""
+    """How well a model translates some pairs."""
 
-    bits: float
+    bits: float  # per byte of the references
     chrf: float
 
 
 class AdaptationReport(NamedTuple):
-    """The result of an adaptation.
+    """The result of an adaptation."""
 
-    n_pairs: without repetitions; n_held_out: those that the model was tested on; n_updates: of the training;
-    factor: the share of the new weights, but for n-gram tables, which are new. new: of the held-out pairs,
-    old: of the probe text, before and after; None without a probe text.
-    """
-
-    n_pairs: int
-    n_held_out: int
+    n_pairs: int  # without repetitions
+    n_held_out: int  # pairs that the model was tested on
     n_updates: int
-    factor: float
-    new: tuple[Measurement, Measurement]
-    old: tuple[Measurement, Measurement] | None
+    factor: float  # the share of the new weights, but for n-gram tables, which are new
+    new: tuple[Measurement, Measurement]  # of the held-out pairs, before and after
+    old: tuple[Measurement, Measurement] | None  # of the probe text; None without one
 
 
 def adapt(
@@ -106,7 +100,8 @@ def adapt(
     if not config.model.source:
         raise BytenmtError(f"{model} was trained without a source: it cannot be adapted to translations")
     unique = list(dict(pairs).items())  # the later translation of a source
-    _check_pairs(unique, stored.facts)
+    if len(unique) < FEWEST_PAIRS:
+        raise DataError(f"{len(unique)} different pairs: a model is adapted to {FEWEST_PAIRS} or more")
     random.Random(seed).shuffle(unique)
     n_held_out = min(MOST_HELD_OUT, math.ceil(HELD_OUT_SHARE * len(unique)))
     held_out, learned = unique[:n_held_out], unique[n_held_out:]
@@ -152,22 +147,6 @@ def read_probe(source: str | None, target: str | None) -> list[Pair]:
     return [(row[columns[0]], row[columns[1]]) for row in rows[1:]]
 
 
-def _check_pairs(pairs: Sequence[Pair], facts: Facts) -> None:
-    """Raise DataError for too few pairs, and for those of the opposite direction."""
-    if len(pairs) < FEWEST_PAIRS:
-        raise DataError(f"{len(pairs)} different pairs: a model is adapted to {FEWEST_PAIRS} or more")
-    if not facts.source_profile or not facts.target_profile:
-        return
-    languages = [LanguageProfile.from_text(text) for text in (facts.source_profile, facts.target_profile)]
-    sides = [[pair[side].encode() for pair in pairs] for side in (0, 1)]
-    fits = [[language.coverage(lines) for language in languages] for lines in sides]
-    if fits[0][0] < fits[0][1] and fits[1][1] < fits[1][0]:
-        raise DataError(
-            "the sources look like the model's target language and the translations like its source language:"
-            " give the pairs of the other direction, or the model of it"
-        )
-
-
 def _train(
     run: Path,
     config: Config,
@@ -182,9 +161,7 @@ def _train(
     n_updates: make so many updates instead, or as many as fit in the time, and return the last weights.
     """
     n_bytes = sum(len(text.encode()) for pair in pairs for text in pair)
-    max_tokens = max(
-        min(FEWEST_BYTES, config.train.max_tokens), min(config.train.max_tokens, n_bytes // BATCHES)
-    )
+    max_tokens = min(config.train.max_tokens, max(FEWEST_BYTES, n_bytes // BATCHES))
     settings = msgspec.structs.replace(
         config.train,
         seed=seed,
@@ -268,16 +245,13 @@ def _best_factor(
     return best
 
 
-def _bits(reader: TorchReader, pairs: Sequence[Pair]) -> float:
-    corpus = _corpus(pairs)
-    return bits_per_byte(log_probabilities(reader, corpus), corpus.target_lengths)
-
-
-def _corpus(pairs: Sequence[Pair]) -> ParallelCorpus:
+def _bits(reader: Any, pairs: Sequence[Pair]) -> float:
+    """Return the bits per byte of the references under a reader of any engine."""
     sources, targets = ("".join(f"{pair[side]}\n" for pair in pairs).encode() for side in (0, 1))
-    return ParallelCorpus.from_texts(
+    corpus = ParallelCorpus.from_texts(
         TextFile.from_bytes(sources, "sources"), TextFile.from_bytes(targets, "translations")
     )
+    return bits_per_byte(log_probabilities(reader, corpus), corpus.target_lengths)
 
 
 def _measure(model: Path, pairs: Sequence[Pair], reporter: Reporter = SILENT) -> Measurement:
@@ -285,9 +259,8 @@ def _measure(model: Path, pairs: Sequence[Pair], reporter: Reporter = SILENT) ->
     runtime = load_runs([model], EngineSpec(AUTO, "cpu", AUTO, 1), reporter)
     translator = Translator.from_runtime(runtime, Settings.from_dict({}))
     texts = [text.decode() for text in translator.translate([source.encode() for source, _ in pairs])]
-    corpus = _corpus(pairs)
-    bits = bits_per_byte(log_probabilities(runtime.reader(), corpus), corpus.target_lengths)
-    return Measurement(bits, text_scores(texts, [target for _, target in pairs]).chrf)
+    chrf = text_scores(texts, [target for _, target in pairs]).chrf
+    return Measurement(_bits(runtime.reader(), pairs), chrf)
 
 
 def _facts(old: Facts, pairs: Sequence[Pair], name: str, n_updates: int) -> Facts:

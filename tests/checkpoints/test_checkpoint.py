@@ -18,7 +18,6 @@ from torch import Tensor
 
 from bytenmt.architectures.parameters import parameter_shapes
 from bytenmt.architectures.registry import build_model
-from bytenmt.atomic_file import write_atomically
 from bytenmt.checkpoints import checkpoint
 from bytenmt.checkpoints.checkpoint import (
     load_checkpoint,
@@ -158,12 +157,6 @@ def test_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
         load_run(tmp_path / "text", CPU)
 
 
-def test_a_run_without_a_checkpoint(run: Path) -> None:
-    assert not has_checkpoint(run)
-    with pytest.raises(CheckpointError, match="holds no weights"):
-        load_run(run, CPU)
-
-
 # What is kept.
 
 
@@ -294,21 +287,6 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("")
     with pytest.raises(CheckpointError, match=r"cannot write into .*run: "):
         save(tmp_path / "run", 1)
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk between the first byte and the last: the old file stands and nothing lies about."""
-    path = tmp_path / "file"
-    write_atomically(path, b"old")
-
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(CheckpointError, match="No space left on device"):
-        write_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_metrics_are_whole_lines(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from bytenmt.cli.main import main
 from bytenmt.config.facts import CorpusFact
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, DataError
-from bytenmt.language_profile import LanguageProfile
 from bytenmt.training import adaptation
 from bytenmt.training.adaptation import CAREFUL_FACTORS, FACTORS, FEWEST_PAIRS, adapt, read_probe
 
@@ -26,22 +25,13 @@ PAIRS = [(f"{word} file {n}", f"{word.upper()} {n}") for word in WORDS for n in 
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A weights file in int8 that declares its languages; adaptations of it are short."""
+    """A weights file in int8; adaptations of it are short."""
     monkeypatch.setattr(adaptation, "FIXED_UPDATES", 20)
     path = tmp_path / "old.safetensors"
     convert(make_run(tmp_path / "run", "convs2s"), path, "int8")
     contents = read_run(path)[1]
-    profiles = [
-        LanguageProfile.from_lines(lines) for lines in ([b"open close save"], [b"oeffnen schliessen"])
-    ]
-    texts = [profile.to_text() for profile in profiles if profile is not None]
-    facts = msgspec.structs.replace(
-        contents.facts,
-        corpora=(CorpusFact("train.en", "train.de"),),
-        pairs=7,
-        source_profile=texts[0],
-        target_profile=texts[1],
-    )
+    corpora = (CorpusFact("train.en", "train.de"),)
+    facts = msgspec.structs.replace(contents.facts, corpora=corpora, pairs=7, source_profile="x")
     write_rounded(path, restored(contents.arrays), contents.config, facts, "int8")
     return path
 
@@ -99,12 +89,9 @@ def test_the_probe_text_has_whole_rows() -> None:
     assert read_probe("en", "fr") == [] == read_probe(None, "de")
 
 
-def test_too_few_pairs_and_the_opposite_direction_are_refused(tmp_path: Path, model: Path) -> None:
+def test_too_few_pairs_are_refused(tmp_path: Path, model: Path) -> None:
     with pytest.raises(DataError, match=f"19 different pairs.*{FEWEST_PAIRS}"):
         adapt(model, PAIRS[:19] * 2, tmp_path / "new", name="memory")
-    reversed_pairs = [(f"schliessen {n}", f"save {n}") for n in range(30)]
-    with pytest.raises(DataError, match="the other direction"):
-        adapt(model, reversed_pairs, tmp_path / "new", name="memory")
     assert not (tmp_path / "new").exists()
 
 

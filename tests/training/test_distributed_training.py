@@ -16,11 +16,10 @@ from processes import results, torchrun
 from small_runs import config
 
 from bytenmt.checkpoints.checkpoint import load_checkpoint
-from bytenmt.checkpoints.weights import METRICS, read_config
+from bytenmt.checkpoints.weights import METRICS
 from bytenmt.cli.progress import Console
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS, Group
-from bytenmt.plugins import load_plugins
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 
@@ -89,37 +88,6 @@ def test_processes_share_one_run(arch: str, more: list[str], tmp_path: Path) -> 
             for run in (one, two)
         ]
         assert values[0] == pytest.approx(values[1], abs=1e-8)
-
-
-LOSS_PLUGIN = """
-from bytenmt.plugins import register_loss_term
-
-def mean_square(inputs):
-    squares = inputs.logits.square().mean(dim=-1)
-    return squares.masked_fill(~inputs.real, 0.0).sum()
-
-register_loss_term("mean_square", mean_square)
-"""
-
-
-def train_with_plugin(group: Group, run: Path, folder: Path, settings: list[str]) -> None:
-    load_plugins([str(folder / "mean_square_loss.py")])
-    train_as_one(group, "luong", run, folder, settings)
-
-
-def test_processes_train_with_a_plugin(tmp_path: Path) -> None:
-    """A loss term of a plugin counts as much in two processes as in one; the run names the plugin."""
-    write_texts(tmp_path)
-    (tmp_path / "mean_square_loss.py").write_text(LOSS_PLUGIN, encoding="utf-8")
-    settings = ["train.max_updates=6", "train.valid_every=6", "train.valid_lines=4", "train.lr=0.01"]
-    with_term = [*settings, "train.loss_terms.mean_square=0.1"]
-    results(train_with_plugin, tmp_path / "one", tmp_path, with_term, size=1)
-    results(train_with_plugin, tmp_path / "two", tmp_path, with_term, size=2)
-    results(train_with_plugin, tmp_path / "without", tmp_path, settings, size=2)
-    one, two, without = (records(tmp_path / name)[-1] for name in ("one", "two", "without"))
-    assert one["valid_bits_per_byte"] == pytest.approx(two["valid_bits_per_byte"], abs=1e-8)
-    assert abs(two["valid_bits_per_byte"] - without["valid_bits_per_byte"]) > 1e-5
-    assert read_config(tmp_path / "two").plugins == ("mean_square_loss.py",)
 
 
 def gradients_of(group: Group, folder: Path) -> list[np.ndarray[Any, Any]]:

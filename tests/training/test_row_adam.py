@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from rotation import rotated
-from small_runs import CPU, assert_same, config, weights
+from small_runs import CPU, config
 from torch import Tensor
 
 from bytenmt.checkpoints.checkpoint import load_run, read_weights
@@ -124,35 +123,6 @@ def run_for(run: Path, texts: dict[str, Any], arch: str, updates: int, *settings
     make_tables = config(arch, *NGRAMS, f"train.max_updates={updates}", "train.schedule=constant", *settings)
     train(run, make_tables, files=texts["files"], valid=texts["valid"], device=CPU, **more)
     return run
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arch", "more"),
-    rotated(
-        ["seq2seq", "bahdanau", "luong", "bytenet", "convs2s"],
-        ["", "train.ema=0.9", "model.ngram_dropout=0.3"],
-        1,
-    ),
-)
-def test_resume_is_exact(tmp_path: Path, texts: dict[str, Any], arch: str, more: str) -> None:
-    """Stopped and resumed: the same bits of tables, their state, and all else."""
-    settings = [more] if more else []
-    whole = run_for(tmp_path / "whole", texts, arch, 8, *settings)
-    run_for(tmp_path / "cut", texts, arch, 5, *settings)
-    cut = run_for(tmp_path / "cut", texts, arch, 8, *settings, resume=True)
-    assert_same(weights(whole), weights(cut))
-    assert weights(whole)[TABLES].any()
-
-
-def test_off_there_is_nothing_more(texts: dict[str, Any], tmp_path: Path) -> None:
-    """Without tables there is no parameter, no state and no tensor in a file that was not there before."""
-    trainer = Trainer(config("luong"), CPU)
-    assert trainer.row_adam is None and trainer.model.embedding.ngrams is None
-    assert (
-        trainer.model.start(trainer.model.encode(torch.zeros(1, 0, dtype=torch.uint8), torch.zeros(1))).recent
-        == ()
-    )
 
 
 def test_only_rows_that_were_read_are_stored(tmp_path: Path, texts: dict[str, Any]) -> None:

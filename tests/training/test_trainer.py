@@ -1,27 +1,21 @@
-"""One update: split batches, summed batches, hidden bytes, the average; and what ends or outlives a run."""
+"""One update: its losses, the bytes that the decoder reads, split batches, summed batches."""
 
 from __future__ import annotations
 
-import builtins
-import json
-import os
-from pathlib import Path
 from typing import Any
 
+import invariants
 import numpy as np
 import pytest
 import torch
 from heard import Heard
-from small_runs import CPU, config, contents, weights
+from small_runs import CPU, config
 
-from bytenmt.checkpoints.checkpoint import load_checkpoint, load_run, read_weights
-from bytenmt.checkpoints.weights import METRICS
+from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.data.batches import Batch, assemble
 from bytenmt.data.corpus import ParallelCorpus
-from bytenmt.errors import BytenmtError, CheckpointError
-from bytenmt.training.losses import draw_inputs, drop_bytes
-from bytenmt.training.metrics import TENSORBOARD
-from bytenmt.training.run import train
+from bytenmt.errors import BytenmtError
+from bytenmt.training.losses import byte_loss, draw_inputs, drop_bytes
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation import TranslationObjective, to_device
 from bytenmt.utf8 import BOS, PAD
@@ -35,8 +29,7 @@ def batch(texts: dict[str, Any]) -> Batch:
 
 def gradients(trainer: Trainer, *batches: Batch) -> list[torch.Tensor]:
     """Return the gradients of one update with these batches."""
-    total = sum(int(part.target_len.sum()) for part in batches)
-    trainer.update(batches, total)
+    trainer.update(batches, sum(int(part.target_len.sum()) for part in batches))
     return [p.grad for p in trainer.parameters if p.grad is not None]
 
 
@@ -60,8 +53,7 @@ def test_summed_batches_are_one(batch: Batch) -> None:
 
 def test_a_full_gpu_splits_the_batch(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     """If only two rows fit, nine rows go in parts of two after a failed part of five is discarded; the
-    gradient is the same, with one warning.
-    """
+    gradient is the same, with one warning."""
     whole = gradients(still(), batch)
     trainer, heard = still(), Heard()
     trainer.reporter, objective = heard, trainer.objective
@@ -89,13 +81,53 @@ def test_a_full_gpu_splits_the_batch(batch: Batch, monkeypatch: pytest.MonkeyPat
 def test_random_draws_follow_from_update_and_process(batch: Batch) -> None:
     """Dropout is the same in the same update, whatever was drawn before, and another in the next."""
     settings = config("convs2s", "train.clip_norm=0.0", "train.lr=1e-9", "train.weight_decay=0.0")
-    trainer = Trainer(settings, CPU)
-    first = gradients(trainer, batch)
-    second = gradients(trainer, batch)
-    again = Trainer(settings, CPU)
+    trainer, again = Trainer(settings, CPU), Trainer(settings, CPU)
+    first, second = gradients(trainer, batch), gradients(trainer, batch)
     torch.rand(5)
     assert all(torch.equal(x, y) for x, y in zip(first, gradients(again, batch), strict=True))
     assert not all(torch.allclose(x, y, rtol=1e-2) for x, y in zip(first, second, strict=True))
+
+
+def test_batches_follow_the_configuration(texts: dict[str, Any]) -> None:
+    """Widths are multiples of train.round_to; with train.short_first the first epoch rises in length and the
+    second does not; weights repeat pairs; the place in the plan moves along."""
+    corpus = ParallelCorpus.open_all([*texts["files"], texts["valid"]._replace(weight=3.0)])
+    settings = config("luong", "train.round_to=8", "train.short_first=true", "train.max_tokens=300")
+    objective = TranslationObjective(settings, corpus, corpus)
+    epochs: list[list[Batch]] = [[], []]
+    for share in objective.shares(0, 0):
+        if share.epoch == 2:
+            break
+        assert share.data.source.shape[1] % 8 == 0 and (share.data.target.shape[1] - 1) % 8 == 0
+        epochs[share.epoch].append(share.data)
+        assert share.batch == len(epochs[share.epoch])
+    again = next(objective.shares(1, 2))
+    assert again[1:3] == (1, 3) and np.array_equal(again.data.target, epochs[1][2].target)
+    widths = [[part.source.shape[1] + part.target.shape[1] for part in epoch] for epoch in epochs]
+    assert widths[0] == sorted(widths[0]) and widths[1] != sorted(widths[1])
+    assert [sum(len(part.target_len) for part in epoch) for epoch in epochs] == [40 + 3 * 5] * 2
+
+
+def test_byte_loss_against_numpy() -> None:
+    """Nats of the real bytes alone, and smoothed, computed position by position in float64."""
+    torch.manual_seed(0)
+    logits = torch.randn(3, 4, 256)
+    target = torch.randint(0, 256, (3, 4), dtype=torch.uint8)
+    target_len = torch.tensor([4, 1, 3])
+    nats = smoothed = 0.0
+    for row in range(3):
+        for t in range(int(target_len[row])):
+            x = logits[row, t].double().numpy()
+            log_p = x - np.log(np.exp(x).sum())
+            nats -= log_p[int(target[row, t])]
+            smoothed -= 0.9 * log_p[int(target[row, t])] + 0.1 * log_p.mean()
+    loss, total = byte_loss(logits, target, target_len, 0.1)
+    assert float(total) == pytest.approx(nats, rel=1e-5)
+    assert float(loss) == pytest.approx(smoothed, rel=1e-5)
+    assert float(byte_loss(logits, target, target_len, 0.0)[0]) == pytest.approx(nats, rel=1e-5)
+
+
+# ---- the bytes that the decoder reads
 
 
 @pytest.mark.parametrize("kind", ["mask", "replace"])
@@ -131,153 +163,40 @@ def test_the_models_own_bytes_are_drawn_without_dropout(batch: Batch) -> None:
     assert not torch.equal(drawn, on.target_in)
 
 
-def losses(run: Path, name: str = "train_bits_per_byte") -> list[float]:
-    records = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
-    return [record[name] for record in records if name in record]
-
-
 @pytest.mark.slow
-def test_the_average_is_validated_saved_and_resumed(texts: dict[str, Any], tmp_path: Path) -> None:
-    """With train.ema the saved weights are the average's; resumed, the run goes on from the weights
-    themselves, bit for bit."""
-    settings = ["train.schedule='constant'", "train.ema=0.95", "train.byte_dropout=0.2", "train.save_every=4"]
-    train(tmp_path / "whole", config("bytenet", *settings, "train.max_updates=8"), **texts, device=CPU)
-    parts = tmp_path / "parts"
-    train(parts, config("bytenet", *settings, "train.max_updates=4"), **texts, device=CPU)
-    saved = load_checkpoint(parts)
-    assert not torch.equal(
-        saved.weights["embedding.weight"], read_weights(parts, "last")[1][0]["embedding.weight"]
-    )
-    train(parts, config("bytenet", *settings, "train.max_updates=8"), **texts, device=CPU, resume=True)
-    one, other = weights(tmp_path / "whole"), weights(parts)
-    assert one.keys() == other.keys() and all(torch.equal(t, other[name]) for name, t in one.items())
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_drawn_inputs(arch: str) -> None:
+    """Ratio 1 keeps the true bytes; ratio 0 feeds back what the model itself says, step by step; between them
+    each byte is one of both, and their share is what it should be."""
+    torch.manual_seed(3)
+    model = build_model(config(arch).model).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    source = torch.randint(32, 127, (8, 6), dtype=torch.uint8)
+    memory = model.encode(source, torch.tensor([6, 3, 5, 4, 6, 2, 1, 6]))
+    true = torch.randint(32, 127, (8, 30), dtype=torch.uint8)
+    assert torch.equal(draw_inputs(model, memory, true, 1.0), true)
+    for ratio in (0.0, 0.6):
+        drawn = draw_inputs(model, memory, true, ratio)
+        with torch.no_grad():
+            likeliest = model(drawn, memory, model.start(memory))[0].argmax(-1)[:, :-1].to(torch.uint8)
+        own = drawn[:, 1:] == likeliest
+        assert torch.equal(drawn[:, 0], true[:, 0]) and bool((own | (drawn[:, 1:] == true[:, 1:])).all())
+        assert float(own.float().mean()) == pytest.approx(1 - ratio, abs=0.1)
 
 
-@pytest.mark.slow
-def test_patience_and_plateau(texts: dict[str, Any], tmp_path: Path) -> None:
-    """A run that gets no better ends, with its bar at the end; on a plateau its learning rate falls first."""
-    heard = Heard()
-    hopeless = [
-        "train.valid_lines=1",
-        "train.lr=1e-12",
-        "train.warmup_updates=0",
-        "train.valid_every=2",
-        "train.weight_decay=0.0",
-    ]
-    run = tmp_path / "run"
-    settings = [*hopeless, "train.patience=3", "train.metric=chrf", "train.max_updates=40"]
-    train(run, config("luong", *settings), **texts, device=CPU, reporter=heard)
-    assert "(no better chrf for 3 validations)" in heard.lines[-1]
-    assert heard.shown[-1] == 1.0 and max(heard.shown[:-1]) == 0.2
-    assert load_checkpoint(run).update == 8
-    train(run, config("luong", *settings), **texts, device=CPU, resume=True, reporter=heard)
-    assert "is finished at update 8" in heard.lines[-1]
-    plateau = [
-        "train.schedule='plateau'",
-        "train.plateau_factor=0.1",
-        "train.min_lr=1e-2",
-        "train.metric=chrf",
-    ]
-    train(tmp_path / "plateau", config("luong", *hopeless, *plateau), **texts, device=CPU, reporter=heard)
-    assert "below train.min_lr" in heard.lines[-1]
-    np.testing.assert_allclose(sorted(set(losses(tmp_path / "plateau", "lr"))), [1e-15, 1e-14, 1e-13, 1e-12])
-
-
-@pytest.mark.slow
-def test_a_full_disk_ends_nothing(
-    texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A save that fails is told of and the run goes on; at the end it is an error. What was saved stands."""
-    run = tmp_path / "run"
-    settings = ["train.schedule='constant'", "train.valid_every=100", "train.save_every=2"]
-    train(run, config("convs2s", *settings, "train.max_updates=2"), **texts, device=CPU)
-    before = weights(run)
-    sync, full, failing = os.fsync, False, {4, 8}
-
-    def fsync(file: int) -> None:
-        if full:
-            raise OSError(28, "No space left on device")
-        sync(file)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    save = Trainer.save
-
-    def saving(self: Trainer, *arguments: Any) -> None:
-        nonlocal full
-        full = self.progress.update in failing
-        save(self, *arguments)
-
-    monkeypatch.setattr(Trainer, "save", saving)
-    heard, longer = Heard(), config("convs2s", *settings, "train.max_updates=8")
-    with pytest.raises(CheckpointError, match="No space left"):
-        train(run, longer, **texts, device=CPU, resume=True, reporter=heard)
-    assert any("warning" in line and "update 4" in line for line in heard.lines)
-    assert load_checkpoint(run).update == 6
-    failing.clear()
-    full = False
-    train(run, config("convs2s", *settings, "train.max_updates=8"), **texts, device=CPU, resume=True)
-    train(tmp_path / "whole", config("convs2s", *settings, "train.max_updates=8"), **texts, device=CPU)
-    assert before.keys() == weights(run).keys()
-    assert all(torch.equal(t, weights(run)[name]) for name, t in weights(tmp_path / "whole").items())
-
-
-def test_other_text_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:
-    """A resume on another corpus would go on from a place that is not there."""
-    run = tmp_path / "run"
-    train(run, config("luong", "train.max_updates=2"), **texts, device=CPU)
-    other = texts | {"files": [texts["valid"]]}
-    before = contents(run)
-    with pytest.raises(BytenmtError, match="was trained on other text"):
-        train(run, config("luong", "train.max_updates=3"), **other, device=CPU, resume=True)
-    assert contents(run) == before
-
-
-def test_several_corpora(texts: dict[str, Any], tmp_path: Path) -> None:
-    """Pairs of all corpora are the run's."""
-    table = tmp_path / "table"
-    table.write_text("\n".join([*(f"{i}\t{i}" for i in range(5)), *["x\t"] * 12]) + "\n")
-    from bytenmt.data.corpus import PairFiles
-
-    files = [*texts["files"], PairFiles(tsv=table, weight=2.0)]
-    run = tmp_path / "run"
-    settings = ["train.max_updates=1", "train.max_tokens=100000", "train.log_every=1"]
-    train(run, config("luong", *settings), files=files, valid=texts["valid"], device=CPU)
-    assert load_run(run, CPU).facts.pairs == 40 + 5
-
-
-@pytest.mark.slow
-def test_tensorboard(texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its absence is one line."""
-    pytest.importorskip("tensorboard")
-    run = tmp_path / "run"
-    train(run, config("luong", "train.max_updates=2"), **texts, device=CPU, tensorboard=True)
-    assert any((run / TENSORBOARD).iterdir())
-    find = builtins.__import__("importlib.util").util.find_spec
-    monkeypatch.setattr(
-        "importlib.util.find_spec", lambda name: None if name == "tensorboard" else find(name)
-    )
-    with pytest.raises(BytenmtError, match="pip install tensorboard"):
-        train(
-            tmp_path / "none", config("luong", "train.max_updates=1"), **texts, device=CPU, tensorboard=True
-        )
-    assert not (tmp_path / "none").exists()
-
-
-def test_batches_follow_the_configuration(texts: dict[str, Any], tmp_path: Path) -> None:
-    """Widths are multiples of train.round_to; with train.short_first the first epoch rises in length and the
-    second does not; weights repeat pairs; the place in the plan moves along."""
-    corpus = ParallelCorpus.open_all([*texts["files"], texts["valid"]._replace(weight=3.0)])
-    settings = config("luong", "train.round_to=8", "train.short_first=true", "train.max_tokens=300")
-    objective = TranslationObjective(settings, corpus, corpus)
-    epochs: list[list[Batch]] = [[], []]
-    for share in objective.shares(0, 0):
-        if share.epoch == 2:
-            break
-        assert share.data.source.shape[1] % 8 == 0 and (share.data.target.shape[1] - 1) % 8 == 0
-        epochs[share.epoch].append(share.data)
-        assert share.batch == len(epochs[share.epoch])
-    again = next(objective.shares(1, 2))
-    assert again[1:3] == (1, 3) and np.array_equal(again.data.target, epochs[1][2].target)
-    widths = [[part.source.shape[1] + part.target.shape[1] for part in epoch] for epoch in epochs]
-    assert widths[0] == sorted(widths[0]) and widths[1] != sorted(widths[1])
-    assert [sum(len(part.target_len) for part in epoch) for epoch in epochs] == [40 + 3 * 5] * 2
+def test_bytes_are_drawn_as_the_model_predicts_them() -> None:
+    """The first own byte of many rows has the frequencies of the predictions."""
+    model = invariants.make("bahdanau")
+    with torch.no_grad():
+        model.decoder.output.weight.mul_(2)  # type: ignore[union-attr, operator]
+    source, source_len = invariants.some_sources([5] * 4000)
+    source[:] = source[0]
+    true = invariants.some_inputs(4000, 2)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        drawn = draw_inputs(model, model.encode(source, source_len), true, 0.0, "drawn")[:, 1]
+    expected = invariants.whole(model, source[:1], source_len[:1], true[:1, :1])[0, 0].softmax(dim=-1)
+    found = torch.bincount(drawn.int(), minlength=256) / len(drawn)
+    assert float((found - expected).abs().max()) < 5 * (0.25 / len(drawn)) ** 0.5
+    assert float(expected.max()) < 0.9 and len(drawn.unique()) > 5

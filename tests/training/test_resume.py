@@ -1,0 +1,254 @@
+"""--resume: a run that was stopped ends with the bits of one at one go, whatever is trained."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from heard import Heard
+from small_runs import CPU, assert_same, config, contents, weights
+
+import bytenmt
+from bytenmt.architectures.bytenet.config import ByteNetConfig
+from bytenmt.architectures.bytenet.unfolding import fit_unfolding
+from bytenmt.architectures.registry import ARCHITECTURES
+from bytenmt.checkpoints.checkpoint import load_checkpoint, read_weights
+from bytenmt.checkpoints.weights import METRICS, read_config, read_run
+from bytenmt.cli.main import main
+from bytenmt.config.facts import Facts
+from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.errors import BytenmtError
+from bytenmt.training.arguments import configuration, settings_tree, texts_of_run
+from bytenmt.training.run import train
+from bytenmt.training.trainer import Trainer
+from bytenmt.training.translation import TranslationObjective
+
+DECODED = "train.valid_lines=2"
+NGRAMS = ["model.ngrams=[2,3,5]", "model.ngram_rows=64"]
+ALONE = ["model.source=false", "model.recurrent=decoder", "model.dilations=[]", "model.block=relu"]
+# What each case is there for; the architectures once with decoding on the way, which leaves no trace.
+CASES: dict[str, tuple[str, list[str]]] = {arch: (arch, [DECODED]) for arch in ARCHITECTURES}
+CASES |= {
+    "average": ("bytenet", ["train.ema=0.95", "train.byte_dropout=0.2"]),
+    "own bytes": ("luong", ["train.teacher_forcing=0.5", "train.own_bytes=drawn"]),
+    "muon": ("luong", ["train.optimizer=muon"]),
+    "muon convolutions": ("convs2s", ["train.optimizer=muon", "model.encoder=conv"]),
+    "sinusoids": ("convs2s", ["model.positions=sinusoidal", "model.attention_layers=[2]"]),
+    "dilations": ("convs2s", ["model.weight_norm=false", "model.decoder_dilations=[1,3]"]),
+    "pooling": ("convs2s", ["model.encoder=pooling", "model.encoder_layers=[]"]),
+    "recurrent decoder": ("bytenet", ["model.recurrent=decoder"]),
+    "recurrent": ("bytenet", ["model.recurrent=both", "model.dilations=[]", "model.kernel_width=3"]),
+    "tables": ("seq2seq", NGRAMS),
+    "average of tables": ("bahdanau", [*NGRAMS, "train.ema=0.9"]),
+    "dropout of tables": ("convs2s", [*NGRAMS, "model.ngram_dropout=0.3"]),
+    "epochs": ("luong", ["train.max_epochs=9", "train.short_first=true", "train.round_to=4"]),
+    "streams": ("bytenet", [*ALONE, "train.context=0", "train.window=16"]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_resume_is_bit_identical(case: str, texts: dict[str, Any], tmp_path: Path) -> None:
+    """Weights, optimiser, averages, carried states, random states and the place in the text are all there."""
+    arch, settings = CASES[case]
+    if case == "streams":
+        text = PairFiles(tgt=texts["files"][0].tgt)
+        texts = {"files": [text], "valid": text}
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    for run, n_updates in ((whole, 7), (parts, 4), (parts, 7)):
+        torch.manual_seed(99)
+        wanted = config(arch, "train.schedule=constant", *settings, f"train.max_updates={n_updates}")
+        train(run, wanted, **texts, device=CPU, resume=run.exists())
+    assert_same(weights(whole), weights(parts))
+    if "train.ema" in " ".join(settings):
+        trained, used = load_checkpoint(parts).weights, read_weights(parts, "last")[1][0]
+        assert not torch.equal(trained["embedding.weight"], used["embedding.weight"])
+    carried = [name for name in weights(parts) if name.startswith("trainer.state.")]
+    assert bool(carried) == (case == "streams")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["bahdanau", "luong", "bytenet"])  # GRU, LSTM and convolutions
+def test_bf16_is_resumed_to_the_bit(
+    arch: str, texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run with precision auto on a CPU with bf16 keeps bf16 when it is resumed on one without."""
+    has_bf16: dict[str, Any] = {"avx512bf16": True}
+    monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", lambda: has_bf16)
+    monkeypatch.setattr("bytenmt.training.precision.WIDE", 1)
+    settings = ["train.precision=auto", "train.schedule='constant'"]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train(whole, config(arch, *settings, "train.max_updates=5"), **texts, device=CPU)
+    train(parts, config(arch, *settings, "train.max_updates=2"), **texts, device=CPU)
+    has_bf16.clear()
+    train(parts, config(arch, *settings, "train.max_updates=5"), **texts, device=CPU, resume=True)
+    assert_same(weights(whole), weights(parts))
+    assert read_config(parts).train.precision == "bf16"
+    train(tmp_path / "fp32", config(arch, *settings, "train.max_updates=5"), **texts, device=CPU)
+    assert read_config(tmp_path / "fp32").train.precision == "fp32"
+    table = "embedding.weight"
+    assert not torch.equal(weights(tmp_path / "fp32")[table], weights(whole)[table])
+
+
+@pytest.mark.slow
+def test_unfolding_is_found_once(texts: dict[str, Any], tmp_path: Path) -> None:
+    """A fitted ByteNet is one of given numbers, also where the option is repeated or left out later."""
+    heard, parts, fit = Heard(), tmp_path / "parts", "model.unfolding=fit"
+    train(parts, config("bytenet", fit, "train.max_updates=5"), **texts, device=CPU, reporter=heard)
+    corpus = ParallelCorpus.open_all(texts["files"], "replace", 1000, 1000)
+    found = fit_unfolding(corpus.source_lengths, corpus.target_lengths)
+    assert f"unfolding: {found}" in heard.lines
+    for n_updates, settings in ((6, (fit,)), (8, ())):
+        more = (*settings, f"train.max_updates={n_updates}")
+        wanted = configuration(parts, True, "bytenet", None, None, settings_tree(more, {}))
+        train(parts, wanted, **texts, device=CPU, resume=True)
+    model = read_config(parts).model
+    assert isinstance(model, ByteNetConfig) and model.unfolding == "given"
+    assert (model.unfolding_factor, model.unfolding_offset) == (found.factor, found.offset)
+    given = [f"model.unfolding_factor={found.factor}", f"model.unfolding_offset={found.offset}"]
+    train(tmp_path / "whole", config("bytenet", *given, "train.max_updates=8"), **texts, device=CPU)
+    assert_same(weights(tmp_path / "whole"), weights(parts))
+
+
+def test_metrics_of_a_resumed_run_count_every_update_once(texts: dict[str, Any], tmp_path: Path) -> None:
+    """Records that a killed run wrote after its last save are written again, not twice."""
+    run = tmp_path / "run"
+    train(run, config("bytenet", "train.max_updates=6"), **texts, device=CPU)
+    with open(run / METRICS, "a") as file:
+        file.write('{"update":7,"train_bits_per_byte":1}\n{"update":8,"tra')
+    train(run, config("bytenet", "train.max_updates=9"), **texts, device=CPU, resume=True)
+    records = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+    assert [r["update"] for r in records if "train_bits_per_byte" in r] == list(range(1, 10))
+    assert all(math.isfinite(r["lr"]) and r["seconds"] >= 0 for r in records)
+
+
+def test_what_is_not_resumed_stays_as_it_is(texts: dict[str, Any], tmp_path: Path) -> None:
+    """A finished run, and one that is given other text; where nothing was saved it starts afresh."""
+    run, heard = tmp_path / "run", Heard()
+    wanted = config("convs2s", "train.max_updates=3")
+    assert train(run, wanted, **texts, device=CPU, resume=True, reporter=heard) == (3, 0)
+    assert sum("holds nothing to resume" in line for line in heard.lines) == 1
+    before, heard = contents(run), Heard()
+    assert train(run, wanted, **texts, device=CPU, resume=True, reporter=heard) == (3, 0)
+    assert heard.lines[-1] == f"{run} is finished at update 3: raise its limits to go on"
+    assert not any("--resume" in line for line in heard.lines)
+    longer = config("convs2s", "train.max_updates=4")
+    with pytest.raises(BytenmtError, match="was trained on other text"):
+        train(run, longer, **(texts | {"files": [texts["valid"]]}), device=CPU, resume=True)
+    assert contents(run) == before
+
+
+@pytest.mark.slow
+def test_the_average_of_a_run_begins_with_other_weights(texts: dict[str, Any], tmp_path: Path) -> None:
+    """--init-from: stopped and resumed by the same options, a run ends with the weights of one that was not,
+    even where the first run has gone since."""
+    gone = tmp_path / "gone"
+    train(gone, config("luong", "train.max_updates=2"), **texts, device=CPU)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    settings = ("train.schedule='constant'", "train.ema=0.9")
+    train(whole, config("luong", *settings, "train.max_updates=6"), **texts, device=CPU, init_from=gone)
+    train(parts, config("luong", *settings, "train.max_updates=3"), **texts, device=CPU, init_from=gone)
+    gone.rename(tmp_path / "elsewhere")
+    more = config("luong", *settings, "train.max_updates=6")
+    train(parts, more, **texts, device=CPU, init_from=gone, resume=True)
+    assert_same(weights(whole), weights(parts))
+
+
+# ---- a loop of one's own
+
+LINEAR = ("train.schedule=linear", "train.max_epochs=2", "train.warmup_updates=1", "train.max_updates=0")
+
+
+def own_loop(texts: dict[str, Any], n_updates: int) -> tuple[Trainer, TranslationObjective]:
+    """Train as the guide does."""
+    settings = config("luong", *LINEAR)
+    pairs, valid = (ParallelCorpus.open_all(files) for files in (texts["files"], [texts["valid"]]))
+    objective = TranslationObjective(settings, pairs, valid, texts["files"], valid_files=texts["valid"])
+    trainer = Trainer(settings, CPU, objective=objective)
+    trainer.model.train()
+    for share in islice(objective.shares(epoch=0, batch=0), n_updates):
+        trainer.learn([share])
+    return trainer, objective
+
+
+def test_an_own_loop_trains_as_the_command_and_can_be_resumed(texts: dict[str, Any], tmp_path: Path) -> None:
+    """A schedule by epochs falls in it, and the weights are those of a run without a break."""
+    whole, own = tmp_path / "whole", tmp_path / "own"
+    train(whole, config("luong", *LINEAR), **texts, device=CPU)
+    trainer, objective = own_loop(texts, 3)
+    assert trainer.progress.batch == 3 and trainer.progress.epoch_batches > 3
+    assert trainer.progress.seconds > 0 < trainer.progress.cpu_seconds
+    assert trainer.optimizer.param_groups[0]["lr"] < 0.95 * trainer.config.train.lr
+    trainer.save(own, best=True, facts=objective.facts())
+    bytenmt.train(own, resume=True, threads=1)
+    assert_same(weights(whole), weights(own))
+    trainer.save(tmp_path / "other", facts=Facts(pairs=3))
+    with pytest.raises(bytenmt.BytenmtError, match="3 pairs.*now"):
+        train(tmp_path / "other", config("luong", *LINEAR), **texts, device=CPU, resume=True)
+
+
+# ---- the command
+
+SMALL = ["--arch", "luong", "--preset", "tiny", "--threads", "1"]
+SMALL += ["--set", "model.d_embedding=8", "--set", "model.d_hidden=8", "--set", "train.valid_lines=0"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("src", "one two\nthree\nfour\n"), ("tgt", "eins zwei\ndrei\nvier\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "valid").write_text("sechs\nzehn\nacht und neun\n", encoding="utf-8")
+    return tmp_path
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(main, ["train", "-o", "run", *words])
+
+
+@pytest.mark.parametrize("option", ["weighted", "text"])
+def test_a_run_knows_its_texts(place: Path, option: str) -> None:
+    """--resume needs none of them; others are refused, and other settings."""
+    texts = {
+        "weighted": ["--src", "src", "--tgt", "tgt", "--src", "tgt", "--tgt", "src", "--weight", "2"]
+        + ["--weight", "0.5", "--valid-src", "src", "--valid-tgt", "valid"],
+        "text": ["--text", "src", "--valid-text", "valid", "--set", "train.window=4"],
+    }[option]
+    asked = call(*SMALL, "--resume")
+    assert asked.exit_code == 1 and "run holds nothing to continue: give the training text" in asked.stderr
+    assert (done := call(*SMALL, *texts, "--max-updates", "1")).exit_code == 0, done.stderr
+    files, valid = texts_of_run(place / "run")
+    assert valid is not None and valid.tgt == place / "valid"
+    assert [one.weight for one in files] == {"weighted": [2.0, 0.5]}.get(option, [1.0])
+    assert (done := call("--resume", "--max-updates", "2")).exit_code == 0, done.stderr
+    for words, message in (
+        (["--text", "valid", "--valid-text", "valid"], ""),
+        (["--set", "train.clip_norm=0.5"], "train.clip_norm is 0.5, but run was trained with"),
+    ):
+        refused = call("--resume", "--max-updates", "3", *words)
+        assert refused.exit_code == 1 and message in refused.stderr
+    facts = read_run(place / "run", "last")[1].facts
+    assert facts.update == 2 and facts.valid is not None and facts.without_folders().valid is None
+    (place / "src").unlink()
+    gone = call("--resume", "--max-updates", "3")
+    assert gone.exit_code == 1 and "src does not exist" in gone.stderr
+
+
+def test_python_leaves_out_what_is_none(place: Path) -> None:
+    """None leaves an option out; errors are those of the command."""
+    small = {"model.d_embedding": 8, "model.d_hidden": 8, "train.valid_lines": 0}
+    more: dict[str, Any] = {"src": "src", "tgt": "tgt", "valid_src": "src", "valid_tgt": "valid"}
+    more |= {"arch": "luong", "preset": "tiny", "settings": small, "threads": 1}
+    run = bytenmt.train("run", **more, max_updates=1, max_minutes=None)
+    assert run.config.train.max_minutes == 0
+    with pytest.raises(BytenmtError, match="continue it with --resume, or give another folder"):
+        bytenmt.train("run", **more, max_updates=1)
+    with pytest.raises(BytenmtError, match="no training text: give --src and --tgt"):
+        bytenmt.train("new", arch="luong")
+    assert bytenmt.train("run", resume=True, max_updates=2, threads=1).metrics()[-1]["update"] == 2
