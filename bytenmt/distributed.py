@@ -29,14 +29,14 @@ EXIT_DELAY = timedelta(seconds=1)
 TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # environment variables that it sets
 
 
+LOST = (
+    "another process of the job has ended or does not answer: its own message tells why; start the job again"
+    " (training goes on with --resume)"
+)
+
+
 class LostProcess(BytenmtError):
     """Another process of the job has ended or does not answer."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "another process of the job has ended or does not answer: its own message tells why; start the"
-            " job again (training goes on with --resume)"
-        )
 
 
 @dataclass(frozen=True)
@@ -144,6 +144,7 @@ def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterato
     except (RuntimeError, ValueError) as error:
         raise BytenmtError(f"the processes of the job did not meet ({error}): start it again") from None
     try:
+        group.barrier()  # one that left at once would cut off another that is still connecting
         yield group
         group.barrier()
     except BaseException as error:
@@ -153,7 +154,7 @@ def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterato
         dist.group.WORLD.abort()  # destroying it could wait for the others
         dist.destroy_process_group()
         if _is_lost(error):
-            raise LostProcess from None
+            raise LostProcess(LOST) from None
         raise
     dist.destroy_process_group()
 
@@ -179,7 +180,7 @@ def _collective() -> Iterator[None]:
     try:
         yield
     except RuntimeError:
-        raise LostProcess from None
+        raise LostProcess(LOST) from None
 
 
 def _is_lost(error: BaseException) -> bool:

@@ -222,15 +222,3 @@ def build(contents: StoredWeights, file: Path) -> Model[Any, Any]:
     model = build_model(contents.config.model)
     load_weights(model, _tensors(contents.arrays), file)
     return model
-
-
-def load_embedding(model: Model[Any, Any], path: Path) -> None:
-    """Initialise a model's byte embedding from another run, of any architecture, or from a weights file."""
-    table = read_weights(path)[1][0].get("embedding.weight")
-    own = model.embedding.weight
-    if table is None or table.shape != own.shape:
-        raise CheckpointError(
-            f"--init-embedding {path}: its table is not of this model's width {own.shape[1]}"
-        )
-    with torch.no_grad():
-        own.copy_(table)

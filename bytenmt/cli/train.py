@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +12,11 @@ from bytenmt.cli import options
 from bytenmt.cli.console import detail
 from bytenmt.cli.languages import PAIR
 from bytenmt.cli.options import ARCHITECTURES, Part, click_option, collect_given, command, plain, record
-from bytenmt.cli.progress import Console, Records, told_as
-from bytenmt.config.fields import Option, Port, Weight, option, options_of
+from bytenmt.cli.progress import Records, told_as
+from bytenmt.config.fields import Option, Weight, option, options_of
 from bytenmt.config.schema import TrainConfig
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.setting_table import SPEED
-from bytenmt.errors import BytenmtError
 
 MODEL, DATA, TRAINING, START, LOGGING = (
     "Model and configuration",
@@ -62,9 +59,6 @@ class Start:
     init_from: Path | None = option(
         None, "Run folder or weights file from which the new run takes its model and initial weights."
     )
-    init_embedding: Path | None = option(
-        None, "Run folder or weights file for the initial byte embedding only."
-    )
     resume: bool = option(
         False, "Continue the run in -o on the texts it was started with; limits may be raised."
     )
@@ -73,11 +67,6 @@ class Start:
         "text",
         "Format of the log on stderr; json includes a record of the metrics.",
         choices=("text", "json"),
-        heading=LOGGING,
-    )
-    metrics_port: Port | None = option(
-        None,
-        "Serve loss, learning rate and memory to Prometheus on this port of 127.0.0.1; 0 is any free port.",
         heading=LOGGING,
     )
 
@@ -153,54 +142,28 @@ def train(
                 device.type == "cuda",
             )
         )
-        warning = group.on_leader(lambda: arguments.check_resume(output) if start.resume else None)
-        if warning is not None:
-            console.warn(warning)
         for line in group.on_leader(lambda: training_pairs.convert(documents)):
             console.say(line)
         detail(f"training on {device}, PyTorch {torch.__version__}", console.say)
-        with _watching(console, start.metrics_port if group.is_leader else None) as watch:
-            outcome = training.train(
-                output,
-                whole_config,
-                files=files,
-                valid=valid,
-                device=device,
-                errors=errors,
-                resume=start.resume,
-                init_embedding=start.init_embedding,
-                init_from=start.init_from,
-                tensorboard=start.tensorboard,
-                group=group,
-                reporter=console,
-                watch=watch,
-                threads=machine.threads,
-            )
+
+        def watch(metrics: Mapping[str, Any]) -> None:
+            if isinstance(console, Records):
+                console.tell("metrics", "info", **metrics)
+
+        outcome = training.train(
+            output,
+            whole_config,
+            files=files,
+            valid=valid,
+            device=device,
+            errors=errors,
+            resume=start.resume,
+            init_from=start.init_from,
+            tensorboard=start.tensorboard,
+            group=group,
+            reporter=console,
+            watch=watch,
+            threads=machine.threads,
+        )
         if outcome.signal:
             sys.exit(128 + outcome.signal)
-
-
-@contextmanager
-def _watching(console: Console, port: int | None) -> Iterator[Callable[[Mapping[str, float | str]], None]]:
-    """Yield a function that passes records of metrics to a JSON log and, with a port, to Prometheus.
-
-    Raises BytenmtError where the port is taken or prometheus-client is missing.
-    """
-    from bytenmt.prometheus import serve_metrics
-    from bytenmt.training.metrics import LatestMetrics
-
-    latest = LatestMetrics()
-
-    def watch(metrics: Mapping[str, float | str]) -> None:
-        latest.update(metrics)
-        if isinstance(console, Records):
-            console.tell("metrics", "info", **metrics)
-
-    if port is None:
-        yield watch
-        return
-    if importlib.util.find_spec("prometheus_client") is None:
-        raise BytenmtError("--metrics-port needs a missing package: pip install prometheus-client")
-    with serve_metrics(port, latest.registry()) as address:
-        console.say(f"metrics at {address}")
-        yield watch

@@ -22,7 +22,6 @@ from bytenmt.decoding.glossary import Glossary, Term
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.kept_spans import KeepSpec, Part
 from bytenmt.decoding.line_batch import Chunk, TranslationResult
-from bytenmt.prometheus import NAMESPACE
 from bytenmt.serve.bodies import PairBody, TranslateBody
 from bytenmt.serve.documents import DocumentPool, DocumentSource, for_document, read, write
 from bytenmt.serve.languages import Direction, Guess, Languages, name_of
@@ -43,7 +42,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self.registry)
-        own: dict[str, Any] = {"namespace": NAMESPACE, "registry": self.registry}
+        own: dict[str, Any] = {"namespace": "bytenmt", "registry": self.registry}
         Gauge("build_info", "The version.", ["version"], **own).labels(__version__).set(1)
         self.requests = Counter("requests", "Answered requests.", ["path", "status"], **own)
         self.seconds = Histogram("request_seconds", "Until the answer.", ["path"], buckets=BOUNDS, **own)

@@ -100,15 +100,6 @@ def _of_another(init_from: Path, arch: str | None, preset: str | None, settings:
     return parse_config(tree)
 
 
-def check_resume(run: Path) -> str | None:
-    """Return a warning for a resumed run that has saved nothing, else None.
-
-    >>> check_resume(Path("new"))
-    '--resume: new holds nothing to resume: starting at update 0'
-    """
-    return None if has_checkpoint(run) else f"--resume: {run} holds nothing to resume: starting at update 0"
-
-
 def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:
     """Return the files that a run was trained on and those that it was validated on, as its last checkpoint
     names them; None where a program with a loop of its own does not."""

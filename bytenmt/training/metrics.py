@@ -1,4 +1,4 @@
-"""Write the metrics of a training: JSON lines, TensorBoard, and the newest values for Prometheus."""
+"""Write the metrics of a training: JSON lines, and TensorBoard."""
 
 from __future__ import annotations
 
@@ -6,51 +6,19 @@ import errno
 import importlib.util
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from bytenmt.atomic_file import write_atomically
 from bytenmt.checkpoints.weights import METRICS
 from bytenmt.errors import BytenmtError, CheckpointError
-from bytenmt.prometheus import NAMESPACE
 from bytenmt.reporter import SILENT, Reporter
-
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
-    from prometheus_client.metrics_core import Metric
 
 TENSORBOARD = "tensorboard"
 Record = Mapping[str, Any]
-
-
-class LatestMetrics:
-    """The newest value of every metric of a run, as a collector for Prometheus."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, float] = {}
-
-    def update(self, record: Record) -> None:
-        """Take the values of a record; those that it does not have stay."""
-        numbers = {name: value for name, value in record.items() if isinstance(value, (int, float))}
-        self._values = {**self._values, **numbers}  # another thread may be reading the old one
-
-    def registry(self) -> CollectorRegistry:
-        """Return a registry with this collector alone."""
-        from prometheus_client import CollectorRegistry
-
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(self)
-        return registry
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield a gauge for every metric."""
-        from prometheus_client.metrics_core import GaugeMetricFamily
-
-        for name, value in self._values.items():
-            yield GaugeMetricFamily(f"{NAMESPACE}_training_{name}", name.replace("_", " "), value=value)
 
 
 class Log:

@@ -68,7 +68,6 @@ def train(
     device: torch.device,
     errors: str = "replace",
     resume: bool = False,
-    init_embedding: Path | None = None,
     init_from: Path | None = None,
     tensorboard: bool = False,
     group: Group = SINGLE_PROCESS,
@@ -102,8 +101,6 @@ def train(
             file, tensors = group.on_leader(lambda: read_start(init_from, config.model))
             trainer.begin_with(tensors, file)
             aloud.say(f"starting from the weights of {file}")
-        elif init_embedding is not None:
-            trainer.begin_with_embedding(init_embedding)
         progress = trainer.progress
         if threads is not None or device.type == "cpu":
             progress.threads = threads or min(progress.threads, n_cores()) or idle_threads()

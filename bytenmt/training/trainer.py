@@ -21,7 +21,6 @@ from bytenmt.architectures.registry import build_model
 from bytenmt.checkpoints.checkpoint import (
     check_can_be_stored,
     load_checkpoint,
-    load_embedding,
     load_weights,
     save_checkpoint,
     weights,
@@ -228,14 +227,6 @@ class Trainer:
         if own is not None and NGRAM_TABLES not in tensors:
             tensors = tensors | {NGRAM_TABLES: torch.zeros_like(own.weight)}
         load_weights(self.model, tensors, file)
-        self._begin_average()
-
-    def begin_with_embedding(self, file: Path) -> None:
-        """Take the byte embedding of another run in the same way. Raises CheckpointError."""
-        load_embedding(self.model, file)
-        self._begin_average()
-
-    def _begin_average(self) -> None:
         if self.average is not None:
             self.average = MovingAverage(self.parameters, self.config.train.ema)
 

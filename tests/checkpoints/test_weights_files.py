@@ -241,8 +241,8 @@ def test_every_command_refuses_it(template: dict[str, Any], tmp_path: Path) -> N
         f"generate {bad}",
         f"convert {bad} -o {out} --precision int8",
         f"info {bad}",
-        f"train -o {tmp_path / 'new'} --arch luong --preset tiny --src {text} --tgt {text}"
-        f" --valid-src {text} --valid-tgt {text} --set model.d_embedding=8 --init-embedding {bad}",
+        f"train -o {tmp_path / 'new'} --preset tiny --src {text} --tgt {text}"
+        f" --valid-src {text} --valid-tgt {text} --init-from {bad}",
     ):
         result = CliRunner().invoke(main, command.split(), input="a\n")
         assert result.exit_code == 1 and "which is float32 1, expected float32 256" in result.stderr, command

@@ -391,7 +391,7 @@ def call(monkeypatch: pytest.MonkeyPatch, place: Path) -> Call:
 
 def test_train_hands_over(call: Call) -> None:
     options = "--preset tiny --set train.lr=5e-4 --max-minutes 3 --errors strict --device cpu"
-    accepted(f"{TRAIN} --src src --valid-src src --init-embedding run {options}")
+    accepted(f"{TRAIN} --src src --valid-src src --init-from run {options}")
     settings = ["train.max_updates=1", "train.lr=5e-4", "train.max_minutes=3.0"]
     assert call.run == Path("new")
     assert call.config == load_config("luong", "tiny", "", settings)
@@ -402,8 +402,7 @@ def test_train_hands_over(call: Call) -> None:
         "device": torch.device("cpu"),
         "errors": "strict",
         "resume": False,
-        "init_embedding": Path("run"),
-        "init_from": None,
+        "init_from": Path("run"),
         "tensorboard": False,
         "group": SINGLE_PROCESS,
         "threads": None,
@@ -548,7 +547,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert "heavy: set()" in run.stdout
     assert run.stdout.count("Usage:") == 1 + len(COMMANDS)
     for name in (
-        "--init-embedding",
+        "--init-from",
         "--lenpen",
         "--hyp-out",
         "--max-source-bytes",

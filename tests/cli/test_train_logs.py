@@ -1,12 +1,10 @@
-"""Test the logs of a training for programs: JSON records, and Prometheus."""
+"""Test the log of a training for programs: JSON records."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 from click.testing import CliRunner, Result
@@ -14,7 +12,6 @@ from small_runs import SMALL
 
 from bytenmt.checkpoints.weights import METRICS
 from bytenmt.cli.main import main
-from bytenmt.training.trainer import Trainer
 
 
 def command(texts: dict[str, Any], folder: Path, *more: str) -> Result:
@@ -44,25 +41,3 @@ def test_records(texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.Monk
     failed = command(texts, tmp_path, "--log-format", "json")
     (record,) = map(json.loads, failed.stderr.splitlines())
     assert failed.exit_code == 1 and record["level"] == "error" and "already holds a run" in record["event"]
-
-
-@pytest.mark.slow
-def test_gauges(texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While it trains; a name once, and none after the end."""
-    asked: list[str] = []
-    update, said = Trainer.update, list[str]()
-    monkeypatch.setattr("bytenmt.cli.progress._write", said.append)
-
-    def asking(self: Trainer, *arguments: Any) -> Any:
-        (address,) = (line.rpartition(" ")[2] for line in said if "metrics at" in line)
-        with urlopen(address, timeout=30) as answer:
-            asked.append(answer.read().decode())
-        return update(self, *arguments)
-
-    monkeypatch.setattr(Trainer, "update", asking)
-    assert command(texts, tmp_path, "--metrics-port", "0").exit_code == 0
-    assert not re.findall(r"^bytenmt_training_(\w+) ", asked[0], re.MULTILINE)
-    found = dict(re.findall(r"^bytenmt_training_(\w+) (\S+)$", asked[-1], re.MULTILINE))
-    assert {"train_bits_per_byte", "bytes_per_second", "lr"} <= found.keys()
-    assert float(found["update"]) == 2
-    assert asked[-1].count("# TYPE bytenmt_training_update gauge\n") == 1

@@ -38,7 +38,10 @@ CASES |= {
     "average": ("bytenet", ["train.ema=0.95", "train.byte_dropout=0.2"]),
     "own bytes": ("luong", ["train.teacher_forcing=0.5", "train.own_bytes=drawn"]),
     "muon": ("luong", ["train.optimizer=muon"]),
-    "muon convolutions": ("convs2s", ["train.optimizer=muon", "model.encoder=conv"]),
+    "muon convolutions": (
+        "convs2s",
+        ["train.optimizer=muon", "model.encoder=conv", "model.value_layers=[[12,3]]"],
+    ),
     "sinusoids": ("convs2s", ["model.positions=sinusoidal", "model.attention_layers=[2]"]),
     "dilations": ("convs2s", ["model.weight_norm=false", "model.decoder_dilations=[1,3]"]),
     "pooling": ("convs2s", ["model.encoder=pooling", "model.encoder_layers=[]"]),

@@ -238,23 +238,6 @@ def test_the_model_of_such_a_run_is_that_of_the_other(first_run: Path) -> None:
         options("model.wrong=1")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ema", [(), ("train.ema=0.9999",)])
-def test_embedding_of_another_run(
-    first_run: Path, texts: dict[str, Any], tmp_path: Path, ema: tuple[str, ...]
-) -> None:
-    """A table goes from one architecture to another of the same width, and no further; a moving average
-    begins with it."""
-    second = config("bytenet", "train.max_updates=1", "train.lr=1e-12", "train.weight_decay=0.0", *ema)
-    train(tmp_path / "second", second, **texts, device=CPU, init_embedding=first_run)
-    tables = [weights(run)["embedding.weight"] for run in (first_run, tmp_path / "second")]
-    torch.testing.assert_close(tables[0], tables[1], atol=1e-8, rtol=0)
-    wide = config("bytenet", "model.d_embedding=9", "train.max_updates=1")
-    with pytest.raises(CheckpointError, match="not of this model's width 9"):
-        train(tmp_path / "third", wide, **texts, device=CPU, init_embedding=first_run)
-    assert not (tmp_path / "third").exists()
-
-
 def test_bad_input_leaves_no_folder(texts: dict[str, Any], tmp_path: Path) -> None:
     """Unusable training text and settings are refused before the run folder is created."""
     run, short = tmp_path / "run", tmp_path / "short"
