@@ -77,11 +77,6 @@ class Group:
         """Call a function in the leader alone and return its result in all processes."""
         return self.broadcast([make()] if self.is_leader else [])[0]
 
-    def gather(self, value: T) -> list[T] | None:
-        """Return the values of all processes, by rank, in the leader; None in the others."""
-        values = self.gather_all(value)
-        return values if self.is_leader else None
-
     def gather_all(self, value: T) -> list[T]:
         """Return the values of all processes, by rank."""
         values = [value] * self.size

@@ -35,7 +35,6 @@ def crossings(group: Group) -> dict[str, Any]:
         "sums": [own.tolist(), counts.tolist()],
         "broadcast": group.broadcast(value),
         "first": group.on_leader(lambda: f"made by {group.rank}"),
-        "gather": group.gather(value),
         "gather_all": group.gather_all(value),
         "shares": list(group.own_indices(7)),
     }
@@ -52,7 +51,6 @@ def test_what_crosses(size: int) -> None:
         assert found["sums"] == [[total, 10 * total], [size * 2**40 + sum(range(size))]]
         assert found["broadcast"] == values[0]
         assert found["first"] == "made by 0"
-        assert found["gather"] == (values if rank == 0 else None)
         assert found["gather_all"] == values
         assert found["shares"] == [k for k in range(7) if k % size == rank]
 

@@ -31,9 +31,7 @@ class Progress(Struct):
     epoch_batches: Count = 0  # batches of that plan; 0: not known
     seconds: float = 0.0  # of training in all, validation included
     cpu_seconds: float = 0.0  # the same of the CPU, of all processes and their threads
-    # Time of validations, waiting for a compiler left out, and the part of it that decoding took.
-    valid_seconds: float = 0.0
-    decoding_seconds: float = 0.0
+    decoding_seconds: float = 0.0  # of them for decoding at validations
     best: float | None = None  # of train.metric
     best_update: Count = 0
     waited: Count = 0  # validations since the best one

@@ -155,7 +155,6 @@ class TrainConfig(Section, frozen=True):
     own_bytes: Literal["best", "drawn"] = "best"  # its own byte: the most likely one, or a sampled one
     ema: Dropout = 0.0  # decay of the moving average of the weights, which is validated and saved; 0 is off
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto is bf16 on hardware with bf16 matrix products
-    compile: bool = False  # `torch.compile`, for convolutional models and the Transformer
     metric: Name = "bits_per_byte"  # selects the best checkpoint; or `chrf`, or a metric of a plugin
     valid_every: Annotated[
         Interval,
@@ -180,6 +179,7 @@ REMOVED_KEYS: Mapping[str, Mapping[str, Any]] = {
     "data": {"stream_window": 100_000, "placeholders": 0.0},
     "model": {"encoder_lookahead": -1},
     "train": {
+        "compile": False,
         "draft": False,
         "waits": (),
         "keep_last": 2,

@@ -27,7 +27,7 @@ from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import ConfigError, DataError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.training.losses import LossInputs, batch_loss, drop_bytes, masked_loss
-from bytenmt.training.objective import Decoded, Share, compiled, corpus_fact
+from bytenmt.training.objective import Decoded, Share, corpus_fact
 from bytenmt.training.precision import autocast
 from bytenmt.utf8 import BOS
 
@@ -62,7 +62,6 @@ class LanguageModelObjective:
         Raises DataError for a text that is too short, ConfigError for batches that are too small.
         """
         self.config, self.train, self.device, self.group = config, config.train, device, group
-        self.loss = compiled(self.plain_loss, config)
         self.carried: Any = None
         self._carries = config.model.is_serial
         self._texts, self._valid = texts, valid
@@ -170,7 +169,7 @@ class LanguageModelObjective:
             after.append(map_tensors(lambda part: part.detach(), state))
         return concatenate(after) if after and self._carries else None, nats
 
-    def plain_loss(
+    def loss(
         self, model: Model[Any, Any], read: Tensor, truth: Tensor, skipped: Tensor, state: Any
     ) -> tuple[Tensor, Tensor, Any]:
         """Return the summed loss, the nats, and the state after a window of text.
@@ -191,9 +190,7 @@ class LanguageModelObjective:
         if not self._carries:
             return {}
         own = [] if self.carried is None else [part.cpu() for part in tensors(self.carried)]
-        all_own = self.group.gather(own)
-        if all_own is None:
-            return {}
+        all_own = self.group.gather_all(own)
         return {f"{i}": _interleaved(parts) for i, parts in enumerate(zip(*all_own, strict=True))}
 
     def load_state_dict(self, model: Model[Any, Any], carried: Mapping[str, Tensor]) -> None:

@@ -5,10 +5,9 @@ There are two: pairs to translate (translation.py), and texts as streams of byte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-import torch
 from torch import Tensor
 
 from bytenmt.architectures.base import Model
@@ -16,7 +15,6 @@ from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.text_file import stored_path
-from bytenmt.layers.ngram_tables import NgramTables
 
 
 class Share(NamedTuple):
@@ -65,7 +63,7 @@ class Objective(Protocol):
         """Return the facts about the text that a checkpoint keeps."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the tensors that a checkpoint keeps beside weights and optimiser, in the leading process."""
+        """Return the tensors that a checkpoint keeps beside weights and optimiser."""
 
     def load_state_dict(self, model: Model[Any, Any], carried: Mapping[str, Tensor]) -> None:
         """Continue from the tensors that state_dict returned.
@@ -80,16 +78,3 @@ def corpus_fact(files: PairFiles) -> CorpusFact:
         None if path is None else stored_path(path) for path in (files.src, files.tgt, files.tsv)
     )
     return CorpusFact(src, tgt, tsv, files.weight)
-
-
-def compiled(loss: Callable[..., Any], config: Config) -> Callable[..., Any]:
-    """Return a loss of tensors, through torch.compile where train.compile asks for it."""
-    if not config.train.compile:
-        return loss
-    # Convolutions are compiled for each width of a batch, of which train.round_to leaves a few dozen.
-    torch._dynamo.config.recompile_limit = 256
-    # A look-up in n-gram tables stays outside of the graph: its backward pass appends to a list. Not by a
-    # decorator, which would import the compiler, two seconds, wherever a model is imported.
-    NgramTables.forward = torch.compiler.disable(NgramTables.forward)  # type: ignore[method-assign,no-untyped-call]
-    made: Callable[..., Any] = torch.compile(loss, dynamic=True)
-    return made

@@ -30,7 +30,7 @@ from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.training.losses import LossInputs, batch_loss, draw_inputs, drop_bytes, without_dropout
-from bytenmt.training.objective import Decoded, Share, compiled, corpus_fact
+from bytenmt.training.objective import Decoded, Share, corpus_fact
 from bytenmt.training.precision import autocast
 
 CPU = torch.device("cpu")
@@ -86,7 +86,6 @@ class TranslationObjective:
         device: where the model is."""
         self.config, self.train, self.device, self.group = config, config.train, device, group
         self.corpus, self.valid, self._files, self._valid_files = corpus, valid, files, valid_files
-        self.loss = compiled(self.plain_loss, config)
         self._augmenter = None
         if corpus is not None and config.data.augmentations:
             self._augmenter = Augmenter(corpus, config.data, self.train.seed, self.train.round_to)
@@ -179,7 +178,7 @@ class TranslationObjective:
                 nats += part_nats
         return nats
 
-    def plain_loss(
+    def loss(
         self,
         model: Model[Any, Any],
         source: Tensor,

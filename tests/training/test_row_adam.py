@@ -3,7 +3,6 @@ several processes, checkpoints."""
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,7 @@ from bytenmt.checkpoints.quantize import convert
 from bytenmt.checkpoints.weights import read_run
 from bytenmt.distributed import Group
 from bytenmt.errors import CheckpointError
-from bytenmt.layers.ngram_tables import NgramTables, RecentBytes, RowGradients
-from bytenmt.training.objective import compiled
+from bytenmt.layers.ngram_tables import NgramTables, RowGradients
 from bytenmt.training.row_adam import RowAdam
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
@@ -166,29 +164,3 @@ def test_a_run_without_tables_begins_one_with(tmp_path: Path, texts: dict[str, A
             device=CPU,
             init_from=with_tables,
         )
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # by the compiler itself
-def test_tables_stay_outside_of_a_compiled_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The graphs of a compiled loss hold what is done with the embeddings, not the look-up, whose backward
-    pass appends the gradients to a list; the loss is the same."""
-    graphs: list[torch.fx.GraphModule] = []
-
-    def record(graph: torch.fx.GraphModule, inputs: Any) -> torch.fx.GraphModule:
-        graphs.append(graph)
-        return graph
-
-    monkeypatch.setattr(NgramTables, "forward", NgramTables.forward)
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=record))
-    tables = NgramTables(4, (2, 3), 16)
-    torch.nn.init.normal_(tables.weight)
-    texts, recent = torch.randint(1, 200, (2, 6)).to(torch.uint8), tables.begin(2, CPU)
-
-    def loss(texts: Tensor, recent: RecentBytes) -> Tensor:
-        return tables(texts, recent).square().sum()
-
-    made = compiled(loss, config("convs2s", "train.compile=true", "train.round_to=64"))
-    assert float(made(texts, recent).detach()) == pytest.approx(float(loss(texts, recent).detach()))
-    operations = {node.target for graph in graphs for node in graph.graph.nodes if node.op.startswith("call")}
-    assert operations == {"square", "sum"}

@@ -58,7 +58,7 @@ def test_a_full_gpu_splits_the_batch(batch: Batch, monkeypatch: pytest.MonkeyPat
     trainer, heard = still(), Heard()
     trainer.reporter, objective = heard, trainer.objective
     assert isinstance(objective, TranslationObjective)
-    plain, sizes = objective.plain_loss, []
+    plain, sizes = objective.loss, []
 
     def full(model: Any, source: torch.Tensor, *rest: torch.Tensor) -> Any:
         sizes.append(len(source))
