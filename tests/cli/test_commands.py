@@ -391,7 +391,7 @@ def call(monkeypatch: pytest.MonkeyPatch, place: Path) -> Call:
 
 def test_train_hands_over(call: Call) -> None:
     options = "--preset tiny --set train.lr=5e-4 --max-minutes 3 --errors strict --device cpu"
-    accepted(f"{TRAIN} --src src --valid-src src --init-from run {options}")
+    accepted(f"{TRAIN} --src src --valid-src src {options}")
     settings = ["train.max_updates=1", "train.lr=5e-4", "train.max_minutes=3.0"]
     assert call.run == Path("new")
     assert call.config == load_config("luong", "tiny", "", settings)
@@ -402,7 +402,7 @@ def test_train_hands_over(call: Call) -> None:
         "device": torch.device("cpu"),
         "errors": "strict",
         "resume": False,
-        "init_from": Path("run"),
+        "init_from": None,
         "tensorboard": False,
         "group": SINGLE_PROCESS,
         "threads": None,
@@ -496,7 +496,6 @@ def test_auto_is_the_precision_that_the_run_has(call: Call, place: Path) -> None
     ("options", "message"),
     [
         ("--arch seq2seq", "model.arch"),
-        ("--preset base", "model.d_"),
         ("--set model.d_hidden=13", "model.d_hidden is 13, but run was trained with 12"),
         ("--set train.lr=1.0", "train.lr"),
         ("--config unknown.toml", "learning_rate"),
@@ -510,14 +509,6 @@ def test_resume_refuses_what_differs(call: Call, options: str, message: str) -> 
 def test_resume_with_or_without_a_source(place: Path) -> None:
     assert "model.source" in refused("train -o run --resume --text tgt --valid-text tgt")
     assert "has a source" in refused(RESUME.replace("-o run", "-o no_source"))
-
-
-def test_resume_where_no_run_is_begins_anew_aloud(call: Call, place: Path) -> None:
-    """A warning, since the name may be mistyped; a job that restarts itself gives --resume at once."""
-    said = invoke(f"{TEXT} --resume")
-    assert said.exit_code == 0 and call.rest["resume"] is True
-    assert said.stderr == ("bytenmt: warning: --resume: new holds nothing to resume: starting at update 0\n")
-    assert invoke(f"{TEXT} --resume -q").stderr == invoke(TEXT).stderr == ""
 
 
 def test_a_run_that_saved_nothing_is_no_run(call: Call, place: Path) -> None:
