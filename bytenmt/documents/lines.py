@@ -22,7 +22,8 @@ SEPARATOR = re.compile(r"(\r\n|[\n\r\t]|[ ]+\|[ ]+|[ ]{2,})")
 OPTION = re.compile(r"-[-\w].*|[^a-z]+")  # what stands in the first column of an option table
 KEYWORD = re.compile(r"[a-z][\w-]*")  # the same, behind an indentation
 ARGUMENT = re.compile(r"(?<![A-Za-z])[A-Z][A-Z0-9_]+(?![a-z])")  # of an option, such as FILE
-NAME = re.compile(r"(?<!\w)[A-Za-z]*[a-z][A-Z][A-Za-z0-9]*(?!\w)")  # of a product, such as GitHub
+# Of a product, such as GitHub; not German StudentInnen.
+NAME = re.compile(r"(?<!\w)(?!\w+I(?:n|nnen)\b)[A-Za-z]*[a-z][A-Z][A-Za-z0-9]*(?!\w)")
 # White space and symbols such as notes, arrows, bullets and pictograms at the ends of a line.
 START = re.compile(r"[\s\u2022\u2190-\u2bff\U0001f000-\U0001faff\ufe0f]*+")
 END = re.compile(f"(?<!{START.pattern[:-2]}){START.pattern}$")

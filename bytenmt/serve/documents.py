@@ -42,23 +42,23 @@ class DocumentSource(NamedTuple):
     data: bytes
     pair: tuple[str, str] | None = None  # source and target language
 
-    def options(self) -> tuple[bytes, ReadOptions]:
-        """Return the arguments by which it is read. Raises BytenmtError for an unknown suffix."""
-        return self.data, ReadOptions(formats.format_of(Path(self.name)), self.pair)
+    def arguments(self) -> tuple[bytes, ReadOptions, str]:
+        """Return its bytes, how they are read, and a name for messages that tells nothing.
 
-    def shown(self) -> str:
-        """Return a name for messages that tells nothing."""
-        return f"the file{Path(self.name).suffix}"
+        Raises BytenmtError for an unknown suffix.
+        """
+        path = Path(self.name)
+        return self.data, ReadOptions(formats.format_of(path), self.pair), f"the file{path.suffix}"
 
 
 def read(source: DocumentSource) -> list[Parts]:
     """Return the distinct lines of a file that have no translation yet."""
-    return read_lines(*source.options(), source.shown())
+    return read_lines(*source.arguments())
 
 
 def write(source: DocumentSource, results: Sequence[LineTranslation]) -> bytes:
     """Return the file with translations in place of the lines that `read` returns."""
-    return write_lines(*source.options(), results, source.shown())
+    return write_lines(*source.arguments(), results)
 
 
 def for_document(results: Sequence[TranslationResult]) -> list[LineTranslation]:

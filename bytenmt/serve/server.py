@@ -78,16 +78,13 @@ class GracefulServer(uvicorn.Server):
 
 def listening(host: str, port: int) -> socket.socket:
     """Return a socket that listens at an address; port 0: a free one. Raises BytenmtError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol told, asyncio has no packet wait until the one before it is confirmed: 40 ms.
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
-        found.listen(BACKLOG)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        found = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        found.close()
         raise BytenmtError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
+    # Connections inherit it: no packet waits until the one before it is confirmed, which takes 40 ms.
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return found
 
 

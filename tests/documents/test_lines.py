@@ -9,6 +9,7 @@ import tracemalloc
 import pytest
 
 from bytenmt.decoding.confidence import UNSURE
+from bytenmt.decoding.line_batch import split_line
 from bytenmt.documents.lines import Line, has_words, keeps_codes, nested, split_unit
 from bytenmt.documents.unit import Parts, joined, merged, split_codes
 from bytenmt.sentinels import Code
@@ -64,6 +65,7 @@ TRANSLATED = (
     "ready...",
     "#red",
     "red, yes, no",
+    "StudentInnen",
 )
 PIECES = {
     # 13: plural forms
@@ -109,6 +111,8 @@ def test_names_are_codes() -> None:
     (line,) = (one for one in pieces if isinstance(one, Line))
     assert line.parts == (Code("PAT"), " and ", Code("GitHub"), ", PATH")
     assert joined(line.restore((Code("GitHub"), " und ", Code("PAT")))) == "GitHub und PAT"
+    (chunk,) = split_line((*line.parts, Code("<1/>")), 99)  # of a model without sentinels they are text
+    assert chunk.source == b"PAT and GitHub, PATH"
 
 
 def test_a_pair_around_kept_text_is_one_code() -> None:
