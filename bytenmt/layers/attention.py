@@ -45,11 +45,6 @@ def attend(
     return values(weights), weights
 
 
-def dot_scores(query: Tensor, keys: Tensor) -> Tensor:
-    """Return the dot products (n, q, s) of query (n, q, d) and keys (n, s, d)."""
-    return query @ keys.transpose(1, 2)
-
-
 def gaussian(distance: Tensor, window: int) -> Tensor:
     """Return exp(-x^2 / (2 sigma^2)) for distances x in bytes, of any shape; sigma = window / 2.
 

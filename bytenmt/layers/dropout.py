@@ -22,11 +22,8 @@ from bytenmt.splitmix import INCREMENT, scrambled
 PARTS = 1 << 16  # a probability is a multiple of 1 / PARTS
 BLOCK = 2048  # elements per block: 512 words of random bits
 ENOUGH = 1 << 12  # elements from which on this mask is faster than PyTorch's
-BITS = {
-    2: torch.int16,
-    4: torch.int32,
-    8: torch.int64,
-}  # by bytes of an element: an integer type of that size
+BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # integers by their bytes
+Numbers = npt.NDArray[Any]
 
 
 def drop(x: Tensor, probability: float, training: bool) -> Tensor:
@@ -52,14 +49,7 @@ def dropout_mask(x: Tensor, parts: int) -> Tensor:
 
 
 @njit
-def fill_mask(
-    bits: npt.NDArray[Any],
-    scale: npt.NDArray[Any],
-    seed: npt.NDArray[np.int64],
-    parts: int,
-    first: int,
-    last: int,
-) -> None:
+def fill_mask(bits: Numbers, scale: Numbers, seed: Numbers, parts: int, first: int, last: int) -> None:
     """Write scale[0] or 0, drawn by splitmix64, to the blocks first to last - 1 of bits (n,)."""
     words = np.empty(512, np.uint64)
     draws = words.view(np.uint16)

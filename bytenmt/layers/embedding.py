@@ -14,7 +14,7 @@ class ByteEmbedding(nn.Module):
     """The embedding of the 256 ids, shared by source and target; with `ngrams`, n-gram embeddings are added.
 
     A text may be read in chunks of any length: `recent` holds the bytes before a chunk. A decoder keeps it in
-    its state, and calls begin, advance and reorder in its methods start, forward and reorder.
+    its state, and calls begin in its method start, and advance in forward.
     """
 
     def __init__(self, d_embedding: int, std: float = 0.1, ngrams: NgramTables | None = None) -> None:
@@ -44,11 +44,6 @@ class ByteEmbedding(nn.Module):
             return ()
         last = torch.cat([recent[0], ids], dim=1)[:, -recent[0].shape[1] :]
         return last, *(self.ngrams.prefix_hashes(ids, before)[:, -1] for before in recent[1:])
-
-    @staticmethod
-    def reorder(recent: RecentBytes, parents: Tensor) -> RecentBytes:
-        """Return the recent bytes of rows parents (rows,) int64."""
-        return tuple(part[parents] for part in recent)
 
 
 class PositionEmbedding(nn.Module):

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from bytenmt.jit import njit_any_order
 from bytenmt.layers.deferred_matmul import DeferredProduct, Product
-from bytenmt.layers.kernel_helpers import KINDS, Array, as_array, from_float32, sigmoid, tanh, to_float32
+from bytenmt.layers.kernel_helpers import KINDS, Array, as_array, narrow, sigmoid, tanh, widen
 
 ONE = np.float32(1)
 
@@ -43,9 +43,9 @@ def gru_gates(x: Array, u: Array, h: Array, rz: Array, reset: Array) -> None:
     rows, d = h.shape
     for i in range(rows):
         for c in range(2 * d):
-            rz[i, c] = sigmoid(to_float32(x[i, c]) + to_float32(u[i, c]))
+            rz[i, c] = sigmoid(widen(x[i, c]) + widen(u[i, c]))
         for c in range(d):
-            reset[i, c] = from_float32(rz[i, c] * to_float32(h[i, c]), reset[i, c])
+            reset[i, c] = narrow(rz[i, c] * widen(h[i, c]), reset[i, c])
 
 
 @njit_any_order
@@ -58,12 +58,12 @@ def gru_state(x: Array, u: Array, h: Array, rz: Array, g: Array, new: Array, aft
     rows, d = h.shape
     for i in range(rows):
         for c in range(d):
-            share = to_float32(u[i, c]) * (rz[i, c] if after else ONE)
-            g[i, c] = tanh(to_float32(x[i, 2 * d + c]) + share)
+            share = widen(u[i, c]) * (rz[i, c] if after else ONE)
+            g[i, c] = tanh(widen(x[i, 2 * d + c]) + share)
         for c in range(d):
-            z, before = rz[i, d + c], to_float32(h[i, c])
+            z, before = rz[i, d + c], widen(h[i, c])
             moved = (z if take else ONE - z) * (g[i, c] - before)
-            new[i, c] = from_float32(before + moved, new[i, c])
+            new[i, c] = narrow(before + moved, new[i, c])
 
 
 @njit_any_order
@@ -80,14 +80,14 @@ def gru_state_gradients(
             z = rz[i, d + c]
             share = z if take else ONE - z
             slope = ONE - g[i, c] * g[i, c]
-            d_x[i, 2 * d + c] = from_float32(to_float32(d_new[i, c]) * share * slope, d_x[0, 0])
+            d_x[i, 2 * d + c] = narrow(widen(d_new[i, c]) * share * slope, d_x[0, 0])
         for c in range(d):
-            z, difference = rz[i, d + c], g[i, c] - to_float32(h[i, c])
-            y = to_float32(d_new[i, c]) * (difference if take else -difference)
-            d_x[i, d + c] = from_float32(y * z * (ONE - z), d_x[0, 0])
+            z, difference = rz[i, d + c], g[i, c] - widen(h[i, c])
+            y = widen(d_new[i, c]) * (difference if take else -difference)
+            d_x[i, d + c] = narrow(y * z * (ONE - z), d_x[0, 0])
         for c in range(d):
             z = rz[i, d + c]
-            d_h[i, c] = from_float32(to_float32(d_new[i, c]) * (ONE - z if take else z), d_h[0, 0])
+            d_h[i, c] = narrow(widen(d_new[i, c]) * (ONE - z if take else z), d_h[0, 0])
 
 
 @njit_any_order
@@ -97,13 +97,9 @@ def gru_reset_gradients(d_reset: Array, other: Array, rz: Array, d_x: Array, d_o
     for i in range(rows):
         for c in range(d):
             r = rz[i, c]
-            d_x[i, c] = from_float32(
-                to_float32(d_reset[i, c]) * to_float32(other[i, c]) * r * (ONE - r), d_x[0, 0]
-            )
+            d_x[i, c] = narrow(widen(d_reset[i, c]) * widen(other[i, c]) * r * (ONE - r), d_x[0, 0])
         for c in range(d):
-            d_other[i, c] = from_float32(
-                to_float32(d_other[i, c]) + to_float32(d_reset[i, c]) * rz[i, c], d_other[0, 0]
-            )
+            d_other[i, c] = narrow(widen(d_other[i, c]) + widen(d_reset[i, c]) * rz[i, c], d_other[0, 0])
 
 
 class FusedGRU:
@@ -170,19 +166,19 @@ def lstm_state(x: Array, u: Array, c: Array, gates: Array, new_c: Array, tanh_c:
     cell = np.empty(d, np.float32)  # loops that write a single array are vectorised
     for i in range(rows):
         for j in range(2 * d):
-            gates[i, j] = sigmoid(to_float32(x[i, j]) + to_float32(u[i, j]))
+            gates[i, j] = sigmoid(widen(x[i, j]) + widen(u[i, j]))
         for j in range(d):
-            gates[i, 2 * d + j] = tanh(to_float32(x[i, 2 * d + j]) + to_float32(u[i, 2 * d + j]))
+            gates[i, 2 * d + j] = tanh(widen(x[i, 2 * d + j]) + widen(u[i, 2 * d + j]))
         for j in range(d):
-            gates[i, 3 * d + j] = sigmoid(to_float32(x[i, 3 * d + j]) + to_float32(u[i, 3 * d + j]))
+            gates[i, 3 * d + j] = sigmoid(widen(x[i, 3 * d + j]) + widen(u[i, 3 * d + j]))
         for j in range(d):
-            cell[j] = gates[i, d + j] * to_float32(c[i, j]) + gates[i, j] * gates[i, 2 * d + j]
+            cell[j] = gates[i, d + j] * widen(c[i, j]) + gates[i, j] * gates[i, 2 * d + j]
         for j in range(d):
-            new_c[i, j] = from_float32(cell[j], new_c[0, 0])
+            new_c[i, j] = narrow(cell[j], new_c[0, 0])
         for j in range(d):
             tanh_c[i, j] = tanh(cell[j])
         for j in range(d):
-            new_h[i, j] = from_float32(gates[i, 3 * d + j] * tanh_c[i, j], new_h[0, 0])
+            new_h[i, j] = narrow(gates[i, 3 * d + j] * tanh_c[i, j], new_h[0, 0])
 
 
 @njit_any_order
@@ -197,23 +193,21 @@ def lstm_gradients(
     for row in range(rows):
         for j in range(d):
             o, t = gates[row, 3 * d + j], tanh_c[row, j]
-            cell[j] = to_float32(d_new_c[row, j]) + to_float32(d_new_h[row, j]) * o * (ONE - t * t)
+            cell[j] = widen(d_new_c[row, j]) + widen(d_new_h[row, j]) * o * (ONE - t * t)
         for j in range(d):
             i = gates[row, j]
-            d_x[row, j] = from_float32(cell[j] * gates[row, 2 * d + j] * i * (ONE - i), d_x[0, 0])
+            d_x[row, j] = narrow(cell[j] * gates[row, 2 * d + j] * i * (ONE - i), d_x[0, 0])
         for j in range(d):
             f = gates[row, d + j]
-            d_x[row, d + j] = from_float32(cell[j] * to_float32(c[row, j]) * f * (ONE - f), d_x[0, 0])
+            d_x[row, d + j] = narrow(cell[j] * widen(c[row, j]) * f * (ONE - f), d_x[0, 0])
         for j in range(d):
             g = gates[row, 2 * d + j]
-            d_x[row, 2 * d + j] = from_float32(cell[j] * gates[row, j] * (ONE - g * g), d_x[0, 0])
+            d_x[row, 2 * d + j] = narrow(cell[j] * gates[row, j] * (ONE - g * g), d_x[0, 0])
         for j in range(d):
             o = gates[row, 3 * d + j]
-            d_x[row, 3 * d + j] = from_float32(
-                to_float32(d_new_h[row, j]) * tanh_c[row, j] * o * (ONE - o), d_x[0, 0]
-            )
+            d_x[row, 3 * d + j] = narrow(widen(d_new_h[row, j]) * tanh_c[row, j] * o * (ONE - o), d_x[0, 0])
         for j in range(d):
-            d_c[row, j] = from_float32(cell[j] * gates[row, d + j], d_c[0, 0])
+            d_c[row, j] = narrow(cell[j] * gates[row, d + j], d_c[0, 0])
 
 
 class FusedLSTM:

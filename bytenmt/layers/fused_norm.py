@@ -20,10 +20,10 @@ from bytenmt.layers.kernel_helpers import (
     KINDS,
     Array,
     as_array,
-    from_float32,
+    narrow,
     parallel_for,
     thread_ranges,
-    to_float32,
+    widen,
 )
 
 ZERO = np.float32(0)
@@ -48,7 +48,7 @@ def normalise(
     for i in range(first, last):
         mean = ZERO
         for c in range(d):
-            row[c] = to_float32(x[i, c])
+            row[c] = widen(x[i, c])
         for c in range(d):
             mean += row[c]
         mean /= np.float32(d)
@@ -59,7 +59,7 @@ def normalise(
         moments[i, 0], moments[i, 1] = mean, factor
         for c in range(d):
             z = (row[c] - mean) * factor * gain[c] + bias[c]
-            y[i, c] = from_float32(ZERO if z < ZERO else z, y[0, 0])  # a NaN stays one
+            y[i, c] = narrow(ZERO if z < ZERO else z, y[0, 0])  # a NaN stays one
 
 
 @njit_any_order
@@ -83,9 +83,9 @@ def norm_gradients(
         mean, factor = moments[i, 0], moments[i, 1]
         total, along = ZERO, ZERO
         for c in range(d):
-            own[c] = (to_float32(x[i, c]) - mean) * factor
+            own[c] = (widen(x[i, c]) - mean) * factor
         for c in range(d):
-            scaled[c] = to_float32(d_y[i, c]) * (ZERO if to_float32(y[i, c]) <= ZERO else np.float32(1))
+            scaled[c] = widen(d_y[i, c]) * (ZERO if widen(y[i, c]) <= ZERO else np.float32(1))
         for c in range(d):
             d_bias[c] += scaled[c]
         for c in range(d):
@@ -97,7 +97,7 @@ def norm_gradients(
             along += scaled[c] * own[c]
         total, along = total / np.float32(d), along / np.float32(d)
         for c in range(d):
-            d_x[i, c] = from_float32(factor * (scaled[c] - total - own[c] * along), d_x[0, 0])
+            d_x[i, c] = narrow(factor * (scaled[c] - total - own[c] * along), d_x[0, 0])
 
 
 class _NormReLU(Function):

@@ -1,7 +1,7 @@
 """Helpers of compiled kernels: threads, conversion of bf16, and a sigmoid that can be vectorised.
 
 Kernels run on as many threads as PyTorch uses. NumPy has no bf16: such arrays are the upper 16 bits of
-float32 (`as_array`), which `to_float32` and `from_float32` convert; float32 stays as it is.
+float32 (`as_array`), which `widen` and `narrow` convert; float32 stays as it is.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ def as_array(x: Tensor) -> Array:
     return array
 
 
-def to_float32(x: Any) -> Any:
+def widen(x: Any) -> Any:
     """Convert a number of an Array to float32; for compiled code."""
     raise NotImplementedError
 
 
-def from_float32(x: Any, like: Any) -> Any:
+def narrow(x: Any, like: Any) -> Any:
     """Round a float32 to the type of `like`, a number of the array it is for; for compiled code."""
     raise NotImplementedError
 
 
-@overload(to_float32, strict=False)
-def _to_float32(x: Any) -> Callable[..., Any]:
+@overload(widen, strict=False)
+def _widen(x: Any) -> Callable[..., Any]:
     if x == types.float32:
         return lambda x: x
     return lambda x: np.uint32(np.uint32(x) << np.uint32(16)).view(np.float32)
 
 
-@overload(from_float32, strict=False)
-def _from_float32(x: Any, like: Any) -> Callable[..., Any]:
+@overload(narrow, strict=False)
+def _narrow(x: Any, like: Any) -> Callable[..., Any]:
     if like == types.float32:
         return lambda x, like: x
 

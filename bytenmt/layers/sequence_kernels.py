@@ -66,26 +66,17 @@ def lstm(
     return states.to(h.dtype), cells[0].to(c.dtype)
 
 
+Kernel = Callable[..., tuple[Tensor, ...]]
+
+
 def _run(
-    kernel: Callable[..., tuple[Tensor, ...]],
-    x: Tensor,
-    before: tuple[Tensor, ...],
-    weights: Sequence[Tensor],
+    kernel: Kernel, x: Tensor, before: tuple[Tensor, ...], weights: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
     """Call a kernel of PyTorch's for one layer, outside of autocast, which would make it compute in fp16."""
     w, u, bias = weights
     x, before = x.to(w.dtype), tuple(part.to(w.dtype)[None].contiguous() for part in before)
     flat = [w, u, bias, torch.zeros_like(bias)]
+    has_biases, n_layers, dropout, bidirectional, batch_first = True, 1, 0.0, False, True
+    options = has_biases, n_layers, dropout, torch.is_grad_enabled(), bidirectional, batch_first
     with torch.autocast(x.device.type, enabled=False):
-        # has_biases, num_layers, dropout, train, bidirectional, batch_first
-        return kernel(
-            x,
-            before if len(before) > 1 else before[0],
-            flat,
-            True,
-            1,
-            0.0,
-            torch.is_grad_enabled(),
-            False,
-            True,
-        )
+        return kernel(x, before if len(before) > 1 else before[0], flat, *options)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bytenmt.jit import njit
 from bytenmt.layers import fused_additive, fused_cells, fused_norm
-from bytenmt.layers.kernel_helpers import Array, as_array, from_float32, sigmoid, tanh, to_float32
+from bytenmt.layers.kernel_helpers import Array, as_array, narrow, sigmoid, tanh, widen
 from bytenmt.layers.recurrent import GRU, LSTM, GRUReset, GRUUpdate
 
 # ---- the same in every run
@@ -98,7 +98,7 @@ def test_a_kernels_result_is_the_same_wherever_its_memory_lies(name: str, seed: 
 def copied(x: Array, y: Array) -> None:
     """x to y, from one type to another."""
     for i in range(len(x)):
-        y[i] = from_float32(to_float32(x[i]), y[i])
+        y[i] = narrow(widen(x[i]), y[i])
 
 
 @njit

@@ -31,7 +31,7 @@ from bytenmt.architectures.base import AttentiveModel, byte_embedding, module_li
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
 from bytenmt.architectures.convs2s.encoder import ENCODERS, Encoder, position_table
 from bytenmt.architectures.convs2s.layers import HALF, GatedLayer, LayerSize
-from bytenmt.layers.attention import attend, dot_scores, source_mask
+from bytenmt.layers.attention import attend, source_mask
 from bytenmt.layers.convolution import Clock, RingTaps, ring_capacity, scaled_linear
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
@@ -87,7 +87,7 @@ class DecoderLayer(GatedLayer):
         if self.halves_query:
             query = query * HALF
         n, rows_t = len(memory.keys), query.shape[:2]
-        scores = dot_scores(query.reshape(n, -1, query.shape[-1]), memory.keys)
+        scores = query.reshape(n, -1, query.shape[-1]) @ memory.keys.mT
         context, weights = attend(scores, memory.values, mask)
         if self.by_root:
             context = context * memory.source_len[:, None, None].to(context.dtype).sqrt()

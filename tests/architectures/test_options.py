@@ -1,0 +1,114 @@
+"""Options of architectures: what does not go together is one line, what has no effect has none."""
+
+from __future__ import annotations
+
+import pytest
+
+from bytenmt.architectures.parameters import parameter_shapes
+from bytenmt.architectures.registry import build_model
+from bytenmt.config.schema import load_config, parse_config
+from bytenmt.decoding.program_check import check_program
+from bytenmt.errors import ConfigError
+
+CHO = "reset_context=true context=every_step"
+REFUSED = [
+    ("luong", "score=location", "set n_locations to the bytes of the longest source"),
+    ("luong", "attention=local", "is none of global, local-m, local-p, off"),
+    ("luong", "attention=local-m attention_window=-1", "model.attention_window"),
+    ("seq2seq", "source=false context=every_step", 'context = "every_step" shows a source at every step'),
+    ("seq2seq", "reset_context=true", 'reset_context = true resets what context = "every_step" shows'),
+    ("seq2seq", CHO, 'set decoder_reset = "after" with it'),
+    ("seq2seq", f"{CHO} gru_reset=after decoder_reset=before", 'set decoder_reset = "after" with it'),
+    ("seq2seq", f"{CHO} cell=lstm", 'set cell = "gru" with it'),
+    ("seq2seq", "d_hidden=1 read_out_kind=maxout", "d_hidden = 1 leaves nothing to read out"),
+    ("seq2seq", "encoder_reset=never", "'never' is none of shared, before, after"),
+    ("seq2seq", "read_out_kind=softmax", "'softmax' is none of auto, linear, maxout"),
+    ("seq2seq", "cell=rnn", "'rnn' is none of gru, lstm"),
+    ("bytenet", "dilations=[]", "dilations is empty, but the decoder is convolutional: give one or more"),
+    (
+        "bytenet",
+        "recurrent=decoder dilations=[]",
+        "dilations and encoder_dilations are empty, but the encoder is convolutional: give one of them",
+    ),
+    ("bytenet", "dilations=[1,0]", "model.dilations"),
+    ("bytenet", "unfolding_factor=0.0", "model.unfolding_factor"),
+    ("bytenet", "unfolding_offset=-1", "model.unfolding_offset"),
+    ("bytenet", "n_encoder_sets=-1", "model.n_encoder_sets"),
+    ("bytenet", "encoder_scale=0", "model.encoder_scale"),
+    ("bytenet", "stacking=sum", "concat, add"),
+    ("convs2s", "encoder_layers=[]", "encoder_layers is empty"),
+    ("convs2s", "encoder=conv", 'value_layers is empty: encoder = "conv" needs a layer or more'),
+    ("convs2s", "encoder_layers=[] encoder=conv value_layers=[[8,3]]", "encoder_layers is empty"),
+    ("convs2s", "decoder_dilations=[1,2]", "decoder_dilations has 2 numbers for 4 decoder_layers"),
+    ("convs2s", "encoder_dilations=[1]", "encoder_dilations has 1 numbers for 4 encoder_layers"),
+    ("convs2s", "attention_layers=[3,10]", "attention_layers has 10, but decoder_layers are 1 to 4"),
+    ("convs2s", "attention_layers=[0]", "attention_layers[0]: expected int >= 1"),
+    ("convs2s", "attention_layers=[3,1]", "attention_layers: expected each layer once, the lowest first"),
+    ("convs2s", "attention_layers=[1,1]", "attention_layers: expected each layer once, the lowest first"),
+    ("convs2s", "positions=sinusoidal n_positions=0", "n_positions = 0 leaves no row for positions"),
+    ("convs2s", "positions=sinusoidal n_positions=1000000", "n_positions times d_embedding is over"),
+    ("convs2s", "decoder_dilations=[4096,1,1,1]", "the receptive field is 24,595 bytes"),
+    ("convs2s", "encoder_dilations=[4096,1,1,1]", "the receptive field is 24,595 bytes"),
+]
+
+
+@pytest.mark.parametrize(("arch", "settings", "message"), REFUSED)
+def test_what_does_not_go_together(arch: str, settings: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_config(arch, "tiny", "", [f"model.{setting}" for setting in settings.split()])
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arch", "settings"),
+    [
+        ("luong", "source=false input_feeding=true attention=local-m"),
+        ("luong", "source=false attention=local-p gaussian=inside score=location n_locations=9"),
+        ("luong", "source=false n_encoder_layers=2 score=concat"),
+        ("luong", "attention=off score=location n_locations=9 location_softmax=twice reverse_source=true"),
+        ("luong", "attention=local-m n_locations=3 attention_window=4"),
+        ("luong", "location_softmax=twice gaussian=inside attention_window=3"),
+        ("seq2seq", "source=false encoder_reset=after n_encoder_layers=2"),
+        ("seq2seq", "cell=lstm gru_reset=after"),
+        ("bahdanau", "source=false n_encoder_layers=3"),
+        ("bytenet", "source=false n_encoder_sets=2 encoder_dilations=[2] stacking=add encoder_scale=3"),
+        ("convs2s", "source=false encoder_layers=[[8,3]] attention_layers=[1] encoder=conv"),
+        ("convs2s", "encoder=pooling encoder_dilations=[1,1,1,1] value_layers=[[8,3]]"),
+        ("convs2s", "pooling_width=3 value_layers=[[8,3]]"),
+        ("convs2s", "ngram_rows=8"),
+    ],
+)
+def test_options_without_effect_have_none(arch: str, settings: str) -> None:
+    """Module and program leave out what another option has switched off, and agree."""
+    config = load_config(arch, "tiny", "", [f"model.{setting}" for setting in settings.split()])
+    check_program(build_model(config.model), config.model)
+    assert parameter_shapes(config.model) == {
+        name: tuple(part.shape) for name, part in build_model(config.model).named_parameters()
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "encoder", "decoder"),
+    [
+        (["recurrent=decoder", "dilations=[]", "encoder_dilations=[3]"], (3,), ()),
+        (["recurrent=decoder", "dilations=[3]"], (3,), ()),
+        (["recurrent=both"], (), ()),
+        (["recurrent=both", "source=false"], (), ()),
+        (["source=false", "n_sets=1", "dilations=[3]", "encoder_dilations=[5]", "stacking=add"], (), (3,)),
+    ],
+)
+def test_bytenet_takes_the_dilations_that_it_needs(
+    settings: list[str], encoder: tuple[int, ...], decoder: tuple[int, ...]
+) -> None:
+    config = load_config("bytenet", "tiny", "", [f"model.{setting}" for setting in settings])
+    assert (config.model.encoder_schedule, config.model.decoder_schedule) == (encoder, decoder)  # type: ignore
+    check_program(build_model(config.model), config.model)
+
+
+def test_no_positions_are_none() -> None:
+    """n_positions = 0 means off where they are learned, as before there was a name for it."""
+    for settings in (["n_positions=0"], ["positions=off"]):
+        config = load_config("convs2s", "small", "", [f"model.{setting}" for setting in settings])
+        assert config.model.position_kind == "off"  # type: ignore[union-attr]
+    parse_config({"model": {"arch": "convs2s", "d_embedding": 5, "decoder_layers": [[4, 3]],
+                            "encoder_layers": [[4, 3]], "n_positions": 0}})  # fmt: skip
