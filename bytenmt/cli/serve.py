@@ -18,6 +18,7 @@ from bytenmt.cli.options import FILES, Command, HeadedOption, Part, collect_give
 from bytenmt.cli.progress import Console
 from bytenmt.config.fields import Option, Port, Positive, option
 from bytenmt.decoding.setting_table import CONSTRAINTS, ENGINE, KEEP, SEARCH_HEADING, SPEED, TABLE
+from bytenmt.errors import BytenmtError
 
 PREFIX = "BYTENMT_SERVE_"  # of environment variables
 LOOPBACK_NAMES = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
@@ -196,5 +197,5 @@ def _with_pair(model: str) -> str:
         return model
     source, target = model_languages(read_run(Path(model))[1].facts.corpora)
     if source is None or target is None:
-        raise click.UsageError(f"{model} does not tell its languages: give PAIR={model}, as en-de={model}.")
+        raise BytenmtError(f"{model} names no languages: expected a pair and a path, such as en-de={model}")
     return f"{source}:{target}={model}"

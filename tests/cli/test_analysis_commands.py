@@ -160,7 +160,7 @@ def test_texts_may_be_pipes(place: Path, words: str) -> None:
     for writer in writers:
         writer.join(10)
         assert not writer.is_alive()
-    assert re.sub(r"bytenmt [\d.]+, pipe-2", "", found) == re.sub(r"bytenmt [\d.]+, src", "", expected)
+    assert re.sub(r"bytenmt \S+, pipe-2", "", found) == re.sub(r"bytenmt \S+, src", "", expected)
 
 
 BAD = [
