@@ -8,7 +8,7 @@ a KeepSpec, kept spans and codes become sentinels in the requests, and their tex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from bytenmt.data.sentences import ends_at_signs, is_sign, sentence_ends
@@ -35,7 +35,6 @@ from bytenmt.sentinels import (
     to_bytes,
     to_text,
 )
-from bytenmt.utf8 import whole_characters
 
 if TYPE_CHECKING:
     from bytenmt.decoding.reranking import Reranker
@@ -180,15 +179,12 @@ class LineBatch:
         scores = (0.0,) * (len(text) + 1) if has_scores and text else ()
         return [Hypothesis(text, 0.0, 0.0, byte_scores=scores, flags=None if self._keep is None else ())]
 
-    def beginning(self, line: int, so_far: Callable[[Request], bytes]) -> tuple[bytes, bool]:
-        """Return the beginning of a line's translation that is final, and whether it is complete.
-
-        so_far: returns the first bytes of a request that is still being decoded.
-        """
+    def beginning(self, line: int) -> tuple[bytes, bool]:
+        """Return the translations of a line's first chunks that are done, and whether these are all."""
         text = b""
         for chunk, request in self.parts(line):
             if request is not None and request not in self.hypotheses:
-                return text + restored_text(whole_characters(so_far(request)), chunk.spans), False
+                return text, False
             best = self._with_sentinels(chunk, request)[0].text
             text += restored_text(best, chunk.spans) + chunk.separator
         return text, True

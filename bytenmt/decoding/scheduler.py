@@ -81,11 +81,6 @@ class Scheduler:
         done = [(handle, best) for handle, best in self._engine.finished() if handle in self._running]
         return [(self._running.pop(handle)[0], hypotheses) for handle, hypotheses in done]
 
-    def so_far(self, number: int) -> bytes:
-        """Return the final first bytes of a request's output; none of one that waits."""
-        handles = [handle for handle, (own, _, _) in self._running.items() if own == number]
-        return self._engine.so_far(handles[0]) if handles else b""
-
     def _is_shared(self) -> bool:
         """Return whether several clients have sentences that wait or are decoded."""
         return len({*self._waiting, *(client for _, _, client in self._running.values())}) > 1

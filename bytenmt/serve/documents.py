@@ -72,7 +72,7 @@ def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:
     # from a server that is about to answer them.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    os.nice(NICENESS - os.nice(0))
+    os.nice(max(0, NICENESS - os.nice(0)))
     memory = MEMORY_BYTES
     with suppress(OSError):  # only Linux tells it
         memory += int(Path("/proc/self/statm").read_bytes().split()[0]) * resource.getpagesize()

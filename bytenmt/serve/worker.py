@@ -135,7 +135,7 @@ class Worker:
         line, n_bytes = job.n_sent
         is_complete = job.on_part is not None
         while is_complete and line < len(job.lines):
-            text, is_complete = job.batch.beginning(line, lambda _: b"")
+            text, is_complete = job.batch.beginning(line)
             if job.on_part is not None and text[n_bytes:]:
                 job.on_part(line, text[n_bytes:])
             job.n_sent = line, n_bytes = (line + 1, 0) if is_complete else (line, len(text))
