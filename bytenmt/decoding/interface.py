@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from bytenmt.config.fields import check
 from bytenmt.decoding.setting_table import AUTO as AUTO
-from bytenmt.decoding.setting_table import DEVICES as DEVICES
 from bytenmt.decoding.setting_table import ENGINE, EngineSettings, SearchSettings
-from bytenmt.decoding.setting_table import ENGINES as ENGINES
 from bytenmt.decoding.setting_table import PRECISIONS as PRECISIONS
-from bytenmt.kernel_constants import LOOK_AHEAD as LOOK_AHEAD
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault  # as of Python 3.13
@@ -31,10 +28,9 @@ else:
 class EngineSpec(EngineSettings):
     """The choice of an engine. AUTO is replaced by loading.load_runs with a choice that suits the machine.
 
-    engine: one of ENGINES; device: one of DEVICES; precision: one of PRECISIONS, AUTO where the weights files
-    decide; threads: of the CPU, None where the engine decides; reverse: a run folder or weights file of the
-    opposite direction, which ranks the hypotheses of a beam search, too. Raises SettingError for anything
-    else.
+    Its fields are those of setting_table.EngineSettings. precision stays AUTO where the weights files decide,
+    threads None where the engine does; reverse: a run folder or weights file of the opposite direction, which
+    ranks the hypotheses of a beam search, too. Raises SettingError for another value.
     """
 
     def __post_init__(self) -> None:

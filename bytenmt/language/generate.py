@@ -26,5 +26,4 @@ def generate(runtime: Runtime, prompt: bytes = b"", n_bytes: int = 1000, **sampl
     if first_invalid(prompt) >= 0:
         raise SettingError(f"the prompt {prompt!r} is not valid UTF-8")
     options = Options(sample=True, endless=True, **check(sampling, SEARCH))
-    engine = runtime.make_engine(options, 1)
-    return stream_characters(engine, Request(None, len(prompt) + n_bytes, prompt))
+    return stream_characters(runtime.make_engine(options, 1), Request(None, len(prompt) + n_bytes, prompt))
