@@ -119,19 +119,18 @@ def _fill_rows(
 _MARKS = np.array([BOS, EOS, PAD], np.uint8)
 
 
-def assemble(corpus: ParallelCorpus, indices: Indices, round_to: int = 1, pin: bool = False) -> Batch:
+def assemble(corpus: ParallelCorpus, indices: Indices, round_to: int = 1) -> Batch:
     """Return the batch of these pairs. indices (n,) int64: of kept pairs, in the order of the rows.
 
-    Rows are as wide as the longest of them, rounded up to a multiple of `round_to`. pin: in page-locked
-    memory, from which a GPU copies by itself.
+    Rows are as wide as the longest of them, rounded up to a multiple of `round_to`.
     """
     source_len = np.zeros(len(indices), np.int64)
     if corpus.has_source:
         source_len = corpus.source_lengths[indices].astype(np.int64) + 1
     target_len = corpus.target_lengths[indices].astype(np.int64) + 1
     widths = [-(-int(lens.max(initial=0)) // round_to) * round_to for lens in (source_len, target_len)]
-    source = _empty((len(indices), widths[0]), pin)
-    target = _empty((len(indices), widths[1] + 1), pin)
+    source = np.empty((len(indices), widths[0]), np.uint8)
+    target = np.empty((len(indices), widths[1] + 1), np.uint8)
     part_of = np.searchsorted(corpus.bounds, indices, side="right") - 1
     for p, part in enumerate(corpus.parts):
         rows = np.flatnonzero(part_of == p)
@@ -143,23 +142,12 @@ def assemble(corpus: ParallelCorpus, indices: Indices, round_to: int = 1, pin: b
             ):
                 if text is not None:
                     _fill_rows(text.data, text.side, text.starts[lines], ends, rows, first, _MARKS, out)
-    if pin:
-        source_len, target_len = _pinned(source_len), _pinned(target_len)
     return Batch(source, source_len, target, target_len)
 
 
-def _empty(shape: tuple[int, int], pin: bool) -> Bytes:
-    """Return memory for rows. PyTorch's allocator reuses pinned memory when the copies from it have ended."""
-    if not pin:
-        return np.empty(shape, np.uint8)
-    import torch  # here: texts are read without it
-
-    rows: Bytes = torch.empty(shape, dtype=torch.uint8, pin_memory=True).numpy()
-    return rows
-
-
 def _pinned(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    import torch
+    """Return a copy in page-locked memory, which PyTorch uses again when copies from it have ended."""
+    import torch  # here: texts are read without it
 
     pinned: npt.NDArray[Any] = torch.from_numpy(values).pin_memory().numpy()
     return pinned
@@ -177,18 +165,18 @@ def batches(
 ) -> Iterator[Batch]:
     """Yield the batches of a plan from batch `first` on; a thread assembles a few of them ahead.
 
-    share (rank, size): of each batch, the rows rank, rank + size, …; they may be none. round_to, pin: see
-    assemble. change: a function of the share of a batch and its number, called by the thread. An error of the
-    thread is raised here; the thread ends with the iterator.
+    share (rank, size): of each batch, the rows rank, rank + size, …; they may be none. round_to: see
+    assemble. pin: in page-locked memory, from which a GPU copies by itself. change: a function of the share
+    of a batch and its number, called by the thread. An error of the thread is raised here; the thread ends
+    with the iterator.
     """
     rank, size = share
 
     def make(index: int) -> Batch:
-        batch = assemble(corpus, plan.batch(index)[rank::size], round_to, pin=pin and change is None)
-        if change is None:
-            return batch
-        batch = change(batch, index)
-        return Batch(*(_pinned(part) for part in batch)) if pin else batch
+        batch = assemble(corpus, plan.batch(index)[rank::size], round_to)
+        if change is not None:
+            batch = change(batch, index)
+        return Batch(*map(_pinned, batch)) if pin else batch
 
     thread = ThreadPoolExecutor(1, "batches")
     try:
