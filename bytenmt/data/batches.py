@@ -176,7 +176,7 @@ def batches(
         batch = assemble(corpus, plan.batch(index)[rank::size], round_to)
         if change is not None:
             batch = change(batch, index)
-        return Batch(*map(_pinned, batch)) if pin else batch
+        return Batch(*(_pinned(part) for part in batch)) if pin else batch
 
     thread = ThreadPoolExecutor(1, "batches")
     try:

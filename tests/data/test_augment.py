@@ -23,9 +23,8 @@ from bytenmt.data.augment.letter_case import with_case
 from bytenmt.data.augment.noise import Letters, with_noise
 from bytenmt.data.augment.sentinels import SentinelAugmenter, find_shared, with_sentinels
 from bytenmt.data.batches import Batch, assemble, batches
-from bytenmt.data.corpus import PairFiles, ParallelCorpus, TextFile
+from bytenmt.data.corpus import ParallelCorpus, TextFile
 from bytenmt.data.epoch_plan import epoch_plan
-from bytenmt.errors import ConfigError
 from bytenmt.sentinels import FIRST_SENTINEL, SENTINELS
 from bytenmt.training.run import train
 from bytenmt.utf8 import BOS, EOS
@@ -424,11 +423,3 @@ def test_resume_is_bit_identical(texts: dict[str, Any], tmp_path: Path) -> None:
     assert_same(weights(tmp_path / "whole"), weights(parts))
     with pytest.raises(AssertionError):
         assert_same(weights(tmp_path / "plain"), weights(parts))
-
-
-@pytest.mark.parametrize("key", AUGMENTATIONS)
-def test_a_text_without_a_source_has_none(texts: dict[str, Any], tmp_path: Path, key: str) -> None:
-    pair = PairFiles(tgt=texts["valid"].tgt)
-    own = config("luong", "model.source=false", "model.input_feeding=false", f"data.{key}=0.1")
-    with pytest.raises(ConfigError, match=f"data.{key} would be ignored"):
-        train(tmp_path / "run", own, files=[pair], valid=pair, device=CPU)
