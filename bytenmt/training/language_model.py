@@ -164,7 +164,7 @@ class LanguageModelObjective:
             state = model.start(_memory(model, len(read))) if window.fresh else select(before, rows)
             with autocast(self.train, self.device):
                 loss, part_nats, state = self.loss(model, read, truth, skipped, state)
-            (loss / target_bytes).backward()
+            (loss / target_bytes).backward()  # type: ignore[no-untyped-call]
             nats += part_nats
             after.append(map_tensors(lambda part: part.detach(), state))
         return concatenate(after) if after and self._carries else None, nats

@@ -174,7 +174,7 @@ class TranslationObjective:
                     loss, part_nats = self.loss(
                         model, on.source, on.source_len, inputs, on.target_out, on.target_len
                     )
-                (loss / target_bytes).backward()
+                (loss / target_bytes).backward()  # type: ignore[no-untyped-call]
                 nats += part_nats
         return nats
 
