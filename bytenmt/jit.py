@@ -1,17 +1,18 @@
 """Compile functions with Numba and keep the machine code on disk between runs.
 
 Every compiled function of the package uses the decorators of this module. Numba's own cache notices only
-changes of the function's own file, needs a folder that it can write to, and trusts whatever lies there;
-kernel_cache.py covers the imported files too, and this module connects it to Numba.
+changes of a function's own file; here it lies in a folder that is named by a digest of all kernel files.
 """
 
 from __future__ import annotations
 
 import inspect
-import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
+from hashlib import sha256
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import FunctionType
@@ -20,16 +21,30 @@ from typing import Any, TypeVar, cast
 import llvmlite
 import numba
 import numpy as np
-from numba.core.caching import NullCache
-from numba.core.compiler import CompileResult
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.options import DefaultOptions
+from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
-from numba.core.serialize import dumps
-from numba.core.types import BaseNamedTuple, BaseTuple
 
-from bytenmt.kernel_cache import digest, entry_name, store
-
+PACKAGE = Path(__file__).parent
+VARIABLE = "NUMBA_CACHE_DIR"  # of the environment, Numba's own: names the folder of all compiled code
 VERSIONS = numba.__version__, llvmlite.__version__, np.__version__, EXTENSION_SUFFIXES[0]
+MAX_VERSIONS = 8  # of the sources of a file, whose machine code is kept
+LEAVES = (
+    "jit",
+    "kernel_constants",
+    "ngram_hash",
+    "splitmix",
+    "utf8",
+)  # modules that kernels of any folder import
+ENGINE_FILES = (  # of which the CPU engine's interpreter, a single function, is compiled
+    "decoding/cpu/interpreter.py",
+    "decoding/cpu/scoring.py",
+    "decoding/cpu/kernels/*.py",
+    "decoding/search/*.py",
+    "program/*.py",
+)
 
 # Options for code without reference counting. Where functions pass records of many arrays for every row,
 # counting references would be most of their work. Such functions can allocate no arrays and return only
@@ -43,30 +58,15 @@ COUNTING: dict[str, Any] = {
 INNER: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-_CACHED_ONLY = ContextVar("cached_kernels_only", default=False)
-
-
-class KernelNotCached(Exception):
-    """Raised inside cached_kernels_only for a function whose machine code is not on disk."""
-
-
-@contextmanager
-def cached_kernels_only() -> Iterator[None]:
-    """While the context is open, raise KernelNotCached in this thread instead of compiling."""
-    before = _CACHED_ONLY.set(True)
-    try:
-        yield
-    finally:
-        _CACHED_ONLY.reset(before)
 
 
 def njit(function: Function) -> Function:
     """Compile a function with Numba, releasing the interpreter lock, and cache it on disk.
 
-    The cache key covers the function's file and all files of this package that it imports, so a compiled
-    function may use constants and functions of other files.
+    The cache notices changes of the files in the function's folder and of LEAVES, so a compiled function may
+    use constants and functions of those.
     """
-    return _kept(numba.njit(nogil=True)(function), function)
+    return _cached(numba.njit(nogil=True)(function), function)
 
 
 def njit_borrowing(function: Function) -> Function:
@@ -74,7 +74,7 @@ def njit_borrowing(function: Function) -> Function:
 
     What compiled callers would need is not stored with it: that takes half of the time of reading it.
     """
-    return _kept(numba.njit(nogil=True, **BORROWING)(function), function, alone=True)
+    return _cached(numba.njit(nogil=True, **BORROWING)(function), function, AloneCache)
 
 
 def njit_any_order(function: Function) -> Function:
@@ -83,7 +83,7 @@ def njit_any_order(function: Function) -> Function:
     The order depends on the machine. It is the same in every run there as long as no loop that sums also
     writes to an array: the vectorisation of such a loop depends on the distance between its arrays.
     """
-    return _kept(numba.njit(nogil=True, fastmath={"reassoc", "contract"})(function), function)
+    return _cached(numba.njit(nogil=True, fastmath={"reassoc", "contract"})(function), function)
 
 
 def compiled(function: Function) -> Function:
@@ -130,76 +130,138 @@ def as_python(function: Function, stand_ins: Mapping[Any, Callable[..., Any]] | 
     return cast(Function, python(function))
 
 
-def _kept(compiled: Any, function: Function, alone: bool = False) -> Function:
-    compiled._cache = KernelCache(function, alone)
-    return cast(Function, compiled)
+@contextmanager
+def linked_only() -> Iterator[None]:
+    """While the context is open, do not emit machine code of functions that only compiled code calls.
+
+    They are linked into their callers, and Numba would emit them once more for nobody: a third of all work.
+    """
+    library_class: Any = JITCodeLibrary
+    codegen_class: Any = JITCPUCodegen
+    context: Any = cpu_target.target_context
+    finalize, set_env = library_class._finalize_final_module, codegen_class.set_env
+
+    def emit_entry_points(library: Any) -> None:
+        defined = (function for function in library._final_module.functions if not function.is_declaration)
+        is_from_disk = getattr(library, "_compiled_object", None) is not None
+        if is_from_disk or any("cpython" in function.name for function in defined):
+            finalize(library)
+        library._finalized = True
+
+    def set_env_of_emitted(codegen: Any, name: str, env: Any) -> None:
+        if codegen._engine.get_global_value_address(name):
+            set_env(codegen, name, env)
+
+    rtsys.initialize(context)  # Numba's own functions, which are called by address
+    library_class._finalize_final_module, codegen_class.set_env = emit_entry_points, set_env_of_emitted
+    try:
+        yield
+    finally:
+        library_class._finalize_final_module, codegen_class.set_env = finalize, set_env
 
 
-class KernelCache(NullCache):
-    """Numba's cache interface of one function, backed by the store of kernel_cache.py."""
+@cache
+def cache_folder(file: Path) -> Path | None:
+    """Return the folder of the machine code of a source file; None if there is no place for it.
 
-    def __init__(self, function: Callable[..., Any], alone: bool = False) -> None:
-        """alone: whether no compiled function calls this one."""
-        self._alone = alone
-        file = Path(inspect.getfile(function))
-        self._function, self._name = function, f"{file.stem}.{function.__qualname__}"
-        try:
-            # Read at once: later the files may differ from what this process has imported.
-            self._sources: str | None = digest(file)
-        except OSError:  # defined interactively, or inside an archive
-            self._sources = None
+    The places are the folder that the environment names, else the package's own, and the user's cache folder.
+    A folder may be read-only if its machine code is there.
+    """
+    named, user = os.environ.get(VARIABLE), os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    first = Path(named) if named else PACKAGE / "__pycache__"
+    with suppress(OSError):  # a source inside an archive
+        name = f"{file.stem}-{digest(file)}"
+        for place in (first / "bytenmt", Path(user).expanduser() / "bytenmt"):
+            with suppress(OSError, RuntimeError):  # no permission, no home
+                place.mkdir(parents=True, exist_ok=True)
+                if (place / name).is_dir() or os.access(place, os.W_OK):
+                    return place / name
+    return None
+
+
+def digest(file: Path) -> str:
+    """Return a digest of all files that machine code of a source file may be compiled from, and of the
+    versions of the compilers. Raises OSError."""
+    whole = sha256(repr(VERSIONS).encode())
+    for source in kernel_files(file):
+        whole.update(f"\0{source.name}\0".encode() + source.read_bytes())
+    return whole.hexdigest()[:20]
+
+
+def kernel_files(file: Path) -> list[Path]:
+    """Return the files that functions of a source file may take constants and other functions from."""
+    if PACKAGE / "decoding" in file.parents:
+        near = [path for pattern in ENGINE_FILES for path in PACKAGE.glob(pattern)]
+    else:
+        near = [] if file.parent == PACKAGE else [*file.parent.glob("*.py")]
+    return sorted({file, *near, *(PACKAGE / f"{name}.py" for name in LEAVES)})
+
+
+class Locator(_CacheLocator):
+    """Tell Numba's cache where the machine code of a function lies."""
+
+    def __init__(self, function: Callable[..., Any], folder: Path) -> None:
+        self._function, self._folder = function, folder
+
+    def get_cache_path(self) -> str:
+        return str(self._folder)
+
+    def get_source_stamp(self) -> str:
+        return ""  # the folder's name stands for the sources
+
+    def get_disambiguator(self) -> str:
+        return str(self._function.__code__.co_firstlineno)
+
+    def ensure_cache_path(self) -> None:
+        """Make the folder, and delete those of former sources of the file. Raises OSError."""
+        if not self._folder.is_dir():
+            former = self._folder.parent.glob(f"{self._folder.name.rpartition('-')[0]}-*")
+            for path in sorted(former, key=lambda path: path.stat().st_mtime)[: 1 - MAX_VERSIONS]:
+                shutil.rmtree(path, ignore_errors=True)
+        super().ensure_cache_path()  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], file: str) -> Locator | None:
+        folder = cache_folder(Path(file))
+        return None if folder is None else cls(function, folder)
+
+
+class KernelCache(FunctionCache):
+    """Numba's cache of one function. Never a reason to fail: a damaged file is compiled again."""
+
+    class _impl_class(CompileResultCacheImpl):  # Numba's name
+        _locator_classes = [Locator]  # noqa: RUF012
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the cached machine code for these argument types, or None."""
-        name = self._entry(sig, target_context.codegen())
-        payload = store().read(name) if name else None
-        if payload is None:
-            if _CACHED_ONLY.get():
-                raise KernelNotCached(self._name)
-            return None  # the compiler refreshes the context itself
-        rtsys.initialize(target_context)
-        return CompileResult._rebuild(target_context, *pickle.loads(payload))  # type: ignore[no-untyped-call]
+        try:
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except Exception:  # whatever unpickling a damaged file raises
+            with suppress(OSError):
+                self.flush()  # type: ignore[no-untyped-call]
+            return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Store machine code for these argument types."""
-        name = self._entry(sig, data.codegen)
-        if name and not data.library.has_dynamic_globals:  # addresses that only this process knows
-            parts = _called_alone(data._reduce()) if self._alone else data._reduce()
-            store().write(name, dumps(parts))  # type: ignore[no-untyped-call]
-
-    def _entry(self, types: Any, codegen: Any) -> str | None:
-        """Return the name of the cache entry for these argument types on this machine."""
-        if self._sources is None:
-            return None
-        code = self._function.__code__
-        cells = [cell.cell_contents for cell in self._function.__closure__ or ()]
-        held = dumps(cells) if cells else None  # type: ignore[no-untyped-call]
-        which = code.co_firstlineno, code.co_code, held
-        layout = [*record_fields(types)]
-        return entry_name(self._name, types, layout, codegen.magic_tuple(), VERSIONS, self._sources, *which)
+        with suppress(OSError):  # a full disk, or a folder of others
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
 
-def record_fields(types: Iterable[Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the name and the fields of every NamedTuple among argument types, nested ones included.
+class AloneCache(KernelCache):
+    """The cache of a function that no compiled function calls."""
 
-    They belong to the cache key: compiled code addresses fields by number, and the name of Numba's type does
-    not contain them.
-    """
-    for one in types:
-        if isinstance(one, BaseNamedTuple):
-            record: Any = one
-            yield record.instance_class.__name__, record.fields
-        if isinstance(one, BaseTuple):
-            yield from record_fields(cast(Iterable[Any], one))
+    class _impl_class(KernelCache._impl_class):
+        def reduce(self, data: Any) -> Any:
+            """Drop what other compiled functions would link against.
+
+            Only the symbol of the Python wrapper stays, which Numba looks up there.
+            """
+            (name, kind, code), function, *rest = data._reduce()
+            if kind == "object":
+                defined = f'@"{function.llvm_cpython_wrapper_name}" = global i8 0'
+                code = code[0], llvmlite.binding.parse_assembly(defined).as_bitcode()
+            return (name, kind, code), function, *rest
 
 
-def _called_alone(parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Drop from a compiled function what other compiled functions would link against.
-
-    Only the symbol of its Python wrapper stays, which Numba looks up there.
-    """
-    (name, kind, data), function, *rest = parts
-    if kind == "object":
-        defined = f'@"{function.llvm_cpython_wrapper_name}" = global i8 0'
-        data = data[0], llvmlite.binding.parse_assembly(defined).as_bitcode()
-    return (name, kind, data), function, *rest
+def _cached(compiled: Any, function: Function, kind: type[KernelCache] = KernelCache) -> Function:
+    if cache_folder(Path(inspect.getfile(function))) is not None:
+        compiled._cache = kind(function)
+    return cast(Function, compiled)

@@ -6,7 +6,7 @@ So a constant that kernels need stands here, and the modules that it belongs to 
 
 from __future__ import annotations
 
-PRECISIONS = ("fp32", "bf16", "int8", "w8a8")  # of matrices; the last two are the CPU engine's
+PRECISIONS = ("fp32", "int8")  # of the matrices of the CPU engine
 FIRST_SENTINEL, N_SENTINELS = 0xF5, 8  # the bytes that stand for kept spans, see sentinels.py
 PANEL = 64  # outputs of a packed matrix that stand together
 WORD_BITS = 8  # in k of Op.NGRAMS, the first bit of the bits of a row's number in the table of words

@@ -56,7 +56,7 @@ def load_models(runs: Sequence[Path], spec: EngineSpec, is_leader: bool = True) 
     is_leader: whether this process prints.
     """
     began = time.monotonic()
-    runtime = load_runs(runs, spec, Console(), at_once=True)
+    runtime = load_runs(runs, spec, Console())
     if is_leader:
         for warning in _opposed(runtime.runs):
             Console().warn(warning)

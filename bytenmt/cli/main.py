@@ -10,8 +10,6 @@ import click
 
 from bytenmt import __version__
 from bytenmt.cli.console import MainGroup
-from bytenmt.cli.progress import Console
-from bytenmt.kernel_cache import report_to
 
 COMMANDS = {  # and the modules of bytenmt.cli that define them
     "train": "train",
@@ -45,4 +43,3 @@ The shell completes commands, options, architectures and files after
 @click.version_option(__version__, prog_name="bytenmt")
 def main() -> None:
     """Character-level translation on raw UTF-8 bytes: no tokenizer, no vocabulary."""
-    report_to(Console())

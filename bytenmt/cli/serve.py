@@ -159,7 +159,6 @@ def serve(
         signal.signal(signal.SIGHUP, lambda *_: hang_up.set())
     if not models:
         raise click.UsageError("Missing the model: give PAIR=MODEL.")
-    from bytenmt.decoding.cpu.compilation import stop_child
     from bytenmt.serve.app import App
     from bytenmt.serve.loading import load_models
     from bytenmt.serve.server import listening, run
@@ -182,10 +181,7 @@ def serve(
         app_options = (*own, *access.allowed_host) or ("*",), access.allowed_origin, network.suggestions
         load = partial(load_models, pairs, decoding, access.api_keys, metrics.wait.observe, Console())
         service = Service(load(), Limits(max_characters, max_queue, timeout), metrics)
-        try:
-            run(App(service, *app_options), listener, load, hang_up, access.trusted_proxy)
-        finally:
-            stop_child()
+        run(App(service, *app_options), listener, load, hang_up, access.trusted_proxy)
 
 
 def _with_pair(model: str) -> str:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from bytenmt.distributed import Group
 
 ON_THE_CPU = "numba"  # the engine that AUTO takes where there is no GPU
-ON_NUMBA_ALONE = "int8", "w8a8"  # precisions that the others do not have
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # devices of which one is there where a GPU is (dxg: under Windows)
 
 
@@ -40,8 +39,9 @@ def choose(spec: EngineSpec) -> EngineSpec:
         raise DeviceError("--engine cuda-graph: no GPU is available here; use --engine numba or auto")
     if engine == AUTO:
         engine = "cuda-graph" if uses_gpu else ON_THE_CPU
-    if precision in ON_NUMBA_ALONE and engine != "numba":
-        raise BytenmtError(f"--precision {precision} is for --engine numba: {engine} has fp32 and bf16")
+    if precision == ("bf16" if engine == "numba" else "int8"):
+        other = "int8" if engine == "numba" else "bf16"
+        raise BytenmtError(f"--engine {engine} has no {precision}: use --precision fp32 or {other}")
     return replace(spec, engine=engine, device="cuda" if uses_gpu else "cpu")
 
 
@@ -82,4 +82,5 @@ def precision_of(stored: str, spec: EngineSpec) -> str:
     """Return the precision in which an engine computes. stored: that of the matrices in the weights file."""
     if spec.precision != AUTO:
         return spec.precision
-    return {"numba": stored, "cuda-graph": "bf16", "torch": "fp32"}[spec.engine]
+    by_engine = {"numba": "int8" if stored == "int8" else "fp32", "cuda-graph": "bf16", "torch": "fp32"}
+    return by_engine[spec.engine]

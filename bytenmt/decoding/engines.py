@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,13 +21,9 @@ from bytenmt.reporter import Reporter
 
 if TYPE_CHECKING:
     from bytenmt.architectures.base import Model
-    from bytenmt.decoding.cpu.compilation import Compilation
     from bytenmt.decoding.cpu.packing import PackedModel
-    from bytenmt.decoding.cpu.session import RunProgram
-    from bytenmt.decoding.search.host_search import SearchStep
 
 MAX_THREADS = 2  # of the numba engine by default: more than that wait for the memory
-NUMPY_CAPACITY = 16  # sentences side by side until the engine is compiled
 
 
 @dataclass(frozen=True)
@@ -40,8 +36,6 @@ class EngineModels:
     reader: Callable[[], Reader]
     # Returns the attention of each model that has some.
     attention: Callable[[], list[Attention]]
-    # Of the kernels, where NumPy decodes until they are compiled.
-    compilation: Compilation | None = None
 
 
 def n_threads(spec: EngineSpec) -> int:
@@ -54,17 +48,16 @@ def n_threads(spec: EngineSpec) -> int:
 
 
 def load_numba(
-    stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter, at_once: bool = False
+    stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter
 ) -> EngineModels:
     """Load models for the numba engine, each in its file's precision unless spec has another.
 
-    stored: file and contents of each model. at_once: if the kernels are not compiled yet, NumPy decodes in
-    fp32 while a child process compiles them, unless another precision was asked for.
+    stored: file and contents of each model. The kernels are compiled first if this machine has not done it.
     """
-    from bytenmt.decoding.cpu.compilation import Compilation, load_or_compile
-    from bytenmt.decoding.cpu.interpreter import run
-    from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
+    from bytenmt.decoding.cpu.compilation import compile_kernels
+    from bytenmt.decoding.cpu.engine import NumbaEngine
     from bytenmt.decoding.cpu.packing import pack_model
+    from bytenmt.decoding.cpu.reader import CpuAttention, CpuReader
 
     def packed_in(precision: str, one: StoredWeights) -> PackedModel:
         return pack_model(restored(one.arrays), one.config.model, precision)
@@ -72,26 +65,22 @@ def load_numba(
     if "torch" in sys.modules:
         _check_programs(stored)
     packed = [packed_in(precision_of(one.precision, spec), one) for _, one in stored]
-    exact = "fp32" if spec.precision == AUTO else spec.precision
-    has_source = stored[0][1].config.model.source
+    exact, threads = "fp32" if spec.precision == AUTO else spec.precision, n_threads(spec)
 
     def pack_exactly() -> list[PackedModel]:
         pairs = zip(packed, stored, strict=True)
         return [model if model.precision == exact else packed_in(exact, one) for model, (_, one) in pairs]
 
-    models = _load_packed(stored, packed, pack_exactly, n_threads(spec), run)
-    compilation = (
-        Compilation(packed[0], has_source, reporter=reporter) if at_once and exact == "fp32" else None
+    def attention() -> list[Attention]:
+        models = zip(pack_exactly(), stored, strict=True)
+        return [CpuAttention(model, threads) for model, (_, one) in models if one.config.model.has_attention]
+
+    compile_kernels(reporter)
+    return EngineModels(
+        partial(NumbaEngine, packed, threads=threads),
+        lambda: CpuReader(pack_exactly(), threads),
+        attention,
     )
-    if compilation is None or compilation.done():
-        load_or_compile(packed, has_source, reporter)
-        return models
-    reporter.say(
-        "bytenmt: compiling the decode kernels for this machine (once, about a minute); until then NumPy"
-        " decodes short inputs"
-    )
-    in_numpy = _load_packed(stored, pack_exactly(), pack_exactly, 1, numpy_interpreter())
-    return replace(_with_fallback(in_numpy, models, compilation.ready), compilation=compilation)
 
 
 _CHECKED = set[ModelSection]()  # the models that _check_programs has compared in this process
@@ -111,66 +100,6 @@ def _check_programs(stored: Sequence[tuple[Path, StoredWeights]]) -> None:
             _CHECKED.add(one.config.model)
 
 
-def _load_packed(
-    stored: Sequence[tuple[Path, StoredWeights]],
-    packed: Sequence[PackedModel],
-    pack_exactly: Callable[[], Sequence[PackedModel]],
-    threads: int,
-    run: RunProgram,
-) -> EngineModels:
-    """Return packed models for the CPU engine. pack_exactly: returns those that score texts and attend."""
-    from bytenmt.decoding.cpu.engine import NumbaEngine
-    from bytenmt.decoding.cpu.reader import CpuAttention, CpuReader
-
-    def attention() -> list[Attention]:
-        models = zip(pack_exactly(), stored, strict=True)
-        attentive = [model for model, (_, one) in models if one.config.model.has_attention]
-        return [CpuAttention(model, threads, run) for model in attentive]
-
-    return EngineModels(
-        partial(NumbaEngine, packed, threads=threads, run=run),
-        lambda: CpuReader(pack_exactly(), threads, run),
-        attention,
-    )
-
-
-def _with_fallback(fallback: EngineModels, models: EngineModels, ready: Callable[[], bool]) -> EngineModels:
-    """Return models that are replaced by the fallback until they are ready."""
-    from bytenmt.decoding.cpu.fallback import FallbackAttention, FallbackEngine, FallbackReader
-
-    def make_engine(options: Options, capacity: int) -> Engine:
-        first = fallback.make_engine(options, min(capacity, NUMPY_CAPACITY))
-        return FallbackEngine(first, partial(models.make_engine, options, capacity), ready)
-
-    def attention() -> list[Attention]:
-        return [
-            FallbackAttention(one, partial(lambda i: models.attention()[i], index), ready)
-            for index, one in enumerate(fallback.attention())
-        ]
-
-    return EngineModels(
-        make_engine, lambda: FallbackReader(fallback.reader(), models.reader, ready), attention
-    )
-
-
-def _search_step(reporter: Reporter) -> SearchStep:
-    """Return a step of the search for a PyTorch engine: compiled, or as Python while a child compiles it."""
-    from bytenmt.decoding.cpu.compilation import Compilation, smallest_model
-    from bytenmt.decoding.cpu.compiled_search import compiled_search_step
-    from bytenmt.decoding.search.host_search import SearchStep, python_search_step
-
-    compilation = Compilation(smallest_model(), True, reporter=reporter)
-    compiled = compiled_search_step()
-    if compilation.done():
-        return compiled
-    as_python = python_search_step(compiled.dtype)
-
-    def step(*inputs: Any) -> None:
-        (compiled if compilation.done() else as_python).run(*inputs)
-
-    return SearchStep(step, compiled.dtype)
-
-
 def load_pytorch(
     stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter
 ) -> EngineModels:
@@ -181,6 +110,7 @@ def load_pytorch(
     import torch
 
     from bytenmt.checkpoints.checkpoint import build
+    from bytenmt.decoding.cpu.compiled_search import compiled_search_step
     from bytenmt.decoding.pytorch.reader import TorchAttention, TorchReader
     from bytenmt.distributed import local_device
 
@@ -205,7 +135,7 @@ def load_pytorch(
         attentive: Any = [model for model, (_, one) in pairs if one.config.model.has_attention]
         return [TorchAttention(model, device) for model in attentive]
 
-    search = cache(lambda: _search_step(reporter))
+    search = cache(lambda: compiled_search_step(reporter))
 
     def make_engine(options: Options, capacity: int) -> Engine:
         if spec.engine == "torch":

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 FEW_MULTI_SENTENCE_LINES = 0.05  # share of the training lines up to which "auto" splits lines
-FEW_SENTENCES = 16  # NumPy decodes them before the kernels are compiled
 
 
 class LoadedRun(NamedTuple):
@@ -79,11 +78,6 @@ class Runtime(EngineModels):
         """True if all runs were trained with sentinels, so that they can keep spans."""
         return bool(self.runs) and all(run.config.data.sentinels > 0 for run in self.runs)
 
-    def prepare(self, n_sentences: int) -> None:
-        """Wait for kernels that are being compiled if NumPy would take longer for so many sentences."""
-        if n_sentences > FEW_SENTENCES and self.compilation is not None:
-            self.compilation.wait()
-
     def sentence_languages(self, split_sentences: str) -> Sequence[str]:
         """Return the languages by whose rules lines are split into sentences; none if they are not split.
 
@@ -104,15 +98,12 @@ class Runtime(EngineModels):
         return next((run.facts.search for run in self.runs if run.facts.search is not None), None)
 
 
-def load_runs(
-    paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter = SILENT, at_once: bool = False
-) -> Runtime:
+def load_runs(paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter = SILENT) -> Runtime:
     """Load run folders or weights files, of any architectures, that decide together by their mean
     probabilities.
 
-    reporter: gets messages that a user may not expect. at_once: if no engine was named, do not wait for
-    kernels that must be compiled, see engines.load_numba. Raises CheckpointError for a file, BytenmtError
-    where the runs do not fit together or the engine is not available.
+    reporter: gets messages that a user may not expect. Raises CheckpointError for a file,
+    BytenmtError where the runs do not fit together or the engine is not available.
     """
     if not paths:
         raise SettingError("no run: give a run folder or a weights file")
@@ -128,12 +119,12 @@ def load_runs(
     limit = max(LONGEST_CHARACTER, min(run.config.data.max_source_bytes for run in runs))
     chosen = _usable_engine(spec, runs, reporter)
     if chosen.engine == "numba":
-        models = load_numba(read, chosen, reporter, at_once and spec.engine == AUTO)
+        models = load_numba(read, chosen, reporter)
     else:
         models = load_pytorch(read, chosen, reporter)
     reverse = None
     if spec.reverse is not None:
-        reverse = load_runs([spec.reverse], replace(spec, reverse=None), reporter, at_once)
+        reverse = load_runs([spec.reverse], replace(spec, reverse=None), reporter)
         if not (has_source and reverse.has_source):
             named = spec.reverse if has_source else paths[0]
             raise BytenmtError(f"{named} is a language model: --reverse ranks translations by their sources")

@@ -25,11 +25,11 @@ from bytenmt.config.fields import (
     option,
     options_of,
 )
-from bytenmt.kernel_constants import PRECISIONS as PRECISIONS
 
 AUTO = "auto"
 ENGINES = ("torch", "cuda-graph", "numba")
 DEVICES = ("cpu", "cuda")
+PRECISIONS = ("fp32", "bf16", "int8")  # bf16: of the engines in PyTorch; int8: of numba
 # Classes of spans, see sentinels.PATTERNS.
 KEPT = (
     *("tags", "placeholders", "urls", "emails", "paths", "options", "keys", "codes", "numbers", "signs"),
@@ -172,7 +172,7 @@ class EngineSettings:
     )
     precision: str = option(
         AUTO,
-        "Precision of the weights; w8a8 is int8 weights with 8-bit activations, the fastest for many lines."
+        "Precision of the weights; int8 is for numba and bf16 for the others."
         " auto is the file's precision with numba, bf16 with cuda-graph and fp32 with torch.",
         choices=(AUTO, *PRECISIONS),
     )

@@ -46,7 +46,7 @@ class Translator:
     ...     message = part.encode()
 
     make_engine: returns an engine for at most so many sentences side by side, which searches as
-    `settings.search` says. prepare: is called with the number of sentences before they are decoded together.
+    `settings.search` says.
     has_source: whether the runs were trained with a source; without one they are asked for their likeliest
     text, whatever the line. longest_source: bytes of the longest line in training. group: processes that
     share the work. reranker: ranks the hypotheses of each line, of which make_engine's engines return the
@@ -55,7 +55,6 @@ class Translator:
 
     make_engine: Callable[[int], Engine]
     _: KW_ONLY
-    prepare: Callable[[int], None] = lambda n_sentences: None
     settings: Settings = field(default_factory=Settings)
     has_source: bool = True
     longest_source: int = 1000
@@ -118,7 +117,6 @@ class Translator:
             search = replace(search, n_best=search.beam)
         return cls(
             partial(runtime.make_engine, search),
-            prepare=runtime.prepare,
             settings=settings,
             has_source=runtime.has_source,
             longest_source=runtime.max_source_bytes,
@@ -187,7 +185,6 @@ class Translator:
         """
         batch = self.batch(lines, first, keep)
         rank, size = (self.group.rank, self.group.size) if self.group else (0, 1)
-        self.prepare(len(batch.requests))
         for capacity, requests in self._by_capacity(batch.requests):
             own = requests[rank::size]
             if own:

@@ -55,7 +55,7 @@ def load_models(
         opposite = runs.get(Direction(direction.target, direction.source), [None])
         reverse = opposite[0] if decoding["reverse"] else None
         spec = EngineSpec(AUTO, "cpu", decoding["precision"], threads, reverse=reverse)
-        runtime = load_runs(paths, spec, reporter, at_once=True)
+        runtime = load_runs(paths, spec, reporter)
         if not runtime.has_source:
             raise BytenmtError(
                 f"{paths[0]} is a language model and cannot translate: give a translation model"

@@ -178,7 +178,7 @@ BAD: list[tuple[str, str]] = [
         f"{TRANSLATE} -i src --engine torch --device cpu --precision int8",
         "--precision int8 is for --engine numba",
     ),
-    (f"{TRANSLATE} -i src --engine torch --precision w8a8", "--precision w8a8 is for --engine numba"),
+    (f"{TRANSLATE} -i src --engine torch --precision int8", "--engine torch has no int8"),
     (f"{EVALUATE} --src src --ref tgt --engine numba --device cuda", "--engine numba runs on the CPU"),
     ("translate -m run -m no_source -i src", "run is a translation model and no_source is a language model"),
     ("translate -m no_source run -i src", "no_source is a language model and run is a translation model"),

@@ -1,4 +1,4 @@
-"""Compare w8a8's source representation in bytes, and the attention over it, with NumPy."""
+"""Compare int8's source representation in bytes, and the attention over it, with NumPy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bytenmt.decoding.cpu.kernels.decoder_memory import FLAT, KEYS, VALUES, stor
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels, linear_row, scratch_bytes
 from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, ThreadContext
 from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
-from bytenmt.decoding.cpu.kernels.panels import INT8, PANEL, W8A8, pack
+from bytenmt.decoding.cpu.kernels.panels import INT8, PANEL, pack
 from bytenmt.decoding.cpu.session import memory_column_floats, round_up_to_lines
 
 f32 = np.float32
@@ -38,10 +38,10 @@ class Memory:
         self.scratch = draw.integers(0, 256, 4 * floats, np.uint8).view(f32)
         nothing = np.zeros((0, 4), np.int64)
         self.model = ModelBuffers(
-            0, W8A8, len(columns), 0, 0, self.space.ctypes.data, sum(room), nothing[:, :2], nothing,
+            0, INT8, len(columns), 0, 0, self.space.ctypes.data, sum(room), nothing[:, :2], nothing,
             np.array([[0, widths[0], kinds[0]], [room[0], widths[1], kinds[1]]]), nothing[:, :2],
             np.arange(len(columns)) * region, np.array(columns), np.array(columns),
-            np.zeros((2, len(columns), 1), np.uint8), False,
+            np.zeros((2, len(columns), 1), np.uint8),
         )  # fmt: skip
         self.width = widths[1]
 
@@ -52,7 +52,7 @@ class Memory:
 
     def attend(self, place: int, query: Any, root: int) -> tuple[Any, Any]:
         """The context and the weights."""
-        d, crew = np.full(self.width, f32(9)), ThreadContext(0, 1, 0, self.scratch.ctypes.data, 0)
+        d, crew = np.full(self.width, f32(9)), ThreadContext(0, 1, 0, self.scratch.ctypes.data)
         to, address = d.ctypes.data, query.ctypes.data
         compiled(attend_dot)(self.model, crew, place, to, self.width, address, 0, 1, root, 0, 0, 0)
         return d, self.scratch[: self.model.columns[place]].copy()
@@ -114,11 +114,8 @@ def test_either_may_be_flat() -> None:
         assert (other != found[0]).any()
 
 
-@pytest.mark.parametrize("precision", [INT8, W8A8])
 @pytest.mark.parametrize(("n_out", "n_in"), [(1, 5), (16, 64), (40, 3), (64, 33), (200, 130)])
-def test_the_product_of_a_row_has_the_bits_of_a_row_among_others(
-    n_out: int, n_in: int, precision: int
-) -> None:
+def test_the_product_of_a_row_has_the_bits_of_a_row_among_others(n_out: int, n_in: int) -> None:
     draw = np.random.default_rng(n_out)
     matrix, x = draw.normal(size=(n_out, n_in)).astype(f32), draw.normal(size=(2, n_in)).astype(f32)
     panels, n_panels = pack(matrix, "int8"), -(-n_out // PANEL)
@@ -127,10 +124,8 @@ def test_the_product_of_a_row_has_the_bits_of_a_row_among_others(
     y, row = np.zeros((2, n_panels * PANEL), f32), np.zeros(n_panels * PANEL, f32)
     addresses = panels.ctypes.data, scales.ctypes.data, scratch.ctypes.data
     compiled(linear_panels)(
-        x.ctypes.data, n_in, 2, addresses[0], n_in, y.ctypes.data, n_panels * PANEL, 0, n_panels, precision,
+        x.ctypes.data, n_in, 2, addresses[0], n_in, y.ctypes.data, n_panels * PANEL, 0, n_panels, INT8,
         0, 0, *addresses[1:],
     )  # fmt: skip
-    compiled(linear_row)(
-        x[1].ctypes.data, addresses[0], n_in, row.ctypes.data, n_out, precision, *addresses[1:]
-    )
+    compiled(linear_row)(x[1].ctypes.data, addresses[0], n_in, row.ctypes.data, n_out, False, *addresses[1:])
     assert row[:n_out].tobytes() == y[1, :n_out].tobytes() and (row[:n_out] != 0).all()

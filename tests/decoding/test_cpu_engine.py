@@ -14,10 +14,13 @@ from bytenmt.checkpoints.rounding import quantise
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.kernels import elementwise
 from bytenmt.decoding.cpu.numpy_kernels import STAND_INS, numpy_interpreter
-from bytenmt.decoding.interface import PRECISIONS, Hypothesis, Options, Request
+from bytenmt.decoding.cpu.reader import CpuReader
+from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
+from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.decoding.search.state import RUNNING
 from bytenmt.errors import BytenmtError
+from bytenmt.kernel_constants import PRECISIONS
 from bytenmt.program.instructions import Column, Op
 from bytenmt.utf8 import BOS, EOS
 
@@ -139,7 +142,7 @@ def test_numbers_that_are_none_stay_none_in_numpy() -> None:
     assert np.isnan(STAND_INS[elementwise.row_max](x.ctypes.data, 3))
 
 
-IN_BYTES = [("w8a8", name) for name in ("bahdanau", "luong", "convs2s")]  # attend to what is kept so
+IN_BYTES = [("int8", name) for name in ("bahdanau", "luong", "convs2s")]  # attend to what is kept so
 
 
 @by_variant(("precision", "name"), [*rotated(PRECISIONS, EXACT), *IN_BYTES])
@@ -208,25 +211,27 @@ def test_logits(name: str) -> None:
 
 
 def test_int8_is_the_model_of_its_rounded_weights() -> None:
-    """Every matrix of the step and the encoder rounded by rows, everything else as it was; inputs of 16 bits
-    cost less than two thousandths in a text's log-probability."""
-    of, options, requests = model("bytenet-wide"), Options(), some_requests(8)
-    rounded = build(ALL["bytenet-wide"], 0, 0.1).float()
+    """Every matrix of the step and the encoder rounded by rows, everything else as it was: what rounding the
+    inputs, too, costs on the mean is a few hundredths in the log-probability of a byte."""
+    of, rounded = model("bytenet-wide"), build(ALL["bytenet-wide"], 0, 0.1).float()
     with torch.no_grad():
         for name, parameter in rounded.named_parameters():
             if parameter.dim() > 1 and name != "embedding.weight":
                 q, scales = quantise(parameter.flatten(1).numpy())
                 parameter.copy_(torch.from_numpy(q * scales[:, None]).view_as(parameter))
-    agree(ours(of, requests, options, precision="int8"), theirs(rounded, requests, options), 2e-3)
+    texts = [request.source or b"" for request in some_requests(8)]
+    ours = CpuReader([packed(of, "int8")]).texts(texts, texts[::-1])
+    theirs = TorchReader([rounded], torch.device("cpu")).texts(texts, texts[::-1])
+    apart = np.concatenate([a.log_p - b.log_p for a, b in zip(ours, theirs, strict=True)])
+    assert 0 < np.abs(apart).mean() < 5e-2 and np.abs(apart).max() < 0.3
 
 
-@pytest.mark.parametrize("precision", ["bf16", "w8a8"])
 @pytest.mark.parametrize("name", ["convs2s", "luong", "bahdanau"])
-def test_coarse_inputs_are_near(name: str, precision: str) -> None:
-    """Inputs of 8 digits: log-probabilities of the same texts to a few hundredths on the mean; where weights
-    are random one in a hundred is 0.3 away, in bf16 as in w8a8."""
+def test_coarse_inputs_are_near(name: str) -> None:
+    """Inputs of 8 bits: log-probabilities of the same texts to a few hundredths on the mean; where weights
+    are random one in a hundred is 0.3 away."""
     of, requests = model(name), some_requests(16)
-    fine, coarse = (ours(of, requests, Options(), precision=one) for one in ("fp32", precision))
+    fine, coarse = (ours(of, requests, Options(), precision=one) for one in ("fp32", "int8"))
     pairs = [(a[0], b[0]) for a, b in zip(fine, coarse, strict=True) if a[0].text == b[0].text]
     assert len(pairs) >= 8  # random weights have many near-ties
     apart = [abs(a.log_probability - b.log_probability) for a, b in pairs]

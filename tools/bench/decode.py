@@ -8,7 +8,7 @@
 Weights are random and sentences never end, so that every step has all its rows. Sources have 100 bytes. The
 floor of a step on the CPU is the larger of two times: reading the bytes of its packed weights at the best
 rate for a buffer of that size, and, for many rows, its FLOP at the best rate of torch's matrix product (for
-int8 that of bf16, or twice that of fp32 where this is more). "floor" is the ratio of step time to floor time:
+int8 twice that of bf16, or of fp32 where this is more). "floor" is the ratio of step time to floor time:
 1 is optimal, and below 0.9 the floor must be wrong, which the table then says. Relative to another
 implementation the ratio is the speed-up. On a GPU: tools/bench/gpu.py.
 
@@ -33,8 +33,8 @@ import torch
 
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES as KNOWN
-from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.errors import BytenmtError
+from bytenmt.kernel_constants import PRECISIONS
 from tools.bench.floor import read_rate
 from tools.bench.records import Record, format_table, write_json
 from tools.bench.steps import (

@@ -163,10 +163,10 @@ def step_flop(case: Case) -> float:
 def multiply_rate(precision: str) -> float:
     """Return the FLOP/s of torch's matrix product on the CPU, the best of several sizes and tries.
 
-    For int8 it is that of bf16, or twice that of fp32 where this is more.
+    For int8 it is twice the larger of those of bf16 and fp32.
     """
     if precision not in DTYPES:
-        return max(multiply_rate("bf16"), 2 * multiply_rate("fp32"))
+        return 2 * max(multiply_rate("bf16"), multiply_rate("fp32"))
     best = 0.0
     for n in (512, 768, 1024):
         a, b = torch.randn(2, n, n, dtype=DTYPES[precision])

@@ -53,7 +53,7 @@ Output = Any  # a JSON value
 
 
 def load_translator(runs: Sequence[Path], engine: str, precision: str, threads: int, **settings: Any) -> Any:
-    """Return a Translator. engine: "cpu", "numpy" (the CPU engine's uncompiled fallback) or "pytorch"."""
+    """Return a Translator. engine: "cpu", "numpy" (the CPU engine, uncompiled) or "pytorch"."""
     name = "torch" if engine == "pytorch" else "numba"
     translator = bytenmt.Translator.load(
         *runs, engine=name, device="cpu", precision=precision, threads=threads, **settings
@@ -212,7 +212,7 @@ def search_outputs(folder: Path, names: Sequence[str], engine: str) -> Iterator[
     inputs = folder / "inputs"
     lines = (inputs / "lines").read_text(encoding="utf-8").splitlines()
     ways = {
-        "cpu": [("fp32", 1), ("fp32", 2), ("bf16", 1), ("int8", 1), ("w8a8", 2)],
+        "cpu": [("fp32", 1), ("fp32", 2), ("int8", 1), ("int8", 2)],
         "pytorch": [("fp32", 1), ("bf16", 1)],
         "numpy": [("fp32", 1)],
     }[engine]

@@ -1,30 +1,29 @@
-"""The compiled search for engines that compute log-probabilities elsewhere.
-
-It is a part of the interpreter, so that nothing is compiled for it alone.
-"""
+"""The compiled search for engines that compute log-probabilities elsewhere."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
-from bytenmt.decoding.cpu.interpreter import CHOOSE, run
-from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, Rows, ThreadContext
+from bytenmt.decoding.cpu.compilation import compile_once
+from bytenmt.decoding.interface import Options
+from bytenmt.decoding.search.batch import SearchBatch
+from bytenmt.decoding.search.beam_search import choose_bytes
 from bytenmt.decoding.search.host_search import SearchStep
 from bytenmt.decoding.search.state import SearchParams, SearchState
+from bytenmt.jit import cache_folder, njit_borrowing
+from bytenmt.reporter import SILENT, Reporter
 
 
-def compiled_search_step() -> SearchStep:
-    """Return a compiled step of the search. Call compilation.load_or_compile before it is used."""
-    ints, table = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
-    model = ModelBuffers(
-        *(0, 0, 0, 0, 0, 0, 0, table, table, table, table, ints, ints, ints),
-        np.zeros((2, 0, 0), np.uint8),
-        False,
-    )
-    rows = Rows(0, 0, np.zeros(0, np.uint8), np.zeros((0, 2), np.uint64), ints, ints, ints, ints, ints)
-    ctx = ThreadContext(0, 1, 0, 0, 0)
+@njit_borrowing
+def choose(search: SearchState, params: SearchParams) -> None:
+    """Choose the next bytes of all running sentences, see beam_search."""
+    choose_bytes(search, params)
 
-    def step(search: SearchState, params: SearchParams) -> None:
-        run(table, ints, model, rows, search, params, CHOOSE, 0, ctx)
 
-    return SearchStep(step, np.float32)
+def compiled_search_step(reporter: Reporter = SILENT) -> SearchStep:
+    """Return a compiled step of the search, from the disk or compiled now."""
+    batch = SearchBatch(Options(), 1, 0, np.float32)
+    compile_once(lambda: choose(batch.state, batch.params), cache_folder(Path(__file__)), reporter)
+    return SearchStep(choose, np.float32)

@@ -22,7 +22,7 @@ from bytenmt.decoding.cpu.kernels.decoder_memory import (
     fixed_address,
     gather_taps,
     inherit_ancestors,
-    load_column,
+    item_column,
     state_address,
     store_column,
 )
@@ -44,7 +44,6 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     ThreadContext,
     barrier_wait,
     copy,
-    count_ticks,
     exp_double,
     gather_windows,
     linear,
@@ -77,7 +76,6 @@ from bytenmt.ngram_hash import (
 from bytenmt.program.instructions import Base, Column, Op, RowKind
 
 EPSILON = 1e-5  # PyTorch's default for layer norms
-CHOOSE = -1  # in place of a model's number: only choose bytes from log-probabilities
 # Enum members as plain integers, which compiled code compares with.
 (EMBED, POSITION, LINEAR, ADD_VECTOR, NORM_RELU, RELU, TANH, COPY, GLU, MEAN, MAXOUT) = map(
     int, list(Op)[:11]
@@ -115,7 +113,7 @@ def execute(
     step, parent, forced = search.step, search.parent, search.forced
     layer = 0  # attention instructions before this one
     part, part_layer, column = 0, 0, 0  # where a serial part begins, and its current column
-    pc, ticks = 0, count_ticks(ctx.ticks, 0, 0)
+    pc = 0
     while pc < len(program):
         code = program[pc]
         op, n, m, k = code[OP], code[N], code[M], code[K]
@@ -168,7 +166,6 @@ def execute(
                 execute_source_op(op, model, rows, row, a + 4 * row * as_, n, m, k, ctx.scratch)
         if not barrier_wait(ctx):
             return
-        ticks = count_ticks(ctx.ticks, pc, ticks)
         pc += 1
         if code[ROWS] != SERIAL:
             part, part_layer = pc, layer
@@ -259,7 +256,7 @@ def execute_step_op(
         if position >= model.columns[slot]:
             zero(d, n)
         else:
-            load_column(model, slot, k, position, d)
+            copy(d, item_column(model, slot, k, position), n)
     elif op == FIXED:
         copy(d, fixed_address(model, slot, k), n)
     elif op == ATTEND_DOT:
@@ -389,15 +386,10 @@ def run(
     """Execute n_steps passes of model `which` over all running sentences.
 
     In an ensemble, passes of the last model end by choosing bytes, or by scoring the forced ones. With
-    n_steps = 0 the program is an encoder's, and is executed once over the rows as they are. `which` may be
-    CHOOSE, for engines that compute log-probabilities elsewhere; then nothing else is done.
+    n_steps = 0 the program is an encoder's, and is executed once over the rows as they are.
 
     logits (3,): start, stride and column of the register that holds the logits after a step.
     """
-    if which == CHOOSE:
-        choose_bytes(search, params)
-        return
-    ticks = count_ticks(ctx.ticks, 0, 0)
     if n_steps == 0:
         execute(program, model, rows, search, ctx, ONE)
     for _ in range(n_steps):
@@ -423,4 +415,3 @@ def run(
                     choose_bytes(search, params)
         if not barrier_wait(ctx):
             return
-    count_ticks(ctx.ticks, len(program), ticks)

@@ -140,7 +140,6 @@ STAND_INS: dict[Any, Callable[..., Any]] = {
     instructions.store_float: _write,
     instructions.maxout: _maxout,
     instructions.prefetch_range: lambda x, n: None,
-    instructions.count_ticks: lambda ticks, i, before: 0,
 }  # fmt: skip
 
 

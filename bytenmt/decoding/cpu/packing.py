@@ -12,7 +12,7 @@ from bytenmt.architectures.model_program import ModelProgram, ModelWriter
 from bytenmt.architectures.registry import of_config
 from bytenmt.architectures.section import ModelSection
 from bytenmt.checkpoints.rounding import quantise
-from bytenmt.decoding.cpu.kernels.panels import INTEGERS, pack
+from bytenmt.decoding.cpu.kernels.panels import pack
 from bytenmt.kernel_constants import PRECISIONS
 from bytenmt.program.instructions import ALIGNMENT, Matrix, padded
 from bytenmt.program.writer import Array, Values
@@ -24,14 +24,12 @@ Tensors = Mapping[str, Array]  # a model's weights by the names of its parameter
 class PackedModel(NamedTuple):
     """A model ready to run, in one precision.
 
-    program: its programs and sizes. weights: one block of bytes, aligned to a cache line. names: of the
-    weights by their offset in the block, for listings.
+    program: its programs and sizes. weights: one block of bytes, aligned to a cache line.
     """
 
     program: ModelProgram
     weights: Bytes
     precision: str
-    names: Mapping[int, str]
 
 
 def pack_model(tensors: Tensors, config: ModelSection, precision: str) -> PackedModel:
@@ -44,7 +42,7 @@ def pack_model(tensors: Tensors, config: ModelSection, precision: str) -> Packed
         raise ValueError("the architecture has no program for the CPU engine")
     weights = PackedWeights(tensors, precision)
     program = write_program(config, ModelWriter(config, weights))
-    return PackedModel(program, weights.block(), precision, weights.names)
+    return PackedModel(program, weights.block(), precision)
 
 
 class PackedWeights:
@@ -54,14 +52,13 @@ class PackedWeights:
         if precision not in PRECISIONS:
             raise ValueError(f"precision is {precision!r}, expected one of {', '.join(PRECISIONS)}")
         self.precision = precision
-        self.names: dict[int, str] = {}
         self.n_bytes = 0
         self._tensors = tensors
         self._parts: list[Bytes] = []
 
     def vector(self, values: Values) -> int:
         """Add float32 numbers, padded with zeros to whole panels; return their offset."""
-        return self._add_vector(self._array(values), values.name)
+        return self._add_vector(self._array(values))
 
     def matrix(self, values: Values) -> Matrix:
         """Pack a matrix in the block's precision."""
@@ -69,9 +66,9 @@ class PackedWeights:
         array = array.reshape(len(array), -1)
         n_output, n_input = array.shape
         scales = 0
-        if self.precision in INTEGERS:
-            scales = self._add_vector(quantise(array)[1], f"{values.name}:scale")
-        return Matrix(self._add(pack(array, self.precision), values.name), scales, n_output, n_input)
+        if self.precision == "int8":
+            scales = self._add_vector(quantise(array)[1])
+        return Matrix(self._add(pack(array, self.precision)), scales, n_output, n_input)
 
     def block(self) -> Bytes:
         """Return all entries as one array that begins on a cache line."""
@@ -92,14 +89,13 @@ class PackedWeights:
                 raise ValueError(f"{name} has the shape {array.shape}, expected {shape}")
         return values.compute(*arrays)
 
-    def _add_vector(self, array: Array, name: str) -> int:
+    def _add_vector(self, array: Array) -> int:
         flat = np.zeros(padded(array.size), np.float32)
         flat[: array.size] = array.ravel()
-        return self._add(flat.view(np.uint8), name)
+        return self._add(flat.view(np.uint8))
 
-    def _add(self, part: Bytes, name: str) -> int:
+    def _add(self, part: Bytes) -> int:
         offset = self.n_bytes
-        self.names[offset] = name
         self._parts.append(part)
         self.n_bytes += -(-part.size // ALIGNMENT) * ALIGNMENT
         return offset

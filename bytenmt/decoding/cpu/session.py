@@ -13,12 +13,11 @@ from bytenmt.decoding.cpu.kernels.decoder_memory import FLAT, KEYS, VALUES
 from bytenmt.decoding.cpu.kernels.gemm import scratch_bytes
 from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, Rows, ThreadContext
 from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
-from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.thread_team import Barrier
-from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.decoding.search.state import SearchParams, SearchState
 from bytenmt.jit import njit
+from bytenmt.kernel_constants import PANEL, PRECISIONS
 from bytenmt.ngram_hash import START, extend_prefix
 from bytenmt.program.instructions import ALIGNMENT, Column, Op, aligned_zeros, padded
 from bytenmt.utf8 import EOS
@@ -74,15 +73,11 @@ class ModelSession:
         self._region, self._memory = 0, aligned_zeros(0)
         self._scratch_floats, self._scratch = 0, aligned_zeros(0)
         self._reserve(0)
-        self.ticks: npt.NDArray[np.int64] | None = (
-            None  # of thread 0, see ThreadContext.ticks; None: no profiling
-        )
         pass_rows = self._n_rows * n_columns
         self._step_space = aligned_zeros(program.step.row_floats * pass_rows)
         self._encode_space, self._encode_rows = aligned_zeros(0), 0
         self._logits = np.array([logits.start, logits.stride, logits.column], np.int64)
         self._reads_words = len(program.step.select(Op.NGRAMS)) > 0
-        self._is_reversed = program.is_reversed
         self._step_rows = _rows(self._step_space, pass_rows, self._reads_words)
 
     def run_steps(
@@ -147,12 +142,10 @@ class ModelSession:
     def _thread_context(self, thread: int, n_threads: int, barrier: Barrier) -> ThreadContext:
         """Return the context of one of n_threads threads."""
         scratch = self._scratch.ctypes.data + 4 * thread * self._scratch_floats
-        ticks = 0 if self.ticks is None or thread else self.ticks.ctypes.data
-        return ThreadContext(thread, n_threads, barrier.ctypes.data, scratch, ticks)
+        return ThreadContext(thread, n_threads, barrier.ctypes.data, scratch)
 
     def _buffers(self) -> ModelBuffers:
         """Return the addresses of weights and state for compiled code."""
-        tables = self._tables
         return ModelBuffers(
             self.packed.weights.ctypes.data,
             PRECISIONS.index(self.packed.precision),
@@ -161,12 +154,11 @@ class ModelSession:
             self._past.ctypes.data,
             self._memory.ctypes.data,
             self._item_floats,
-            *tables,
+            *self._tables,
             self._memory_offset,
             self._columns,
             self._source_len,
             self._ancestors,
-            self._is_reversed,
         )
 
     def _encoder_bytes(self, source: bytes) -> bytes:
@@ -216,11 +208,11 @@ class ModelSession:
 
 
 def _item_kinds(packed: PackedModel) -> list[int]:
-    """Return the kind of each memory item: in w8a8, int8 for items that attention reads as a whole."""
+    """Return the kind of each memory item: in int8 those that attention reads as a whole are int8, too."""
     kinds: list[set[int]] = [set() for _ in packed.program.items]
     for code in packed.program.step.instructions:
         op, key, value = Op(code[Column.OP]), code[Column.M], code[Column.V]
-        whole = packed.precision == "w8a8" and NATIVE_INT8 and code[Column.S] == 0
+        whole = packed.precision == "int8" and NATIVE_INT8 and code[Column.S] == 0
         if op == Op.COLUMN:
             kinds[code[Column.K]].add(FLAT)
         elif op in (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE):

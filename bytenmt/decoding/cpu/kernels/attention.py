@@ -12,18 +12,15 @@ import numpy as np
 
 from bytenmt.decoding.cpu.kernels.columns import (
     add_weighted,
-    add_weighted_bf16,
     additive_columns,
-    additive_columns_bf16,
+    additive_columns_int8,
     dot,
     dot_columns,
-    dot_columns_bf16,
 )
 from bytenmt.decoding.cpu.kernels.decoder_memory import (
     KEYS,
     VALUES,
     item_address,
-    item_bytes,
     item_column,
     item_scales,
 )
@@ -40,7 +37,7 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     store_float,
     zero,
 )
-from bytenmt.decoding.cpu.kernels.panels import INT8, W8A8
+from bytenmt.decoding.cpu.kernels.panels import INT8
 from bytenmt.jit import compiled, inlined
 
 AFTER, INSIDE = 1, 2  # see program.instructions.Bell
@@ -66,15 +63,14 @@ def attend_dot(
 ) -> None:  # fmt: skip
     """Execute Op.ATTEND_DOT for a row. centre: address of the window's centre."""
     first, last = window_range(n_visible(model, slot, 0), centre, window)
-    n_query, size = model.items[k, 1], item_bytes(model) * model.items[k, 1]
+    n_query = model.items[k, 1]
     if model.items[k, 2] == KEYS:
         room = ctx.scratch + 4 * padded(last)
         scales = item_scales(model, slot, k)
-        linear_row(query, item_address(model, slot, k), n_query, ctx.scratch, last, W8A8, scales, room)
-    elif item_bytes(model) == 2:
-        dot_columns_bf16(ctx.scratch, query, item_column(model, slot, k, first), size, last - first, n_query)
+        linear_row(query, item_address(model, slot, k), n_query, ctx.scratch, last, False, scales, room)
     else:
-        dot_columns(ctx.scratch, query, item_column(model, slot, k, first), size, last - first, n_query)
+        keys = item_column(model, slot, k, first)
+        dot_columns(ctx.scratch, query, keys, 4 * n_query, last - first, n_query)
     factor = math.sqrt(model.source_len[slot]) if root else 1.0
     weighted_mean(model, ctx.scratch, slot, first, last, v, width, factor, d, centre, window, bell)
 
@@ -86,13 +82,13 @@ def attend_additive(
 ) -> None:  # fmt: skip
     """Execute Op.ATTEND_ADDITIVE for a row; overwrites the query."""
     first, last = window_range(n_visible(model, slot, 0), centre, window)
-    n_query, half, weights = model.items[k, 1], item_bytes(model) == 2, model.weights + w
-    keys, size = item_column(model, slot, k, first), item_bytes(model) * n_query
+    n_query, weights = model.items[k, 1], model.weights + w
+    keys = item_column(model, slot, k, first)
     exp_double(query, query, n_query)
-    if half:
-        additive_columns_bf16(ctx.scratch, query, weights, keys, size, last - first, n_query)
+    if model.precision == INT8:
+        additive_columns_int8(ctx.scratch, query, weights, keys, 4 * n_query, last - first, n_query)
     else:
-        additive_columns(ctx.scratch, query, weights, keys, size, last - first, n_query)
+        additive_columns(ctx.scratch, query, weights, keys, 4 * n_query, last - first, n_query)
     weighted_mean(model, ctx.scratch, slot, first, last, v, width, 1.0, d, centre, window, bell)
 
 
@@ -151,19 +147,16 @@ def weighted_mean(
     if bell == AFTER:
         apply_gaussian(scores, n, load_float(centre, 0) - first, window)
     scale(scores, scores, n, share_of_one)
-    size = item_bytes(model) * width
     if model.items[v, 2] == VALUES:
         weights = scores + 4 * padded(n)
         sums = weights + 4 * padded(n)
         room = sums + 4 * padded(width)
         multiply(weights, scores, item_scales(model, slot, v), n)
         fill(sums, padded(width), 1.0)
-        linear_row(weights, item_address(model, slot, v), n, sums, width, INT8, sums, room)
+        linear_row(weights, item_address(model, slot, v), n, sums, width, True, sums, room)
         copy(d, sums, width)
-    elif item_bytes(model) == 2:
-        add_weighted_bf16(d, item_column(model, slot, v, first), size, scores, n, width)
     else:
-        add_weighted(d, item_column(model, slot, v, first), size, scores, n, width)
+        add_weighted(d, item_column(model, slot, v, first), 4 * width, scores, n, width)
 
 
 @compiled

@@ -7,23 +7,20 @@ from __future__ import annotations
 
 from numba import types
 
-from bytenmt.decoding.cpu.kernels.gemm import prepare_w8a8
+from bytenmt.decoding.cpu.kernels.gemm import prepare_int8
 from bytenmt.decoding.cpu.kernels.instructions import (
     Ints,
     ModelBuffers,
     Rows,
     copy,
-    from_bf16,
     load_float,
     padded,
     prefetch_range,
-    rounded_to_bf16,
     store_float,
-    to_bf16,
     zero,
 )
 from bytenmt.decoding.cpu.kernels.microkernels import ROW_HEADER
-from bytenmt.decoding.cpu.kernels.panels import BF16, PANEL, STEP_BYTES, W8A8, ZERO
+from bytenmt.decoding.cpu.kernels.panels import PANEL, STEP_BYTES, ZERO
 from bytenmt.decoding.cpu.kernels.simd import INT8, INT64, Builder, Value, emit_function, pointer
 from bytenmt.jit import compiled, inlined
 
@@ -47,8 +44,7 @@ def gather_taps(
 ) -> None:
     """Copy the taps of a causal convolution to d, oldest first, and store a, the newest, in the row's ring.
 
-    Taps from the sentence's `step` on are inputs of earlier rows of this pass, at a's stride; they are
-    rounded as the ring buffer rounds them.
+    Taps from the sentence's `step` on are inputs of earlier rows of this pass, at a's stride.
     """
     capacity, width, dilation = model.rings[ring, 1], model.rings[ring, 2], model.rings[ring, 3]
     position = rows.position[row]
@@ -56,19 +52,18 @@ def gather_taps(
     for tap in range(taps - 1):  # prefetch what this row will read from the next ring
         at = position + ahead - (taps - 1 - tap) * model.rings[following, 3]
         if 0 <= at < step:
-            n = item_bytes(model) * model.rings[following, 2]
-            prefetch_range(ring_column(model, rows, following, row, at), n)
+            prefetch_range(ring_column(model, rows, following, row, at), 4 * model.rings[following, 2])
     for tap in range(taps - 1):
         at = position - (taps - 1 - tap) * dilation
         if at < 0:
             zero(d + 4 * tap * width, width)
         elif at >= step:
-            round_row(model, d + 4 * tap * width, a - 4 * (position - at) * a_stride, width)
+            copy(d + 4 * tap * width, a - 4 * (position - at) * a_stride, width)
         else:
-            load_row(model, d + 4 * tap * width, ring_column(model, rows, ring, row, at), width)
-    round_row(model, d + 4 * (taps - 1) * width, a, width)
+            copy(d + 4 * tap * width, ring_column(model, rows, ring, row, at), width)
+    copy(d + 4 * (taps - 1) * width, a, width)
     own = model.n_rows // len(model.columns) * rows.owner[row] + rows.beam[row]
-    store_row(model, ring_entry(model, ring, own, position % capacity), a, width)
+    copy(ring_entry(model, ring, own, position % capacity), a, width)
 
 
 @inlined
@@ -83,10 +78,10 @@ def ring_column(model: ModelBuffers, rows: Rows, ring: int, row: int, at: int) -
 
 @inlined
 def ring_entry(model: ModelBuffers, ring: int, row: int, index: int) -> int:
-    """Return the address of column `index` of a row's ring; numbers have item_bytes each."""
+    """Return the address of column `index` of a row's ring."""
     capacity, width = model.rings[ring, 1], model.rings[ring, 2]
     first = model.past + 4 * model.rings[ring, 0] * model.n_rows
-    address: int = first + item_bytes(model) * width * (row * capacity + index)
+    address: int = first + 4 * width * (row * capacity + index)
     return address
 
 
@@ -121,8 +116,8 @@ def item_address(model: ModelBuffers, slot: int, k: int) -> int:
 
 @inlined
 def item_column(model: ModelBuffers, slot: int, k: int, column: int) -> int:
-    """Return the address of a column of a flat item; numbers have item_bytes each, with room for 4."""
-    address: int = item_address(model, slot, k) + item_bytes(model) * model.items[k, 1] * column
+    """Return the address of a column of a flat item."""
+    address: int = item_address(model, slot, k) + 4 * model.items[k, 1] * column
     return address
 
 
@@ -140,50 +135,14 @@ def int8_panel_bytes(n_inputs: int) -> int:
     return ((n_inputs + 3) >> 2) * STEP_BYTES
 
 
-@inlined
-def item_bytes(model: ModelBuffers) -> int:
-    """Return the bytes of a number in a flat item or a ring: 4, or 2 for bfloat16.
-
-    bfloat16 is used where products round their inputs about as far: reading is most of what attention costs.
-    """
-    return 2 if model.precision == BF16 or model.precision == W8A8 else 4
-
-
-@inlined
-def store_row(model: ModelBuffers, address: int, x: int, n: int) -> None:
-    """Store n numbers x at an address of an item or a ring."""
-    if item_bytes(model) == 4:
-        copy(address, x, n)
-    else:
-        to_bf16(address, x, n)
-
-
-@inlined
-def load_row(model: ModelBuffers, d: int, address: int, n: int) -> None:
-    """Load n numbers of an item or a ring to d."""
-    if item_bytes(model) == 4:
-        copy(d, address, n)
-    else:
-        from_bf16(d, address, n)
-
-
-@inlined
-def round_row(model: ModelBuffers, d: int, x: int, n: int) -> None:
-    """Set d = x rounded as by store_row and load_row."""
-    if item_bytes(model) == 4:
-        copy(d, x, n)
-    else:
-        rounded_to_bf16(d, x, n)
-
-
 @compiled
 def store_column(model: ModelBuffers, slot: int, k: int, column: int, x: int, scratch: int) -> None:
     """Store x as a column of item k. scratch: address of room for a prepared row."""
     width, kind = model.items[k, 1], model.items[k, 2]
     if kind == FLAT:
-        store_row(model, item_column(model, slot, k, column), x, width)
+        copy(item_column(model, slot, k, column), x, width)
         return
-    prepare_w8a8(scratch, x, width)
+    prepare_int8(scratch, x, width)
     store_float(item_scales(model, slot, k), column, load_float(scratch, 0))
     address = item_address(model, slot, k)
     size = int8_panel_bytes(width if kind == KEYS else model.columns[slot])
@@ -191,12 +150,6 @@ def store_column(model: ModelBuffers, slot: int, k: int, column: int, x: int, sc
         output, input_ = (column, i) if kind == KEYS else (i, column)
         step = address + (output >> 6) * size + (input_ >> 2) * STEP_BYTES
         _store_byte(step, ((output & 63) << 2) + (input_ & 3), _load_byte(scratch + ROW_HEADER, i) ^ ZERO)
-
-
-@inlined
-def load_column(model: ModelBuffers, slot: int, k: int, column: int, d: int) -> None:
-    """Load a column of flat item k to d."""
-    load_row(model, d, item_column(model, slot, k, column), model.items[k, 1])
 
 
 @compiled

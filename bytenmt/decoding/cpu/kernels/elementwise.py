@@ -7,7 +7,7 @@ wherever a number stands in its row. NaN stays NaN.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,33 +24,19 @@ from bytenmt.decoding.cpu.kernels.simd import (
     emit_function,
     lane_mask,
     load,
-    load_bf16,
     loop,
     masked_load,
-    masked_load_bf16,
     masked_store,
-    masked_store_bf16,
     multiply_add,
     reduce_lanes,
     splat,
     store,
-    store_bf16,
 )
 from bytenmt.jit import compiled, inlined
 
 
-def map_kernel(
-    n_sources: int,
-    n_floats: int,
-    compute: Callable[..., Value],
-    bf16_source: int | None = None,
-    to_bf16: bool = False,
-) -> Any:
-    """Return a kernel (y, sources …, n, floats …) that sets y[i] = compute(builder, *sources[i], *floats).
-
-    bf16_source: index of a source that is in bfloat16, or None; to_bf16: whether y is in bfloat16.
-    """
-    store_full, store_rest = (store_bf16, masked_store_bf16) if to_bf16 else (store, masked_store)
+def map_kernel(n_sources: int, n_floats: int, compute: Callable[..., Value]) -> Any:
+    """Return a kernel (y, sources …, n, floats …) that sets y[i] = compute(builder, *sources[i], *floats)."""
 
     def generate(b: Builder, destination: Value, *rest: Value) -> None:
         sources, n = rest[:n_sources], rest[n_sources]
@@ -58,28 +44,17 @@ def map_kernel(
         end = b.and_(n, const_int(-LANES))
 
         def body(index: Value) -> list[Value]:
-            values = _load_sources(b, sources, index, bf16_source)
-            store_full(b, compute(b, *values, *floats), destination, index)
+            values = [load(b, x, index) for x in sources]
+            store(b, compute(b, *values, *floats), destination, index)
             return []
 
         loop(b, end, LANES, [], body)
         with b.if_then(b.icmp_signed("<", end, n)):
             lanes = lane_mask(b, b.sub(n, end))
-            values = _load_sources(b, sources, end, bf16_source, lanes)
-            store_rest(b, compute(b, *values, *floats), destination, end, lanes)
+            values = [masked_load(b, x, end, lanes) for x in sources]
+            masked_store(b, compute(b, *values, *floats), destination, end, lanes)
 
     return emit_function(n_sources + 2, n_floats, generate)
-
-
-def _load_sources(
-    b: Builder, sources: Sequence[Value], index: Value, bf16_source: int | None, lanes: Value = None
-) -> list[Value]:
-    """Load 16 numbers of each source, of which one may be in bfloat16. lanes: a mask, None for all."""
-    if lanes is None:
-        loads = [load_bf16 if i == bf16_source else load for i in range(len(sources))]
-        return [load_source(b, x, index) for load_source, x in zip(loads, sources, strict=True)]
-    masked_loads = [masked_load_bf16 if i == bf16_source else masked_load for i in range(len(sources))]
-    return [load_source(b, x, index, lanes) for load_source, x in zip(masked_loads, sources, strict=True)]
 
 
 def _plus(b: Builder, x: Value, y: Value) -> Value:
@@ -97,13 +72,11 @@ def reduce_kernel(
     compute: Callable[..., Value],
     join: Callable[..., Value] = _plus,
     start: float = 0.0,
-    bf16_source: int | None = None,
 ) -> Any:
     """Return a kernel (sources …, n, floats …) -> float32 that reduces n numbers.
 
     compute(builder, accumulator, *sources, *floats): the accumulator after 16 more numbers. Four
     accumulators take turns and are joined at the end by join(builder, x, y). start: their initial value.
-    bf16_source: see map_kernel.
     """
 
     def generate(b: Builder, *arguments: Value) -> Value:
@@ -114,11 +87,11 @@ def reduce_kernel(
             following = []
             for k, value in enumerate(sums):
                 at = b.add(index, const_int(k * LANES))
-                following.append(compute(b, value, *_load_sources(b, sources, at, bf16_source), *floats))
+                following.append(compute(b, value, *[load(b, x, at) for x in sources], *floats))
             return following
 
         def one_vector(index: Value, value: Value) -> list[Value]:
-            return [compute(b, value, *_load_sources(b, sources, index, bf16_source), *floats)]
+            return [compute(b, value, *[load(b, x, index) for x in sources], *floats)]
 
         end_of_four, end = b.and_(n, const_int(-4 * LANES)), b.and_(n, const_int(-LANES))
         _, *sums = loop(b, end_of_four, 4 * LANES, [splat(start)] * 4, four_vectors)
@@ -126,7 +99,7 @@ def reduce_kernel(
         before = b.basic_block
         with b.if_then(b.icmp_signed("<", end, n)):
             lanes = lane_mask(b, b.sub(n, end))
-            values = _load_sources(b, sources, end, bf16_source, lanes)
+            values = [masked_load(b, x, end, lanes) for x in sources]
             rest = b.select(lanes, compute(b, sums[1], *values, *floats), sums[1])
             inside = b.basic_block
         last = b.phi(VECTOR)

@@ -12,20 +12,17 @@ from typing import Any
 from bytenmt.decoding.cpu.kernels.microkernels import (
     NATIVE_INT8,
     NATIVE_INT16,
-    W8A8,
-    Bf16,
-    Bf16InFloat32,
     Fp32,
     Int8,
     Int8InFloat32,
     Int8InInt16,
+    Int8Wide,
     row_bytes,
 )
-from bytenmt.decoding.cpu.kernels.panels import BF16, FP32, INT8, PANEL, STEP_BYTES
+from bytenmt.decoding.cpu.kernels.panels import FP32, PANEL, STEP_BYTES
 from bytenmt.decoding.cpu.kernels.simd import (
     FEATURES,
     LANES,
-    NATIVE_BF16,
     Builder,
     Value,
     const_int,
@@ -187,25 +184,12 @@ def _gemv_kernel(kind: Fp32) -> Any:
 
 
 _WITHOUT_VNNI = Int8InInt16() if NATIVE_INT16 else Int8InFloat32()
-_FP32, _BF16, _INT8, _W8A8 = (
-    Fp32(),
-    Bf16() if NATIVE_BF16 else Bf16InFloat32(),
-    Int8() if NATIVE_INT8 else _WITHOUT_VNNI,
-    W8A8() if NATIVE_INT8 else _WITHOUT_VNNI,
-)
-_fp32, _bf16, _int8, _w8a8 = (
-    _gemm_kernel(_FP32),
-    _gemm_kernel(_BF16),
-    _gemm_kernel(_INT8),
-    _gemm_kernel(_W8A8),
-)
-_prepare_bf16, _prepare_int8, prepare_w8a8 = (
-    emit_function(3, 0, kind.prepare) for kind in (_BF16, _INT8, _W8A8)
-)
-_row_int8, _row_w8a8 = _gemv_kernel(_INT8), _gemv_kernel(_W8A8)
-# By a precision's code: inputs a step, and bytes of an input of a prepared row.
-_INPUTS_PER_STEP = tuple(kind.inputs_per_step for kind in (_FP32, _BF16, _INT8, _W8A8))
-_INPUT_BYTES = tuple(kind.input_bytes for kind in (_FP32, _BF16, _INT8, _W8A8))
+_FP32 = Fp32()
+_INT8, _WIDE_INT8 = (Int8(), Int8Wide()) if NATIVE_INT8 else (_WITHOUT_VNNI, _WITHOUT_VNNI)
+_fp32, _int8 = _gemm_kernel(_FP32), _gemm_kernel(_INT8)
+_row_int8, _row_wide = _gemv_kernel(_INT8), _gemv_kernel(_WIDE_INT8)
+prepare_int8, _prepare_wide = (emit_function(3, 0, kind.prepare) for kind in (_INT8, _WIDE_INT8))
+_TOGETHER, _INPUT_BYTES = _INT8.inputs_per_step, _INT8.input_bytes
 
 
 def scratch_bytes(n_in: int, rows: int = _TILE) -> int:
@@ -239,12 +223,11 @@ def linear_panels(
     Addresses are in bytes, strides in float32 numbers; panels first_panel to last_panel - 1 are computed.
     x (rows, n_in) float32. w: panel 0 of a packed matrix. y (rows, panels * PANEL) float32.
     base: address of numbers like those of y, 0 for zeros, y itself to accumulate; base_stride 0 for a bias.
-    scales: float32, for int8 and w8a8. scratch: scratch_bytes(n_in) bytes of this thread, not for fp32.
+    scales: float32, for int8. scratch: scratch_bytes(n_in) bytes of this thread, not for fp32.
     """
-    together, input_bytes = _INPUTS_PER_STEP[precision], _INPUT_BYTES[precision]
-    n_steps = (n_in + together - 1) // together
+    n_steps = n_in if precision == FP32 else (n_in + _TOGETHER - 1) // _TOGETHER
     size = n_steps * _PANEL_BYTES
-    room = row_bytes(n_in, input_bytes)
+    room = row_bytes(n_in, _INPUT_BYTES)
     a, b = 4 * y_stride, 4 * base_stride
     w += first_panel * size
     y += first_panel * _PANEL_BYTES
@@ -256,18 +239,10 @@ def linear_panels(
         n = min(rows, _TILE)
         if precision == FP32:
             _fp32(n, n_panels, x, 4 * x_stride, w, size, n_steps, y, a, base, b, scales)
-        elif precision == BF16:
-            for row in range(n):
-                _prepare_bf16(scratch + row * room, x + 4 * row * x_stride, n_in)
-            _bf16(n, n_panels, scratch, room, w, size, n_steps, y, a, base, b, scales)
-        elif precision == INT8:
-            for row in range(n):
-                _prepare_int8(scratch + row * room, x + 4 * row * x_stride, n_in)
-            _int8(n, n_panels, scratch, room, w, size, n_steps, y, a, base, b, scales)
         else:
             for row in range(n):
-                prepare_w8a8(scratch + row * room, x + 4 * row * x_stride, n_in)
-            _w8a8(n, n_panels, scratch, room, w, size, n_steps, y, a, base, b, scales)
+                prepare_int8(scratch + row * room, x + 4 * row * x_stride, n_in)
+            _int8(n, n_panels, scratch, room, w, size, n_steps, y, a, base, b, scales)
         rows -= n
         x += 4 * n * x_stride
         y += n * a
@@ -276,18 +251,17 @@ def linear_panels(
 
 
 @compiled
-def linear_row(
-    x: int, w: int, n_in: int, y: int, n_out: int, precision: int, scales: int, scratch: int
-) -> None:
-    """Compute linear_panels for a single row in int8 or w8a8, whose weights no other row shares.
+def linear_row(x: int, w: int, n_in: int, y: int, n_out: int, wide: bool, scales: int, scratch: int) -> None:
+    """Compute linear_panels for a single row in int8, whose weights no other row shares.
 
-    y and scales have room for whole vectors; scratch: scratch_bytes(n_in, 1) bytes.
+    wide: round inputs to 16 bits, see microkernels.Int8Wide. y and scales have room for whole vectors;
+    scratch: scratch_bytes(n_in, 1) bytes.
     """
     size = (n_in + 3) // 4 * _PANEL_BYTES
     n_vectors = (n_out + LANES - 1) // LANES
-    if precision == INT8:
-        _prepare_int8(scratch, x, n_in)
-        _row_int8(n_vectors, scratch, 0, w, size, (n_in + 3) // 4, y, 0, 0, 0, scales)
+    if wide:
+        _prepare_wide(scratch, x, n_in)
+        _row_wide(n_vectors, scratch, 0, w, size, (n_in + 3) // 4, y, 0, 0, 0, scales)
     else:
-        prepare_w8a8(scratch, x, n_in)
-        _row_w8a8(n_vectors, scratch, 0, w, size, (n_in + 3) // 4, y, 0, 0, 0, scales)
+        prepare_int8(scratch, x, n_in)
+        _row_int8(n_vectors, scratch, 0, w, size, (n_in + 3) // 4, y, 0, 0, 0, scales)

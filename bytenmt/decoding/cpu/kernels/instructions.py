@@ -19,20 +19,14 @@ from bytenmt.decoding.cpu.kernels.gemm import linear_panels
 from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.decoding.cpu.kernels.simd import (
     FLOAT,
-    INT64,
-    VECTOR,
     Builder,
     Value,
-    call,
-    const_int,
     emit_function,
     loop,
     pointer,
     prefetch,
     splat,
-    splat_int,
 )
-from bytenmt.decoding.cpu.kernels.simd import to_bf16 as bf16_bits
 from bytenmt.jit import compiled
 
 Ints = npt.NDArray[np.int64]
@@ -44,19 +38,6 @@ SCORE_LIMIT = 20.0
 
 def _write(b: Builder, address: Value, i: Value, x: Value) -> None:
     b.store(x, pointer(b, address, FLOAT, i))
-
-
-def _count(b: Builder, address: Value, place: Value, before: Value) -> Value:
-    outside = b.basic_block
-    with b.if_then(b.icmp_signed("!=", address, const_int(0))):
-        now, at = call(b, "llvm.readcyclecounter", INT64, []), pointer(b, address, INT64, place)
-        since = b.select(b.icmp_signed("!=", before, const_int(0)), b.sub(now, before), const_int(0))
-        b.store(b.add(b.load(at), since), at)
-        inside = b.basic_block
-    ticks = b.phi(INT64)
-    ticks.add_incoming(const_int(0), outside)
-    ticks.add_incoming(now, inside)
-    return ticks
 
 
 def _fetch(b: Builder, address: Value, n: Value) -> None:
@@ -72,15 +53,8 @@ def _exp_double(b: Builder, x: Value) -> Value:
     return emit_exp(b, b.fadd(near, near))
 
 
-def _rounded(b: Builder, x: Value) -> Value:
-    return b.bitcast(b.shl(bf16_bits(b, x), splat_int(16)), VECTOR)
-
-
 exp_double = map_kernel(1, 0, _exp_double)  # (y, x, n): exp(2 x), with x clamped to SCORE_LIMIT
 copy = map_kernel(1, 0, lambda b, x: x)  # (y, x, n)
-to_bf16 = map_kernel(1, 0, lambda b, x: x, to_bf16=True)  # (y, x, n): y in bfloat16
-from_bf16 = map_kernel(1, 0, lambda b, x: x, bf16_source=0)  # (y, x, n): x in bfloat16
-rounded_to_bf16 = map_kernel(1, 0, _rounded)  # (y, x, n): y = x rounded to bfloat16, as float32
 zero = map_kernel(0, 0, lambda b: splat(0.0))  # (y, n)
 fill = map_kernel(0, 1, lambda b, value: value)  # (y, n, value)
 mean = map_kernel(
@@ -88,10 +62,7 @@ mean = map_kernel(
 )  # (y, a, b, n): (a + b) sqrt(1/2)
 load_float = emit_function(2, 0, lambda b, address, i: b.load(pointer(b, address, FLOAT, i)), types.float32)
 store_float = emit_function(2, 1, _write)
-# count_ticks (ticks, i, before) -> the cycle counter: ticks[i] grows by the cycles since `before`, unless
-# that is 0. If the address `ticks` is 0, nothing is counted.
 prefetch_range = emit_function(2, 0, _fetch)  # (x, n): prefetch n bytes at x
-count_ticks = emit_function(3, 0, _count, types.int64)
 
 
 class ThreadContext(NamedTuple):
@@ -99,15 +70,13 @@ class ThreadContext(NamedTuple):
 
     thread, n_threads: its number, and how many there are. barrier: address of the counters at which they
     wait for each other. scratch: address of memory of this thread, for prepared rows of any matrix and for
-    the scores of a source. ticks: address of int64 numbers to which the cycles of each instruction, and last
-    those of the whole call, are added; 0 for no profiling.
+    the scores of a source.
     """
 
     thread: int
     n_threads: int
     barrier: int
     scratch: int
-    ticks: int
 
 
 class ModelBuffers(NamedTuple):
@@ -125,7 +94,6 @@ class ModelBuffers(NamedTuple):
     source_len (p,): bytes of each source, EOS included.
     ancestors (2, rows, h) uint8: [bank, row, q mod h] is the beam whose ring buffers hold the column of
         position q; two banks as for hidden.
-    is_reversed: whether the columns of the memory stand in the opposite order of the source, but for EOS.
     """
 
     weights: int
@@ -143,7 +111,6 @@ class ModelBuffers(NamedTuple):
     columns: Ints
     source_len: Ints
     ancestors: npt.NDArray[np.uint8]
-    is_reversed: bool
 
 
 class Rows(NamedTuple):

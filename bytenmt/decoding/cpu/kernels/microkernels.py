@@ -1,9 +1,8 @@
 """The inner step of a matrix product in each precision: how rows are prepared, and how sums are updated.
 
-gemm.py builds loops from it. bfloat16 rounds the inputs to bfloat16, too. int8 rounds the inputs of a row to
-16 bits relative to its largest, and multiplies them with the weights in exact integers: their high and low
-bytes where the machine has VNNI, else as they are, with AVX2. Both precisions have a float32 variant for
-machines without the instructions. Layouts are those of panels.py.
+gemm.py builds loops from it. int8 rounds the inputs of a row to integers relative to its largest, and
+multiplies them with the weights in exact integers: of 8 bits where the machine has VNNI, of 16 bits with
+AVX2. Other machines multiply in float32. Layouts are those of panels.py.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from llvmlite import ir
 
 from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.decoding.cpu.kernels.simd import (
-    BF16_BITS,
-    BF16_PAIRS,
     FEATURES,
     FLOAT,
     INT8,
@@ -39,7 +36,6 @@ from bytenmt.decoding.cpu.kernels.simd import (
     reduce_lanes,
     splat,
     splat_int,
-    to_bf16,
 )
 from bytenmt.jit import compiled
 
@@ -84,40 +80,6 @@ class Fp32:
         return sums[0]
 
 
-class Bf16InFloat32(Fp32):
-    """Weights and inputs in bfloat16, multiplied as float32."""
-
-    inputs_per_step = 2
-    input_bytes = 2
-    narrow_rows = 4
-
-    def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
-        def write(place: Value, values: Value) -> None:
-            at = b.bitcast(pointer(b, to, INT16, place), BF16_BITS.as_pointer())
-            b.store(b.trunc(to_bf16(b, values), BF16_BITS), at, align=2)
-
-        _map_row(b, x, n_in, [], write)
-
-    def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
-        return _split_pair(b, _broadcast_from(b, row, INT32, step))
-
-    def weights(self, b: Builder, panel: Value, step: Value, k: int) -> Sequence[Value]:
-        return _split_pair(b, b.bitcast(load(b, panel, _weight_index(b, step, k)), INT_VECTOR))
-
-
-class Bf16(Bf16InFloat32):
-    """Weights and inputs in bfloat16, multiplied in pairs by one instruction."""
-
-    def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
-        return [b.bitcast(_broadcast_from(b, row, INT32, step), BF16_PAIRS)]
-
-    def weights(self, b: Builder, panel: Value, step: Value, k: int) -> Sequence[Value]:
-        return [b.bitcast(load(b, panel, _weight_index(b, step, k)), BF16_PAIRS)]
-
-    def add(self, b: Builder, sums: Sequence[Value], x: Sequence[Value], w: Sequence[Value]) -> list[Value]:
-        return [call(b, "llvm.x86.avx512bf16.dpbf16ps.512", VECTOR, [sums[0], w[0], x[0]])]
-
-
 class Int8InFloat32(Fp32):
     """Weights in int8, converted to float32. Inputs stay float32; they are copied to pad them with zeros."""
 
@@ -143,31 +105,28 @@ class Int8InFloat32(Fp32):
 
 
 class Int8(Int8InFloat32):
-    """Weights in int8; inputs rounded to integers x of 16 bits: x = 256 h + l, -128 <= h, l < 128.
+    """Weights in int8; inputs of a row rounded to integers x of 8 bits.
 
     The instruction multiplies unsigned bytes, the weights plus 128, with signed bytes; 128 times the sum of
     the inputs is subtracted from the result. A prepared row begins with a header of 64 bytes: the scale of x,
-    float32, and 128 times the sums of h and of l, int32. Then follow h and l of four inputs each, int8.
+    float32, and 128 times the sum of each of its parts, int32. Then follow the parts, int8.
     """
 
-    input_bytes = 2
-    initial_sums: ClassVar[tuple[Value, ...]] = (splat_int(0), splat_int(0))
-    largest: ClassVar[float] = 127.0 * 256  # |x|, so that h fits a byte
+    input_bytes = 1
+    initial_sums: ClassVar[tuple[Value, ...]] = (splat_int(0),)  # of each part of the inputs
+    largest: ClassVar[float] = 127.0  # |x|
 
     def largest_integer(self, b: Builder, x: Value, n_in: Value, most: Value) -> Value:
         """Return the integer, as float32, to which the largest |x| of a row, `most`, is rounded."""
         return ir.Constant(FLOAT, self.largest)
 
     def split_bytes(self, b: Builder, integers: Value) -> list[Value]:
-        """Return the bytes of x as integers: h and l."""
-        h = b.ashr(b.add(integers, splat_int(128)), splat_int(8))
-        return [h, b.sub(integers, b.shl(h, splat_int(8)))]
+        """Return the parts of x as integers: here x itself."""
+        return [integers]
 
     def interleave(self, b: Builder, parts: Sequence[Value]) -> Value:
-        """Return the parts of 16 inputs as bytes: h of four inputs, then l of the same four."""
-        fours = ir.VectorType(INT32, LANES // 4)
-        h, low = (b.bitcast(b.trunc(part, _BYTES), fours) for part in parts)
-        return b.shuffle_vector(h, low, ir.Constant(ir.VectorType(INT32, 8), [0, 4, 1, 5, 2, 6, 3, 7]))
+        """Return the parts of 16 inputs as bytes."""
+        return b.trunc(parts[0], _BYTES)
 
     def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
         most = _map_row(b, x, n_in, [splat_int(0)], lambda _, values, most: [_larger(b, most, values)])[0]
@@ -217,23 +176,29 @@ class Int8(Int8InFloat32):
         return b.fmul(value, _broadcast_from(b, row, FLOAT, const_int(0)))
 
 
-class W8A8(Int8):
-    """Weights in int8 and inputs rounded to 8 bits: half the work of Int8, but coarser."""
+class Int8Wide(Int8):
+    """Weights in int8; inputs rounded to integers of 16 bits: x = 256 h + l, -128 <= h, l < 128.
 
-    input_bytes = 1
-    initial_sums = (splat_int(0),)
-    largest = 127.0
+    Attention multiplies its values so, since a softmax has many small weights beside a large one.
+    """
+
+    input_bytes = 2
+    initial_sums = (splat_int(0), splat_int(0))
+    largest = 127.0 * 256  # so that h fits a byte
 
     def split_bytes(self, b: Builder, integers: Value) -> list[Value]:
-        """Return x itself."""
-        return [integers]
+        """Return h and l."""
+        h = b.ashr(b.add(integers, splat_int(128)), splat_int(8))
+        return [h, b.sub(integers, b.shl(h, splat_int(8)))]
 
     def interleave(self, b: Builder, parts: Sequence[Value]) -> Value:
-        """Return x of 16 inputs as bytes."""
-        return b.trunc(parts[0], _BYTES)
+        """Return h of four inputs, then l of the same four."""
+        fours = ir.VectorType(INT32, LANES // 4)
+        h, low = (b.bitcast(b.trunc(part, _BYTES), fours) for part in parts)
+        return b.shuffle_vector(h, low, ir.Constant(ir.VectorType(INT32, 8), [0, 4, 1, 5, 2, 6, 3, 7]))
 
 
-class Int8InInt16(W8A8):
+class Int8InInt16(Int8):
     """Weights in int8 and inputs of 16 bits, multiplied as 16-bit integers by AVX2.
 
     The weights plus 128 are unsigned bytes: those of inputs 0 and 2 of a step, and those of 1 and 3, become
@@ -260,7 +225,7 @@ class Int8InInt16(W8A8):
 
     def interleave(self, b: Builder, parts: Sequence[Value]) -> Value:
         """Return x of 16 inputs in 16 bits, of each four the first, third, second and fourth."""
-        words = b.trunc(parts[0], BF16_BITS)
+        words = b.trunc(parts[0], ir.VectorType(INT16, LANES))
         order = [4 * (k // 4) + (0, 2, 1, 3)[k % 4] for k in range(LANES)]
         return b.shuffle_vector(words, words, ir.Constant(INT_VECTOR, order))
 
@@ -312,12 +277,6 @@ def _weight_index(b: Builder, step: Value, k: int) -> Value:
 def _broadcast_from(b: Builder, row: Value, kind: Any, index: Value) -> Value:
     """Load one element of a row and broadcast it to all lanes."""
     return broadcast(b, b.load(pointer(b, row, kind, index), align=4))
-
-
-def _split_pair(b: Builder, pairs: Value) -> list[Value]:
-    """Return the first and the second bfloat16 of each lane, as float32."""
-    first = b.bitcast(b.shl(pairs, splat_int(16)), VECTOR)
-    return [first, b.bitcast(b.and_(pairs, splat_int(0xFFFF0000)), VECTOR)]
 
 
 def _larger(b: Builder, most: Value, x: Value) -> Value:

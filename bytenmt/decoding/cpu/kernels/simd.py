@@ -18,14 +18,11 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from bytenmt.llvm_bf16 import round_to_bf16_bits, widen_bf16
-
 LANES = 16
 FLOAT = ir.FloatType()
 INT8, INT16, INT32, INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 VECTOR = ir.VectorType(FLOAT, LANES)
 INT_VECTOR = ir.VectorType(INT32, LANES)
-BF16_BITS = ir.VectorType(INT16, LANES)
 
 X86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
 
@@ -43,25 +40,6 @@ def _cpu_features() -> dict[str, bool]:
 FEATURES = _cpu_features()
 # Without a fused multiply-add instruction, LLVM would call a function for each number.
 FUSED = not X86 or FEATURES.get("fma", False)
-
-# Whether the machine has instructions for bfloat16, and LLVM intrinsics for them.
-NATIVE_BF16 = FEATURES.get("avx512bf16", False) and llvmlite.binding.llvm_version_info[0] >= 17
-
-
-class _BFloat(ir.Type):  # type: ignore[misc]
-    """LLVM's type bfloat, which llvmlite lacks."""
-
-    def _to_string(self) -> str:
-        return "bfloat"
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is _BFloat
-
-    def __hash__(self) -> int:
-        return hash(_BFloat)
-
-
-_BFLOATS, BF16_PAIRS = ir.VectorType(_BFloat(), LANES), ir.VectorType(_BFloat(), 2 * LANES)
 
 Value = Any  # of llvmlite, which has no types
 Builder = Any
@@ -221,44 +199,6 @@ def masked_store(builder: Builder, value: Value, address: Value, index: Value, l
     at = builder.bitcast(pointer(builder, address, FLOAT, index), VECTOR.as_pointer())
     arguments = [value, at, ir.Constant(INT32, 4), lanes]
     call(builder, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), arguments)
-
-
-def load_bf16(builder: Builder, address: Value, index: Value) -> Value:
-    """Load 16 numbers in bfloat16 as a vector of float32."""
-    at = builder.bitcast(pointer(builder, address, INT16, index), BF16_BITS.as_pointer())
-    return widen_bf16(builder, builder.load(at, align=2))
-
-
-def masked_load_bf16(builder: Builder, address: Value, index: Value, lanes: Value) -> Value:
-    """Load the lanes of a mask as `load_bf16` does; the other lanes are zero."""
-    at = builder.bitcast(pointer(builder, address, INT16, index), BF16_BITS.as_pointer())
-    arguments = [at, ir.Constant(INT32, 2), lanes, ir.Constant(BF16_BITS, [0] * LANES)]
-    return widen_bf16(builder, call(builder, f"llvm.masked.load.v{LANES}i16.p0", BF16_BITS, arguments))
-
-
-def to_bf16(builder: Builder, values: Value) -> Value:
-    """Round to bfloat16, ties to even: the bits stand in the lower half of each int32 lane.
-
-    Numbers below the smallest normal one may become 0.
-    """
-    if NATIVE_BF16:
-        rounded = call(builder, "llvm.x86.avx512bf16.cvtneps2bf16.512", _BFLOATS, [values])
-        return builder.zext(builder.bitcast(rounded, BF16_BITS), INT_VECTOR)
-    return round_to_bf16_bits(builder, values)
-
-
-def store_bf16(builder: Builder, value: Value, address: Value, index: Value) -> None:
-    """Store a vector as 16 numbers in bfloat16."""
-    at = builder.bitcast(pointer(builder, address, INT16, index), BF16_BITS.as_pointer())
-    builder.store(builder.trunc(to_bf16(builder, value), BF16_BITS), at, align=2)
-
-
-def masked_store_bf16(builder: Builder, value: Value, address: Value, index: Value, lanes: Value) -> None:
-    """Store the lanes of a mask as `store_bf16` does; the others are not written."""
-    at = builder.bitcast(pointer(builder, address, INT16, index), BF16_BITS.as_pointer())
-    halves = builder.trunc(to_bf16(builder, value), BF16_BITS)
-    arguments = [halves, at, ir.Constant(INT32, 2), lanes]
-    call(builder, f"llvm.masked.store.v{LANES}i16.p0", ir.VoidType(), arguments)
 
 
 def reduce_lanes(builder: Builder, vector: Value, join: Callable[[Value, Value], Value]) -> Value:

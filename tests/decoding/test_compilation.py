@@ -1,0 +1,82 @@
+"""Test the compilation of the CPU engine's kernels: once per machine, by one process, and announced."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from heard import Heard
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from bytenmt.decoding.cpu import compilation
+from bytenmt.decoding.cpu.compilation import COMPILED, compile_once
+from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
+
+CACHED_RUN = """
+import sys
+from bytenmt.decoding.cpu import interpreter
+from bytenmt.decoding.cpu.compilation import compile_kernels
+from bytenmt.reporter import Reporter
+Reporter.say = lambda self, line: print(line)
+compile_kernels()
+compile_kernels(Reporter())
+assert not sum(interpreter.run.stats.cache_misses.values()) and "torch" not in sys.modules
+"""
+
+
+def test_kernels_are_compiled_once_and_told(tmp_path: Path) -> None:
+    calls, heard, folder = list[int](), Heard(), tmp_path / "kernels"
+    for _ in range(2):
+        compile_once(lambda: calls.append(1), folder, heard)
+    assert len(calls) == 2 and len(heard.lines) == 1 and "once: about half a minute" in heard.lines[0]
+    assert (folder / COMPILED).exists()
+
+
+@pytest.mark.parametrize("folder", [None, "file/kernels"])
+def test_where_nothing_can_be_stored_every_start_compiles(folder: str | None, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    calls, heard = list[int](), Heard()
+    compile_once(lambda: calls.append(1), tmp_path / folder if folder else None, heard)
+    assert calls == [1] and "set NUMBA_CACHE_DIR to a writable folder" in heard.lines[-1]
+
+
+def test_others_wait_for_the_process_that_compiles(tmp_path: Path) -> None:
+    """A process that waited for the lock loads what the other one has stored, and says nothing."""
+    program = (
+        "import sys, time; from pathlib import Path; from bytenmt.decoding.cpu import compilation as c; "
+        "from bytenmt.reporter import Reporter; Reporter.say = lambda self, line: print('told'); "
+        f"c.compile_once(lambda: time.sleep(1), Path({str(tmp_path / 'kernels')!r}), Reporter())"
+    )
+    run = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) for _ in range(3)]
+    told = [process.communicate()[0] for process in run]
+    assert sorted(told) == [b"", b"", b"told\n"]
+
+
+def test_a_failed_compilation_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Neither a lock nor Numba without machine code, nor the mark that all is stored."""
+
+    def fail() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compile_once(fail, tmp_path / "kernels", Heard())
+    assert not (tmp_path / "kernels" / COMPILED).exists()
+    calls = list[int]()
+    compile_once(lambda: calls.append(1), tmp_path / "kernels", Heard())
+    assert calls == [1]
+
+
+def test_a_second_process_compiles_nothing() -> None:
+    compilation.compile_kernels()
+    run = subprocess.run([sys.executable, "-c", CACHED_RUN], capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (0, ""), run.stderr
+
+
+def test_numpy_keeps_to_its_thread() -> None:
+    """Products of the interpreter in NumPy use one thread, however many there were."""
+    with threadpool_limits(2, "blas"):
+        numpy_interpreter.cache_clear()
+        numpy_interpreter()
+        assert all(pool["num_threads"] == 1 for pool in threadpool_info() if pool["user_api"] == "blas")
