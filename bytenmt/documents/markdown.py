@@ -51,6 +51,7 @@ TITLES = ("title", "subtitle", "linkTitle", "description", "summary")
 KEPT_HTML = re.compile(r"<(code|kbd|samp|tt|var)\b", re.IGNORECASE)
 ADDRESS = re.compile(r"[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*")  # which needs no <>
 SPECIAL = re.compile(r"(^\s*\d{0,9}(?=[-+#>=|.):])|(?=[\\`*_~\[\]<&$]))(.)", re.MULTILINE)
+BADGES = re.compile(r"\s*\[?!\[.*[\])]\s*")  # a line of images, which is no part of a sentence
 CELLS = ("td_open", "th_open")
 EMPHASIS = ("*", "**", "_", "__", "~~")
 
@@ -152,6 +153,7 @@ class _Reader:
     def _parts(self, content: str) -> list[str | Code]:
         """Return a text in Markdown as parts. A line end stays where it is hard, or a line has no words."""
         tags, line, had_words, end = list[str | Tag](), list[str | Tag](), True, ""
+        sources = iter(content.split("\n"))
         for tag in [
             *self._tags(iter(self._markdown.parseInline(content, self._environment)[0].children or [])),
             "\n",
@@ -159,7 +161,8 @@ class _Reader:
             if tag not in ("\n", "\r"):
                 line.append(tag)
                 continue
-            has_words = _has_words(line)
+            has_words = any(isinstance(one, str) and any(map(str.isalpha, one)) for one in line)
+            has_words &= BADGES.fullmatch(next(sources, "")) is None
             is_kept = end == "\r" or not (had_words and has_words)
             tags += [("\n" if is_kept else " ") if end else "", *line]
             line, had_words, end = [], has_words, str(tag)
@@ -198,18 +201,6 @@ class _Reader:
                 yield Tag(token.markup, token.markup, token.nesting > 0)
             else:
                 yield Tag(token.content)
-
-
-def _has_words(line: Sequence[str | Tag]) -> bool:
-    """Return whether a line has words; in one with images those in links and images do not count."""
-    has_image, depth, texts = False, 0, list[str]()
-    for part in line:
-        if isinstance(part, Tag):
-            has_image |= part.key == "image"
-            depth += (1 if part.opens else -1) if part.key else 0
-        elif depth == 0 or not has_image:
-            texts.append(part)
-    return any(map(str.isalpha, "".join(texts)))
 
 
 def _without_empty(parts: Parts) -> Parts:
