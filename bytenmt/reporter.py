@@ -6,12 +6,8 @@ has one for terminals.
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import Any
 
 
 class Bar:
@@ -42,12 +38,6 @@ class Reporter:
         for a share of 1. what: the name of the operation.
         """
         yield Bar()
-
-
-def as_json(event: str, level: str = "info", **more: Any) -> str:
-    """Return a log record as one line of JSON, in ASCII, so that it cannot contain terminal commands."""
-    now = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
-    return json.dumps({"time": now, "level": level, "event": event, **more}, default=str)
 
 
 SILENT = Reporter()

@@ -20,8 +20,8 @@ from safetensors.numpy import save
 from bytenmt.architectures.parameters import NGRAM_TABLES, buffer_kinds, is_matrix, parameter_shapes
 from bytenmt.atomic_file import make_folder_of, write_atomically
 from bytenmt.config.facts import Facts, SearchDefaults, facts_tree, parse_facts
+from bytenmt.config.fields import shortened
 from bytenmt.config.schema import Config, config_tree, parse_config
-from bytenmt.config.untrusted import parse_json, printable, shown
 from bytenmt.errors import CheckpointError, ConfigError
 
 FORMAT = "bytenmt 2"
@@ -115,17 +115,17 @@ def read_header(file: Path, holds: str = "weights") -> tuple[Config, Facts, str]
     except OSError as error:
         raise CheckpointError(f"{file} cannot be read ({error.strerror or error})") from None
     except SafetensorError as error:
-        raise CheckpointError(f"{file} is damaged or cut off ({printable(str(error))})") from None
+        raise CheckpointError(f"{file} is damaged or cut off ({error})") from None
     if (metadata.get("format"), metadata.get("holds")) != (FORMAT, holds):
         raise CheckpointError(f"{file} does not hold the {holds} of a model of this version of bytenmt")
     try:
-        config = parse_config(parse_json(metadata["config"]))
-        facts = parse_facts(parse_json(metadata["facts"]))
-    except (ConfigError, KeyError, ValueError) as error:
+        config = parse_config(json.loads(metadata["config"]))
+        facts = parse_facts(json.loads(metadata["facts"]))
+    except (ConfigError, KeyError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{file}: its configuration or facts cannot be read: {error}") from None
     precision = metadata.get("precision", "fp32")
     if precision not in PRECISIONS:
-        raise CheckpointError(f"{file} is in the precision {shown(precision)}: expected fp32 or int8")
+        raise CheckpointError(f"{file} is in the precision {shortened(precision)}: expected fp32 or int8")
     return config, facts, precision
 
 
@@ -208,13 +208,13 @@ def describe_misfit(arrays: Mapping[str, Array], config: Config, precision: str)
     if wrong:
         kinds = [_describe_kind(some.get(wrong[0])) for some in (own, expected)]
         return (
-            f"does not fit the model that it describes: {len(wrong)} tensors differ, first {shown(wrong[0])},"
-            f" which is {kinds[0]}, expected {kinds[1]}"
+            f"does not fit the model that it describes: {len(wrong)} tensors differ, first"
+            f" {shortened(wrong[0])}, which is {kinds[0]}, expected {kinds[1]}"
         )
     for name, array in arrays.items():
         # A buffer may be a mask of infinities.
         if array.dtype.kind == "f" and (np.isnan if name in buffers else _is_not_finite)(array).any():
-            return f"is not usable: {shown(name)} holds what is no number, its training has diverged"
+            return f"is not usable: {shortened(name)} holds what is no number, its training has diverged"
     return None
 
 
@@ -237,7 +237,7 @@ def read_search(folder: Path) -> SearchDefaults | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=SearchDefaults)
     except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is damaged ({printable(str(error))}): delete it") from None
+        raise CheckpointError(f"{path} is damaged ({error}): delete it") from None
 
 
 def check_output(output: Path, inputs: Sequence[Path]) -> None:

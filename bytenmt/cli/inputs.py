@@ -24,22 +24,9 @@ from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, DataError
 
 if TYPE_CHECKING:
-    import torch
-
     from bytenmt.config.facts import TextFact
     from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.data.text_file import Bytes, TextFile
-
-
-def torch_device(name: str, threads: int | None) -> torch.device:
-    """Return the device to run on (that of this process under torchrun) and set the number of CPU threads."""
-    import torch
-
-    from bytenmt.distributed import local_device, pick_device
-
-    if threads is not None:
-        torch.set_num_threads(threads)
-    return local_device(pick_device(name))
 
 
 def checked_settings(values: Mapping[str, Any]) -> Settings:

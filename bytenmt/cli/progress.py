@@ -6,15 +6,17 @@ records for programs. Imports nothing heavy before a bar is drawn.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 from bytenmt.errors import BytenmtError, printable
-from bytenmt.reporter import Bar, Reporter, as_json
+from bytenmt.reporter import Bar, Reporter
 
 QUIET_SECONDS = 30.0
 SHARES = "{desc}{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"  # of a bar whose total is 1
@@ -24,36 +26,32 @@ class Console(Reporter):
     """Print lines and bars on stderr."""
 
     def __init__(self) -> None:
-        self._bars: list[Bar] = []
+        self._is_logging = False  # whether lines begin with the time of day
 
     def say(self, line: str) -> None:
-        """Print a line; see Reporter.
+        """Print a line; see Reporter. A bar gives way."""
+        if os.environ.get("RANK", "0") == "0":  # a job of several processes says it once
+            clock = f"{time.strftime('%H:%M:%S')} " if self._is_logging else ""
+            _write(f"{clock}{printable(line)}")
 
-        A bar gives way; off a terminal the line begins with the time of day.
-        """
-        if os.environ.get("RANK", "0") != "0":  # a job of several processes says it once
-            return
-        line = printable(line)
-        shown = self._bars[-1] if self._bars else None
-        if isinstance(shown, _Drawn):
-            shown.bar.write(line, file=sys.stderr)
-        elif isinstance(shown, _Logged):
-            shown.say(line)
-        else:
-            _write(line)
+    def progress(self, share: float, text: str, seconds: float | None) -> None:
+        """Print a line about the progress of a training. seconds: that are left, None if not known yet."""
+        self.say(f"{share:.0%}, {text}" + ("" if seconds is None else f", {duration(seconds)} left"))
 
     @contextmanager
     def bar(self, total: float, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
-        """Show a progress bar; see Reporter."""
-        terminal = sys.stderr is not None and sys.stderr.isatty()
-        bar: Any = _Drawn(total, unit, begun, what) if terminal else Bar() if unit else _Logged(total, begun)
-        self._bars.append(bar)
-        try:
-            yield bar
-        finally:
-            self._bars.remove(bar)
-            if terminal:
-                bar.bar.close()
+        """Show a progress bar, or off a terminal the lines of a training; see Reporter."""
+        if sys.stderr is not None and sys.stderr.isatty():
+            with _Drawn(total, unit, begun, what) as bar:
+                yield bar
+        elif unit:
+            yield Bar()
+        else:
+            self._is_logging = True
+            try:
+                yield _Logged(self, total, begun)
+            finally:
+                self._is_logging = False
 
 
 class Records(Console):
@@ -70,12 +68,19 @@ class Records(Console):
     def tell(self, event: str, level: str = "info", **more: Any) -> None:
         """Print a record. In a job of several processes only one prints it, unless it is an error."""
         if level == "error" or os.environ.get("RANK", "0") == "0":
-            _write(as_json(event, level, **more))
+            now = datetime.now(UTC).isoformat(timespec="milliseconds")
+            # In ASCII, so that it cannot contain terminal commands.
+            _write(json.dumps({"time": now, "level": level, "event": event, **more}, default=str))
+
+    def progress(self, share: float, text: str, seconds: float | None) -> None:
+        """Print a record about the progress of a training."""
+        left = {} if seconds is None else {"seconds_left": round(seconds)}
+        self.tell("progress", "info", done=round(share, 4), **left, text=text)
 
     @contextmanager
     def bar(self, total: float, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
         """Print records of a training's progress; see Reporter."""
-        yield Bar() if unit else _Recorded(self, total, begun)
+        yield Bar() if unit else _Logged(self, total, begun)
 
 
 @contextmanager
@@ -112,63 +117,39 @@ class _Drawn(Bar):
         from tqdm import tqdm  # here: off a terminal its import is not worth its time
 
         layout: dict[str, Any] = {"unit": unit, "unit_scale": unit == "B"} if unit else {"bar_format": SHARES}
-        self.bar = tqdm(
-            total=total,
-            initial=begun,
-            desc=printable(what) or None,
-            leave=not what,
-            dynamic_ncols=True,
-            file=sys.stderr,
-            **layout,
-        )
+        shown = {"desc": printable(what) or None, "leave": not what, "dynamic_ncols": True}
+        self._bar = tqdm(total=total, initial=begun, file=sys.stderr, **shown, **layout)
+
+    def __enter__(self) -> _Drawn:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
 
     def advance(self, n: float) -> None:
-        self.bar.update(n)
+        self._bar.update(n)
 
     def show(self, done: float, text: str) -> None:
-        self.bar.n = done
-        self.bar.set_postfix_str(text)
+        self._bar.n = done
+        self._bar.set_postfix_str(text)
 
 
 class _Logged(Bar):
-    """Progress off a terminal: a line from time to time, with the time of day and, once it can be estimated,
-    the time left.
+    """The progress of a training off a terminal: from time to time a line, with the time left once it can be
+    estimated.
     """
 
-    def __init__(self, total: float, begun: float) -> None:
-        self.total, self.begun, self.done = total, begun, begun
-        self.started = self.said = time.monotonic()
+    def __init__(self, console: Console, total: float, begun: float) -> None:
+        self._console, self._total, self._begun = console, total, begun
+        self._start = self._last = time.monotonic()
 
     def show(self, done: float, text: str) -> None:
-        self.done = done
-        if time.monotonic() - self.said > QUIET_SECONDS:
-            self.said = time.monotonic()
-            self.progress(f"{done / self.total:.0%}, {text}", self.left())
-
-    def progress(self, line: str, seconds: float | None) -> None:
-        """Print a line about the progress. seconds: that are left; None if that is not known yet."""
-        self.say(line if seconds is None else f"{line}, {duration(seconds)} left")
-
-    def say(self, line: str) -> None:
-        _write(f"{time.strftime('%H:%M:%S')} {line}")
-
-    def left(self) -> float | None:
-        """Return the seconds that are left, or None if they cannot be estimated yet."""
-        if not self.begun < self.done < self.total:
-            return None
-        return (time.monotonic() - self.started) / (self.done - self.begun) * (self.total - self.done)
-
-
-class _Recorded(_Logged):
-    """Progress as JSON records."""
-
-    def __init__(self, records: Records, total: float, begun: float) -> None:
-        super().__init__(total, begun)
-        self.records = records
-
-    def progress(self, line: str, seconds: float | None) -> None:
-        left = {} if seconds is None else {"seconds_left": round(seconds)}
-        self.records.tell("progress", "info", done=round(self.done / self.total, 4), **left, text=line)
+        now = time.monotonic()
+        if now - self._last > QUIET_SECONDS:
+            self._last = now
+            is_known = self._begun < done < self._total
+            left = (now - self._start) / (done - self._begun) * (self._total - done) if is_known else None
+            self._console.progress(done / self._total, text, left)
 
 
 def duration(seconds: float) -> str:
@@ -180,5 +161,9 @@ def duration(seconds: float) -> str:
 
 
 def _write(line: str) -> None:
-    if sys.stderr is not None:
+    if sys.stderr is None:
+        return
+    if sys.stderr.isatty() and "tqdm" in sys.modules:  # a bar may be drawn, which gives way
+        sys.modules["tqdm"].tqdm.write(line, file=sys.stderr)
+    else:
         print(line, file=sys.stderr, flush=True)

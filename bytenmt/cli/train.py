@@ -113,12 +113,11 @@ def train(
     import torch
 
     from bytenmt.cli import training_pairs
-    from bytenmt.cli.inputs import torch_device
-    from bytenmt.distributed import process_group
+    from bytenmt.distributed import local_device, pick_device, process_group
     from bytenmt.training import arguments
     from bytenmt.training import run as training
 
-    device = torch_device(machine.device, None)
+    device = local_device(pick_device(machine.device))
     with told_as(start.log_format) as console, process_group(device) as group:
         documents = training_pairs.conversions(output, texts.tmx, texts.xliff, texts.po, pair)
         tsv = texts.tsv + tuple(one.table for one in documents)

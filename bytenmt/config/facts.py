@@ -13,8 +13,8 @@ from msgspec import Meta, Struct
 
 from bytenmt.config.fields import MAX_THREADS, Beam, LengthPenalty, Weight
 from bytenmt.config.fields import Count as Whole
-from bytenmt.config.untrusted import Count, printable
 
+Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
 TEXT_COUNTS = ("pairs", "source_bytes", "target_bytes")  # of Facts: what the training pairs amount to
 LONGEST_PROFILE = 8000  # characters
 
@@ -152,7 +152,7 @@ def parse_facts(tree: Any) -> Facts:
     try:
         return msgspec.convert(tree, Facts)
     except msgspec.ValidationError as error:
-        raise ValueError(printable(str(error))) from None
+        raise ValueError(str(error)) from None
 
 
 def _file_name(path: str | None) -> str | None:

@@ -10,6 +10,7 @@ import hashlib
 import math
 import re
 import sys
+import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
@@ -24,11 +25,10 @@ from bytenmt.architectures.registry import ARCHITECTURES, BUILT_IN
 from bytenmt.architectures.section import Dropout, Section
 from bytenmt.architectures.section import ModelSection as ModelSection
 from bytenmt.architectures.section import architecture as architecture
-from bytenmt.config.fields import MOST, Count, Fraction, Interval, Positive, Seed
+from bytenmt.config.fields import MOST, Count, Fraction, Interval, Positive, Seed, shortened
 from bytenmt.config.fields import explained as expected
 from bytenmt.config.spacing import AUTO
 from bytenmt.config.tree import assign, merge_settings, preset_tree
-from bytenmt.config.untrusted import parse_toml, printable, shown
 from bytenmt.errors import ConfigError
 from bytenmt.plugins import ARCHITECTURES as PLUGGED_IN_ARCHITECTURES
 from bytenmt.plugins import AUGMENTATIONS as PLUGGED_IN_AUGMENTATIONS
@@ -220,8 +220,8 @@ def load_config(arch: str | None, preset: str | None, toml: str, settings: Itera
     in TOML syntax or plain words. Raises ConfigError.
     """
     try:
-        given = parse_toml(toml)
-    except ValueError as error:
+        given = tomllib.loads(toml)
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"the configuration file is not TOML: {error}") from None
     for setting in settings:
         assign(given, setting)
@@ -257,7 +257,7 @@ def _check_names(config: Config) -> None:
     for key, registry, names in config.registered_names():
         for name in (name for name in names if name not in registry.names):
             known = f" is none of {', '.join(registry.names)}" if registry.names else " is not registered"
-            what = f"configuration {key}: {registry.kind} {shown(name)}{known}"
+            what = f"configuration {key}: {registry.kind} {shortened(name)}{known}"
             raise ConfigError(f"{what}; {_missing_plugins(config.plugins)}")
 
 
@@ -266,7 +266,7 @@ def _missing_plugins(plugins: object) -> str:
     named = [name for name in plugins if isinstance(name, str)] if isinstance(plugins, list | tuple) else []
     absent = [name for name in named if module_of(name) not in sys.modules]
     if absent:
-        return f"the run has plugins: give {' '.join(f'--plugin {printable(name, 64)}' for name in absent)}"
+        return f"the run has plugins: give {' '.join(f'--plugin {name}' for name in absent)}"
     return "one of a plugin needs `--plugin MODULE|FILE.py`, or its import"
 
 
@@ -280,17 +280,17 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
     tree = _without_removed_keys(tree)
     for path, value in _numbers(tree):
         if not math.isfinite(value):  # a number without bounds, such as the weight of a loss term
-            raise ConfigError(f"configuration {printable(path)}: expected a finite number")
+            raise ConfigError(f"configuration {path}: expected a finite number")
     arch = _named_architecture(tree)
     if isinstance(arch, str) and arch not in ARCHITECTURES:
-        what = f"configuration model.arch: {shown(arch)} is not one of {', '.join(BUILT_IN)}"
+        what = f"configuration model.arch: {shortened(arch)} is not one of {', '.join(BUILT_IN)}"
         raise ConfigError(f"{what}; {_missing_plugins(tree.get('plugins'))}")
     is_plugged_in = isinstance(arch, str) and arch not in BUILT_IN
     try:
         kind = _config_type(ARCHITECTURES[str(arch)].section) if is_plugged_in else Config
         config = msgspec.convert(tree, kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(_explained(printable(str(error)), tree)) from None
+        raise ConfigError(_explained(str(error), tree)) from None
     if not config.plugins:
         _check_names(config)
     return config

@@ -5,6 +5,7 @@ Imports no PyTorch.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from bytenmt.checkpoints.weights import has_checkpoint, read_config, read_run
 from bytenmt.config.facts import CorpusFact
 from bytenmt.config.schema import Config, architecture, config_tree, parse_config, resolve_config
 from bytenmt.config.tree import assign, assign_value, merge, merge_settings, preset_tree
-from bytenmt.config.untrusted import parse_toml
 from bytenmt.data.corpus import PairFiles
 from bytenmt.errors import BytenmtError, ConfigError
 
@@ -203,8 +203,8 @@ def settings_tree(settings: Sequence[str], train: Mapping[str, Any]) -> dict[str
 def _read_toml(path: Path) -> dict[str, Any]:
     """Return the tree of a TOML file. Raises ConfigError where it cannot be read as one."""
     try:
-        return parse_toml(path.read_bytes().decode())
+        return tomllib.loads(path.read_bytes().decode())
     except OSError as error:
         raise ConfigError(f"--config {path} cannot be read: {error.strerror}") from None
-    except ValueError as error:  # neither UTF-8 nor TOML
+    except (ValueError, RecursionError) as error:  # neither UTF-8 nor TOML
         raise ConfigError(f"--config {path} is not TOML: {error}") from None

@@ -28,7 +28,6 @@ from bytenmt.checkpoints.checkpoint import (
 from bytenmt.checkpoints.weights import BEST, TRAINER
 from bytenmt.config.facts import Facts, Progress
 from bytenmt.config.schema import Config
-from bytenmt.config.untrusted import printable
 from bytenmt.decoding.program_check import check_program
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, CheckpointError
@@ -212,7 +211,7 @@ class Trainer:
             self.objective.load_state_dict(self.model, parts["state"])
         except (LookupError, ValueError, RuntimeError) as error:
             raise CheckpointError(
-                f"{run / TRAINER} does not fit its training ({printable(str(error))}): begin another run with"
+                f"{run / TRAINER} does not fit its training ({error}): begin another run with"
                 f" its weights, --init-from {run}"
             ) from None
         self.progress = copy(saved.facts.progress or Progress())

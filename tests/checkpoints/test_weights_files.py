@@ -140,8 +140,8 @@ def with_model(metadata: Metadata, **values: Any) -> Metadata:
 
 
 METADATA: dict[str, tuple[Callable[[Metadata], Metadata], str]] = {
-    "deep configuration": (lambda t: t | {"config": DEEP}, "it is nested too deeply"),
-    "deep facts": (lambda t: t | {"facts": DEEP}, "it is nested too deeply"),
+    "deep configuration": (lambda t: t | {"config": DEEP}, "maximum recursion depth exceeded"),
+    "deep facts": (lambda t: t | {"facts": DEEP}, "maximum recursion depth exceeded"),
     "long number": (lambda t: t | {"config": f'{{"a": {LONG}}}'}, "cannot be read"),
     "large fact": (lambda t: t | {"facts": f'{{"update": {10**40}}}'}, "Expected `int` <"),
     "a list": (lambda t: t | {"facts": "[1]"}, "Expected `object`, got `array`"),

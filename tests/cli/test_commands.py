@@ -141,6 +141,7 @@ TRANSLATE = "translate -m run"
 # One update: where a fault lets the command through, the test fails soon.
 TRAIN = "train -o new --arch luong --tgt tgt --valid-tgt tgt --set train.max_updates=1"
 TEXT = "train -o new --arch luong --text tgt --valid-text tgt --set train.max_updates=1"
+RESUME = "train -o run --resume --src src --valid-src src --tgt tgt --valid-tgt tgt"
 PAIRS = "train -o new --src src --tgt tgt --valid-src src --valid-tgt tgt"
 BAD: list[tuple[str, str]] = [
     (f"{EVALUATE} --src three --ref tgt", "three has 3 lines and tgt has 4"),
@@ -233,6 +234,13 @@ BAD: list[tuple[str, str]] = [
     ("info run --set model.source=false", "--set would be ignored"),
     ("info none", "neither a run folder nor an architecture"),
     ("info run --preset tiny", "--preset would be ignored"),
+    ("train -o run --resume --text tgt --valid-text tgt", "model.source"),
+    (RESUME.replace("-o run", "-o no_source"), "has a source"),
+    (f"{RESUME} --arch seq2seq", "model.arch"),
+    (f"{RESUME} --set model.d_hidden=13", "model.d_hidden is 13, but run was trained with 12"),
+    (f"{RESUME} --set train.lr=1.0", "train.lr"),
+    (f"{RESUME} --set train.precision=bf16", "train.precision"),
+    (f"{RESUME} --config unknown.toml", "learning_rate"),
 ]
 
 
@@ -390,11 +398,8 @@ def call(monkeypatch: pytest.MonkeyPatch, place: Path) -> Call:
 
 
 def test_train_hands_over(call: Call) -> None:
-    options = "--preset tiny --set train.lr=5e-4 --max-minutes 3 --errors strict --device cpu"
-    accepted(f"{TRAIN} --src src --valid-src src {options}")
-    settings = ["train.max_updates=1", "train.lr=5e-4", "train.max_minutes=3.0"]
+    accepted(f"{TRAIN} --src src --valid-src src --errors strict --device cpu --threads 3")
     assert call.run == Path("new")
-    assert call.config == load_config("luong", "tiny", "", settings)
     assert type(call.rest.pop("reporter")) is Console and callable(call.rest.pop("watch"))
     assert call.rest == {
         "files": [PairFiles(Path("src"), Path("tgt"))],
@@ -405,7 +410,7 @@ def test_train_hands_over(call: Call) -> None:
         "init_from": None,
         "tensorboard": False,
         "group": SINGLE_PROCESS,
-        "threads": None,
+        "threads": 3,
     }
 
 
@@ -417,106 +422,54 @@ def test_train_takes_several_corpora(call: Call) -> None:
         PairFiles(Path("src"), Path("three"), weight=0.5),
         PairFiles(tsv=Path("table"), weight=3.0),
     ]
-
-
-def test_short_names_are_settings(call: Call) -> None:
-    """--lr 0.5 is --set train.lr=0.5, and so on."""
-    names: dict[str, object] = {
-        "lr": 0.5,
-        "max_tokens": 70,
-        "update_freq": 2,
-        "max_updates": 9,
-        "patience": 4,
-        "seed": 8,
-    }
-    names |= {"max_minutes": 2.5, "valid_every": "90s", "save_every": 700}
-    options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in names.items())
-    accepted(f"{TEXT} {options}")
-    settings = [f"train.{name}={value}" for name, value in names.items()]
-    assert call.config == load_config("luong", None, "", [*settings, "model.source=false"])
-
-
-def test_train_without_a_source(call: Call) -> None:
     accepted(TEXT)
-    assert call.config == load_config("luong", None, "", ["train.max_updates=1", "model.source=false"])
-    assert call.rest["files"] == [PairFiles(None, Path("tgt"))]
-    assert call.rest["valid"] == PairFiles(None, Path("tgt"))
+    assert call.rest["files"] == [call.rest["valid"]] == [PairFiles(None, Path("tgt"))]
 
 
-def test_train_takes_what_info_prints(call: Call, place: Path) -> None:
-    (place / "mine.toml").write_text(accepted("info bytenet --preset tiny"))
-    texts = "--src src --valid-src src --tgt tgt --valid-tgt tgt"
-    accepted(f"train -o new --config mine.toml {texts}")
-    assert call.config == load_config("bytenet", "tiny", "", [])
-
-
-RESUME = "train -o run --resume --src src --valid-src src --tgt tgt --valid-tgt tgt"
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        "",
-        "--arch luong",
-        "--set train.lr=8e-3",
-        "--preset tiny --set model.d_hidden=12 --set model.d_embedding=8 --arch luong",
-        "--config run/config.toml",
-    ],
+SHORT_NAMES = (
+    "--lr 0.5 --max-tokens 70 --update-freq 2 --max-updates 9 --patience 4 --seed 8 --max-minutes 2.5"
+    " --valid-every 90s --save-every 700"
 )
-def test_resume_takes_the_runs_configuration(call: Call, options: str) -> None:
-    """Options may be left out or agree."""
-    accepted(f"{RESUME} {options}")
-    assert call.config == load_config("luong", "tiny", "", SMALL)
-    assert call.rest["resume"] is True
+NAMED = re.sub(r"--(\S+) (\S+)", lambda match: f"train.{match[1].replace('-', '_')}={match[2]}", SHORT_NAMES)
+NO_SOURCE = "train.max_updates=1 model.source=false"
+CONFIGURATIONS = [  # commands, and the architecture, the preset and the settings of their configuration
+    (
+        f"{TRAIN} --src src --valid-src src --preset tiny --set train.lr=5e-4 --max-minutes 3",
+        "luong",
+        "tiny",
+        "train.max_updates=1 train.lr=5e-4 train.max_minutes=3.0",
+    ),
+    (f"{TEXT} {SHORT_NAMES}", "luong", None, f"{NAMED} model.source=false"),
+    (TEXT, "luong", None, NO_SOURCE),
+    (f"{PAIRS} --config info.toml", "bytenet", "tiny", ""),
+    (RESUME, "luong", "tiny", ""),
+    (f"{RESUME} --arch luong", "luong", "tiny", ""),
+    (f"{RESUME} --set train.lr=8e-3", "luong", "tiny", ""),
+    (f"{RESUME} --config run/config.toml", "luong", "tiny", ""),
+    (
+        f"{RESUME} --max-minutes 7 --set train.max_updates=90",
+        "luong",
+        "tiny",
+        "train.max_minutes=7.0 train.max_updates=90",
+    ),
+    (f"{RESUME} --set train.precision=auto", "luong", "tiny", ""),
+    (f"{TEXT.replace('new', 'unsaved')} --preset tiny", "luong", "tiny", NO_SOURCE),
+]
 
 
-def test_resume_may_change_the_limits(call: Call) -> None:
-    accepted(f"{RESUME} --max-minutes 7 --set train.max_updates=90")
-    limits = ["train.max_minutes=7.0", "train.max_updates=90"]
-    assert call.config == load_config("luong", "tiny", "", [*SMALL, *limits])
-
-
-def test_a_preset_does_not_reset_the_limits(call: Call, place: Path) -> None:
-    limit = ("train.max_updates=90",)
-    shutil.rmtree(place / "run")
-    make_run(place / "run", settings=limit)
-    given = " ".join(f"--set {setting}" for setting in SMALL)
-    accepted(f"{RESUME} --preset tiny {given}")
-    assert call.config.train.max_updates == 90
-
-
-def test_auto_is_the_precision_that_the_run_has(call: Call, place: Path) -> None:
-    shutil.rmtree(place / "run")
-    make_run(place / "run", settings=("train.precision=bf16",))
-    accepted(f"{RESUME} --set train.precision=auto")
-    assert "train.precision" in refused(f"{RESUME} --set train.precision=fp32")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--arch seq2seq", "model.arch"),
-        ("--set model.d_hidden=13", "model.d_hidden is 13, but run was trained with 12"),
-        ("--set train.lr=1.0", "train.lr"),
-        ("--config unknown.toml", "learning_rate"),
-    ],
-)
-def test_resume_refuses_what_differs(call: Call, options: str, message: str) -> None:
-    """The error names the key."""
-    assert message in refused(f"{RESUME} {options}")
-
-
-def test_resume_with_or_without_a_source(place: Path) -> None:
-    assert "model.source" in refused("train -o run --resume --text tgt --valid-text tgt")
-    assert "has a source" in refused(RESUME.replace("-o run", "-o no_source"))
-
-
-def test_a_run_that_saved_nothing_is_no_run(call: Call, place: Path) -> None:
-    """A run without a checkpoint can be started again with any options."""
-    (place / "new").mkdir()
-    (place / "new" / CONFIG).write_text(config_toml(load_config("luong", "base", "", ["model.source=false"])))
-    accepted(f"{TEXT} --preset tiny")
-    assert call.config == load_config("luong", "tiny", "", ["train.max_updates=1", "model.source=false"])
+@pytest.mark.parametrize(("command", "arch", "preset", "settings"), CONFIGURATIONS)
+def test_train_has_a_configuration(
+    call: Call, place: Path, command: str, arch: str, preset: str | None, settings: str
+) -> None:
+    """Short names are settings; what `info` prints is a configuration; a resumed run has its own, and options
+    may agree or raise its limits; a run without a checkpoint is none."""
+    (place / "info.toml").write_text(accepted("info bytenet --preset tiny"))
+    (place / "unsaved").mkdir()
+    (place / "unsaved" / CONFIG).write_text(config_toml(load_config("luong", "base", "", [])))
+    accepted(command)
+    own = SMALL if "--resume" in command else []
+    assert call.config == load_config(arch, preset, "", [*own, *settings.split()])
+    assert call.rest["resume"] is ("--resume" in command)
 
 
 def test_version() -> None:
