@@ -5,7 +5,7 @@ linked. Imports no PyTorch.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
 from msgspec import Meta, Struct
 
@@ -75,9 +75,6 @@ class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     """The options of every architecture. A subclass adds its own; its tag is the architecture's name."""
 
-    # Whether training has no loop over time.
-    is_parallel: ClassVar[bool] = False
-
     d_embedding: Width
     source: bool = True  # false: a byte language model, without an encoder and without attention
     dropout: Dropout = 0.1
@@ -109,21 +106,16 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
 
     @property
     def is_serial(self) -> bool:
-        """Return whether training loops over time, as recurrent models do.
+        """True if training loops over time, as recurrent models do.
 
         The state of such a model is carried from one window of a text to the next.
         """
-        return not self.is_parallel
+        return True
 
     @property
     def has_attention(self) -> bool:
         """True if the model has attention, and so an alignment: a module with `forward_aligned`."""
         return False
-
-    @property
-    def full_name(self) -> str:
-        """The architecture's name for messages, with the option that makes it serial, if there is one."""
-        return architecture(self)
 
     @property
     def needs_fit(self) -> bool:

@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     ModelConfig = ModelSection
 else:  # what msgspec validates: the section of each architecture of the package, told apart by `arch`
     ModelConfig = Union[tuple(ARCHITECTURES[name].section for name in BUILT_IN)]  # noqa: UP007
-PARALLEL = tuple(name for name in BUILT_IN if ARCHITECTURES[name].section.is_parallel)
 
 # Keys of DataConfig that change training pairs; each needs a source.
 AUGMENTATIONS = (

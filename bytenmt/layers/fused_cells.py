@@ -30,7 +30,6 @@ def fusible(product: Product) -> TypeGuard[DeferredProduct]:
         isinstance(product, DeferredProduct)
         and product.matrix.device.type == "cpu"
         and product.matrix.dtype in KINDS
-        and not torch.compiler.is_compiling()
     )
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from bytenmt.architectures.base import Model
+from bytenmt.architectures.section import architecture
 from bytenmt.architectures.tensor_tree import concatenate, map_tensors, select, tensors
 from bytenmt.config.facts import Facts, TextFact
 from bytenmt.config.schema import Config
@@ -96,8 +97,8 @@ class LanguageModelObjective:
         width = train.context + train.window
         if self._carries and train.context:
             raise ConfigError(
-                f"train.context is for convolutional models: {self.config.model.full_name} carries its state"
-                " from window to window; set it to 0"
+                f"train.context is for convolutional models: {architecture(self.config.model)} carries its"
+                " state from window to window; set it to 0"
             )
         for text in self._texts:
             if len(text.data) < width:

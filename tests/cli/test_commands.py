@@ -32,11 +32,13 @@ from bytenmt.cli.console import writer
 from bytenmt.cli.main import main
 from bytenmt.cli.progress import Console
 from bytenmt.config.facts import CorpusFact, Facts
-from bytenmt.config.schema import PARALLEL, Config, config_toml, load_config, parse_config
+from bytenmt.config.schema import Config, config_toml, load_config, parse_config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS
 from bytenmt.training import run as training
 from bytenmt.training.run import Outcome
+
+PARALLEL = ("bytenet", "convs2s", "transformer")  # without a loop over time
 
 # So that a child in another folder finds the package under test.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}

@@ -17,6 +17,7 @@ from torch import Tensor
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.costs import receptive_field
 from bytenmt.architectures.registry import build_model
+from bytenmt.architectures.section import architecture
 from bytenmt.architectures.tensor_tree import concatenate, place, select, tensors
 from bytenmt.config.schema import parse_config
 from bytenmt.decoding.interface import Options, Request
@@ -318,7 +319,7 @@ def check_cut(model: AnyModel, pieces: list[int], gradients: bool) -> None:
 def check_causality(model: AnyModel) -> None:
     """A NaN at t touches nothing before t, nothing of another row, and something from t on. Self-attention
     weighs later columns with 0, which times NaN is NaN: there a large vector stands in its place."""
-    poison = 1e30 if model.config.full_name == "transformer" else torch.nan  # type: ignore[union-attr]
+    poison = 1e30 if architecture(model.config) == "transformer" else torch.nan  # type: ignore[union-attr]
     src, src_len = some_sources([6, 4])
     t = 9
     clean = some_inputs(2, t)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     """Dilated convolutions stacked on the encoder (Kalchbrenner et al. 2016)."""
-
-    is_parallel: ClassVar[bool] = True
 
     d_channels: Width  # the paper's d: inside a block; 2d between blocks
     n_sets: Layers  # of both sides, where they have no number of their own
@@ -105,10 +103,6 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     @property
     def is_serial(self) -> bool:
         return self.recurrent != "none"
-
-    @property
-    def full_name(self) -> str:
-        return f'bytenet with recurrent = "{self.recurrent}"' if self.is_serial else "bytenet"
 
     @property
     def needs_fit(self) -> bool:

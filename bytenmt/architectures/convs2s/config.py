@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -30,8 +30,6 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
 
     The encoder may also be one of Gehring et al. 2016.
     """
-
-    is_parallel: ClassVar[bool] = True
 
     encoder_layers: ConvLayers = ()  # of "conv" those that make the keys
     decoder_layers: Annotated[ConvLayers, Meta(min_length=1)]
@@ -117,6 +115,10 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     def position_kind(self) -> Literal["learned", "sinusoidal", "off"]:
         """The kind of positions; a table without rows counts as "off"."""
         return self.positions if self.n_positions else "off"
+
+    @property
+    def is_serial(self) -> bool:
+        return False
 
     @property
     def has_attention(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -20,8 +20,6 @@ from bytenmt.architectures.section import (
 class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transformer"):
     """A Transformer on bytes whose decoder attends to its last `window` bytes (Vaswani et al. 2017)."""
 
-    is_parallel: ClassVar[bool] = True
-
     d_model: Width
     n_heads: Annotated[int, Meta(ge=1, le=256)] = 4
     d_ff: Annotated[int, Meta(ge=0, le=1 << 18)] = 0  # units of a feed-forward layer; 0: 4 * d_model
@@ -36,6 +34,10 @@ class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transfor
                 f"d_model = {self.d_model}: expected a multiple of {2 * self.n_heads}, twice n_heads"
             )
         check_receptive_field(self.decoder_depth * (self.window - 1))
+
+    @property
+    def is_serial(self) -> bool:
+        return False
 
     @property
     def has_attention(self) -> bool:
