@@ -157,9 +157,10 @@ class LanguageModelObjective:
         after = []
         for begin in range(0, n, step):
             rows = torch.arange(begin, min(n, begin + step), device=self.device)
-            read, truth, skipped = (
-                torch.from_numpy(part[begin : begin + step]).to(self.device) for part in window[:3]
-            )
+            parts = [torch.from_numpy(part[begin : begin + step]) for part in window[:3]]
+            if self.device.type == "cuda" and torch.cuda.is_available():
+                parts = [part.pin_memory() for part in parts]  # copied while the GPU computes
+            read, truth, skipped = (part.to(self.device, non_blocking=True) for part in parts)
             if self.train.byte_dropout:
                 read = drop_bytes(read, self.train.byte_dropout, self.train.byte_dropout_kind)
             state = model.start(_memory(model, len(read))) if window.fresh else select(before, rows)
