@@ -45,7 +45,7 @@ class TranslationReport:
     notes: list[tuple[str, str]] = field(default_factory=list)
 
 
-def read_lines(data: bytes, options: ReadOptions, path: str) -> list[Parts]:
+def read_lines(data: bytes, options: ReadOptions, path: str = "the document") -> list[Parts]:
     """Return the distinct lines of a file that have no translation yet. Raises DataError.
 
     path: for messages.
@@ -54,7 +54,7 @@ def read_lines(data: bytes, options: ReadOptions, path: str) -> list[Parts]:
 
 
 def write_lines(
-    data: bytes, options: ReadOptions, path: str, translations: Sequence[LineTranslation]
+    data: bytes, options: ReadOptions, translations: Sequence[LineTranslation], path: str = "the document"
 ) -> bytes:
     """Return a file with translations in place of the lines that read_lines returns, in their order."""
     document = formats.read(data, options, path)

@@ -58,7 +58,8 @@ def read(source: DocumentSource) -> list[Parts]:
 
 def write(source: DocumentSource, results: Sequence[LineTranslation]) -> bytes:
     """Return the file with translations in place of the lines that `read` returns."""
-    return write_lines(*source.arguments(), results)
+    data, options, path = source.arguments()
+    return write_lines(data, options, results, path)
 
 
 def for_document(results: Sequence[TranslationResult]) -> list[LineTranslation]:
