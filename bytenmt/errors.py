@@ -53,7 +53,7 @@ EXTRAS = {  # imported packages, and the extras that install them
     **dict.fromkeys(
         ("iniparse", "lxml", "markdown_it", "moz", "polib", "ruamel", "srt", "webvtt"), "documents"
     ),
-    **dict.fromkeys(("prometheus_client", "py3langid", "starlette", "uvicorn"), "serve"),
+    **dict.fromkeys(("anyio", "prometheus_client", "py3langid", "starlette", "uvicorn"), "serve"),
 }
 
 
