@@ -76,11 +76,15 @@ class LanguageModelObjective:
         config: Config,
         files: Sequence[PairFiles],
         valid: PairFiles,
+        errors: str = "replace",
         device: torch.device = CPU,
         group: Group = SINGLE_PROCESS,
         reporter: Reporter = SILENT,
     ) -> LanguageModelObjective:
-        """Open the texts of a run, and report their size and possible mistakes. Raises BytenmtError."""
+        """Open the texts of a run, and report their size and possible mistakes. Raises BytenmtError.
+
+        errors: has no effect, because texts may hold any bytes.
+        """
         texts = [Text(pair.tgt) for pair in (*files, valid) if pair.tgt is not None]
         objective = cls(config, texts[:-1], texts[-1], device, group)
         if group.is_leader:

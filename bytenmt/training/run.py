@@ -37,7 +37,7 @@ from bytenmt.plugins import METRICS
 from bytenmt.reporter import SILENT, Bar, Reporter
 from bytenmt.training.language_model import LanguageModelObjective
 from bytenmt.training.metrics import Log, Record, require_tensorboard
-from bytenmt.training.objective import Decoded, Objective, Share
+from bytenmt.training.objective import Decoded, Share
 from bytenmt.training.optim import fraction_done, lr_factor, stopped_early
 from bytenmt.training.precision import precision_of
 from bytenmt.training.trainer import Trainer
@@ -84,12 +84,15 @@ def train(
     Raises BytenmtError before anything is written where an input cannot be used.
     """
     _check(config, files, tensorboard)
-    aloud = reporter if group.is_leader else SILENT
+    leader_reporter = reporter if group.is_leader else SILENT
     with _same_threads_afterwards(), one_training(run) if group.is_leader else nullcontext():
         is_resumed = resume and group.broadcast(has_checkpoint(run))
         # 1) the configuration, with what is found on this machine and in the text
         config = group.on_leader(lambda: _settled(config, read_config(run) if is_resumed else None, device))
-        objective = _open_objective(config, files, valid, errors, device, group, aloud)
+        kind: type[TranslationObjective | LanguageModelObjective] = LanguageModelObjective
+        if config.model.source:
+            kind = TranslationObjective
+        objective = kind.open(config, files, valid, errors, device, group, leader_reporter)
         config = objective.config
         # 2) model and optimiser, fresh or as they were
         if device.type == "cuda":
@@ -100,7 +103,7 @@ def train(
         elif init_from is not None:
             file, tensors = group.on_leader(lambda: read_start(init_from, config.model))
             trainer.begin_with(tensors, file)
-            aloud.say(f"starting from the weights of {file}")
+            leader_reporter.say(f"starting from the weights of {file}")
         progress = trainer.progress
         if threads is not None or device.type == "cpu":
             progress.threads = threads or min(progress.threads, n_cores()) or idle_threads()
@@ -110,20 +113,20 @@ def train(
         if group.is_leader:
             write_atomically(run / CONFIG, config_toml(config).encode())
             log = Log(run, progress.update, tensorboard, reporter, watch)
-        loop = Loop(run, trainer, log, aloud)
+        loop = Loop(run, trainer, log, leader_reporter)
         if is_resumed and loop.has_ended():
-            aloud.say(f"{run} is finished at update {progress.update}: raise its limits to go on")
+            leader_reporter.say(f"{run} is finished at update {progress.update}: raise its limits to go on")
             return Outcome(progress.update)
         if is_resumed:
-            aloud.say(f"resuming {run} at update {progress.update}")
+            leader_reporter.say(f"resuming {run} at update {progress.update}")
         elif resume:
-            aloud.warn(f"--resume: {run} holds nothing to resume: the run starts at update 0")
-        aloud.say(_describe(trainer))
+            leader_reporter.warn(f"--resume: {run} holds nothing to resume: the run starts at update 0")
+        leader_reporter.say(_describe(trainer))
         number = loop.go()
         if number:
-            aloud.say(f"stopped at update {progress.update}, saved; continue with --resume")
+            leader_reporter.say(f"stopped at update {progress.update}, saved; continue with --resume")
         else:
-            aloud.say(_describe_end(run, trainer))
+            leader_reporter.say(_describe_end(run, trainer))
         return Outcome(progress.update, number)
 
 
@@ -148,21 +151,6 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> Non
         raise ConfigError("train.teacher_forcing below 1 needs a source: leave it at 1")
     if tensorboard:
         require_tensorboard()
-
-
-def _open_objective(
-    config: Config,
-    files: Sequence[PairFiles],
-    valid: PairFiles,
-    errors: str,
-    device: torch.device,
-    group: Group,
-    reporter: Reporter,
-) -> Objective:
-    """Open the text, pairs or streams."""
-    if files[0].has_source:
-        return TranslationObjective.open(config, files, valid, errors, device, group, reporter)
-    return LanguageModelObjective.open(config, files, valid, device, group, reporter)
 
 
 def _settled(config: Config, saved: Config | None, device: torch.device) -> Config:
@@ -334,17 +322,17 @@ class Loop:
 
     def _update(self, shares: Iterator[Share], received: list[int]) -> bool:
         """Do one update; return whether any process has received a signal, after which none is done."""
-        asked = time.monotonic()
-        taken = list(islice(shares, self.settings.update_freq))
-        step = [share.data for share in taken]
-        self.meter.waited += time.monotonic() - asked
-        counts = [sum(count) for count in zip((0, 0, 0), *(batch.counts for batch in step), strict=True)]
+        begun = time.monotonic()
+        step_shares = list(islice(shares, self.settings.update_freq))
+        batches = [share.data for share in step_shares]
+        self.meter.waited += time.monotonic() - begun
+        counts = [sum(count) for count in zip((0, 0, 0), *(batch.counts for batch in batches), strict=True)]
         sums = self.trainer.sum_over_processes(*counts, len(received))
         n_ends, target_bytes, source_bytes, n_signals = (int(value) for value in sums)
         if n_signals and self.progress.update:
             return True
-        self.trainer.move_behind(taken[-1])
-        nats, self.meter.norm = self.trainer.update(step, target_bytes)
+        self.trainer.move_behind(step_shares[-1])
+        nats, self.meter.norm = self.trainer.update(batches, target_bytes)
         self.meter.nats.append(nats)
         self.meter.target_bytes += target_bytes - n_ends
         self.meter.all_bytes += target_bytes + source_bytes

@@ -156,8 +156,8 @@ class TranslationObjective:
                 short_first=train.short_first and number == 0,
             )
             pin, round_to = self.device.type == "cuda", train.round_to
-            found = batches(corpus, plan, batch, share=share, round_to=round_to, pin=pin, change=change)
-            for behind, data in enumerate(found, batch + 1):
+            assembled = batches(corpus, plan, batch, share=share, round_to=round_to, pin=pin, change=change)
+            for behind, data in enumerate(assembled, batch + 1):
                 yield Share(data, number, behind, plan.n_batches)
             batch = 0
 
@@ -168,11 +168,16 @@ class TranslationObjective:
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         for batch in batches:
             for part in _split(batch, n_splits):
-                on = to_device(part, self.device, is_whole=n_splits == 1)
-                inputs = self.inputs(model, on)
+                tensors = to_device(part, self.device, is_whole=n_splits == 1)
+                inputs = self.inputs(model, tensors)
                 with autocast(self.train, self.device):
                     loss, part_nats = self.loss(
-                        model, on.source, on.source_len, inputs, on.target_out, on.target_len
+                        model,
+                        tensors.source,
+                        tensors.source_len,
+                        inputs,
+                        tensors.target_out,
+                        tensors.target_len,
                     )
                 (loss / target_bytes).backward()  # type: ignore[no-untyped-call]
                 nats += part_nats
@@ -195,16 +200,16 @@ class TranslationObjective:
             LossInputs(model, self.train, logits, inputs, target, real, source, source_len, memory)
         )
 
-    def inputs(self, model: Model[Any, Any], on: Tensors) -> Tensor:
+    def inputs(self, model: Model[Any, Any], tensors: Tensors) -> Tensor:
         """Return the bytes that the decoder reads in training, (n, t) uint8.
 
         These are the true bytes, or what train.teacher_forcing and byte_dropout make of them.
         """
-        train, inputs = self.train, on.target_in
+        train, inputs = self.train, tensors.target_in
         if train.teacher_forcing < 1:
             # In a context of its own: autocast would keep weights without gradients for the loss.
             with torch.no_grad(), autocast(train, self.device), without_dropout(model):
-                memory = model.encode(on.source, on.source_len)
+                memory = model.encode(tensors.source, tensors.source_len)
                 inputs = draw_inputs(model, memory, inputs, train.teacher_forcing, train.own_bytes)
         if train.byte_dropout:
             inputs = drop_bytes(inputs, train.byte_dropout, train.byte_dropout_kind)
