@@ -16,6 +16,7 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 from bytenmt.errors import BytenmtError, DeviceError
 
@@ -135,7 +136,11 @@ def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterato
         torch.cuda.set_device(device)
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
-        dist.init_process_group(backend, timeout=timeout)
+        store, rank, size = next(rendezvous("env://", timeout=timeout))
+        # torchrun keeps the store when it restarts a job, with the addresses of dead processes in it.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = dist.PrefixStore(f"attempt {attempt}", store)  # type: ignore[attr-defined]
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
     except (RuntimeError, ValueError) as error:
         raise BytenmtError(f"the processes of the job did not meet ({error}): start it again") from None
     try:
