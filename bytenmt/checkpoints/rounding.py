@@ -1,4 +1,4 @@
-"""Round weights to bfloat16, or to 8 bits with a scale for each output."""
+"""Round weights to 8 bits with a scale for each output."""
 
 from __future__ import annotations
 
@@ -22,10 +22,3 @@ def quantise(matrix: Array) -> tuple[npt.NDArray[np.int8], Array]:
     finite = np.isfinite(scales) & (scales > 0)
     q = np.where(finite[:, None], matrix, np.float32(0)) / np.where(finite, scales, np.float32(1))[:, None]
     return np.rint(q).clip(-LARGEST, LARGEST).astype(np.int8), scales
-
-
-def round_to_bf16(values: Array) -> npt.NDArray[np.uint16]:
-    """Round float32 values of any shape to bfloat16, ties to even; return the bits. NaN stays NaN."""
-    bits = np.ascontiguousarray(values).view(np.uint32)
-    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
