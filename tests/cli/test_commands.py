@@ -177,10 +177,6 @@ BAD: list[tuple[str, str]] = [
     (f"{TRANSLATE} -i src --stream -b 2", "--stream prints the plain text of a greedy search"),
     (f"{TRANSLATE} -i src --engine numba --device cuda", "--engine numba runs on the CPU"),
     (f"{TRANSLATE} -i src --engine cuda-graph --device cpu", "--engine cuda-graph runs on a GPU"),
-    (
-        f"{TRANSLATE} -i src --engine torch --device cpu --precision int8",
-        "--precision int8 is for --engine numba",
-    ),
     (f"{TRANSLATE} -i src --engine torch --precision int8", "--engine torch has no int8"),
     (f"{EVALUATE} --src src --ref tgt --engine numba --device cuda", "--engine numba runs on the CPU"),
     ("translate -m run -m no_source -i src", "run is a translation model and no_source is a language model"),
