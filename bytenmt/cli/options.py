@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.config.fields import MOST, Interval, Option, options_of, shortened
 from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.setting_table import CONSTRAINTS, KEEP, SPEED, TABLE
+from bytenmt.decoding.setting_table import KEEP, SPEED, TABLE
 from bytenmt.plugins import load_plugins
 
 QUIET, VERBOSE = "bytenmt.quiet", "bytenmt.verbose"  # in click's meta, which a group and its command share
@@ -172,13 +172,8 @@ def collect_given(name: str, options: Iterable[Option], heading: str = OPTIONS) 
 
     def take(values: dict[str, Any]) -> dict[str, Any]:
         taken = {one.name: values.pop(one.name) for one in options}
-        return {
-            name: {
-                key: value
-                for key, value in taken.items()
-                if not (value is None or value is False or value == ())
-            }
-        }
+        kept = {key: value for key, value in taken.items() if value is not None and value is not False}
+        return {name: {key: value for key, value in kept.items() if value != ()}}
 
     return Part([click_option(one, heading) for one in options], take)
 
@@ -200,9 +195,9 @@ def models(metavar: str = "MODEL...", help: str = "", most: int = MOST, least: i
         elif not runs:
             runs, words = words[:1], words[1:]
         if not least <= len(runs) <= most:
-            raise click.UsageError(f"{len(runs)} models: expected {metavar}.")
+            raise click.UsageError(f"{len(runs)} models: expected {metavar}")
         if names and not n_least <= len(words) <= n_most:
-            raise click.UsageError(f"{len(words)} files after the model: expected {metavar}.")
+            raise click.UsageError(f"{len(words)} files after the model: expected {metavar}")
         return {"runs": runs, "files": words} if names else {"runs": runs}
 
     path = click.Path(path_type=Path)
@@ -225,8 +220,7 @@ def complete_architecture(_: click.Context, param: click.Parameter, begun: str) 
 def settings(*groups: str) -> Part:
     """Return the settings of these groups and of what is kept, which a command gets as `settings`."""
     options = [one for one in TABLE.values() if one.group in groups]
-    keep = [one._replace(heading=CONSTRAINTS) for one in KEEP.values()] if "search" in groups else []
-    return collect_given("settings", [*options, *keep])
+    return collect_given("settings", [*options, *KEEP.values()])
 
 
 ENGINE = record("engine", EngineSpec, SPEED)

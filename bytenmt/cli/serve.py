@@ -80,7 +80,7 @@ DECODING = (
         " --beam-size 2 or more.",
         heading=SEARCH_HEADING,
     ),
-    KEEP["keep"]._replace(heading=CONSTRAINTS),
+    KEEP["keep"],
     Option(
         "glossary",
         tuple[str, ...],

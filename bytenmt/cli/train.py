@@ -119,7 +119,9 @@ def train(
 
     device = local_device(pick_device(machine.device))
     with told_as(start.log_format) as console, process_group(device) as group:
-        documents = training_pairs.conversions(output, texts.tmx, texts.xliff, texts.po, pair)
+        documents = training_pairs.conversions(
+            output, {"tmx": texts.tmx, "xliff": texts.xliff, "po": texts.po}, pair
+        )
         tsv = texts.tsv + tuple(one.table for one in documents)
         files, valid = arguments.files_to_train_on(
             output,
@@ -141,7 +143,7 @@ def train(
                 device.type == "cuda",
             )
         )
-        for line in group.on_leader(lambda: training_pairs.convert(documents)):
+        for line in group.on_leader(lambda: [*map(training_pairs.convert, documents)]):
             console.say(line)
         detail(f"training on {device}, PyTorch {torch.__version__}", console.say)
 

@@ -6,6 +6,7 @@ the sections of the configuration have their bounds from here, too. Imports noth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields, is_dataclass
 from functools import cache
@@ -36,6 +37,7 @@ Interval = (
     Positive | Annotated[str, Meta(pattern=r"^(auto|(?!0+(\.0*)?[smh])[0-9]{1,6}(\.[0-9]{1,9})?[smh])$")]
 )
 INTERVAL = "expected a number of updates such as 500, a time such as 90s, 2m or 1h, or auto"
+WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
 LONGEST_VALUE = 40  # characters of a value that messages show
 
 
@@ -129,10 +131,14 @@ def check(
 
 def explained(message: str) -> str:
     """Return what msgspec expected of a value, in our words."""
-    return INTERVAL if "matching regex" in message else f"{message[0].lower()}{message[1:]}".replace("`", "")
+    words = re.sub("`(int|float|str|bool)`", lambda match: WORDS[match[1]], message)
+    return INTERVAL if "matching regex" in message else f"{words[0].lower()}{words[1:]}".replace("`", "")
 
 
 def shortened(value: object) -> str:
     """Return a value for a message: printable and short."""
-    text = printable(repr(value))
+    try:
+        text = printable(repr(value))
+    except ValueError:  # Python's own limit on digits
+        return "a number of thousands of digits"
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"

@@ -320,9 +320,11 @@ def _explained(message: str, tree: Mapping[str, Any]) -> str:
         )
     section, _, key = path.partition(".")
     if what.startswith("Invalid enum value") and section in sections:
-        values = ", ".join(map(str, get_args(get_type_hints(sections[section])[key])))
-        what = f"{what.removeprefix('Invalid enum value ')} is none of {values}"
-    return f"configuration {path}: {expected(what)}".replace(" :", ":")
+        choices = ", ".join(map(str, get_args(get_type_hints(sections[section])[key])))
+        return f"configuration {path}: {what.removeprefix('Invalid enum value ')} is none of {choices}"
+    values = tree.get(section)
+    named = f" is {shortened(values[key])}" if isinstance(values, Mapping) and key in values else ""
+    return f"configuration {path}{named}: {expected(what)}".replace(" :", ":")
 
 
 def _without_removed_keys(tree: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -41,6 +41,7 @@ SEARCH_HEADING, SPEED, CONSTRAINTS = "Search", "Speed and memory", "Constraints"
 
 searched = partial(option, group="search", heading=SEARCH_HEADING)
 sampled = partial(option, group="sampling", heading="Sampling")
+kept = partial(option, heading=CONSTRAINTS)
 limited = partial(option, group="search", heading="Sentences and lengths")
 
 
@@ -136,19 +137,19 @@ class LineSettings:
 class KeepSettings:
     """Settings of what is kept, see decoding.kept_spans."""
 
-    keep: str | None = option(
+    keep: str | None = kept(
         None,
         "Classes of spans that are copied unchanged from the source to the translation, separated by commas;"
         " none keeps nothing (default: all, if the model was trained with sentinels).",
         metavar=",".join(KEPT),
     )
-    keep_pattern: tuple[str, ...] = option(
+    keep_pattern: tuple[str, ...] = kept(
         (),
         "Copy every match of this regular expression, in Python's syntax, unchanged to the translation; may"
         " be repeated.",
         metavar="REGEX",
     )
-    glossary: Path | None = option(
+    glossary: Path | None = kept(
         None,
         "Glossary file of lines `term TAB target`: the translation has the target where the source has the"
         " term, also with the ending of a plural or case.",

@@ -42,7 +42,7 @@ REFUSED = [
     ("convs2s", "decoder_dilations=[1,2]", "decoder_dilations has 2 numbers for 4 decoder_layers"),
     ("convs2s", "encoder_dilations=[1]", "encoder_dilations has 1 numbers for 4 encoder_layers"),
     ("convs2s", "attention_layers=[3,10]", "attention_layers has 10, but decoder_layers are 1 to 4"),
-    ("convs2s", "attention_layers=[0]", "attention_layers[0]: expected int >= 1"),
+    ("convs2s", "attention_layers=[0]", "attention_layers[0]: expected a whole number >= 1"),
     ("convs2s", "attention_layers=[3,1]", "attention_layers: expected each layer once, the lowest first"),
     ("convs2s", "attention_layers=[1,1]", "attention_layers: expected each layer once, the lowest first"),
     ("convs2s", "positions=sinusoidal n_positions=0", "n_positions = 0 leaves no row for positions"),

@@ -178,7 +178,7 @@ BAD = [
     ("plot attention luong --line a -o a.pdf", 1, "give a name that ends in .png"),
     (f"plot attention luong --line {'a' * 301} --target b", 1, "301 characters: expected 1 to 300"),
     ("plot attention none --line a", 1, "none does not exist"),
-    ("plot attention luong bytenet --line a", 2, "2 models: expected MODEL."),
+    ("plot attention luong bytenet --line a", 2, "2 models: expected MODEL"),
     ("plot embedding luong -o src/e.png", 1, "the folder src cannot be created"),
     ("plot embedding luong -o e.svg", 1, "give a name that ends in .png"),
     ("plot embedding luong --text none", 1, "none does not exist"),

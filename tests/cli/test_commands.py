@@ -567,14 +567,14 @@ def test_the_model_is_the_first_argument(place: Path) -> None:
         f"{EVALUATE} --src src --ref tgt {SHORT}"
     )
     for command, message in (
-        ("translate", "0 models: expected MODEL...."),
-        ("generate text text", "2 models: expected MODEL."),
-        ("generate -m text text", "2 models: expected MODEL."),
-        ("predict", "0 models: expected MODEL [FILE]."),
-        ("predict text tgt src", "2 files after the model: expected MODEL [FILE]."),
-        ("adapt run -o new", "0 files after the model: expected MODEL MEMORY...."),
-        ("translate-file run src", "1 files after the model: expected MODEL IN OUT."),
-        (f"convert run run {convert}", "2 models: expected MODEL."),
+        ("translate", "0 models: expected MODEL..."),
+        ("generate text text", "2 models: expected MODEL"),
+        ("generate -m text text", "2 models: expected MODEL"),
+        ("predict", "0 models: expected MODEL [FILE]"),
+        ("predict text tgt src", "2 files after the model: expected MODEL [FILE]"),
+        ("adapt run -o new", "0 files after the model: expected MODEL MEMORY..."),
+        ("translate-file run src", "1 files after the model: expected MODEL IN OUT"),
+        (f"convert run run {convert}", "2 models: expected MODEL"),
     ):
         found = invoke(command)
         assert found.exit_code == 2 and found.stderr.splitlines()[-1] == f"Error: {message}"

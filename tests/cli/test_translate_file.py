@@ -84,7 +84,7 @@ def test_the_format_is_told_or_named(tmp_path: Path) -> None:
         ("a.po b.po --format json", "a.po: not json: Expecting value: line 1 column 1"),
         ("a.po b.po --format tmx --pair ende", "--pair ende: expected two languages"),
         ("a.po b.po --prefix x", "No such option"),
-        ("a.po b.po --flag-above nan", "'nan': expected float >= 0.0"),
+        ("a.po b.po --flag-above nan", "'nan': expected a number >= 0.0"),
     ],
 )
 def test_one_line_for_a_mistake(tmp_path: Path, arguments: str, message: str) -> None:

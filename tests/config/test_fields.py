@@ -146,7 +146,7 @@ def test_intervals(text: int | str) -> None:
 )
 def test_what_is_no_interval(text: str) -> None:
     """One short line that says what is expected."""
-    expected = "save_every: expected a number of updates such as 500, a time"
+    expected = "save_every is .*: expected a number of updates such as 500, a time"
     with pytest.raises(ConfigError, match=expected) as told:
         load_config("luong", "tiny", "", [f"train.save_every='{text}'"])
     assert len(str(told.value)) < 200
@@ -178,9 +178,9 @@ def test_a_search_too_wide_for_any_memory_is_told_before_it_begins() -> None:
 
 
 def test_a_message_names_value_and_bound() -> None:
-    with pytest.raises(ValueError, match=r"^top_p is 0: expected float > 0\.0$"):
+    with pytest.raises(ValueError, match=r"^top_p is 0: expected a number > 0\.0$"):
         check({"top_p": 0}, TABLE)
-    with pytest.raises(ValueError, match=r"^--seed is -1: expected int >= 0$"):
+    with pytest.raises(ValueError, match=r"^--seed is -1: expected a whole number >= 0$"):
         check({"seed": -1}, TABLE, lambda name: TABLE[name].long)
     with pytest.raises(ValueError, match="split_sentences is 'x': expected one of auto, always, never"):
         check({"split_sentences": "x"}, TABLE)

@@ -384,8 +384,8 @@ def test_the_package_gives_the_translator_and_its_errors() -> None:
 def test_misuse_is_told(tmp_path: Path) -> None:
     """The error is exported by the package, is also a ValueError, and is raised before a run is loaded."""
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"max_source_bytes": 3}, "max_source_bytes is 3: expected int >= 4"),
-        ({"max_tokens": 0}, "max_tokens is 0: expected int >= 1"),
+        ({"max_source_bytes": 3}, "max_source_bytes is 3: expected a whole number >= 4"),
+        ({"max_tokens": 0}, "max_tokens is 0: expected a whole number >= 1"),
         ({"prefix": b"\xff"}, "is not valid UTF-8"),
         ({"prefix": "a\n"}, "contains a line break"),
         ({"prefix": b"\r"}, "contains a line break"),
@@ -395,9 +395,9 @@ def test_misuse_is_told(tmp_path: Path) -> None:
             "unknown setting beams: expected one of beam, byte_scores, glossary, keep, keep_pattern",
         ),
         ({"endless": True}, "unknown setting endless"),
-        ({"beam": "4"}, "beam is '4': expected int, got str"),
+        ({"beam": "4"}, "beam is '4': expected a whole number, got a text"),
         ({"n_best": 2}, "n_best 2 of beam 1: give beam 2 or more"),
-        ({"sample": "yes"}, "sample is 'yes': expected bool, got str"),
+        ({"sample": "yes"}, "sample is 'yes': expected true or false, got a text"),
     ]
     for settings, message in wrong:
         for refused in (lambda given: make(**given), lambda given: Translator.load("none", **given)):

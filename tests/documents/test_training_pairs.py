@@ -99,7 +99,6 @@ def test_the_command_trains_on_documents(tmp_path: Path, outcome: dict[str, Any]
     ("arguments", "message"),
     [
         ("--tmx a.tmx", "--tmx needs the languages to read: give --pair"),
-        ("--po a.po --pair en-de", "--pair would be ignored without --tmx"),
         ("--tmx a.tmx --pair en", "--pair en: expected two languages"),
         ("--tmx a.tmx --pair en-GB-de", "--pair en-GB-de: expected two languages"),
         ("--tmx a.tmx --pair fr:ko", "a.tmx has no translated pair of texts fr and ko"),
