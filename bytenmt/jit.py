@@ -43,7 +43,7 @@ ENGINE_FILES = (  # of which the CPU engine's interpreter, a single function, is
     "decoding/cpu/scoring.py",
     "decoding/cpu/kernels/*.py",
     "decoding/search/*.py",
-    "program/*.py",
+    "program/instructions.py",
 )
 
 # Options for code without reference counting. Where functions pass records of many arrays for every row,

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 from heard import Heard
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from bytenmt.decoding.cpu import compilation
 from bytenmt.decoding.cpu.compilation import COMPILED, compile_once
-from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
 
 CACHED_RUN = """
 import sys
@@ -72,11 +70,3 @@ def test_a_second_process_compiles_nothing() -> None:
     compilation.compile_kernels()
     run = subprocess.run([sys.executable, "-c", CACHED_RUN], capture_output=True, text=True)
     assert (run.returncode, run.stdout) == (0, ""), run.stderr
-
-
-def test_numpy_keeps_to_its_thread() -> None:
-    """Products of the interpreter in NumPy use one thread, however many there were."""
-    with threadpool_limits(2, "blas"):
-        numpy_interpreter.cache_clear()
-        numpy_interpreter()
-        assert all(pool["num_threads"] == 1 for pool in threadpool_info() if pool["user_api"] == "blas")

@@ -9,7 +9,7 @@ outputs of the package to FOLDER/SECTION.json; sections that are recorded alread
 the outputs again from the stored models and inputs. Both take a few minutes on one core, and need the same
 machine, because other vector instructions round differently.
 
-Rules of the comparison: outputs of the CPU engine (compiled and its NumPy fallback), trainings and epoch
+Rules of the comparison: outputs of the CPU engine (compiled and uncompiled), trainings and epoch
 plans must be identical, numbers to the last bit. Texts of the PyTorch engine must be identical, and
 its numbers agree to TOLERANCE; where two texts differ but their scores agree to TOLERANCE, they are listed as
 ties, which are not differences.

@@ -102,9 +102,10 @@ ONE: Any = np.int64(1)  # with a Python int, `execute` would be compiled once mo
 
 @compiled
 def execute(
-    program: Ints, model: ModelBuffers, rows: Rows, search: SearchState, ctx: ThreadContext, n_columns: int
-) -> None:
-    """Execute a program over all rows.
+    program: Ints, model: ModelBuffers, rows: Rows, search: SearchState, ctx: ThreadContext, n_all: int,
+    n_columns: int,
+) -> None:  # fmt: skip
+    """Execute a program over the first n_all rows.
 
     n_columns: rows of each text. A serial part of the program, whose rows depend on each other, is executed
     for the first row of all texts, then for the second, and so on.
@@ -117,7 +118,7 @@ def execute(
     while pc < len(program):
         code = program[pc]
         op, n, m, k = code[OP], code[N], code[M], code[K]
-        n_rows, origin, every = len(rows.slot) if code[ROWS] == SENTENCES else len(rows.ids), 0, 1
+        n_rows, origin, every = len(rows.slot) if code[ROWS] == SENTENCES else n_all, 0, 1
         if code[ROWS] == SERIAL:
             n_rows, origin, every = n_rows // n_columns, column, n_columns
         d, ds = rows.space + 4 * (code[D_START] * rows.capacity + code[D_COLUMN]), code[D_STRIDE]
@@ -355,22 +356,6 @@ def append_byte(word: Any, byte: int) -> None:
     word[1] = extend_prefix(word[1], np.uint64(byte))
 
 
-@compiled
-def first_rows(rows: Rows, n: int) -> Rows:
-    """Return a view of the first n rows of a step."""
-    return Rows(
-        rows.space,
-        rows.capacity,
-        rows.ids[:n],
-        rows.word,
-        rows.position,
-        rows.owner,
-        rows.beam,
-        rows.first,
-        rows.slot,
-    )
-
-
 @njit_borrowing
 def run(
     program: Ints,
@@ -391,7 +376,7 @@ def run(
     logits (3,): start, stride and column of the register that holds the logits after a step.
     """
     if n_steps == 0:
-        execute(program, model, rows, search, ctx, ONE)
+        execute(program, model, rows, search, ctx, len(rows.ids), ONE)
     for _ in range(n_steps):
         if ctx.thread == 0:
             begin_pass(model, rows, search)
@@ -401,7 +386,7 @@ def run(
         if n_rows == 0:
             break
         n_columns = n_columns_of(search, search.row_slot[0]) if len(model.states) > 0 else 1
-        execute(program, model, first_rows(rows, n_rows), search, ctx, n_columns)
+        execute(program, model, rows, search, ctx, n_rows, n_columns)
         if ctx.thread == 0:
             start = rows.space + 4 * (logits[0] * rows.capacity + logits[2])
             for row in range(n_rows):

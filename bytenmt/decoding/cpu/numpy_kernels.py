@@ -1,7 +1,7 @@
 """Kernels of the CPU engine in NumPy, and the interpreter as Python that calls them instead of compiled ones.
 
-They decode while the kernels are being compiled, and tests compare the compiled kernels with them. Only
-models in float32 are supported. Functions take addresses (int), as the compiled kernels do.
+Tests compare the compiled kernels with them. Only models in float32 are supported. Functions take addresses
+(int), as the compiled kernels do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
 from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.kernels import columns, elementwise, gemm, instructions
@@ -147,10 +146,8 @@ STAND_INS: dict[Any, Callable[..., Any]] = {
 def numpy_interpreter() -> Callable[..., None]:
     """Return interpreter.run as Python over the NumPy kernels: for one thread and models in fp32.
 
-    Results equal those of the compiled kernels up to the rounding of sums. NumPy's matrix products run in one
-    thread from then on, in the whole process: with more, each would wait for a core that compiles.
+    Results equal those of the compiled kernels up to the rounding of sums.
     """
-    threadpool_limits(1, "blas")
     python_run = as_python(run, STAND_INS)
 
     def run_without_warnings(*arguments: Any) -> None:
