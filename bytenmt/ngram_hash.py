@@ -43,7 +43,10 @@ _FROM_A, _BEYOND_Z, _TWO = np.uint64(0x3F3F3F3F3F3F3F3F), np.uint64(0x2525252525
 
 @njit
 def hash_ngram(word: Any, n: Any) -> Any:
-    """Return the hash of the last n bytes of a text, n from 1 to 8, as a uint64. word: uint64."""
+    """Return the hash of the last n bytes of a text, n from 1 to 8, as a uint64.
+
+    word: uint64 of the last eight bytes, the latest one in its lowest bits.
+    """
     key = word & (~np.uint64(0) >> (_WHOLE - _BYTE * np.uint64(n)))
     h = (key ^ (np.uint64(n) * _PER_ORDER)) * _SPREAD
     return (h ^ (h >> _HALF)) * _MIX

@@ -51,8 +51,8 @@ class OutputFormat(Protocol):
         ...
 
 
-def plain(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
-    """Format the best translation of each line as a line."""
+def format_plain(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
+    """Write the best translation of each line as a line; see OutputFormat for the arguments."""
     return b"".join(result.best.text + b"\n" for result in results)
 
 
@@ -115,7 +115,7 @@ class Filter:
 
     translator: Translator
     output: BinaryIO
-    form: OutputFormat | None = plain
+    form: OutputFormat | None = format_plain
     buffer_size: int = BUFFER_SIZE
     n_done: int = 0
     translate: Callable[[Sequence[bytes], int], list[TranslationResult]] | None = None

@@ -35,7 +35,10 @@ class Console(Reporter):
             _write(f"{clock}{printable(line)}")
 
     def progress(self, share: float, text: str, seconds: float | None) -> None:
-        """Print a line about the progress of a training. seconds: that are left, None if not known yet."""
+        """Print a line about the progress of a training.
+
+        share: what is done, 0 to 1. seconds: what is left, None if not known yet.
+        """
         self.say(f"{share:.0%}, {text}" + ("" if seconds is None else f", {duration(seconds)} left"))
 
     @contextmanager
@@ -73,7 +76,7 @@ class Records(Console):
             _write(json.dumps({"time": now, "level": level, "event": event, **more}, default=str))
 
     def progress(self, share: float, text: str, seconds: float | None) -> None:
-        """Print a record about the progress of a training."""
+        """Print a record about the progress of a training; see Console.progress."""
         left = {} if seconds is None else {"seconds_left": round(seconds)}
         self.tell("progress", "info", done=round(share, 4), **left, text=text)
 

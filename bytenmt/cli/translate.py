@@ -172,13 +172,13 @@ def translate(
 
 def _output_format(answers: Answers, runtime: Runtime, n_best: int, beam: int) -> OutputFormat | None:
     """Return how translations are written; None with --stream. Raises BytenmtError."""
-    from bytenmt.cli.line_filter import plain
+    from bytenmt.cli.line_filter import format_plain
     from bytenmt.cli.output_formats import Flagged, JsonRecords, Judged, n_best_list
     from bytenmt.evaluation.judge import Judge
 
     if answers.stream:
         return None
-    form: OutputFormat = n_best_list if n_best > 1 else plain
+    form: OutputFormat = n_best_list if n_best > 1 else format_plain
     if answers.format == "jsonl":
         if answers.alignment and not runtime.has_attention:
             raise BytenmtError("--alignment needs a model with attention: drop it, or use another model")

@@ -49,7 +49,8 @@ class Chunk(NamedTuple):
     """A part of a line that is translated by itself.
 
     text: whole characters of the line. separator: the bytes between this chunk and the next one. source: the
-    text as the model reads it, with a sentinel for each of `spans`. pairs: see MarkedText.
+    text as the model reads it, with a sentinel for each of `spans`. pairs: indices into `spans` of an opening
+    and its closing tag, of which the first must be written first.
     """
 
     text: bytes

@@ -57,7 +57,10 @@ def format_of(path: Path) -> str:
 
 
 def read(data: bytes, options: ReadOptions, path: Path | str = "the document") -> Document:
-    """Parse the bytes of a file. path: for messages. Raises DataError, also when the document is dumped."""
+    """Parse the bytes of a file; units of white space alone are left out. path: for messages.
+
+    Raises DataError, also when the document is dumped, and BytenmtError for a package that is missing.
+    """
     module, _, function = FORMATS[options.format].reader.partition(".")
     try:
         reader = getattr(import_module(f"bytenmt.documents.{module}"), function)

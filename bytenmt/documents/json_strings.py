@@ -40,7 +40,10 @@ def _located(text: str, begin: int, strict: bool = True) -> tuple[_String, int]:
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Return the units of a file. Raises ValueError."""
+    """Return the units of a file, whose @@locale, if any, becomes the options' target language.
+
+    Raises ValueError, and DataError for what is not UTF-8.
+    """
     file = TextFile(data)
     root = _Decoder().decode(file.text)
     locale = root.get("@@locale") if isinstance(root, dict) else None

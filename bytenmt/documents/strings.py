@@ -41,6 +41,7 @@ LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "a": "\a", "b": "\b", "v"
 
 def read_mozilla(data: bytes, options: ReadOptions) -> Document:
     """Return the units of a format of moz.l10n: each message, its attributes, and each of its variants.
+    Those with translatable="false" are left out.
 
     A .properties file that is not UTF-8 (since Java 9) is Latin-1.
     """

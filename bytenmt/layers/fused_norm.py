@@ -42,7 +42,10 @@ def norm_relu(norm: nn.LayerNorm, x: Tensor) -> Tensor:
 def normalise(
     x: Array, gain: Array, bias: Array, epsilon: float, y: Array, moments: Array, first: int, last: int
 ) -> None:
-    """Write y and moments (n, 2), mean and 1 / standard deviation, for rows first to last - 1 of x (n, d)."""
+    """Write y = ReLU(layer norm(x)) of rows first to last - 1 of x (n, d).
+
+    Also writes their moments (n, 2), mean and 1 / standard deviation.
+    """
     d = x.shape[1]
     row = np.empty(d, np.float32)
     for i in range(first, last):

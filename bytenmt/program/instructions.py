@@ -138,7 +138,10 @@ class Register(NamedTuple):
     column: int = 0
 
     def part(self, column: int, width: int) -> Register:
-        """Return the part of `width` floats that begins at a column of this part's register."""
+        """Return `width` floats of this part, from `column` on, counted from its own start.
+
+        Raises ValueError beyond its end.
+        """
         if column + width > self.width:
             raise ValueError(f"columns {column} to {column + width} of a register of {self.width}")
         return Register(self.start, self.stride, width, self.column + column)

@@ -83,8 +83,9 @@ def gru_scan(
 ) -> tuple[Register, Register]:
     """Write a GRU layer over the sources.
 
-    Return its states, a row a column, and the last state of each sentence. states: the register to write
-    into; None: a new one.
+    Return the register of its states, one row for each byte of the sources, and that of the last state of
+    each sentence. name: prefix of the names of its parameters. flags: bits of Gru. states: the register to
+    write into; None: a new one. backwards: from the last byte to the first.
     """
     share = encode.register(3 * d)
     encode.linear(share, x, f"{name}.input.weight", f"{name}.input.bias")

@@ -99,7 +99,9 @@ class Writer:
         return new
 
     def shared(self, use: str, width: int) -> Register:
-        """Return the register that all layers share for one use; it is allocated at the first call."""
+        """Return the register that all layers share for one use; the first call allocates it, so that one
+        use has one width.
+        """
         if use not in self._shared:
             self._shared[use] = self.register(width)
         return self._shared[use]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from made_up_engine import made_up_translator, make_run
 
-from bytenmt.cli.line_filter import Filter, plain
+from bytenmt.cli.line_filter import Filter, format_plain
 from bytenmt.data.text_file import TextFile
 from bytenmt.datasets import workers as module
 from bytenmt.datasets.workers import Workers
@@ -53,7 +53,7 @@ def test_order_is_kept(pool: Workers, n_done: int) -> None:
     expected = b"".join(b"LINE %d0\n" % number for number in range(n_done, 100))
     for buffer_size in (5, 40, 1000):
         output = io.BytesIO()
-        given = made_up_translator(), output, plain, buffer_size, n_done, pool.translate
+        given = made_up_translator(), output, format_plain, buffer_size, n_done, pool.translate
         Filter(*given).file(TextFile.from_bytes(lines, "x"))
         assert output.getvalue() == expected
         Filter(*given).stream(io.BytesIO(lines))

@@ -58,7 +58,8 @@ class ByteNetState(NamedTuple):
     """State of the decoder between two bytes.
 
     clock: positions and ancestors; rings: one (rows, capacity, d) a block, inputs of its convolution; hidden:
-    one (rows, 2d) a recurrent layer; recent: the last bytes read, see ByteEmbedding.
+    the state of each recurrent layer, whose GRU is 2d wide, (rows, 2d); recent: the last bytes read, see
+    ByteEmbedding.
     """
 
     clock: Clock

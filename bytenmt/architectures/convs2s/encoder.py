@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
-from bytenmt.architectures.convs2s.layers import HALF, GatedLayer, LayerSize, TanhLayer, pooled, stack
+from bytenmt.architectures.convs2s.layers import ROOT_HALF, GatedLayer, LayerSize, TanhLayer, pooled, stack
 from bytenmt.layers.convolution import scaled_linear
 from bytenmt.layers.embedding import PositionEmbedding, SinusoidalPositions
 
@@ -41,7 +41,7 @@ class GatedEncoder(nn.Module):
         for layer in self.layers:
             z = layer.centred(z, mask)
         z = scale_gradient(self.output(z), gradient)
-        return z, (z + e) * HALF
+        return z, (z + e) * ROOT_HALF
 
 
 class PoolingEncoder(nn.Module):

@@ -15,7 +15,7 @@ from bytenmt.architectures.convs2s.config import ConvS2SConfig
 from bytenmt.layers.convolution import Convolution, RingTaps, scaled_linear
 from bytenmt.layers.dropout import drop
 
-HALF = math.sqrt(0.5)
+ROOT_HALF = math.sqrt(0.5)
 LayerSize = tuple[int, int, int]  # channels, kernel width, dilation
 L = TypeVar("L", bound="ResidualConvolution")
 
@@ -57,7 +57,7 @@ class GatedLayer(ResidualConvolution):
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
         """x (n, s, d_input), mask (n, s) bool, true on real columns -> (n, s, width)."""
-        return (F.glu(self.convolution.centred(self._drop(x), mask)) + self.carried(x)) * HALF
+        return (F.glu(self.convolution.centred(self._drop(x), mask)) + self.carried(x)) * ROOT_HALF
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         """Return the GLU without the residual, (rows, t, width), and the ring after it."""

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from bytenmt.architectures.base import AttentiveModel, byte_embedding, module_list, no_source
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
 from bytenmt.architectures.convs2s.encoder import ENCODERS, Encoder, position_table
-from bytenmt.architectures.convs2s.layers import HALF, GatedLayer, LayerSize
+from bytenmt.architectures.convs2s.layers import ROOT_HALF, GatedLayer, LayerSize
 from bytenmt.layers.attention import attend, source_mask
 from bytenmt.layers.convolution import Clock, RingTaps, ring_capacity, scaled_linear
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
@@ -76,7 +76,7 @@ class DecoderLayer(GatedLayer):
     def attend(
         self, h: Tensor, g: Tensor, memory: ConvS2SMemory, mask: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        """Add the attention over the source to a layer's output; return the sum and the attention weights.
+        """Return (h + attention over the source) * sqrt(1/2) and the attention weights.
 
         h (rows, t, d_output): the layer's output; g (rows, t, d_embedding): embeddings of the bytes read. The
         weights (rows, t, s) are None for a layer that does not attend. mask: see masked_softmax.
@@ -85,14 +85,14 @@ class DecoderLayer(GatedLayer):
             return h, None
         query = self.query(h) + g
         if self.halves_query:
-            query = query * HALF
+            query = query * ROOT_HALF
         n, rows_t = len(memory.keys), query.shape[:2]
         scores = query.reshape(n, -1, query.shape[-1]) @ memory.keys.mT
         context, weights = attend(scores, memory.values, mask)
         if self.by_root:
             context = context * memory.source_len[:, None, None].to(context.dtype).sqrt()
         projected: Tensor = self.context(context.reshape(*rows_t, -1))
-        return (h + projected) * HALF, weights.reshape(*rows_t, weights.shape[2])
+        return (h + projected) * ROOT_HALF, weights.reshape(*rows_t, weights.shape[2])
 
 
 class ConvS2SDecoder(nn.Module):
@@ -173,7 +173,7 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
             h, a = layer.attend(h, g, memory, mask)
             if a is not None:
                 weights[number] = a
-            x = (h + layer.carried(x)) * HALF
+            x = (h + layer.carried(x)) * ROOT_HALF
             rings.append(ring)
         logits: Tensor = self.decoder.output(self.drop(self.decoder.last(x)))
         recent = self.embedding.advance(state.recent, tgt)

@@ -15,7 +15,8 @@ from bytenmt.program.writer import Writer
 def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
     """Write the encoder and the decode step.
 
-    States: h and c of each layer, then, with input feeding, h~; all start at zero.
+    States: h and c of each layer, which start from the encoder's last ones, without a source at zero; then,
+    with input feeding, h~, from zero.
     """
     d, d_embedding, n_layers = config.d_hidden, config.d_embedding, config.decoder_depth
     if config.source:

@@ -368,7 +368,9 @@ def run(
     n_steps: int,
     ctx: ThreadContext,
 ) -> None:
-    """Execute n_steps passes of model `which` over all running sentences.
+    """Execute n_steps passes of model `which` over all running sentences, or fewer if all of them end.
+
+    All threads of ctx call it at once. What is chosen goes into `search`.
 
     In an ensemble, passes of the last model end by choosing bytes, or by scoring the forced ones. With
     n_steps = 0 the program is an encoder's, and is executed once over the rows as they are.

@@ -98,6 +98,7 @@ class Int8InFloat32(Fp32):
         return [_broadcast_from(b, row, FLOAT, b.add(first, const_int(j))) for j in range(4)]
 
     def weights(self, b: Builder, panel: Value, step: Value, k: int) -> Sequence[Value]:
+        """Return four vectors, one for each input of the step, of the outputs 16 k to 16 k + 15."""
         fours = b.bitcast(load(b, panel, _weight_index(b, step, k)), INT_VECTOR)
         fours = b.xor(fours, splat_int(0x80808080))
         each = [b.ashr(b.shl(fours, splat_int(24 - 8 * j)), splat_int(24)) for j in range(4)]
@@ -265,7 +266,9 @@ _TO_INTEGER = 1.5 * 2.0**23  # adding it to a float32 rounds to integers in its 
 
 @compiled
 def row_bytes(n_in: int, input_bytes: int) -> int:
-    """Return the bytes of a prepared row, in whole cache lines."""
+    """Return the size of a prepared row in bytes: its header, then n_in inputs of input_bytes each, in whole
+    cache lines.
+    """
     return ROW_HEADER + ((n_in + LANES - 1) // LANES * LANES * input_bytes + 63) // 64 * 64
 
 
