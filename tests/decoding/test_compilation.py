@@ -10,7 +10,7 @@ import pytest
 from heard import Heard
 
 from bytenmt.decoding.cpu import compilation
-from bytenmt.decoding.cpu.compilation import COMPILED, compile_once
+from bytenmt.decoding.cpu.compilation import compile_once
 
 CACHED_RUN = """
 import sys
@@ -26,10 +26,15 @@ assert not sum(interpreter.run.stats.cache_misses.values()) and "torch" not in s
 
 def test_kernels_are_compiled_once_and_told(tmp_path: Path) -> None:
     calls, heard, folder = list[int](), Heard(), tmp_path / "kernels"
+
+    def store() -> None:
+        calls.append(1)
+        folder.mkdir(exist_ok=True)
+        (folder / "run.nbi").touch()
+
     for _ in range(2):
-        compile_once(lambda: calls.append(1), folder, heard)
+        compile_once(store, folder, heard)
     assert len(calls) == 2 and len(heard.lines) == 1 and "once: about half a minute" in heard.lines[0]
-    assert (folder / COMPILED).exists()
 
 
 @pytest.mark.parametrize("folder", [None, "file/kernels"])
@@ -45,7 +50,9 @@ def test_others_wait_for_the_process_that_compiles(tmp_path: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path; from bytenmt.decoding.cpu import compilation as c; "
         "from bytenmt.reporter import Reporter; Reporter.say = lambda self, line: print('told'); "
-        f"c.compile_once(lambda: time.sleep(1), Path({str(tmp_path / 'kernels')!r}), Reporter())"
+        f"folder = Path({str(tmp_path / 'kernels')!r}); "
+        "work = lambda: (time.sleep(1), folder.mkdir(), (folder / 'run.nbi').touch()); "
+        "c.compile_once(lambda: folder.exists() or work(), folder, Reporter())"
     )
     run = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) for _ in range(3)]
     told = [process.communicate()[0] for process in run]
@@ -53,14 +60,13 @@ def test_others_wait_for_the_process_that_compiles(tmp_path: Path) -> None:
 
 
 def test_a_failed_compilation_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Neither a lock nor Numba without machine code, nor the mark that all is stored."""
+    """Neither a lock nor Numba without machine code."""
 
     def fail() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         compile_once(fail, tmp_path / "kernels", Heard())
-    assert not (tmp_path / "kernels" / COMPILED).exists()
     calls = list[int]()
     compile_once(lambda: calls.append(1), tmp_path / "kernels", Heard())
     assert calls == [1]

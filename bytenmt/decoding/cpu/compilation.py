@@ -27,7 +27,7 @@ from bytenmt.jit import VARIABLE, cache_folder, linked_only
 from bytenmt.reporter import SILENT, Bar, Reporter
 
 N_FUNCTIONS = 160  # that are compiled, about
-COMPILED = "compiled"  # an empty file beside the machine code, once it is complete
+INDEX = "*.nbi"  # the files in which Numba lists the machine code of a folder
 
 
 def compile_kernels(reporter: Reporter = SILENT) -> None:
@@ -42,25 +42,25 @@ def compile_kernels(reporter: Reporter = SILENT) -> None:
 
 def compile_once(call: Callable[[], object], folder: Path | None, reporter: Reporter) -> None:
     """Call a function that loads kernels from a folder, or compiles them if they are not there."""
-    if folder is not None and (folder / COMPILED).exists():
+    if _is_stored(folder):
         call()
         return
     with _lock(folder):
-        if folder is not None and (folder / COMPILED).exists():  # another process has compiled them
+        if _is_stored(folder):  # another process has compiled them
             call()
             return
         reporter.say("bytenmt: compiling the decode kernels for this machine, once: about half a minute")
         with reporter.bar(1.0, "", what="compiling") as bar, _progress(bar), linked_only():
             call()
-        with suppress(OSError):
-            if folder is not None:
-                (folder / COMPILED).touch()
-                return
-    place = folder or "any folder"
-    reporter.say(
-        f"bytenmt: the kernels cannot be stored in {place}, so every start compiles them: set {VARIABLE} to a"
-        " writable folder"
-    )
+    if not _is_stored(folder):
+        reporter.say(
+            f"bytenmt: the kernels cannot be stored in {folder or 'any folder'}, so every start compiles"
+            f" them: set {VARIABLE} to a writable folder"
+        )
+
+
+def _is_stored(folder: Path | None) -> bool:
+    return folder is not None and any(folder.glob(INDEX))
 
 
 def _decode_a_byte() -> None:
@@ -78,8 +78,8 @@ def _lock(folder: Path | None) -> Iterator[None]:
     file = None
     with suppress(OSError):
         if folder is not None:
-            folder.mkdir(exist_ok=True)
-            file = os.open(folder / "lock", os.O_WRONLY | os.O_CREAT, 0o600)
+            path = folder.parent / f".{folder.name.partition('-')[0]}.lock"
+            file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
             fcntl.flock(file, fcntl.LOCK_EX)
     try:
         yield
