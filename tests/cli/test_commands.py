@@ -18,7 +18,8 @@ import pytest
 import torch
 from click import Group, Option
 from click.shell_completion import ShellComplete
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
+from command_line import accepted, invoke, listing, refused
 from made_up_engine import warm_up
 
 import bytenmt
@@ -31,6 +32,7 @@ from bytenmt.cli import translate as translate_module
 from bytenmt.cli.console import writer
 from bytenmt.cli.main import main
 from bytenmt.cli.progress import Console
+from bytenmt.cli.serve import _with_pair
 from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.config.schema import Config, config_toml, load_config, parse_config
 from bytenmt.data.corpus import PairFiles
@@ -109,32 +111,6 @@ def place(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     shutil.copytree(template, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def invoke(command: str) -> Result:
-    return CliRunner().invoke(main, command.split())
-
-
-def accepted(command: str) -> str:
-    result = invoke(command)
-    assert result.exit_code == 0, result.stderr
-    return result.stdout
-
-
-def listing(folder: Path) -> dict[str, bytes]:
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {str(path): path.read_bytes() for path in files}
-
-
-def refused(command: str) -> str:
-    """The one line on stderr; nothing on stdout, nothing written."""
-    before = listing(Path.cwd())
-    result = invoke(command)
-    assert result.exit_code == 1, (result.stderr, result.exception)
-    assert re.fullmatch(r"bytenmt: [^\n]+\n", result.stderr), result.stderr
-    assert result.stdout == ""
-    assert listing(Path.cwd()) == before
-    return result.stderr
 
 
 EVALUATE = "evaluate -m run"
@@ -604,7 +580,8 @@ def test_quiet_and_verbose(place: Path) -> None:
 
 
 def test_directions_that_differ_are_told(place: Path) -> None:
-    """A warning is printed if one run was trained to write the files that another one reads."""
+    """A warning is printed if one run was trained to write the files that another one reads; serve knows the
+    direction by their names."""
     for name, (src, tgt) in {"there": ("ko", "en"), "back": ("en", "ko"), "again": ("ko", "en2")}.items():
         make_run(place / name, facts=Facts(corpora=(CorpusFact(f"/t/{src}", f"/t/{tgt}"),)))
     message = invoke(f"translate there back -i src {SHORT}")
@@ -613,6 +590,8 @@ def test_directions_that_differ_are_told(place: Path) -> None:
         message.stderr,
     )
     assert not invoke(f"translate there again run -i src {SHORT}").stderr
+    make_run(place / "named", facts=Facts(corpora=(CorpusFact("train.ko", "train.de.gz"),)))
+    assert [_with_pair(name) for name in ("named", "a-b=c")] == ["ko:de=named", "a-b=c"]
 
 
 @pytest.mark.parametrize(

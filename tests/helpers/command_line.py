@@ -1,0 +1,40 @@
+"""Run commands as a user does: what they print, and what they refuse in one line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from bytenmt.cli.main import main
+
+
+def invoke(*words: str) -> Result:
+    """Run a command, given as one line or as words."""
+    return CliRunner().invoke(main, words if len(words) > 1 else words[0].split())
+
+
+def accepted(*words: str) -> str:
+    """Return what a command prints on stdout; its exit code is 0."""
+    result = invoke(*words)
+    assert result.exit_code == 0, (result.stderr, result.exception)
+    return result.stdout
+
+
+def listing(folder: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path): path.read_bytes() for path in files}
+
+
+def refused(command: str, code: int = 1) -> str:
+    """Return the last line on stderr, the only one where the exit code is 1; nothing is on stdout, nothing is
+    written in the current folder.
+    """
+    before = listing(Path.cwd())
+    result = invoke(command)
+    assert result.exit_code == code, (result.stderr, result.exception)
+    assert code == 2 or re.fullmatch(r"bytenmt: [^\n]+\n", result.stderr), result.stderr
+    assert result.stdout == ""
+    assert listing(Path.cwd()) == before
+    return result.stderr.splitlines()[-1] + "\n"
