@@ -39,7 +39,8 @@ class Console(Reporter):
 
         share: what is done, 0 to 1. seconds: what is left, None if not known yet.
         """
-        self.say(f"{share:.0%}, {text}" + ("" if seconds is None else f", {duration(seconds)} left"))
+        left = "" if seconds is None else f"{duration(seconds)} left"
+        self.say(", ".join(filter(None, (f"{share:.0%}", text, left))))
 
     @contextmanager
     def bar(self, total: float, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
@@ -52,7 +53,7 @@ class Console(Reporter):
         else:
             self._is_logging = True
             try:
-                yield _Logged(self, total, begun)
+                yield _Logged(self, total, begun, what)
             finally:
                 self._is_logging = False
 
@@ -83,7 +84,7 @@ class Records(Console):
     @contextmanager
     def bar(self, total: float, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
         """Print records of a training's progress; see Reporter."""
-        yield Bar() if unit else _Logged(self, total, begun)
+        yield Bar() if unit else _Logged(self, total, begun, what)
 
 
 @contextmanager
@@ -142,8 +143,8 @@ class _Logged(Bar):
     estimated.
     """
 
-    def __init__(self, console: Console, total: float, begun: float) -> None:
-        self._console, self._total, self._begun = console, total, begun
+    def __init__(self, console: Console, total: float, begun: float, what: str) -> None:
+        self._console, self._total, self._begun, self._what = console, total, begun, what
         self._start = self._last = time.monotonic()
 
     def show(self, done: float, text: str) -> None:
@@ -152,7 +153,7 @@ class _Logged(Bar):
             self._last = now
             is_known = self._begun < done < self._total
             left = (now - self._start) / (done - self._begun) * (self._total - done) if is_known else None
-            self._console.progress(done / self._total, text, left)
+            self._console.progress(done / self._total, text or self._what, left)
 
 
 def duration(seconds: float) -> str:

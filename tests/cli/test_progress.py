@@ -55,10 +55,19 @@ def test_a_log_carries_the_time_and_what_is_left(
         bar.show(0.75, "update 9")
         console.say("two")
     console.say("three")
+    with console.bar(1.0, "", what="compiling") as bar:
+        now[0] += 31
+        bar.show(0.5, "")
     with console.bar(100, "B") as bar:
         bar.advance(50)
     told = capsys.readouterr().err.splitlines()
-    assert told == ["12:34:56 one", "12:34:56 75%, update 9, 60 s left", "12:34:56 two", "three"]
+    assert told == [
+        "12:34:56 one",
+        "12:34:56 75%, update 9, 60 s left",
+        "12:34:56 two",
+        "three",
+        "12:34:56 50%, compiling, 31 s left",
+    ]
 
 
 def test_durations() -> None:
