@@ -23,7 +23,7 @@ from bytenmt.kernel_constants import FIRST_SENTINEL as FIRST_SENTINEL
 from bytenmt.kernel_constants import N_SENTINELS as N_SENTINELS
 
 SENTINELS = bytes(range(FIRST_SENTINEL, FIRST_SENTINEL + N_SENTINELS))
-PATTERNS_VERSION = 2  # of PATTERNS; a model knows the version that it was trained with
+PATTERNS_VERSION = 2  # of PATTERNS; a run that learns sentinels is not resumed with another one
 
 # Possessive quantifiers (*+, ++, ?+) keep the time of a search proportional to the text.
 _NAME = r"[A-Za-z][\w:.-]*+"
@@ -51,7 +51,9 @@ _KEY = (
 _SIGNS = "\u2190-\u2bff\u3010\u3011\ufe0f\u200d\U0001f000-\U0001faff©®™€£¥₩₹"
 _KEYS = rf"(?:{_MODIFIER} ?[+-] ?){{1,30}}+{_KEY}"
 
-# The patterns of each class. They are frozen: models are trained with them; PATTERNS_VERSION counts changes.
+# The patterns of each class; setting_table.KEPT has the same names in this order. Every change, also a new
+# class, counts PATTERNS_VERSION up. Trained models work with it, since they see no more of a span than its
+# sentinel; but `--keep` keeps all classes by default, so that their translations change.
 PATTERNS: dict[str, tuple[str, ...]] = {
     "tags": (
         rf"</?{_NAME}{_ATTRIBUTES}\s*+/?>",  # <b>, <a href="…">, <x id="1"/>, </b>

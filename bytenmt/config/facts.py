@@ -100,8 +100,8 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     several sentences (see data.corpus_report); without one: texts. source_profile, target_profile: the
     languages of both sides, see language_profile; empty if not counted. averaged: the updates of the
     checkpoints of which these weights are the mean. search: of the run's own. flags: None where they were not
-    calibrated. valid: the files that the run was validated on,
-    tgt alone for a text.
+    calibrated. valid: the files that the run was validated on, tgt alone for a text. patterns: the version of
+    the patterns of spans that it learns to carry, None without sentinels.
     """
 
     update: Count | None = None
@@ -118,6 +118,7 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     averaged: tuple[Count, ...] = ()
     search: SearchDefaults | None = None
     flags: FlagThresholds | None = None
+    patterns: Count | None = None
 
     def without_folders(self) -> Facts:
         """Return the facts for a file that is handed on: with the names of the training files, without

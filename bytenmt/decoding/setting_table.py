@@ -3,7 +3,8 @@
 The options of the commands, the keyword arguments of the Python API and the options of the server are made
 from these fields. To add a setting, add its field here and read it where it has an effect. `group` says which
 commands have it: "search" all commands that translate and the server, "sampling" all commands that sample,
-"output" only `translate`. Imports nothing heavy.
+"output" only `translate`. The server names fields of KeepSettings and EngineSettings itself (cli/serve.py,
+serve/loading.py). Imports nothing heavy.
 """
 
 from __future__ import annotations

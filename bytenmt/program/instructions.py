@@ -25,7 +25,9 @@ class Op(IntEnum):
     """The operation of an instruction, which is applied to every row (hypothesis or source byte).
 
     d is its destination, a and b its sources, n their width. "Columns" are those of the row's sentence in the
-    encoder's memory.
+    encoder's memory. No file stores the numbers. The interpreters tell groups by ranges: operations on rows
+    come before RING, steps before WINDOW, attentions from ATTEND_DOT to ATTEND_LOCATION; another attention
+    also goes into ATTENTIONS and into session._item_kinds.
     """
 
     EMBED = 0  # d = the look-up table's row of the byte read

@@ -178,6 +178,11 @@ def _check_same_text(run: Path, saved: Facts, now: Facts) -> None:
             f"{run} was trained on other text: {size(saved)}, now {size(now)}; give the files that it was"
             " started with, in their order, or another folder as -o"
         )
+    if saved.patterns != now.patterns and saved.patterns is not None:
+        raise BytenmtError(
+            f"{run} was trained with version {saved.patterns} of the patterns of spans, which is"
+            f" {now.patterns} now: begin anew, with --init-from its weights"
+        )
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.reporter import SILENT, Reporter
+from bytenmt.sentinels import PATTERNS_VERSION
 from bytenmt.training.losses import LossInputs, batch_loss, draw_inputs, drop_bytes, without_dropout
 from bytenmt.training.objective import Decoded, Share, corpus_fact
 from bytenmt.training.precision import autocast
@@ -298,6 +299,7 @@ class TranslationObjective:
             multi_sentence_share=round(self.multi_sentence_share, 6),
             source_profile=self._profiles[0],
             target_profile=self._profiles[1],
+            patterns=PATTERNS_VERSION if self.config.data.sentinels else None,
         )
 
 

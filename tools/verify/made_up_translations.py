@@ -121,5 +121,6 @@ def tree_of(form: str, content: bytes) -> Any:
         "strings": lambda: openstep_plist.loads(f"{{{text}}}"),
         "json": lambda: json.loads(text),
         "arb": lambda: json.loads(text),
+        **dict.fromkeys(("markdown", "text", "tsv"), lambda: text),
     }
-    return readers.get(form, lambda: text)()
+    return readers[form]()
