@@ -183,7 +183,9 @@ def test_machine_code_is_only_emitted_for_what_python_calls() -> None:
     assert _is_emitted(outer) and not _is_emitted(inner)
 
 
-def _call(started: Any) -> None:
+def _call(started: Any, folder: str) -> None:
+    os.environ[VARIABLE] = folder  # the fork server has the environment of its own start
+    cache_folder.cache_clear()
     started.wait(timeout=300)
     assert jit.njit(scaled)(14) == 14 * FACTOR
 
@@ -191,7 +193,7 @@ def _call(started: Any) -> None:
 @pytest.mark.slow
 def test_processes_that_start_together_do_not_meet(place: Path) -> None:
     barrier = FORKSERVER.Barrier(4)
-    processes = [FORKSERVER.Process(target=_call, args=(barrier,)) for _ in range(4)]
+    processes = [FORKSERVER.Process(target=_call, args=(barrier, os.environ[VARIABLE])) for _ in range(4)]
     for process in processes:
         process.start()
     for process in processes:

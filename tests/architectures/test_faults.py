@@ -469,5 +469,5 @@ def test_the_other_read_out_is_caught(monkeypatch: Patch) -> None:
 
 def test_an_unscaled_residual_is_caught(monkeypatch: Patch) -> None:
     """Without the square root of a half."""
-    monkeypatch.setattr(convs2s, "HALF", 1.0)
+    monkeypatch.setattr(convs2s, "ROOT_HALF", 1.0)
     assert_caught(check_reference, make("convs2s"), "sentence")
