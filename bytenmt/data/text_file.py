@@ -178,8 +178,17 @@ def check_encoding(name: object, n_invalid: int, n_lines: int, sample: bytes) ->
     if is_utf16 or n_invalid > MOST_INVALID * n_lines:
         raise DataError(
             f"{name} is not UTF-8 ({n_invalid:,} of {n_lines:,} lines): convert it, for example by"
-            f" `iconv -f {'UTF-16' if is_utf16 else 'LATIN1'} -t UTF-8`"
+            f" `iconv -f {'UTF-16' if is_utf16 else _likely_encoding(sample)} -t UTF-8`"
         )
+
+
+def _likely_encoding(sample: bytes) -> str:
+    """Return the likely encoding of bytes that are neither UTF-8 nor UTF-16, by a name that iconv knows."""
+    try:
+        sample[: sample.rfind(b"\n") + 1].decode("cp949")  # the usual one of Korean files
+    except UnicodeDecodeError:
+        return "LATIN1"
+    return "CP949"
 
 
 def repair_warning(name: object, n_repaired: int, n_lines: int) -> str:

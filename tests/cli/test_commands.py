@@ -134,7 +134,10 @@ BAD: list[tuple[str, str]] = [
     (f"{TRANSLATE} -i none", "none does not exist"),
     (f"{TRANSLATE} -i empty", "empty is empty"),
     (f"{TRANSLATE} -i cut.gz", "cut.gz cannot be read: Compressed file ended"),
-    (f"{TRANSLATE} -i cp949", "cp949 is not UTF-8 (4 of 4 lines): convert it, for example by `iconv"),
+    (
+        f"{TRANSLATE} -i cp949",
+        "cp949 is not UTF-8 (4 of 4 lines): convert it, for example by `iconv -f CP949",
+    ),
     (f"{EVALUATE} --src cp949 --ref tgt", "cp949 is not UTF-8 (4 of 4 lines)"),
     ("train -o new --arch luong --src cp949 --tgt tgt --valid-src src --valid-tgt tgt", "cp949 is not UTF-8"),
     (f"{TRANSLATE} -i nothing.gz", "nothing.gz is empty"),
@@ -224,7 +227,11 @@ def test_repaired_lines_are_told(place: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "warning: invalid: 1 of 4 lines are not UTF-8" in invoke(f"{TRANSLATE} -i invalid").stderr
     for name, code, message in (
         ("invalid", 0, "warning: standard input: 1 of 4 lines are not UTF-8"),
-        ("cp949", 1, "standard input is not UTF-8 (4 of 4 lines): convert it, for example by `iconv"),
+        (
+            "cp949",
+            1,
+            "standard input is not UTF-8 (4 of 4 lines): convert it, for example by `iconv -f CP949",
+        ),
     ):
         monkeypatch.setattr(translate_module, "standard_input", partial(BytesIO, Path(name).read_bytes()))
         monkeypatch.setattr(translate_module, "standard_input_size", lambda: None)

@@ -266,7 +266,7 @@ def test_duplicates_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "encoding", "named"),
     [
-        ("한국어 문장입니다.\n", "cp949", "LATIN1"),
+        ("한국어 문장입니다.\n", "cp949", "CP949"),
         ("été à la mer\n", "latin-1", "LATIN1"),
         ("One line.\n", "utf-16", "UTF-16"),
     ],
