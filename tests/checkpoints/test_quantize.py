@@ -14,7 +14,7 @@ from made_up_engine import make_run
 from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.checkpoints.checkpoint import load_run, save_checkpoint, weights
 from bytenmt.checkpoints.quantize import round_arrays
-from bytenmt.checkpoints.weights import SCALE, read_run, restored
+from bytenmt.checkpoints.weights import NGRAM_TABLES, SCALE, read_run, restored
 from bytenmt.cli.main import main
 from bytenmt.config.facts import CorpusFact, Facts, TextFact
 from bytenmt.decoding.cpu.packing import pack_model
@@ -123,6 +123,19 @@ def test_rows_of_zeros() -> None:
     back = restored(round_arrays({"a.v": v, "a.g": g}, "int8"))
     assert back["a.v"].shape == v.shape
     assert np.allclose(folded(back)["a.v"], folded({"a.v": v, "a.g": g})["a.v"], rtol=0.01)
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp32"])
+def test_rows_of_tables_that_are_zero_are_left_out(precision: str) -> None:
+    """And are at their places again when the file is read."""
+    table, rows = np.zeros((64, 5), np.float32), [0, 9, 63]
+    table[rows] = np.random.default_rng(3).normal(size=(3, 5))
+    stored = round_arrays({NGRAM_TABLES: table}, precision)
+    assert stored[NGRAM_TABLES].shape == (3, 5)
+    found = restored(stored)[NGRAM_TABLES]
+    assert found.shape == table.shape and np.flatnonzero(found.any(axis=1)).tolist() == rows
+    step = np.abs(table).max(axis=1, keepdims=True) / 127 if precision == "int8" else 0
+    assert (np.abs(found - table) <= step / 2 * 1.0001).all()
 
 
 def test_info_tells_of_a_file(tmp_path: Path) -> None:
