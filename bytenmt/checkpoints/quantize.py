@@ -17,7 +17,7 @@ from bytenmt.checkpoints.rounding import quantise
 from bytenmt.checkpoints.weights import (
     SCALE,
     Array,
-    check_output,
+    prepare_output,
     read_run,
     restored,
     without_zero_rows,
@@ -36,7 +36,7 @@ def convert(run: Path, output: Path, precision: str, flags: FlagThresholds | Non
     user. Raises BytenmtError without writing anything.
     """
     file, contents = read_run(run)
-    check_output(output, [file])
+    prepare_output(output, [file, *run.glob("*.safetensors")])
     facts = contents.facts.without_folders()
     if flags is not None:
         facts = msgspec.structs.replace(facts, flags=flags)

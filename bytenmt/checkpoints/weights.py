@@ -240,7 +240,7 @@ def read_search(folder: Path) -> SearchDefaults | None:
         raise CheckpointError(f"{path} is damaged ({error}): delete it") from None
 
 
-def check_output(output: Path, inputs: Sequence[Path]) -> None:
+def prepare_output(output: Path, inputs: Sequence[Path]) -> None:
     """Create the folder of a weights file that is to be written.
 
     Raises CheckpointError if the name does not end in .safetensors, or is that of one of the inputs.

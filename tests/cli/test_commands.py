@@ -204,6 +204,7 @@ BAD: list[tuple[str, str]] = [
     ("convert run -o new", "give a name that ends in .safetensors"),
     ("convert run -o src/new.safetensors --precision int8", "the folder src cannot be created"),
     (f"convert run/{WEIGHTS} -o run/{WEIGHTS} --precision int8", "is an input too"),
+    ("convert run -o run/last.safetensors --precision int8", "is an input too"),
     ("convert run -o new.safetensors --valid-src src", "--valid-src and --valid-tgt: give both, or neither"),
     ("translate folder -i src", "folder holds no weights: give a run folder"),
     ("info none.safetensors", "none.safetensors is missing"),

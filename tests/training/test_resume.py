@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from bytenmt.cli.main import main
 from bytenmt.config.facts import Facts
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.errors import BytenmtError
+from bytenmt.sentinels import PATTERNS_VERSION
 from bytenmt.training.arguments import configuration, settings_tree, texts_of_run
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
@@ -145,6 +147,22 @@ def test_what_is_not_resumed_stays_as_it_is(texts: dict[str, Any], tmp_path: Pat
     with pytest.raises(BytenmtError, match="was trained on other text"):
         train(run, longer, **(texts | {"files": [texts["valid"]]}), device=CPU, resume=True)
     assert contents(run) == before
+
+
+def test_a_run_keeps_to_its_patterns_of_spans(
+    texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With sentinels; a run without them has none."""
+    for sentinels, version in ((0.2, PATTERNS_VERSION), (0.0, None)):
+        run = tmp_path / str(sentinels)
+        settings = ("convs2s", f"data.sentinels={sentinels}")
+        train(run, config(*settings, "train.max_updates=2"), **texts, device=CPU)
+        assert read_run(run)[1].facts.patterns == version
+        with monkeypatch.context() as later:
+            later.setattr("bytenmt.training.translation.PATTERNS_VERSION", PATTERNS_VERSION + 1)
+            longer = config(*settings, "train.max_updates=3")
+            with pytest.raises(BytenmtError, match="patterns of spans") if version else nullcontext():
+                train(run, longer, **texts, device=CPU, resume=True)
 
 
 @pytest.mark.slow
