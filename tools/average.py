@@ -22,7 +22,7 @@ import numpy as np
 
 from bytenmt.architectures.parameters import buffer_kinds
 from bytenmt.checkpoints.quantize import write_rounded
-from bytenmt.checkpoints.weights import check_output, read_run, restored
+from bytenmt.checkpoints.weights import prepare_output, read_run, restored
 from bytenmt.errors import BytenmtError, CheckpointError
 
 
@@ -33,7 +33,7 @@ def average(paths: Sequence[Path], output: Path) -> str:
     """
     found = [read_run(path) for path in paths]
     files, stored = [file for file, _ in found], [one for _, one in found]
-    check_output(output, files)
+    prepare_output(output, files)
     for file, one in zip(files, stored, strict=True):
         if one.config.model != stored[0].config.model:
             raise CheckpointError(f"{file} holds another model than {files[0]}")
