@@ -3,5 +3,5 @@
 Takes lines or requests (interface.Request) and gives hypotheses (interface.Hypothesis), by engines that obey
 one protocol. The output of a sentence does not depend on the others, and all engines give the same text
 (tests/decoding/test_scheduler_and_search.py). Imports checkpoints and data; PyTorch only in engines that need
-it (tests/test_imports.py). Budget of its own files: 1,800 lines.
+it (tests/test_imports.py). Its own files should shrink to 1,800 lines.
 """

@@ -2,5 +2,5 @@
 
 Takes shapes alone, and gives instructions over registers, which engine, file check and costs read. A
 program computes what its module computes (tests/architectures/test_contract.py,
-decoding/program_check.py). Imports constants only. Budget: 430 lines.
+decoding/program_check.py). Imports constants only. Should shrink to 430 lines.
 """

@@ -2,5 +2,6 @@
 
 Takes weights files and requests, and gives hypotheses: it executes the programs of the architectures. Its
 bits do not depend on threads or batch mates, and its text is PyTorch's (tests/decoding/test_cpu_engine.py,
-tests/decoding/test_pytorch_engines.py). Imports architectures, programs and the search. Budget: 3,500 lines.
+tests/decoding/test_pytorch_engines.py). Imports architectures, programs and the search.
+Should shrink to 3,500 lines.
 """
