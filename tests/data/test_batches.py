@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -174,12 +175,22 @@ def test_pinned_batches(corpus: ParallelCorpus) -> None:
     assert all(torch.from_numpy(part).is_pinned() for part in pinned if part.size)
 
 
-def workers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("batches")]
+@pytest.fixture
+def workers() -> Callable[[], list[threading.Thread]]:
+    """Gives the threads that collate batches and were started since the test began."""
+    before = set(threading.enumerate())
+
+    def started() -> list[threading.Thread]:
+        threads = [thread for thread in threading.enumerate() if thread not in before]
+        return [thread for thread in threads if thread.name.startswith("batches")]
+
+    return started
 
 
 def test_few_batches_are_ahead_and_the_thread_ends(
-    corpus: ParallelCorpus, monkeypatch: pytest.MonkeyPatch
+    corpus: ParallelCorpus,
+    workers: Callable[[], list[threading.Thread]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assembled: list[object] = []
     monkeypatch.setattr(batching, "assemble", lambda *args, **options: assembled.append(args))
@@ -196,7 +207,9 @@ def test_few_batches_are_ahead_and_the_thread_ends(
 
 
 def test_an_error_of_the_thread_reaches_the_consumer(
-    corpus: ParallelCorpus, monkeypatch: pytest.MonkeyPatch
+    corpus: ParallelCorpus,
+    workers: Callable[[], list[threading.Thread]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(*args: object, **options: object) -> Batch:
         raise RuntimeError("planted")
