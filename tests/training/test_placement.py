@@ -17,9 +17,11 @@ from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
+from bytenmt.decoding.translator import Translator
 from bytenmt.training import translation
 from bytenmt.training.arguments import configuration
 from bytenmt.training.trainer import Trainer
+from bytenmt.training.translation import TranslationObjective
 
 TABLES = ["model.ngrams=[2]", "model.ngram_rows=64"]
 # Reads by the host in an update, besides that of the rows of the tables: the length of the longest text.
@@ -65,6 +67,24 @@ def test_training_and_decoding_stay_on_the_device(
         assert device_of(nats) == device_of(norm) == DEVICE
         engine = TorchEngine([resumed.model.eval()], Options(), 2, DEVICE)
         assert len(list(decode(engine, [Request(b"eins", 3), Request(b"drei", 3)]))) == 2
+
+
+def test_a_validation_decodes_its_lines_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at the clock after every 256 lines: there is no time but for the first ones."""
+    calls: list[int] = []
+    translate = Translator.translate
+    monkeypatch.setattr(
+        Translator, "translate", lambda self, lines: calls.append(len(lines)) or translate(self, lines)
+    )
+    corpus = ParallelCorpus.open_all([nine_lines(tmp_path / "lines")])
+    settings = config("bytenet", "train.valid_lines=200")
+    with labelled_device():
+        model = Trainer(settings, DEVICE).model.eval()
+        objective = TranslationObjective(settings, corpus, corpus, device=DEVICE)
+        assert objective.decode(model, 1e-9).n_left_out == 0
+        monkeypatch.setitem(translation.LINES_TOGETHER, "cuda", 4)
+        assert objective.decode(model, 1e-9).n_left_out == 5
+    assert calls == [9, 4]
 
 
 def _model(trainer: Trainer) -> None:

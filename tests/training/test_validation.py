@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 def test_as_many_lines_as_there_is_time_for(texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines are decoded with the live weights, some together, until the time is used; what is decoded is what
     all lines would have given."""
-    monkeypatch.setattr(translation, "LINES_TOGETHER", 2)
+    monkeypatch.setitem(translation.LINES_TOGETHER, "cpu", 2)
     torch.manual_seed(1)
     settings = config("luong", "train.valid_lines=5")
     model = build_model(settings.model).eval()
