@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,13 +14,15 @@ from torch import Tensor, nn
 from bytenmt.config.facts import Progress
 from bytenmt.config.schema import TrainConfig
 from bytenmt.errors import BytenmtError, ConfigError
+from bytenmt.layers.embedding import ByteEmbedding, PositionEmbedding
 from bytenmt.layers.ngram_tables import NgramTables
 from bytenmt.plugins import OPTIMIZERS, SCHEDULES
-from bytenmt.training.muon import Muon, hidden_matrices
 from bytenmt.training.precision import in_bf16
 
 NGRAM_LR = 0.03  # of n-gram tables, where train.ngram_lr is left to us
 NUMBER = ":number"  # how the names of plain numbers of an optimizer's state end
+NS_STEPS = 5
+NS_COEFFICIENTS = 3.4445, -4.7750, 2.0315  # Jordan et al.: steepest at 0, without a limit at 1
 
 
 def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimizer:
@@ -27,7 +30,7 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
 
     nag is Nesterov's accelerated gradient (Gehring et al. 2017: momentum 0.99); adadelta has
     rho 0.95 and epsilon 1e-6 (Bahdanau et al. 2015; its paper's lr is 1); sgd has no momentum (Luong et
-    al. 2015); muon: see muon.Muon; others are of plugins. A group's "share" is that of the rate which it is
+    al. 2015); muon: see Muon; others are of plugins. A group's "share" is that of the rate which it is
     given; one of a plugin keeps the ratio of its own rate to train.lr.
     """
     every = dense_parameters(model)
@@ -203,3 +206,96 @@ class MovingAverage:
     def _swap(self) -> None:
         for i, parameter in enumerate(self.parameters):
             parameter.data, self.tensors[i] = self.tensors[i], parameter.data
+
+
+def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
+    """Return the matrices that Muon updates, and how many maps are stacked in each.
+
+    These are all but look-up tables and the output layer. A layer names its stacked parameters in STACKED.
+    """
+    rest: set[nn.Parameter] = set()
+    for name, module in model.named_modules():
+        if isinstance(module, ByteEmbedding | PositionEmbedding) or name.endswith("decoder.output"):
+            rest.update(module.parameters())
+    found = {p: 1 for p in model.parameters() if p.dim() > 1 and p not in rest}
+    for module in model.modules():
+        stacked: Mapping[str, int] = getattr(module, "STACKED", {})
+        for part, n_maps in stacked.items():
+            found.update({p: n_maps for p in getattr(module, part).parameters() if p in found})
+    return found
+
+
+class Muon(torch.optim.AdamW):
+    """Muon for the matrices of groups with "muon", AdamW for the other groups.
+
+        B <- mu B + (1 - mu) G,  U = NS((1 - mu) G + mu B),  W <- (1 - lr wd) W - 0.2 sqrt(max(m, n)) lr U
+
+    NS is five steps of a Newton-Schulz iteration, after which all singular values of U lie near 1 (Jordan et
+    al. 2024, kellerjordan.github.io/posts/muon); the factor gives U the size of AdamW's updates, so that both
+    share a rate (Liu et al. 2025, 2502.16982). A kernel is flattened to (outputs, inputs * width), and of
+    maps that stand on one another, such as the gates of a GRU, each is made orthogonal by itself.
+
+    maps: see hidden_matrices; betas: of AdamW; momentum: mu; dtype: of the products of the iteration.
+    """
+
+    def __init__(
+        self,
+        groups: list[dict[str, Any]],
+        maps: Mapping[nn.Parameter, int],
+        lr: float,
+        betas: tuple[float, float],
+        momentum: float,
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__(groups, lr=lr, betas=betas, fused=True)
+        self.maps, self.momentum, self.dtype = maps, momentum, dtype
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        torch.optim.Optimizer.__setstate__(self, state)  # AdamW's asks matrices for their step, too
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """One update of all parameters that have a gradient."""
+        groups = self.param_groups
+        for group in (group for group in groups if group.get("muon")):
+            parameters = [p for p in group["params"] if p.grad is not None]
+            if parameters:
+                self._update_matrices(parameters, group["lr"], group["weight_decay"])
+        self.param_groups = [group for group in groups if not group.get("muon")]
+        super().step()
+        self.param_groups = groups
+
+    def _update_matrices(self, parameters: list[nn.Parameter], lr: float, weight_decay: float) -> None:
+        for p in parameters:
+            if not self.state[p]:
+                self.state[p]["momentum_buffer"] = torch.zeros_like(p)
+        grads = [p.grad for p in parameters if p.grad is not None]
+        buffers = [self.state[p]["momentum_buffer"] for p in parameters]
+        torch._foreach_lerp_(buffers, grads, 1 - self.momentum)
+        directions = torch._foreach_lerp(grads, buffers, self.momentum)
+        torch._foreach_mul_(list[Tensor](parameters), 1 - lr * weight_decay)
+        alike: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = defaultdict(list)
+        for p, direction in zip(parameters, directions, strict=True):
+            where, what = (_wide(t, self.maps[p]) for t in (p, direction))
+            alike[where.shape[1], where.shape[2]].append((where, what))
+        for (_, width), pairs in alike.items():
+            found = orthogonal(torch.cat([what for _, what in pairs]).to(self.dtype))
+            parts = torch.split(found, [len(where) for where, _ in pairs])
+            for (where, _), part in zip(pairs, parts, strict=True):
+                where.add_(part, alpha=-0.2 * width**0.5 * lr)
+
+
+def _wide(matrix: Tensor, n_maps: int) -> Tensor:
+    """A view of stacked maps, (n_maps, m, n) with m <= n."""
+    maps = matrix.view(n_maps, len(matrix) // n_maps, -1)
+    return maps if maps.shape[1] <= maps.shape[2] else maps.mT
+
+
+def orthogonal(x: Tensor) -> Tensor:
+    """x (maps, m, n) with m <= n: singular values that are not small to about 1, between 0.7 and 1.2."""
+    a, b, c = NS_COEFFICIENTS
+    x = x / x.float().norm(dim=(1, 2), keepdim=True).clamp(min=1e-7).to(x.dtype)
+    for _ in range(NS_STEPS):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x

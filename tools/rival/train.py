@@ -36,8 +36,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.errors import BytenmtError, CheckpointError
-from bytenmt.training.muon import Muon
-from bytenmt.training.optim import MovingAverage
+from bytenmt.training.optim import MovingAverage, Muon
 from tools.rival.model import MOST_PIECES, Transformer, stacked_projections
 from tools.rival.recipe import BEST, CHECKPOINT, CONFIG, METRICS, Recipe, RunInfo, add_options, read_metrics
 from tools.rival.text import (
