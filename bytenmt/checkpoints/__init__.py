@@ -1,4 +1,4 @@
-"""The run folder: weights files, the state of a trainer, quantisation.
+"""The run folder: weights files, the state of a trainer, the log, quantisation.
 
 Takes models, configurations and facts, and gives them back from files that are whole or not there. A run
 that is stopped at any time and resumed has the same bits (tests/training/test_kill.py,

@@ -72,51 +72,30 @@ class Batch(NamedTuple):
 
 
 @njit
-def _fill_row(text: Bytes, start: int, length: int, first: int, marks: Bytes, row: Bytes) -> None:
-    if first:
-        row[0] = marks[0]
-    # Views, because Numba asks of each index that it computes whether it counts from the end.
-    line, body, rest = text[start : start + length], row[first:], row[first + length + 1 :]
-    for place in range(len(line)):
-        body[place] = line[place]
-    body[length] = marks[1]
-    for place in range(len(rest)):
-        rest[place] = marks[2]
+def _fill_rows(data: Bytes, starts: Indices, ends: Indices, rows: Indices, first: int, out: Bytes) -> int:
+    """Write lines of a text into rows of out (n, width), each byte of a row once.
 
-
-@njit
-def _fill_rows(
-    data: Bytes,
-    side: Bytes,
-    starts: Indices,
-    ends: Indices,
-    rows: Indices,
-    first: int,
-    marks: Bytes,
-    out: Bytes,
-) -> int:
-    """Write lines of a TextFile into rows of out (n, width), each byte of a row once.
-
-    starts (k,) int64: where each line begins in data, or ~where in side; ends (n,) int64: bytes with EOS of
-    each row; rows (k,): the row of each line; marks (3,) uint8: BOS, EOS, PAD. first: 1 puts BOS in front, 0
-    nothing; EOS follows, then PAD. The returned number has no meaning.
+    starts (k,) int64: where each line begins in data; ends (n,) int64: bytes with EOS of each row; rows (k,):
+    the row of each line. first: 1 puts BOS in front, 0 nothing; EOS follows, then PAD. The returned number
+    has no meaning.
     """
     # Lines lie all over the memory: ask for all of them first, so that the waits overlap.
     touched = 0
     for k in range(len(starts)):
-        if starts[k] >= 0:
-            for place in range(starts[k], starts[k] + ends[rows[k]] - 1, CACHE_LINE):
-                touched ^= data[place]
+        for place in range(starts[k], starts[k] + ends[rows[k]] - 1, CACHE_LINE):
+            touched ^= data[place]
     for k in range(len(starts)):
-        length = ends[rows[k]] - 1
-        if starts[k] < 0:
-            _fill_row(side, ~starts[k], length, first, marks, out[rows[k]])
-        else:
-            _fill_row(data, starts[k], length, first, marks, out[rows[k]])
+        length, row = ends[rows[k]] - 1, out[rows[k]]
+        if first:
+            row[0] = BOS
+        # Views, because Numba asks of each index that it computes whether it counts from the end.
+        line, body, rest = data[starts[k] : starts[k] + length], row[first:], row[first + length + 1 :]
+        for place in range(len(line)):
+            body[place] = line[place]
+        body[length] = EOS
+        for place in range(len(rest)):
+            rest[place] = PAD
     return touched
-
-
-_MARKS = np.array([BOS, EOS, PAD], np.uint8)
 
 
 def assemble(corpus: ParallelCorpus, indices: Indices, round_to: int = 1) -> Batch:
@@ -131,17 +110,22 @@ def assemble(corpus: ParallelCorpus, indices: Indices, round_to: int = 1) -> Bat
     widths = [-(-int(lens.max(initial=0)) // round_to) * round_to for lens in (source_len, target_len)]
     source = np.empty((len(indices), widths[0]), np.uint8)
     target = np.empty((len(indices), widths[1] + 1), np.uint8)
+    sides = (source_len, 0, source), (target_len, 1, target)
+    changed = [corpus.changed.get(index) for index in indices.tolist()] if corpus.changed else []
     part_of = np.searchsorted(corpus.bounds, indices, side="right") - 1
+    part_of[[row for row, pair in enumerate(changed) if pair is not None]] = -1  # in no part's text
     for p, part in enumerate(corpus.parts):
         rows = np.flatnonzero(part_of == p)
+        lines = corpus.lines[indices[rows]]
+        for text, (ends, first, out) in zip((part.src, part.tgt), sides, strict=True):
+            if len(rows) and text is not None:
+                _fill_rows(text.data, text.starts[lines], ends, rows, first, out)
+    rows = np.flatnonzero(part_of < 0)
+    for side, (ends, first, out) in enumerate(sides):
+        data = np.frombuffer(b"".join(pair[side] for pair in changed if pair is not None), np.uint8)
+        starts = np.cumsum([0, *(ends[rows] - 1)])[:-1]
         if len(rows):
-            lines = corpus.lines[indices[rows]]
-            for text, ends, first, out in (
-                (part.src, source_len, 0, source),
-                (part.tgt, target_len, 1, target),
-            ):
-                if text is not None:
-                    _fill_rows(text.data, text.side, text.starts[lines], ends, rows, first, _MARKS, out)
+            _fill_rows(data, starts, ends, rows, first, out)
     return Batch(source, source_len, target, target_len)
 
 

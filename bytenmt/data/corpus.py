@@ -3,8 +3,8 @@
 Several pairs of files make one corpus; nothing is copied, each text is read where it lies.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,6 +72,7 @@ class ParallelCorpus:
     lines (m,) int32: the line, from 0, of each kept pair in its part.
     source_lengths, target_lengths (m,) int32: their bytes without EOS; no source: all 0.
     left_out: what is not kept, for each part.
+    changed: pairs that stand in the place of those in the texts, by their numbers.
     """
 
     parts: tuple[Part, ...]
@@ -82,19 +83,7 @@ class ParallelCorpus:
     left_out: tuple[LeftOut, ...]
     max_source_bytes: int | None
     max_target_bytes: int | None
-
-    @classmethod
-    def open(
-        cls,
-        src: str | Path | None,
-        tgt: str | Path,
-        errors: str = "replace",
-        max_source_bytes: int | None = None,
-        max_target_bytes: int | None = None,
-    ) -> "ParallelCorpus":
-        """Open one pair of files; a limit of None is no limit. Raises DataError, see TextFile.open."""
-        files = PairFiles(None if src is None else Path(src), Path(tgt))
-        return cls.open_all([files], errors, max_source_bytes, max_target_bytes)
+    changed: Mapping[int, tuple[bytes, bytes]] = field(default_factory=dict)
 
     @classmethod
     def open_all(
@@ -199,12 +188,16 @@ class ParallelCorpus:
 
     def source(self, k: int) -> bytes:
         """Return the source of the k-th kept pair."""
+        if k in self.changed:
+            return self.changed[k][0]
         src = self._part(k).src
         assert src is not None
         return src.line(int(self.lines[k]))
 
     def target(self, k: int) -> bytes:
         """Return the target of the k-th kept pair."""
+        if k in self.changed:
+            return self.changed[k][1]
         return self._part(k).tgt.line(int(self.lines[k]))
 
     def _part(self, k: int) -> Part:
@@ -230,7 +223,7 @@ def _joined(arrays: Sequence[Lengths]) -> Lengths:
 
 def _white_lines(text: TextFile) -> Indices:
     """Return the lines, from 0, of white space alone."""
-    candidates = np.flatnonzero((text.starts >= 0) & (text.lengths > 0))
+    candidates = np.flatnonzero(text.lengths > 0)
     candidates = candidates[np.isin(text.data[text.starts[candidates]], SPACES)]
     white = [line for line in candidates.tolist() if text.line(line).decode().isspace()]
     return np.array(white, np.int64)

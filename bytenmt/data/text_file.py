@@ -1,14 +1,15 @@
 """A text file as data: its bytes in a memory map, and the position of each line.
 
 There is no preprocessing: a file is scanned once, for its lines and for bytes that are not UTF-8, and is then
-read in place. A packed file is decompressed into memory by the libraries, which say what is damaged.
+read in place. A packed file is decompressed into memory by the libraries, which say what is damaged, and one
+with lines that are not UTF-8 is copied there, repaired.
 """
 
 import gzip
 import lzma
 import mmap
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,9 @@ MOST_ZEROS = 0.2  # share of zero bytes above which it is taken to be UTF-16: En
 class TextFile:
     """A text file as its bytes in memory and the place of each line; invalid UTF-8 has been repaired.
 
-    data (size,) uint8: the whole file, a memory map where it is plain.
-    starts (n,) int64: where each line begins in data; below zero, line i was changed and begins
-    at ~starts[i] in side.
-    lengths (n,) int32: bytes of each line without its line end, after changes.
-    side (r,) uint8: the repaired and otherwise changed lines, one behind the other.
+    data (size,) uint8: the whole file, a memory map where it is plain and valid.
+    starts (n,) int64: where each line begins in data.
+    lengths (n,) int32: bytes of each line without its line end.
     repaired (k,) int64: the numbers, from 1, of the repaired lines.
     """
 
@@ -48,7 +47,6 @@ class TextFile:
     data: Bytes
     starts: Indices
     lengths: Lengths
-    side: Bytes
     repaired: Indices
 
     @classmethod
@@ -65,26 +63,22 @@ class TextFile:
         if errors not in ("replace", "strict"):
             raise ValueError(f'errors is {errors!r}, expected "replace" or "strict"')
         data = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content
-        marked = bytes(data[: len(BYTE_ORDER_MARK)]) == BYTE_ORDER_MARK
-        starts, lengths = _find_lines(data, len(BYTE_ORDER_MARK) if marked else 0)
+        first = len(BYTE_ORDER_MARK) if bytes(data[: len(BYTE_ORDER_MARK)]) == BYTE_ORDER_MARK else 0
+        starts, lengths = _find_lines(data, first)
         if lengths.max(initial=0) > LONGEST_LINE:
             raise DataError(f"{path}, line {lengths.argmax() + 1} has over {LONGEST_LINE} bytes: cut it")
         invalid = _find_invalid_lines(data, starts, lengths)
-        nothing = np.frombuffer(b"", np.uint8)
-        text = cls(Path(path), data, starts, lengths.astype(np.int32), nothing, invalid + 1)
-        if not len(invalid):
-            return text
-        if errors == "strict":
-            raise DataError(describe_mistake(path, invalid[0] + 1, text.line(invalid[0])))
-        return text.with_lines({line: repair(text.line(line)) for line in invalid.tolist()})
-
-    def with_lines(self, lines: Mapping[int, bytes]) -> "TextFile":
-        """Return the text with other lines at some places; they lie beside the mapped file."""
-        side, starts, lengths = bytearray(self.side), self.starts.copy(), self.lengths.copy()
-        for index, line in lines.items():
-            starts[index], lengths[index] = ~len(side), len(line)
-            side += line
-        return replace(self, starts=starts, lengths=lengths, side=np.frombuffer(bytes(side), np.uint8))
+        if len(invalid) and errors == "strict":
+            begin, length = starts[invalid[0]], lengths[invalid[0]]
+            raise DataError(describe_mistake(path, invalid[0] + 1, data[begin : begin + length].tobytes()))
+        if len(invalid):
+            pieces, end = [], 0
+            for begin, length in zip(starts[invalid].tolist(), lengths[invalid].tolist(), strict=True):
+                pieces += [data[end:begin].tobytes(), repair(data[begin : begin + length].tobytes())]
+                end = begin + length
+            data = np.frombuffer(b"".join([*pieces, data[end:].tobytes()]), np.uint8)
+            starts, lengths = _find_lines(data, first)
+        return cls(Path(path), data, starts, lengths.astype(np.int32), invalid + 1)
 
     def split(self) -> "tuple[TextFile, TextFile]":
         """Return the columns of lines `source TAB target`: two texts over the same bytes.
@@ -92,23 +86,18 @@ class TextFile:
         What follows a second tab belongs to neither; an empty line is an empty pair. Both name all repaired
         lines. Raises DataError for a line without a tab.
         """
-        sides = [(self.data, self.starts >= 0), (self.side, self.starts < 0)]
-        starts = np.where(self.starts < 0, ~self.starts, self.starts)
-        ends = starts + self.lengths
-        cuts = np.stack([ends, ends])  # of each line, its first and its second tab
-        for text, lines in sides:
-            tabs = np.append(_positions(text, TAB), np.array([len(text)] * 2))
-            first = np.searchsorted(tabs[:-1], starts[lines])
-            cuts[:, lines] = np.minimum(np.stack([tabs[first], tabs[first + 1]]), ends[lines])
-        without_tab = np.flatnonzero((cuts[0] == ends) & (self.lengths > 0))
+        ends = self.starts + self.lengths
+        tabs = np.append(_positions(self.data, TAB), np.array([len(self.data)] * 2))
+        first = np.searchsorted(tabs[:-1], self.starts)
+        first_tabs, second_tabs = np.minimum(tabs[first], ends), np.minimum(tabs[first + 1], ends)
+        without_tab = np.flatnonzero((first_tabs == ends) & (self.lengths > 0))
         if len(without_tab):
             raise DataError(
                 f"{self.path}, line {without_tab[0] + 1} has no tab: expected a source, a tab and a target"
             )
-        second = np.minimum(cuts[0] + 1, ends)
-        target_starts = np.where(self.starts < 0, ~second, second)
-        source = replace(self, lengths=(cuts[0] - starts).astype(np.int32))
-        return source, replace(self, starts=target_starts, lengths=(cuts[1] - second).astype(np.int32))
+        targets = np.minimum(first_tabs + 1, ends)
+        source = replace(self, lengths=(first_tabs - self.starts).astype(np.int32))
+        return source, replace(self, starts=targets, lengths=(second_tabs - targets).astype(np.int32))
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -116,8 +105,6 @@ class TextFile:
     def line(self, index: int) -> bytes:
         """Return line `index`, from 0, without its line end."""
         start, length = int(self.starts[index]), int(self.lengths[index])
-        if start < 0:
-            return self.side[~start : ~start + length].tobytes()
         return self.data[start : start + length].tobytes()
 
     def __iter__(self) -> Iterator[bytes]:

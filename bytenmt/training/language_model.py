@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -36,15 +37,8 @@ CPU = torch.device("cpu")
 WARM, SIDE_BY_SIDE, AT_ONCE = 512, 64, 256  # of text_bits: bytes read first; rows at most; columns a call
 
 
-class Text:
-    """A file as bytes. data (size,) uint8, mapped where the file is plain."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.data = path, read_bytes(path)
-
-
 class LanguageModelObjective:
-    """Objective of texts without a source; batches are Windows.
+    """Objective of texts without a source; batches are Windows. Its methods are TranslationObjective's.
 
     carried: the state of a recurrent model after the last window, this process' rows. Without texts the
     object computes gradients of windows, and nothing else.
@@ -53,21 +47,22 @@ class LanguageModelObjective:
     def __init__(
         self,
         config: Config,
-        texts: Sequence[Text] = (),
-        valid: Text | None = None,
+        texts: Sequence[Path] = (),
+        valid: Path | None = None,
         device: torch.device = CPU,
         group: Group = SINGLE_PROCESS,
     ) -> None:
-        """device: where the model is.
+        """texts, valid: plain or packed files of any bytes; device: where the model is.
 
         Raises DataError for a text that is too short, ConfigError for batches that are too small.
         """
         self.config, self.train, self.device, self.group = config, config.train, device, group
         self.carried: Any = None
         self._carries = config.model.is_serial
-        self._texts, self._valid = texts, valid
+        self._texts = [(path, read_bytes(path)) for path in texts]
+        self._valid = None if valid is None else (valid, read_bytes(valid))
         if texts:
-            self._streams = Streams([text.data for text in texts])
+            self._streams = Streams([data for _, data in self._texts])
             self._n_rows = self._count_rows()
 
     @classmethod
@@ -85,13 +80,12 @@ class LanguageModelObjective:
 
         errors: has no effect, because texts may hold any bytes.
         """
-        texts = [Text(pair.tgt) for pair in (*files, valid) if pair.tgt is not None]
-        objective = cls(config, texts[:-1], texts[-1], device, group)
+        objective = cls(config, [pair.tgt for pair in files if pair.tgt], valid.tgt, device, group)
+        assert objective._valid is not None
         if group.is_leader:
-            for text in texts:
-                reporter.say(f"{text.path}: {len(text.data):,} bytes")
-            training = [(text.path, text.data) for text in texts[:-1]]
-            for line in warnings_of_texts(training, texts[-1].path, texts[-1].data):
+            for path, data in (*objective._texts, objective._valid):
+                reporter.say(f"{path}: {len(data):,} bytes")
+            for line in warnings_of_texts(objective._texts, *objective._valid):
                 reporter.warn(line)
         return objective
 
@@ -104,14 +98,14 @@ class LanguageModelObjective:
                 f"train.context is for convolutional models: {architecture(self.config.model)} carries its"
                 " state from window to window; set it to 0"
             )
-        for text in self._texts:
-            if len(text.data) < width:
+        for path, data in self._texts:
+            if len(data) < width:
                 raise DataError(
-                    f"{text.path} has {len(text.data)} bytes, less than one window of {width}"
+                    f"{path} has {len(data)} bytes, less than one window of {width}"
                     " (train.context + train.window): give more text, or lower them"
                 )
-        if self._valid is not None and not len(self._valid.data):
-            raise DataError(f"{self._valid.path} is empty: give a validation text")
+        if self._valid is not None and not len(self._valid[1]):
+            raise DataError(f"{self._valid[0]} is empty: give a validation text")
         n_rows = train.max_tokens // width
         if self._carries:
             n_rows = min(n_rows, self._streams.n_bytes // width)
@@ -125,7 +119,7 @@ class LanguageModelObjective:
     # ---- batches and gradients
 
     def shares(self, epoch: int, batch: int) -> Iterator[Share]:
-        """See Objective."""
+        """See TranslationObjective."""
         train, rows = self.train, self.group.own_indices(self._n_rows)
         while True:
             place = train.seed, epoch, batch
@@ -142,38 +136,33 @@ class LanguageModelObjective:
     def gradients(
         self, model: Model[Any, Any], batches: Sequence[Window], target_bytes: int, n_splits: int
     ) -> Tensor:
-        """See Objective."""
+        """See TranslationObjective. Carries the state on when all gradients are there."""
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         carried = self.carried
         for window in batches:
-            carried, part_nats = self._window_gradients(model, window, carried, target_bytes, n_splits)
-            nats += part_nats
-        self.carried = carried if self._carries else None
+            n = len(window.read)
+            step = max(1, -(-n // n_splits))
+            states = []
+            for begin in range(0, n, step):
+                read, truth, skipped = (self._on_device(part[begin : begin + step]) for part in window[:3])
+                if self.train.byte_dropout:
+                    read = drop_bytes(read, self.train.byte_dropout, self.train.byte_dropout_kind)
+                rows = torch.arange(begin, begin + len(read), device=self.device)
+                state = model.start(_memory(model, len(read))) if window.fresh else select(carried, rows)
+                with autocast(self.train, self.device):
+                    loss, part_nats, state = self.loss(model, read, truth, skipped, state)
+                (loss / target_bytes).backward()  # type: ignore[no-untyped-call]
+                nats += part_nats
+                states.append(map_tensors(lambda part: part.detach(), state))
+            carried = concatenate(states) if states and self._carries else None
+        self.carried = carried
         return nats
 
-    def _window_gradients(
-        self, model: Model[Any, Any], window: Window, before: Any, target_bytes: int, n_splits: int
-    ) -> tuple[Any, Tensor]:
-        """Run forward and backward over a window; return the state after it, and its nats."""
-        n = len(window.read)
-        step = max(1, -(-n // n_splits))
-        nats = torch.zeros((), dtype=torch.float64, device=self.device)
-        after = []
-        for begin in range(0, n, step):
-            rows = torch.arange(begin, min(n, begin + step), device=self.device)
-            parts = [torch.from_numpy(part[begin : begin + step]) for part in window[:3]]
-            if self.device.type == "cuda" and torch.cuda.is_available():
-                parts = [part.pin_memory() for part in parts]  # copied while the GPU computes
-            read, truth, skipped = (part.to(self.device, non_blocking=True) for part in parts)
-            if self.train.byte_dropout:
-                read = drop_bytes(read, self.train.byte_dropout, self.train.byte_dropout_kind)
-            state = model.start(_memory(model, len(read))) if window.fresh else select(before, rows)
-            with autocast(self.train, self.device):
-                loss, part_nats, state = self.loss(model, read, truth, skipped, state)
-            (loss / target_bytes).backward()  # type: ignore[no-untyped-call]
-            nats += part_nats
-            after.append(map_tensors(lambda part: part.detach(), state))
-        return concatenate(after) if after and self._carries else None, nats
+    def _on_device(self, part: npt.NDArray[Any]) -> Tensor:
+        tensor = torch.from_numpy(part)
+        if self.device.type == "cuda" and torch.cuda.is_available():
+            tensor = tensor.pin_memory()  # copied while the GPU computes
+        return tensor.to(self.device, non_blocking=True)
 
     def loss(
         self, model: Model[Any, Any], read: Tensor, truth: Tensor, skipped: Tensor, state: Any
@@ -187,20 +176,20 @@ class LanguageModelObjective:
         real = torch.arange(read.shape[1], device=read.device) >= skipped[:, None]
         return *batch_loss(LossInputs(model, self.train, logits, read, truth, real)), state
 
-    def n_rows(self, batch: Window) -> int:
-        """See Objective."""
-        return len(batch.read)
-
     def state_dict(self) -> dict[str, Tensor]:
         """Return the carried states of all processes' rows, in the order of the rows."""
         if not self._carries:
             return {}
         own = [] if self.carried is None else [part.cpu() for part in tensors(self.carried)]
-        all_own = self.group.gather_all(own)
-        return {f"{i}": _interleaved(parts) for i, parts in enumerate(zip(*all_own, strict=True))}
+        merged: dict[str, Tensor] = {}
+        for i, parts in enumerate(zip(*self.group.gather_all(own), strict=True)):
+            merged[f"{i}"] = parts[0].new_zeros(sum(map(len, parts)), *parts[0].shape[1:])
+            for rank, part in enumerate(parts):
+                merged[f"{i}"][rank :: len(parts)] = part
+        return merged
 
     def load_state_dict(self, model: Model[Any, Any], carried: Mapping[str, Tensor]) -> None:
-        """See Objective."""
+        """Continue from the tensors that state_dict returned. Raises KeyError or ValueError for others."""
         if not carried:
             return
         start = model.start(_memory(model, 1))
@@ -217,7 +206,7 @@ class LanguageModelObjective:
     def score(self, model: Model[Any, Any]) -> dict[str, Any]:
         """Return the bits per byte of the validation text's first bytes."""
         assert self._valid is not None
-        text = self._valid.data[: self.train.valid_bytes]
+        text = self._valid[1][: self.train.valid_bytes]
         return {"valid_bits_per_byte": text_bits(model, text, self.device, self.group) / len(text)}
 
     def decode(self, model: Model[Any, Any], seconds: float) -> Decoded:
@@ -226,8 +215,8 @@ class LanguageModelObjective:
 
     def facts(self) -> Facts:
         """Return the names and sizes of the texts."""
-        texts = tuple(TextFact(stored_path(text.path), len(text.data)) for text in self._texts)
-        valid = None if self._valid is None else corpus_fact(PairFiles(tgt=self._valid.path))
+        texts = tuple(TextFact(stored_path(path), len(data)) for path, data in self._texts)
+        valid = None if self._valid is None else corpus_fact(PairFiles(tgt=self._valid[0]))
         return Facts(texts=texts, valid=valid)
 
 
@@ -236,14 +225,6 @@ def _memory(model: Model[Any, Any], n: int) -> Any:
     device = model.embedding.weight.device
     lengths = torch.zeros(n, dtype=torch.int64, device=device)
     return model.encode(torch.zeros(n, 0, dtype=torch.uint8, device=device), lengths)
-
-
-def _interleaved(parts: Sequence[Tensor]) -> Tensor:
-    """Interleave the rows of all processes: those of process i stand at i, i + size, and so on."""
-    whole = parts[0].new_zeros(sum(map(len, parts)), *parts[0].shape[1:])
-    for rank, part in enumerate(parts):
-        whole[rank :: len(parts)] = part
-    return whole
 
 
 @torch.no_grad()

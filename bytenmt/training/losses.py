@@ -5,8 +5,6 @@ Functions of tensors and a model; they know no batches, optimisers or runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -51,14 +49,6 @@ def batch_loss(inputs: LossInputs) -> tuple[Tensor, Tensor]:
     return loss, nats
 
 
-def byte_loss(
-    logits: Tensor, target: Tensor, target_len: Tensor, label_smoothing: float
-) -> tuple[Tensor, Tensor]:
-    """Return masked_loss of target (n, t) uint8 of target_len (n,) int64 bytes, EOS included."""
-    real = torch.arange(target.shape[1], device=target.device) < target_len[:, None]
-    return masked_loss(logits, target, real, label_smoothing)
-
-
 def masked_loss(
     logits: Tensor, target: Tensor, real: Tensor, label_smoothing: float
 ) -> tuple[Tensor, Tensor]:
@@ -84,16 +74,6 @@ def drop_bytes(target_in: Tensor, share: float, kind: str) -> Tensor:
         return target_in.masked_fill(hidden, PAD)
     drawn = torch.randint_like(target_in, N_BYTES_OF_UTF8)
     return torch.where(hidden, drawn + 2 * (drawn >= 0xC0).to(drawn.dtype), target_in)
-
-
-@contextmanager
-def without_dropout(model: Model[Any, Any]) -> Iterator[None]:
-    """Inside, a model in training writes what it would write in use."""
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train()
 
 
 @torch.no_grad()

@@ -62,7 +62,8 @@ class RowAdam:
         group.all_reduce(self.sums)
         if on_cpu:
             tensors = self.tables.weight.detach(), self.exp_avg, self.exp_avg_sq, self.n_updates, self.sums
-            update_rows(*(tensor.numpy() for tensor in tensors), lr, *self.betas)
+            arguments: Any = (*(tensor.numpy() for tensor in tensors), lr, *self.betas)
+            update_rows(*arguments)
         else:
             self.update_on_device(lr)
 
@@ -76,7 +77,7 @@ class RowAdam:
         m.copy_(torch.where(is_read, m.lerp(sums, 1 - b1), m))
         v.copy_(torch.where(is_read, v * b2 + (1 - b2) * sums * sums, v))
         step = (m / (1 - b1**count)) / ((v / (1 - b2**count)).sqrt() + EPSILON)
-        self.tables.weight -= lr * torch.where(is_read, step, 0.0)
+        self.tables.weight.sub_(torch.where(is_read, lr * step, 0.0))
         sums.zero_()
 
     def zero_grad(self) -> None:

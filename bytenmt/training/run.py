@@ -24,6 +24,7 @@ from torch import Tensor
 
 from bytenmt.atomic_file import write_atomically
 from bytenmt.checkpoints.checkpoint import one_training, read_start
+from bytenmt.checkpoints.metrics import Log, Record, require_tensorboard
 from bytenmt.checkpoints.weights import CONFIG, has_checkpoint, read_config
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, TrainConfig, architecture, config_toml, fingerprint
@@ -36,11 +37,10 @@ from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.plugins import METRICS
 from bytenmt.reporter import SILENT, Bar, Reporter
 from bytenmt.training.language_model import LanguageModelObjective
-from bytenmt.training.metrics import Log, Record, require_tensorboard
 from bytenmt.training.objective import Decoded, Share
 from bytenmt.training.optim import fraction_done, lr_factor, stopped_early
 from bytenmt.training.precision import precision_of
-from bytenmt.training.trainer import Trainer
+from bytenmt.training.trainer import Objective, Trainer
 from bytenmt.training.translation import TranslationObjective
 
 # Where train.valid_every and train.save_every are left to us: for runs that end by updates, or by time.
@@ -89,9 +89,7 @@ def train(
         is_resumed = resume and group.broadcast(has_checkpoint(run))
         # 1) the configuration, with what is found on this machine and in the text
         config = group.on_leader(lambda: _settled(config, read_config(run) if is_resumed else None, device))
-        kind: type[TranslationObjective | LanguageModelObjective] = LanguageModelObjective
-        if config.model.source:
-            kind = TranslationObjective
+        kind: type[Objective] = TranslationObjective if config.model.source else LanguageModelObjective
         objective = kind.open(config, files, valid, errors, device, group, leader_reporter)
         config = objective.config
         # 2) model and optimiser, fresh or as they were
@@ -251,7 +249,7 @@ def spacings(train: TrainConfig) -> tuple[Spacing, Spacing]:
 
 
 class Meter:
-    """Sums since the last log record, read from the device only when they are logged."""
+    """Sums of one process since the last log record, read from the device only when they are logged."""
 
     def __init__(self) -> None:
         self.nats: list[Tensor] = []
@@ -259,16 +257,6 @@ class Meter:
         self.target_bytes = self.all_bytes = 0
         self.waited = 0.0  # seconds, for batches
         self.started = time.monotonic()
-
-    def read(self, nats: float) -> dict[str, float]:
-        """Return the record. nats: those of all processes."""
-        seconds = time.monotonic() - self.started
-        return {
-            "train_bits_per_byte": nats / math.log(2) / max(1, self.target_bytes),
-            "gradient_norm": float(self.norm),
-            "bytes_per_second": self.all_bytes / seconds,
-            "waiting_for_data": self.waited / seconds,
-        }
 
 
 class Loop:
@@ -327,39 +315,42 @@ class Loop:
 
     def _update(self, shares: Iterator[Share], received: list[int]) -> bool:
         """Do one update; return whether any process has received a signal, after which none is done."""
-        begun = time.monotonic()
+        meter, begun = self.meter, time.monotonic()
         step_shares = list(islice(shares, self.settings.update_freq))
-        batches = [share.data for share in step_shares]
-        self.meter.waited += time.monotonic() - begun
-        counts = [sum(count) for count in zip((0, 0, 0), *(batch.counts for batch in batches), strict=True)]
-        sums = self.trainer.sum_over_processes(*counts, len(received))
-        n_ends, target_bytes, source_bytes, n_signals = (int(value) for value in sums)
+        meter.waited += time.monotonic() - begun
+        (n_signals,) = self.trainer.sum_over_processes(len(received))
         if n_signals and self.progress.update:
             return True
-        self.trainer.move_behind(step_shares[-1])
-        nats, self.meter.norm = self.trainer.update(batches, target_bytes)
-        self.meter.nats.append(nats)
-        self.meter.target_bytes += target_bytes - n_ends
-        self.meter.all_bytes += target_bytes + source_bytes
+        nats, meter.norm = self.trainer.learn(step_shares)
+        meter.nats.append(nats)
+        for share in step_shares:
+            n_ends, target_bytes, source_bytes = share.data.counts
+            meter.target_bytes += target_bytes - n_ends
+            meter.all_bytes += target_bytes + source_bytes
         return n_signals > 0
 
     def _write_record(self) -> None:
         """Log what happened since the last record. Raises BytenmtError where training has diverged."""
-        (nats,) = self.trainer.sum_over_processes(float(torch.stack(self.meter.nats).double().sum()))
-        record = self.meter.read(nats)
-        is_wrong = record["train_bits_per_byte"] > MOST_BITS
-        self.n_wrong = (self.n_wrong + len(self.meter.nats)) * is_wrong
+        meter, own_nats = self.meter, float(torch.stack(self.meter.nats).double().sum())
+        sums = self.trainer.sum_over_processes(own_nats, meter.target_bytes, meter.all_bytes)
+        (nats, target_bytes, all_bytes), seconds = sums, time.monotonic() - meter.started
+        bits, rate = nats / math.log(2) / max(1, target_bytes), all_bytes / seconds
+        self.n_wrong = (self.n_wrong + len(meter.nats)) * (bits > MOST_BITS)
         if not math.isfinite(nats) or self.n_wrong >= MOST_UPDATES:
             kept = "the last checkpoint is kept" if has_checkpoint(self.run) else "nothing has been saved"
             raise BytenmtError(
-                f"training has diverged ({record['train_bits_per_byte']:g} bits a byte): lower train.lr or"
-                f" raise train.warmup_updates, or check your plugins; {kept}"
+                f"training has diverged ({bits:g} bits a byte): lower train.lr or raise"
+                f" train.warmup_updates, or check your plugins; {kept}"
             )
-        self._log(record)
-        text = (
-            f"update {self.progress.update}, {record['train_bits_per_byte']:.3f} bits/byte,"
-            f" {record['bytes_per_second'] / 1000:.1f} kB/s"
+        self._log(
+            {
+                "train_bits_per_byte": bits,
+                "gradient_norm": float(meter.norm),
+                "bytes_per_second": rate,
+                "waiting_for_data": meter.waited / seconds,
+            }
         )
+        text = f"update {self.progress.update}, {bits:.3f} bits/byte, {rate / 1000:.1f} kB/s"
         self.bar.show(fraction_done(self.settings, self.progress), text)
         self.meter = Meter()
 

@@ -34,7 +34,7 @@ from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.plugins import OPTIMIZERS
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.training.language_model import LanguageModelObjective
-from bytenmt.training.objective import Objective, Share
+from bytenmt.training.objective import Share
 from bytenmt.training.optim import (
     NGRAM_LR,
     MovingAverage,
@@ -47,6 +47,8 @@ from bytenmt.training.optim import (
 )
 from bytenmt.training.row_adam import RowAdam
 from bytenmt.training.translation import TranslationObjective
+
+Objective = TranslationObjective | LanguageModelObjective
 
 
 class Trainer:
@@ -109,11 +111,6 @@ class Trainer:
         self.progress.cpu_seconds += cpu_seconds
         return totals
 
-    def move_behind(self, share: Share) -> None:
-        """Set the progress to the place in the text behind a share, from which a resumed run goes on."""
-        progress = self.progress
-        progress.epoch, progress.batch, progress.epoch_batches = share[1:]
-
     def learn(self, shares: Sequence[Share]) -> tuple[Tensor, Tensor]:
         """Make one update from this process' shares, and move the progress: place in the text, and time.
 
@@ -121,7 +118,8 @@ class Trainer:
         """
         batches = [share.data for share in shares]
         (target_bytes,) = self.sum_over_processes(sum(batch.counts[1] for batch in batches))
-        self.move_behind(shares[-1])
+        progress = self.progress
+        progress.epoch, progress.batch, progress.epoch_batches = shares[-1][1:]
         return self.update(batches, int(target_bytes))
 
     def update(self, batches: Sequence[Any], target_bytes: int | None = None) -> tuple[Tensor, Tensor]:
@@ -231,7 +229,7 @@ class Trainer:
 
     def _split_more(self, batches: Sequence[Any]) -> None:
         """Make twice as many parts from now on. Raises BytenmtError where a part is one pair."""
-        if self.n_splits >= max(map(self.objective.n_rows, batches)):
+        if self.n_splits >= max(len(batch[0]) for batch in batches):
             raise BytenmtError(
                 "not enough GPU memory for a single training pair: lower data.max_source_bytes and"
                 " data.max_target_bytes, or use a smaller preset"

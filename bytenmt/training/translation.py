@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import torch
@@ -30,7 +30,7 @@ from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.sentinels import PATTERNS_VERSION
-from bytenmt.training.losses import LossInputs, batch_loss, draw_inputs, drop_bytes, without_dropout
+from bytenmt.training.losses import LossInputs, batch_loss, draw_inputs, drop_bytes
 from bytenmt.training.objective import Decoded, Share, corpus_fact
 from bytenmt.training.precision import autocast
 
@@ -39,32 +39,13 @@ LINES_TOGETHER = {"cpu": 32, "cuda": 256}  # of a validation, in each process be
 N_SAMPLES = 3  # lines whose translations are logged: the first ones
 
 
-class Tensors(NamedTuple):
-    """A data.batches.Batch as tensors on a device; same fields, axes and types."""
-
-    source: Tensor
-    source_len: Tensor
-    target: Tensor
-    target_len: Tensor
-
-    @property
-    def target_in(self) -> Tensor:
-        """Return (n, t) uint8: the decoder's input."""
-        return self.target[:, :-1]
-
-    @property
-    def target_out(self) -> Tensor:
-        """Return (n, t) uint8: the bytes to be predicted."""
-        return self.target[:, 1:]
-
-
-def to_device(batch: Batch, device: torch.device, is_whole: bool = True) -> Tensors:
-    """Copy a batch's arrays to a device.
+def to_device(batch: Batch, device: torch.device, is_whole: bool = True) -> Any:
+    """Return a Batch of tensors on a device; same fields, axes and types.
 
     is_whole: the arrays are whole blocks of pinned memory, whose copies may run in parallel. PyTorch knows
     such a copy by the first address of its block: memory of a part would be reused too early.
     """
-    return Tensors(*(torch.from_numpy(part).to(device, non_blocking=is_whole) for part in batch))
+    return Batch(*(torch.from_numpy(part).to(device, non_blocking=is_whole) for part in batch))  # type: ignore[arg-type]
 
 
 class TranslationObjective:
@@ -137,7 +118,7 @@ class TranslationObjective:
     # ---- batches and gradients
 
     def shares(self, epoch: int, batch: int) -> Iterator[Share]:
-        """See Objective."""
+        """Yield this process' shares of the batches from a position on, epoch after epoch, without end."""
         assert self.corpus is not None
         train, share = self.train, (self.group.rank, self.group.size)
         for number in count(epoch):
@@ -165,79 +146,70 @@ class TranslationObjective:
     def gradients(
         self, model: Model[Any, Any], batches: Sequence[Batch], target_bytes: int, n_splits: int
     ) -> Tensor:
-        """See Objective."""
+        """Run forward and backward on this process' batches; return the summed nats, float64 on the device.
+
+        Rows go through the model in n_splits parts; the summed loss is divided by target_bytes.
+        """
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         for batch in batches:
-            for part in _split(batch, n_splits):
-                tensors = to_device(part, self.device, is_whole=n_splits == 1)
+            n = len(batch.target_len)
+            step = max(1, -(-n // n_splits))
+            for begin in range(0, n, step):
+                parts: Any = [part[begin : begin + step] for part in batch]
+                tensors = to_device(Batch(*parts), self.device, is_whole=n_splits == 1)
                 inputs = self.inputs(model, tensors)
                 with autocast(self.train, self.device):
-                    loss, part_nats = self.loss(
-                        model,
-                        tensors.source,
-                        tensors.source_len,
-                        inputs,
-                        tensors.target_out,
-                        tensors.target_len,
-                    )
+                    loss, part_nats = self.loss(model, tensors, inputs)
                 (loss / target_bytes).backward()  # type: ignore[no-untyped-call]
                 nats += part_nats
         return nats
 
-    def loss(
-        self,
-        model: Model[Any, Any],
-        source: Tensor,
-        source_len: Tensor,
-        inputs: Tensor,
-        target: Tensor,
-        target_len: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """Return losses.batch_loss of the targets after their sources. inputs (n, t) uint8: bytes read."""
-        memory = model.encode(source, source_len)
+    def loss(self, model: Model[Any, Any], tensors: Any, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return losses.batch_loss of a batch of to_device. inputs (n, t) uint8: the bytes that are read."""
+        memory = model.encode(tensors.source, tensors.source_len)
         logits, _ = model(inputs, memory, model.start(memory))
-        real = torch.arange(target.shape[1], device=target.device) < target_len[:, None]
-        return batch_loss(
-            LossInputs(model, self.train, logits, inputs, target, real, source, source_len, memory)
-        )
+        target = tensors.target_out
+        real = torch.arange(target.shape[1], device=target.device) < tensors.target_len[:, None]
+        source = tensors.source, tensors.source_len, memory
+        return batch_loss(LossInputs(model, self.train, logits, inputs, target, real, *source))
 
-    def inputs(self, model: Model[Any, Any], tensors: Tensors) -> Tensor:
+    def inputs(self, model: Model[Any, Any], tensors: Any) -> Tensor:
         """Return the bytes that the decoder reads in training, (n, t) uint8.
 
         These are the true bytes, or what train.teacher_forcing and byte_dropout make of them.
         """
-        train, inputs = self.train, tensors.target_in
+        train = self.train
+        inputs: Tensor = tensors.target_in
         if train.teacher_forcing < 1:
-            # In a context of its own: autocast would keep weights without gradients for the loss.
-            with torch.no_grad(), autocast(train, self.device), without_dropout(model):
+            # Without dropout, as in use; in a context of its own: autocast would keep weights without
+            # gradients for the loss.
+            model.eval()
+            with torch.no_grad(), autocast(train, self.device):
                 memory = model.encode(tensors.source, tensors.source_len)
                 inputs = draw_inputs(model, memory, inputs, train.teacher_forcing, train.own_bytes)
+            model.train()
         if train.byte_dropout:
             inputs = drop_bytes(inputs, train.byte_dropout, train.byte_dropout_kind)
         return inputs
 
-    def n_rows(self, batch: Batch) -> int:
-        """See Objective."""
-        return len(batch.target_len)
-
     def state_dict(self) -> dict[str, Tensor]:
-        """See Objective."""
+        """Return the tensors that a checkpoint keeps beside weights and optimiser: none."""
         return {}
 
     def load_state_dict(self, model: Model[Any, Any], carried: Mapping[str, Tensor]) -> None:
-        """See Objective."""
+        """Continue from the tensors that state_dict returned."""
 
     # ---- validation
 
     def score(self, model: Model[Any, Any]) -> dict[str, Any]:
-        """Return the bits per byte of the validation pairs."""
+        """Return the bits per byte of the validation pairs under a model in evaluation mode."""
         assert self.valid is not None
         log_p = log_probabilities(TorchReader([model], self.device), self.valid, self.group)
         return {"valid_bits_per_byte": bits_per_byte(log_p, self.valid.target_lengths)}
 
     def decode(self, model: Model[Any, Any], seconds: float) -> Decoded:
-        """Translate the first validation lines, as many as there is time for; score them by chrF, BLEU, exact
-        match and the metrics of plugins."""
+        """Translate the first validation lines, as many as there is time for, inf for all; score them by
+        chrF, BLEU, exact match and the metrics of plugins."""
         assert self.valid is not None
         n_lines = min(self.train.valid_lines, len(self.valid))
         if not n_lines:
@@ -301,12 +273,3 @@ class TranslationObjective:
             target_profile=self._profiles[1],
             patterns=PATTERNS_VERSION if self.config.data.sentinels else None,
         )
-
-
-def _split(batch: Batch, n_splits: int) -> Iterator[Batch]:
-    """Yield a batch's rows in at most n_splits parts, none of them empty."""
-    n = len(batch.target_len)
-    step = max(1, -(-n // n_splits))
-    for begin in range(0, n, step):
-        rows = slice(begin, begin + step)
-        yield Batch(batch.source[rows], batch.source_len[rows], batch.target[rows], batch.target_len[rows])

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
+from heard import Heard
 from torch import Tensor
 
 from bytenmt.architectures.parameters import parameter_shapes
@@ -26,11 +27,11 @@ from bytenmt.checkpoints.checkpoint import (
     weights,
     write_weights,
 )
+from bytenmt.checkpoints.metrics import Log
 from bytenmt.checkpoints.weights import has_checkpoint
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config
 from bytenmt.errors import CheckpointError
-from bytenmt.training.metrics import append_metrics, cut_metrics
 
 CPU = torch.device("cpu")
 CONFIG = load_config("seq2seq", "tiny", "", ["model.d_embedding=1", "model.d_hidden=1"])
@@ -291,15 +292,19 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_metrics_are_whole_lines(tmp_path: Path) -> None:
     """A disk that fills in the middle of a record leaves the records before it."""
-    append_metrics(tmp_path, Facts(update=1))
-    with file_limit(20), pytest.raises(CheckpointError, match="cannot write .*metrics.jsonl"):
-        append_metrics(tmp_path, {"update": 2, "bits_per_byte": 1.5})
-    append_metrics(tmp_path, Facts(update=3))
-    assert (tmp_path / "metrics.jsonl").read_bytes() == b'{"update":1}\n{"update":3}\n'
-    with open(tmp_path / "metrics.jsonl", "ab") as file:
+    heard, path = Heard(), tmp_path / "metrics.jsonl"
+    log = Log(tmp_path, 0, reporter=heard)
+    log.write({"update": 1})
+    with file_limit(20):
+        log.write({"update": 2, "bits_per_byte": 1.5})
+    (line,) = heard.lines
+    assert f"cannot write {path}: " in line
+    log.write({"update": 3})
+    assert path.read_bytes() == b'{"update":1}\n{"update":3}\n'
+    with open(path, "ab") as file:
         file.write(b'{"update":1,"x')
-    cut_metrics(tmp_path, 2)
-    assert (tmp_path / "metrics.jsonl").read_bytes() == b'{"update":1}\n'
+    Log(tmp_path, 2)
+    assert path.read_bytes() == b'{"update":1}\n'
 
 
 # Files that are not what was written.

@@ -17,7 +17,7 @@ from bytenmt.config.schema import load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.errors import BytenmtError, DataError, printable
 from bytenmt.language.html_report import page
-from bytenmt.training.language_model import LanguageModelObjective, Text
+from bytenmt.training.language_model import LanguageModelObjective
 from bytenmt.training.translation import TranslationObjective
 
 pytestmark = pytest.mark.slow
@@ -95,10 +95,10 @@ def test_the_name_of_a_text_is_stored(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(b"some text\n")
     stored = str(path.resolve()).replace("\udce9", "\ufffd")
-    streams = LanguageModelObjective(load_config("luong", "tiny", "", LANGUAGE_MODEL), [Text(path)])
+    streams = LanguageModelObjective(load_config("luong", "tiny", "", LANGUAGE_MODEL), [path])
     facts = streams.facts()
     assert facts.texts[0].path == stored and msgspec.json.encode(facts)
-    corpus = ParallelCorpus.open(path, path)
+    corpus = ParallelCorpus.open_all([PairFiles(path, path)])
     task = TranslationObjective(load_config("luong", "tiny", "", []), corpus, corpus, [PairFiles(path, path)])
     assert task.facts().corpora[0].src == stored and msgspec.json.encode(task.facts())
 

@@ -56,7 +56,7 @@ def corpus(request: pytest.FixtureRequest, tmp_path: Path) -> ParallelCorpus:
     target = (*target[:7], b"", *target[8:])  # left out, so that pairs and lines differ
     (tmp_path / "s").write_bytes(b"\r\n".join(source))
     (tmp_path / "t").write_bytes(b"\n".join(target) + b"\n")
-    return ParallelCorpus.open(tmp_path / "s" if request.param else None, tmp_path / "t")
+    return ParallelCorpus.open_all([PairFiles(tmp_path / "s" if request.param else None, tmp_path / "t")])
 
 
 def plan_of(corpus: ParallelCorpus, max_tokens: int, round_to: int = 1) -> EpochPlan:

@@ -38,7 +38,7 @@ def check(content: bytes) -> None:
     same_repaired = text.repaired.tolist() == repaired
     assert same_lines and same_lengths and same_repaired
     assert text.starts.dtype == np.int64 and text.lengths.dtype == np.int32
-    assert text.data.dtype == text.side.dtype == np.uint8
+    assert text.data.dtype == np.uint8
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_plain_file_is_mapped_and_read_only(tmp_path: Path) -> None:
     path.write_bytes(b"abc\n")
     text = TextFile.open(path)
     assert isinstance(text.data.base, memoryview) and isinstance(text.data.base.obj, mmap.mmap)
-    assert not text.data.flags.writeable and not text.side.flags.writeable
+    assert not text.data.flags.writeable
 
 
 def one_line(caught: pytest.ExceptionInfo[BytenmtError], *parts: object) -> None:
@@ -196,11 +196,15 @@ def pair_files(tmp_path: Path, source: bytes, target: bytes) -> tuple[Path, Path
     return paths
 
 
+def open_pair(source: Path | None, target: Path, errors: str = "replace", *limits: int) -> ParallelCorpus:
+    return ParallelCorpus.open_all([PairFiles(source, target)], errors, *limits)
+
+
 def test_parallel_corpus(tmp_path: Path) -> None:
     source = b"four\n\nabcdef\nab\xff\nx\nabcde\n"
     target = b"uno\ntwo, and too long\nxx\nabcd\n\r\nabcdefgh\n"
     paths = pair_files(tmp_path, source, target)
-    corpus = ParallelCorpus.open(*paths, "replace", 5, 8)
+    corpus = open_pair(*paths, "replace", 5, 8)
     assert corpus.lines.tolist() == [0, 3, 5] and len(corpus) == 3
     assert corpus.source_lengths.tolist() == [4, 5, 5]
     assert corpus.target_lengths.tolist() == [3, 4, 8]
@@ -215,17 +219,17 @@ def test_parallel_corpus(tmp_path: Path) -> None:
         f"3 of 3 validation pairs that were looked for ({corpus.parts[0].name}) are among the training pairs:"
         " validation will tell what is remembered, not what is learnt",
     ]
-    assert ParallelCorpus.open(*paths, "replace", 4, 8).left_out[0].too_long.tolist() == [2, 3, 5]
-    assert ParallelCorpus.open(*paths, "replace", 5, 7).left_out[0].too_long.tolist() == [2, 5]
-    assert ParallelCorpus.open(*paths).lines.tolist() == [0, 2, 3, 5]
+    assert open_pair(*paths, "replace", 4, 8).left_out[0].too_long.tolist() == [2, 3, 5]
+    assert open_pair(*paths, "replace", 5, 7).left_out[0].too_long.tolist() == [2, 5]
+    assert open_pair(*paths).lines.tolist() == [0, 2, 3, 5]
     with pytest.raises(BytenmtError):
-        ParallelCorpus.open(*paths, "strict")
+        open_pair(*paths, "strict")
 
 
 def test_corpus_without_source(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_bytes(b"abc\n\nde\nabcdef")
-    corpus = ParallelCorpus.open(None, path, max_source_bytes=1, max_target_bytes=5)
+    corpus = open_pair(None, path, "replace", 1, 5)
     assert corpus.src is None and corpus.lines.tolist() == [0, 2]
     assert corpus.source_lengths.tolist() == [0, 0]
     assert corpus.target_lengths.tolist() == [3, 2]
@@ -238,7 +242,7 @@ def test_corpus_without_source(tmp_path: Path) -> None:
 
 
 def test_report_names_ten_lines(tmp_path: Path) -> None:
-    corpus = ParallelCorpus.open(*pair_files(tmp_path, b"\n" * 1012 + b"a\n", b"b\n" * 1013))
+    corpus = open_pair(*pair_files(tmp_path, b"\n" * 1012 + b"a\n", b"b\n" * 1013))
     assert inventory(corpus)[-1] == "left out, empty: 1,012 (line 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …)"
 
 
@@ -246,7 +250,7 @@ def test_white_space_alone_is_no_target(tmp_path: Path) -> None:
     """White lines count as empty in the target, not in the source, and not where lines are scored."""
     source, target = b"a\n \nc\nd\ne\n", " \t\nb\n \u3000\n d\n\r\r\n".encode()
     paths = pair_files(tmp_path, source, target)
-    corpus = ParallelCorpus.open(*paths)
+    corpus = open_pair(*paths)
     assert corpus.lines.tolist() == [1, 3] and corpus.left_out[0].empty.tolist() == [0, 2, 4]
     kept = ParallelCorpus.from_texts(*map(TextFile.open, paths), keep_empty=True)
     assert len(kept) == 5
@@ -258,7 +262,7 @@ def test_duplicates_are_told(tmp_path: Path) -> None:
     for n_copies, is_told in ((2, False), (3, True)):
         source = b"".join(b"%d\n" % k for k in range(8)) + b"7\n" * n_copies
         target = b"".join(b"%d\n" % (k % 2) for k in range(8)) + b"1\n" * n_copies
-        found = list(warnings_of_pairs(ParallelCorpus.open(*pair_files(tmp_path, source, target)), valid))
+        found = list(warnings_of_pairs(open_pair(*pair_files(tmp_path, source, target)), valid))
         told = ["27% of the first 11 training pairs repeat another one: remove exact duplicates"]
         assert found == told * is_told
 
@@ -275,7 +279,7 @@ def test_another_encoding_is_refused(tmp_path: Path, text: str, encoding: str, n
     path = tmp_path / "text"
     path.write_bytes((text * 30).encode(encoding))
     with pytest.raises(DataError) as caught:
-        ParallelCorpus.open(path, path).require_pairs()
+        open_pair(path, path).require_pairs()
     one_line(caught, f"{path} is not UTF-8", f"`iconv -f {named} -t UTF-8`")
     path.write_bytes("한국어\n".encode() * 30 + b"ann\xe9e\n" * 29)
     TextFile.open(path).require_lines()
@@ -415,7 +419,7 @@ def test_sorting_out_equals_plain_python() -> None:
 
 
 def test_nothing_is_copied_where_all_is_kept(tmp_path: Path) -> None:
-    corpus = ParallelCorpus.open(*pair_files(tmp_path, b"a\nb\n", b"c\nd\n"))
+    corpus = open_pair(*pair_files(tmp_path, b"a\nb\n", b"c\nd\n"))
     assert corpus.src is not None and corpus.source_lengths is corpus.src.lengths
     assert corpus.target_lengths is corpus.tgt.lengths
 
@@ -423,15 +427,15 @@ def test_nothing_is_copied_where_all_is_kept(tmp_path: Path) -> None:
 def test_corpora_that_cannot_be_used(tmp_path: Path) -> None:
     paths = pair_files(tmp_path, b"a\nb\n", b"a\n")
     with pytest.raises(BytenmtError) as caught:
-        ParallelCorpus.open(*paths)
+        open_pair(*paths)
     one_line(caught, paths[0], "has 2 lines", paths[1], "has 1")
     paths = pair_files(tmp_path, b"", b"")
     with pytest.raises(BytenmtError) as caught:
-        ParallelCorpus.open(*paths).require_pairs()
+        open_pair(*paths).require_pairs()
     assert str(caught.value).startswith(f"{paths[0]} is empty: ")
     with pytest.raises(BytenmtError, match="is empty: "):
         TextFile.open(paths[1]).require_lines()
     with pytest.raises(BytenmtError, match="no pair is left of 2 lines .1 empty, 1 too long."):
         paths = pair_files(tmp_path, b"a\naaa\n", b"\na\n")
-        ParallelCorpus.open(*paths, "replace", 2, 2).require_pairs()
-    ParallelCorpus.open(*paths).require_pairs()
+        open_pair(*paths, "replace", 2, 2).require_pairs()
+    open_pair(*paths).require_pairs()

@@ -10,7 +10,7 @@ from processes import results
 
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.config.schema import load_config
-from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.evaluation import likelihood
@@ -36,7 +36,7 @@ def test_log_probabilities_one_sentence_at_a_time(
     files = [tmp_path / "src", tmp_path / "tgt"]
     for file, lines in zip(files, zip(*pairs, strict=True), strict=True):
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    corpus = ParallelCorpus.open(*files)
+    corpus = ParallelCorpus.open_all([PairFiles(*files)])
     assert corpus.lines.tolist() == [0, 1, 3]
     expected = []
     for index in corpus.lines.tolist():
@@ -58,7 +58,7 @@ def shared(group: Group, folders: list[Path]) -> list[list[float]]:
     """Return scores in float32: another batch would change the last bits."""
     torch.manual_seed(5)
     model = build_model(load_config("convs2s", "tiny", "", []).model).eval()
-    corpora = [ParallelCorpus.open(folder / "src", folder / "tgt") for folder in folders]
+    corpora = [ParallelCorpus.open_all([PairFiles(folder / "src", folder / "tgt")]) for folder in folders]
     likelihood.LINES_AT_ONCE = 7
     return [log_probabilities(TorchReader([model], CPU), corpus, group).tolist() for corpus in corpora]
 
@@ -103,7 +103,7 @@ def test_several_models_vote_byte_by_byte(tmp_path: Path) -> None:
     ]
     (tmp_path / "src").write_text("가나\nxyz\n", encoding="utf-8")
     (tmp_path / "tgt").write_text("ab\n다\n", encoding="utf-8")
-    corpus = ParallelCorpus.open(tmp_path / "src", tmp_path / "tgt")
+    corpus = ParallelCorpus.open_all([PairFiles(tmp_path / "src", tmp_path / "tgt")])
     expected = []
     for source, target in (("가나", "ab"), ("xyz", "다")):
         src = torch.tensor([[*source.encode(), EOS]], dtype=torch.uint8)

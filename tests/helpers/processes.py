@@ -28,7 +28,7 @@ FORKSERVER.set_forkserver_preload(
     [
         *("bytenmt.training.run", "bytenmt.cli.main", "bytenmt.cli.line_filter", "bytenmt.api.runs"),
         *("bytenmt.evaluation.scores", "bytenmt.decoding.translator", "bytenmt.decoding.cpu.engine"),
-        "bytenmt.training.metrics",
+        "bytenmt.checkpoints.metrics",
         *("click.testing", "hypothesis", "msgspec", "pytest", "sacrebleu", "torch._dynamo"),
         "torch.distributed.run",
     ]

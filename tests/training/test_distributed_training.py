@@ -95,7 +95,7 @@ def gradients_of(group: Group, folder: Path) -> list[np.ndarray[Any, Any]]:
     from bytenmt.data.batches import assemble
     from bytenmt.data.corpus import ParallelCorpus
 
-    corpus = ParallelCorpus.open(folder / "src", folder / "tgt")
+    corpus = ParallelCorpus.open_all([PairFiles(folder / "src", folder / "tgt")])
     trainer = Trainer(
         config("convs2s", "model.dropout=0.0", "train.clip_norm=0.0"), torch.device("cpu"), group
     )

@@ -37,7 +37,10 @@ def pairs(tmp_path: Path) -> dict[str, Path]:
 
 
 def warnings_of(pairs: dict[str, Path], training: str, valid: str) -> list[str]:
-    opened = [ParallelCorpus.open(*(pairs[name] for name in names.split())) for names in (training, valid)]
+    opened = [
+        ParallelCorpus.open_all([PairFiles(*(pairs[name] for name in names.split()))])
+        for names in (training, valid)
+    ]
     return list(warnings_of_pairs(*opened))
 
 

@@ -117,7 +117,7 @@ def test_a_length_on_the_cpu_is_caught(batch: Batch, monkeypatch: pytest.MonkeyP
     """A tensor of the loss that is not moved."""
     moved = translation.to_device
 
-    def forgetful(*given: Any, **options: Any) -> translation.Tensors:
+    def forgetful(*given: Any, **options: Any) -> Any:
         tensors = moved(*given, **options)
         return tensors._replace(target_len=tensors.target_len.cpu())
 

@@ -18,6 +18,7 @@ from small_runs import CPU, assert_same, config, weights
 
 from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.checkpoints.checkpoint import load_checkpoint, load_run, read_weights
+from bytenmt.checkpoints.metrics import TENSORBOARD
 from bytenmt.checkpoints.weights import METRICS, read_run
 from bytenmt.config.schema import Config, load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
@@ -27,7 +28,6 @@ from bytenmt.errors import BytenmtError, CheckpointError, ConfigError, DataError
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.training import run as training
 from bytenmt.training.arguments import configuration, settings_tree
-from bytenmt.training.metrics import TENSORBOARD
 from bytenmt.training.precision import precision_of
 from bytenmt.training.run import idle_threads, train
 from bytenmt.training.trainer import Trainer
@@ -165,7 +165,7 @@ def test_tensorboard(texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.
     run, short = tmp_path / "run", config("luong", "train.max_updates=2")
     train(run, short, **texts, device=CPU, tensorboard=True)
     assert any((run / TENSORBOARD).iterdir())
-    monkeypatch.setattr("bytenmt.training.metrics.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("bytenmt.checkpoints.metrics.importlib.util.find_spec", lambda name: None)
     with pytest.raises(BytenmtError, match="pip install tensorboard"):
         train(tmp_path / "none", short, **texts, device=CPU, tensorboard=True)
     assert not (tmp_path / "none").exists()

@@ -15,7 +15,7 @@ from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.data.batches import Batch, assemble
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.errors import BytenmtError
-from bytenmt.training.losses import byte_loss, draw_inputs, drop_bytes
+from bytenmt.training.losses import draw_inputs, drop_bytes, masked_loss
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation import TranslationObjective, to_device
 from bytenmt.utf8 import BOS, PAD
@@ -60,11 +60,11 @@ def test_a_full_gpu_splits_the_batch(batch: Batch, monkeypatch: pytest.MonkeyPat
     assert isinstance(objective, TranslationObjective)
     plain, sizes = objective.loss, []
 
-    def full(model: Any, source: torch.Tensor, *rest: torch.Tensor) -> Any:
-        sizes.append(len(source))
-        if len(source) > 2 and len(source) != 5:
+    def full(model: Any, tensors: Any, inputs: torch.Tensor) -> Any:
+        sizes.append(len(inputs))
+        if len(inputs) > 2 and len(inputs) != 5:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return plain(model, source, *rest)
+        return plain(model, tensors, inputs)
 
     monkeypatch.setattr(objective, "loss", full)
     for one, other in zip(whole, gradients(trainer, batch), strict=True):
@@ -73,7 +73,7 @@ def test_a_full_gpu_splits_the_batch(batch: Batch, monkeypatch: pytest.MonkeyPat
     gradients(trainer, batch)
     assert sizes[9:] == [2, 2, 2, 2, 1]
     assert ["out of GPU memory" in line for line in heard.lines] == [True]
-    monkeypatch.setattr(objective, "loss", lambda *_: full(None, torch.zeros(9)))
+    monkeypatch.setattr(objective, "loss", lambda *_: full(None, None, torch.zeros(9)))
     with pytest.raises(BytenmtError, match="a single training pair"):
         gradients(trainer, batch)
 
@@ -108,7 +108,7 @@ def test_batches_follow_the_configuration(texts: dict[str, Any]) -> None:
     assert [sum(len(part.target_len) for part in epoch) for epoch in epochs] == [40 + 3 * 5] * 2
 
 
-def test_byte_loss_against_numpy() -> None:
+def test_the_loss_against_numpy() -> None:
     """Nats of the real bytes alone, and smoothed, computed position by position in float64."""
     torch.manual_seed(0)
     logits = torch.randn(3, 4, 256)
@@ -121,10 +121,11 @@ def test_byte_loss_against_numpy() -> None:
             log_p = x - np.log(np.exp(x).sum())
             nats -= log_p[int(target[row, t])]
             smoothed -= 0.9 * log_p[int(target[row, t])] + 0.1 * log_p.mean()
-    loss, total = byte_loss(logits, target, target_len, 0.1)
+    real = torch.arange(4) < target_len[:, None]
+    loss, total = masked_loss(logits, target, real, 0.1)
     assert float(total) == pytest.approx(nats, rel=1e-5)
     assert float(loss) == pytest.approx(smoothed, rel=1e-5)
-    assert float(byte_loss(logits, target, target_len, 0.0)[0]) == pytest.approx(nats, rel=1e-5)
+    assert float(masked_loss(logits, target, real, 0.0)[0]) == pytest.approx(nats, rel=1e-5)
 
 
 # ---- the bytes that the decoder reads

@@ -12,8 +12,8 @@ from small_runs import config
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.windows import Window
 from bytenmt.distributed import SINGLE_PROCESS, Group
-from bytenmt.training.language_model import LanguageModelObjective, Text
-from bytenmt.training.objective import Objective
+from bytenmt.training.language_model import LanguageModelObjective
+from bytenmt.training.trainer import Objective
 from bytenmt.training.translation import TranslationObjective
 from bytenmt.utf8 import PAD
 
@@ -30,8 +30,7 @@ def windows(arch: str, texts: dict[str, Any], group: Group) -> Objective:
     settings = ["model.source=false", "train.window=16", "train.max_tokens=80"]
     convolutional = ["model.encoder_layers=[]", "train.context=4"]
     settings += convolutional if arch == "convs2s" else ["model.input_feeding=false"]
-    text = Text(path)
-    return LanguageModelObjective(config(arch, *settings), [text], text, group=group)
+    return LanguageModelObjective(config(arch, *settings), [path], path, group=group)
 
 
 @pytest.mark.parametrize("kind", ["pairs", "convs2s", "luong"])

@@ -34,9 +34,9 @@ from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaCapture, CudaGraphE
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.decoding.scheduler import decode
-from bytenmt.training.losses import byte_loss
+from bytenmt.training.losses import masked_loss
 from bytenmt.training.trainer import Trainer
-from bytenmt.training.translation import Tensors
+from bytenmt.utf8 import PAD
 from tools.bench.gpu import RECORDS, ROOT
 from tools.bench.steps import DTYPES, Case, StepTimer, endless_model, make_engine, seconds, step_flop
 from tools.bench.train import Peak, Step, best_seconds, real_bytes, typical_batch
@@ -263,7 +263,7 @@ class PlainModel(nn.Module):
         return self.output(self.transformer(own, other, tgt_mask=mask, tgt_is_causal=True))
 
 
-def plain_update(kind: str, n_weights: int, batch: Tensors, precision: str) -> Callable[[], None]:
+def plain_update(kind: str, n_weights: int, batch: Any, precision: str) -> Callable[[], None]:
     """Return an update of a model of PyTorch's own layers with about n_weights parameters."""
     with torch.device("meta"):
         sizes = {d: sum(p.numel() for p in PlainModel(kind, d).parameters()) for d in range(64, 1537, 64)}
@@ -275,9 +275,9 @@ def plain_update(kind: str, n_weights: int, batch: Tensors, precision: str) -> C
     def update() -> None:
         with torch.autocast(source.device.type, torch.bfloat16, enabled=precision == "bf16"):
             logits = model(source, target)
-        loss, _ = byte_loss(logits, batch.target_out, batch.target_len, 0.0)
+        loss, _ = masked_loss(logits, batch.target_out, batch.target_out != PAD, 0.0)
         optimizer.zero_grad(set_to_none=True)
-        (loss / batch.target_len.sum()).backward()  # type: ignore[no-untyped-call]
+        (loss / batch.target_len.sum()).backward()
         optimizer.step()
 
     return update

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
@@ -29,8 +30,9 @@ from bytenmt.architectures.costs import step_cost
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import Config, load_config
-from bytenmt.training.losses import byte_loss
-from bytenmt.training.translation import Tensors
+from bytenmt.data.batches import Batch
+from bytenmt.training.losses import masked_loss
+from bytenmt.training.translation import to_device
 from bytenmt.utf8 import BOS, EOS, PAD
 from tools.bench.records import Record, format_table, write_json
 from tools.bench.steps import DTYPES, AnyModel, seconds
@@ -38,7 +40,7 @@ from tools.bench.steps import DTYPES, AnyModel, seconds
 BENCH = "bench/train"
 
 
-def typical_batch(max_tokens: int, device: torch.device) -> Tensors:
+def typical_batch(max_tokens: int, device: torch.device) -> Any:
     """Return a batch as in the middle of a sorted epoch, of random letters.
 
     Lengths are log-normal (median 110, sigma 0.6), target = source x log-normal(0.05, 0.15); it has as many
@@ -53,7 +55,7 @@ def typical_batch(max_tokens: int, device: torch.device) -> Tensors:
     return make_batch(source[middle] + 1, target[middle] + 1, device)
 
 
-def make_batch(source_len: np.ndarray, target_len: np.ndarray, device: torch.device) -> Tensors:
+def make_batch(source_len: np.ndarray, target_len: np.ndarray, device: torch.device) -> Any:
     """Return a batch of random letters on the device. source_len, target_len: (n,) int64, including EOS."""
     draw = torch.Generator().manual_seed(1)
     sides = []
@@ -64,16 +66,15 @@ def make_batch(source_len: np.ndarray, target_len: np.ndarray, device: torch.dev
         letters[columns >= lengths[:, None]] = PAD
         sides.append(letters)
     target = torch.cat([torch.full((len(source_len), 1), BOS, dtype=torch.uint8), sides[1]], dim=1)
-    parts = sides[0], torch.from_numpy(source_len), target, torch.from_numpy(target_len)
-    return Tensors(*(part.to(device) for part in parts))
+    return to_device(Batch(sides[0].numpy(), source_len, target.numpy(), target_len), device)
 
 
-def real_bytes(batch: Tensors) -> int:
+def real_bytes(batch: Any) -> int:
     """Return the number of source plus target bytes, EOS included."""
     return int(batch.source_len.sum() + batch.target_len.sum())
 
 
-def step_flop(config: Config, model: AnyModel, batch: Tensors) -> float:
+def step_flop(config: Config, model: AnyModel, batch: Any) -> float:
     """Return the FLOP of the matrix products of forward and backward pass on real bytes."""
     multiplied = {
         id(p): p.numel() for name, p in model.named_parameters() if p.dim() > 1 and not is_lookup(name)
@@ -96,7 +97,7 @@ def is_lookup(name: str) -> bool:
 class Step:
     """One update of a model, as in the training loop."""
 
-    def __init__(self, config: Config, batch: Tensors, precision: str) -> None:
+    def __init__(self, config: Config, batch: Any, precision: str) -> None:
         torch.manual_seed(1)
         self.device = batch.source.device
         self.batch = batch
@@ -111,9 +112,9 @@ class Step:
             memory = model.encode(batch.source, batch.source_len)
             logits, _ = model(batch.target_in, memory, model.start(memory))
         smoothing = self.config.train.label_smoothing
-        loss, _ = byte_loss(logits, batch.target_out, batch.target_len, smoothing)
+        loss, _ = masked_loss(logits, batch.target_out, batch.target_out != PAD, smoothing)
         self.optimizer.zero_grad(set_to_none=True)
-        (loss / batch.target_len.sum()).backward()  # type: ignore[no-untyped-call]
+        (loss / batch.target_len.sum()).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         self.optimizer.step()
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from bytenmt.data.augment.draws import HALF, Below, chance, keyed_draws, row_keys
-from bytenmt.data.corpus import ParallelCorpus, Part
+from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.sentinels import (
     N_SENTINELS,
     Span,
@@ -61,22 +61,16 @@ class SentinelAugmenter:
         changed = sorted({*self._shared, *np.flatnonzero(with_words).tolist()})
         limits = corpus.max_source_bytes, corpus.max_target_bytes
         lengths = corpus.source_lengths.copy(), corpus.target_lengths.copy()
-        lines: list[tuple[dict[int, bytes], dict[int, bytes]]] = [({}, {}) for _ in corpus.parts]
-        part_of = np.searchsorted(corpus.bounds, changed, side="right") - 1
-        for k, part in zip(changed, part_of.tolist(), strict=True):
+        pairs: dict[int, tuple[bytes, bytes]] = {}
+        for k in changed:
             below = keyed_draws(keys[k])
             shared = [] if below(1000) < 1000 * RAW else self._shared.get(k, [])
             texts = corpus.source(k).decode(), corpus.target(k).decode()
             pair = with_sentinels(*texts, shared, bool(with_words[k]), below)
             if all(limit is None or len(text) <= limit for text, limit in zip(pair, limits, strict=True)):
-                for side, text in enumerate(pair):
-                    lines[part][side][int(corpus.lines[k])] = text
-                    lengths[side][k] = len(text)
-        parts = tuple(
-            Part(part.src and part.src.with_lines(source), part.tgt.with_lines(target), part.weight)
-            for part, (source, target) in zip(corpus.parts, lines, strict=True)
-        )
-        return replace(corpus, parts=parts, source_lengths=lengths[0], target_lengths=lengths[1])
+                pairs[k] = pair
+                lengths[0][k], lengths[1][k] = map(len, pair)
+        return replace(corpus, source_lengths=lengths[0], target_lengths=lengths[1], changed=pairs)
 
 
 def find_shared(source: str, target: str) -> SharedSpans:

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import msgspec
 
 from bytenmt.atomic_file import write_atomically
 from bytenmt.checkpoints.weights import METRICS
-from bytenmt.errors import BytenmtError, CheckpointError
+from bytenmt.errors import BytenmtError
 from bytenmt.reporter import SILENT, Reporter
 
 TENSORBOARD = "tensorboard"
@@ -28,7 +29,7 @@ class Log:
         self,
         run: Path,
         update: int,
-        tensorboard: bool,
+        tensorboard: bool = False,
         reporter: Reporter = SILENT,
         watch: Callable[[Record], None] | None = None,
     ) -> None:
@@ -36,8 +37,8 @@ class Log:
 
         watch: is called with every record too.
         """
-        self.run, self.watch, self.reporter = run, watch, reporter
-        cut_metrics(run, update)
+        self.path, self.watch, self.reporter = run / METRICS, watch, reporter
+        self._cut(update)
         self.board = None
         if tensorboard:
             require_tensorboard()
@@ -46,47 +47,37 @@ class Log:
             self.board = SummaryWriter(str(run / TENSORBOARD), purge_step=update + 1)
 
     def write(self, record: Record) -> None:
-        """Write a record, which has its `update`. A disk that is full costs the record, not the run."""
+        """Write a record, which has its `update`, whole or not at all.
+
+        A disk that is full costs the record, not the run.
+        """
         if self.watch is not None:
             self.watch(record)
         try:
-            append_metrics(self.run, record)
-        except CheckpointError as error:
-            self.reporter.warn(f"{error}")
+            with open(self.path, "ab", buffering=0) as file:
+                line, start = msgspec.json.encode(record) + b"\n", file.tell()
+                if file.write(line) != len(line):  # the disk is full
+                    file.truncate(start)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            self.reporter.warn(f"cannot write {self.path}: {error.strerror}")
         if self.board is not None:
             for name, value in record.items():
                 if name != "update" and isinstance(value, float):
                     self.board.add_scalar(name, value, int(record["update"]))
             self.board.flush()
 
+    def _cut(self, update: int) -> None:
+        """Keep the records up to an update: a resumed run writes the later ones again."""
+        kept = []
+        for line in self.path.read_bytes().splitlines(keepends=True) if self.path.is_file() else ():
+            with suppress(ValueError, KeyError):  # the last line of a killed run
+                if line.endswith(b"\n") and json.loads(line)["update"] <= update:
+                    kept.append(line)
+        write_atomically(self.path, b"".join(kept))
+
 
 def require_tensorboard() -> None:
     """Raise BytenmtError where TensorBoard's writer is not installed."""
     if importlib.util.find_spec("tensorboard") is None:
         raise BytenmtError("--tensorboard needs a missing package: pip install tensorboard")
-
-
-def append_metrics(run: Path, record: Record) -> None:
-    """Write one JSON line at the end of metrics.jsonl, whole or not at all. Raises CheckpointError."""
-    try:
-        with open(run / METRICS, "ab", buffering=0) as file:
-            line, start = msgspec.json.encode(record) + b"\n", file.tell()
-            if file.write(line) != len(line):  # the disk is full
-                file.truncate(start)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    except OSError as error:
-        raise CheckpointError(f"cannot write {run / METRICS}: {error.strerror}") from None
-
-
-def cut_metrics(run: Path, update: int) -> None:
-    """Keep the records up to an update: a resumed run writes the later ones again."""
-    path = run / METRICS
-    if path.is_file():
-        kept = []
-        for line in path.read_bytes().splitlines(keepends=True):
-            try:
-                if line.endswith(b"\n") and json.loads(line)["update"] <= update:
-                    kept.append(line)
-            except (ValueError, KeyError):  # the last line of a killed run
-                continue
-        write_atomically(path, b"".join(kept))
