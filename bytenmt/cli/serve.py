@@ -147,12 +147,12 @@ def serve(
 ) -> None:
     """Serve translations over HTTP: LibreTranslate's API.
 
-    PAIR is the direction of a model, such as en-de=MODEL, where the names of its training files do not tell
-    it; several models of one direction decode as an ensemble. A web page is at /. Directions without a model
-    of their own are translated over another language. SIGTERM stops the server after all accepted requests
-    are answered; SIGHUP reads models, glossaries and keys again. Every option has an environment variable,
-    for example BYTENMT_SERVE_MAX_QUEUE for --max-queue; several values are separated by spaces. To make the
-    server public, require --api-keys and put a TLS proxy in front of it, named by --trusted-proxy.
+    PAIR is the direction of a model, such as en-de=MODEL, where the names of its training files do not
+    tell it; several models of one direction decode as an ensemble. A web page is at /. SIGTERM stops the
+    server after all accepted requests are answered; SIGHUP reads models, glossaries and keys again. Every
+    option has an environment variable, for example BYTENMT_SERVE_MAX_QUEUE for --max-queue; several
+    values are separated by spaces. To make the server public, require --api-keys and put a TLS proxy in
+    front of it, named by --trusted-proxy.
     """
     hang_up = threading.Event()  # is set also while the server starts
     if hasattr(signal, "SIGHUP"):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bytenmt.decoding.confidence import FORMAT, SURE, UNMET, WORDLESS, Verdict
 from bytenmt.decoding.line_batch import PLACEMENT
-from bytenmt.documents import formats
 from bytenmt.documents.lines import (
     Line,
     has_words,
@@ -19,7 +18,7 @@ from bytenmt.documents.lines import (
     pairs_with_words,
     split_unit,
 )
-from bytenmt.documents.unit import Document, Parts, ReadOptions, Unit, joined, merged
+from bytenmt.documents.unit import Document, Parts, Unit, joined, merged
 from bytenmt.sentinels import Code
 
 if TYPE_CHECKING:
@@ -43,23 +42,6 @@ class TranslationReport:
 
     counts: Counter[str] = field(default_factory=Counter)
     notes: list[tuple[str, str]] = field(default_factory=list)
-
-
-def read_lines(data: bytes, options: ReadOptions, path: str = "the document") -> list[Parts]:
-    """Return the distinct lines of a file that have no translation yet. Raises DataError.
-
-    path: for messages.
-    """
-    return lines_to_translate(formats.read(data, options, path))
-
-
-def write_lines(
-    data: bytes, options: ReadOptions, translations: Sequence[LineTranslation], path: str = "the document"
-) -> bytes:
-    """Return a file with translations in place of the lines that read_lines returns, in their order."""
-    document = formats.read(data, options, path)
-    translate(document, dict(zip(lines_to_translate(document), translations, strict=True)))
-    return document.dump()
 
 
 def lines_to_translate(

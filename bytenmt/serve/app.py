@@ -6,7 +6,6 @@ import asyncio
 import re
 import secrets
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
@@ -25,7 +24,7 @@ from starlette.staticfiles import StaticFiles
 from bytenmt.serve import bodies
 from bytenmt.serve.documents import SUFFIXES, DocumentSource
 from bytenmt.serve.gateway import Gateway, account_of, json_response, refusal_of
-from bytenmt.serve.languages import Direction, name_of
+from bytenmt.serve.languages import name_of
 from bytenmt.serve.service import AUTO, MOST_ALTERNATIVES, Service
 from bytenmt.serve.work_queue import Refusal
 
@@ -117,36 +116,27 @@ class App:
             if plan.guess:
                 fields["detectedLanguage"] = [plan.guess] * len(found)
             if body.alternatives:
-                fields["alternatives"] = [one.alternatives[: body.alternatives] for one in found]
-            if body.details:
-                fields["details"] = [one.details() for one in found]
-            return (
-                fields if isinstance(body.q, list) else {name: values[0] for name, values in fields.items()}
-            )
+                fields["alternatives"] = [one.alternatives for one in found]
+            is_list = isinstance(body.q, list)
+            return fields if is_list else {name: values[0] for name, values in fields.items()}
 
         if "text/event-stream" not in request.headers.get("accept", ""):
             return json_response(await _while_connected(request, answer()))
-        parts, changed, loop = deque[str](), asyncio.Event(), asyncio.get_running_loop()
+        parts, loop = asyncio.Queue[str | None](), asyncio.get_running_loop()  # None ends them
 
         def add(part: str) -> None:  # called by the worker's thread
-            parts.append(part)
-            loop.call_soon_threadsafe(changed.set)
+            loop.call_soon_threadsafe(parts.put_nowait, part)
 
         task = asyncio.create_task(answer(add, STREAM_SHARE * service.limits.seconds))
-        task.add_done_callback(lambda _: changed.set())
+        task.add_done_callback(lambda _: parts.put_nowait(None))
         await asyncio.sleep(0)  # refused before the stream begins, if at all
         if task.done():
             task.result()
 
         async def events() -> AsyncIterator[bytes]:
             try:
-                is_done = False
-                while not is_done:
-                    await changed.wait()
-                    changed.clear()
-                    is_done = task.done()
-                    if text := "".join(parts.popleft() for _ in range(len(parts))):
-                        yield _event("part", {"index": 0, "text": text})
+                while (text := await parts.get()) is not None:
+                    yield _event("part", {"index": 0, "text": text})
                 yield _event("done", await task)
             except Exception as error:
                 yield _event("error", {"error": refusal_of(service, error).message})
@@ -205,9 +195,9 @@ class App:
         self.service.limits.count_characters([body.q, body.s])
         plan = await self.service.plan(body, [body.q], client)
         pair = [" ".join(text.split()) for text in (body.q, body.s)]
-        if not (all(pair) and plan.path):
+        if not all(pair) or plan.is_copy:
             raise Refusal(400, "a suggestion needs a text (q), and its translation (s) into another language")
-        path = self.suggestions / f"{Direction(plan.path[0].source, plan.target)}.tsv"
+        path = self.suggestions / f"{plan.direction}.tsv"
         with open(path, "ab") as file:
             if file.tell() > SUGGESTION_BYTES:
                 raise Refusal(507, "there is no room for more suggestions")

@@ -39,12 +39,11 @@ class PairBody(KeyBody, kw_only=True):
 
 
 class TranslateBody(PairBody, kw_only=True):
-    """Texts to translate; of HTML only the text. details: of each line also verdict and bits per byte."""
+    """Texts to translate; of HTML only the text."""
 
     q: Texts
     format: Literal["text", "html"] = "text"
     alternatives: Annotated[int, Meta(ge=0)] = 0
-    details: bool = False
 
 
 class DetectBody(KeyBody, kw_only=True):

@@ -20,10 +20,9 @@ from weakref import WeakValueDictionary
 
 from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
 
-from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.documents import formats
-from bytenmt.documents.translation import LineTranslation, read_lines, write_lines
-from bytenmt.documents.unit import Parts, ReadOptions
+from bytenmt.documents.translation import LineTranslation, lines_to_translate, translate
+from bytenmt.documents.unit import Document, Parts, ReadOptions
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.work_queue import Refusal
 
@@ -42,29 +41,23 @@ class DocumentSource(NamedTuple):
     data: bytes
     pair: tuple[str, str] | None = None  # source and target language
 
-    def arguments(self) -> tuple[bytes, ReadOptions, str]:
-        """Return its bytes, how they are read, and a name for messages that tells nothing.
-
-        Raises BytenmtError for an unknown suffix.
-        """
+    def parse(self) -> Document:
+        """Return its units. Raises BytenmtError, with a name of the file that tells nothing."""
         path = Path(self.name)
-        return self.data, ReadOptions(formats.format_of(path), self.pair), f"the file{path.suffix}"
+        options = ReadOptions(formats.format_of(path), self.pair)
+        return formats.read(self.data, options, f"the file{path.suffix}")
 
 
 def read(source: DocumentSource) -> list[Parts]:
     """Return the distinct lines of a file that have no translation yet."""
-    return read_lines(*source.arguments())
+    return lines_to_translate(source.parse())
 
 
 def write(source: DocumentSource, results: Sequence[LineTranslation]) -> bytes:
     """Return the file with translations in place of the lines that `read` returns."""
-    data, options, path = source.arguments()
-    return write_lines(data, options, results, path)
-
-
-def for_document(results: Sequence[TranslationResult]) -> list[LineTranslation]:
-    """Return results of lines as `write` takes them."""
-    return [LineTranslation(result.parts, result.best.flags or ()) for result in results]
+    document = source.parse()
+    translate(document, dict(zip(lines_to_translate(document), results, strict=True)))
+    return document.dump()
 
 
 def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:

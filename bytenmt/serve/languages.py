@@ -60,24 +60,11 @@ def name_of(code: str) -> str:
 
 
 class Languages:
-    """The languages that can be reached from each other, directly or over one other language.
-
-    directions: those that have a model.
-    """
+    """The languages of a server. directions: those that have a model."""
 
     def __init__(self, directions: Sequence[Direction]) -> None:
         self.directions = list(directions)
         self.all = list(dict.fromkeys(code for one in directions for code in one))
-
-    def path(self, source: str, target: str) -> list[Direction] | None:
-        """Return the directions from one language to another: none if they are equal, None without a way."""
-        if source == target:
-            return []
-        if (source, target) in self.directions:
-            return [Direction(source, target)]
-        middles = (first.target for first in self.directions if first.source == source)
-        ways = ([Direction(source, middle), Direction(middle, target)] for middle in middles)
-        return next((way for way in ways if way[1] in self.directions), None)
 
     def known(self, code: str) -> str:
         """Return the served code that matches in any letter case, such as de for de-AT. Raises Refusal."""
@@ -90,15 +77,13 @@ class Languages:
     def listed(self) -> list[dict[str, Any]]:
         """Return the languages in the form of LibreTranslate's GET /languages.
 
-        "direct" lists the targets that need no third language. A source stands among its own targets, as some
-        clients expect.
+        A source stands among its own targets, as some clients expect.
         """
         return [
             {
                 "code": code,
                 "name": name_of(code),
-                "targets": sorted(target for target in self.all if self.path(code, target) is not None),
-                "direct": sorted(step.target for step in self.directions if step.source == code),
+                "targets": sorted({code, *(one.target for one in self.directions if one.source == code)}),
             }
             for code in self.all
         ]

@@ -21,7 +21,7 @@ from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
 from bytenmt.reporter import Reporter
 from bytenmt.serve.languages import Direction
-from bytenmt.serve.service import MOST_ALTERNATIVES, Models
+from bytenmt.serve.service import MOST_ALTERNATIVES, Model, Models
 from bytenmt.serve.worker import Job, Worker
 
 
@@ -49,8 +49,7 @@ def load_models(
     # Threads synchronise hundreds of times per decode step, so each needs a core of its own; one core is left
     # for the HTTP server.
     threads = decoding["threads"] or max(1, min(MAX_THREADS, n_cores() // (len(runs) + 1)))
-    workers, alternatives = dict[Direction, Worker](), dict[Direction, Worker]()
-    keep = dict[Direction, KeepSpec | None]()
+    loaded = dict[Direction, Model]()
     for direction, paths in runs.items():
         opposite = runs.get(Direction(direction.target, direction.source), [None])
         reverse = opposite[0] if decoding["reverse"] else None
@@ -63,16 +62,18 @@ def load_models(
         if not runtime.has_sentinels and (direction in terms or decoding["keep"] not in (None, "", NONE)):
             raise BytenmtError(f"{paths[0]} was trained without sentinels: leave out --keep and --glossary")
         glossary = Glossary(terms.get(direction, ()))
-        keep[direction] = replace(kept, glossary=glossary) if runtime.has_sentinels else None
+        keep = replace(kept, glossary=glossary) if runtime.has_sentinels else None
         judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=_beam(runtime, search))
         n_best = 1 + MOST_ALTERNATIVES
         more = {"n_best": n_best, "beam": max(n_best, _beam(runtime, search))}
-        for group, own in ((workers, search), (alternatives, search | more)):
-            make = partial(Translator.from_runtime, runtime, Settings.from_dict(own))
-            group[direction] = Worker(make, judge, on_wait)
+        worker, alternatives = (
+            Worker(partial(Translator.from_runtime, runtime, Settings.from_dict(own)), judge, on_wait)
+            for own in (search, search | more)
+        )
+        loaded[direction] = Model(worker, alternatives, keep)
         # The first client need not wait for the engine, and errors show now.
-        workers[direction].submit(Job([b"a"], keep=keep[direction])).result()
-    return Models(workers, alternatives, keep, [] if api_keys is None else read_keys(api_keys))
+        worker.submit(Job([b"a"], keep=keep)).result()
+    return Models(loaded, [] if api_keys is None else read_keys(api_keys))
 
 
 def _beam(runtime: Runtime, search: Mapping[str, Any]) -> int:

@@ -59,8 +59,9 @@ class GracefulServer(uvicorn.Server):
             reloads.labels("failed").inc()
             logger.error("reload failed: %s", f"{type(error).__name__}: {error}"[:500])
             return
-        for worker in (*former.workers.values(), *former.alternatives.values()):
-            worker.finish()
+        for model in former.by_direction.values():
+            model.worker.finish()
+            model.alternatives.finish()
         reloads.labels("done").inc()
         logger.info("reloaded")
 

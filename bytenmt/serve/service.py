@@ -1,10 +1,11 @@
-"""Translate texts and documents for an event loop: detect the language, find the models, ask the workers."""
+"""Translate texts and documents for an event loop: detect the language, find the model, ask its worker."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from prometheus_client import (
@@ -17,13 +18,12 @@ from prometheus_client import (
 )
 
 from bytenmt import __version__
-from bytenmt.decoding.confidence import verdict_record
 from bytenmt.decoding.glossary import Glossary, Term
-from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.kept_spans import KeepSpec, Part
-from bytenmt.decoding.line_batch import Chunk, TranslationResult
+from bytenmt.decoding.line_batch import TranslationResult
+from bytenmt.documents.translation import LineTranslation
 from bytenmt.serve.bodies import PairBody, TranslateBody
-from bytenmt.serve.documents import DocumentPool, DocumentSource, for_document, read, write
+from bytenmt.serve.documents import DocumentPool, DocumentSource, read, write
 from bytenmt.serve.languages import Direction, Guess, Languages, name_of
 from bytenmt.serve.work_queue import Limits, Refusal, WorkQueue
 from bytenmt.serve.worker import Worker
@@ -54,59 +54,52 @@ class Metrics:
         self.in_flight = Gauge("requests_in_flight", "Requests that wait or are decoded.", **own)
 
 
+class Model(NamedTuple):
+    """A model of a direction."""
+
+    worker: Worker
+    alternatives: Worker  # which searches MOST_ALTERNATIVES, too
+    keep: KeepSpec | None  # what is kept, with the server's terms; None: trained for nothing
+
+    def keep_with(self, terms: Sequence[Term]) -> KeepSpec | None:
+        """Return what is kept with terms of a client, which go before the server's. Raises Refusal (400)."""
+        if terms and self.keep is None:
+            raise Refusal(400, "the model was trained without sentinels and takes no glossary")
+        if not terms or self.keep is None:
+            return self.keep
+        return replace(self.keep, glossary=Glossary((*terms, *(self.keep.glossary or Glossary(())).terms)))
+
+
 @dataclass
 class Models:
     """The parts of a server that are read from files, and read again at a reload."""
 
-    workers: dict[Direction, Worker]
-    alternatives: dict[Direction, Worker]  # those that search MOST_ALTERNATIVES, too
-    keep: dict[Direction, KeepSpec | None]  # what is kept, with the server's terms; None: trained for nothing
+    by_direction: dict[Direction, Model]
     keys: Sequence[str] = ()  # that clients need; without any, none is needed
 
     def __post_init__(self) -> None:
-        self.languages = Languages(list(self.workers))
-
-    def keep_with(self, step: Direction, terms: Sequence[Term]) -> KeepSpec | None:
-        """Return what a step keeps, with terms of a client, which go before the server's own ones.
-
-        Raises Refusal (400) for terms that the model of the step cannot use.
-        """
-        keep = self.keep[step]
-        if terms and keep is None:
-            raise Refusal(400, f"the model of {step} was trained without sentinels and takes no glossary")
-        if not terms or keep is None:
-            return keep
-        return replace(keep, glossary=Glossary((*terms, *(keep.glossary.terms if keep.glossary else ()))))
+        self.languages = Languages(list(self.by_direction))
 
 
 class Plan(NamedTuple):
-    """The way in which the texts of a request are translated."""
+    """The way in which the texts of a request are translated. Its model may be read again meanwhile."""
 
-    target: str
-    path: list[Direction]  # from the source language; empty if they are in the target language already
+    direction: Direction
     guess: Guess | None  # the detected source language
-    terms: Sequence[Term]  # the client's, for a path of one step
+    terms: Sequence[Term]  # the client's
     client: str  # the account that takes turns with others
+
+    @property
+    def is_copy(self) -> bool:
+        """Return whether the texts are in the target language already."""
+        return self.direction.source == self.direction.target
 
 
 class Translation(NamedTuple):
-    """The translation of a text, and the results of its lines by the last model."""
+    """The translation of a text, and others."""
 
     text: str
-    alternatives: list[str]
-    results: list[TranslationResult]
-
-    def details(self) -> list[dict[str, Any]]:
-        """Return source, translation, bits per byte and verdict of each line, as JSON values."""
-        return [
-            {
-                "source": result.source.decode(),
-                "text": result.best.text.decode(),
-                "bits_per_byte": result.best.bits_per_byte,
-                **verdict_record(result.best),
-            }
-            for result in self.results
-        ]
+    alternatives: Sequence[str] = ()
 
 
 def split_lines(text: str) -> tuple[list[bytes], list[str]]:
@@ -141,8 +134,8 @@ class Service:
 
     def why_not_ready(self) -> str | None:
         """Return why the server is not ready for requests, or None if it is."""
-        workers = self.models.workers.items()
-        if dead := [str(direction) for direction, one in workers if not one.thread.is_alive()]:
+        models = self.models.by_direction.items()
+        if dead := [str(direction) for direction, one in models if not one.worker.thread.is_alive()]:
             return f"the model of {', '.join(dead)} is not loaded"
         if self.is_draining:
             return "the server is about to end"
@@ -162,11 +155,11 @@ class Service:
         if body.source.lower() == AUTO:
             guess = (await self.guesses(texts))[0]
         source = guess.language if guess else languages.known(body.source)
-        path = languages.path(source, target)
-        if path is None:
+        plan = Plan(Direction(source, target), guess, parse_terms(body.glossary), client)
+        if not (plan.is_copy or plan.direction in self.models.by_direction):
             detected = f"the text is in {name_of(source)} ({source}), as detected: " if guess else ""
             raise Refusal(400, f"{detected}no model translates from {source} into {target}: see /languages")
-        return Plan(target, path, guess, parse_terms(body.glossary) if len(path) == 1 else (), client)
+        return plan
 
     async def translate(
         self,
@@ -180,18 +173,16 @@ class Service:
 
         on_part: is given the translation of a single plain text by sentences.
         """
+        if plan.is_copy:
+            return [Translation(text) for text in texts]
         if body.format == "html":
             # The byte order mark says that it is UTF-8, whatever the page declares.
             pages = [DocumentSource("text.html", text.encode("utf-8-sig")) for text in texts]
-            lines = await self.documents.run(plan.client, read, pages)
-            results = await self._translate_lines(lines, plan, is_judged=body.details)
-            data = await self.documents.run(plan.client, write, pages, list(map(for_document, results)))
-            return [
-                Translation(page.decode("utf-8-sig"), [], own)
-                for page, own in zip(data, results, strict=True)
-            ]
+            of_pages = await self.documents.run(plan.client, read, pages)
+            written = await self._translate_documents(pages, of_pages, plan, is_judged=False)
+            return [Translation(page.decode("utf-8-sig")) for page in written]
         split = [split_lines(text) for text in texts]
-        groups, n_begun = [lines for lines, _ in split], 0
+        n_begun = 0
 
         def add(line: int, part: bytes) -> None:
             """Pass on a part of a line, and what stands between it and the line before."""
@@ -200,17 +191,20 @@ class Service:
                 on_part(text)
             n_begun = max(n_begun, line + 1)
 
-        is_streamed = on_part is not None and bool(plan.path) and len(texts) == 1
+        is_streamed = on_part is not None and len(texts) == 1
         results = await self._translate_lines(
-            groups, plan, body.alternatives > 0, body.details, add if is_streamed else None
+            [lines for lines, _ in split],
+            plan,
+            has_alternatives=body.alternatives > 0,
+            on_part=add if is_streamed else None,
         )
         if is_streamed:
-            add(len(groups[0]), b"")
+            add(len(split[0][0]), b"")
         found = []
         for (_, separators), own in zip(split, results, strict=True):
             n_variants = max((len(result.hypotheses) for result in own), default=1)
             best, *others = dict.fromkeys(_variant(separators, own, k) for k in range(n_variants))
-            found.append(Translation(best, others, own))
+            found.append(Translation(best, others[: body.alternatives]))
         return found
 
     async def translate_file(self, file: DocumentSource, body: PairBody, client: str) -> bytes:
@@ -219,42 +213,38 @@ class Service:
         texts = ["".join(part for part in line if isinstance(part, str)) for line in lines]
         plan = await self.plan(body, texts, client)
         with self.queue.admitted(client, self.limits.count_characters(texts)):
-            (results,) = await self._translate_lines([lines], plan, is_judged=True)
-            (data,) = await self.documents.run(client, write, [file], [for_document(results)])
-            return bytes(data)
+            (data,) = await self._translate_documents([file], [lines], plan, is_judged=True)
+            return data
+
+    async def _translate_documents(
+        self, files: Sequence[DocumentSource], lines: Sequence[Any], plan: Plan, is_judged: bool
+    ) -> list[bytes]:
+        """Return files with their lines translated. is_judged: whether doubtful units are marked."""
+        if plan.is_copy:
+            return [file.data for file in files]
+        results = await self._translate_lines(lines, plan, is_judged=is_judged)
+        translations = [[LineTranslation(one.parts, one.best.flags or ()) for one in own] for own in results]
+        written: list[bytes] = await self.documents.run(plan.client, write, files, translations)
+        return written
 
     async def _translate_lines(
         self,
         groups: Sequence[Sequence[bytes | Sequence[Part]]],
         plan: Plan,
         has_alternatives: bool = False,
-        is_judged: bool = False,
-        on_part: Callable[[int, bytes], object] | None = None,
+        **options: Any,
     ) -> list[list[TranslationResult]]:
-        """Return the results of the lines of each group: of the last model, with the flags of all models."""
-        results = [_copied(line) for group in groups for line in group]
-        for step in plan.path:
-            former, is_last = results, step == plan.path[-1]
-            workers = self.models.alternatives if has_alternatives and is_last else self.models.workers
-            results = await workers[step].translate(
-                [result.parts for result in former],
-                on_part=on_part if is_last else None,
-                keep=self.models.keep_with(step, plan.terms),
-                client=plan.client,
-                is_judged=is_judged,
-            )
-            self.metrics.source_bytes.labels(str(step)).inc(sum(len(one.best.text) for one in former))
-            results = [one.with_flags(own.best.flags or ()) for one, own in zip(results, former, strict=True)]
-        rest = iter(results)
-        return [[next(rest) for _ in group] for group in groups]
-
-
-def _copied(line: bytes | Sequence[Part]) -> TranslationResult:
-    """Return a line as if it were its own translation."""
-    parts: list[Part] = [line.decode()] if isinstance(line, bytes) else list(line)
-    text = "".join(part if isinstance(part, str) else part.text for part in parts).encode()
-    best = Hypothesis(text, 0.0, 0.0)
-    return TranslationResult([best], [Chunk(text, b"", text)], [[best]], parts)
+        """Return the results of the lines of each group. options: see Job."""
+        # After a reload it is not the model that was there when the request was planned.
+        model = self.models.by_direction[plan.direction]
+        worker = model.alternatives if has_alternatives else model.worker
+        lines = list(chain.from_iterable(groups))
+        options |= {"keep": model.keep_with(plan.terms), "client": plan.client}
+        results = iter(await worker.translate(lines, **options))
+        made = [[next(results) for _ in group] for group in groups]
+        n_bytes = sum(len(one.source) for one in chain.from_iterable(made))
+        self.metrics.source_bytes.labels(str(plan.direction)).inc(n_bytes)
+        return made
 
 
 def _variant(separators: Sequence[str], results: Sequence[TranslationResult], k: int) -> str:

@@ -105,11 +105,11 @@ def test_a_server_ranks_by_the_model_of_the_opposite_direction(there: Path, back
     decoding = {**search, "precision": AUTO, "threads": 1}
     models = load_models(pairs, decoding, None, lambda seconds: None, SILENT)
     n_moved = 0
-    for worker, own, other in zip(models.workers.values(), (there, back), (back, there), strict=True):
+    for model, own, other in zip(models.by_direction.values(), (there, back), (back, there), strict=True):
         ranked = Translator.load(own, reverse=other, beam=4, **SEARCH).translate(lines)
         n_moved += ranked != Translator.load(own, beam=4, **SEARCH).translate(lines)
-        results = worker.submit(Job([line.encode() for line in lines])).result(60)
-        worker.finish()
+        results = model.worker.submit(Job([line.encode() for line in lines])).result(60)
+        model.worker.finish()
         assert [result.best.text.decode() for result in results] == ranked
     assert n_moved, "no hypothesis has changed its place: the test shows nothing"
 

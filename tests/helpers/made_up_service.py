@@ -23,7 +23,7 @@ from bytenmt.serve import server as server_module
 from bytenmt.serve.app import App
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.server import GracefulServer, listening, run
-from bytenmt.serve.service import Metrics, Models, Service
+from bytenmt.serve.service import Metrics, Model, Models, Service
 from bytenmt.serve.work_queue import Limits
 from bytenmt.serve.worker import Worker
 
@@ -74,12 +74,12 @@ def made_up_models(
     """Models of these pairs; terms: of the server, from English into German."""
     on_wait = (metrics or Metrics()).wait.observe
     directions = [Direction.parse(pair) for pair in pairs or ("ko-en", "en-de", "de-en")]
-    workers, alternatives = (
-        {one: (gate or Gate()).worker(on_wait, n_best) for one in directions} for n_best in (1, 4)
-    )
     own = {Direction("en", "de"): Glossary(terms)}
-    keep: dict[Direction, KeepSpec | None] = {one: KeepSpec(glossary=own.get(one)) for one in directions}
-    return Models(workers, alternatives, keep, keys)
+    models = {
+        one: Model(*((gate or Gate()).worker(on_wait, n) for n in (1, 4)), KeepSpec(glossary=own.get(one)))
+        for one in directions
+    }
+    return Models(models, keys)
 
 
 def made_up_app(

@@ -164,8 +164,8 @@ def test_reloading(caplog: pytest.LogCaptureFixture) -> None:
         assert b"LATE0" in answer_to(address, request("late", more=key.format("new")))
         before.open.set()
         thread.join(SECONDS)
-        (worker,) = former.workers.values()
-        wait_until(lambda: not worker.thread.is_alive())
+        (model,) = former.by_direction.values()
+        wait_until(lambda: not model.worker.thread.is_alive())
     assert b"FIRST0" in answers[0] and before.lines() == [b"first"] and after.lines() == [b"late"]
     for result in ("failed", "done"):
         value = app.service.metrics.registry.get_sample_value("bytenmt_reloads_total", {"result": result})
@@ -205,14 +205,14 @@ loading.load_models = load_models
 
 @pytest.mark.slow
 def test_the_command_ends_when_it_has_answered_and_needs_no_pytorch(run: Path, tmp_path: Path) -> None:
-    arguments = ("-m", f"ko-en={run}", "-m", f"en-de={run}", "--max-len-b", "100")
+    arguments = ("-m", f"ko-en={run}", "--max-len-b", "400")
     with run_server(tmp_path, *arguments, program=WATCHED) as server:
-        assert [one["code"] for one in json.loads(server.get("languages"))] == ["ko", "en", "de"]
+        assert [one["code"] for one in json.loads(server.get("languages"))] == ["ko", "en"]
         found: list[Any] = []
         texts = [f"{line} 하나 둘 셋 넷 다섯" for line in range(4)]
         threads = [
             threading.Thread(
-                target=lambda: found.append(server.post("translate", q=texts, source="ko", target="de"))
+                target=lambda: found.append(server.post("translate", q=texts, source="ko", target="en"))
             )
             for _ in range(12)
         ]

@@ -67,8 +67,7 @@ function terms() { // what the lines of the field say; those that say nothing ar
 
 function note() { // why terms have no effect, where they have none
   const some = Object.keys(terms()).length > 0, from = $("from").value;
-  const direct = languages.some((one) => one.code === from && one.direct.includes($("to").value));
-  const why = !some ? "" : from === "auto" ? "Name the language of the text to have terms kept." : direct ? "" : "Terms need a model from the one language into the other.";
+  const why = some && from === "auto" ? "Name the language of the text to have terms kept." : "";
   $("termsnote").textContent = why;
   $("termsnote").classList.toggle("bad", why !== "");
   return some && !why;
@@ -113,7 +112,7 @@ async function translate(again = 0) {
   const own = running = new AbortController(), text = $("source").value;
   let found = "";
   try {
-    const answer = await fetch("translate", { method: "POST", signal: own.signal, body: body({ q: text, details: true }),
+    const answer = await fetch("translate", { method: "POST", signal: own.signal, body: body({ q: text }),
       headers: { "content-type": "application/json", accept: "text/event-stream" } });
     if (answer.status === 429 && again < 5) {
       say("The server is busy: waiting for it.");
@@ -137,18 +136,9 @@ async function translate(again = 0) {
 
 function finished(data) {
   show(data.translatedText);
-  describe(data);
+  const guess = data.detectedLanguage;
+  $("detail").textContent = guess ? `${nameOf(guess.language)} (${Math.round(guess.confidence)} %)` : "";
   speak();
-}
-
-function describe(data) {
-  const told = [];
-  if (data.detectedLanguage) told.push(`${nameOf(data.detectedLanguage.language)} (${Math.round(data.detectedLanguage.confidence)} %)`);
-  const details = data.details || [], levels = ["sure", "check", "wrong"];
-  const verdict = Math.max(...details.map((line) => levels.indexOf(line.verdict)));
-  const reasons = details.filter((line) => levels.indexOf(line.verdict) === verdict).flatMap((line) => line.reasons);
-  if (details.length) told.push([levels[verdict], [...new Set(reasons)].join("; ")].filter((one) => one).join(": "));
-  $("detail").textContent = told.join(" · ");
 }
 
 function show(text, whole = true) {
