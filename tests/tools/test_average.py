@@ -34,7 +34,7 @@ def files(tmp_path: Path) -> list[Path]:
     return copies
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("n", [1, 3])
 def test_the_mean_of_checkpoints(files: list[Path], n: int) -> None:
     """Sums are float64 and rounded once; files may come in any order, and a run is its best weights."""
     run, updates = files[0].parent / "run", [70, 80, 90][-n:]

@@ -1,7 +1,5 @@
 """The decode benchmark's own logic: what a step reads, sentences that never end, ratios."""
 
-import sys
-
 import pytest
 import torch
 
@@ -11,10 +9,9 @@ from bytenmt.config.schema import load_config
 from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.pytorch.forward import source_tensors
-from bytenmt.errors import BytenmtError
 from bytenmt.utf8 import BOS, EOS
 from tools.bench import decode as bench_decode
-from tools.bench import floor, peer, steps
+from tools.bench import steps
 
 CPU = torch.device("cpu")
 
@@ -27,19 +24,13 @@ def packed_bytes(arch: str, *settings: str, n_rows: int = 1) -> tuple[int, int]:
     return steps.step_bytes(pack_model(arrays, config.model, "fp32"), n_rows), model.decoder_weights()
 
 
-@pytest.mark.parametrize("arch", bench_decode.ARCHITECTURES)
-def test_a_step_reads_its_decoders_weights(arch):
-    n_bytes, n_weights = packed_bytes(arch)
-    assert 4 * n_weights * 0.9 <= n_bytes <= 4 * n_weights * 1.5  # panels are padded to 64 outputs
-
-
-def test_a_step_reads_one_row_of_a_position_table():
-    longer, _ = packed_bytes("convs2s", "model.n_positions=2000")
-    shorter, _ = packed_bytes("convs2s", "model.n_positions=50")
-    assert longer == shorter
-
-
-def test_a_step_reads_one_row_of_each_ngram_table_for_each_row():
+def test_what_a_step_reads():
+    """The decoder's weights, but of tables one row for each row."""
+    for arch in bench_decode.ARCHITECTURES:
+        n_bytes, n_weights = packed_bytes(arch)
+        assert 4 * n_weights * 0.9 <= n_bytes <= 4 * n_weights * 1.5, arch  # panels of 64 outputs
+    longer, shorter = (packed_bytes("convs2s", f"model.n_positions={n}") for n in (2000, 50))
+    assert longer[0] == shorter[0]
     plain, _ = packed_bytes("luong")
     with_tables, _ = packed_bytes("luong", "model.ngrams=[2,3,5]", n_rows=32)
     assert with_tables - plain == 32 * 3 * 64 * 4  # orders, width of the embedding, bytes of a float32
@@ -100,16 +91,3 @@ def test_ratios():
     assert "WRONG" in low.reference and low.ratio == pytest.approx(0.5)
     faster = bench_decode.speedup_record(timed(0.001), timed(0.004, engine="torch"), "torch")
     assert (faster.value, faster.ratio) == (pytest.approx(8000), pytest.approx(4))
-
-
-def test_a_missing_peer_is_told_in_a_line(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(BytenmtError, match=r"pip install 'bytenmt\[bench\]'"):
-        peer.supported_precisions()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("threads", [1, 2])
-def test_the_floor_is_measured(threads):
-    """Memory is read, by as many threads."""
-    assert floor.read_rate(1 << 16, threads) > 0

@@ -8,7 +8,6 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,30 +69,29 @@ def recipe(tmp_path: Path) -> Recipe:
     return Recipe.from_file(tmp_path / "tiny.toml")
 
 
-@pytest.fixture(scope="module")
-def warm_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A program `bytenmt` that a warmed process answers: the tests start a dozen commands."""
-    with command_server.serving(tmp_path_factory.mktemp("program")) as program:
-        yield program
-
-
-@pytest.fixture
-def warm(warm_program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables are made by the warmed program."""
-    for module in (reproduce, scoring):
-        monkeypatch.setattr(module, "PROGRAM", [str(warm_program)])
-
-
 def parsed(folder: Path, *rows: str) -> argparse.Namespace:
     return argparse.Namespace(output=folder / "out", corpora=folder, row=list(rows), minutes=math.inf)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("warm")
-def test_rows_are_trained_scored_and_told(recipe: Recipe, tmp_path: Path) -> None:
-    """An ensemble's members are done before it, and nothing is done twice."""
-    assert not reproduce.make(recipe, parsed(tmp_path, "both"))
+def test_rows_are_trained_scored_and_told(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ensemble's members are done before it, nothing is done twice, and a student learns what its teachers
+    say. The dozen commands are answered by a warmed process.
+    """
     folder = tmp_path / "out" / "tiny"
+    with command_server.serving(tmp_path) as program:
+        for module in (reproduce, scoring):
+            monkeypatch.setattr(module, "PROGRAM", [str(program)])
+        assert not reproduce.make(recipe, parsed(tmp_path, "both"))
+        before = (folder / "short" / "row.json").stat().st_mtime_ns
+        reproduce.make(recipe, parsed(tmp_path, "both"))
+        assert (folder / "short" / "row.json").stat().st_mtime_ns == before
+        reproduce.train(recipe, "student", tmp_path, folder, until=math.inf)
+    pairs = (folder / "distilled-short.tsv").read_text(encoding="utf-8").splitlines()
+    assert pairs and {pair.split("\t")[0] for pair in pairs} <= {"ab", "cde"}
+    assert "ab\tba" not in pairs  # three updates are not enough to know it
     found = {row: json.loads((folder / row / "row.json").read_text()) for row in ("short", "other", "both")}
     assert found["short"]["updates"] == 3 and found["short"]["seconds"] > 0
     assert found["both"]["updates"] == 5
@@ -109,21 +107,6 @@ def test_rows_are_trained_scored_and_told(recipe: Recipe, tmp_path: Path) -> Non
     assert "| long | not run" in excerpt and "--max-updates 30000" in excerpt and "too long" in excerpt
     assert f"--init-from {folder / 'short' / 'run'}" in excerpt and f"--tsv {folder}" in excerpt
     assert (folder / "curves.png").stat().st_size > 1000
-    before = (folder / "short" / "row.json").stat().st_mtime_ns
-    reproduce.make(recipe, parsed(tmp_path, "both"))
-    assert (folder / "short" / "row.json").stat().st_mtime_ns == before
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("warm")
-def test_a_student_learns_what_its_teachers_say(recipe: Recipe, tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    for row in ("short", "student"):
-        reproduce.train(recipe, row, tmp_path, folder, until=math.inf)
-    pairs = (folder / "distilled-short.tsv").read_text(encoding="utf-8").splitlines()
-    assert pairs and {pair.split("\t")[0] for pair in pairs} <= {"ab", "cde"}
-    assert "ab\tba" not in pairs  # three updates are not enough to know it
-    assert reproduce.record(recipe, "short", tmp_path, folder)["updates"] == 3
 
 
 def test_a_run_of_the_repository_teaches_all_seeds_by_the_same_text(tmp_path: Path) -> None:
@@ -157,16 +140,7 @@ def test_a_wrong_recipe_is_one_line(tmp_path: Path, old: str, new: str, excerpt:
 def test_seeds_are_told_as_one_row(recipe: Recipe, tmp_path: Path) -> None:
     """Their mean and how far from it the farthest is; a row of which one seed is there as that one's."""
     head = RECIPE[: RECIPE.index("[[row]]")].replace("noise = true", "seeds = [1, 2, 5]")
-    rows = """
-[[row]]
-name = "a"
-options = ["--set", "a=1"]
-
-[[row]]
-name = "b"
-title = "the other"
-options = ["--set", "b=1"]
-"""
+    rows = '[[row]]\nname = "a"\n[[row]]\nname = "b"\ntitle = "the other"\noptions = ["--set", "b=1"]\n'
     (tmp_path / "seeds.toml").write_text(head + rows, encoding="utf-8")
 
     def one(bits: float, exact: float) -> dict[str, Any]:
@@ -226,17 +200,6 @@ def test_time_that_is_used_stops_a_training_which_goes_on(
         assert ("--resume" in (run / "told").read_text(encoding="utf-8")) == goes_on
 
 
-def test_a_row_is_selected_with_all_its_seeds(tmp_path: Path) -> None:
-    head = 'title = "t"\ntexts = { text = "a.src" }\ntest = { text = "a.src" }\nseeds = [1, 2]\n'
-    rows = '[[row]]\nname = "a"\n[[row]]\nname = "a-large"\nnot-run = "no time"\n'
-    (tmp_path / "books.toml").write_text(head + rows, encoding="utf-8")
-    recipe = Recipe.from_file(tmp_path / "books.toml")
-    assert recipe.select_rows([]) == recipe.select_rows(["a"]) == ["a@1", "a@2"]
-    assert recipe.select_rows(["a-large@2", "a@1"]) == ["a-large@2", "a@1"]
-    with pytest.raises(BytenmtError, match="--row b: expected one of a, a-large, or one seed as NAME@1"):
-        recipe.select_rows(["b"])
-
-
 MIXED = """
 title = "Mixed"
 weights = [1, 2.5]
@@ -262,9 +225,15 @@ options = ["--noise", "0.1"]
 
 
 def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
-    """Files and the translations of teachers are mixed; seeds share the translations of their own teacher."""
+    """Files and the translations of teachers are mixed; seeds share the translations of their own teacher. A
+    row is selected with all its seeds.
+    """
     (tmp_path / "mixed.toml").write_text(MIXED, encoding="utf-8")
     recipe = Recipe.from_file(tmp_path / "mixed.toml")
+    assert recipe.select_rows(["teacher"]) == ["teacher@1", "teacher@2"] == recipe.select_rows([])[:2]
+    assert recipe.select_rows(["timed@2", "teacher@1"]) == ["timed@2", "teacher@1"]
+    with pytest.raises(BytenmtError, match="--row b: expected one of teacher, .*, or one seed as NAME@1"):
+        recipe.select_rows(["b"])
     words = recipe.training_arguments("teacher@1", Path("c"), Path("r"))
     sides = ["--src", "c/a.src", "--src", "c/b.src", "--tgt", "c/a.tgt", "--tgt", "c/b.tgt"]
     assert words[2:] == [

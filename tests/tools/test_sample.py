@@ -1,6 +1,5 @@
 """The Korean-English sample: the files as generated, one to one, split by value."""
 
-import re
 import unicodedata
 from pathlib import Path
 
@@ -58,26 +57,6 @@ def test_no_value_of_a_held_out_set_occurs_in_training(sample):
     assert not values["train"] & values["valid"]
     assert not values["valid"] & values["test"]
     assert all(pair.values for pairs in sample.values() for pair in pairs)
-
-
-def values_in_digits(line: str) -> set[tuple[str, ...]]:
-    """The years, days and clock times that a Korean line writes in digits, read back from it."""
-    found = {("year", year) for year in re.findall(r"(\d{4})(?:년|\. )", line)}
-    found |= {("day", *day) for day in re.findall(r"(\d+)(?:월 |\. )(\d+)(?:일|\.)", line)}
-    for half, hour, minute in re.findall(r"(오전 |오후 |)(\d+)(?:시(?!간)|:)(?: ?(\d+))?", line):
-        full = int(hour) % 12 + 12 * (half == "오후 ") if half else int(hour)
-        found.add(("time", f"{full}:{int(minute or 0):02}"))
-    return found
-
-
-@pytest.mark.slow
-def test_no_held_out_date_or_time_is_written_in_training():
-    """The split is verified on the text itself instead of the recorded values."""
-    kinds = {"year", "day", "time"}
-    found = {side: set().union(*map(values_in_digits, read(f"{side}.ko"))) for side in SIDES}
-    assert all({value[0] for value in values} == kinds for values in found.values())
-    assert not found["train"] & (found["valid"] | found["test"])
-    assert not found["valid"] & found["test"]
 
 
 def test_every_family_is_in_every_held_out_set():

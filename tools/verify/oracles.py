@@ -9,10 +9,9 @@ outputs of the package to FOLDER/SECTION.json; sections that are recorded alread
 the outputs again from the stored models and inputs. Both take a few minutes on one core, and need the same
 machine, because other vector instructions round differently.
 
-Rules of the comparison: outputs of the CPU engine (compiled and uncompiled), trainings and epoch
-plans must be identical, numbers to the last bit. Texts of the PyTorch engine must be identical, and
-its numbers agree to TOLERANCE; where two texts differ but their scores agree to TOLERANCE, they are listed as
-ties, which are not differences.
+Rules of the comparison: outputs of the CPU engine, trainings and epoch plans must be identical, numbers to
+the last bit. Texts of the PyTorch engine must be identical, and its numbers agree to TOLERANCE; where two
+texts differ but their scores agree to TOLERANCE, they are listed as ties, which are not differences.
 
 Everything except commands and `bytenmt.api` is accessed through the section "Adapter".
 """
@@ -32,8 +31,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,17 +50,11 @@ Output = Any  # a JSON value
 
 
 def load_translator(runs: Sequence[Path], engine: str, precision: str, threads: int, **settings: Any) -> Any:
-    """Return a Translator. engine: "cpu", "numpy" (the CPU engine, uncompiled) or "pytorch"."""
+    """Return a Translator. engine: "cpu" or "pytorch"."""
     name = "torch" if engine == "pytorch" else "numba"
-    translator = bytenmt.Translator.load(
+    return bytenmt.Translator.load(
         *runs, engine=name, device="cpu", precision=precision, threads=threads, **settings
     )
-    if engine != "numpy":
-        return translator
-    from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
-
-    make_engine: Any = translator.make_engine
-    return replace(translator, make_engine=partial(make_engine, run=numpy_interpreter()))
 
 
 def load_runtime(run: Path, engine: str, threads: int) -> Any:
@@ -199,7 +190,6 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "pieces": {"max_source_bytes": 20, "beam": 2, "n_best": 2},
 }
 FEW_SEARCHES = ("greedy", "beam", "sample")
-NUMPY_SEARCHES = (*FEW_SEARCHES, "n-gram blocking")
 
 
 def hypotheses(translator: Any, lines: Sequence[str]) -> Output:
@@ -214,7 +204,6 @@ def search_outputs(folder: Path, names: Sequence[str], engine: str) -> Iterator[
     ways = {
         "cpu": [("fp32", 1), ("fp32", 2), ("int8", 1), ("int8", 2)],
         "pytorch": [("fp32", 1), ("bf16", 1)],
-        "numpy": [("fp32", 1)],
     }[engine]
     for name in names:
         runs = [folder / "models" / one for one in ENSEMBLES.get(name, (name,))]
@@ -222,16 +211,9 @@ def search_outputs(folder: Path, names: Sequence[str], engine: str) -> Iterator[
             searches = dict(SEARCHES)
             if precision not in ("fp32", "int8") or name in ENSEMBLES:
                 searches = {key: SEARCHES[key] for key in FEW_SEARCHES}
-            given = lines
-            if engine == "numpy":
-                searches = {key: SEARCHES[key] for key in NUMPY_SEARCHES}
-                given = lines[1:2]
             for search, settings in searches.items():
-                settings = {**SHORT, **settings}
-                if engine == "numpy":
-                    settings |= {"max_len_a": 0.0, "max_len_b": 30}
-                key = f"{engine} {precision} {threads} | {name} | {search}"
-                yield key, hypotheses(load_translator(runs, engine, precision, threads, **settings), given)
+                translator = load_translator(runs, engine, precision, threads, **SHORT, **settings)
+                yield f"{engine} {precision} {threads} | {name} | {search}", hypotheses(translator, lines)
 
 
 def shipped_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
@@ -368,7 +350,6 @@ SECTIONS: dict[str, Section] = {
     "cpu": lambda folder: search_outputs(
         folder, [name for name in (*MODELS, *ENSEMBLES) if not name.endswith("-text")], "cpu"
     ),
-    "numpy": lambda folder: search_outputs(folder, [*SIZES, "luong-ngrams"], "numpy"),
     "pytorch": lambda folder: search_outputs(folder, [*SIZES, "bytenet-ngrams", "luong+convs2s"], "pytorch"),
     "shipped": lambda folder: (one for name in ("cpu", "pytorch") for one in shipped_outputs(folder, name)),
     "reading": lambda folder: (one for name in ("cpu", "pytorch") for one in reading_outputs(folder, name)),
@@ -391,13 +372,12 @@ def record(folder: Path, sections: Sequence[str]) -> None:
     """Make models and inputs, and write the outputs of the sections that are not recorded yet."""
     inputs = folder / "inputs"
     if not (folder / "commit").exists():
-        for name in ("inputs", "models", "interrupted"):
+        for name in ("inputs", "models"):
             shutil.rmtree(folder / name, ignore_errors=True)
         write_inputs(inputs)
         shutil.copytree(SHIPPED, folder / "shipped", dirs_exist_ok=True)
         for name, model in MODELS.items():
             train(folder / "models" / name, inputs, model, UPDATES["models"])
-            train(folder / "interrupted" / name, inputs, model, UPDATES["interrupted"])
         (folder / "commit").write_text(commit() + "\n", encoding="utf-8")
     for section in sections:
         path = folder / f"{section}.json"
