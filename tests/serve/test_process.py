@@ -209,7 +209,7 @@ def test_the_command_ends_when_it_has_answered_and_needs_no_pytorch(run: Path, t
     with run_server(tmp_path, *arguments, program=WATCHED) as server:
         assert [one["code"] for one in json.loads(server.get("languages"))] == ["ko", "en"]
         found: list[Any] = []
-        texts = [f"{line} 하나 둘 셋 넷 다섯" for line in range(4)]
+        texts = [f"{line} 하나 둘 셋 넷 다섯" for line in range(24)]
         threads = [
             threading.Thread(
                 target=lambda: found.append(server.post("translate", q=texts, source="ko", target="en"))
@@ -222,7 +222,7 @@ def test_the_command_ends_when_it_has_answered_and_needs_no_pytorch(run: Path, t
         assert not found and server.terminate() == 0
         for thread in threads:
             thread.join(SECONDS)
-    assert len(found) == 12 and all(len(one["translatedText"]) == 4 for one in found)
+    assert len(found) == 12 and all(len(one["translatedText"]) == 24 for one in found)
     assert server.log_lines()[-2:] == ["bytenmt: ended", "modules False"]
 
 
