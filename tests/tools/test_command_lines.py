@@ -19,7 +19,7 @@ TOOLS = [path for path in FILES if "__main__" in path.read_text(encoding="utf-8"
 def test_a_tool_tells_its_usage_from_elsewhere(
     tool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It puts the checkout before what is installed, if it imports from it."""
+    """A tool that imports from the checkout puts it before what is installed."""
     text, n_up = tool.read_text(encoding="utf-8"), len(tool.relative_to(ROOT).parts) - 1
     own = re.search(r"^from (?:bytenmt|tools)\b", text, re.MULTILINE)
     first = f"\n    sys.path[0] = str(Path(__file__).resolve().parents[{n_up}])"
