@@ -1,44 +1,32 @@
-"""The command `adapt`.
-
-Heavy modules are imported inside the command.
-"""
+"""The command `adapt`. Heavy modules are imported inside it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bytenmt.cli.console import say
-from bytenmt.cli.languages import (
-    language_mismatches,
-    language_pair,
-    model_languages,
-    pair_of_memory,
-)
-from bytenmt.cli.options import command, models, plain
+from bytenmt.cli.languages import agreed_languages, language_pair
+from bytenmt.cli.options import command, models
 from bytenmt.cli.progress import Console
-from bytenmt.config.fields import Option, Seed
+from bytenmt.config.fields import Seed, option
 from bytenmt.errors import BytenmtError, DataError
 
-if TYPE_CHECKING:
-    from bytenmt.training.adaptation import Measurement
 
-OUTPUT = Option(
-    "output",
-    Path,
-    None,
-    "Folder of the adapted model; it must not hold a model yet.",
-    ("-o", "--output"),
-)
-PAIR = Option(
-    "pair", str | None, None, "Language pair such as en-de (default: the model's).", metavar="SRC-TGT"
-)
-SEED = Option("seed", Seed, 1, "Random seed of the held-out part and of the training.")
+@dataclass(frozen=True)
+class AdaptOptions:
+    """The options of adapt."""
+
+    output: Path = option(
+        MISSING, "Folder of the adapted model; it must not hold a model yet.", "-o", "--output"
+    )
+    pair: str | None = option(None, "Language pair such as en-de (default: the model's).", metavar="SRC-TGT")
+    seed: Seed = option(1, "Random seed of the held-out part and of the training.")
 
 
-@command("adapt", models("MODEL MEMORY...", most=1), plain(OUTPUT, required=True), plain(PAIR, SEED))
-def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], output: Path, pair: str | None, seed: int) -> None:
+@command("adapt", models("MODEL MEMORY...", most=1))
+def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) -> None:
     """Adapt a model to the translations of a project.
 
     MEMORY is a TMX, XLIFF or PO file, or a table of lines `source TAB translation` such as the server writes
@@ -50,17 +38,14 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], output: Path, pair: s
     from bytenmt.training.adaptation import adapt as adapt_model
     from bytenmt.training.adaptation import read_probe
 
-    (model,) = runs
+    def refuse(line: str) -> None:
+        raise BytenmtError(line)
+
+    (model,), output = runs, how.output
     if (output / PUBLISHED).exists() or (output.exists() and not output.is_dir()):
         raise BytenmtError(f"{output} exists already: give -o another folder")
     contents = read_run(model)[1]
-    trained_on = model_languages(contents.facts.corpora)
-    given = (None, None) if pair is None else language_pair(pair)
-    for side, language, other in language_mismatches(given, trained_on):
-        raise BytenmtError(
-            f"--pair has {language} as the {side} language, and {model} was trained on {other}"
-        )
-    languages = pair_of_memory(given, trained_on)
+    languages = agreed_languages(language_pair(how.pair), model, contents.facts.corpora, refuse)
     limit = min(contents.config.data.max_source_bytes, contents.config.data.max_target_bytes)
     pairs: list[tuple[str, str]] = []
     for path in files:
@@ -73,15 +58,17 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], output: Path, pair: s
     if not probe:
         Console().warn("there is no probe text in these languages: what the model forgets is not measured")
     report = adapt_model(
-        model, pairs, output, name=files[-1].name, probe=probe, seed=seed, reporter=Console()
+        model, pairs, output, name=files[-1].name, probe=probe, seed=how.seed, reporter=Console()
     )
     say(
         f"{report.n_pairs:,} different pairs, {report.n_held_out:,} held out; {report.n_updates} updates,"
         f" weights {report.factor:.0%} of the way"
     )
-    say(_described(f"new text ({report.n_held_out:,} held-out pairs)", *report.new))
-    if report.old is not None:
-        say(_described(f"old text ({len(probe)} sentences)", *report.old))
+    texts = [(f"new text ({report.n_held_out:,} held-out pairs)", report.new)]
+    texts += [] if report.old is None else [(f"old text ({len(probe)} sentences)", report.old)]
+    for name, (before, after) in texts:
+        chrf = f"chrF {before.chrf:.1f} -> {after.chrf:.1f}"
+        say(f"{name}: {chrf}, bits per byte {before.bits:.3f} -> {after.bits:.3f}")
     say(f"{output / PUBLISHED}: written")
 
 
@@ -97,10 +84,3 @@ def _lines(path: Path, pair: tuple[str, str] | None, limit: int) -> Iterator[tup
             texts = joined(line.parts), joined(translation.parts)
             if all(text and len(text.encode()) <= limit for text in texts):
                 yield texts
-
-
-def _described(name: str, before: Measurement, after: Measurement) -> str:
-    return (
-        f"{name}: chrF {before.chrf:.1f} -> {after.chrf:.1f},"
-        f" bits per byte {before.bits:.3f} -> {after.bits:.3f}"
-    )

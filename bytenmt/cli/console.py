@@ -1,4 +1,4 @@
-"""Shared parts of the commands: the group, files, and errors as one line with an exit code.
+"""Standard streams and files of the commands, and lines on stderr.
 
 Imports nothing heavy.
 """
@@ -8,98 +8,17 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import BinaryIO, TextIO
 
 import click
 
 from bytenmt.atomic_file import keep_mode, make_folder_of, replacing
-from bytenmt.cli.options import VERBOSE, common_options
-from bytenmt.errors import BytenmtError, missing_package, printable
-
-INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes, as a shell gives them: 128 + the signal
-
-
-class Group(click.Group):
-    """A group of commands with -q, -v and --plugin."""
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.params += common_options()
-
-
-class MainGroup(Group):
-    """The main group: imports the modules of commands on demand and reports an error as one line.
-
-    modules: names of the commands and of the modules in this package that define them.
-    """
-
-    def __init__(self, *args: Any, modules: Mapping[str, str], **more: Any) -> None:
-        super().__init__(*args, **more)
-        self._modules = modules
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(self._modules)
-
-    def get_command(self, ctx: click.Context | None, name: str) -> click.Command | None:
-        if name not in self._modules:
-            return None
-        found = getattr(import_module(f"{__package__}.{self._modules[name]}"), name.replace("-", "_"))
-        assert isinstance(found, click.Command)
-        return found
-
-    def every(self) -> dict[str, click.Command]:
-        """Return all commands by name; imports their modules."""
-        found = {name: self.get_command(None, name) for name in self._modules}
-        return {name: command for name, command in found.items() if command is not None}
-
-    def main(self, args: Sequence[str] | None = None, *rest: Any, **more: Any) -> Any:
-        """Run a command, and end with its exit code; standalone_mode=False: only if it is not 0."""
-        is_alone = more.pop("standalone_mode", True)
-        try:
-            run: Any = super().main  # whose type knows only some of these arguments
-            code = run(args, *rest, standalone_mode=False, **more)
-        except Exception as error:
-            code = _report(error)
-        if is_alone or code:
-            sys.exit(code)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
-        except BrokenPipeError:
-            # Whoever read our output has gone; Python would complain when it flushes at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            ctx.exit(BROKEN_PIPE)
-
-
-def _report(error: Exception) -> int:
-    """Print one line about an error and return the exit code; raise one that is a fault of the program."""
-    match error:
-        case click.ClickException():
-            shown = error.format_message()
-            if not (shown.isprintable() or isinstance(error, click.exceptions.NoArgsIsHelpError)):
-                error = click.UsageError(printable(shown), getattr(error, "ctx", None))
-            error.show()
-            return error.exit_code
-        case BytenmtError():
-            line = str(error)
-        case ModuleNotFoundError():
-            line = missing_package(error)
-        case MemoryError():
-            line = "out of memory: use smaller batches (--max-tokens, --buffer-size), or a larger machine"
-        case OSError():
-            line = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
-        case _:
-            raise error
-    say(f"bytenmt: {line}")
-    return 1
+from bytenmt.cli.options import VERBOSE
+from bytenmt.errors import BytenmtError, printable
 
 
 def say(text: object) -> None:

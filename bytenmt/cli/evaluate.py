@@ -10,14 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bytenmt import __version__
-from bytenmt.cli import options
 from bytenmt.cli.console import check_output, say, writer
-from bytenmt.cli.options import command, models, record
+from bytenmt.cli.options import InputOptions, command, models, settings
 from bytenmt.config.fields import option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.errors import BytenmtError, printable
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from bytenmt.evaluation.comparison import System
 
 
-@dataclass(frozen=True)
-class Scoring:
+@dataclass(frozen=True, kw_only=True)
+class Scoring(InputOptions):
     """The options of texts and scores."""
 
     src: Path | None = option(None, "Source side of the test set, one sentence per line.")
@@ -56,33 +55,8 @@ class Scoring:
     json: bool = option(False, "Print one JSON object instead of lines.")
 
 
-class TestSet(NamedTuple):
-    """A text with references, and how it is scored."""
-
-    src: Path | None
-    corpus: ParallelCorpus
-    tokenize: str  # of BLEU
-
-    def score(self, name: str, texts: Sequence[str], made_with: Sequence[str], **of_model: Any) -> System:
-        """Return the scores of a system. made_with, of_model: see comparison.System."""
-        from bytenmt.evaluation.comparison import System
-        from bytenmt.evaluation.scores import text_scores
-
-        references = [line.decode() for line in self.corpus.tgt]
-        return System(name, texts, text_scores(texts, references, self.tokenize), made_with, **of_model)
-
-
-@command(
-    "evaluate",
-    models(help="Several models are compared.", least=0),
-    record("scoring", Scoring),
-    options.settings("search", "sampling"),
-    options.ERRORS,
-    options.ENGINE,
-)
-def evaluate(
-    runs: tuple[Path, ...], scoring: Scoring, settings: dict[str, Any], errors: str, engine: EngineSpec
-) -> None:
+@command("evaluate", models(help="Several models are compared.", least=0), settings("search", "sampling"))
+def evaluate(runs: tuple[Path, ...], scoring: Scoring, settings: dict[str, Any], engine: EngineSpec) -> None:
     """Score translations by chrF, BLEU and bits per byte.
 
     Translates --src and compares the result with --ref. chrF and BLEU come with sacreBLEU's signatures.
@@ -94,54 +68,59 @@ def evaluate(
     from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.decoding.engine_selection import choose, processes
     from bytenmt.evaluation import comparison
+    from bytenmt.evaluation.scores import text_scores
 
     src, ref, hyps = scoring.src, scoring.ref, scoring.hyps
     for output in (scoring.hyp_out, scoring.curves):
         check_output(output, src, ref, *hyps)
     if not runs and not hyps:
         raise click.UsageError("Missing the model: give MODEL, or --hyp.")
-    names = _names((*runs, *hyps))
-    named = dict(zip(names, runs, strict=False))
+    # Names for the table: the last parts of the paths where these differ.
+    names = [printable(path.resolve().name) for path in (*runs, *hyps)]
+    if len(set(names)) < len(names):
+        names = [printable(path) for path in (*runs, *hyps)]
     if scoring.curves is not None:
-        _draw_curves(named, scoring.curves)
+        _draw_curves(dict(zip(names, runs, strict=False)), scoring.curves)
     if ref is None:
         if scoring.curves is None:
             raise BytenmtError("nothing to score: give --src and --ref, or --curves")
         return
     if scoring.hyp_out is not None and len(runs) != 1:
         raise BytenmtError(f"--hyp-out is for the translations of one model: {len(runs)} are given")
-    test = TestSet(src, inputs.all_pairs(src, ref, errors), scoring.tokenize)
+    corpus = inputs.all_pairs(src, ref, scoring.errors)
     checked = inputs.checked_settings(settings)
     if scoring.log_probabilities:
-        _print_log_probabilities(runs, test, engine)
+        _print_log_probabilities(runs, corpus, engine)
         return
-    texts = [inputs.text_file(hyp, errors) for hyp in hyps]
+    references = [line.decode() for line in corpus.tgt]
+
+    def score(name: str, texts: list[str], made_with: list[str], **of_model: Any) -> System:
+        scores = text_scores(texts, references, scoring.tokenize)
+        return comparison.System(name, texts, scores, made_with, **of_model)
+
+    texts = [inputs.text_file(hyp, scoring.errors) for hyp in hyps]
     for text in texts:
-        ParallelCorpus.from_texts(text, test.corpus.tgt, keep_empty=True)  # raises where line counts differ
-    systems = []
+        ParallelCorpus.from_texts(text, corpus.tgt, keep_empty=True)  # raises where line counts differ
+    systems: list[System] = []
     if runs:
         with processes(choose(engine).device) as group:
-            found = [_score_model(name, run, test, checked, engine, group) for name, run in named.items()]
+            for name, run in zip(names, runs, strict=False):
+                found = _translated(run, corpus, checked, engine, group)
+                systems += [] if found is None else [score(name, *found[:2], **found[2])]
         if group is not None and not group.is_leader:
             return
-        systems = [system for system in found if system is not None]
     if scoring.hyp_out is not None:
         with writer(scoring.hyp_out) as out:
             out.write(b"".join(text.encode() + b"\n" for text in systems[0].texts))
     for name, text in zip(names[len(runs) :], texts, strict=True):
-        systems.append(test.score(name, [line.decode() for line in text], [str(text.path)]))
-    references = [line.decode() for line in test.corpus.tgt]
+        systems.append(score(name, [line.decode() for line in text], [str(text.path)]))
     systems = comparison.with_significance(systems, references, scoring.tokenize)
     if scoring.json:
         click.echo(json.dumps(comparison.to_dict(systems), ensure_ascii=False))
+    elif len(systems) > 1:
+        click.echo("\n".join(comparison.table(systems)))
     else:
-        _print(systems)
-
-
-def _names(paths: Sequence[Path]) -> list[str]:
-    """Return names for a table: the last parts of the paths where these differ, else the paths."""
-    short = [printable(path.resolve().name) for path in paths]
-    return short if len(set(short)) == len(short) else [printable(path) for path in paths]
+        _print(systems[0])
 
 
 def _draw_curves(runs: dict[str, Path], output: Path) -> None:
@@ -161,7 +140,7 @@ def _draw_curves(runs: dict[str, Path], output: Path) -> None:
     say(f"{output}: written")
 
 
-def _print_log_probabilities(runs: Sequence[Path], test: TestSet, spec: EngineSpec) -> None:
+def _print_log_probabilities(runs: Sequence[Path], corpus: ParallelCorpus, spec: EngineSpec) -> None:
     """Print two numbers for each line and model, EOS included: log p(target | source), and bits per byte."""
     from bytenmt.cli import inputs
     from bytenmt.evaluation.likelihood import log_probabilities
@@ -169,17 +148,19 @@ def _print_log_probabilities(runs: Sequence[Path], test: TestSet, spec: EngineSp
     columns = []
     for run in runs:
         runtime = inputs.load_models((run,), spec)
-        inputs.check_pairs(run, runtime.has_source, test.src)
-        columns.append(log_probabilities(runtime.reader(), test.corpus).tolist())
-    for *nats, n_bytes in zip(*columns, test.corpus.target_lengths.tolist(), strict=True):
+        inputs.check_pairs(run, runtime.has_source, corpus.src)
+        columns.append(log_probabilities(runtime.reader(), corpus).tolist())
+    for *nats, n_bytes in zip(*columns, corpus.target_lengths.tolist(), strict=True):
         bits = [-value / math.log(2) / n_bytes if n_bytes else math.inf for value in nats]
         click.echo("\t".join(f"{value:.6f}\t{cost:.6f}" for value, cost in zip(nats, bits, strict=True)))
 
 
-def _score_model(
-    name: str, run: Path, test: TestSet, settings: Settings, spec: EngineSpec, group: Group | None
-) -> System | None:
-    """Return the scores of a model; None in processes that do not lead."""
+def _translated(
+    run: Path, corpus: ParallelCorpus, settings: Settings, spec: EngineSpec, group: Group | None
+) -> tuple[list[str], list[str], dict[str, Any]] | None:
+    """Return a model's translations, what they were made with, and the fields of System about the model; None
+    in processes that do not lead.
+    """
     from bytenmt.architectures.parameters import n_parameters
     from bytenmt.cli import inputs
     from bytenmt.config.schema import architecture
@@ -187,38 +168,32 @@ def _score_model(
     from bytenmt.evaluation.comparison import without_seed
     from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 
-    runtime = inputs.load_models((run,), spec, group is None or group.is_leader)
-    inputs.check_pairs(run, runtime.has_source, test.src)
-    hypotheses = inputs.hypotheses(Translator.from_runtime(runtime, settings, group=group), test.corpus)
-    log_p = log_probabilities(runtime.reader(), test.corpus, group)
-    if group is not None and not group.is_leader:
-        return None
+    is_leader = group is None or group.is_leader
+    runtime = inputs.load_models((run,), spec, is_leader)
+    inputs.check_pairs(run, runtime.has_source, corpus.src)
+    assert corpus.src is not None
+    translator = Translator.from_runtime(runtime, settings, group=group)
+    results = inputs.translate_lines(translator, list(corpus.src))
+    log_p = log_probabilities(runtime.reader(), corpus, group)
     config = runtime.runs[0].config
-    return test.score(
-        name,
-        [hypothesis.text.decode() for hypothesis in hypotheses],
-        inputs.provenance(runtime),
-        architecture=architecture(config.model),
-        n_parameters=n_parameters(config.model),
-        bits_per_byte=bits_per_byte(log_p, test.corpus.target_lengths),
-        config=without_seed(config),
-    )
+    of_model = {
+        "architecture": architecture(config.model),
+        "n_parameters": n_parameters(config.model),
+        "bits_per_byte": bits_per_byte(log_p, corpus.target_lengths),
+        "config": without_seed(config),
+    }
+    texts = [result.best.text.decode() for result in results]
+    return (texts, inputs.provenance(runtime), of_model) if is_leader else None
 
 
-def _print(systems: Sequence[System]) -> None:
-    """Print the scores: of one system line by line, of several as a table."""
-    from bytenmt.evaluation import comparison
-
-    first, *others = systems
-    if others:
-        click.echo("\n".join(comparison.table(systems)))
-    else:
-        scores = first.scores
-        click.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
-        click.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
-        click.echo(f"exact match: {scores.exact_match:.1f} %")
-        for name, value in scores.metrics.items():
-            click.echo(f"{name}: {value:.4g}")
-        if first.bits_per_byte is not None:
-            click.echo(f"bits per byte: {first.bits_per_byte:.4f}")
-        click.echo(", ".join([f"bytenmt {__version__}", *first.made_with]))
+def _print(system: System) -> None:
+    """Print the scores of one system line by line."""
+    scores = system.scores
+    click.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
+    click.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
+    click.echo(f"exact match: {scores.exact_match:.1f} %")
+    for name, value in scores.metrics.items():
+        click.echo(f"{name}: {value:.4g}")
+    if system.bits_per_byte is not None:
+        click.echo(f"bits per byte: {system.bits_per_byte:.4f}")
+    click.echo(", ".join([f"bytenmt {__version__}", *system.made_with]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedReader
@@ -10,23 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bytenmt.cli.console import detail
-from bytenmt.cli.line_filter import Filter
-from bytenmt.cli.progress import Console
+from bytenmt.cli.progress import Console, progress
 from bytenmt.config.schema import architecture, fingerprint
 from bytenmt.decoding.engine_selection import precision_of
 from bytenmt.decoding.engines import n_threads
-from bytenmt.decoding.interface import EngineSpec, Hypothesis
+from bytenmt.decoding.interface import EngineSpec
+from bytenmt.decoding.kept_spans import Part
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.loading import LoadedRun, Runtime, load_runs
 from bytenmt.decoding.setting_table import KEEP, TABLE
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
-from bytenmt.errors import BytenmtError, DataError
+from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
-    from bytenmt.config.facts import TextFact
     from bytenmt.data.corpus import ParallelCorpus
-    from bytenmt.data.text_file import Bytes, TextFile
+    from bytenmt.data.text_file import TextFile
+
+BATCH = 1000  # lines that are translated together
 
 
 def checked_settings(values: Mapping[str, Any]) -> Settings:
@@ -82,29 +82,32 @@ def _opposed(runs: Sequence[LoadedRun]) -> Iterator[str]:
     """Yield a warning for every two runs of which one was trained to write the files that the other one
     reads.
     """
-
-    def files(run: LoadedRun, side: str) -> set[str]:
-        return {file for corpus in run.facts.corpora for file in [getattr(corpus, side)] if file is not None}
-
-    for number, run in enumerate(runs):
-        for other in runs[:number]:
-            shared = files(run, "src") & files(other, "tgt") | files(run, "tgt") & files(other, "src")
-            if shared and not files(run, "tgt") & files(other, "tgt"):
+    sides = [
+        [{file for one in run.facts.corpora if (file := getattr(one, side))} for side in ("src", "tgt")]
+        for run in runs
+    ]
+    for number, (src, tgt) in enumerate(sides):
+        for other, (other_src, other_tgt) in enumerate(sides[:number]):
+            shared = src & other_tgt | tgt & other_src
+            if shared and not tgt & other_tgt:
                 yield (
-                    f"{other.file} and {run.file} translate in different directions, by their training text:"
-                    f" {min(shared)} is the source of one and the target of the other"
+                    f"{runs[other].file} and {runs[number].file} translate in different directions, by their"
+                    f" training text: {min(shared)} is the source of one and the target of the other"
                 )
 
 
-def check_source(run: Path, has_source: bool, src: Path | None) -> None:
-    """Raise BytenmtError if a source is missing or would be ignored. has_source: whether the run has one."""
+def check_source(run: Path, has_source: bool, src: object) -> None:
+    """Raise BytenmtError if a source, None for none, is missing or would be ignored.
+
+    has_source: whether the run has one.
+    """
     if has_source and src is None:
         raise BytenmtError(f"{run} is a translation model: give the source text by --src")
     if src is not None and not has_source:
         raise BytenmtError(f"{run} is a language model: leave out --src")
 
 
-def check_pairs(run: Path, has_source: bool, src: Path | None) -> None:
+def check_pairs(run: Path, has_source: bool, src: object) -> None:
     """Raise BytenmtError if the run has no source, or the source is missing: scoring of pairs needs both."""
     if not has_source:
         raise BytenmtError(f"{run} is a language model: evaluate it with `bytenmt predict`")
@@ -128,19 +131,6 @@ def checked(text: TextFile) -> TextFile:
     return text
 
 
-def training_text(texts: Sequence[TextFact]) -> list[Bytes]:
-    """Return the texts that a language model learnt. Raises DataError if none is known or one changed."""
-    from bytenmt.data.text_file import read_bytes
-
-    if not texts:
-        raise DataError("the run does not record its training text")
-    found = [read_bytes(Path(text.path)) for text in texts]
-    for text, data in zip(texts, found, strict=True):
-        if len(data) != text.bytes:
-            raise DataError(f"the training text {text.path} has changed")
-    return found
-
-
 def to_translate(path: Path, errors: str) -> TextFile | BufferedReader:
     """Open a text file with at least one line, or a named pipe as a stream of lines. Raises DataError."""
     # A pipe, such as a shell's <(command): its lines are translated as they come.
@@ -152,21 +142,20 @@ def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:
     from bytenmt.data.corpus import ParallelCorpus
 
     source = None if src is None else text_file(src, errors)
-    target = text_file(tgt, errors)
-    return ParallelCorpus.from_texts(source, target, keep_empty=True)
+    return ParallelCorpus.from_texts(source, text_file(tgt, errors), keep_empty=True)
 
 
-def hypotheses(translator: Translator, corpus: ParallelCorpus) -> list[Hypothesis]:
-    """Return the best translation of every source line; in a group only the leading process gets them."""
-    assert corpus.src is not None
+def translate_lines(
+    translator: Translator, lines: Sequence[bytes | Sequence[Part]]
+) -> list[TranslationResult]:
+    """Translate all lines, with a progress bar; in a group only the leading process gets results."""
     if translator.group is not None and not translator.group.is_leader:
         translator.follow()
         return []
-    best: list[Hypothesis] = []
-
-    def keep(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
-        best.extend(result.best for result in results)
-        return b""
-
-    Filter(translator, io.BytesIO(), keep).file(corpus.src)
-    return best
+    results: list[TranslationResult] = []
+    with progress(len(lines), " lines") as (bar, _):
+        for first in range(0, len(lines), BATCH):
+            results += translator.lead(lines[first : first + BATCH], first)
+            bar.advance(len(results) - first)
+    translator.release_followers()
+    return results

@@ -1,7 +1,4 @@
-"""The commands for language models: predict and generate.
-
-Heavy modules are imported inside the commands.
-"""
+"""The commands for language models: predict and generate. Heavy modules are imported inside them."""
 
 from __future__ import annotations
 
@@ -14,24 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bytenmt.cli import options
 from bytenmt.cli.console import check_output, say, standard_input, standard_input_size, stream_of, writer
-from bytenmt.cli.options import collect_given, command, models, plain, record
-from bytenmt.config.fields import NBytes, Option, option
+from bytenmt.cli.options import InputOptions, collect_given, command, models, record
+from bytenmt.config.fields import NBytes, option
 from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.setting_table import SEARCH, SPEED
+from bytenmt.decoding.setting_table import SEARCH
 from bytenmt.errors import BytenmtError, DataError
 
 if TYPE_CHECKING:
+    from bytenmt.config.facts import TextFact
     from bytenmt.decoding.reading import Reader
+    from bytenmt.language.ngram import NGramBaseline
     from bytenmt.language.surprisal import Surprise
 
 PIECE = 1 << 16  # bytes of stdin that are read at once
 STDIN = "standard input"
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, kw_only=True)
+class Prediction(InputOptions):
     """The options of predict."""
 
     src: Path | None = option(None, "Source text, parallel to FILE; needed by a translation model.")
@@ -44,16 +42,20 @@ class Prediction:
     )
 
 
+@dataclass(frozen=True)
+class Generation:
+    """The options of generate."""
+
+    prompt: str = option("", "Beginning of the text.")
+    n_bytes: NBytes = option(1000, "Maximum number of bytes generated after the prompt.", "--bytes")
+
+
 @command(
     "predict",
     models("MODEL [FILE]", "Several models predict as an ensemble."),
-    record("how", Prediction),
-    options.ERRORS,
-    record("engine", EngineSpec, SPEED, leave_out=("precision", "reverse")),
+    record("engine", EngineSpec, ("engine", "device", "threads")),
 )
-def predict(
-    runs: tuple[Path, ...], files: tuple[Path, ...], how: Prediction, errors: str, engine: EngineSpec
-) -> None:
+def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: Prediction, engine: EngineSpec) -> None:
     """Print the bits per byte of a text under a model.
 
     The text is FILE, or stdin. A language model reads any bytes of any length as one stream, in constant
@@ -63,7 +65,6 @@ def predict(
     from bytenmt.cli import inputs
     from bytenmt.data.text_file import check_file
     from bytenmt.language import html_report
-    from bytenmt.language.ngram import NGramBaseline
     from bytenmt.language.summary import Characters, Figures, WholeCharacters, json_lines
 
     file, src, page = stream_of(files[0]) if files else None, how.src, how.html
@@ -76,11 +77,11 @@ def predict(
     baseline, missing = None, ""
     if how.reference and not runtime.has_source:
         try:
-            baseline = NGramBaseline(inputs.training_text(runtime.runs[0].facts.texts))
+            baseline = _baseline(runtime.runs[0].facts.texts)
         except DataError as error:
             missing = f"no n-gram beside it: {error}"
     reader = runtime.reader()
-    costs = _stream(reader, file) if src is None else _translations(reader, file, src, errors)
+    costs = _stream(reader, file) if src is None else _translations(reader, file, src, how.errors)
     figures, whole, shown = Figures(line_ends=runtime.has_source), WholeCharacters(), list[Characters]()
     n_bytes = 0
     for surprise in chain(costs, [None]):
@@ -104,6 +105,20 @@ def predict(
         say(missing)
 
 
+def _baseline(texts: tuple[TextFact, ...]) -> NGramBaseline:
+    """Return the n-gram of a model's training texts. Raises DataError if none is known or one changed."""
+    from bytenmt.data.text_file import read_bytes
+    from bytenmt.language.ngram import NGramBaseline
+
+    if not texts:
+        raise DataError("the run does not record its training text")
+    found = [read_bytes(Path(text.path)) for text in texts]
+    for text, data in zip(texts, found, strict=True):
+        if len(data) != text.bytes:
+            raise DataError(f"the training text {text.path} has changed")
+    return NGramBaseline(found)
+
+
 def _stream(reader: Reader, file: Path | None) -> Iterator[Surprise]:
     """Yield the cost of the bytes of a file or of stdin under a model without a source.
 
@@ -119,8 +134,7 @@ def _stream(reader: Reader, file: Path | None) -> Iterator[Surprise]:
         size = None if is_packed(file) or not file.is_file() else file.stat().st_size
     empty = True
     with progress(size, "B") as (bar, _):
-        pieces = pieces_of(file) if file else _stdin()
-        for surprise in stream(reader, pieces):
+        for surprise in stream(reader, pieces_of(file) if file else _stdin()):
             yield surprise
             bar.advance(len(surprise.data))
             empty = False
@@ -150,20 +164,13 @@ def _stdin() -> Iterator[bytes]:
             yield piece
 
 
-PROMPT = Option("prompt", str, "", "Beginning of the text.")
-BYTES = Option("n_bytes", NBytes, 1000, "Maximum number of bytes generated after the prompt.", ("--bytes",))
-
-
 @command(
     "generate",
     models("MODEL", most=1),
-    plain(PROMPT, BYTES),
     collect_given("sampling", [one for one in SEARCH.values() if one.needs_sample]),
-    record("engine", EngineSpec, SPEED, leave_out=("reverse",)),
+    record("engine", EngineSpec, ("engine", "device", "precision", "threads")),
 )
-def generate(
-    runs: tuple[Path, ...], prompt: str, n_bytes: int, sampling: dict[str, Any], engine: EngineSpec
-) -> None:
+def generate(runs: tuple[Path, ...], text: Generation, sampling: dict[str, Any], engine: EngineSpec) -> None:
     """Sample text from a language model.
 
     Prints valid UTF-8 while it is sampled. The same --seed gives the same text.
@@ -175,7 +182,7 @@ def generate(
     if runtime.has_source:
         raise BytenmtError(f"{runs[0]} is a translation model: use `bytenmt translate`")
     last = b""
-    for last in generate_text(runtime, prompt.encode(), n_bytes, **sampling):
+    for last in generate_text(runtime, text.prompt.encode(), text.n_bytes, **sampling):
         sys.stdout.buffer.write(last)
         sys.stdout.buffer.flush()
     if sys.stdout.isatty() and not last.endswith(b"\n"):

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bytenmt.config.fields import Option
+from bytenmt.config.fields import option
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
     from bytenmt.config.facts import CorpusFact
 
-PAIR = Option(
-    "pair",
-    str | None,
-    None,
-    "Source and target language, such as en-de or en-US:pt-BR. Required for TMX; XLIFF, PO, HTML, ARB and"
-    " YAML files of Rails then declare the target language.",
-    metavar="SRC-TGT",
-)
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageOptions:
+    """The option on languages."""
+
+    pair: str | None = option(
+        None,
+        "Source and target language, such as en-de or en-US:pt-BR. Required for TMX; XLIFF, PO, HTML, ARB and"
+        " YAML files of Rails then declare the target language.",
+        metavar="SRC-TGT",
+    )
 
 
-def language_pair(codes: str) -> tuple[str, str]:
-    """Split `en-de` or `en-US:de` into two language codes. Raises BytenmtError."""
+def language_pair(codes: str | None) -> tuple[str, str] | None:
+    """Split `en-de` or `en-US:de` into two language codes; None stays None. Raises BytenmtError."""
+    if codes is None:
+        return None
     for separator in (":", "-"):
         source, found, target = codes.partition(separator)
         if found and source and target and (separator == ":" or "-" not in target):
@@ -48,21 +54,16 @@ def model_languages(corpora: Sequence[CorpusFact]) -> tuple[str | None, str | No
     return (source, target) if source != target else (None, None)
 
 
-def pair_of_memory(
-    declared: Sequence[str | None], trained_on: Sequence[str | None]
+def agreed_languages(
+    pair: tuple[str, str] | None, run: Path, corpora: Sequence[CorpusFact], tell: Callable[[str], object]
 ) -> tuple[str, str] | None:
-    """Return the languages in which a translation memory is read, None if one of them is not known.
+    """Return the languages of --pair, or those of a model; None if one of them is not known.
 
-    declared: source and target language of a document or of --pair; trained_on: those of the model.
+    tell: called with a line where they differ but for a region.
     """
-    source, target = (one or other for one, other in zip(declared, trained_on, strict=True))
+    trained_on = model_languages(corpora)
+    for side, one, other in zip(("source", "target"), pair or (), trained_on, strict=False):
+        if other and re.split("[-_]", one.lower())[0] != re.split("[-_]", other.lower())[0]:
+            tell(f"--pair has {one} as the {side} language, and {run} was trained on {other}")
+    source, target = pair or trained_on
     return (source, target) if source and target else None
-
-
-def language_mismatches(
-    declared: Sequence[str | None], of_model: Sequence[str | None]
-) -> Iterator[tuple[str, str, str]]:
-    """Yield source or target, the declared language, and the model's, where they differ but for a region."""
-    for side, one, other in zip(("source", "target"), declared, of_model, strict=True):
-        if one and other and re.split("[-_]", one.lower())[0] != re.split("[-_]", other.lower())[0]:
-            yield side, one, other

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from threading import Condition, Thread
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+from itertools import chain
+from queue import Empty, Queue
+from threading import Thread
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from bytenmt.cli.progress import progress
 from bytenmt.data.text_file import check_encoding, repair_warning
@@ -32,23 +34,18 @@ STANDARD_INPUT = "standard input"
 LINES_CHECKED = 100  # of a stream, after which its encoding is checked
 HEARTBEAT = 60.0  # seconds without a line until the other processes hear that there is none
 
+# Formats results. Its other arguments: the number of the first line, from 0; seconds since each line arrived.
+OutputFormat = Callable[[Sequence[TranslationResult], int, Sequence[float]], bytes]
+
 
 class Line(NamedTuple):
-    """A line of input. text: valid UTF-8 without its end; n_read: its bytes in the stream; at:
+    """A line of input. text: valid UTF-8 without its end; size: its bytes in a stream, 1 in a file; at:
     time.monotonic() of its arrival.
     """
 
     text: bytes
-    n_read: int
+    size: int
     at: float
-
-
-class OutputFormat(Protocol):
-    """A function that formats translations."""
-
-    def __call__(self, results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
-        """Format results. first: number of the first line, from 0; seconds: since each line arrived."""
-        ...
 
 
 def format_plain(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
@@ -56,51 +53,68 @@ def format_plain(results: Sequence[TranslationResult], first: int, seconds: Sequ
     return b"".join(result.best.text + b"\n" for result in results)
 
 
-class LineQueue:
-    """A bounded, thread-safe queue of input lines between the thread that reads and the one that
-    translates.
+class LineQueue(Queue["Line | Exception | None"]):
+    """The lines between the thread that reads and the one that translates, at most so many lines and
+    BUFFER_BYTES.
+
+    None, or an error, stands behind the last line.
     """
 
-    def __init__(self, most_lines: int, most_bytes: int) -> None:
-        self._lines: deque[Line] = deque()
-        self._most_lines, self._most_bytes = most_lines, most_bytes
-        self._n_bytes = 0
-        self._ended = False
-        self._error: Exception | None = None
-        self._changed = Condition()
+    def __init__(self, most_lines: int) -> None:
+        super().__init__(BUFFER_BYTES)
+        self._least = -(-BUFFER_BYTES // most_lines)  # bytes that a line counts at least
 
-    def put(self, line: Line) -> None:
-        """Add a line; wait until there is room for it."""
-        with self._changed:
-            while self._lines and (
-                len(self._lines) >= self._most_lines or self._n_bytes + len(line.text) > self._most_bytes
-            ):
-                self._changed.wait()
-            self._lines.append(line)
-            self._n_bytes += len(line.text)
-            self._changed.notify()
+    def _init(self, maxsize: int) -> None:
+        self._lines, self._n_bytes = deque[Line | Exception | None](), 0
 
-    def end(self, error: Exception | None = None) -> None:
-        """Say that no line follows. error: the reason, if it is one."""
-        with self._changed:
-            self._ended, self._error = True, error
-            self._changed.notify()
+    def _weight(self, line: Line | Exception | None) -> int:
+        return max(self._least, len(line.text) if isinstance(line, Line) else 0)
 
-    def take(self, most: int, patience: float | None = None) -> tuple[list[Line], bool]:
-        """Wait for a line, then return all lines that are there, and whether the stream has ended.
+    def _qsize(self) -> int:
+        return self._n_bytes
 
-        patience: seconds after which it returns without a line; None waits for ever. Raises the error that
-        ended the stream once the lines before it are taken.
+    def _put(self, item: Line | Exception | None) -> None:
+        self._lines.append(item)
+        self._n_bytes += self._weight(item)
+
+    def _get(self) -> Line | Exception | None:
+        item = self._lines.popleft()
+        self._n_bytes -= self._weight(item)
+        return item
+
+    def batches(self, most: int, patience: float | None = None) -> Iterator[list[Line]]:
+        """Wait for a line, then yield the lines that are there; again and again until their end.
+
+        most: lines of a batch. patience: seconds after which an empty batch is yielded; None waits for ever.
+        Raises the error that ended the lines, after them.
         """
-        with self._changed:
-            if not self._changed.wait_for(lambda: bool(self._lines) or self._ended, patience):
-                return [], False
-            lines = [self._lines.popleft() for _ in range(min(most, len(self._lines)))]
-            self._n_bytes -= sum(len(line.text) for line in lines)
-            self._changed.notify()
-            if self._error is not None and not lines:
-                raise self._error
-            return lines, self._ended and self._error is None and not self._lines
+        item: Line | Exception | None
+        while True:
+            lines: list[Line] = []
+            try:
+                item = self.get(timeout=patience)
+            except Empty:
+                yield lines
+                continue
+            while isinstance(item, Line):
+                lines.append(item)
+                if len(lines) == most or self.empty():
+                    break
+                item = self.get()
+            yield lines
+            if isinstance(item, Exception):
+                raise item
+            if item is None:
+                return
+
+    def fill(self, lines: Iterable[Line]) -> None:
+        """Put all lines; the body of the reading thread."""
+        try:
+            for line in lines:
+                self.put(line)
+            self.put(None)
+        except (DataError, OSError) as error:
+            self.put(error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,9 +122,8 @@ class Filter:
     """Translates lines in order.
 
     form: the output format; None shows the bytes of each line as they are decoded. buffer_size: lines that
-    are read ahead, and that are translated together at most. n_done: first lines of the input that an earlier
-    command has translated. translate: called instead of translator.lead, such as Workers.translate. In a
-    group the leading process has a Filter, and the others follow.
+    are translated together. n_done: lines from the beginning that the output has already. translate: what
+    translates lines in place of the translator.
     """
 
     translator: Translator
@@ -122,15 +135,13 @@ class Filter:
 
     def file(self, text: TextFile) -> None:
         """Write a line for each line of a file, with a progress bar where stderr is a terminal."""
-        with progress(len(text), " lines") as (bar, reporter):
-            self._check_done(len(text))
-            bar.advance(self.n_done)
-            for first in range(self.n_done, len(text), self.buffer_size):
-                last = min(first + self.buffer_size, len(text))
-                now = time.monotonic()
-                lines = [Line(text.line(index), 1, now) for index in range(first, last)]
-                self._answer(lines, first, str(text.path), bar, reporter)
-            self.translator.release_followers()
+        n, size = len(text), self.buffer_size
+        batches = (
+            [Line(text.line(k), 1, time.monotonic()) for k in range(first, min(first + size, n))]
+            for first in range(0, n, size)
+        )
+        with progress(n, " lines") as (bar, reporter):
+            self._answer_all(batches, str(text.path), bar, reporter)
 
     def stream(
         self,
@@ -146,57 +157,45 @@ class Filter:
         once the lines before it are written. An OSError of the input is raised here too. size: bytes of the
         stream, if known, for a progress bar.
         """
-        waiting = LineQueue(self.buffer_size, BUFFER_BYTES)
-        # The thread is a daemon: where this loop fails, it may be waiting for a line that never comes.
+        queue, group = LineQueue(self.buffer_size), self.translator.group
+        patience = HEARTBEAT if group is not None and group.size > 1 else None
         with progress(size, "B") as (bar, reporter):
-            reader = _LineReader(input, name, errors, waiting)
-            Thread(target=reader.run, daemon=True).start()
-            n_read, ended = 0, False
-            patience = HEARTBEAT if self._in_group() else None
-            while not ended:
-                lines, ended = waiting.take(self.buffer_size, patience)
-                n_skipped = min(max(0, self.n_done - n_read), len(lines))
-                bar.advance(sum(line.n_read for line in lines[:n_skipped]))
-                self._answer(lines[n_skipped:], n_read + n_skipped, name, bar, reporter)
-                n_read += len(lines)
-            if reader.n_repaired:
-                reporter.warn(repair_warning(name, reader.n_repaired, reader.n_lines))
-            self._check_done(n_read)
-            self.translator.release_followers()
+            # A daemon: where this loop fails, the thread may be waiting for a line that never comes.
+            lines = read_lines(input, name, errors, reporter)
+            Thread(target=queue.fill, args=(lines,), daemon=True).start()
+            self._answer_all(queue.batches(self.buffer_size, patience), name, bar, reporter)
 
-    def _check_done(self, n_lines: int) -> None:
-        """Raise DataError where the input has fewer lines than are translated already."""
-        if n_lines < self.n_done:
+    def _answer_all(self, batches: Iterable[list[Line]], name: str, bar: Bar, reporter: Reporter) -> None:
+        """Write a line for each line after the first n_done. Raises DataError if there are fewer."""
+        n_read = 0
+        for lines in batches:
+            n_skipped = min(max(0, self.n_done - n_read), len(lines))
+            if not n_skipped or n_skipped < len(lines):
+                self._answer(lines[n_skipped:], n_read + n_skipped, name, reporter)
+            n_read += len(lines)
+            bar.advance(sum(line.size for line in lines))
+        if n_read < self.n_done:
             raise DataError(
-                f"--resume: the input has {n_lines:,} lines, but {self.n_done:,} are translated already: give"
+                f"--resume: the input has {n_read:,} lines, but {self.n_done:,} are translated already: give"
                 " the same input, or leave out --resume"
             )
+        self.translator.release_followers()
 
-    def _answer(self, lines: Sequence[Line], first: int, name: str, bar: Bar, reporter: Reporter) -> None:
+    def _answer(self, lines: Sequence[Line], first: int, name: str, reporter: Reporter) -> None:
         """Translate lines and write them; `first`: number of the first one, from 0."""
-        group = self.translator.group
-        if group is not None and not group.is_leader:
-            raise ValueError("only the leading process reads and writes: the others follow()")
         texts = [line.text for line in lines]
         for warning in warnings_of_chunks(self.translator, texts, first, name):
             reporter.warn(warning)
-        form = self.form
-        if form is None:
+        if self.form is None:
             for number, text in enumerate(texts, first):
-                for part in self.translator.stream_bytes(text, number):
+                for part in chain(self.translator.stream_bytes(text, number), [b"\n"]):
                     self.output.write(part)
                     self.output.flush()
-                self.output.write(b"\n")
-                self.output.flush()
-        else:
-            results = (self.translate or self.translator.lead)(texts, first)
-            now = time.monotonic()
-            self.output.write(form(results, first, [now - line.at for line in lines]))
-            self.output.flush()
-        bar.advance(sum(line.n_read for line in lines))
-
-    def _in_group(self) -> bool:
-        return self.translator.group is not None and self.translator.group.size > 1
+            return
+        results = (self.translate or self.translator.lead)(texts, first)
+        now = time.monotonic()
+        self.output.write(self.form(results, first, [now - line.at for line in lines]))
+        self.output.flush()
 
 
 def warnings_of_chunks(
@@ -215,41 +214,23 @@ def warnings_of_chunks(
             )
 
 
-class _LineReader:
-    """Puts the lines of a stream into a queue, and counts those that are repaired."""
-
-    def __init__(self, input: BinaryIO, name: str, errors: str, waiting: LineQueue) -> None:
-        self._input, self._name, self._errors, self._waiting = input, name, errors, waiting
-        self.n_lines = self.n_repaired = 0
-        self._sample = b""
-
-    def run(self) -> None:
-        """Read all lines; the body of the reading thread."""
-        try:
-            while line := self._input.readline(LONGEST_LINE + 1):
-                self._put(line)
-            self._check_encoding()
-            self._waiting.end()
-        except (DataError, OSError) as error:
-            self._waiting.end(error)
-
-    def _put(self, line: bytes) -> None:
-        self.n_lines += 1
-        number = self.n_lines
+def read_lines(input: BinaryIO, name: str, errors: str, reporter: Reporter) -> Iterator[Line]:
+    """Yield the lines of a stream, and warn of repaired ones at its end. Raises DataError."""
+    n_lines = n_repaired = 0
+    sample = b""
+    while line := input.readline(LONGEST_LINE + 1):
+        n_lines += 1
         if len(line) > LONGEST_LINE:
-            raise DataError(
-                f"{self._name}, line {number} has over {LONGEST_LINE:,} bytes: split it into lines"
-            )
-        self.n_repaired += first_invalid(line) >= 0
-        if number <= LINES_CHECKED:
-            self._sample += line
-        if number == LINES_CHECKED:
-            self._check_encoding()
-        text = clean(line, self._name, number, self._errors)
-        self._waiting.put(Line(text, len(line), time.monotonic()))
-
-    def _check_encoding(self) -> None:
-        check_encoding(self._name, self.n_repaired, self.n_lines, self._sample)
+            raise DataError(f"{name}, line {n_lines} has over {LONGEST_LINE:,} bytes: split it into lines")
+        n_repaired += first_invalid(line) >= 0
+        if n_lines <= LINES_CHECKED:
+            sample += line
+        if n_lines == LINES_CHECKED:
+            check_encoding(name, n_repaired, n_lines, sample)
+        yield Line(clean(line, name, n_lines, errors), len(line), time.monotonic())
+    check_encoding(name, n_repaired, n_lines, sample)
+    if n_repaired:
+        reporter.warn(repair_warning(name, n_repaired, n_lines))
 
 
 def clean(line: bytes, name: str, number: int, errors: str) -> bytes:

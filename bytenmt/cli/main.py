@@ -6,10 +6,19 @@ Results go to stdout, everything else to stderr; a BytenmtError is one line ther
 
 from __future__ import annotations
 
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
 import click
 
 from bytenmt import __version__
-from bytenmt.cli.console import MainGroup
+from bytenmt.cli.console import say
+from bytenmt.cli.options import Group
+from bytenmt.errors import BytenmtError, missing_package, printable
+
+INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes, as a shell gives them: 128 + the signal
 
 COMMANDS = {  # and the modules of bytenmt.cli that define them
     "train": "train",
@@ -34,9 +43,70 @@ The shell completes commands, options, architectures and files after
 """
 
 
+class MainGroup(Group):
+    """The main group: imports the modules of commands on demand and reports an error as one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context | None, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = getattr(
+            import_module(f"{__package__}.{COMMANDS[name]}"), name.replace("-", "_")
+        )
+        return command
+
+    def every(self) -> dict[str, click.Command]:
+        """Return all commands by name; imports their modules."""
+        return {name: command for name in COMMANDS if (command := self.get_command(None, name))}
+
+    def main(self, *args: Any, standalone_mode: bool = True, **more: Any) -> Any:
+        """Run a command, and end with its exit code; standalone_mode=False: only if it is not 0."""
+        try:
+            run: Any = super().main  # whose type knows only some of these arguments
+            code = run(*args, standalone_mode=False, **more)
+        except Exception as error:
+            code = _report(error)
+        if standalone_mode or code:
+            sys.exit(code)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            # Whoever read our output has gone; Python would complain when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            ctx.exit(BROKEN_PIPE)
+
+
+def _report(error: Exception) -> int:
+    """Print one line about an error and return the exit code; raise one that is a fault of the program."""
+    match error:
+        case click.ClickException():
+            shown = error.format_message()
+            if not (shown.isprintable() or isinstance(error, click.exceptions.NoArgsIsHelpError)):
+                error = click.UsageError(printable(shown), getattr(error, "ctx", None))
+            error.show()
+            return error.exit_code
+        case BytenmtError():
+            line = str(error)
+        case ModuleNotFoundError():
+            line = missing_package(error)
+        case MemoryError():
+            line = "out of memory: use smaller batches (--max-tokens, --buffer-size), or a larger machine"
+        case OSError():
+            line = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+        case _:
+            raise error
+    say(f"bytenmt: {line}")
+    return 1
+
+
 @click.group(
     cls=MainGroup,
-    modules=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=COMPLETION,
 )

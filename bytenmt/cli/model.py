@@ -2,49 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from bytenmt.cli import options
 from bytenmt.cli.console import check_output, say
-from bytenmt.cli.options import ARCHITECTURES, Part, command, models, plain
-from bytenmt.config.fields import Option
+from bytenmt.cli.options import ARCHITECTURES, Part, PresetOptions, command, complete_architecture, models
+from bytenmt.config.fields import option
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
     from bytenmt.config.facts import FlagThresholds
 
-NAMED = click.Argument(
-    ["named"], metavar="MODEL|ARCH", nargs=-1, shell_complete=options.complete_architecture
-)
-PROPERTIES = Option(
-    "properties",
-    bool,
-    False,
-    "Print a table of complexity, path lengths and receptive fields of several ARCH (default: all).",
-)
-OUTPUT = Option("output", Path, None, "Weights file to write, FILE.safetensors.", ("-o", "--output"))
-PRECISION = Option(
-    "precision",
-    str,
-    "int8",
-    "Precision of the weight matrices; all other tensors stay fp32.",
-    choices=("fp32", "int8"),
-)
-VALID_SRC = Option(
-    "valid_src", Path | None, None, "Source text on which the thresholds of flags are calibrated."
-)
-VALID_TGT = Option("valid_tgt", Path | None, None, "Reference translation of --valid-src.")
+NAMED = click.Argument(["named"], metavar="MODEL|ARCH", nargs=-1, shell_complete=complete_architecture)
 
 
-@command(
-    "info",
-    Part([NAMED], lambda values: {"named": values.pop("named")}),
-    plain(options.PRESET, options.SET, PROPERTIES),
-)
-def info(named: tuple[str, ...], preset: str | None, assignments: tuple[str, ...], properties: bool) -> None:
+@dataclass(frozen=True, kw_only=True)
+class InfoOptions(PresetOptions):
+    """The options of info."""
+
+    properties: bool = option(
+        False,
+        "Print a table of complexity, path lengths and receptive fields of several ARCH (default: all).",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertOptions:
+    """The options of convert."""
+
+    output: Path = option(MISSING, "Weights file to write, FILE.safetensors.", "-o", "--output")
+    precision: str = option(
+        "int8",
+        "Precision of the weight matrices; all other tensors stay fp32.",
+        choices=("fp32", "int8"),
+    )
+    valid_src: Path | None = option(None, "Source text on which the thresholds of flags are calibrated.")
+    valid_tgt: Path | None = option(None, "Reference translation of --valid-src.")
+
+
+@command("info", Part("named", [NAMED], lambda values: {"named": values.pop("named")}))
+def info(named: tuple[str, ...], how: InfoOptions) -> None:
     """Print the size, cost and configuration of a model.
 
     MODEL is a run folder or a weights file, ARCH the name of an architecture, whose --preset and --set may be
@@ -53,26 +53,19 @@ def info(named: tuple[str, ...], preset: str | None, assignments: tuple[str, ...
     """
     from bytenmt.decoding.model_summary import config_of, model_description
 
-    if properties:
+    if how.properties:
         from bytenmt.evaluation.properties import table
 
-        models = [(what, config_of(what, preset, assignments).model) for what in named or ARCHITECTURES]
-        click.echo(table(models))
+        names = named or ARCHITECTURES
+        click.echo(table([(name, config_of(name, how.preset, how.assignments).model) for name in names]))
         return
     if len(named) != 1:
         raise click.UsageError(f"{len(named)} models: expected one MODEL or ARCH, or --properties.")
-    click.echo(model_description(named[0], preset, assignments))
+    click.echo(model_description(named[0], how.preset, how.assignments))
 
 
-@command(
-    "convert",
-    models("MODEL", most=1),
-    plain(OUTPUT, required=True),
-    plain(PRECISION, VALID_SRC, VALID_TGT),
-)
-def convert(
-    runs: tuple[Path, ...], output: Path, precision: str, valid_src: Path | None, valid_tgt: Path | None
-) -> None:
+@command("convert", models("MODEL", most=1))
+def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
     """Quantise a model or convert it to another precision.
 
     MODEL is a run folder, whose best checkpoint is used, or a weights file. Every command accepts the file
@@ -81,16 +74,16 @@ def convert(
     """
     from bytenmt.checkpoints.quantize import convert as write_converted
 
-    (run,) = runs
-    if (valid_src is None) != (valid_tgt is None):
+    (run,), src, tgt = runs, how.valid_src, how.valid_tgt
+    if (src is None) != (tgt is None):
         raise BytenmtError("--valid-src and --valid-tgt: give both, or neither")
-    if valid_src is None:
-        valid_src, valid_tgt = _own_validation_text(run)
+    if src is None:
+        src, tgt = _own_validation_text(run)
     flags = None
-    if valid_src is not None and valid_tgt is not None:
-        check_output(output, valid_src, valid_tgt)
-        flags = _calibrate_flags(run, valid_src, valid_tgt)
-    for line in write_converted(run, output, precision, flags):
+    if src is not None and tgt is not None:
+        check_output(how.output, src, tgt)
+        flags = _calibrate_flags(run, src, tgt)
+    for line in write_converted(run, how.output, how.precision, flags):
         say(line)
 
 
@@ -117,8 +110,8 @@ def _calibrate_flags(run: Path, src: Path, tgt: Path) -> FlagThresholds:
     from bytenmt.evaluation.judge import calibrate_runtime
 
     runtime = load_runs([run], EngineSpec())
-    check_pairs(run, runtime.has_source, src)
     corpus = all_pairs(src, tgt, "replace")
+    check_pairs(run, runtime.has_source, corpus.src)
     assert corpus.src is not None
     flags = calibrate_runtime(runtime, list(corpus.src), list(corpus.tgt))
     greedy, beam = flags.unsure_above(1), flags.unsure_above(2)

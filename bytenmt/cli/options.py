@@ -6,16 +6,17 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stderr
+from dataclasses import MISSING, dataclass, is_dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import click
 from click.shell_completion import CompletionItem
 
 from bytenmt.architectures.presets import PRESETS
-from bytenmt.config.fields import MOST, Interval, Option, options_of, shortened
+from bytenmt.config.fields import MOST, Interval, Option, option, options_of, shortened
 from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.setting_table import KEEP, SPEED, TABLE
+from bytenmt.decoding.setting_table import KEEP, TABLE
 from bytenmt.plugins import load_plugins
 
 QUIET, VERBOSE = "bytenmt.quiet", "bytenmt.verbose"  # in click's meta, which a group and its command share
@@ -82,9 +83,22 @@ class Command(click.Command):
             return super().invoke(ctx)
 
 
-class Part(NamedTuple):
-    """Some parameters of a command. take: removes their values and returns arguments of its function."""
+class Group(click.Group):
+    """A group of commands with -q, -v and --plugin."""
 
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.params += common_options()
+
+
+class Part(NamedTuple):
+    """Some parameters of a command.
+
+    name: the first argument of the command's function that comes from them. take: removes their values and
+    returns arguments of the function.
+    """
+
+    name: str
     params: Sequence[click.Parameter]
     take: Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -92,16 +106,27 @@ class Part(NamedTuple):
 def command(
     name: str, *parts: Part, kind: type[Command] = Command
 ) -> Callable[[Callable[..., None]], Command]:
-    """Make a command of a function, whose arguments are those of the parts. Its docstring is the help."""
+    """Make a command of a function, whose docstring is the help.
+
+    An argument whose type is a dataclass gets the options that this declares, the others are those of the
+    parts.
+    """
 
     def decorate(function: Callable[..., None]) -> Command:
+        named = {part.name: part for part in parts}
+        hints = get_type_hints(function)
+        for key, hint in hints.items():
+            if key not in named and is_dataclass(hint):
+                named[key] = record(key, hint)
+        ordered = [named[key] for key in hints if key in named]
+
         def callback(**values: Any) -> None:
             arguments: dict[str, Any] = {}
-            for part in parts:
+            for part in ordered:
                 arguments |= part.take(values)
             function(**arguments)
 
-        params = [param for part in parts for param in part.params]
+        params = [param for part in ordered for param in part.params]
         return kind(name, callback=callback, params=params, help=inspect.getdoc(function))
 
     return decorate
@@ -135,35 +160,39 @@ def click_type(option: Option) -> Any:
     return click.Path(path_type=Path) if option.item is Path else Value(option)
 
 
-def click_option(option: Option, heading: str = OPTIONS, default: Any = None, **more: Any) -> HeadedOption:
+def click_option(option: Option, default: Any, heading: str = OPTIONS) -> HeadedOption:
     """Return the click option of an option. default: its value where it is left out."""
     names = [*(option.flags or (option.long,)), option.name]
-    help = option.help
-    if option.default not in (None, False, (), "", b"") and "(default" not in help:
-        help = f"{help.removesuffix('.')} (default: {default_text(option.default)})."
+    help, more = option.help, dict[str, Any]()
+    if option.default not in (MISSING, None, False, (), "", b"") and "(default" not in help:
+        shown = f"{option.default:g}" if isinstance(option.default, float) else option.default
+        help = f"{help.removesuffix('.')} (default: {shown})."
+    if option.name == "arch":
+        more["shell_complete"] = complete_architecture
+    if option.default is MISSING:
+        more["required"] = True
+    else:
+        more["default"] = default
     if bool in (option.item, option.kind):
         more["is_flag"] = True
     else:
         more |= {"type": click_type(option), "multiple": option.is_repeated, "metavar": option.metavar}
-    return HeadedOption(names, heading=option.heading or heading, default=default, help=help, **more)
+    return HeadedOption(names, heading=option.heading or heading, help=help, **more)
 
 
-def default_text(default: object) -> str:
-    """Return a default as --help shows it."""
-    return f"{default:g}" if isinstance(default, float) else str(default)
+def record(name: str, kind: Any, only: Sequence[str] = ()) -> Part:
+    """Return the options of a dataclass, which a command gets as one argument; it may have a `heading`.
 
-
-def plain(*options: Option, heading: str = OPTIONS, **more: Any) -> Part:
-    """Return options that a command gets by their own names."""
-    params = [click_option(one, heading, one.default, **more) for one in options]
-    return Part(params, lambda values: {one.name: values.pop(one.name) for one in options})
-
-
-def record(name: str, kind: type, heading: str = OPTIONS, leave_out: Sequence[str] = ()) -> Part:
-    """Return the options of a dataclass, which a command gets as one argument. leave_out: some of them."""
-    options = [one for one in options_of(kind).values() if one.name not in leave_out]
-    params = [click_option(one, heading, one.default) for one in options]
-    return Part(params, lambda values: {name: kind(**{one.name: values.pop(one.name) for one in options})})
+    only: names of some of them.
+    """
+    heading = getattr(kind, "heading", OPTIONS)
+    options = [one for one in options_of(kind).values() if not only or one.name in only]
+    own = inspect.get_annotations(kind)
+    options.sort(key=lambda one: one.name not in own)  # those that it inherits come last
+    params = [click_option(one, one.default, heading) for one in options]
+    return Part(
+        name, params, lambda values: {name: kind(**{one.name: values.pop(one.name) for one in options})}
+    )
 
 
 def collect_given(name: str, options: Iterable[Option], heading: str = OPTIONS) -> Part:
@@ -172,10 +201,10 @@ def collect_given(name: str, options: Iterable[Option], heading: str = OPTIONS) 
 
     def take(values: dict[str, Any]) -> dict[str, Any]:
         taken = {one.name: values.pop(one.name) for one in options}
-        kept = {key: value for key, value in taken.items() if value is not None and value is not False}
-        return {name: {key: value for key, value in kept.items() if value != ()}}
+        given = {key: value for key, value in taken.items() if value is not None and value is not False}
+        return {name: {key: value for key, value in given.items() if value != ()}}
 
-    return Part([click_option(one, heading) for one in options], take)
+    return Part(name, [click_option(one, None, heading) for one in options], take)
 
 
 def models(metavar: str = "MODEL...", help: str = "", most: int = MOST, least: int = 1) -> Part:
@@ -203,6 +232,7 @@ def models(metavar: str = "MODEL...", help: str = "", most: int = MOST, least: i
     path = click.Path(path_type=Path)
     text = f"Run folder, checkpoint or weights file, instead of MODEL. {help}".rstrip()
     return Part(
+        "runs",
         [
             HeadedOption(["-m", "--model", "runs"], type=path, multiple=True, help=text),
             click.Argument(["words"], metavar=metavar, type=path, nargs=-1),
@@ -223,23 +253,29 @@ def settings(*groups: str) -> Part:
     return collect_given("settings", [*options, *KEEP.values()])
 
 
-ENGINE = record("engine", EngineSpec, SPEED)
-ERRORS = plain(
-    Option(
-        "errors",
-        str,
+@dataclass(frozen=True, kw_only=True)
+class InputOptions:
+    """The options on the text that a command reads."""
+
+    errors: str = option(
         "replace",
         "Invalid UTF-8 in the input: replace it by U+FFFD, or stop with an error.",
         choices=("replace", "strict"),
-    ),
-    heading=FILES,
-)
-PRESET = Option("preset", str | None, None, "Size and training settings.", choices=tuple(PRESETS))
-SET = Option(
-    "assignments",
-    tuple[str, ...],
-    (),
-    "Set a configuration key, such as train.ema=0.999; may be repeated.",
-    ("--set",),
-    "KEY=VALUE",
-)
+        heading=FILES,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresetOptions:
+    """The options on the configuration of a model."""
+
+    preset: str | None = option(None, "Size and training settings.", choices=tuple(PRESETS))
+    assignments: tuple[str, ...] = option(
+        (),
+        "Set a configuration key, such as train.ema=0.999; may be repeated.",
+        "--set",
+        metavar="KEY=VALUE",
+    )
+
+
+MACHINE = record("machine", EngineSpec, ("device", "threads"))

@@ -1,21 +1,19 @@
 """Show the progress of long work: lines on stderr, and a bar below them on a terminal.
 
-Off a terminal, a training prints a line every half minute, with the time of day and the time left; or JSON
-records for programs. Imports nothing heavy before a bar is drawn.
+Off a terminal, a training prints a line every half minute, with the time of day and the time left. Imports
+nothing heavy before a bar is drawn.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any
 
-from bytenmt.errors import BytenmtError, printable
+from bytenmt.errors import printable
 from bytenmt.reporter import Bar, Reporter
 
 QUIET_SECONDS = 30.0
@@ -30,24 +28,29 @@ class Console(Reporter):
 
     def say(self, line: str) -> None:
         """Print a line; see Reporter. A bar gives way."""
-        if os.environ.get("RANK", "0") == "0":  # a job of several processes says it once
-            clock = f"{time.strftime('%H:%M:%S')} " if self._is_logging else ""
-            _write(f"{clock}{printable(line)}")
-
-    def progress(self, share: float, text: str, seconds: float | None) -> None:
-        """Print a line about the progress of a training.
-
-        share: what is done, 0 to 1. seconds: what is left, None if not known yet.
-        """
-        left = "" if seconds is None else f"{duration(seconds)} left"
-        self.say(", ".join(filter(None, (f"{share:.0%}", text, left))))
+        if (
+            sys.stderr is None or os.environ.get("RANK", "0") != "0"
+        ):  # a job of several processes says it once
+            return
+        clock = f"{time.strftime('%H:%M:%S')} " if self._is_logging else ""
+        line = f"{clock}{printable(line)}"
+        if sys.stderr.isatty() and "tqdm" in sys.modules:  # a bar may be drawn
+            sys.modules["tqdm"].tqdm.write(line, file=sys.stderr)
+        else:
+            print(line, file=sys.stderr, flush=True)
 
     @contextmanager
     def bar(self, total: float, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
         """Show a progress bar, or off a terminal the lines of a training; see Reporter."""
         if sys.stderr is not None and sys.stderr.isatty():
-            with _Drawn(total, unit, begun, what) as bar:
-                yield bar
+            from tqdm import tqdm  # here: off a terminal its import is not worth its time
+
+            more: dict[str, Any] = (
+                {"unit": unit, "unit_scale": unit == "B"} if unit else {"bar_format": SHARES}
+            )
+            more |= {"desc": printable(what) or None, "leave": not what, "dynamic_ncols": True}
+            with tqdm(total=total, initial=begun, file=sys.stderr, **more) as drawn:
+                yield _Drawn(drawn)
         elif unit:
             yield Bar()
         else:
@@ -56,51 +59,6 @@ class Console(Reporter):
                 yield _Logged(self, total, begun, what)
             finally:
                 self._is_logging = False
-
-
-class Records(Console):
-    """Print JSON records on stderr, one a line, in place of lines and bars."""
-
-    def say(self, line: str) -> None:
-        """Print a record with a line; see Reporter."""
-        self.tell(line)
-
-    def warn(self, line: str) -> None:
-        """Print a record with a warning; see Reporter."""
-        self.tell(line, "warning")
-
-    def tell(self, event: str, level: str = "info", **more: Any) -> None:
-        """Print a record. In a job of several processes only one prints it, unless it is an error."""
-        if level == "error" or os.environ.get("RANK", "0") == "0":
-            now = datetime.now(UTC).isoformat(timespec="milliseconds")
-            # In ASCII, so that it cannot contain terminal commands.
-            _write(json.dumps({"time": now, "level": level, "event": event, **more}, default=str))
-
-    def progress(self, share: float, text: str, seconds: float | None) -> None:
-        """Print a record about the progress of a training; see Console.progress."""
-        left = {} if seconds is None else {"seconds_left": round(seconds)}
-        self.tell("progress", "info", done=round(share, 4), **left, text=text)
-
-    @contextmanager
-    def bar(self, total: float, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
-        """Print records of a training's progress; see Reporter."""
-        yield Bar() if unit else _Logged(self, total, begun, what)
-
-
-@contextmanager
-def told_as(form: str) -> Iterator[Console]:
-    """Yield the console for this form, text or json; with json an error that ends the work is a record
-    too.
-    """
-    if form == "text":
-        yield Console()
-        return
-    records = Records()
-    try:
-        yield records
-    except BytenmtError as error:
-        records.tell(str(error), "error")
-        sys.exit(1)
 
 
 @contextmanager
@@ -115,20 +73,10 @@ def progress(total: float | None, unit: str) -> Iterator[tuple[Bar, Reporter]]:
 
 
 class _Drawn(Bar):
-    """A progress bar on a terminal."""
+    """A progress bar on a terminal. bar: tqdm's."""
 
-    def __init__(self, total: float, unit: str, begun: float, what: str) -> None:
-        from tqdm import tqdm  # here: off a terminal its import is not worth its time
-
-        layout: dict[str, Any] = {"unit": unit, "unit_scale": unit == "B"} if unit else {"bar_format": SHARES}
-        shown = {"desc": printable(what) or None, "leave": not what, "dynamic_ncols": True}
-        self._bar = tqdm(total=total, initial=begun, file=sys.stderr, **shown, **layout)
-
-    def __enter__(self) -> _Drawn:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.close()
+    def __init__(self, bar: Any) -> None:
+        self._bar = bar
 
     def advance(self, n: float) -> None:
         self._bar.update(n)
@@ -151,9 +99,11 @@ class _Logged(Bar):
         now = time.monotonic()
         if now - self._last > QUIET_SECONDS:
             self._last = now
-            is_known = self._begun < done < self._total
-            left = (now - self._start) / (done - self._begun) * (self._total - done) if is_known else None
-            self._console.progress(done / self._total, text or self._what, left)
+            words = [f"{done / self._total:.0%}", text or self._what]
+            if self._begun < done < self._total:
+                left = (now - self._start) / (done - self._begun) * (self._total - done)
+                words.append(f"{duration(left)} left")
+            self._console.say(", ".join(filter(None, words)))
 
 
 def duration(seconds: float) -> str:
@@ -162,12 +112,3 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02} min"
-
-
-def _write(line: str) -> None:
-    if sys.stderr is None:
-        return
-    if sys.stderr.isatty() and "tqdm" in sys.modules:  # a bar may be drawn, which gives way
-        sys.modules["tqdm"].tqdm.write(line, file=sys.stderr)
-    else:
-        print(line, file=sys.stderr, flush=True)

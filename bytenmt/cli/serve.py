@@ -14,62 +14,62 @@ from typing import Any
 
 import click
 
-from bytenmt.cli.options import FILES, Command, HeadedOption, Part, collect_given, command, plain, record
+from bytenmt.cli.options import FILES, Command, HeadedOption, Part, collect_given, command
 from bytenmt.cli.progress import Console
 from bytenmt.config.fields import Option, Port, Positive, option
-from bytenmt.decoding.setting_table import CONSTRAINTS, ENGINE, KEEP, SEARCH_HEADING, SPEED, TABLE
+from bytenmt.decoding.setting_table import CONSTRAINTS, ENGINE, KEEP, SEARCH_HEADING, TABLE
 from bytenmt.errors import BytenmtError
 
 PREFIX = "BYTENMT_SERVE_"  # of environment variables
+ACCESS, LIMITS = "Access", "Limits"  # headings of --help
 LOOPBACK_NAMES = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True)
 class Network:
-    """The address of a server, and its folder of suggestions."""
+    """The address of a server, who may use it, and how much of it."""
 
-    host: str = option("127.0.0.1", "Address to listen on.")
-    port: Port = option(5000, "Port; 0 is any free one.")
-    suggestions: Path | None = option(None, "Folder for what is sent to /suggest: a TSV file a direction.")
-
-
-@dataclass(frozen=True)
-class Access:
-    """The hosts, pages and keys that may use a server."""
-
-    api_keys: Path | None = option(None, "File of API keys, one per line, of which requests need one.")
+    host: str = option("127.0.0.1", "Address to listen on.", heading=FILES)
+    port: Port = option(5000, "Port; 0 is any free one.", heading=FILES)
+    suggestions: Path | None = option(
+        None, "Folder for what is sent to /suggest: a TSV file a direction.", heading=FILES
+    )
+    api_keys: Path | None = option(
+        None, "File of API keys, one per line, of which requests need one.", heading=ACCESS
+    )
     allowed_host: tuple[str, ...] = option(
         (),
         "Name of the server, such as *.example.org, in the Host header of requests; * is any (default: names"
         " of this machine if --host is a loopback address, otherwise any).",
         metavar="NAME",
+        heading=ACCESS,
     )
     allowed_origin: tuple[str, ...] = option(
         (),
         "Web site such as https://example.org whose pages may use the server; * is any (default: only the"
         " server's own page).",
         metavar="ORIGIN",
+        heading=ACCESS,
     )
     trusted_proxy: tuple[str, ...] = option(
         (),
         "Address or network of a proxy whose X-Forwarded-For and X-Forwarded-Proto are believed.",
         metavar="ADDRESS",
+        heading=ACCESS,
+    )
+    max_characters: Positive = option(
+        20_000,
+        "Characters of the texts of a request; its body may have a hundred times as many bytes.",
+        heading=LIMITS,
+    )
+    max_queue: Positive = option(
+        256, "Requests that wait or are decoded; one client may have a quarter of them.", heading=LIMITS
+    )
+    timeout: Positive = option(
+        120, "Seconds from the headers of a request to the end of its answer.", heading=LIMITS
     )
 
 
-MAX_CHARACTERS = Option(
-    "max_characters",
-    Positive,
-    20_000,
-    "Characters of the texts of a request; its body may have a hundred times as many bytes.",
-)
-MAX_QUEUE = Option(
-    "max_queue",
-    Positive,
-    256,
-    "Requests that wait or are decoded; one client may have a quarter of them.",
-)
-TIMEOUT = Option("timeout", Positive, 120, "Seconds from the headers of a request to the end of its answer.")
 DECODING = (
     *(one for one in TABLE.values() if one.group == "search"),
     Option(
@@ -89,8 +89,8 @@ DECODING = (
         metavar="PAIR=FILE",
         heading=CONSTRAINTS,
     ),
-    ENGINE["precision"]._replace(heading=SPEED),
-    ENGINE["threads"]._replace(heading=SPEED),
+    ENGINE["precision"],
+    ENGINE["threads"],
 )
 
 
@@ -114,6 +114,7 @@ class ServeCommand(Command):
 
 
 MODELS = Part(
+    "models",
     [
         HeadedOption(
             ["-m", "--model", "models"],
@@ -127,24 +128,8 @@ MODELS = Part(
 )
 
 
-@command(
-    "serve",
-    MODELS,
-    record("network", Network, FILES),
-    record("access", Access, "Access"),
-    plain(MAX_CHARACTERS, MAX_QUEUE, TIMEOUT, heading="Limits"),
-    collect_given("decoding", DECODING),
-    kind=ServeCommand,
-)
-def serve(
-    models: tuple[str, ...],
-    network: Network,
-    access: Access,
-    max_characters: int,
-    max_queue: int,
-    timeout: int,
-    decoding: dict[str, Any],
-) -> None:
+@command("serve", MODELS, collect_given("decoding", DECODING), kind=ServeCommand)
+def serve(models: tuple[str, ...], network: Network, decoding: dict[str, Any]) -> None:
     """Serve translations over HTTP: LibreTranslate's API.
 
     PAIR is the direction of a model, such as en-de=MODEL, where the names of its training files do not
@@ -168,20 +153,17 @@ def serve(
     if network.suggestions is not None:
         network.suggestions.mkdir(parents=True, exist_ok=True)
     metrics, pairs = Metrics(), [_with_pair(model) for model in models]
-    decoding = {
-        "keep": None,
-        "glossary": (),
-        "reverse": False,
-        "precision": "auto",
-        "threads": None,
-    } | decoding
+    left_out = {"keep": None, "glossary": (), "reverse": False, "precision": "auto", "threads": None}
     with listening(network.host, network.port) as listener:
         address = listener.getsockname()[0]
         own = (*LOOPBACK_NAMES, address) if ip_address(address).is_loopback else ()
-        app_options = (*own, *access.allowed_host) or ("*",), access.allowed_origin, network.suggestions
-        load = partial(load_models, pairs, decoding, access.api_keys, metrics.wait.observe, Console())
-        service = Service(load(), Limits(max_characters, max_queue, timeout), metrics)
-        run(App(service, *app_options), listener, load, hang_up, access.trusted_proxy)
+        app_options = (*own, *network.allowed_host) or ("*",), network.allowed_origin, network.suggestions
+        load = partial(
+            load_models, pairs, left_out | decoding, network.api_keys, metrics.wait.observe, Console()
+        )
+        limits = Limits(network.max_characters, network.max_queue, network.timeout)
+        service = Service(load(), limits, metrics)
+        run(App(service, *app_options), listener, load, hang_up, network.trusted_proxy)
 
 
 def _with_pair(model: str) -> str:

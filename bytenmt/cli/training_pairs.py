@@ -31,8 +31,7 @@ def conversions(run: Path, documents: Mapping[str, Sequence[Path]], pair: str | 
     """Return the conversions for documents by their formats. Raises BytenmtError."""
     if documents["tmx"] and pair is None:
         raise BytenmtError("--tmx needs the languages to read: give --pair, such as --pair en-de")
-    languages = None if pair is None else language_pair(pair)
-    found = []
+    languages, found = language_pair(pair), []
     for name, paths in documents.items():
         for path in paths:
             key = hashlib.sha256(f"{path.resolve()} {pair}".encode(errors="surrogateescape")).hexdigest()[:12]

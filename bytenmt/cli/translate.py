@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from bytenmt.cli import options
 from bytenmt.cli.console import (
     check_output,
     detail,
@@ -22,7 +21,7 @@ from bytenmt.cli.console import (
     stream_of,
     writer,
 )
-from bytenmt.cli.options import FILES, command, record
+from bytenmt.cli.options import FILES, InputOptions, command, models, settings
 from bytenmt.config.fields import Bits, Positive, option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.setting_table import SPEED
@@ -34,10 +33,11 @@ if TYPE_CHECKING:
     from bytenmt.decoding.loading import Runtime
 
 
-@dataclass(frozen=True)
-class TextFiles:
+@dataclass(frozen=True, kw_only=True)
+class TextFiles(InputOptions):
     """The options on files, and on how many lines are translated together."""
 
+    heading: ClassVar[str] = FILES
     input: Path | None = option(
         None,
         "Source text, plain or packed (.gz, .xz, .zst) (default: stdin).",
@@ -69,6 +69,7 @@ class TextFiles:
 class Answers:
     """The options on how results are written. alignment: None if neither way was given."""
 
+    heading: ClassVar[str] = "Output format"
     format: str = option(
         "text",
         "text: one translation per line, or with --n-best lines `line ||| text ||| score` as Moses prints"
@@ -94,17 +95,12 @@ class Answers:
 
 @command(
     "translate",
-    options.models(help="Several models decode as an ensemble."),
-    record("files", TextFiles, FILES),
-    options.ERRORS,
-    record("answers", Answers, "Output format"),
-    options.settings("search", "sampling", "output"),
-    options.ENGINE,
+    models(help="Several models decode as an ensemble."),
+    settings("search", "sampling", "output"),
 )
 def translate(
     runs: tuple[Path, ...],
     files: TextFiles,
-    errors: str,
     answers: Answers,
     settings: dict[str, Any],
     engine: EngineSpec,
@@ -129,7 +125,7 @@ def translate(
     checked = inputs.checked_settings(settings)
     if files.workers > 1 and engine.threads is None:
         engine = replace(engine, threads=max(1, n_cores() // files.workers))
-    with processes(choose(engine).device) as group:
+    with processes(choose(engine).device) as group, ExitStack() as stack:
         is_leader = group is None or group.is_leader
         is_shared = files.workers > 1 or group is not None
         if answers.stream and (is_shared or answers.format != "text" or checked.search.beam > 1):
@@ -144,51 +140,55 @@ def translate(
         is_list = checked.search.n_best > 1 and answers.format == "text"
         if files.resume and (not is_file or is_list):
             raise BytenmtError("--resume needs a file with a line for each line: give -o, and no --n-best")
-        text = inputs.to_translate(input, errors) if input is not None and is_leader else None
+        text = inputs.to_translate(input, files.errors) if input is not None and is_leader else None
         runtime = inputs.load_translation_models(runs, engine, is_leader)
         translator = Translator.from_runtime(runtime, checked, group=group)
         if not is_leader:
             translator.follow()
             return
         form = _output_format(answers, runtime, checked.search.n_best, translator.options.beam)
-        with ExitStack() as stack:
-            if output is not None and is_file:
-                out, n_done = stack.enter_context(resumable_writer(output, files.resume))
-            else:
-                out, n_done = stack.enter_context(writer(output)), 0
-            call: Callable[[Sequence[bytes], int], list[TranslationResult]] = translator.lead
-            if files.workers > 1:
-                load = partial(Translator.load, *runs, **vars(engine), **settings)
-                call = stack.enter_context(Workers(files.workers, load)).translate
-            lines = Filter(translator, out, form, files.buffer_size * files.workers, n_done, call)
-            if text is None:
-                lines.stream(standard_input(), errors=errors, size=standard_input_size())
-            elif isinstance(text, BufferedReader):
-                with text:
-                    lines.stream(text, errors=errors, name=str(input))
-            else:
-                lines.file(text)
+        if output is not None and is_file:
+            out, n_done = stack.enter_context(resumable_writer(output, files.resume))
+        else:
+            out, n_done = stack.enter_context(writer(output)), 0
+        call: Callable[[Sequence[bytes], int], list[TranslationResult]] = translator.lead
+        if files.workers > 1:
+            load = partial(Translator.load, *runs, **vars(engine), **settings)
+            call = stack.enter_context(Workers(files.workers, load)).translate
+        lines = Filter(translator, out, form, files.buffer_size * files.workers, n_done, call)
+        if text is None:
+            lines.stream(standard_input(), errors=files.errors, size=standard_input_size())
+        elif isinstance(text, BufferedReader):
+            lines.stream(stack.enter_context(text), errors=files.errors, name=str(input))
+        else:
+            lines.file(text)
 
 
 def _output_format(answers: Answers, runtime: Runtime, n_best: int, beam: int) -> OutputFormat | None:
     """Return how translations are written; None with --stream. Raises BytenmtError."""
     from bytenmt.cli.line_filter import format_plain
-    from bytenmt.cli.output_formats import Flagged, JsonRecords, Judged, n_best_list
+    from bytenmt.cli.output_formats import JsonRecords, describe_flags, n_best_list
     from bytenmt.evaluation.judge import Judge
 
     if answers.stream:
         return None
+    is_json = answers.format == "jsonl"
+    if is_json and answers.alignment and not runtime.has_attention:
+        raise BytenmtError("--alignment needs a model with attention: drop it, or use another model")
     form: OutputFormat = n_best_list if n_best > 1 else format_plain
-    if answers.format == "jsonl":
-        if answers.alignment and not runtime.has_attention:
-            raise BytenmtError("--alignment needs a model with attention: drop it, or use another model")
+    if is_json:
         is_aligned = runtime.has_attention and answers.alignment is not False
         links = runtime.aligner.links if is_aligned else None
         form = JsonRecords(n_best, links, answers.with_source, answers.character_bits)
     elif answers.flag_above is None:
         return form
-    else:
-        form = Flagged(form, lambda line: say(f"bytenmt: {line}"))
     judge = Judge.from_runtime(runtime, answers.flag_above, beam=beam)
     detail(judge.describe())
-    return Judged(form, judge)
+
+    def write(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
+        flagged = judge.flag(results)
+        for line in () if is_json else describe_flags(flagged, first):
+            say(f"bytenmt: {line}")
+        return form(flagged, first, seconds)
+
+    return write

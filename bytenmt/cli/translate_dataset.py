@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bytenmt.cli import options
 from bytenmt.cli.console import say
-from bytenmt.cli.options import command, models, record
+from bytenmt.cli.options import command, models, settings
 from bytenmt.config.fields import Positive, option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.errors import BytenmtError, DataError
@@ -37,9 +36,7 @@ class Columns:
 @command(
     "translate-dataset",
     models("MODEL IN OUT", "Several models decode as an ensemble."),
-    record("columns", Columns),
-    options.settings("search", "sampling"),
-    options.ENGINE,
+    settings("search", "sampling"),
 )
 def translate_dataset(
     runs: tuple[Path, ...],

@@ -1,7 +1,4 @@
-"""The command `translate-file`.
-
-Heavy modules are imported inside the command.
-"""
+"""The command `translate-file`. Heavy modules are imported inside it."""
 
 from __future__ import annotations
 
@@ -10,27 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bytenmt.cli import options
 from bytenmt.cli.console import check_output, detail, say, standard_input, stream_of, writer
-from bytenmt.cli.languages import (
-    PAIR,
-    language_mismatches,
-    language_pair,
-    model_languages,
-    pair_of_memory,
-)
-from bytenmt.cli.options import command, models, plain, record
-from bytenmt.cli.progress import Console, progress
+from bytenmt.cli.languages import LanguageOptions, agreed_languages, language_pair
+from bytenmt.cli.options import command, models, settings
+from bytenmt.cli.progress import Console
 from bytenmt.config.fields import Bits, option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.documents.formats import FORMATS
 from bytenmt.errors import BytenmtError
 
-BATCH = 1000  # lines that are translated together
 
-
-@dataclass(frozen=True)
-class DocumentOptions:
+@dataclass(frozen=True, kw_only=True)
+class DocumentOptions(LanguageOptions):
     """The options on the document."""
 
     format: str | None = option(None, "Format of IN (default: by its suffix).", choices=tuple(FORMATS))
@@ -58,16 +46,12 @@ class DocumentOptions:
 @command(
     "translate-file",
     models("MODEL IN OUT", "Several models decode as an ensemble."),
-    record("how", DocumentOptions),
-    plain(PAIR),
-    options.settings("search", "sampling"),
-    options.ENGINE,
+    settings("search", "sampling"),
 )
 def translate_file(
     runs: tuple[Path, ...],
     files: tuple[Path, Path],
     how: DocumentOptions,
-    pair: str | None,
     settings: dict[str, Any],
     engine: EngineSpec,
 ) -> None:
@@ -86,7 +70,7 @@ def translate_file(
     from bytenmt.documents import formats
     from bytenmt.documents.memory import TranslationMemory
     from bytenmt.documents.translation import LineTranslation, lines_to_translate, translate
-    from bytenmt.documents.unit import Parts, ReadOptions
+    from bytenmt.documents.unit import ReadOptions
     from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
 
     input, output = map(stream_of, files)
@@ -94,8 +78,8 @@ def translate_file(
     source = input or Path("standard input")  # for messages
     if how.format is None and input is None:
         raise BytenmtError(f"standard input has no suffix: give --format, one of {', '.join(FORMATS)}")
-    languages = None if pair is None else language_pair(pair)
-    reading = ReadOptions(how.format or formats.format_of(source), languages, how.column, how.to_column)
+    pair = language_pair(how.pair)
+    reading = ReadOptions(how.format or formats.format_of(source), pair, how.column, how.to_column)
     with processes(choose(engine).device) as group:
         is_leader = group is None or group.is_leader
         check_output(output or sys.stdout, input or sys.stdin)
@@ -108,13 +92,9 @@ def translate_file(
         if document is None:
             translator.follow()
             return
-        trained_on = model_languages([corpus for run in runtime.runs for corpus in run.facts.corpora])
-        for side, one, other in language_mismatches(languages or (None, None), trained_on):
-            Console().warn(f"--pair has {one} as the {side} language, and {runs[0]} was trained on {other}")
-        memory = None
-        if how.memory is not None:
-            of_memory = pair_of_memory(languages or (None, None), trained_on)
-            memory = TranslationMemory.from_file(how.memory, of_memory)
+        corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
+        languages = agreed_languages(pair, runs[0], corpora, Console().warn)
+        memory = None if how.memory is None else TranslationMemory.from_file(how.memory, languages)
         judge = Judge.from_runtime(runtime, how.flag_above, FLAG_ABOVE, translator.options.beam)
         detail(judge.describe())
         lines = lines_to_translate(document, how.overwrite, memory)
@@ -122,15 +102,11 @@ def translate_file(
             Console().warn(
                 f"{runs[0]} was trained without sentinels: inline codes are put at the end of units"
             )
-        translations = dict[Parts, LineTranslation]()
-        with progress(len(lines), " lines") as (bar, _):
-            for first in range(0, len(lines), BATCH):
-                batch = lines[first : first + BATCH]
-                results = translator.lead(batch, first)
-                for line, result in zip(batch, judge.flag(results), strict=True):
-                    translations[line] = LineTranslation(result.parts, result.best.flags or ())
-                bar.advance(len(batch))
-        translator.release_followers()
+        results = judge.flag(inputs.translate_lines(translator, lines))
+        translations = {
+            line: LineTranslation(result.parts, result.best.flags or ())
+            for line, result in zip(lines, results, strict=True)
+        }
         report = translate(document, translations, how.overwrite, memory)
         written = document.dump()
     with writer(output) as out:

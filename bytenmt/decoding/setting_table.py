@@ -43,6 +43,7 @@ SEARCH_HEADING, SPEED, CONSTRAINTS = "Search", "Speed and memory", "Constraints"
 searched = partial(option, group="search", heading=SEARCH_HEADING)
 sampled = partial(option, group="sampling", heading="Sampling")
 kept = partial(option, heading=CONSTRAINTS)
+of_engine = partial(option, heading=SPEED)
 limited = partial(option, group="search", heading="Sentences and lengths")
 
 
@@ -161,25 +162,27 @@ class KeepSettings:
 class EngineSettings:
     """The choice of an engine, see decoding.interface.EngineSpec."""
 
-    engine: str = option(
+    engine: str = of_engine(
         AUTO,
         "Inference engine: numba (compiled CPU kernels), torch (PyTorch) or cuda-graph (PyTorch with CUDA"
         " graphs); auto takes the fastest one for the device.",
         choices=(AUTO, *ENGINES),
     )
-    device: str = option(
+    device: str = of_engine(
         AUTO,
         "Device to run on; auto is the GPU if there is one, otherwise the CPU.",
         choices=(AUTO, *DEVICES),
     )
-    precision: str = option(
+    precision: str = of_engine(
         AUTO,
         "Precision of the weights; int8 is for numba and bf16 for the others."
         " auto is the file's precision with numba, bf16 with cuda-graph and fp32 with torch.",
         choices=(AUTO, *PRECISIONS),
     )
-    threads: Threads | None = option(None, "Number of CPU threads (default: chosen by the number of cores).")
-    reverse: Path | None = option(
+    threads: Threads | None = of_engine(
+        None, "Number of CPU threads (default: chosen by the number of cores)."
+    )
+    reverse: Path | None = of_engine(
         None,
         "A model of the opposite direction, which ranks the hypotheses of a beam search, too: better"
         " translations in two to three times the time.",

@@ -188,30 +188,34 @@ def test_a_line_of_a_million_bytes(capsys: pytest.CaptureFixture[str]) -> None:
 # Between the reading thread and the one that answers.
 
 
-def test_what_waits_is_bounded() -> None:
-    """The queue is bounded by lines and by bytes; a line beyond all bounds waits alone."""
-    waiting = LineQueue(most_lines=3, most_bytes=10)
-    arrived: list[int] = []
+@pytest.mark.parametrize("size", [1, 1 << 22, 1 << 26])
+def test_what_waits_is_bounded(size: int) -> None:
+    """The queue is bounded by lines and by bytes. After the lines comes the error that ended
+    them.
+    """
+    most = {1: 4, 1 << 22: 4, 1 << 26: 1}[size]
+    waiting = LineQueue(most_lines=4)
+    n_read = 0
 
-    def put() -> None:
-        for k, n_bytes in enumerate([1, 1, 1, 1, 8, 1, 50, 1]):
-            waiting.put(Line(b"x" * n_bytes, n_bytes, 0.0))
-            arrived.append(k)
-        waiting.end()
+    def lines() -> Iterator[Line]:
+        nonlocal n_read
+        while n_read < 9:
+            n_read += 1
+            yield Line(b"x" * size, size, 0.0)
+        raise DataError("no more")
 
-    thread = threading.Thread(target=put, daemon=True)
+    thread = threading.Thread(target=waiting.fill, args=(lines(),), daemon=True)
     thread.start()
-    taken: list[list[int]] = []
-    for n_arrived in (3, 5, 6, 7, 8):
+    batches, n_taken = waiting.batches(2), 0
+    while n_taken < 9:
         give_up = time.monotonic() + 20
-        while len(arrived) < n_arrived and time.monotonic() < give_up:
+        while n_read < min(9, n_taken + most + 1) and time.monotonic() < give_up:
             time.sleep(0.001)
         time.sleep(0.02)
-        assert len(arrived) == n_arrived
-        lines, ended = waiting.take(2 if n_arrived == 3 else 9)
-        taken.append([len(line.text) for line in lines])
-    assert taken == [[1, 1], [1, 1, 8], [1], [50], [1]]
-    assert waiting.take(9, 20.0) == ([], True) or ended
+        assert n_read == min(9, n_taken + most + 1)
+        n_taken += len(next(batches))
+    with pytest.raises(DataError, match="no more"):
+        next(batches)
 
 
 def test_order_is_kept_whatever_comes_together() -> None:
@@ -385,27 +389,6 @@ def test_a_closed_pipe_is_quiet(place: Path) -> None:
 # Several processes.
 
 
-def shared(group: Group, arch: str) -> bytes:
-    """Return the output of the leading process."""
-    translator = make(arch, max_tokens=200, group=group)
-    text = rubbish(32)
-    output = io.BytesIO()
-    if group.is_leader:
-        Filter(translator, output, buffer_size=11).stream(io.BytesIO(text))
-        Filter(translator, output, buffer_size=9).file(TextFile.from_bytes(text, "x"))
-    else:
-        translator.follow()
-        translator.follow()
-    return output.getvalue()
-
-
-@pytest.mark.slow
-def test_processes_answer_as_one() -> None:
-    first, second = results(shared, "luong")
-    alone = b"\n".join([*answers(make(), rubbish(32)), b""])
-    assert (first == alone * 2, second) == (True, b"")
-
-
 def one_by_one(group: Group, pause: float) -> bool:
     """A line comes when the one before it is answered; between them is a pause."""
     translator = make(group=group)
@@ -429,18 +412,13 @@ def one_by_one(group: Group, pause: float) -> bool:
     return output.getvalue().count(b"\n") == 3
 
 
-@pytest.mark.slow
-def test_processes_answer_a_line_at_once() -> None:
-    assert results(one_by_one, 0.0) == [True, False]
-
-
 def patient(group: Group) -> bool:
     module.HEARTBEAT = 0.2  # the process is this test's own
     return one_by_one(group, 1.2)
 
 
 @pytest.mark.slow
-def test_processes_wait_for_a_late_line() -> None:
+def test_processes_answer_a_line_at_once_and_wait_for_a_late_one() -> None:
     """However long: longer than the time after which a silent process counts as lost."""
     assert results(patient, timeout=0.8) == [True, False]
 
@@ -462,6 +440,7 @@ def failing(group: Group, closed: bool) -> None:
         translator.follow()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [False, True])
 def test_an_error_of_the_leading_process_ends_all(closed: bool) -> None:
     """An input that cannot be read, an output that nobody reads: one message, the others leave quietly."""
@@ -470,12 +449,7 @@ def test_an_error_of_the_leading_process_ends_all(closed: bool) -> None:
     assert isinstance(following.error, LostProcess)
 
 
-def test_only_the_leading_process_reads() -> None:
-    following = make(group=Group(1, 2))
-    with pytest.raises(ValueError, match="the others follow"):
-        Filter(following, io.BytesIO()).stream(io.BytesIO(b"one\n"))
-    with pytest.raises(ValueError, match="the others follow"):
-        Filter(following, io.BytesIO()).file(TextFile.from_bytes(b"one\n", "x"))
+def test_only_others_follow() -> None:
     for alone in (make(), make(group=Group(0, 2))):
         with pytest.raises(ValueError, match="nobody to follow"):
             alone.follow()

@@ -112,13 +112,19 @@ def small_model(arch: str, seed: int = 0, *settings: str) -> Model[Any, Any]:
     return model.double().eval()
 
 
-def make_run(folder: Path, arch: str = "luong", seed: int = 0, settings: tuple[str, ...] = ()) -> Path:
+def make_run(
+    folder: Path,
+    arch: str = "luong",
+    seed: int = 0,
+    settings: tuple[str, ...] = (),
+    facts: Facts | None = None,
+) -> Path:
     """A run folder as training leaves it, of such weights."""
     folder.mkdir(parents=True)
     config = small_config(arch, *settings)
     model = small_model(arch, seed, *settings).float()
     (folder / CONFIG).write_text(config_toml(config), encoding="utf-8")
-    save_checkpoint(folder, 70, weights(model), {}, config, Facts(), best=True)
+    save_checkpoint(folder, 70, weights(model), {}, config, facts or Facts(), best=True)
     return folder
 
 

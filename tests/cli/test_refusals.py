@@ -1,0 +1,225 @@
+"""Commands refuse wrong input: one line says why, nothing on stdout, nothing written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+from command_line import refused
+
+from bytenmt.checkpoints.weights import BEST
+from bytenmt.cli.main import main
+
+EVALUATE = "evaluate -m run"
+SCORE = "evaluate -m run --log-probabilities"
+TRANSLATE = "translate -m run"
+# One update: where a fault lets the command through, the test fails soon.
+TRAIN = "train -o new --arch luong --tgt tgt --valid-tgt tgt --set train.max_updates=1"
+TEXT = "train -o new --arch luong --text tgt --valid-text tgt --set train.max_updates=1"
+RESUME = "train -o run --resume --src src --valid-src src --tgt tgt --valid-tgt tgt"
+PAIRS = "train -o new --src src --tgt tgt --valid-src src --valid-tgt tgt"
+DOCUMENT = "translate-file run a.po"
+PLOT = "plot attention run --line a"
+BAD: list[tuple[str, str]] = [
+    (f"{EVALUATE} --src three --ref tgt", "three has 3 lines and tgt has 4"),
+    (f"{EVALUATE} --src empty --ref empty", "empty is empty"),
+    (f"{SCORE} --src src --ref run", "run is a directory"),
+    (f"{SCORE} --src invalid --ref tgt --errors strict", "invalid, line 2, byte offset 4: 0xFF"),
+    (f"{EVALUATE} --ref tgt", "is a translation model: give the source text by --src"),
+    ("evaluate -m no_source --ref tgt", "is a language model: evaluate it with `bytenmt predict`"),
+    (f"{EVALUATE} --src src --ref tgt --hyp-out tgt", "tgt is the input too"),
+    (f"{TRANSLATE} -i none", "none does not exist"),
+    (f"{TRANSLATE} -i empty", "empty is empty"),
+    (f"{TRANSLATE} -i cut.gz", "cut.gz cannot be read: Compressed file ended"),
+    (
+        f"{TRANSLATE} -i cp949",
+        "cp949 is not UTF-8 (4 of 4 lines): convert it, for example by `iconv -f CP949",
+    ),
+    (f"{EVALUATE} --src cp949 --ref tgt", "cp949 is not UTF-8 (4 of 4 lines)"),
+    ("train -o new --arch luong --src cp949 --tgt tgt --valid-src src --valid-tgt tgt", "cp949 is not UTF-8"),
+    (f"{TRANSLATE} -i invalid.gz --errors strict -o out", "invalid.gz, line 2, byte offset 4: 0xFF"),
+    (f"{TRANSLATE} -i packed.gz -o packed.gz", "packed.gz is the input too"),
+    (f"{TRANSLATE} -i invalid --errors strict -o out", "invalid, line 2, byte offset 4: 0xFF"),
+    (f"{TRANSLATE} -i src -o src", "src is the input too"),
+    (f"{TRANSLATE} -i src -o ./run/../src", "src is the input too"),
+    (f"{TRANSLATE} -i src -o run", "run is a directory"),
+    (f"{TRANSLATE} -i src -o src/out", "the folder src cannot be created (File exists)"),
+    (f"{TRANSLATE} -i src --n-best 2", "--n-best 2 of --beam-size 1: give --beam-size 2"),
+    (f"{TRANSLATE} -i src --n-best 5 -b 4", "--n-best 5 of --beam-size 4: give --beam-size 5"),
+    ("translate -m plain -i src --alignment --format jsonl", "--alignment needs a model with attention"),
+    (f"{TRANSLATE} -i src --stream --format jsonl", "--stream prints the plain text of a greedy search"),
+    (f"{TRANSLATE} -i src --stream -b 2", "--stream prints the plain text of a greedy search"),
+    (f"{TRANSLATE} -i src --engine numba --device cuda", "--engine numba runs on the CPU"),
+    (f"{TRANSLATE} -i src --engine cuda-graph --device cpu", "--engine cuda-graph runs on a GPU"),
+    (f"{TRANSLATE} -i src --engine torch --precision int8", "--engine torch has no int8"),
+    ("translate -m run -m no_source -i src", "run is a translation model and no_source is a language model"),
+    ("translate -m no_source run -i src", "no_source is a language model and run is a translation model"),
+    ("translate -m run none -i src", "none does not exist"),
+    ("evaluate -m run no_source --src src --ref tgt", "no_source is a language model"),
+    ("translate -m no_source -i src", "is a language model and cannot translate"),
+    ("translate -m none -i src", "none does not exist: give a run folder"),
+    ("translate -m src -i src", "src holds no weights: give a run folder"),
+    (f"{TRAIN} --src src", "no validation text: give --valid-src and --valid-tgt"),
+    (f"{TRAIN} --valid-src src", "0 --src and 1 --tgt"),
+    ("train -o new --arch luong --text tgt --valid-tgt tgt", "no validation text: give --valid-text"),
+    ("train -o new --arch luong --text tgt --valid-text tgt", "tgt has 16 bytes, less than one window"),
+    ("train -o new --arch luong --text . --valid-text tgt", ". is a directory"),
+    (f"{TEXT} --set model.source=true", "model.source is true, but the text has no source"),
+    (f"{TRAIN} --src src --valid-text tgt", "no validation text: give --valid-src and --valid-tgt"),
+    (f"{TRAIN} --src src --src src --valid-src src", "2 --src and 1 --tgt"),
+    (f"{TRAIN} --tgt tgt --src src --src none --valid-src src", "none does not exist"),
+    (f"{TRAIN} --src src --valid-src src --tsv table", "table, line 2 has no tab"),
+    (f"{TRAIN} --src src --valid-src src --weight 1 --weight 2", "2 --weight for 1 corpora"),
+    (f"{TRAIN} --src src --valid-src src --tsv table --weight 1", "1 --weight for 2 corpora"),
+    ("train -o new --arch luong --valid-tgt tgt", "no training text"),
+    ("train -o new --arch luong --tgt tgt --src src", "no validation text"),
+    (f"{TRAIN} --src src --valid-src src --set train.metric=chrf --set train.valid_lines=0", "chrf needs"),
+    (f"{TRAIN} --src invalid --valid-src src --errors strict", "line 2, byte offset 4: 0xFF"),
+    (f"{PAIRS} --arch bytenet --set model.source=false", "model.source is false, but the text has a source"),
+    (f"{TEXT} --set train.learning_rate=1", "learning_rate"),
+    (f"{TEXT} --set lr=1", "unknown key lr: did you mean train.lr?"),
+    (f"{TEXT} --set model.scor=dot", "unknown key model.scor: did you mean model.score?"),
+    (f"{TEXT} --set train.optimizer=adam", "'adam' is none of adamw, muon, nag, sgd, adadelta"),
+    (f"{TEXT} --set model.score=dots", "'dots' is none of dot, general, concat"),
+    (f"{TEXT} --set train.lr=fast", "train.lr"),
+    (f"{TEXT} --config unknown.toml", "learning_rate"),
+    (f"{TEXT} --config wrong.toml", "wrong.toml is not TOML"),
+    (f"{TEXT} --config invalid", "invalid is not TOML"),
+    (f"{TEXT} --config none", "--config none cannot be read"),
+    ("train -o new --arch lstm --text tgt --valid-text tgt", "unknown architecture 'lstm'"),
+    ("train -o new --text tgt --valid-text tgt", "no architecture: give --arch"),
+    ("train -o run --arch luong --text tgt --valid-text tgt", "run already holds a run"),
+    ("train -o src --arch luong --text tgt --valid-text tgt", "cannot write into src: File exists"),
+    ("train -o new --resume --text tgt --valid-text tgt", "no architecture: give --arch"),
+    ("convert none -o new.safetensors", "none does not exist"),
+    ("convert run -o new", "give a name that ends in .safetensors"),
+    ("convert run -o src/new.safetensors --precision int8", "the folder src cannot be created"),
+    (f"convert run/{BEST} -o run/{BEST} --precision int8", "is an input too"),
+    ("convert run -o run/last.safetensors --precision int8", "is an input too"),
+    ("convert run -o new.safetensors --valid-src src", "--valid-src and --valid-tgt: give both, or neither"),
+    ("info none.safetensors", "none.safetensors is missing"),
+    (f"info run/{BEST} --preset tiny", "--preset would be ignored"),
+    ("info run --set model.source=false", "--set would be ignored"),
+    ("info none", "neither a run folder nor an architecture"),
+    ("train -o run --resume --text tgt --valid-text tgt", "model.source"),
+    (RESUME.replace("-o run", "-o no_source"), "has a source"),
+    (f"{RESUME} --arch seq2seq", "model.arch"),
+    (f"{RESUME} --set model.d_hidden=13", "model.d_hidden is 13, but run was trained with 12"),
+    (f"{RESUME} --set train.lr=1.0", "train.lr"),
+    (f"{RESUME} --set train.precision=bf16", "train.precision"),
+    (f"{RESUME} --config unknown.toml", "learning_rate"),
+    ("evaluate --hyp three --ref tgt", "three has 3 lines and tgt has 4"),
+    ("evaluate --hyp none --ref tgt", "none does not exist"),
+    ("evaluate run --src src --ref tgt --curves src", "src is the input too"),
+    ("evaluate --hyp src --ref tgt --hyp-out out", "--hyp-out is for the translations of one model"),
+    ("evaluate run no_source --src src --ref tgt --log-probabilities", "no_source is a language model"),
+    ("evaluate run", "nothing to score: give --src and --ref, or --curves"),
+    ("plot attention bytenet --line a", "bytenet has no attention weights: its architecture is bytenet"),
+    ("plot attention no_source --line a", "no_source has no attention weights"),
+    ("plot attention run --line a -o a.pdf", "give a name that ends in .png"),
+    (f"plot attention run --line {'a' * 301} --target b", "301 characters: expected 1 to 300"),
+    ("plot embedding run -o src/e.png", "the folder src cannot be created"),
+    ("plot embedding run -o e.svg", "give a name that ends in .png"),
+    ("predict no_source empty", "empty is empty: give a text to score"),
+    ("predict no_source run", "run is a directory"),
+    ("predict no_source cut.gz", "cut.gz cannot be read: Compressed file ended"),
+    ("predict no_source tgt --src src", "no_source is a language model: leave out --src"),
+    ("predict run tgt", "run is a translation model: give the source text by --src"),
+    ("predict run tgt --src three", "three has 3 lines and tgt has 4"),
+    ("predict run empty --src src", "empty is empty"),
+    ("predict run invalid --src src --errors strict", "invalid, line 2, byte offset 4: 0xFF"),
+    ("predict no_source tgt --html tgt", "tgt is the input too"),
+    ("predict no_source tgt --html run", "run is a directory"),
+    ("predict no_source tgt --html tgt/page", "the folder tgt cannot be created"),
+    ("generate run", "run is a translation model: use `bytenmt translate`"),
+    ("generate no_source --engine cuda-graph --device cpu", "--engine cuda-graph runs on a GPU"),
+    (f"{TRANSLATE} -i src --keep dates", "'dates' is not a class of spans: expected tags, placeholders"),
+    (f"{TRANSLATE} -i src --keep-pattern a*", "the pattern 'a*' matches the empty text"),
+    (f"{TRANSLATE} -i src --keep-pattern (", "the pattern '(' is no regular expression"),
+    (f"{TRANSLATE} -i src --glossary src", "src, line 1: expected `term TAB target`"),
+    (f"{TRANSLATE} -i src --glossary none", "none cannot be read"),
+    (f"{TRANSLATE} -i src --keep tags", "need a model that was trained with sentinels"),
+    (f"{TRANSLATE} -i src --keep-pattern a", "need a model that was trained with sentinels"),
+    (f"{TRANSLATE} -i src --resume", "--resume needs a file with a line for each line"),
+    (
+        f"{TRANSLATE} -i src -o out --resume -b 2 --n-best 2",
+        "--resume needs a file with a line for each line",
+    ),
+    (f"{DOCUMENT} a.po", "a.po is the input too: give another file"),
+    (f"{DOCUMENT} a.po/b.po", "the folder a.po cannot be created"),
+    ("translate-file run none.po b.po", "none.po does not exist: check its name"),
+    ("translate-file run . b.po", "no format has the suffix ''"),
+    ("translate-file run - b.txt", "standard input has no suffix: give --format, one of"),
+    (f"{DOCUMENT} b.po --memory none.tmx --pair en-de", "none.tmx does not exist: check its name"),
+    (f"{DOCUMENT} b.po --format json", "a.po: not json: Expecting value: line 1 column 1"),
+    (f"{DOCUMENT} b.po --format tmx --pair ende", "--pair ende: expected two languages"),
+]
+if not torch.cuda.is_available():
+    BAD += [
+        (f"{command} --device cuda", "no GPU is available")
+        for command in (
+            f"{TRANSLATE} -i src",
+            f"{EVALUATE} --src src --ref tgt",
+            f"{SCORE} --src src --ref tgt",
+            TRAIN,
+        )
+    ]
+# Usage errors, exit code 2.
+MISUSED: list[tuple[str | list[str], str]] = [
+    ("evaluate --src src --ref tgt", "Missing the model: give MODEL, or --hyp."),
+    ("plot attention run bytenet --line a", "2 models: expected MODEL"),
+    ("translate", "0 models: expected MODEL..."),
+    ("generate run run", "2 models: expected MODEL"),
+    ("generate -m run run", "2 models: expected MODEL"),
+    ("predict", "0 models: expected MODEL [FILE]"),
+    ("predict run tgt src", "2 files after the model: expected MODEL [FILE]"),
+    ("adapt run -o new", "0 files after the model: expected MODEL MEMORY..."),
+    ("translate-file run src", "1 files after the model: expected MODEL IN OUT"),
+    ("convert run run -o a.safetensors", "2 models: expected MODEL"),
+    ("info run plain", "2 models: expected one MODEL or ARCH, or --properties."),
+    (f"{TRANSLATE} -i src -q -v", "--quiet and --verbose: give one of them."),
+    (f"{TRANSLATE} -i src --preset tiny", "No such option"),
+    (f"{TRANSLATE} -i src --format xml", "'xml' is not one of"),
+    (f"{DOCUMENT} b.po --prefix x", "No such option"),
+    (f"{DOCUMENT} b.po --flag-above nan", "'nan': expected a number >= 0.0"),
+    ([*TRANSLATE.split(), "--prefix", "a\udcff"], "'--prefix': 'a\\udcff' is not UTF-8"),
+    ([*TRANSLATE.split(), "--keep-pattern", "\udced\udca0\udc80"], "is not UTF-8"),
+]
+
+
+@pytest.fixture
+def shared_place(template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(template)  # no copy: nothing is written
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("shared_place")
+@pytest.mark.parametrize(("command", "message"), BAD)
+def test_bad_input_is_one_line(command: str, message: str) -> None:
+    assert message in refused(command)
+
+
+@pytest.mark.usefixtures("shared_place")
+@pytest.mark.parametrize(("command", "message"), MISUSED)
+def test_a_wrong_use_is_told_behind_the_usage(command: str | list[str], message: str) -> None:
+    result = CliRunner().invoke(main, command.split() if isinstance(command, str) else command)
+    assert result.exit_code == 2 and message in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.usefixtures("shared_place")
+@pytest.mark.parametrize("prefix", ["a\nb", "a\r"])
+def test_a_prefix_is_part_of_a_line(prefix: str) -> None:
+    result = CliRunner().invoke(main, [*TRANSLATE.split(), "-i", "src", "--prefix", prefix])
+    assert result.exit_code == 1 and "the prefix contains a line break" in result.stderr
+
+
+@pytest.mark.parametrize("command", [f"{TRANSLATE} -i src", f"{SCORE} --src src --ref tgt"])
+def test_bad_checkpoints_are_one_line(place: Path, command: str) -> None:
+    best = place / "run" / BEST
+    best.write_bytes(best.read_bytes()[:-100])
+    assert "damaged" in refused(command)
+    for path in (place / "run").glob("*.safetensors"):
+        path.unlink()
+    assert "holds no weights" in refused(command)
