@@ -12,11 +12,10 @@ from bytenmt.cli.console import detail
 from bytenmt.cli.progress import Console, progress
 from bytenmt.config.schema import architecture, fingerprint
 from bytenmt.decoding.engine_selection import precision_of
-from bytenmt.decoding.engines import n_threads
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.kept_spans import Part
 from bytenmt.decoding.line_batch import TranslationResult
-from bytenmt.decoding.loading import LoadedRun, Runtime, load_runs
+from bytenmt.decoding.loading import LoadedRun, Runtime, load_runs, n_threads
 from bytenmt.decoding.setting_table import KEEP, TABLE
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.reading import Attention, Weights
+from bytenmt.decoding.reading import Reader, Weights
 
 
 class Link(NamedTuple):
@@ -33,7 +33,7 @@ class Link(NamedTuple):
 class Aligner:
     """Aligns texts by one model with attention, or by the mean weights of several."""
 
-    models: Sequence[Attention]
+    models: Sequence[Reader]  # of each model
 
     def weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[Weights]:
         """Return the attention weights of each pair (source, text) without EOS, averaged over layers.

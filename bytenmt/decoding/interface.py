@@ -6,15 +6,11 @@ Imports nothing heavy.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from os.path import commonprefix
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from bytenmt.config.fields import check
 from bytenmt.decoding.setting_table import AUTO as AUTO
-from bytenmt.decoding.setting_table import ENGINE, EngineSettings, SearchSettings
-from bytenmt.decoding.setting_table import PRECISIONS as PRECISIONS
+from bytenmt.decoding.setting_table import EngineSpec as EngineSpec
+from bytenmt.decoding.setting_table import Options as Options
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault  # as of Python 3.13
@@ -22,31 +18,6 @@ if TYPE_CHECKING:
     TextT = TypeVarWithDefault("TextT", bytes, str, default=bytes)
 else:
     TextT = TypeVar("TextT")
-
-
-@dataclass(frozen=True)
-class EngineSpec(EngineSettings):
-    """The choice of an engine. AUTO is replaced by loading.load_runs with a choice that suits the machine.
-
-    Its fields are those of setting_table.EngineSettings. precision stays AUTO where the weights files decide,
-    threads None where the engine does; reverse: a run folder or weights file of the opposite direction, which
-    ranks the hypotheses of a beam search, too. Raises SettingError for another value.
-    """
-
-    def __post_init__(self) -> None:
-        check({name: value for name, value in vars(self).items() if name != "reverse"}, ENGINE)
-
-
-@dataclass(frozen=True)
-class Options(SearchSettings):
-    """Options of the search: the settings of a user, checked by Settings, and those that the program adds.
-
-    endless: the output is a text, not a line: line ends are allowed, and it ends at its limit only.
-    byte_scores: keep the log-probability of every byte, for Hypothesis.byte_scores.
-    """
-
-    endless: bool = False
-    byte_scores: bool = False
 
 
 class Request(NamedTuple):
@@ -92,13 +63,6 @@ class Hypothesis(NamedTuple, Generic[TextT]):
         return -self.log_probability / math.log(2) / n_bytes if n_bytes else None
 
 
-def shared_beginning(texts: Sequence[bytes]) -> bytes:
-    """Return the longest common beginning of one or more texts."""
-    if len(texts) == 1:
-        return texts[0]  # commonprefix would compare it with itself, byte by byte
-    return commonprefix(list(texts)) or b""
-
-
 class Engine(Protocol):
     """Decodes sentences side by side, each in a slot.
 
@@ -129,5 +93,5 @@ class Engine(Protocol):
         ...
 
     def so_far(self, handle: int) -> bytes:
-        """Return the final first bytes of a running sentence (beam 1: all chosen ones)."""
+        """Return the bytes of a running sentence so far; for beam 1."""
         ...

@@ -348,24 +348,13 @@ def join_hypotheses(
 
 def _best_combinations(hypotheses: Sequence[Sequence[Hypothesis]], n: int) -> list[tuple[Hypothesis, ...]]:
     """Return up to n combinations of a hypothesis of each chunk, those with the highest sums of scores."""
-    if n == 1:
-        return [tuple(each[0] for each in hypotheses)]
-    # The best n of some chunks begin with the best n of all but the last of them: keep these at each chunk,
-    # with the index of their beginning, and follow the indices back from the end.
-    totals, steps = [0.0], list[list[tuple[int, int]]]()
+    # The best n of some chunks begin with the best n of all but the last of them.
+    best: list[tuple[float, tuple[Hypothesis, ...]]] = [(0.0, ())]
     for each in hypotheses:
-        longer = [(total + one.score, i, k) for i, total in enumerate(totals) for k, one in enumerate(each)]
+        longer = [(total + one.score, parts, one) for total, parts in best for one in each]
         longer = sorted(longer, key=lambda item: -item[0])[:n]
-        totals = [total for total, _, _ in longer]
-        steps.append([(i, k) for _, i, k in longer])
-    combinations = []
-    for i in range(len(totals)):
-        path = []
-        for step, each in zip(reversed(steps), reversed(hypotheses), strict=True):
-            i, k = step[i]  # noqa: PLW2901
-            path.append(each[k])
-        combinations.append(tuple(reversed(path)))
-    return combinations
+        best = [(total, (*parts, one)) for total, parts, one in longer]
+    return [parts for _, parts in best]
 
 
 def _join_byte_scores(chunks: Sequence[Chunk], parts: Sequence[Hypothesis]) -> tuple[float, ...]:

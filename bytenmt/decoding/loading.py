@@ -5,20 +5,21 @@ PyTorch is imported only for the engines that need it: nothing here imports it f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bytenmt.checkpoints.weights import read_run
+from bytenmt.architectures.section import ModelSection
+from bytenmt.checkpoints.weights import StoredWeights, read_run, restored
 from bytenmt.config.facts import Facts, SearchDefaults
 from bytenmt.config.schema import Config, architecture
 from bytenmt.data.sentences import UNKNOWN_LANGUAGE, languages_of_files
 from bytenmt.decoding.alignment import Aligner
-from bytenmt.decoding.engine_selection import choose
-from bytenmt.decoding.engines import EngineModels, load_numba, load_pytorch
-from bytenmt.decoding.interface import AUTO, EngineSpec
+from bytenmt.decoding.engine_selection import choose, n_cores, precision_of
+from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Options
 from bytenmt.decoding.reading import Reader
 from bytenmt.decoding.setting_table import ALWAYS
 from bytenmt.errors import BytenmtError, SettingError
@@ -29,9 +30,14 @@ if TYPE_CHECKING:
     import torch
 
     from bytenmt.architectures.base import Model
+    from bytenmt.decoding.cpu.packing import PackedModel
 
-
+MAX_THREADS = 2  # of the numba engine by default: more than that wait for the memory
 FEW_MULTI_SENTENCE_LINES = 0.05  # share of the training lines up to which "auto" splits lines
+
+
+# The first three fields of Runtime.
+Calls = tuple[Callable[[Options, int], Engine], Callable[[], Reader], Callable[[], list[Reader]]]
 
 
 class LoadedRun(NamedTuple):
@@ -44,9 +50,15 @@ class LoadedRun(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Runtime(EngineModels):
-    """Runs that are loaded and ready to decode."""
+class Runtime:
+    """Models that are ready to decode, to score fixed texts and to be asked for their attention."""
 
+    # Returns an engine for at most so many sentences side by side.
+    make_engine: Callable[[Options, int], Engine]
+    # Returns a reader, which scores in fp32 unless another precision was asked for.
+    reader: Callable[[], Reader]
+    # Returns a reader of each model that has attention.
+    attention: Callable[[], list[Reader]]
     # Whether the runs were trained with a source.
     has_source: bool = True
     # Of the longest line that all of them saw in training.
@@ -118,10 +130,8 @@ def load_runs(paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter 
             )
     limit = max(LONGEST_CHARACTER, min(run.config.data.max_source_bytes for run in runs))
     chosen = _usable_engine(spec, runs, reporter)
-    if chosen.engine == "numba":
-        models = load_numba(read, chosen, reporter)
-    else:
-        models = load_pytorch(read, chosen, reporter)
+    load = _load_numba if chosen.engine == "numba" else _load_pytorch
+    calls = load(read, chosen, reporter)
     reverse = None
     if spec.reverse is not None:
         reverse = load_runs([spec.reverse], replace(spec, reverse=None), reporter)
@@ -129,7 +139,7 @@ def load_runs(paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter 
             named = spec.reverse if has_source else paths[0]
             raise BytenmtError(f"{named} is a language model: --reverse ranks translations by their sources")
     return Runtime(
-        **vars(models),
+        *calls,
         has_source=has_source,
         max_source_bytes=limit,
         runs=runs,
@@ -164,15 +174,119 @@ def runtime_from_models(
 ) -> Runtime:
     """Return the Runtime of models in evaluation mode on their device, for the torch engine."""
     from bytenmt.decoding.pytorch.engine import TorchEngine
-    from bytenmt.decoding.pytorch.reader import TorchAttention, TorchReader
+    from bytenmt.decoding.pytorch.reader import TorchReader
 
     if any(model.training for model in models):
         raise ValueError("a model is in training mode: call its eval() first")
-    attentive: Sequence[Any] = models
     return Runtime(
         partial(TorchEngine, models, device=device),
         lambda: TorchReader(models, device),
-        lambda: [TorchAttention(model, device) for model in attentive],
+        lambda: [TorchReader([model], device) for model in models],
         has_source=has_source,
         spec=EngineSpec("torch", device.type),
     )
+
+
+def n_threads(spec: EngineSpec) -> int:
+    """Return the number of CPU threads that decode, once runs are loaded."""
+    if spec.engine == "numba":
+        return spec.threads or min(MAX_THREADS, n_cores())
+    import torch
+
+    return torch.get_num_threads()
+
+
+def _load_numba(stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter) -> Calls:
+    """Load models for the numba engine, each in its file's precision unless spec has another.
+
+    stored: file and contents of each model. The kernels are compiled first if this machine has not done it.
+    """
+    from bytenmt.decoding.cpu.compilation import compile_kernels
+    from bytenmt.decoding.cpu.engine import NumbaEngine
+    from bytenmt.decoding.cpu.packing import pack_model
+    from bytenmt.decoding.cpu.reader import CpuReader
+
+    def packed_in(precision: str, one: StoredWeights) -> PackedModel:
+        return pack_model(restored(one.arrays), one.config.model, precision)
+
+    if "torch" in sys.modules:
+        _check_programs(stored)
+    packed = [packed_in(precision_of(one.precision, spec), one) for _, one in stored]
+    exact, threads = "fp32" if spec.precision == AUTO else spec.precision, n_threads(spec)
+
+    def pack_exactly() -> list[PackedModel]:
+        pairs = zip(packed, stored, strict=True)
+        return [model if model.precision == exact else packed_in(exact, one) for model, (_, one) in pairs]
+
+    def attention() -> list[Reader]:
+        models = zip(pack_exactly(), stored, strict=True)
+        return [CpuReader([model], threads) for model, (_, one) in models if one.config.model.has_attention]
+
+    compile_kernels(reporter)
+    engine = partial(NumbaEngine, packed, threads=threads)
+    return engine, lambda: CpuReader(pack_exactly(), threads), attention
+
+
+_CHECKED = set[ModelSection]()  # the models that _check_programs has compared in this process
+
+
+def _check_programs(stored: Sequence[tuple[Path, StoredWeights]]) -> None:
+    """Compare each model's program with its module, once a process. Raises BytenmtError if they differ.
+
+    Where PyTorch would have to be imported for it, nothing is compared: the training has done it.
+    """
+    from bytenmt.checkpoints.checkpoint import build
+    from bytenmt.decoding.program_check import check_program
+
+    for file, one in stored:
+        if one.config.model not in _CHECKED:
+            check_program(build(one, file), one.config.model)
+            _CHECKED.add(one.config.model)
+
+
+def _load_pytorch(
+    stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter
+) -> Calls:
+    """Load models on their device: for a CUDA graph in bf16 by default, for plain PyTorch in fp32.
+
+    stored: file and contents of each model.
+    """
+    import torch
+
+    from bytenmt.checkpoints.checkpoint import build
+    from bytenmt.decoding.cpu.compilation import compiled_search_step
+    from bytenmt.decoding.pytorch.reader import TorchReader
+    from bytenmt.distributed import local_device
+
+    if spec.threads is not None:
+        torch.set_num_threads(spec.threads)
+    device = local_device(torch.device(spec.device))
+
+    def build_models(precisions: Sequence[str]) -> list[Model[Any, Any]]:
+        dtypes = [torch.bfloat16 if precision == "bf16" else torch.float32 for precision in precisions]
+        pairs = zip(dtypes, stored, strict=True)
+        return [build(one, file).to(device, dtype).eval() for dtype, (file, one) in pairs]
+
+    precisions = [precision_of(one.precision, spec) for _, one in stored]
+    exact = ["fp32" if spec.precision == AUTO else spec.precision] * len(stored)
+    models = build_models(precisions)
+
+    def exact_models() -> list[Model[Any, Any]]:
+        return models if precisions == exact else build_models(exact)
+
+    def attention() -> list[Reader]:
+        pairs = zip(exact_models(), stored, strict=True)
+        return [TorchReader([model], device) for model, (_, one) in pairs if one.config.model.has_attention]
+
+    search = cache(lambda: compiled_search_step(reporter))
+
+    def make_engine(options: Options, capacity: int) -> Engine:
+        if spec.engine == "torch":
+            from bytenmt.decoding.pytorch.engine import TorchEngine
+
+            return TorchEngine(models, options, capacity, device, search=search())
+        from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
+
+        return CudaGraphEngine(models, options, capacity, device, search=search())
+
+    return make_engine, lambda: TorchReader(exact_models(), device), attention

@@ -48,12 +48,9 @@ class Reader(Protocol):
         """
         ...
 
-
-class Attention(Protocol):
-    """Computes the attention weights of one model while it reads translations."""
-
     def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
-        """Return the weights of each pair (source, text) without EOS, of which no text is empty.
+        """Return the attention weights of each pair (source, text) without EOS, of which no text is empty; of
+        a reader of one model that has attention.
 
         They are (bytes of the text, bytes of the source + 1) for each layer with attention, by its number
         from 1: how much the prediction of each byte attends to each source byte and to its EOS.

@@ -3,7 +3,7 @@
 The options of the commands, the keyword arguments of the Python API and the options of the server are made
 from these fields. To add a setting, add its field here and read it where it has an effect. `group` says which
 commands have it: "search" all commands that translate and the server, "sampling" all commands that sample,
-"output" only `translate`. The server names fields of KeepSettings and EngineSettings itself (cli/serve.py,
+"output" only `translate`. The server names fields of KeepSettings and EngineSpec itself (cli/serve.py,
 serve/loading.py). Imports nothing heavy.
 """
 
@@ -23,6 +23,7 @@ from bytenmt.config.fields import (
     Positive,
     Seed,
     Threads,
+    check,
     option,
     options_of,
 )
@@ -48,8 +49,8 @@ limited = partial(option, group="search", heading="Sentences and lengths")
 
 
 @dataclass(frozen=True)
-class SearchSettings:
-    """Settings of the search.
+class Options:
+    """Options of the search: settings of a user, checked by Settings, and two that the program adds.
 
     beam: beam size, 1 is greedy search. n_best: number of hypotheses returned, at most `beam`.
     length_penalty: hypotheses are ranked by log_probability / (bytes + 1) ** length_penalty.
@@ -57,7 +58,9 @@ class SearchSettings:
     possible; 0 is off. sample: sample instead of searching; `beam` is then the number of independent
     samples. temperature divides the logits; then top_k keeps the most likely bytes (0: all) and top_p the
     fewest bytes whose probabilities, after the temperature, sum to top_p. seed: random seed; a random number
-    depends on the seed, the line's number, the sample's number and the byte's position alone.
+    depends on the seed, the line's number, the sample's number and the byte's position alone. endless: the
+    output is a text, not a line: line ends are allowed, and it ends at its limit only. byte_scores: keep the
+    log-probability of every byte, for Hypothesis.byte_scores.
     """
 
     beam: Beam = searched(
@@ -95,6 +98,8 @@ class SearchSettings:
         needs_sample=True,
     )
     seed: Seed = sampled(0, "Random seed of sampling; the same seed gives the same text.", needs_sample=True)
+    endless: bool = False
+    byte_scores: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,8 +164,12 @@ class KeepSettings:
 
 
 @dataclass(frozen=True)
-class EngineSettings:
-    """The choice of an engine, see decoding.interface.EngineSpec."""
+class EngineSpec:
+    """The choice of an engine. AUTO is replaced by loading.load_runs with a choice that suits the machine.
+
+    precision stays AUTO where the weights files decide, threads None where the engine does; reverse: a run
+    folder or weights file of the opposite direction. Raises SettingError for another value.
+    """
 
     engine: str = of_engine(
         AUTO,
@@ -190,7 +199,10 @@ class EngineSettings:
         heading=SEARCH_HEADING,
     )
 
+    def __post_init__(self) -> None:
+        check({name: value for name, value in vars(self).items() if name != "reverse"}, ENGINE)
 
-SEARCH, LINES, KEEP = options_of(SearchSettings), options_of(LineSettings), options_of(KeepSettings)
+
+SEARCH, LINES, KEEP = options_of(Options), options_of(LineSettings), options_of(KeepSettings)
 TABLE = SEARCH | LINES
-ENGINE = options_of(EngineSettings)
+ENGINE = options_of(EngineSpec)

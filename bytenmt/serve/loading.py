@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from bytenmt.decoding.engine_selection import n_cores
-from bytenmt.decoding.engines import MAX_THREADS
 from bytenmt.decoding.glossary import Glossary, Term
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.kept_spans import NONE, KeepSpec
-from bytenmt.decoding.loading import Runtime, load_runs
+from bytenmt.decoding.loading import MAX_THREADS, Runtime, load_runs
 from bytenmt.decoding.setting_table import TABLE
 from bytenmt.decoding.settings import BEAM_OF_SENTINELS, Settings
 from bytenmt.decoding.translator import Translator

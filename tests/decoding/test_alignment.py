@@ -23,7 +23,7 @@ from bytenmt.architectures.transformer import model as transformer
 from bytenmt.cli.main import main
 from bytenmt.config.schema import parse_config
 from bytenmt.decoding.alignment import Aligner, Link, fold
-from bytenmt.decoding.pytorch.reader import TorchAttention
+from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.utf8 import BOS, EOS
 
 CPU = torch.device("cpu")
@@ -47,7 +47,7 @@ FADING = ["luong-local-p"]  # a Gaussian after the softmax
 
 
 def aligner(*models: Any) -> Aligner:
-    return Aligner([TorchAttention(model, CPU) for model in models])
+    return Aligner([TorchReader([model], CPU) for model in models])
 
 
 def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarray:
@@ -208,7 +208,7 @@ def test_layers_add_up_to_the_alignment(name: str) -> None:
     """Their mean is the model's alignment, by which characters are linked."""
     model = build(CASES[name], scale=2.0)
     for source, text in PAIRS[:3]:
-        (layers,) = TorchAttention(model, CPU).layers([(source, text)])  # type: ignore[arg-type]
+        (layers,) = TorchReader([model], CPU).layers([(source, text)])  # type: ignore[arg-type]
         (expected,) = aligner(model).weights([(source, text)])
         assert np.allclose(np.mean([*layers.values()], axis=0), expected, atol=1e-6)
         if CASES[name]["arch"] == "convs2s":

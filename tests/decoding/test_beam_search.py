@@ -25,7 +25,7 @@ from made_up import (
 )
 from rotation import rotated
 
-from bytenmt.decoding.cpu.compiled_search import compiled_search_step
+from bytenmt.decoding.cpu.compilation import compiled_search_step
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from bytenmt.architectures.bytenet.model import ResidualBlock
 from bytenmt.architectures.luong.model import Luong
-from bytenmt.decoding.engines import _CHECKED
+from bytenmt.decoding.loading import _CHECKED
 from bytenmt.decoding.program_check import check_program
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError

@@ -360,7 +360,7 @@ def test_rings_stay_while_beams_reorder(name: str) -> None:
     addresses, moved = [ring.data_ptr() for ring in rings], 0
     for _ in range(9):
         engine.advance(1)
-        moved += int((engine._search.state.parent != np.arange(4)).sum())
+        moved += int((engine.state.parent != np.arange(4)).sum())
         assert [ring.data_ptr() for ring in engine._states[0].state.rings] == addresses
     assert moved > 5
 

@@ -14,8 +14,8 @@ from invariants import VARIANTS, WITHOUT_SOURCE, AnyModel, build
 from bytenmt.config.schema import parse_config
 from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
 from bytenmt.decoding.cpu.packing import PackedModel, pack_model
-from bytenmt.decoding.cpu.reader import CpuAttention, CpuReader
-from bytenmt.decoding.pytorch.reader import TorchAttention, TorchReader
+from bytenmt.decoding.cpu.reader import CpuReader
+from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.decoding.reading import Reading
 from bytenmt.utf8 import EOS
 
@@ -68,9 +68,9 @@ def test_little_memory_changes_no_bit(name: str, monkeypatch: pytest.MonkeyPatch
     """One text after another, where all of them have no room at once."""
     _, packed = both(name)
     pairs = [(source, text) for source, text in zip(SOURCES, TEXTS, strict=True) if text]
-    whole = CpuReader(packed).texts(SOURCES, ENDED), CpuAttention(packed[0]).layers(pairs)
+    whole = CpuReader(packed).texts(SOURCES, ENDED), CpuReader(packed).layers(pairs)
     monkeypatch.setattr("bytenmt.decoding.cpu.reader.CELLS", 1)
-    parts = CpuReader(packed).texts(SOURCES, ENDED), CpuAttention(packed[0]).layers(pairs)
+    parts = CpuReader(packed).texts(SOURCES, ENDED), CpuReader(packed).layers(pairs)
     for one, other in zip(whole[0], parts[0], strict=True):
         assert np.array_equal(one.log_p, other.log_p) and np.array_equal(one.rank, other.rank)
     for layers, others in zip(whole[1], parts[1], strict=True):
@@ -111,8 +111,8 @@ def test_attention_goes_where_it_goes_in_pytorch(name: str) -> None:
     """Attention agrees for every layer, over the source in its own order and EOS."""
     models, packed = both(name)
     pairs = [(source, text) for source, text in zip(SOURCES[:6], TEXTS, strict=False) if text]
-    expected = TorchAttention(models[0], CPU).layers(pairs)  # type: ignore[arg-type]
-    actual = CpuAttention(packed[0]).layers(pairs)
+    expected = TorchReader([models[0]], CPU).layers(pairs)  # type: ignore[arg-type]
+    actual = CpuReader(packed).layers(pairs)
     for (source, text), one, other in zip(pairs, actual, expected, strict=True):
         assert one.keys() == other.keys()
         for number, weights in one.items():
@@ -133,8 +133,8 @@ def test_kernels_in_numpy_read_the_same(name: str) -> None:
         check_equal([plain.stream().read(STREAM[200:300])], [reader.stream().read(STREAM[200:300])])
     if name in ATTENTIVE:
         pairs = [(source, text[:-1]) for source, text in zip(SOURCES[:6], texts, strict=True) if text[:-1]]
-        expected = CpuAttention(packed[0]).layers(pairs)
-        actual = CpuAttention(packed[0], run=numpy_interpreter()).layers(pairs)
+        expected = CpuReader(packed).layers(pairs)
+        actual = CpuReader(packed, run=numpy_interpreter()).layers(pairs)
         for layers, others in zip(actual, expected, strict=True):
             assert layers.keys() == others.keys()
             assert all(np.allclose(layers[number], others[number], atol=1e-4) for number in layers)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pytest
 import torch
+from compiled_calls import from_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import Distribution, FakeDecoder, few_bytes, followers, random_distribution, repeats
@@ -16,7 +15,6 @@ from rotation import rotated
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
-from bytenmt.decoding.search.host_search import STAND_INS
 from bytenmt.decoding.search.ngram_blocking import block_ngrams
 from bytenmt.decoding.search.sampling import draw_byte, uniform
 from bytenmt.decoding.search.state import SearchParams
@@ -25,8 +23,7 @@ from bytenmt.splitmix import draw_key, mixed
 from bytenmt.utf8 import ACCEPT, UTF8_NEXT
 
 CPU = torch.device("cpu")
-# The draw as Python, and as the NumPy that takes its place where nothing is compiled.
-DRAWS = [as_python(draw_byte), STAND_INS[draw_byte]]
+draw_compiled = from_python(draw_byte)
 draw_uniform = as_python(uniform)
 
 
@@ -111,9 +108,9 @@ def test_bytes_are_drawn_with_their_probabilities(options: Options, seed: int) -
     log_p[np.random.default_rng(seed).random(256) < 0.5] = -np.inf
     expected = n * probabilities(log_p, options)
     found = np.zeros(256, np.int64)
-    allowed, params, draw = log_p > -np.inf, SearchParams.from_options(options), DRAWS[1]
+    allowed, params = log_p > -np.inf, SearchParams.from_options(options)
     for share in np.random.default_rng(seed + 5).random(n):
-        found[draw(log_p, allowed, params, share)] += 1
+        found[draw_compiled(log_p, allowed, params, share)] += 1
     assert not found[expected == 0].any(), "a byte that was cut away"
     usual = expected > 20
     squared = ((found - expected)[usual] ** 2 / expected[usual]).sum()
@@ -127,9 +124,9 @@ def test_a_draw_is_the_naive_one(seed: int, options: Options, step: int) -> None
     """The first byte, in their order, at which the running sum exceeds its share of the total."""
     log_p = random_distribution(seed, peak=2.0, grain=0.5)(b"")
     params = SearchParams.from_options(options)
-    for text, draw in product(range(5), DRAWS):
+    for text in range(5):
         u = naive_uniform(seed, 3, text, step)
-        assert draw(log_p, log_p > -np.inf, params, u) == naive_draw(log_p, u, options)
+        assert draw_compiled(log_p, log_p > -np.inf, params, u) == naive_draw(log_p, u, options)
 
 
 @pytest.mark.parametrize(("u", "drawn"), [(0.0, 40), (1 - 2**-24, 42)])
@@ -137,17 +134,17 @@ def test_the_ends_of_the_range_draw_what_may_come(u: float, drawn: int) -> None:
     """Never a byte without probability, at the lowest number nor at the highest."""
     log_p = np.full(256, -np.inf)
     log_p[40:43] = 0.0
-    for draw in DRAWS:
-        assert draw(log_p, log_p > -np.inf, SearchParams.from_options(Options(sample=True)), u) == drawn
+    params = SearchParams.from_options(Options(sample=True))
+    assert draw_compiled(log_p, log_p > -np.inf, params, u) == drawn
 
 
 @pytest.mark.slow
 def test_equal_bytes_are_kept_in_their_order() -> None:
     """Among equal probabilities the lower byte is kept; top_p keeps as few bytes as reach it."""
     flat, allowed = np.zeros(256), np.ones(256, np.bool_)
-    for (top_k, top_p, n), draw in product([(5, 1.0, 5), (0, 0.5, 128), (10, 0.21, 3)], DRAWS):
+    for top_k, top_p, n in [(5, 1.0, 5), (0, 0.5, 128), (10, 0.21, 3)]:
         params = SearchParams.from_options(Options(sample=True, top_k=top_k, top_p=top_p))
-        drawn = {draw(flat, allowed, params, share) for share in np.arange(0, 1, 1 / 512)}
+        drawn = {draw_compiled(flat, allowed, params, share) for share in np.arange(0, 1, 1 / 512)}
         assert drawn == set(range(n))
 
 

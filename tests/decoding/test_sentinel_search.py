@@ -28,7 +28,7 @@ from made_up import (
 )
 from reference_draw import naive_draw, naive_uniform
 
-from bytenmt.decoding.cpu.compiled_search import compiled_search_step
+from bytenmt.decoding.cpu.compilation import compiled_search_step
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request

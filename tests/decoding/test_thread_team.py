@@ -6,7 +6,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,22 +107,6 @@ def test_threads_are_shared_by_all_teams_and_callers() -> None:
     assert n_workers() <= limit and len(sizes) == 8 * 60 and max(sizes) == 3
     ThreadTeam(3).run(task)
     assert sizes[-1] == 3  # all of them came back
-
-
-def test_a_worker_that_nobody_holds_ends_and_is_replaced() -> None:
-    """This happens when Ctrl-C comes after a caller has borrowed the worker and before it has given it
-    work.
-    """
-    pool = thread_team._WorkerPool()
-    pool.reserve(2)
-    before = n_workers()
-    lost = pool.borrow(2)
-    del lost
-    deadline = time.monotonic() + 30
-    while pool._n_workers and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert pool._n_workers == 0 and n_workers() == before - 2
-    assert len(pool.borrow(1)) == 1
 
 
 FORKED = """

@@ -6,14 +6,13 @@ others wait for it and load the result.
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 from numba.core import event
 
 from bytenmt.architectures.parameters import parameter_shapes
@@ -23,7 +22,11 @@ from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.scheduler import decode
-from bytenmt.jit import VARIABLE, cache_folder, linked_only
+from bytenmt.decoding.search.batch import SearchBatch
+from bytenmt.decoding.search.beam_search import choose_bytes
+from bytenmt.decoding.search.host_search import SearchStep
+from bytenmt.decoding.search.state import SearchParams, SearchState
+from bytenmt.jit import VARIABLE, cache_folder, linked_only, njit_borrowing
 from bytenmt.reporter import SILENT, Bar, Reporter
 
 N_FUNCTIONS = 160  # that are compiled, about
@@ -40,17 +43,36 @@ def compile_kernels(reporter: Reporter = SILENT) -> None:
         compile_once(_decode_a_byte, cache_folder(Path(interpreter.__file__)), reporter)
 
 
+@njit_borrowing
+def choose(search: SearchState, params: SearchParams) -> None:
+    """Choose the next bytes of all running sentences, see beam_search."""
+    choose_bytes(search, params)
+
+
+def compiled_search_step(reporter: Reporter = SILENT) -> SearchStep:
+    """Return a compiled step of the search for the engines in PyTorch, from the disk or compiled now."""
+    batch = SearchBatch(Options(), 1)
+    compile_once(lambda: choose(batch.state, batch.params), cache_folder(Path(__file__)), reporter)
+    return SearchStep(choose, np.float32)
+
+
 def compile_once(call: Callable[[], object], folder: Path | None, reporter: Reporter) -> None:
     """Call a function that loads kernels from a folder, or compiles them if they are not there."""
     if _is_stored(folder):
         call()
         return
-    with _lock(folder):
+    with ExitStack() as stack:
+        if folder is not None:
+            with suppress(OSError, NotImplementedError):  # nobody waits where no lock can be made
+                name = folder.name.partition("-")[0]
+                stack.enter_context(FileLock(folder.parent / f".{name}.lock"))
         if _is_stored(folder):  # another process has compiled them
             call()
             return
         reporter.say("bytenmt: compiling the decode kernels for this machine, once: about half a minute")
-        with reporter.bar(1.0, "", what="compiling") as bar, _progress(bar), linked_only():
+        bar = stack.enter_context(reporter.bar(1.0, "", what="compiling"))
+        stack.enter_context(event.install_listener("numba:compile", _Progress(bar)))
+        with linked_only():
             call()
     if not _is_stored(folder):
         reporter.say(
@@ -73,39 +95,15 @@ def _decode_a_byte() -> None:
         pass
 
 
-@contextmanager
-def _lock(folder: Path | None) -> Iterator[None]:
-    """Hold the lock under which a process compiles; nobody waits where it cannot be made."""
-    file = None
-    with suppress(OSError):
-        if folder is not None:
-            path = folder.parent / f".{folder.name.partition('-')[0]}.lock"
-            file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-            fcntl.flock(file, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        if file is not None:
-            os.close(file)
-
-
-@contextmanager
-def _progress(bar: Bar) -> Iterator[None]:
+class _Progress(event.Listener):
     """Show on a bar how many functions are compiled."""
-    counter = _Counter(bar)
-    with event.install_listener("numba:compile", counter):
-        yield
-
-
-class _Counter(event.Listener):
-    """Count compiled functions on a bar."""
 
     def __init__(self, bar: Bar) -> None:
-        self._bar, self.n = bar, 0
+        self._bar, self._n = bar, 0
 
     def on_start(self, event: Any) -> None:
         pass
 
     def on_end(self, event: Any) -> None:
-        self.n += 1
-        self._bar.show(min(self.n / N_FUNCTIONS, 0.99), "")
+        self._n += 1
+        self._bar.show(min(self._n / N_FUNCTIONS, 0.99), "")

@@ -9,11 +9,11 @@ from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.session import ModelSession, RunProgram
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
-from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.search.batch import SearchBatch
 
 
-class NumbaEngine:
+class NumbaEngine(SearchBatch):
     """An Engine (see interface) over packed models of any architectures; several form an ensemble.
 
     The hypotheses of a sentence have the same bits whatever is decoded beside it, on any number of threads.
@@ -28,25 +28,19 @@ class NumbaEngine:
         threads: int = 1,
         run: RunProgram = run,
     ) -> None:
-        self.capacity = capacity
+        super().__init__(options, capacity, len(packed))
         self._models = [ModelSession(model, capacity, options.beam, threads, run=run) for model in packed]
-        self._batch = SearchBatch(options, capacity, len(packed))
         self._team = ThreadTeam(threads)
-
-    def room(self) -> int:
-        """Return how many sentences `admit` would take now."""
-        return self._batch.room()
 
     def admit(self, requests: list[Request]) -> list[int]:
         """Encode sources and put them into slots; return their handles.
 
         Raises ValueError without enough room.
         """
-        batch = self._batch
-        handles, slots = batch.admit(requests)
+        handles, slots = self.begin(requests)
         for model in self._models if requests else ():
             for rows in model.prepare([request.source for request in requests], slots):
-                self._team.run(partial(model.encode, rows, batch.state, batch.params))
+                self._team.run(partial(model.encode, rows, self.state, self.params))
         return handles
 
     def advance(self, n_steps: int) -> None:
@@ -58,22 +52,6 @@ class NumbaEngine:
             for which in range(len(self._models)):
                 self._steps(which, 1)
 
-    def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Return handles and hypotheses of the sentences done since the last call, and free their slots."""
-        return self._batch.finished()
-
-    def drop(self, handle: int) -> None:
-        """Free the slot of a sentence that `finished` has not returned."""
-        self._batch.drop(handle)
-
-    def so_far(self, handle: int) -> bytes:
-        """Return the bytes that all hypotheses of a running sentence have in common so far."""
-        return self._batch.so_far(handle)
-
-    def first_model(self) -> ModelSession:
-        """Return the session of the first model."""
-        return self._models[0]
-
     def _steps(self, which: int, n_steps: int) -> None:
-        batch, model = self._batch, self._models[which]
-        self._team.run_timed(partial(model.run_steps, batch.state, batch.params, which, n_steps))
+        call = partial(self._models[which].run_steps, self.state, self.params, which, n_steps)
+        self._team.run_timed(call)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.decoding.cpu.interpreter import run
-from bytenmt.decoding.cpu.kernels import columns, elementwise, gemm, instructions
+from bytenmt.decoding.cpu.kernels import attention, elementwise, gemm, instructions
 from bytenmt.decoding.cpu.kernels.instructions import SCORE_LIMIT
 from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.jit import as_python
@@ -105,7 +105,6 @@ def _linear_panels(
 
 # NumPy kernels by the compiled kernels that they replace, whose arguments they take.
 STAND_INS: dict[Any, Callable[..., Any]] = {
-    elementwise.exp: _elementwise(np.exp),
     elementwise.tanh: _elementwise(np.tanh),
     elementwise.sigmoid: _elementwise(_sigmoid),
     elementwise.relu: _elementwise(lambda x: np.maximum(x, 0)),
@@ -125,10 +124,10 @@ STAND_INS: dict[Any, Callable[..., Any]] = {
     elementwise.row_sum: lambda x, n: floats(x, n).sum(),
     elementwise.squared_distances: lambda x, n, mean: np.square(floats(x, n) - mean).sum(),
     elementwise.row_max: lambda x, n: floats(x, n).max(),
-    columns.dot: lambda x, y, n: floats(x, n) @ floats(y, n),
-    columns.dot_columns: _dots,
-    columns.additive_columns: _additive_dots,
-    columns.add_weighted: _add,
+    attention.dot: lambda x, y, n: floats(x, n) @ floats(y, n),
+    attention.dot_columns: _dots,
+    attention.additive_columns: _additive_dots,
+    attention.add_weighted: _add,
     gemm.linear_panels: _linear_panels,
     instructions.exp_double: _elementwise(lambda x: np.exp(2 * np.clip(x, -SCORE_LIMIT, SCORE_LIMIT))),
     instructions.copy: _elementwise(lambda x: x),

@@ -131,58 +131,44 @@ class CpuReader:
 
     def texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
         readings: dict[int, Reading] = {}
-        for batch, group in _read_groups(self._packed, self._team, self._run, sources, texts):
+        for batch, group in self._groups(sources, texts):
             readings.update((which, batch.reading(slot)) for slot, which in enumerate(group))
         return [readings[i] for i in range(len(texts))]
 
-
-class CpuAttention:
-    """Record the attention of a packed model; see reading.Attention."""
-
-    def __init__(self, packed: PackedModel, threads: int = 1, run: RunProgram = run) -> None:
-        """run: the interpreter, see session.ModelSession."""
-        self._packed, self._team, self._run = packed, ThreadTeam(threads), run
-
     def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
-        sources, texts = [source for source, _ in pairs], [text for _, text in pairs]
-        readings: dict[int, dict[int, Weights]] = {}
-        by = [self._packed], self._team, self._run
-        for batch, group in _read_groups(*by, sources, texts, self._packed.program.n_attentions):
+        (packed,) = self._packed
+        program, sources = packed.program, [source for source, _ in pairs]
+        found: dict[int, dict[int, Weights]] = {}
+        for batch, group in self._groups(sources, [text for _, text in pairs], program.n_attentions):
             for slot, which in enumerate(group):
                 n, order = len(sources[which]), [*range(len(sources[which]) + 1)]
-                columns = [*order[:n][::-1], n] if self._packed.program.is_reversed else order
+                columns = [*order[:n][::-1], n] if program.is_reversed else order
                 weights = [layer[:, columns] for layer in batch.attention(slot, n + 1)]
-                readings[which] = dict(zip(self._packed.program.attending, weights, strict=True))
-        return [readings[i] for i in range(len(pairs))]
+                found[which] = dict(zip(program.attending, weights, strict=True))
+        return [found[i] for i in range(len(pairs))]
+
+    def _groups(
+        self, sources: Sequence[bytes] | None, texts: Sequence[bytes], n_layers: int = 0
+    ) -> Iterator[tuple[_TextBatch, list[int]]]:
+        """Read texts in groups of similar length; yield each group and the indices of its texts, by slot."""
+        if not texts:
+            return
+        longest = max(map(len, texts))
+        columns = max(map(len, sources or ()), default=0) + 1 if n_layers else 0
+        n_slots, n_rows = _shape(self._packed)
+        n_slots = max(1, min(n_slots, len(texts), CELLS // max(1, longest * max(1, n_layers * columns))))
+        batch = _TextBatch(self._packed, n_slots, n_rows // n_slots, self._team, n_layers, self._run)
+        batch.make_room(longest, columns)
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        for first in range(0, len(order), n_slots):
+            group = order[first : first + n_slots]
+            batch.begin([None if sources is None else sources[i] for i in group])
+            for slot, which in enumerate(group):
+                batch.read(slot, texts[which])
+            batch.run()
+            yield batch, group
 
 
 def _shape(packed: Sequence[PackedModel]) -> tuple[int, int]:
     """Return how many texts are read together at most, and the rows of a pass."""
     return RECURRENT if any(model.program.states for model in packed) else CONVOLUTIONAL
-
-
-def _read_groups(
-    packed: Sequence[PackedModel],
-    team: ThreadTeam,
-    run: RunProgram,
-    sources: Sequence[bytes] | None,
-    texts: Sequence[bytes],
-    n_layers: int = 0,
-) -> Iterator[tuple[_TextBatch, list[int]]]:
-    """Read texts in groups of similar length; yield each group and the indices of its texts, by slot."""
-    if not texts:
-        return
-    longest = max(map(len, texts))
-    columns = max(map(len, sources or ()), default=0) + 1 if n_layers else 0
-    n_slots, n_rows = _shape(packed)
-    n_slots = max(1, min(n_slots, len(texts), CELLS // max(1, longest * max(1, n_layers * columns))))
-    batch = _TextBatch(packed, n_slots, n_rows // n_slots, team, n_layers, run)
-    batch.make_room(longest, columns)
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    for first in range(0, len(order), n_slots):
-        group = order[first : first + n_slots]
-        batch.begin([None if sources is None else sources[i] for i in group])
-        for slot, which in enumerate(group):
-            batch.read(slot, texts[which])
-        batch.run()
-        yield batch, group

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from threading import Lock, Thread
 from time import perf_counter
@@ -85,7 +86,7 @@ class ThreadTeam:
         n_begun = 0
         try:
             for thread, worker in enumerate(workers, 1):
-                worker.calls.put((worker, thread, call))
+                worker.put((thread, call))
                 n_begun += 1
             task(0, n_threads, call.barrier)
         except BaseException:  # KeyboardInterrupt too: others may be waiting at the barrier
@@ -129,37 +130,24 @@ class _Call(NamedTuple):
             self.finished.get()
 
 
-class _Worker:
-    """The handle of a worker thread, which ends when nothing refers to the handle any more.
-
-    It is held by the pool (idle), by a caller that has borrowed it, or by the thread itself during a call. So
-    a worker that its caller loses to Ctrl-C ends and is no longer counted.
-    """
-
-    def __init__(self, pool: _WorkerPool) -> None:
-        self.calls: SimpleQueue[tuple[_Worker, int, _Call] | None] = SimpleQueue()
-        # A daemon, so that a program can end while its last call is still running.
-        Thread(target=_work, args=(pool, self.calls), name="bytenmt-decode", daemon=True).start()
-
-    def __del__(self) -> None:
-        self.calls.put(None)
+# The handle of a worker thread: the queue of its calls, each with the worker's number in it.
+_Worker = SimpleQueue[tuple[int, _Call]]
 
 
-def _work(pool: _WorkerPool, calls: SimpleQueue[tuple[_Worker, int, _Call] | None]) -> None:
-    """Execute calls until the handle of the worker is gone."""
-    while (item := calls.get()) is not None:
-        worker, thread, call = item
+def _work(pool: _WorkerPool, calls: _Worker) -> None:
+    """Execute calls for ever."""
+    while True:
+        thread, call = calls.get()
         error = None
         try:
             call.task(thread, call.n_threads, call.barrier)
         except BaseException as raised:
             error = raised
             call.barrier[ABORTED] = 1
-        pool.give_back(worker)  # before the caller continues, which may borrow it again
+        pool.give_back(calls)  # before the caller continues, which may borrow it again
         call.outcomes.append(error)
         call.finished.put(None)
-        del item, worker, call, error  # so that an idle thread keeps no engine in memory
-    pool.ended()
+        del call, error  # so that an idle thread keeps no engine in memory
 
 
 class _WorkerPool:
@@ -189,11 +177,9 @@ class _WorkerPool:
     def borrow(self, n: int) -> list[_Worker]:
         """Return up to n idle workers; fewer if others use them or the system starts no more."""
         with self._lock:
-            try:
+            with suppress(RuntimeError):  # fewer will do
                 while len(self._idle) < n and self._n_workers < self._limit:
                     self._start()
-            except RuntimeError:  # fewer will do
-                pass
             borrowed = self._idle[-n:]
             del self._idle[-n:]
             return borrowed
@@ -203,16 +189,13 @@ class _WorkerPool:
         with self._lock:
             self._idle.append(worker)
 
-    def ended(self) -> None:
-        """Count a worker out; called by its thread when it ends."""
-        with self._lock:
-            self._n_workers -= 1
-
     def _start(self) -> None:
-        self._idle.append(_Worker(self))
+        calls = _Worker()
+        # A daemon, so that a program can end while its last call is still running.
+        Thread(target=_work, args=(self, calls), name="bytenmt-decode", daemon=True).start()
+        self._idle.append(calls)
         self._n_workers += 1
 
 
 WORKERS = _WorkerPool()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=WORKERS.reset)
+os.register_at_fork(after_in_child=WORKERS.reset)

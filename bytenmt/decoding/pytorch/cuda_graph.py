@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from bytenmt.architectures.tensor_tree import map_tensors, tensors
-from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.pytorch.engine import PyTorchEngine
 from bytenmt.decoding.pytorch.forward import (
     Decoder,
     Inputs,
@@ -23,7 +24,7 @@ from bytenmt.decoding.pytorch.forward import (
     forward,
     place_sentences,
 )
-from bytenmt.decoding.search.host_search import HostSearch, SearchStep
+from bytenmt.decoding.search.host_search import SearchStep
 from bytenmt.utf8 import BOS
 
 SOURCE_COLUMNS = 64  # source capacities are multiples of this, EOS included
@@ -42,11 +43,11 @@ class Plan(NamedTuple):
     replay: Callable[[], None]
 
 
-class CudaGraphEngine:
-    """Decode sentences in `capacity` fixed slots; see interface.Engine.
+class CudaGraphEngine(PyTorchEngine):
+    """Decode sentences in `capacity` fixed slots.
 
-    models: in evaluation mode on `device`, preferably in bf16; their weights must not change. capture: how a
-    pass is captured; None for CUDA graphs. search: see TorchEngine.
+    models: preferably in bf16; their weights must not change. capture: how a pass is captured; None for CUDA
+    graphs.
     """
 
     def __init__(
@@ -58,59 +59,23 @@ class CudaGraphEngine:
         capture: Capture | None = None,
         search: SearchStep | None = None,
     ) -> None:
-        if capacity < 1 or not models:
-            raise ValueError(f"{len(models)} models, capacity {capacity}: expected at least 1")
-        self.capacity = capacity
-        self._models, self._options, self._device = models, options, device
-        self._search = HostSearch(options, capacity, search)
+        super().__init__(models, options, capacity, device, search)
         self._capture = capture or CudaCapture(device)
-        self._slots = list(range(capacity))
+        self._slots_of_rows = range(capacity)
         self._decoder_states: tuple[Any, ...] = ()  # of each model, shared by all plans
         self._plans: dict[int, Plan] = {}  # by source capacity
         self._source_capacity = 0  # of the plan that runs
 
-    def room(self) -> int:
-        return self._search.room()
-
-    @torch.no_grad()
-    def admit(self, requests: list[Request]) -> list[int]:
-        if not requests:
-            return []
-        is_idle = self.room() == self.capacity
-        if not is_idle and (requests[0].source is None) != (self._source_capacity == 0):
-            raise ValueError("sentences with and without a source, expected one kind")
-        if len(requests) > self.room():
-            raise ValueError(f"{len(requests)} sentences, but there is room for {self.room()}")
-        self._make_room(requests, is_idle)
-        handles, slots = self._search.admit(requests)
-        fresh = begin(self._models, requests, self._options.beam, self._device)
+    def _place(self, fresh: tuple[ModelState, ...], slots: Sequence[int]) -> None:
         states = self._plans[self._source_capacity].states
         place_sentences(states, torch.tensor(slots, device=self._device), fresh, self._options.beam)
-        return handles
-
-    @torch.no_grad()
-    def advance(self, n_steps: int) -> None:
-        for _ in range(n_steps):
-            if not self._search.is_running(self._slots).any():
-                return
-            self._step()
-
-    def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        return self._search.finished()
-
-    def drop(self, handle: int) -> None:
-        self._search.drop(handle)
-
-    def so_far(self, handle: int) -> bytes:
-        return self._search.so_far(handle)
 
     def _step(self) -> None:
-        """Read the bytes that were chosen last, and choose the next ones."""
-        search, plan = self._search, self._plans[self._source_capacity]
-        plan.inputs.bytes.copy_(torch.from_numpy(search.bytes_to_read(self._slots)))
-        plan.inputs.parents.copy_(torch.from_numpy(search.parents(self._slots)))
+        plan = self._plans[self._source_capacity]
+        plan.inputs.bytes.copy_(torch.from_numpy(self.state.last))
+        plan.inputs.parents.copy_(torch.from_numpy(self.state.parent))
         plan.replay()
-        search.choose(self._slots, plan.log_p.cpu().numpy())
+        self.choose(self._slots_of_rows, plan.log_p.cpu().numpy())
 
     def _make_room(self, requests: Sequence[Request], is_idle: bool) -> None:
         """Switch to a plan whose source capacity fits these sentences and those that are running."""

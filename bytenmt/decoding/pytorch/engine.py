@@ -5,6 +5,7 @@ A step is a pass of the models on the device and a step of the search on the hos
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -22,12 +23,11 @@ from bytenmt.decoding.pytorch.forward import (
 from bytenmt.decoding.search.host_search import HostSearch, SearchStep
 
 
-class TorchEngine:
-    """Decode up to `capacity` sentences together; see interface.Engine.
+class PyTorchEngine(HostSearch):
+    """What the engines in PyTorch share; see interface.Engine.
 
     models: in evaluation mode on `device`, in the precision in which they compute; several form an ensemble,
-    whose probabilities are averaged. search: a step of the search; None for Python. The rows of sentences
-    that are done are removed when they are a quarter, or when others are admitted.
+    whose probabilities are averaged. search: a step of the search; None for Python.
     """
 
     def __init__(
@@ -40,66 +40,78 @@ class TorchEngine:
     ) -> None:
         if capacity < 1 or not models:
             raise ValueError(f"{len(models)} models, capacity {capacity}: expected at least 1")
-        self.capacity = capacity
-        self._models, self._options, self._device = models, options, device
-        self._search = HostSearch(options, capacity, search)
-        self._states: tuple[ModelState, ...] = ()
-        self._slots: list[int] = []  # of the sentences in the states, in order
-        self._without_source = False
-
-    def room(self) -> int:
-        return self._search.room()
+        super().__init__(options, capacity, search)
+        self._models, self._device = models, device
+        self._slots_of_rows: Sequence[int] = ()  # of the sentences in the models' states, in order
+        self._has_source = True
 
     @torch.no_grad()
     def admit(self, requests: list[Request]) -> list[int]:
         if not requests:
             return []
-        without_source = requests[0].source is None
-        self._compact()
-        if self._slots and without_source != self._without_source:
+        is_idle, has_source = self.room() == self.capacity, requests[0].source is not None
+        if not is_idle and has_source != self._has_source:
             raise ValueError("sentences with and without a source, expected one kind")
-        self._without_source = without_source
-        fresh = begin(self._models, requests, self._options.beam, self._device)
-        handles, slots = self._search.admit(requests)
-        self._states = concatenate([self._states, fresh]) if self._slots else fresh
-        self._slots += slots
+        self._has_source = has_source
+        self._make_room(requests, is_idle)
+        handles, slots = self.begin(requests)
+        self._place(begin(self._models, requests, self._options.beam, self._device), slots)
         return handles
 
     @torch.no_grad()
     def advance(self, n_steps: int) -> None:
         for _ in range(n_steps):
-            if not self._search.is_running(self._slots).any():
+            if not self.is_running(self._slots_of_rows).any():
                 return
             self._step()
 
+    @abstractmethod
+    def _make_room(self, requests: Sequence[Request], is_idle: bool) -> None:
+        """Make room for new sentences. is_idle: whether there are no others."""
+
+    @abstractmethod
+    def _place(self, fresh: tuple[ModelState, ...], slots: Sequence[int]) -> None:
+        """Take the states of new sentences, for their slots."""
+
+    @abstractmethod
+    def _step(self) -> None:
+        """Read the bytes that were chosen last, and choose the next ones."""
+
+
+class TorchEngine(PyTorchEngine):
+    """Decode sentences together. The rows of those that are done are removed when they are a quarter, or when
+    others are admitted."""
+
+    _states: tuple[ModelState, ...] = ()
+
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        finished = self._search.finished()
-        if 4 * int((~self._search.is_running(self._slots)).sum()) >= len(self._slots):
+        finished = super().finished()
+        if 4 * int((~self.is_running(self._slots_of_rows)).sum()) >= len(self._slots_of_rows):
             self._compact()
         return finished
 
-    def drop(self, handle: int) -> None:
-        self._search.drop(handle)
+    def _make_room(self, requests: Sequence[Request], is_idle: bool) -> None:
+        self._compact()
 
-    def so_far(self, handle: int) -> bytes:
-        return self._search.so_far(handle)
+    def _place(self, fresh: tuple[ModelState, ...], slots: Sequence[int]) -> None:
+        self._states = concatenate([self._states, fresh]) if self._slots_of_rows else fresh
+        self._slots_of_rows = [*self._slots_of_rows, *slots]
 
     def _step(self) -> None:
-        """Execute a pass over the bytes that were chosen last, and choose the next ones."""
-        search, slots = self._search, self._slots
+        slots = self._slots_of_rows
         inputs = Inputs(
-            torch.from_numpy(search.bytes_to_read(slots)).to(self._device),
-            torch.from_numpy(search.parents(slots)).to(self._device),
+            torch.from_numpy(self.state.last[slots]).to(self._device),
+            torch.from_numpy(self.state.parent[slots]).to(self._device),
         )
         log_p, self._states = forward(self._models, self._states, inputs, self._options)
-        search.choose(slots, log_p.cpu().numpy())
+        self.choose(slots, log_p.cpu().numpy())
 
     def _compact(self) -> None:
         """Remove the rows of sentences that are done."""
-        running = self._search.is_running(self._slots)
+        running = self.is_running(self._slots_of_rows)
         if not running.any():
             self._states = ()
         elif not running.all():
             keep = torch.from_numpy(running.nonzero()[0])
             self._states = select_sentences(self._states, keep.to(self._device), self._options.beam)
-        self._slots = [slot for slot, runs in zip(self._slots, running, strict=True) if runs]
+        self._slots_of_rows = [slot for slot, runs in zip(self._slots_of_rows, running, strict=True) if runs]

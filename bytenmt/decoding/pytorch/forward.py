@@ -47,8 +47,14 @@ class Inputs(NamedTuple):
 def begin(
     models: Sequence[Decoder], requests: Sequence[Request], beam: int, device: torch.device
 ) -> tuple[ModelState, ...]:
-    """Encode the sources of sentences; return each model's state before the first byte."""
-    src, src_len = (part.to(device) for part in source_tensors(requests))
+    """Encode the sources of sentences; return each model's state before the first byte.
+
+    Raises ValueError if only some of the requests have a source.
+    """
+    if len({request.source is None for request in requests}) > 1:
+        raise ValueError("sentences with and without a source, expected one kind")
+    sources = [b"" if request.source is None else request.source + bytes([EOS]) for request in requests]
+    src, src_len = padded(sources, device)
     states = []
     for model in models:
         memory = model.encode(src, src_len)
@@ -84,21 +90,13 @@ def mean(log_ps: Sequence[Tensor]) -> Tensor:
     return torch.stack(tuple(log_ps)).logsumexp(dim=0) - math.log(len(log_ps))
 
 
-def source_tensors(requests: Sequence[Request]) -> tuple[Tensor, Tensor]:
-    """Return src (n, s) uint8, padded, and src_len (n,) int64: bytes with EOS. s is 0 without sources.
-
-    Raises ValueError if only some of the requests have a source.
-    """
-    sources = [request.source for request in requests if request.source is not None]
-    if not sources:
-        n = len(requests)
-        return torch.zeros(n, 0, dtype=torch.uint8), torch.zeros(n, dtype=torch.int64)
-    if len(sources) < len(requests):
-        raise ValueError("sentences with and without a source, expected one kind")
-    width = max(map(len, sources)) + 1
-    rows = b"".join((source + bytes([EOS])).ljust(width, bytes([PAD])) for source in sources)
-    src = torch.frombuffer(bytearray(rows), dtype=torch.uint8).view(len(sources), width)
-    return src, torch.tensor([len(source) + 1 for source in sources])
+def padded(texts: Sequence[bytes], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return texts as a padded tensor (n, longest) uint8, and their lengths (n,) int64."""
+    width = max(map(len, texts))
+    data = bytearray(b"".join(text.ljust(width, bytes([PAD])) for text in texts))
+    rows = torch.frombuffer(data, dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
+    lengths = torch.tensor([len(text) for text in texts], dtype=torch.int64)
+    return rows.view(len(texts), width).to(device), lengths.to(device)
 
 
 def select_sentences(states: Sequence[ModelState], keep: Tensor, beam: int) -> tuple[ModelState, ...]:

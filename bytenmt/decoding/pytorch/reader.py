@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bytenmt.architectures.base import AttentiveModel, Model, normalised, of_bytes
+from bytenmt.architectures.base import Model, normalised, of_bytes
+from bytenmt.decoding.pytorch.forward import padded
 from bytenmt.decoding.reading import Reading, Weights
-from bytenmt.utf8 import BOS, EOS, PAD
+from bytenmt.utf8 import BOS, EOS
 
 CELLS = 1 << 14  # bytes of texts and sources that are read together, padding included
 
@@ -22,19 +23,14 @@ class TorchStream:
     def __init__(self, models: Sequence[Model[Any, Any]], device: torch.device) -> None:
         self._models, self._device = models, device
         with torch.no_grad():
-            self._memories = [
-                model.encode(
-                    torch.zeros(1, 0, dtype=torch.uint8, device=device),
-                    torch.zeros(1, dtype=torch.int64, device=device),
-                )
-                for model in models
-            ]
+            nothing = padded([b""], device)
+            self._memories = [model.encode(*nothing) for model in models]
             self._states = [model.start(memory) for model, memory in zip(models, self._memories, strict=True)]
         self._last = BOS
 
     @torch.no_grad()
     def read(self, data: bytes) -> Reading:
-        truth = rows([data], self._device)
+        truth, _ = padded([data], self._device)
         read = torch.cat([torch.full_like(truth[:, :1], self._last), truth[:, :-1]], dim=1)
         each = []
         for i, model in enumerate(self._models):
@@ -48,7 +44,7 @@ class TorchStream:
 class TorchReader:
     """Score texts; see reading.Reader. models: in evaluation mode on the device, in their final precision."""
 
-    def __init__(self, models: Sequence[Model[Any, Any]], device: torch.device) -> None:
+    def __init__(self, models: Sequence[Any], device: torch.device) -> None:
         self._models, self._device = models, device
 
     def stream(self) -> TorchStream:
@@ -59,34 +55,28 @@ class TorchReader:
         ended = [b"" if sources is None else sources[i] + bytes([EOS]) for i in range(len(texts))]
         found: dict[int, Reading] = {}
         for group in batches([(len(text), len(ended[i])) for i, text in enumerate(texts)]):
-            src, src_len = rows([ended[i] for i in group], self._device), lengths([ended[i] for i in group])
-            truth = rows([texts[i] for i in group], self._device)
+            sources_of_group = padded([ended[i] for i in group], self._device)
+            truth, _ = padded([texts[i] for i in group], self._device)
             read = torch.cat([torch.full_like(truth[:, :1], BOS), truth[:, :-1]], dim=1)
             each = []
             for model in self._models:
-                memory = model.encode(src, src_len.to(self._device))
+                memory = model.encode(*sources_of_group)
                 each.append(model(read, memory, model.start(memory))[0])
             log_p, rank = (part.cpu().numpy() for part in costs(each, truth))
             for row, i in enumerate(group):
                 found[i] = Reading(log_p[row, : len(texts[i])], rank[row, : len(texts[i])])
         return [found[i] for i in range(len(texts))]
 
-
-class TorchAttention:
-    """Record a model's attention; see reading.Attention. model: in evaluation mode on the device."""
-
-    def __init__(self, model: AttentiveModel[Any, Any], device: torch.device) -> None:
-        self._model, self._device = model, device
-
     @torch.no_grad()
     def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
+        (model,) = self._models
         found: dict[int, dict[int, Weights]] = {}
         for group in batches([(len(text), len(source) + 1) for source, text in pairs]):
             sources = [pairs[i][0] + bytes([EOS]) for i in group]
             texts = [bytes([BOS]) + pairs[i][1][:-1] for i in group]
-            memory = self._model.encode(rows(sources, self._device), lengths(sources).to(self._device))
-            read = rows(texts, self._device)
-            each = self._model.forward_aligned(read, memory, self._model.start(memory))[2]
+            memory = model.encode(*padded(sources, self._device))
+            read, _ = padded(texts, self._device)
+            each = model.forward_aligned(read, memory, model.start(memory))[2]
             arrays = {number: weights.float().cpu().numpy() for number, weights in each.items()}
             for row, i in enumerate(group):
                 part = row, slice(len(texts[row])), slice(len(sources[row]))
@@ -109,19 +99,6 @@ def batches(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
         group.append(i)
     if group:
         yield group
-
-
-def rows(texts: Sequence[bytes], device: torch.device) -> Tensor:
-    """Return texts as a padded tensor (n, longest) uint8 on the device."""
-    width = max(map(len, texts))
-    padded = bytearray(b"".join(text.ljust(width, bytes([PAD])) for text in texts))
-    whole = torch.frombuffer(padded, dtype=torch.uint8) if padded else torch.zeros(0, dtype=torch.uint8)
-    return whole.view(len(texts), width).to(device)
-
-
-def lengths(texts: Sequence[bytes]) -> Tensor:
-    """Return the lengths of texts: (n,) int64."""
-    return torch.tensor([len(text) for text in texts], dtype=torch.int64)
 
 
 def costs(each: Sequence[Tensor], truth: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,7 @@
-"""The sentences that an engine decodes together: their slots, handles and hypotheses."""
+"""The sentences that an engine decodes together: their slots, handles and hypotheses.
+
+Every engine is a SearchBatch that also encodes sources and computes log-probabilities.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bytenmt.decoding.interface import Hypothesis, Options, Request, shared_beginning
+from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.search.state import DONE, FREE, SearchParams, SearchState
 from bytenmt.errors import BytenmtError
 from bytenmt.kernel_constants import N_SENTINELS
@@ -42,7 +45,7 @@ class SearchBatch:
         """Return how many sentences `admit` would take now."""
         return self.capacity - len(self._slots)
 
-    def admit(self, requests: Sequence[Request]) -> tuple[list[int], list[int]]:
+    def begin(self, requests: Sequence[Request]) -> tuple[list[int], list[int]]:
         """Put new sentences into free slots; return their handles and their slots.
 
         Raises ValueError if there are not enough slots.
@@ -77,14 +80,9 @@ class SearchBatch:
         self.state.state[self._slots.pop(handle)] = FREE
 
     def so_far(self, handle: int) -> bytes:
-        """Return the bytes that all hypotheses of a sentence have in common so far."""
-        state, slot = self.state, self._slots[handle]
-        if state.state[slot] == DONE:
-            return self._hypotheses(slot)[0].text
-        step = int(state.step[slot])
-        going = np.flatnonzero(state.score[slot] > -np.inf)
-        texts = [state.text(slot, step, int(beam)) for beam in going]
-        return shared_beginning([*texts, *(ended.text for ended in self._ended(slot))] or [b""])
+        """Return the bytes of a running sentence so far, of its only beam."""
+        slot = self._slots[handle]
+        return self.state.text(slot, int(self.state.step[slot]), 0)
 
     def _enlarge(self, requests: Sequence[Request]) -> None:
         """Make room for the longest output and prefix."""
@@ -95,14 +93,17 @@ class SearchBatch:
         if length >= room[0] or prefix > room[1]:
             self.state = state.enlarged(max(length, room[0] - 1), max(prefix, room[1]))
 
-    def _ended(self, slot: int) -> list[Hypothesis]:
-        """Return the finished hypotheses of a sentence, best first."""
+    def _hypotheses(self, slot: int) -> list[Hypothesis]:
+        """Return the n_best hypotheses of a sentence that is done, best first."""
         state = self.state
         fields = (
             *(state.finished_score, state.finished_log_p, state.finished_step, state.finished_beam),
             state.finished_past_end,
         )
-        values = [part[slot, : state.n_finished[slot]].tolist() for part in fields]
+        n_best = min(self._options.n_best, int(state.n_finished[slot]))
+        values = [part[slot, :n_best].tolist() for part in fields]
+        if not n_best or math.isnan(values[0][0]):
+            raise BytenmtError("the model's probabilities are NaN: its training has diverged")
         return [
             Hypothesis(
                 state.text(slot, step, beam),
@@ -113,10 +114,3 @@ class SearchBatch:
             )
             for score, log_p, step, beam, is_past_end in zip(*values, strict=True)
         ]
-
-    def _hypotheses(self, slot: int) -> list[Hypothesis]:
-        """Return the n_best hypotheses of a sentence that is done, best first."""
-        ended = self._ended(slot)[: self._options.n_best]
-        if not ended or math.isnan(ended[0].score):
-            raise BytenmtError("the model's probabilities are NaN: its training has diverged")
-        return ended

@@ -6,7 +6,6 @@ thread to sleep costs more than that.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from llvmlite import ir
@@ -22,7 +21,7 @@ ABORTED = 9  # index of a flag: not 0 if a thread has failed and the others must
 # wastes that time; with 4000 checks it was nine tenths of all time.
 _MAX_CHECKS = 200
 # With more threads than cores, the others never arrive unless this one yields.
-_yield_core: Any = types.ExternalFunction("sched_yield", types.int32()) if os.name == "posix" else None
+_yield_core: Any = types.ExternalFunction("sched_yield", types.int32())
 
 
 def _load(b: Builder, address: Value, index: Value) -> Value:
@@ -48,19 +47,6 @@ _increase = emit_function(3, 0, _add, types.int64)  # (address, index, increment
 _pause_core = emit_function(0, 0, _pause)
 
 
-if _yield_core is not None:
-
-    @compiled
-    def _yield_thread() -> None:
-        _yield_core()
-
-else:
-
-    @compiled
-    def _yield_thread() -> None:
-        pass
-
-
 @compiled
 def barrier(counters: int, n_threads: int) -> bool:
     """Wait until all n_threads have called it and return True; return False if the barrier is aborted.
@@ -83,5 +69,5 @@ def barrier(counters: int, n_threads: int) -> bool:
         else:
             if _read(counters, ABORTED) != 0:
                 return False
-            _yield_thread()
+            _yield_core()
     return True

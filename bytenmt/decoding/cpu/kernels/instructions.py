@@ -13,8 +13,7 @@ import numpy.typing as npt
 from numba import types
 
 from bytenmt.decoding.cpu.kernels.barrier import barrier
-from bytenmt.decoding.cpu.kernels.elementwise import map_kernel
-from bytenmt.decoding.cpu.kernels.functions import at_least, at_most, emit_exp
+from bytenmt.decoding.cpu.kernels.elementwise import at_least, at_most, emit_exp, map_kernel
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels
 from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.decoding.cpu.kernels.simd import (

@@ -21,11 +21,6 @@ ZERO = 128  # the byte that stands for 0 in int8 panels, which are unsigned
 TOGETHER = {"fp32": 1, "int8": 4}  # inputs of an output that stand together
 
 
-def panel_bytes(n_in: int, precision: str) -> int:
-    """Return the bytes of a panel of n_in inputs, without the scales of int8."""
-    return -(-n_in // TOGETHER[precision]) * STEP_BYTES
-
-
 def pack(matrix: Array, precision: str) -> Bytes:
     """Return the panels of a matrix (n_out, n_in) float32, as bytes; the last one is padded with zeros.
 
