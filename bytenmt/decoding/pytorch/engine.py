@@ -24,7 +24,7 @@ from bytenmt.decoding.search.host_search import HostSearch, SearchStep
 
 
 class PyTorchEngine(HostSearch):
-    """What the engines in PyTorch share; see interface.Engine.
+    """Slots, models and steps of an engine in PyTorch; see interface.Engine.
 
     models: in evaluation mode on `device`, in the precision in which they compute; several form an ensemble,
     whose probabilities are averaged. search: a step of the search; None for Python.
