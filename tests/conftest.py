@@ -22,6 +22,11 @@ WITHOUT_ENGINE = (
     "test_utf8.py",
     "test_imports.py",
 )
+WITH_ENGINE = (  # of those folders
+    "architectures/test_another_architecture.py",
+    "architectures/test_unread_tensors.py",
+    "training/test_adaptation.py",
+)
 
 # Before any test imports PyTorch, which reads it, and for the programs that tests start: their threads would
 # spin. No import of PyTorch here: the process that only hands out tests needs none.
@@ -50,7 +55,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(
         key=lambda item: (
             item.get_closest_marker("compiles_kernels") is None,
-            not names[item].startswith(WITHOUT_ENGINE),
+            not names[item].startswith(WITHOUT_ENGINE) or names[item] in WITH_ENGINE,
             names[item] not in slow,
         )
     )

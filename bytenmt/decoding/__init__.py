@@ -2,6 +2,6 @@
 
 Takes lines or requests (interface.Request) and gives hypotheses (interface.Hypothesis), by engines that obey
 one protocol. The output of a sentence does not depend on the others, and all engines give the same text
-(tests/decoding/test_scheduler_and_search.py). Imports checkpoints and data; PyTorch only in engines that need
+(tests/decoding/test_engines.py). Imports checkpoints and data; PyTorch only in engines that need
 it (tests/test_imports.py). Its own files should shrink to 1,800 lines.
 """

@@ -1,7 +1,7 @@
 """Tests of the tests: plant a fault that public re-implementations made, see the invariant fail.
 
 Each fault is patched in, then the invariants that should notice it must raise AssertionError. The same
-invariants pass unpatched in test_contract.py, test_reference.py and test_scheduler_and_search.py.
+invariants pass unpatched in test_contract.py, test_reference.py and test_pytorch_engines.py.
 """
 
 from __future__ import annotations

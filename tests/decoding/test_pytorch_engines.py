@@ -11,19 +11,18 @@ import invariants
 import numpy as np
 import pytest
 import torch
+from cpu_engines import agree, rehearsed, run
 from fast_variants import by_variant
 from invariants import PARALLEL, VARIANTS, WITH_SOURCE, AnyModel
-from made_up import FakeDecoder, random_distribution
 from rotation import rotated
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bytenmt.architectures.tensor_tree import concatenate, map_tensors, place, select, tensors
-from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
+from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaCapture, CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.pytorch.forward import Inputs, begin, forward
-from bytenmt.decoding.scheduler import decode
 
 CPU = torch.device("cpu")
 ARCHITECTURES = ["seq2seq", "bahdanau", "luong", "bytenet", "convs2s"]
@@ -56,17 +55,6 @@ def peaky(name: str) -> AnyModel:
     return invariants.build(VARIANTS[name], seed=11, scale=0.9)
 
 
-def results(engine: Engine, requests: list[Request]) -> list[list[Hypothesis]]:
-    actual = dict(decode(engine, requests))
-    return [actual[i] for i in range(len(requests))]
-
-
-def assert_equal(actual: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
-    assert [[h.text for h in one] for one in actual] == [[h.text for h in one] for one in expected]
-    for one, other in zip(actual, expected, strict=True):
-        assert [h.log_probability for h in one] == pytest.approx([h.log_probability for h in other], abs=1e-9)
-
-
 def requests_for(lengths: list[int], limits: list[int]) -> list[Request]:
     """Sources of these lengths; every third begins as it is told."""
     plain = invariants.some_requests(lengths, limits)
@@ -77,20 +65,13 @@ def requests_for(lengths: list[int], limits: list[int]) -> list[Request]:
 # ---- the captured step
 
 
-def rehearsed(step: Callable[[], None]) -> Callable[[], None]:
-    """Emulate a CUDA graph without the slow recording."""
-    for _ in range(3):
-        step()
-    return step
-
-
 def check_captured(name: str, options: Options, capture: Capture) -> None:
     """Places that are taken again, a longer source while others run, and a second call on the same engine."""
     model = peaky(name)
     engine = CudaGraphEngine([model], options, 3, CPU, capture)
     for lengths in ([7, 3, 5, 80, 66, 2], [4, 64, 65]):
         requests = requests_for(lengths, [9, 5, 7, 8, 6, 4][: len(lengths)])
-        assert_equal(results(engine, requests), results(TorchEngine([model], options, 2, CPU), requests))
+        agree(run(engine, requests), run(TorchEngine([model], options, 2, CPU), requests), 1e-9)
 
 
 @pytest.mark.slow
@@ -112,15 +93,7 @@ def test_the_captured_step_without_a_source(name: str) -> None:
     model, options = peaky(name), Options(beam=2)
     requests = [Request(None, limit) for limit in (5, 12, 3, 8)]
     engine = CudaGraphEngine([model], options, 2, CPU, rehearsed)
-    assert_equal(results(engine, requests), results(TorchEngine([model], options, 3, CPU), requests))
-
-
-@pytest.mark.slow
-def test_the_captured_step_of_several_models() -> None:
-    models, options = [peaky(name) for name in ARCHITECTURES], Options(beam=2, n_best=2)
-    requests = requests_for([7, 3, 70, 5], [14, 9, 11, 6])
-    engine = CudaGraphEngine(models, options, 2, CPU, rehearsed)
-    assert_equal(results(engine, requests), results(TorchEngine(models, options, 4, CPU), requests))
+    agree(run(engine, requests), run(TorchEngine([model], options, 3, CPU), requests), 1e-9)
 
 
 @pytest.mark.slow
@@ -136,9 +109,7 @@ def test_a_longer_source_comes_while_others_run(name: str, options: Options) -> 
     assert not engine.finished(), "the test means nothing unless they still run"
     engine.advance(30)
     actual = dict(engine.finished())
-    assert_equal(
-        [actual[handle] for handle in handles], results(TorchEngine([model], options, 4, CPU), requests)
-    )
+    agree([actual[handle] for handle in handles], run(TorchEngine([model], options, 4, CPU), requests), 1e-9)
 
 
 @pytest.mark.slow
@@ -147,7 +118,7 @@ def test_a_longer_output_takes_longer_buffers() -> None:
     model, options = peaky("bytenet"), Options(beam=2, no_repeat_ngram_size=2)
     requests = requests_for([7, 3, 5, 6, 4], [7, 6, 30, 9, 50])
     engine = CudaGraphEngine([model], options, 2, CPU, rehearsed)
-    assert_equal(results(engine, requests), results(TorchEngine([model], options, 5, CPU), requests))
+    agree(run(engine, requests), run(TorchEngine([model], options, 5, CPU), requests), 1e-9)
 
 
 def test_a_step_is_captured_once_for_each_source_capacity() -> None:
@@ -162,7 +133,7 @@ def test_a_step_is_captured_once_for_each_source_capacity() -> None:
     engine = CudaGraphEngine([peaky("convs2s")], Options(), 2, CPU, counting)
     counts = []
     for lengths in ([3, 64], [65, 10], [5], [128], [129, 3], [64], [100]):
-        results(engine, invariants.some_requests(lengths, [5] * len(lengths)))
+        run(engine, invariants.some_requests(lengths, [5] * len(lengths)))
         counts.append(n_captured)
     assert counts == [1, 2, 2, 2, 3, 3, 3]
 
@@ -284,71 +255,55 @@ def test_a_cuda_graph_equals_plain_pytorch(name: str, options: Options) -> None:
     engine = CudaGraphEngine([model], options, 3, cuda)
     for lengths in ([7, 3, 5, 80, 66, 2], [4, 64, 65]):
         requests = requests_for(lengths, [14, 9, 11, 12, 13, 7][: len(lengths)])
-        assert_equal(results(engine, requests), results(TorchEngine([model], options, 2, cuda), requests))
+        agree(run(engine, requests), run(TorchEngine([model], options, 2, cuda), requests), 1e-9)
 
 
-# ---- both engines
-
-BOTH: list[Callable[..., Engine]] = [TorchEngine, lambda *a: CudaGraphEngine(*a, rehearsed)]
+# ---- plain PyTorch
 
 
-@pytest.mark.parametrize("make_engine", BOTH)
-def test_room_and_handles(make_engine: Callable[..., Engine]) -> None:
-    """Places are taken by admission and free again once harvested."""
-    decoder = FakeDecoder([random_distribution(seed, end=30.0) for seed in range(6)])
-    engine = make_engine([decoder], Options(), 4, CPU)
-    requests = [Request(str(i).encode(), 9) for i in range(6)]
-    assert engine.room() == engine.capacity == 4
-    assert engine.finished() == [] and engine.admit([]) == []
-    engine.advance(3)
-    first = engine.admit(requests[:3])
-    assert engine.room() == 1
-    with pytest.raises(ValueError, match="room for 1"):
-        engine.admit(requests[3:])
-    engine.advance(10)
-    assert engine.room() == 1, "a place is not free before its sentence has been harvested"
-    assert [handle for handle, _ in engine.finished()] == first
-    assert engine.finished() == [] and engine.room() == 4
-    assert not set(engine.admit(requests[:4])) & set(first)
+@by_variant(("name", "beam"), rotated(WITH_SOURCE, [1, 2, 3, 6], 1))
+def test_scores_are_teacher_forced_scores(name: str, beam: int) -> None:
+    """Every hypothesis' log-probability is what the model gives its bytes."""
+    invariants.check_search(peaky(name), beam)
 
 
-@pytest.mark.parametrize("make_engine", BOTH)
-def test_who_is_dropped_gives_its_place_back(make_engine: Callable[..., Engine]) -> None:
-    """A cancelled sentence gives no result; the other sentences of the batch and later ones are not
-    affected.
-    """
-    requests = invariants.some_requests([7, 3, 5, 6], [14, 9, 11, 12])
-    expected = results(TorchEngine([peaky("luong")], Options(), 4, CPU), requests)
-    engine = make_engine([peaky("luong")], Options(), 3, CPU)
-    one, two, three = engine.admit(requests[:3])
-    engine.advance(2)
-    engine.drop(two)
-    assert engine.room() == 1
-    (four,) = engine.admit(requests[3:])
-    engine.advance(20)
-    actual = dict(engine.finished())
-    assert actual.keys() == {one, three, four} and engine.room() == 3
-    assert_equal([actual[one], actual[three], actual[four]], [expected[0], *expected[2:]])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_beams_do_change_places(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above means something: the search reorders, and not only at the first step."""
+    model, moved = peaky(name), 0
+    reorder = type(model).reorder
+
+    def counting(self: AnyModel, state: object, parents: torch.Tensor) -> object:
+        nonlocal moved
+        moved += int((parents.view(-1, 4) % 4 != torch.arange(4)).any(dim=1).sum())
+        return reorder(self, state, parents)
+
+    monkeypatch.setattr(type(model), "reorder", counting)
+    run(TorchEngine([model], Options(beam=4), 3, CPU), invariants.some_requests([7, 3, 5], [14, 9, 11]))
+    assert moved >= 6
 
 
-@pytest.mark.parametrize("make_engine", BOTH)
-def test_sentences_with_and_without_a_source_do_not_mix(make_engine: Callable[..., Engine]) -> None:
-    """One engine, one kind at a time: a memory of no columns has no attention."""
-    both = [Request(b"a", 9), Request(None, 9)]
-    with pytest.raises(ValueError, match="one kind"):
-        make_engine([peaky("luong")], Options(), 4, CPU).admit(both)
-    for first, second in (both, both[::-1]):
-        engine = make_engine([peaky("luong")], Options(), 4, CPU)
-        engine.admit([first])
-        with pytest.raises(ValueError, match="one kind"):
-            engine.admit([second])
+@pytest.mark.slow
+@by_variant("name", WITH_SOURCE)
+def test_batch_mates_change_nothing(name: str) -> None:
+    """A sentence decoded alone gives what it gives beside others, and at a place that another has left."""
+    model, options = peaky(name), Options(beam=3, n_best=3)
+    requests = invariants.some_requests([7, 3, 12, 1, 4], [9, 6, 3, 8, 7])
+    alone = [run(TorchEngine([model], options, 1, CPU), [request])[0] for request in requests]
+    agree(alone, run(TorchEngine([model], options, 3, CPU), requests), 1e-9)
 
 
-@pytest.mark.parametrize("make_engine", BOTH)
-def test_an_engine_needs_a_model_and_a_place(make_engine: Callable[..., Engine]) -> None:
-    for models, capacity in (([], 1), ([peaky("luong")], 0)):
-        with pytest.raises(ValueError, match="at least 1"):
-            make_engine(models, Options(), capacity, CPU)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_bf16_searches_too(name: str) -> None:
+    """Scores are sums of float32 log-probabilities; they agree with the teacher-forced ones to rounding."""
+    lengths, exact = [7, 3], invariants.make(name)
+    src, _ = invariants.some_sources(lengths)
+    engine = TorchEngine([invariants.make(name).bfloat16()], Options(beam=2, n_best=2), 2, CPU)
+    for i, hypotheses in enumerate(run(engine, invariants.some_requests(lengths, [10, 10]))):
+        for actual in hypotheses:
+            expected = invariants.log_probability(exact, src[i : i + 1, : lengths[i]], actual.text)
+            assert actual.log_probability == pytest.approx(expected, rel=0.05, abs=0.05)
 
 
 @by_variant("name", [name for name in PARALLEL if name in WITH_SOURCE])
@@ -363,25 +318,6 @@ def test_rings_stay_while_beams_reorder(name: str) -> None:
         moved += int((engine.state.parent != np.arange(4)).sum())
         assert [ring.data_ptr() for ring in engine._states[0].state.rings] == addresses
     assert moved > 5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ARCHITECTURES)
-@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float32])
-def test_low_precision_searches_too(name: str, kind: torch.dtype) -> None:
-    """Scores are sums of float32 log-probabilities; they agree with the teacher-forced ones to rounding."""
-    model = invariants.make(name).to(kind)
-    lengths = [7, 3]
-    src, _ = invariants.some_sources(lengths)
-    exact = invariants.make(name)
-    for i, hypotheses in decode(
-        TorchEngine([model], Options(beam=2, n_best=2), 2, CPU), invariants.some_requests(lengths, [10, 10])
-    ):
-        for actual in hypotheses:
-            actual.text.decode()
-            expected = invariants.log_probability(exact, src[i : i + 1, : lengths[i]], actual.text)
-            rough = 0.05 if kind == torch.bfloat16 else 1e-5
-            assert actual.log_probability == pytest.approx(expected, rel=rough, abs=rough)
 
 
 # ---- trees
@@ -403,24 +339,3 @@ def test_trees_are_moved_by_rows() -> None:
     place(both, torch.tensor([1]), short)
     assert both[0].tolist() == [0, 5, 5] and both[1].data_ptr() == address
     assert both[1][1].tolist() == [[7, 7], [7, 7], [0, 0]] and bool((both[1][0] == 1).all())
-
-
-# ---- UTF-8
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["seq2seq", "convs2s"])
-@pytest.mark.parametrize(
-    "options", [Options(beam=4, n_best=4, sample=True, temperature=2.0), Options(beam=3)]
-)
-def test_output_is_utf8_at_every_limit(name: str, options: Options) -> None:
-    """Random weights, limits from 1 to 40: nothing but whole characters, and never a byte too many."""
-    model = invariants.build(VARIANTS[name], seed=1, scale=0.3).float()
-    requests = [Request(b"source", limit, number=limit) for limit in range(1, 41)]
-    longest = 0
-    for i, hypotheses in decode(TorchEngine([model], options, 16, CPU), requests):
-        for actual in hypotheses:
-            actual.text.decode()
-            assert len(actual.text) <= requests[i].limit and not set(actual.text) & set(b"\r\n")
-            longest = max(longest, len(actual.text))
-    assert longest > 30

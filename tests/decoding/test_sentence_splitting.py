@@ -18,7 +18,7 @@ from made_up_engine import MadeUpEngine
 from bytenmt.config.facts import Facts
 from bytenmt.data import sentences
 from bytenmt.data.sentences import languages_of_files, sentence_ends
-from bytenmt.decoding.interface import Hypothesis, Request
+from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.kept_spans import KeepSpec
 from bytenmt.decoding.line_batch import Chunk, join_hypotheses, split_line
 from bytenmt.decoding.loading import LoadedRun, Runtime, runtime_from_models
@@ -145,6 +145,21 @@ def test_n_best_are_those_with_the_highest_sums() -> None:
     assert [one.text for one in drawn] == [
         b" ".join(p.text for p in parts) for parts in zip(*hypotheses, strict=True)
     ]
+
+
+def test_chunks_of_a_line_share_their_ends() -> None:
+    """A byte costs its place in the chunk, the end of a chunk 100; separators cost nothing."""
+
+    class Priced(MadeUpEngine):
+        def _hypotheses(self, request: Request) -> list[Hypothesis]:
+            text = request.source or b""
+            scores = *map(float, range(len(text))), 100.0
+            return [Hypothesis(text, sum(scores), 0.0, scores)]
+
+    translator = Translator(lambda capacity: Priced(capacity, Options(), []), longest_source=4)
+    ((found,),) = translator.n_best([b"one two"])
+    assert found.text == b"one two" and found.byte_scores == (0, 1, 2, 0, 0, 1, 2, 200)
+    assert sum(found.byte_scores) == found.log_probability
 
 
 def runtime(**facts: Any) -> Runtime:

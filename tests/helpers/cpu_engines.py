@@ -1,18 +1,25 @@
-"""Small models for the CPU engine beside PyTorch, sentences, and both engines run over them."""
+"""Small models, sentences, and all engines run over them."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from invariants import LUONG, VARIANTS, AnyModel, build
 
+from bytenmt.decoding.cpu import interpreter
+from bytenmt.decoding.cpu.compilation import compile_kernels, compiled_search_step
 from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
 from bytenmt.decoding.cpu.packing import PackedModel, pack_model
-from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
+from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
+
+CPU = torch.device("cpu")
 
 MORE: dict[str, dict[str, Any]] = {
     "luong-dot": {"arch": "luong", "d_embedding": 5, "d_hidden": 7, "n_layers": 3, "score": "dot"},
@@ -62,6 +69,8 @@ def model(name: str, seed: int = 0) -> AnyModel:
 
 
 def packed(of: AnyModel, precision: str = "fp32") -> PackedModel:
+    """Return a model for the CPU engine, whose kernels are compiled by one process, the others wait."""
+    compile_kernels()
     tensors = {name: p.detach().numpy() for name, p in of.named_parameters()}
     return pack_model(tensors, of.config, precision)
 
@@ -76,14 +85,39 @@ def some_requests(n: int, source: bool = True, seed: int = 0, limit: int = 25) -
     return made
 
 
-def ours(of: AnyModel, requests: list[Request], options: Options, capacity: int = 4, **more: Any) -> Any:
-    return run(NumbaEngine([packed(of, **more)], options, capacity), requests)
+KINDS = ("torch", "torch, compiled search", "fixed slots", "numba", "numpy")
 
 
-def theirs(of: AnyModel, requests: list[Request], options: Options, capacity: int = 4) -> Any:
-    return run(TorchEngine([of], options, capacity, torch.device("cpu")), requests)
+def engine(kind: str, models: Sequence[AnyModel], options: Options, capacity: int = 3) -> Engine:
+    """Return an engine of one of KINDS."""
+    if kind in ("numba", "numpy"):
+        run = interpreter.run if kind == "numba" else numpy_interpreter()
+        return NumbaEngine([packed(of) for of in models], options, capacity, run=run)
+    if kind == "fixed slots":
+        return CudaGraphEngine(models, options, capacity, CPU, rehearsed)
+    step = compiled_search_step() if kind == "torch, compiled search" else None
+    return TorchEngine(models, options, capacity, CPU, search=step)
 
 
-def run(engine: Any, requests: list[Request]) -> list[list[Hypothesis]]:
+def rehearsed(step: Callable[[], None]) -> Callable[[], None]:
+    """Emulate a CUDA graph without recording it: by a few passes, as before a capture."""
+    for _ in range(3):
+        step()
+    return step
+
+
+def run(engine: Engine, requests: Sequence[Request]) -> list[list[Hypothesis]]:
     found = dict(decode(engine, requests))
+    assert len(found) == len(requests)
     return [found[index] for index in range(len(requests))]
+
+
+def agree(
+    actual: Sequence[Sequence[Hypothesis]], expected: Sequence[Sequence[Hypothesis]], tolerance: float = 1e-4
+) -> None:
+    """Texts are equal, and scores to a tolerance."""
+    assert [[h.text for h in of] for of in actual] == [[h.text for h in of] for of in expected]
+    for one, other in zip(actual, expected, strict=True):
+        for a, b in zip(one, other, strict=True):
+            assert abs(a.log_probability - b.log_probability) < tolerance
+            assert abs(a.score - b.score) < tolerance

@@ -1,5 +1,5 @@
 """Invariants of every model, as functions that raise AssertionError. test_contract.py and
-test_scheduler_and_search.py run them over all models; test_faults.py plants faults and expects them to fail.
+test_pytorch_engines.py run them over all models; test_faults.py plants faults and expects them to fail.
 Everything is float64 with random parameters, so that no zero hides a mistake.
 """
 

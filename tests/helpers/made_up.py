@@ -51,6 +51,11 @@ def few_bytes(seed: int, alphabet: bytes, end: float = 0.0, floor: float = -np.i
     return log_p
 
 
+def float32(log_p: Distribution) -> Distribution:
+    """Numbers that the compiled search does not round."""
+    return lambda prefix: log_p(prefix).astype(np.float32).astype(np.float64)
+
+
 class Which(NamedTuple):
     """A memory. which (n,) int64: the distribution of each sentence."""
 
@@ -149,20 +154,22 @@ def followers(text: bytes, limit: int, prefix: bytes = b"", n: int = 0) -> list[
 class Sentinels(NamedTuple):
     """The sentinels that a text must have, each once, and pairs of them, the first one before the second."""
 
-    bytes: bytes
+    bytes: bytes = b""
     pairs: tuple[tuple[int, int], ...] = ()
 
     def pending(self, text: bytes) -> bytes:
         return bytes(byte for byte in self.bytes if byte not in text)
 
-    def rankings(self, text: bytes, row: np.ndarray, limit: int, prefix: bytes = b"") -> dict[int, float]:
+    def rankings(
+        self, text: bytes, row: np.ndarray, limit: int, prefix: bytes = b"", n: int = 0
+    ) -> dict[int, float]:
         """Return what each byte that may follow is ranked by: the likeliest sentinel by EOS's probability
-        if that is higher. row: the log-probabilities of all bytes."""
+        if that is higher. row: the log-probabilities of all bytes; n: see followers."""
         if len(text) < len(prefix):
             byte = prefix[len(text)]
             return {byte: float(max(row[byte], row[EOS]) if byte in self.bytes else row[byte])}
         pending, plain = self.pending(text), bytes(byte for byte in text if byte not in self.bytes)
-        ranked = {byte: float(row[byte]) for byte in followers(plain, limit - len(self.bytes))}
+        ranked = {byte: float(row[byte]) for byte in followers(plain, limit - len(self.bytes), n=n)}
         if missing(plain) == 0 and pending:
             del ranked[EOS]
             late = {second for first, second in self.pairs if first in pending}
@@ -172,18 +179,18 @@ class Sentinels(NamedTuple):
         return ranked
 
 
+NO_SENTINELS = Sentinels()
+
+
 def naive_greedy(
-    log_p: Distribution, limit: int, prefix: bytes = b"", n: int = 0, sentinels: Sentinels | None = None
+    log_p: Distribution, limit: int, prefix: bytes = b"", n: int = 0, rule: Sentinels = NO_SENTINELS
 ) -> tuple[bytes, float]:
     """The most probable allowed byte, again and again."""
     text, total = b"", 0.0
     while True:
         row = log_p(text)
-        if sentinels is None:
-            byte = max(followers(text, limit, prefix, n), key=lambda b: row[b])
-        else:
-            ranked = sentinels.rankings(text, row, limit, prefix)
-            byte = max(sorted(ranked), key=lambda b: ranked[b])
+        ranked = rule.rankings(text, row, limit, prefix, n)
+        byte = max(sorted(ranked), key=lambda b: ranked[b])
         total += row[byte]
         if byte == EOS:
             return text, total
@@ -198,7 +205,7 @@ def naive_beam(
     prefix: bytes = b"",
     n: int = 0,
     length_penalty: float = 1.0,
-    sentinels: Sentinels | None = None,
+    rule: Sentinels = NO_SENTINELS,
 ) -> list[tuple[bytes, float]]:
     """Beam search in plain lists. A text may end if its EOS is among the best `beam` candidates; the best
     `beam` others go on. Over when the n_best-th is no worse than the best that goes on would be if it lost
@@ -213,10 +220,7 @@ def naive_beam(
         candidates = []
         for text, value, total in going:
             row = log_p(text)
-            if sentinels is None:
-                values = {byte: row[byte] for byte in followers(text, limit, prefix, n)}
-            else:
-                values = sentinels.rankings(text, row, limit, prefix)
+            values = rule.rankings(text, row, limit, prefix, n)
             candidates += [(value + values[byte], text, byte, total + row[byte]) for byte in sorted(values)]
         candidates.sort(key=lambda c: -c[0])
         ended += [(text, value, total) for value, text, byte, total in candidates[:beam] if byte == EOS]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from made_up import Distribution
+from made_up import NO_SENTINELS, Distribution, Sentinels
 
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.utf8 import EOS
@@ -56,20 +56,18 @@ def naive_draw(log_p: np.ndarray, u: float, options: Options) -> int:
 
 
 def naive_text(
-    log_p: Distribution,
-    request: Request,
-    text: int,
-    options: Options,
-    followers: Callable[..., list[int]],
+    log_p: Distribution, request: Request, text: int, options: Options, rule: Sentinels = NO_SENTINELS
 ) -> tuple[bytes, float]:
     """One sampled text and its log-probability."""
     made, total = b"", 0.0
+    limit = max(request.limit, len(request.prefix) + len(rule.bytes))
     while True:
         row, masked = log_p(made), np.full(256, -np.inf)
-        allowed = followers(made, request.limit, request.prefix, options.no_repeat_ngram_size)
-        masked[allowed] = row[allowed]
-        u = naive_uniform(options.seed, request.number, text, len(made))
-        byte = naive_draw(masked, u, options)
+        for byte, value in rule.rankings(
+            made, row, limit, request.prefix, options.no_repeat_ngram_size
+        ).items():
+            masked[byte] = value
+        byte = naive_draw(masked, naive_uniform(options.seed, request.number, text, len(made)), options)
         total += row[byte]
         if byte == EOS:
             return made, total

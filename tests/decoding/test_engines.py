@@ -1,0 +1,277 @@
+"""What every engine owes: the texts and scores of plain PyTorch, slots that are taken and given back, valid
+lines, and each sentinel once.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from cpu_engines import ALL, KINDS, agree, engine, model, packed, run, some_requests
+from fast_variants import by_variant
+from invariants import VARIANTS, WITHOUT_SOURCE, build, whole
+from rotation import rotated
+
+from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.scheduler import stream_characters
+from bytenmt.errors import BytenmtError
+from bytenmt.kernel_constants import PRECISIONS
+from bytenmt.sentinels import SENTINELS
+from bytenmt.utf8 import BOS, EOS
+
+pytestmark = pytest.mark.compiles_kernels
+each_kind = pytest.mark.parametrize("kind", KINDS)
+SEARCHES = {
+    "greedy": Options(byte_scores=True),
+    "beam": Options(beam=3, n_best=3, byte_scores=True),
+    "wide beam, long texts": Options(beam=5, n_best=2, length_penalty=1.5),
+    "samples": Options(beam=2, n_best=2, sample=True, temperature=1.5, seed=3, byte_scores=True),
+    "top k and p": Options(sample=True, top_k=20, top_p=0.8, temperature=0.7),
+    "no repeats": Options(beam=2, n_best=2, no_repeat_ngram_size=2),
+}
+
+
+@by_variant(("name", "search"), rotated(list(ALL), list(SEARCHES), 1))
+def test_texts_and_scores_are_those_of_plain_pytorch(name: str, search: str) -> None:
+    """All options and all architectures, with a source and without, sentences taking the places of others;
+    scores to 1e-4 over up to 25 bytes."""
+    of, options = model(name), SEARCHES[search]
+    for requests in (some_requests(9, name not in WITHOUT_SOURCE), some_requests(3, source=False, seed=1)):
+        actual, expected = (run(engine(kind, [of], options, 4), requests) for kind in ("numba", "torch"))
+        agree(actual, expected)
+
+
+@pytest.mark.slow
+@by_variant(("name", "search"), rotated(list(ALL)[::-1], list(SEARCHES), 1))
+def test_kernels_in_numpy_yield_the_same(name: str, search: str) -> None:
+    """NumPy kernels, which share no code with the compiled ones, give the same results under the uncompiled
+    interpreter and search.
+    """
+    of, requests = model(name), some_requests(4, name not in WITHOUT_SOURCE, limit=10)
+    agree(*(run(engine(kind, [of], SEARCHES[search]), requests) for kind in ("numpy", "numba")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beam", [1, 3])
+def test_models_of_different_architectures_vote(beam: int) -> None:
+    models = [model("luong"), model("bytenet"), model("seq2seq-every-step", seed=2)]
+    options, requests = Options(beam=beam, n_best=beam), some_requests(6)
+    expected = run(engine("torch", models, options), requests)
+    for kind in KINDS:
+        agree(run(engine(kind, models, options), requests), expected)
+
+
+EXACT = [
+    *("bahdanau", "seq2seq-cho", "luong-local-p", "luong-concat", "bytenet-wide", "convs2s-uneven"),
+    *("bytenet-multiplicative", "convs2s-pooling", "recurrent-bytenet-both"),
+]
+IN_BYTES = [("int8", name) for name in ("bahdanau", "luong", "convs2s")]  # attend to what is kept so
+
+
+@by_variant(("precision", "name"), [*rotated(PRECISIONS, EXACT), *IN_BYTES])
+def test_to_the_last_bit_whatever_stands_beside_it(name: str, precision: str) -> None:
+    """In the CPU engine, alone, among others, with two threads: the same numbers, not only nearly."""
+    of, requests = packed(model(name), precision), [*some_requests(8), *with_sentinels(4, seed=2)]
+    options = Options(beam=2, n_best=2)
+    alone = [run(NumbaEngine([of], options, 1), [request])[0] for request in requests]
+    for capacity, threads in ((12, 1), (4, 1), (3, 2)):
+        assert run(NumbaEngine([of], options, capacity, threads), requests) == alone
+
+
+# ---- slots
+
+
+@each_kind
+def test_slots_are_taken_and_given_back(kind: str) -> None:
+    """By admission, by `finished`, and by `drop`, which changes nothing for the others."""
+    of, options = model("luong"), Options()
+    requests = [Request(text, 20) for text in (b"ab c", b"c a", b"bb", b"a")]
+    expected = run(engine("torch", [of], options, 1), requests)
+    one = engine(kind, [of], options, 3)
+    assert one.room() == one.capacity == 3
+    assert one.finished() == [] and one.admit([]) == []
+    first, second, third = one.admit(requests[:3])
+    with pytest.raises(ValueError, match="room for 0"):
+        one.admit(requests[3:])
+    one.advance(2)
+    one.drop(second)
+    assert one.room() == 1
+    (fourth,) = one.admit(requests[3:])
+    one.advance(25)
+    assert one.room() == 0, "a slot is not free before its sentence has been taken out"
+    actual = dict(one.finished())
+    assert actual.keys() == {first, third, fourth} and one.room() == 3 and one.finished() == []
+    agree([actual[first], actual[third], actual[fourth]], [expected[0], *expected[2:]])
+    assert not set(one.admit(requests[:3])) & {first, second, third, fourth}
+
+
+@each_kind
+@pytest.mark.parametrize("options", [Options(), Options(sample=True)])
+def test_the_bytes_so_far_begin_the_text(kind: str, options: Options) -> None:
+    one = engine(kind, [model("convs2s")], options)
+    handle, _ = one.admit([Request(b"abcdef", 12, b"ab"), Request(b"0", 9, number=1)])
+    seen = []
+    while not (done := dict(one.finished())).get(handle):
+        seen.append(one.so_far(handle))
+        one.advance(1)
+    text = done[handle][0].text
+    assert seen == [text[:n] for n in range(len(text) + 1)] and text.startswith(b"ab")
+
+
+@pytest.mark.parametrize("kind", ["torch", "fixed slots"])
+def test_sentences_with_and_without_a_source_do_not_mix(kind: str) -> None:
+    """One kind at a time: a memory of no columns has no attention."""
+    both = [Request(b"a", 9), Request(None, 9)]
+    with pytest.raises(ValueError, match="one kind"):
+        engine(kind, [model("luong")], Options()).admit(both)
+    for first, second in (both, both[::-1]):
+        one = engine(kind, [model("luong")], Options())
+        one.admit([first])
+        with pytest.raises(ValueError, match="one kind"):
+            one.admit([second])
+    for models, capacity in (([], 1), ([model("luong")], 0)):
+        with pytest.raises(ValueError, match="at least 1"):
+            engine(kind, models, Options(), capacity)
+
+
+# ---- texts
+
+
+@each_kind
+@pytest.mark.parametrize("options", [Options(), Options(beam=3, n_best=3), Options(sample=True)])
+def test_a_forced_prefix_and_an_empty_limit(kind: str, options: Options) -> None:
+    """A prefix comes whatever it is, also control characters; none follows it."""
+    prefixes = [b"", "é🙂".encode(), b"\x1b[31m" + "\x9b\x7f\x00é\x85".encode(), b"a\x7f", b"\t"]
+    requests = [
+        Request(b"abc", len(prefix) + room, prefix, room) for prefix in prefixes for room in (0, 1, 9)
+    ]
+    of = model("bahdanau")
+    actual = run(engine(kind, [of], options), requests)
+    agree(actual, run(engine("torch", [of], options), requests))
+    for request, (best, *_) in zip(requests, actual, strict=True):
+        assert best.text.startswith(request.prefix) and len(best.text) <= request.limit
+        rest = best.text[len(request.prefix) :]
+        assert all(byte >= 0x20 and byte != 0x7F or byte == ord("\t") for byte in rest)
+
+
+DIVERGED = [
+    *(("seq2seq", "decoder.output.weight"), ("luong-local-p", "decoder.position.v")),
+    ("luong-inside", "decoder.position.v"),
+]
+
+
+@pytest.mark.parametrize(("kind", "case"), rotated(list(KINDS), DIVERGED))
+@pytest.mark.parametrize("options", [Options(), Options(beam=3), Options(sample=True)])
+def test_a_model_that_has_diverged_is_told(kind: str, case: tuple[str, str], options: Options) -> None:
+    of = model(case[0])
+    with torch.no_grad():
+        of.get_parameter(case[1]).view(-1)[2] = torch.nan
+    with pytest.raises(BytenmtError, match="are NaN"):
+        run(engine(kind, [of], options), some_requests(2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["torch, compiled search", "numba"])
+@pytest.mark.parametrize("name", ["luong", "convs2s"])
+@pytest.mark.parametrize(
+    "options", [Options(beam=4, n_best=4, sample=True, temperature=2.0), Options(beam=3)]
+)
+def test_output_is_utf_8_at_every_limit(kind: str, name: str, options: Options) -> None:
+    """Random weights, limits from 1 to 40: nothing but whole characters, and never a byte too many."""
+    requests, longest = [Request(b"source", limit, number=limit) for limit in range(1, 41)], 0
+    for request, found in zip(requests, run(engine(kind, [model(name)], options, 16), requests), strict=True):
+        for one in found:
+            one.text.decode()
+            assert len(one.text) <= request.limit and not set(one.text) & set(b"\r\n")
+            longest = max(longest, len(one.text))
+    assert longest > 30
+
+
+# ---- sentinels
+
+ARCHITECTURES = ("seq2seq", "bahdanau", "luong", "bytenet", "convs2s-uneven")
+
+
+def with_sentinels(n: int, seed: int) -> list[Request]:
+    """Sources of up to eight sentinels among text, with short limits; some with pairs or a prefix."""
+    draw, requests = random.Random(seed), []
+    for number in range(n):
+        some = draw.sample(list(SENTINELS), draw.choice([0, 1, 2, 3, 8]))
+        parts = [*(bytes([one]) for one in some), *("a", "b ", "각", "🙂")[: draw.randrange(5)]]
+        parts = [part if isinstance(part, bytes) else part.encode() for part in parts]
+        draw.shuffle(parts)
+        pairs = tuple(
+            (first - SENTINELS[0], second - SENTINELS[0])
+            for first, second in zip(some[::2], some[1::2], strict=False)
+            if draw.random() < 0.7
+        )
+        prefix = draw.choice([b"", b"", "é".encode(), b"x" + bytes(some[:1])])
+        limit = max(len(prefix), draw.choice([0, 3, 12, 25]))
+        requests.append(Request(b"".join(parts), limit, prefix, number, pairs))
+    return requests
+
+
+def check(one: Request, hypothesis: Hypothesis) -> None:
+    """Check what is true by construction."""
+    source, text = one.source or b"", hypothesis.text
+    text.translate(None, SENTINELS).decode()
+    for part in text.translate(bytes(SENTINELS[0] if b in SENTINELS else b for b in range(256))).split(
+        SENTINELS[:1]
+    ):
+        part.decode()  # no sentinel inside a character
+    own, wanted = (sorted(byte for byte in data if byte in SENTINELS) for data in (text, source))
+    assert own == wanted, "not each sentinel once"
+    for first, second in one.pairs:
+        assert text.index(SENTINELS[first]) < text.index(SENTINELS[second]), "closed before it was opened"
+    assert len(text) <= max(one.limit, len(one.prefix) + len(wanted)), "over the limit"
+    assert text.startswith(one.prefix)
+
+
+def teacher_forced(name: str, source: bytes, text: bytes) -> np.ndarray:
+    """The model's log-probability of each byte of the text and of EOS, all read in one call."""
+    src, tgt = (torch.tensor([list(one)], dtype=torch.uint8) for one in ([*source, EOS], [BOS, *text]))
+    logits = whole(model(name), src, torch.tensor([src.shape[1]]), tgt)[0].log_softmax(dim=-1)
+    return logits[torch.arange(len(text) + 1), torch.tensor([*text, EOS])].detach().numpy()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "how"), rotated(ARCHITECTURES, ["greedy", "beam", "samples"]))
+def test_every_engine_writes_each_sentinel_once(name: str, how: str) -> None:
+    """With the same texts and flags in all engines, and the model's own log-probability of each byte."""
+    requests, options, of = with_sentinels(9, seed=sum(map(ord, name + how))), SEARCHES[how], model(name)
+    results = {kind: run(engine(kind, [of], options), requests) for kind in KINDS}
+    for one, hypotheses in zip(requests, results["torch"], strict=True):
+        for hypothesis in hypotheses:
+            check(one, hypothesis)
+            expected = teacher_forced(name, one.source or b"", hypothesis.text)
+            np.testing.assert_allclose(hypothesis.byte_scores, expected, atol=1e-4)
+            assert sum(hypothesis.byte_scores) == pytest.approx(hypothesis.log_probability, abs=1e-9)
+    for actual in results.values():
+        agree(actual, results["torch"])
+        for mine, other in zip(actual, results["torch"], strict=True):
+            assert [one.is_past_end for one in mine] == [one.is_past_end for one in other]
+            for a, b in zip(mine, other, strict=True):
+                np.testing.assert_allclose(a.byte_scores, b.byte_scores, atol=1e-4)
+
+
+def test_the_transformer_writes_each_sentinel_once() -> None:
+    of, requests = build(VARIANTS["transformer"], 1, 0.4).float(), with_sentinels(9, seed=5)
+    for how in ("greedy", "beam", "samples"):
+        kinds = ("torch", "torch, compiled search")
+        both = [run(engine(kind, [of], SEARCHES[how]), requests) for kind in kinds]
+        agree(*both)
+        for one, hypotheses in zip(requests, both[0], strict=True):
+            for hypothesis in hypotheses:
+                check(one, hypothesis)
+
+
+@each_kind
+def test_a_stream_is_cut_between_characters(kind: str) -> None:
+    """Parts are whole characters and sentinels, and make the greedy text."""
+    one = with_sentinels(40, seed=3)[7]._replace(limit=40)
+    parts = list(stream_characters(engine(kind, [model("luong")], Options(), 1), one))
+    assert all(part.translate(None, SENTINELS).decode() or part for part in parts)
+    assert b"".join(parts) == run(engine("torch", [model("luong")], Options()), [one])[0][0].text
