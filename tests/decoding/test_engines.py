@@ -1,5 +1,5 @@
-"""What every engine owes: the texts and scores of plain PyTorch, slots that are taken and given back, valid
-lines, and each sentinel once.
+"""Every engine gives the texts and scores of plain PyTorch, takes slots and gives them back, and writes valid
+lines with each sentinel once.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ IN_BYTES = [("int8", name) for name in ("bahdanau", "luong", "convs2s")]  # atte
 
 @by_variant(("precision", "name"), [*rotated(PRECISIONS, EXACT), *IN_BYTES])
 def test_to_the_last_bit_whatever_stands_beside_it(name: str, precision: str) -> None:
-    """In the CPU engine, alone, among others, with two threads: the same numbers, not only nearly."""
+    """The CPU engine gives the same numbers alone, among others, and with two threads."""
     of, requests = packed(model(name), precision), [*some_requests(8), *with_sentinels(4, seed=2)]
     options = Options(beam=2, n_best=2)
     alone = [run(NumbaEngine([of], options, 1), [request])[0] for request in requests]
@@ -86,7 +86,7 @@ def test_to_the_last_bit_whatever_stands_beside_it(name: str, precision: str) ->
 
 @each_kind
 def test_slots_are_taken_and_given_back(kind: str) -> None:
-    """By admission, by `finished`, and by `drop`, which changes nothing for the others."""
+    """They are taken by admission and freed by `finished` and by `drop`, which changes nothing for the others."""
     of, options = model("luong"), Options()
     requests = [Request(text, 20) for text in (b"ab c", b"c a", b"bb", b"a")]
     expected = run(engine("torch", [of], options, 1), requests)
