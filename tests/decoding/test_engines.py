@@ -86,7 +86,7 @@ def test_to_the_last_bit_whatever_stands_beside_it(name: str, precision: str) ->
 
 @each_kind
 def test_slots_are_taken_and_given_back(kind: str) -> None:
-    """They are taken by admission and freed by `finished` and by `drop`, which changes nothing for the others."""
+    """Admission takes them, `finished` and `drop` free them, and nothing changes for other sentences."""
     of, options = model("luong"), Options()
     requests = [Request(text, 20) for text in (b"ab c", b"c a", b"bb", b"a")]
     expected = run(engine("torch", [of], options, 1), requests)

@@ -229,7 +229,7 @@ def test_it_is_the_search_in_plain_lists(
     n_written: int,
     length_penalty: float,
 ) -> None:
-    """Texts are the same and in their order, with the model's own log-probabilities: where many candidates are equal,
+    """Texts are the same in their order, with the model's own log-probabilities: where candidates are equal,
     where the limit has no room for more than the sentinels, and where the prefix has some of them. Beam 1
     takes the most likely byte and stops when that is EOS, even if another text has a higher score."""
     log_p = float32(random_distribution(seed, end=end, grain=grain))
