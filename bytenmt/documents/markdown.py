@@ -33,10 +33,11 @@ from bytenmt.documents.yaml import edit_scalars
 from bytenmt.sentinels import Code
 
 # Maths, by pandoc's rule: no blank inside next to the signs, and no digit behind, as in "$5 or $6"; notes,
-# the marks of alerts, and lines that begin or end a container.
+# the marks of alerts, lines that begin or end a container, and keys that are pressed together.
 KEPT = re.compile(
     r"(?<!\w)(?:\$\$[^$]++\$\$|\$`[^`$]++`\$|\$(?![\s$])(?:[^$\\`]++|\\.)*+(?<!\s)\$(?![\d$]))"
     r"|\[\^[^\]\s]+\]|\[![A-Z]+\]|(?<![^\n]):{3,}.*"
+    r"|<kbd>[^<\n]*</kbd>(?:\s?\+\s?<kbd>[^<\n]*</kbd>)+"
 )
 # What stands before the text of an item or a note, and behind that of a heading.
 BEFORE, BEHIND = re.compile(r"\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s*"), re.compile(r"\s*\{[^{}]*\}$")

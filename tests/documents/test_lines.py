@@ -209,8 +209,13 @@ def test_a_translation_is_judged(translation: Parts, expected: str, level: str |
     assert level is None or why in report.notes[0][1]
 
 
-def test_emphasis_around_nothing_leaves_no_marks() -> None:
-    """And a text behind a code is no beginning of a line, where a full stop would be escaped."""
+def test_marks_of_markdown() -> None:
+    """Emphasis around nothing leaves none, a text behind a code is no beginning of a line, where a full stop
+    would be escaped, and keys that are pressed together are one code.
+    """
+    keys = "<kbd>A</kbd>+<kbd>B</kbd>"
+    made, _ = translated("a.md", f"Press {keys} now.\n", lambda line: (*line[1::2], " jetzt."))
+    assert made.decode() == f"{keys} jetzt.\n"
     made, _ = translated("a.md", "The **safest way**.\n", lambda line: (*line[1::2], " der Weg_", "."))
     assert made == b" der Weg_.\n"
     made, _ = translated("a.md", "[one](a) **two**\n", lambda line: ("*x* ", *line, "."))

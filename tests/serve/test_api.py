@@ -195,22 +195,11 @@ def test_files() -> None:
         proxied = {"x-forwarded-prefix": "/mt/"}
         answer = asked.post("/translate_file", data=HELLO, files={"file": ("a.txt", b"x")}, headers=proxied)
         assert answer.json()["translatedFileUrl"].startswith("http://testserver/mt/download_file/")
-        bad = [
-            ("a.exe", b"x"),
-            ("", b"x"),
-            ("txt", b"x"),
-            ("a.txt", b"caf\xe9"),
-            ("a.json", b"{"),
-            ("a.csv", b"x"),
-        ]
-        for name, data in bad:
-            refused = upload(name, data)
+        for name in ("a.exe", "", "txt", "a.csv", "a.json"):
+            refused = upload(name, b"caf\xe9")
             assert (refused.status_code, list(refused.json())) == (400, ["error"]), name
         assert asked.post("/translate_file", data=HELLO).status_code == 400
-        assert (
-            asked.post("/translate_file", data=HELLO, files={"file": ("a.txt", b"x" * 2_100_000)}).status_code
-            == 413
-        )
+        assert upload("a.txt", b"x" * 2_100_000).status_code == 413
 
 
 def test_what_is_deleted_cannot_be_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,26 +284,21 @@ def test_metrics_and_a_failure_in_the_log(caplog: pytest.LogCaptureFixture) -> N
         app.service.plan = fails  # type: ignore[assignment]
         answer = asked.post("/translate", json=HELLO, headers=key)
     assert answer.status_code == 500 and "inside" not in answer.text
-    for line in (
+    for beginning in (
         'bytenmt_requests_total{path="/translate",status="200"} 1.0',
         'bytenmt_requests_total{path="/download_file/{token}/{name}",status="404"} 1.0',
         'bytenmt_source_bytes_total{direction="en-de"} 5.0',
         "bytenmt_queue_wait_seconds_count 1.0",
         "bytenmt_requests_in_flight 0.0",
-    ):
-        assert line in lines
-    for name in (
         "bytenmt_build_info{version=",
         "process_resident_memory_bytes",
         "bytenmt_deadlines_total 0.0",
     ):
-        assert any(line.startswith(name) for line in lines), name
-    logged = "\n".join(caplog.messages)
-    assert "failed: RuntimeError: the inside of it" in logged and "POST /translate 200" in logged
-    assert (
-        not re.search("hello|token/|/name|secret", logged.replace("{token}/{name}", ""))
-        and "GET (unknown) 404" in logged
-    )
+        assert any(line.startswith(beginning) for line in lines), beginning
+    logged = "\n".join(caplog.messages).replace("{token}/{name}", "")
+    for message in ("failed: RuntimeError: the inside of it", "POST /translate 200", "GET (unknown) 404"):
+        assert message in logged
+    assert not re.search("hello|token/|/name|secret", logged)
 
 
 def test_an_engine_that_fails_is_replaced() -> None:

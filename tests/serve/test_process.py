@@ -3,7 +3,6 @@ answered."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import shutil
@@ -11,8 +10,10 @@ import signal
 import socket
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.error import HTTPError
 
 import click
@@ -22,8 +23,6 @@ from made_up_engine import make_run
 from made_up_service import SECONDS, Gate, made_up_app, made_up_models, serving, wait_until
 
 from bytenmt.cli.main import main
-from bytenmt.serve.server import listening
-from bytenmt.serve.service import Models
 from bytenmt.serve.work_queue import Limits
 from tools.served import ServerProcess, run_server
 
@@ -88,46 +87,21 @@ def test_who_leaves_is_not_decoded_for(accept: str) -> None:
     assert app.service.metrics.registry.get_sample_value("bytenmt_abandoned_total", {"kind": kind}) == 1.0
 
 
-def test_no_part_of_an_answer_waits_until_another_one_is_confirmed() -> None:
-    async def accepted() -> int:
-        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-        def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            made = writer.get_extra_info("socket")
-            found.set_result(made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-            writer.close()
-
-        listener = listening("127.0.0.1", 0)
-        async with await asyncio.start_server(connected, sock=listener):
-            with socket.create_connection(listener.getsockname()):
-                return await found
-
-    assert asyncio.run(accepted())
-
-
 def test_it_ends_when_it_has_answered() -> None:
     """Accepted requests are answered, on a connection that is kept too, which is then closed."""
     gate = Gate(is_open=False)
     app = made_up_app("en-de", gate=gate)
-    with serving(app) as (server, address):
-        answers: list[bytes] = []
-        threads = [
-            threading.Thread(
-                target=lambda accept=accept: answers.append(answer_to(address, request("a", accept)))
-            )
-            for accept in ("*/*", "text/event-stream")
-        ]
-        for thread in threads:
-            thread.start()
+    with ThreadPoolExecutor() as clients, serving(app) as (server, address):
+        asked = [request("a", accept) for accept in ("*/*", "text/event-stream")]
+        coming = [clients.submit(answer_to, address, one) for one in asked]
         wait_until(lambda: app.service.n_open == 2)
         server.should_exit = True
         wait_until(lambda: app.service.is_draining)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address, SECONDS)
         gate.open.set()
-        for thread in threads:
-            thread.join(SECONDS)
-    assert len(answers) == 2 and all(b"A0" in one for one in answers)
+        answers = [one.result(SECONDS) for one in coming]
+    assert all(b"A0" in one for one in answers)
     assert [b"connection: close" in one for one in answers if b"event: " not in one] == [True]
 
 
@@ -137,23 +111,10 @@ def test_reloading(caplog: pytest.LogCaptureFixture) -> None:
     before, after = Gate(is_open=False), Gate()
     app = made_up_app("en-de", gate=before, keys=["old"])
     former, key = app.service.models, "authorization: Bearer {}\r\nconnection: close\r\n"
-    models: list[Models | Exception] = [
-        OSError("no such file"),
-        made_up_models("en-de", gate=after, keys=["new"]),
-    ]
-
-    def load() -> Models:
-        found = models.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        return found
-
+    load = Mock(side_effect=[OSError("no such file"), made_up_models("en-de", gate=after, keys=["new"])])
     caplog.set_level("INFO", "bytenmt.serve")
-    with serving(app, load) as (server, address):
-        answers: list[bytes] = []
-        first = request("first", more=key.format("old"))
-        thread = threading.Thread(target=lambda: answers.append(answer_to(address, first)))
-        thread.start()
+    with ThreadPoolExecutor() as clients, serving(app, load) as (server, address):
+        first = clients.submit(answer_to, address, request("first", more=key.format("old")))
         assert before.began.wait(SECONDS)
         server._hang_up.set()
         wait_until(lambda: "reload failed: OSError: no such file" in caplog.messages)
@@ -163,10 +124,10 @@ def test_reloading(caplog: pytest.LogCaptureFixture) -> None:
         assert b" 403 " in answer_to(address, request("late", more=key.format("old")))
         assert b"LATE0" in answer_to(address, request("late", more=key.format("new")))
         before.open.set()
-        thread.join(SECONDS)
+        assert b"FIRST0" in first.result(SECONDS)
         (model,) = former.by_direction.values()
         wait_until(lambda: not model.worker.thread.is_alive())
-    assert b"FIRST0" in answers[0] and before.lines() == [b"first"] and after.lines() == [b"late"]
+    assert before.lines() == [b"first"] and after.lines() == [b"late"]
     for result in ("failed", "done"):
         value = app.service.metrics.registry.get_sample_value("bytenmt_reloads_total", {"result": result})
         assert value == 1.0
@@ -208,21 +169,12 @@ def test_the_command_ends_when_it_has_answered_and_needs_no_pytorch(run: Path, t
     arguments = ("-m", f"ko-en={run}", "--max-len-b", "400")
     with run_server(tmp_path, *arguments, program=WATCHED) as server:
         assert [one["code"] for one in json.loads(server.get("languages"))] == ["ko", "en"]
-        found: list[Any] = []
-        texts = [f"{line} 하나 둘 셋 넷 다섯" for line in range(24)]
-        threads = [
-            threading.Thread(
-                target=lambda: found.append(server.post("translate", q=texts, source="ko", target="en"))
-            )
-            for _ in range(12)
-        ]
-        for thread in threads:
-            thread.start()
-        wait_until(lambda: in_flight(server) == 12, "too quick to be asked in the middle")
-        assert not found and server.terminate() == 0
-        for thread in threads:
-            thread.join(SECONDS)
-    assert len(found) == 12 and all(len(one["translatedText"]) == 24 for one in found)
+        asked = {"q": [f"{line} 하나 둘 셋 넷 다섯" for line in range(24)], "source": "ko", "target": "en"}
+        with ThreadPoolExecutor(12) as clients:
+            coming = [clients.submit(server.post, "translate", **asked) for _ in range(12)]
+            wait_until(lambda: in_flight(server) == 12, "too quick to be asked in the middle")
+            assert not any(one.done() for one in coming) and server.terminate() == 0
+            assert all(len(one.result(SECONDS)["translatedText"]) == 24 for one in coming)
     assert server.log_lines()[-2:] == ["bytenmt: ended", "modules False"]
 
 
@@ -252,23 +204,23 @@ def test_it_reads_models_and_keys_again_under_load(tmp_path: Path) -> None:
                 except Exception as error:
                     found.append(error)
 
-        threads = [threading.Thread(target=load) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        shutil.rmtree(run)
-        make_run(run, "convs2s", seed=7)
-        keys.write_text("new\nboth\n")
-        server.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: server.log_lines().count("bytenmt: reloaded") == 2)
-        n_before = len(found)
-        wait_until(lambda: len(found) >= n_before + 16)
-        enough.set()
-        for thread in threads:
-            thread.join(SECONDS)
+        with ThreadPoolExecutor(8) as clients:
+            for _ in range(8):
+                clients.submit(load)
+            shutil.rmtree(run)
+            make_run(run, "convs2s", seed=7)
+            keys.write_text("new\nboth\n")
+            server.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: server.log_lines().count("bytenmt: reloaded") == 2)
+            n_before = len(found)
+            wait_until(lambda: len(found) >= n_before + 16)
+            enough.set()
         after = server.post("translate", **asked)
         assert server.post("translate", **asked | {"api_key": "new"}) == after
         with pytest.raises(HTTPError, match="403"):
             server.post("translate", **asked | {"api_key": "old"})
+        page = server.post("translate", **asked | {"q": "<p>하나</p>", "format": "html"})
+        assert page["translatedText"].startswith("<p>")  # by a child of the command
         assert server.terminate() == 0
     assert before != after and found[-1] == after and all(one in (before, after) for one in found), found
 
@@ -277,14 +229,8 @@ def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Environment variables have the effect of options, which take precedence; an unknown one is an error."""
     command = main.get_command(None, "serve")  # type: ignore[arg-type]
     assert command is not None
-    values = {
-        "MAX_QUEUE": "7",
-        "MODEL": "en-de=a de-en=b",
-        "BEAM_SIZE": "3",
-        "REVERSE": "true",
-        "KEEP": "urls",
-    }
-    for name, value in values.items():
+    values = "MAX_QUEUE=7", "MODEL=en-de=a de-en=b", "BEAM_SIZE=3", "REVERSE=true", "KEEP=urls"
+    for name, _, value in (one.partition("=") for one in values):
         monkeypatch.setenv(f"BYTENMT_SERVE_{name}", value)
     with command.make_context("serve", ["--keep", ""]) as context:
         found = context.params
@@ -332,21 +278,6 @@ def test_what_cannot_be_served_is_one_line(
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "bytenmt.serve.server")
     assert "bytenmt[serve]" in CliRunner().invoke(main, ["serve", "-m", pair]).output
-
-
-@pytest.mark.slow
-def test_suggestions_can_be_trained_on(run: Path, tmp_path: Path) -> None:
-    from bytenmt.data.corpus import PairFiles, ParallelCorpus
-
-    with run_server(tmp_path, "-m", f"ko-en={run}", "--suggestions", tmp_path / "kept") as server:
-        for number in range(3):
-            server.post("suggest", q=f"하나\t{number}", s=f'"one" {number}\n', source="ko", target="en")
-        page = server.post("translate", q="<p>하나</p>", format="html", source="ko", target="en")
-        assert page["translatedText"].startswith("<p>")  # by a child of the command
-        server.terminate()
-    pairs = ParallelCorpus.open_all([PairFiles(tsv=tmp_path / "kept" / "ko-en.tsv")])
-    found = [(pairs.source(k), pairs.target(k)) for k in range(len(pairs))]
-    assert found == [(f"하나 {k}".encode(), f'"one" {k}'.encode()) for k in range(3)]
 
 
 def test_a_trusted_proxy_tells_the_address_of_the_client(caplog: pytest.LogCaptureFixture) -> None:
