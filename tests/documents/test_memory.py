@@ -97,16 +97,18 @@ def po_of(*entries: tuple[str, str, str]) -> str:
 CLOSE = (("close the window", "Close", "Schließen"), ("near", "Close", "Nah"))
 
 
-@pytest.mark.parametrize(
-    ("context", "expected"),
-    [("close the window", "Schließen"), ("near", "Nah"), ("other", "Nah"), ("", "Nah")],
-)
-def test_the_entry_with_the_same_context_is_used(tmp_path: Path, context: str, expected: str) -> None:
+def test_the_entry_with_the_same_context_is_used(tmp_path: Path) -> None:
     path = tmp_path / "a.po"
     path.write_text(po_of(*CLOSE), encoding="utf-8")
     entries = TranslationMemory.from_file(path)
-    text, report = with_memory(po_of((context, "Close", "")), "b.po", entries)
-    assert text == po_of((context, "Close", expected)) and not report.notes
+    for context, expected in {
+        "close the window": "Schließen",
+        "near": "Nah",
+        "other": "Nah",
+        "": "Nah",
+    }.items():
+        text, report = with_memory(po_of((context, "Close", "")), "b.po", entries)
+        assert text == po_of((context, "Close", expected)) and not report.notes
 
 
 def test_what_lacks_a_placeholder_is_wrong() -> None:
@@ -132,14 +134,9 @@ def test_each_plural_form_has_its_own_entry(tmp_path: Path) -> None:
 
 
 def test_the_entry_with_the_same_key_is_used(tmp_path: Path) -> None:
-    units = "".join(
-        f'<trans-unit id="{key}"><source>{source}</source><target>{target}</target></trans-unit>'
-        for key, source, target in (
-            ("a", "Close", "Schließen"),
-            ("b", "Close", "Nah"),
-            ("c", "Open", "Offen"),
-        )
-    )
+    entries = ("a", "Close", "Schließen"), ("b", "Close", "Nah"), ("c", "Open", "Offen")
+    unit = '<trans-unit id="{}"><source>{}</source><target>{}</target></trans-unit>'
+    units = "".join(unit.format(*entry) for entry in entries)
     path = tmp_path / "a.xlf"
     path.write_text(f'<xliff version="1.2"><file><body>{units}</body></file></xliff>', encoding="utf-8")
     data = '{"a": "Close", "b": "Close",\n "d": "Close", "e": "Open"}'
@@ -148,23 +145,19 @@ def test_the_entry_with_the_same_key_is_used(tmp_path: Path) -> None:
     assert not report.notes
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "expected"),
-    [
+def test_codes_of_a_memory_match_those_of_other_formats(tmp_path: Path) -> None:
+    """They get their own form in the document."""
+    rows = (
         ("a.po", 'msgid "very <b>old</b>"\nmsgstr ""\n', 'msgstr "sehr <b>alt</b>"'),
         ("a.html", "<p>very <i>old</i></p>", "<p>sehr <i>alt</i></p>"),
         ("a.md", "very **old**\n", "sehr **alt**\n"),
-    ],
-)
-def test_codes_of_a_memory_match_those_of_other_formats(
-    tmp_path: Path, name: str, data: str, expected: str
-) -> None:
-    """They get their own form in the document."""
+    )
     seg = '{} <bpt i="1">&lt;b&gt;</bpt>{}<ept i="1">&lt;/b&gt;</ept>'
     path = tmp_path / "a.tmx"
     path.write_text(TMX.format(seg.format("very", "old"), seg.format("sehr", "alt")), encoding="utf-8")
-    text, report = with_memory(data, name, TranslationMemory.from_file(path, PAIR))
-    assert expected in text and report.counts["from the memory"] == 1 and not report.notes
+    for name, data, expected in rows:
+        text, report = with_memory(data, name, TranslationMemory.from_file(path, PAIR))
+        assert expected in text and report.counts["from the memory"] == 1 and not report.notes
 
 
 def test_an_icu_message_is_taken_if_it_is_the_same() -> None:

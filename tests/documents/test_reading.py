@@ -1,9 +1,10 @@
-"""Files that are malformed or in other encodings, and which units count as translated."""
+"""Files that are malformed or in other encodings, which units count as translated, and languages."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import polib
 import pytest
 
 from bytenmt.documents.formats import format_of, read
@@ -24,11 +25,7 @@ PO = (SAMPLES / "catalogue.po.in").read_text()
         ("a.tmx", "<xliff/>", "no <tmx> element"),
         ("a.po", PO + 'msgid "x"y"\nmsgstr ""\n', r"not po: .*line 33"),
         ("a.po", "x", "not po: "),
-        (
-            "a.srt",
-            "1\n0:0:1,0 --> 0:0:2,0\nx\n\n2\n00:00:03,0 ->\ny\n",
-            "line 5: expected a number and times",
-        ),
+        ("a.srt", "1\n0:0:1,0 --> 0:0:2,0\nx\n\n2\n0:0:3,0 ->\ny\n", "line 5: expected a number and times"),
         ("a.vtt", "1\n", "not WebVTT: "),
         ("a.json", '{"a": "b",\n "c" 1}', "not json: Expecting ':' delimiter: line 2 column 6"),
         ("a.json", "[" * 100_000, "not json: .*recursion"),
@@ -69,12 +66,8 @@ def test_the_delimiter_by_which_rows_are_even() -> None:
     with pytest.raises(DataError, match="text is not one of the columns"):
         document("a.csv", text)
     options = ReadOptions("csv", column="1")
-    assert [joined(unit.parts) for unit in read(text.encode(), options).units] == [
-        "text; two; three",
-        "four; five",
-        "six",
-    ]
-    assert [joined(unit.parts) for unit in read(b"a,b;c;d\n1;x;3\n", options).units] == ["a,b", "1"]
+    for data, expected in ((text, ["text; two; three", "four; five", "six"]), ("a,b;c\n1;x\n", ["a,b", "1"])):
+        assert [joined(unit.parts) for unit in read(data.encode(), options).units] == expected
 
 
 @pytest.mark.parametrize(
@@ -97,13 +90,9 @@ def test_a_file_in_latin_1_stays_so(name: str, data: str, expected: str) -> None
 
 
 def test_utf_16_is_known_by_its_byte_order_mark() -> None:
-    for name, text in (
-        ("a.strings", '"a" = "b c";\r\n'),
-        ("a.xlf", SAMPLES.joinpath("codes.xlf.in").read_text()),
-    ):
-        data = text.replace('"UTF-8"', '"UTF-16"').encode("utf-16")
-        made = translated(name, data)[0].decode("utf-16")
-        assert "B C" in made or "PRESS" in made
+    xliff = SAMPLES.joinpath("codes.xlf.in").read_text().replace('"UTF-8"', '"UTF-16"')
+    for name, text, expected in (("a.strings", '"a" = "b c";\r\n', "B C"), ("a.xlf", xliff, "PRESS")):
+        assert expected in translated(name, text.encode("utf-16"))[0].decode("utf-16")
 
 
 ONE, TWO = '<xliff version="1.2"><file><body><trans-unit id="1">', "</trans-unit></body></file></xliff>"
@@ -161,6 +150,46 @@ def test_the_plural_form_of_one(forms: str, msgid: str, expected: list[str]) -> 
     header = f'msgid ""\nmsgstr "Plural-Forms: {forms}\\n"\n\n'
     entry = f'#, c-format\nmsgid "{msgid}"\nmsgid_plural "%d files"\nmsgstr[0] ""\n'
     made = translated("a.po", header + entry)[0].decode()
-    assert [f'msgstr[{n}] "{text}"' for n, text in enumerate(expected)] == made.strip().split("\n")[
-        -len(expected) :
-    ]
+    lines = [f'msgstr[{n}] "{text}"' for n, text in enumerate(expected)]
+    assert made.strip().split("\n")[-len(lines) :] == lines
+
+
+# ---- the languages that a document declares: read, and set to what it is translated into
+
+POT = PO.replace('charset=UTF-8\\n"', 'charset=UTF-8\\n"\n"Language: \\n"')
+BODY = "<body><trans-unit id='1'><source>text</source></trans-unit></body>"
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("a.xlf", '<file source-language="en">', '<file source-language="en" target-language="de">'),
+        ("a.xlf", '<file target-language="fr">', '<file target-language="de">'),
+        ("a.xlf", '<file target-language="de-DE">', '<file target-language="de-DE">'),
+        ("a.html", '<html lang="en" class="x">', '<html lang="de" class="x">'),
+        ("a.html", '<html lang="en" xml:lang="en">', '<html lang="de" xml:lang="de">'),
+        ("a.html", "<html>", '<html lang="de">'),
+        ("a.html", '<html lang="de-AT">', '<html lang="de-AT">'),
+        ("a.html", '<html lang="den">', '<html lang="de">'),
+        ("a.arb", '{"@@locale": "en", "a": "text"}', '{"@@locale": "de", "a": "TEXT"}'),
+        ("a.arb", '{"@@locale": "de_AT", "a": "text"}', '{"@@locale": "de_AT", "a": "TEXT"}'),
+        ("a.yaml", "en:\n  a: text\n", "de:\n  a: TEXT\n"),
+        ("a.yaml", "en:\n  a: text\nb: c\n", "en:\n  a: TEXT\nb: C\n"),
+    ],
+)
+def test_the_target_language_is_set(name: str, before: str, after: str) -> None:
+    parts = {"a.html": ("", "<p>text</p>"), "a.xlf": ('<xliff version="1.2">', f"{BODY}</file></xliff>")}
+    head, end = parts.get(name, ("", ""))
+    text = translated(name, f"{head}{before}{end}")[0].decode()
+    assert text.startswith(head + after) and "TEXT" in text
+    assert document(name, f"{head}{before}{end}", None).dump().decode().startswith(head + before)
+
+
+@pytest.mark.parametrize("text", [PO, POT, POT.replace("Language: ", "Language: fr")])
+def test_the_header_of_a_catalogue(text: str) -> None:
+    """All else in it stays; a region is written as gettext has it."""
+    made = read(text.encode(), ReadOptions("po", ("en", "pt-BR"))).dump().decode()
+    before, after = (polib.pofile(one).metadata for one in (text, made))
+    assert after == {**before, "Language": "pt_BR"}
+    template = POT.replace("charset=UTF-8", "charset=CHARSET")
+    assert "charset=UTF-8" in document("a.pot", template).dump().decode()

@@ -16,7 +16,6 @@ import pytest
 from bytenmt.decoding.confidence import UNSURE
 from bytenmt.documents.formats import FORMATS, format_of
 from bytenmt.documents.lines import is_icu_message
-from bytenmt.documents.unit import joined
 from tools.verify.made_up_translations import (
     PAIR,
     SAMPLES,
@@ -41,16 +40,12 @@ def test_every_format_has_a_sample() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_document_in_capitals(name: str) -> None:
+    """In a format with two languages a second time changes nothing."""
     made, report = translated(name, data(name))
     assert made.decode() == data(name, "out").decode()
     assert report.counts["to review"] == ("fuzzy" in made.decode() and name == "program.po")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_is_translated_is_done_in_formats_with_two_languages(name: str) -> None:
-    made = document(name, data(name, "out"))
-    if any(unit.target is not None for unit in made.units):
-        assert translated(name, data(name, "out"))[0] == data(name, "out")
+    if any(unit.target is not None for unit in document(name, made).units):
+        assert translated(name, made)[0] == made
 
 
 @pytest.mark.parametrize("form", ["plain", "CRLF", "byte order mark"])
@@ -106,15 +101,7 @@ DOUBTED = {
 def test_a_doubtful_translation_is_marked_as_the_format_has_it(name: str) -> None:
     text = translated(name, data(name), flags=(UNSURE,))[0].decode()
     mark, n_marks = DOUBTED[name]
-    assert mark in text and (
-        text.count(mark) == n_marks or (name.endswith(".po") and text.count("fuzzy") == 4)
-    )
-    if format_of(Path(name)) != "tmx":
-        assert all(
-            unit.is_doubted or joined(unit.target or ()) not in text
-            for unit in document(name, text).units
-            if not unit.is_done or unit.is_doubted
-        )
+    assert mark in text and text.count("fuzzy" if name.endswith(".po") else mark) == n_marks
 
 
 def test_existing_translations_are_overwritten_if_asked() -> None:
