@@ -11,11 +11,11 @@ import gc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hostile_child import hostile_task
-from made_up_service import SECONDS, made_up_app
-from starlette.testclient import TestClient
+from made_up_service import SECONDS, client
 
 from bytenmt.documents.translation import LineTranslation
 from bytenmt.sentinels import Code
@@ -110,12 +110,9 @@ def test_a_client_waits_for_its_own_documents_alone(hostile: None, tmp_path: Pat
 def test_a_failure_of_a_reader_is_not_told_to_the_client(
     hostile: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = made_up_app()
     sent: dict[str, Any] = {"data": {"source": "en", "target": "de"}, "files": {"file": ("a.txt", b"x")}}
-    with TestClient(app.asgi()) as asked:
+    with client() as asked:
         for name, status in (("fault", 500), ("crash", 413)):
-            monkeypatch.setattr(
-                "bytenmt.serve.app.DocumentSource", lambda *_, name=name: DocumentSource(name, b"x")
-            )
+            monkeypatch.setattr("bytenmt.serve.app.DocumentSource", Mock(return_value=source(name)[0]))
             answer = asked.post("/translate_file", **sent)
             assert answer.status_code == status and "ValueError" not in answer.text
