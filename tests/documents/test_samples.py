@@ -40,7 +40,7 @@ def test_every_format_has_a_sample() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_document_in_capitals(name: str) -> None:
-    """In a format with two languages a second time changes nothing."""
+    """A second time changes nothing in a format with two languages."""
     made, report = translated(name, data(name))
     assert made.decode() == data(name, "out").decode()
     assert report.counts["to review"] == ("fuzzy" in made.decode() and name == "program.po")
