@@ -4,8 +4,9 @@ linked. Imports no PyTorch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self, TypeVar
 
 from msgspec import Meta, Struct
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+T = TypeVar("T")
 Dropout = Annotated[float, Meta(ge=0.0, lt=1.0)]
 # Bounds of a model's sizes, far beyond what anybody trains: a configuration may come from a stranger, and
 # what is counted or built from it must end.
@@ -173,14 +175,29 @@ class StackedSection(LayeredSection, frozen=True, kw_only=True):
     d_hidden: Width
 
     @property
-    def starts_from(self) -> tuple[int, ...]:
-        """Return for each decoder layer the encoder layer from whose last state it starts.
+    def n_parts(self) -> int:
+        """Vectors of d_hidden numbers that a layer hands on: h, and in an LSTM c."""
+        return 2
 
-        The two stacks are aligned at the top; a decoder layer below the encoder's lowest starts from that
-        one. Empty without a source.
+    @property
+    def n_states(self) -> int:
+        """Vectors that the decoder hands on."""
+        return self.n_parts * self.decoder_depth
+
+    @property
+    def n_encoder_states(self) -> int:
+        """Vectors that the encoder hands on."""
+        return self.n_parts * self.encoder_depth
+
+    def first_states(self, final: Sequence[T]) -> tuple[T, ...]:
+        """Return the states that the decoder's layers start from, h of each, then c of each.
+
+        final: the last ones of the encoder's layers, in the same order. The two stacks are aligned at the
+        top; a decoder layer below the encoder's lowest starts from that one.
         """
-        below = self.encoder_depth - self.decoder_depth
-        return tuple(max(0, layer + below) for layer in range(self.decoder_depth)) if self.source else ()
+        depth, below = self.encoder_depth, self.encoder_depth - self.decoder_depth
+        layers = [max(0, layer + below) for layer in range(self.decoder_depth)]
+        return tuple(final[depth * part + layer] for part in range(self.n_parts) for layer in layers)
 
     def encoder_net(self, reverse_source: bool) -> Net:
         """Describe the encoder. With the source reversed it still reads EOS last."""

@@ -9,7 +9,8 @@ here, while autocast rounds every operation to bf16.
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import torch
@@ -101,20 +102,21 @@ def gru_reset_gradients(d_reset: Array, other: Array, rz: Array, d_x: Array, d_o
             d_other[i, c] = narrow(widen(d_other[i, c]) + widen(d_reset[i, c]) * rz[i, c], d_other[0, 0])
 
 
-class FusedGRU:
+class FusedGRU(NamedTuple):
     """A GRU step for one run of a loop, see GRU.stepper.
 
     gates, candidate: products with U_r, U_z and with U_g.
     """
 
-    def __init__(self, gates: DeferredProduct, candidate: DeferredProduct, after: bool, take: bool) -> None:
-        self.gates, self.candidate, self.after, self.take = gates, candidate, after, take
+    gates: DeferredProduct
+    candidate: DeferredProduct
+    after: bool
+    take: bool
 
-    def __call__(self, x: Tensor, h: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, h: Tensor) -> tuple[Tensor, ...]:
         """Return the new state; see GRU.stepper."""
         tokens = self.gates.token, self.candidate.token
-        new: Tensor = _GRUStep.apply(x, h, *tokens, self)  # type: ignore[no-untyped-call]
-        return new
+        return (_GRUStep.apply(x, h, *tokens, self),)  # type: ignore[no-untyped-call]
 
 
 class _GRUStep(Function):
@@ -209,16 +211,9 @@ def lstm_gradients(
             d_c[row, j] = narrow(cell[j] * gates[row, d + j], d_c[0, 0])
 
 
-class FusedLSTM:
-    """An LSTM step for one run of a loop, see LSTM.stepper. recurrent: the product with U."""
-
-    def __init__(self, recurrent: DeferredProduct) -> None:
-        self.recurrent = recurrent
-
-    def __call__(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the new state and cells; see LSTM.stepper."""
-        h, c = _LSTMStep.apply(x, h, c, self.recurrent.token, self.recurrent)  # type: ignore[no-untyped-call]
-        return h, c
+def fused_lstm(recurrent: DeferredProduct) -> Callable[..., tuple[Tensor, ...]]:
+    """Return an LSTM step for one run of a loop, see LSTM.stepper. recurrent: the product with U."""
+    return lambda x, h, c: _LSTMStep.apply(x, h, c, recurrent.token, recurrent)  # type: ignore[no-untyped-call]
 
 
 class _LSTMStep(Function):

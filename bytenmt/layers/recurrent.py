@@ -9,7 +9,7 @@ sentence within its own length.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,28 @@ from torch.nn import functional as F
 
 from bytenmt.layers.deferred_matmul import deferred
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
-from bytenmt.layers.fused_cells import FusedGRU, FusedLSTM, fusible
+from bytenmt.layers.fused_cells import FusedGRU, fused_lstm, fusible
 from bytenmt.layers.sequence_kernels import gru, has_sequence_kernels, lstm
 
 GRUReset = Literal["before", "after"]
 GRUUpdate = Literal["keep", "take"]
+State = tuple[Tensor, ...]  # h, and in an LSTM c, each (rows, d_hidden)
+
+
+def run_loop(
+    step: Callable[..., State], inputs: Tensor, before: Sequence[Tensor], lengths: Tensor | None
+) -> tuple[Tensor, State]:
+    """Return all h (rows, t, d_hidden) of a loop over a layer's steps, and the state after each row's last.
+
+    step: see GRU.stepper; inputs (t, rows, …): its first argument; before: the state before the first one;
+    lengths (rows,) int64: inputs of each row, None: all t.
+    """
+    state, states = tuple(before), list[State]()
+    for x in inputs:
+        state = step(x, *state)
+        states.append(state)
+    parts = [torch.stack(part, dim=1) for part in zip(*states, strict=True)]
+    return parts[0], tuple(last(part, lengths) for part in parts)
 
 
 class GRU(nn.Module):
@@ -38,7 +55,6 @@ class GRU(nn.Module):
     """
 
     STACKED: ClassVar = {"input": 3, "gates": 2}  # maps that are stacked in a weight
-    PARTS: ClassVar = 1  # of the state: h
 
     def __init__(
         self,
@@ -56,61 +72,48 @@ class GRU(nn.Module):
         self.gates = nn.Linear(d_hidden, 2 * d_hidden, bias=False)  # U of r, z
         self.candidate = nn.Linear(d_hidden, d_hidden, bias=False)  # U of g
 
-    def stepper(self) -> Callable[..., Tensor]:
-        """Return the function (x, h) -> new h, for one run of a loop.
+    def stepper(self) -> Callable[..., State]:
+        """Return the function (x, h) -> new state, for one run of a loop.
 
-        x (rows, 3 d_hidden): the input's product for r, z, g. h (rows, d_hidden). With d_inside, C_g c
-        (rows, d_hidden) is the third argument.
+        x: the input's products for r, z, g (rows, 3 d_hidden), with d_inside followed by C_g c.
         """
         gates, candidate = deferred(self.gates.weight), deferred(self.candidate.weight)
         if fusible(gates) and fusible(candidate) and not self.d_inside:
             return FusedGRU(gates, candidate, self.reset == "after", self.update == "take")
 
-        def step(x: Tensor, h: Tensor, inside: Tensor | None = None) -> Tensor:
+        def step(x: Tensor, h: Tensor) -> State:
             d = h.shape[-1]
-            x_rz, x_g = torch.split(x, [2 * d, d], dim=-1)
-            r, z = torch.sigmoid(x_rz + gates(h)).chunk(2, dim=-1)
+            r, z = torch.sigmoid(x[..., : 2 * d] + gates(h)).chunk(2, dim=-1)
             if self.reset == "before":
-                g = torch.tanh(x_g + candidate(r * h))
+                u = candidate(r * h)
             else:
-                u = candidate(h)
-                g = torch.tanh(x_g + r * (u if inside is None else u + inside))
-            return g + z * (h - g) if self.update == "keep" else h + z * (g - h)
+                u = r * (candidate(h) + x[..., 3 * d :] if self.d_inside else candidate(h))
+            g = torch.tanh(x[..., 2 * d : 3 * d] + u)
+            return (g + z * (h - g) if self.update == "keep" else h + z * (g - h),)
 
         return step
 
-    def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        """Return the states (rows, t, d_hidden) after inputs x (rows, t, d_input). h (rows, d_hidden):
-        initial state."""
+    def forward(
+        self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Read inputs x (rows, t, d_input) from a state on; see run_loop."""
         if self.reset == "after" and not self.d_inside and has_sequence_kernels(x):
             recurrent = torch.cat([self.gates.weight, self.candidate.weight])
-            return gru(x, h, (self.input.weight, recurrent, self.input.bias), self.update == "take")
-        step, states = self.stepper(), []
-        for shares in zip(*self._shares(x.transpose(0, 1)), strict=True):
-            h = step(shares[0], h, *shares[1:])
-            states.append(h)
-        return torch.stack(states, dim=1)
+            parameters = self.input.weight, recurrent, self.input.bias
+            states = gru(x, before[0], parameters, self.update == "take")
+            return states, (last(states, lengths),)
+        return run_loop(self.stepper(), self._products(x.transpose(0, 1)), before, lengths)
 
-    def read(
-        self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None = None
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the states as forward does, and the parts of the state after each row's last input.
-
-        before: the parts of the initial state. lengths (rows,) int64: inputs of each row; None: all t.
-        """
-        states = self(x, *before)
-        return states, (last(states, lengths),)
-
-    def _shares(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Return the arguments of the stepper for inputs x (t, rows, d_input): the products (t, rows,
-        3 d_hidden), and with d_inside C_g c (t, rows, d_hidden)."""
+    def _products(self, x: Tensor) -> Tensor:
+        """Return the stepper's inputs for inputs x (t, rows, d_input)."""
         if not self.d_inside:
-            return (self.input(x),)
+            products: Tensor = self.input(x)
+            return products
         widths, d = [x.shape[-1] - self.d_inside, self.d_inside], self.candidate.weight.shape[0]
         own, inner = torch.split(x, widths, dim=-1)
         w, c = torch.split(self.input.weight, widths, dim=1)
         gates, inside = torch.split(F.linear(inner, c), [2 * d, d], dim=-1)
-        return F.linear(own, w, self.input.bias) + F.pad(gates, (0, d)), inside
+        return torch.cat([F.linear(own, w, self.input.bias) + F.pad(gates, (0, d)), inside], dim=-1)
 
 
 class LSTM(nn.Module):
@@ -120,42 +123,32 @@ class LSTM(nn.Module):
     """
 
     STACKED: ClassVar = {"input": 4, "recurrent": 4}
-    PARTS: ClassVar = 2  # h, c
 
     def __init__(self, d_input: int, d_hidden: int) -> None:
         super().__init__()
         self.input = nn.Linear(d_input, 4 * d_hidden)
         self.recurrent = nn.Linear(d_hidden, 4 * d_hidden, bias=False)
 
-    def stepper(self) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """Return the function (x, h, c) -> (new h, new c), for one run of a loop.
+    def stepper(self) -> Callable[..., State]:
+        """Return the function (x, h, c) -> new state, for one run of a loop.
 
-        x (rows, 4 d_hidden): the input's product for the gates. h, c (rows, d_hidden).
+        x (rows, 4 d_hidden): the input's product for the gates.
         """
         recurrent = deferred(self.recurrent.weight)
         if fusible(recurrent):
-            return FusedLSTM(recurrent)
+            return fused_lstm(recurrent)
 
-        def step(x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        def step(x: Tensor, h: Tensor, c: Tensor) -> State:
             i, f, g, o = (x + recurrent(h)).chunk(4, dim=-1)
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
             return torch.sigmoid(o) * torch.tanh(c), c
 
         return step
 
-    def forward(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """Return states and cells, each (rows, t, d_hidden), after inputs x (rows, t, d_input)."""
-        step, states, cells = self.stepper(), [], []
-        for x_t in self.input(x.transpose(0, 1)):
-            h, c = step(x_t, h, c)
-            states.append(h)
-            cells.append(c)
-        return torch.stack(states, dim=1), torch.stack(cells, dim=1)
-
-    def read(
+    def forward(
         self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None = None
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the states, and the parts of the state after each row's last input; see GRU.read."""
+    ) -> tuple[Tensor, State]:
+        """Read inputs x (rows, t, d_input) from a state on; see run_loop."""
         if has_sequence_kernels(x):
             padding = None
             if lengths is not None:
@@ -163,8 +156,42 @@ class LSTM(nn.Module):
             parameters = self.input.weight, self.recurrent.weight, self.input.bias
             states, cell = lstm(x, before, parameters, padding)
             return states, (last(states, lengths), cell)
-        states, cells = self(x, *before)
-        return states, (last(states, lengths), last(cells, lengths))
+        return run_loop(self.stepper(), self.input(x.transpose(0, 1)), before, lengths)
+
+
+def recurrent_layers(
+    cell: str, depth: int, d_input: int, d_hidden: int, reset: GRUReset = "before", d_inside: int = 0
+) -> Sequence[GRU | LSTM]:
+    """Build layers on top of each other, of LSTMs if cell is "lstm", else of GRUs.
+
+    d_inside: of the lowest one, see GRU.
+    """
+    layers = (
+        LSTM(d_hidden if layer else d_input, d_hidden)
+        if cell == "lstm"
+        else GRU(d_hidden if layer else d_input, d_hidden, reset, d_inside=0 if layer else d_inside)
+        for layer in range(depth)
+    )
+    return cast(Sequence[GRU | LSTM], nn.ModuleList(layers))
+
+
+def read_layers(
+    layers: Sequence[GRU | LSTM],
+    x: Tensor,
+    before: Sequence[Tensor],
+    drop: Callable[[Tensor], Tensor],
+    lengths: Tensor | None = None,
+) -> tuple[Tensor, State]:
+    """Read inputs x (rows, t, d_input) by layers on top of each other, with dropout before each.
+
+    Return h of the topmost one, and h of all layers after each row's last input, then, of LSTMs, all c.
+    before: the same before the first input. lengths: see run_loop.
+    """
+    after = []
+    for number, layer in enumerate(layers):
+        x, state = layer(drop(x), before[number :: len(layers)], lengths)
+        after.append(state)
+    return x, tuple(part for parts in zip(*after, strict=True) for part in parts)
 
 
 def reverse(x: Tensor, lengths: Tensor) -> Tensor:

@@ -30,9 +30,9 @@ def gru_step(
     """Write new = GRU(x, old); `new` may be the same register as `old`.
 
     flags: bits of Gru. state: number of the state that `old` is read from, after everything that does not
-    depend on it; None where it has been read already. fixed: of a GRU that also reads a context c as wide as
-    `old`, the same at every step and reset after the product: the memory's fixed parts with the share of c in
-    the gates, and with its share in what is reset.
+    depend on it, and `new` is written to; None where the caller does both. fixed: of a GRU that also reads a
+    context c as wide as `old`, the same at every step and reset after the product: the memory's fixed parts
+    with the share of c in the gates, and with its share in what is reset.
     """
     d = old.width
     gates, u = step.register(3 * d), step.register(d)
@@ -56,13 +56,13 @@ def gru_step(
     factor = old if flags & Gru.RESET_AFTER else reset
     step.linear(u, factor, f"{name}.candidate.weight", add=fixed is not None)
     step.emit(Op.GRU_STEP, new, gates, u, k=flags)
+    if state is not None:
+        step.emit(Op.WRITE_STATE, a=new, k=state)
 
 
-def lstm_step(
-    step: Writer, h: Register, c: Register, x: Register, name: str, states: tuple[int, int]
-) -> None:
-    """Write h, c = LSTM(x, h, c). states: the numbers of the two states, which are read and written back."""
-    gates = step.register(4 * h.width)
+def lstm_step(step: Writer, h: Register, x: Register, name: str, states: tuple[int, int]) -> None:
+    """Write h, c = LSTM(x, h, c). states: the numbers of h and c, which are read and written back."""
+    gates, c = step.register(4 * h.width), step.register(h.width)
     step.linear(gates, x, f"{name}.input.weight", f"{name}.input.bias")
     for register, state in zip((h, c), states, strict=True):
         step.emit(Op.READ_STATE, register, k=state)
@@ -72,50 +72,69 @@ def lstm_step(
         step.emit(Op.WRITE_STATE, a=register, k=state)
 
 
-def gru_scan(
+def step_layers(
+    step: Writer,
+    x: Register,
+    name: str,
+    depth: int,
+    d: int,
+    flags: int | None,
+    fixed: tuple[int, int] | None = None,
+) -> Register:
+    """Write a step of layers on top of each other; return h of the topmost one.
+
+    name: prefix of the names of their parameters. flags: bits of Gru; None for LSTMs. States: h of each
+    layer, then, of LSTMs, c of each. fixed: of the lowest one, see gru_step.
+    """
+    for layer in range(depth):
+        h = step.register(d)
+        if flags is None:
+            lstm_step(step, h, x, f"{name}.{layer}", (layer, depth + layer))
+        else:
+            gru_step(step, h, h, x, f"{name}.{layer}", flags, layer, None if layer else fixed)
+        x = h
+    return x
+
+
+def scan_layers(
+    encode: Writer, x: Register, name: str, depth: int, d: int, flags: int | None
+) -> tuple[Register, list[Register]]:
+    """Write layers on top of each other over the sources; see step_layers.
+
+    Return the register of the topmost h, and those of the last states of each sentence.
+    """
+    last = []
+    for layer in range(depth):
+        x, *states = scan(encode, x, f"{name}.{layer}", d, flags)
+        last.append(states)
+    return x, [state for states in zip(*last, strict=True) for state in states]
+
+
+def scan(
     encode: Writer,
     x: Register,
     name: str,
     d: int,
-    flags: int,
+    flags: int | None,
     states: Register | None = None,
     backwards: bool = False,
-) -> tuple[Register, Register]:
-    """Write a GRU layer over the sources.
+) -> tuple[Register, ...]:
+    """Write a recurrent layer over the sources.
 
-    Return the register of its states, one row for each byte of the sources, and that of the last state of
-    each sentence. name: prefix of the names of its parameters. flags: bits of Gru. states: the register to
-    write into; None: a new one. backwards: from the last byte to the first.
+    Return the register of h, one row for each byte of the sources, and those of the last states of each
+    sentence. name, flags: see step_layers. states: the register to write h into; None: a new one. backwards:
+    a GRU that reads from the last byte to the first.
     """
-    share = encode.register(3 * d)
+    share = encode.register((4 if flags is None else 3) * d)
     encode.linear(share, x, f"{name}.input.weight", f"{name}.input.bias")
-    scratch = encode.register(padded(d) + padded(2 * d) + padded(d) + d)
+    scratch = encode.register(2 * padded(d) + 4 * d if flags is None else 2 * padded(d) + padded(2 * d) + d)
     states = encode.register(d) if states is None else states
-    gates = encode.matrix(f"{name}.gates.weight", 2 * d, d)
-    candidate = encode.matrix(f"{name}.candidate.weight", d, d)
-    encode.emit(
-        Op.GRU_SCAN,
-        states,
-        share,
-        scratch,
-        w=gates.place,
-        s=gates.scales,
-        v=candidate.place,
-        t=candidate.scales,
-        m=int(backwards),
-        k=flags,
-    )
+    if flags is None:
+        u = encode.matrix(f"{name}.recurrent.weight", 4 * d, d)
+        encode.emit(Op.LSTM_SCAN, states, share, scratch, w=u.place, s=u.scales)
+        return states, scratch.part(0, d), scratch.part(padded(d), d)
+    u = encode.matrix(f"{name}.gates.weight", 2 * d, d)
+    u_g = encode.matrix(f"{name}.candidate.weight", d, d)
+    matrices = {"w": u.place, "s": u.scales, "v": u_g.place, "t": u_g.scales}
+    encode.emit(Op.GRU_SCAN, states, share, scratch, m=int(backwards), k=flags, **matrices)
     return states, scratch.part(0, d)
-
-
-def lstm_scan(encode: Writer, x: Register, name: str, d: int) -> tuple[Register, Register, Register]:
-    """Emit the instructions of an LSTM layer over the source; return the registers with its results.
-
-    These are the states (one row for each source byte), and the last h and c of each sentence."""
-    share = encode.register(4 * d)
-    encode.linear(share, x, f"{name}.input.weight", f"{name}.input.bias")
-    scratch = encode.register(2 * padded(d) + 4 * d)
-    states = encode.register(d)
-    u = encode.matrix(f"{name}.recurrent.weight", 4 * d, d)
-    encode.emit(Op.LSTM_SCAN, states, share, scratch, w=u.place, s=u.scales)
-    return states, scratch.part(0, d), scratch.part(padded(d), d)

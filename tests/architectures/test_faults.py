@@ -113,9 +113,8 @@ def off_in_steps(forward: Any, self: Any, positions: Tensor) -> Tensor:
 
 
 def cells_of_zero(forward: Any, self: Any, tgt: Tensor, memory: Any, state: Any) -> Any:
-    kept = state.hidden.clone()
-    kept[:, self.config.decoder_depth :] = 0
-    return forward(self, tgt, memory, state._replace(hidden=kept))
+    depth, zero = self.config.decoder_depth, torch.zeros_like(state.hidden[0])
+    return forward(self, tgt, memory, state._replace(hidden=(*state.hidden[:depth], *[zero] * depth)))
 
 
 def wrong_axis(_: Any, self: WeightNorm) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 from variants import OPTIONS
 
 from bytenmt.architectures.registry import build_model
+from bytenmt.architectures.tensor_tree import tensors
 from bytenmt.config.schema import parse_config
 from bytenmt.layers import sequence_kernels
 from bytenmt.layers.recurrent import GRU, LSTM
@@ -56,9 +57,9 @@ def read(cell: GRU | LSTM, lengths: Tensor | None, autocast: bool = False) -> li
     weights, the inputs and the first state."""
     draw = torch.Generator().manual_seed(3)
     x = torch.randn(3, 5, 6, generator=draw).requires_grad_()
-    state = [torch.randn(3, 7, generator=draw).requires_grad_() for _ in range(cell.PARTS)]
+    state = [torch.randn(3, 7, generator=draw).requires_grad_() for _ in range(1 + isinstance(cell, LSTM))]
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        states, after = cell.read(x, state, lengths)
+        states, after = cell(x, state, lengths)
     if lengths is not None:
         states = states * (torch.arange(5) < lengths[:, None])[:, :, None]
     results = [states, *after]
@@ -111,7 +112,7 @@ def test_models_equal_the_loop(name: str, request: pytest.FixtureRequest) -> Non
         logits, state = model(target, memory, model.start(memory))
         model.zero_grad()
         logits.square().sum().backward()
-        parts = [part for part in state if isinstance(part, Tensor)]
+        parts = tensors(state)
         grads = [p.grad.clone() for p in model.parameters() if p.grad is not None]
         return [logits.detach(), *(part.detach() for part in parts), *grads]
 

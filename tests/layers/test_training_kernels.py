@@ -144,22 +144,20 @@ for how in combinations(RESETS, UPDATES):
     CELLS["gru-" + "-".join(how)] = lambda d_input, d, how=how: GRU(d_input, d, *how)  # type: ignore[misc]
 
 
-def unrolled(
-    cell: GRU | LSTM, x: Tensor, states: list[Tensor], autocast: bool = False
-) -> tuple[list[Tensor], list[Tensor]]:
-    """All states of a cell over x (rows, t, d_input); and the gradients by its weights, x and the first
-    states, where every state counts, each by its own random weight."""
-    x, states = x.requires_grad_(), [state.requires_grad_() for state in states]
+def unrolled(cell: GRU | LSTM, x: Tensor, state: list[Tensor], autocast: bool = False) -> list[Tensor]:
+    """All h of a cell over x (rows, t, d_input) and its last state; and the gradients by its weights, x and
+    the first state, where every number counts, each by its own random weight."""
+    x, state = x.clone().requires_grad_(), [part.clone().requires_grad_() for part in state]
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        result = cell(x, *states)
-        found = list(result) if isinstance(result, tuple) else [result]
-    draw = torch.Generator().manual_seed(5)
+        states, after = cell(x, state)
+    found, draw = [states, *after], torch.Generator().manual_seed(5)
     weights = [torch.randn(part.shape, generator=draw, dtype=torch.float64) for part in found]
     loss = sum((part * weight.to(part.dtype)).sum() for part, weight in zip(found, weights, strict=True))
     assert isinstance(loss, Tensor)
-    return [part.detach() for part in found], list(
-        torch.autograd.grad(loss, [*cell.parameters(), x, *states])
-    )
+    return [
+        *(part.detach() for part in found),
+        *torch.autograd.grad(loss, [*cell.parameters(), x, *state]),
+    ]
 
 
 @pytest.mark.parametrize(("rows", "t", "d"), [(1, 1, 1), (3, 5, 7), (2, 9, 48)])
@@ -168,28 +166,27 @@ def test_fused_cells_equal_plain_ones(
     name: str, rows: int, t: int, d: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Float32 agrees with float64, which is never fused, up to rounding; bf16 is as close as autocast of the
-    plain form.
-    """
+    plain form."""
     torch.manual_seed(d)
     cell, exact = CELLS[name](6, d), CELLS[name](6, d).double()
     exact.load_state_dict(cell.state_dict())
-    x, parts = torch.randn(rows, t, 6), [torch.randn(rows, d) for _ in range(cell.PARTS)]
+    x, state = torch.randn(rows, t, 6), [torch.randn(rows, d) for _ in range(1 + isinstance(cell, LSTM))]
     steps: list[str] = []
-    for step in (fused_cells.FusedGRU, fused_cells.FusedLSTM):
-        call = step.__call__
-        monkeypatch.setattr(step, "__call__", lambda *given, call=call: steps.append("step") or call(*given))
-    expected = [part for group in unrolled(exact, x.double(), [p.double() for p in parts]) for part in group]
+    for kernel in ("gru_state", "lstm_state"):
+        call = getattr(fused_cells, kernel)
+        monkeypatch.setattr(
+            fused_cells, kernel, lambda *given, call=call: steps.append("step") or call(*given)
+        )
+    expected = unrolled(exact, x.double(), [part.double() for part in state])
     assert not steps
-    found = [part for group in unrolled(cell, x.clone(), [p.clone() for p in parts]) for part in group]
+    found = unrolled(cell, x, state)
     assert len(steps) == t
     for one, other in zip(found, expected, strict=True):
         assert one.dtype == torch.float32
         torch.testing.assert_close(one.double(), other, rtol=2e-5, atol=2e-5)
 
     def distance() -> float:
-        half = [
-            part for group in unrolled(cell, x.clone(), [p.clone() for p in parts], True) for part in group
-        ]
+        half = unrolled(cell, x, state, autocast=True)
         return math.fsum(float((a - b).square().sum()) for a, b in zip(half, expected, strict=True))
 
     fused = distance()
@@ -217,7 +214,7 @@ def test_a_nan_goes_through_a_fused_cell() -> None:
     """A training that has diverged is seen, not hidden by a kernel."""
     cell = GRU(3, 4)
     with torch.autocast("cpu", torch.bfloat16):
-        states = cell(torch.full((1, 2, 3), math.nan), torch.zeros(1, 4))
+        states, _ = cell(torch.full((1, 2, 3), math.nan), (torch.zeros(1, 4),))
     states.sum().backward()
     assert (
         states.isnan().all() and cell.input.weight.grad is not None and cell.input.weight.grad.isnan().all()

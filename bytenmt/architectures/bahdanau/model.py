@@ -65,10 +65,10 @@ class BothWays(nn.Module):
 
     def forward(self, x: Tensor, src_len: Tensor) -> Tensor:
         """x (n, s, n_in), src_len (n,) int64 -> h_j (n, s, 2 d)."""
-        zero = x.new_zeros(len(x), self.d)
-        forwards = self.forwards(x, zero)
-        backwards = reverse(self.backwards(reverse(x, src_len), zero), src_len)
-        return torch.cat([forwards, backwards], dim=-1)
+        zero = (x.new_zeros(len(x), self.d),)
+        forwards, _ = self.forwards(x, zero)
+        backwards, _ = self.backwards(reverse(x, src_len), zero)
+        return torch.cat([forwards, reverse(backwards, src_len)], dim=-1)
 
 
 class BahdanauEncoder(BothWays):
@@ -145,7 +145,7 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
         x = self.drop(self.embedding(tgt, state.recent))
         recent = self.embedding.advance(state.recent, tgt)
         if self.decoder.score is None:
-            after = cell(x, state.hidden)
+            after, _ = cell(x, (state.hidden,))
             before = torch.cat([state.hidden[:, None], after[:, :-1]], dim=1)
             return self._written(before, after, [x]), BahdanauState(after[:, -1], recent), {}
         input_share = F.linear(x.transpose(0, 1), cell.input.weight[:, :d_embedding], cell.input.bias)
@@ -158,7 +158,7 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
             context, alpha = attend(score(h.view(n, -1, d)), values, mask)
             context = context.reshape(len(h), -1)
             alphas.append(alpha.flatten(0, 1))
-            h = step(x_t + context_share(context), h)
+            (h,) = step(x_t + context_share(context), h)
             states.append(h)
             contexts.append(context)
         after, seen = torch.stack(states, dim=1), [x, torch.stack(contexts, dim=1)]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from bytenmt.architectures.bahdanau.config import BahdanauConfig
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter
 from bytenmt.program.instructions import Gru, Op, RowKind
-from bytenmt.program.layers import gru_scan, gru_step, maxout
+from bytenmt.program.layers import gru_step, maxout, scan
 
 
 def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
@@ -29,7 +29,8 @@ def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
         step.emit(Op.ATTEND_ADDITIVE, x.part(d_embedding, d_context), query, w=v, m=0, v=1)
     after = step.register(d)
     gru_step(step, after, before, x, "decoder.cell", Gru.UPDATE_TAKES, None if config.source else 0)
-    step.emit(Op.WRITE_STATE, a=after, k=0)
+    if config.source:
+        step.emit(Op.WRITE_STATE, a=after, k=0)
     if config.read_out == "current":
         step.emit(Op.COPY, before, after)
     maxed = maxout(step, seen, "decoder.maxout", config.d_maxout)
@@ -49,16 +50,14 @@ def _write_encoder(config: BahdanauConfig, writer: ModelWriter) -> None:
         name = f"encoder.above.{layer - 1}" if layer else "encoder"
         annotations = encode.register(2 * d)
         forwards, backwards = annotations.part(0, d), annotations.part(d, d)
-        gru_scan(encode, x, f"{name}.forwards", d, Gru.UPDATE_TAKES, states=forwards)
-        _, first_state = gru_scan(
-            encode, x, f"{name}.backwards", d, Gru.UPDATE_TAKES, states=backwards, backwards=True
-        )
+        scan(encode, x, f"{name}.forwards", d, Gru.UPDATE_TAKES, forwards)
+        _, first = scan(encode, x, f"{name}.backwards", d, Gru.UPDATE_TAKES, backwards, backwards=True)
         x = annotations
     keys = encode.register(config.d_attention)
     encode.linear(keys, x, "encoder.keys.weight")
     encode.emit(Op.KEEP_EXPONENTIAL, a=keys, k=0)
     encode.emit(Op.KEEP, a=x, k=1)
     hidden = encode.register(d)
-    encode.linear(hidden, first_state, "decoder.start.weight", "decoder.start.bias", rows=RowKind.SENTENCES)
+    encode.linear(hidden, first, "decoder.start.weight", "decoder.start.bias", rows=RowKind.SENTENCES)
     encode.emit(Op.TANH, hidden, rows=RowKind.SENTENCES)
     encode.emit(Op.KEEP_STATE, a=hidden, k=0, rows=RowKind.SENTENCES)

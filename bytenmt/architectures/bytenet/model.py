@@ -39,7 +39,7 @@ from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.fused_norm import norm_relu
 from bytenmt.layers.ngram_tables import RecentBytes
-from bytenmt.layers.recurrent import GRU, initialise
+from bytenmt.layers.recurrent import GRU, LSTM, initialise, recurrent_layers
 from bytenmt.utf8 import EOS
 
 
@@ -150,9 +150,9 @@ def _blocks(config: ByteNetConfig, dilations: Sequence[int]) -> Sequence[Block]:
     )
 
 
-def _recurrent(config: ByteNetConfig, n_layers: int) -> Sequence[GRU]:
+def _recurrent(config: ByteNetConfig, n_layers: int) -> Sequence[GRU | LSTM]:
     """Layers in place of the blocks."""
-    layers = module_list(GRU(2 * config.d_channels, 2 * config.d_channels) for _ in range(n_layers))
+    layers = recurrent_layers("gru", n_layers, 2 * config.d_channels, 2 * config.d_channels)
     for layer in layers:
         initialise(layer)
     return layers
@@ -226,7 +226,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         for block in self.encoder.blocks:
             x = block.centred(x, mask)
         for layer in self.encoder.layers:
-            x = self.drop(layer(x, x.new_zeros(n, x.shape[2])))
+            x = self.drop(layer(x, (x.new_zeros(n, x.shape[2]),))[0])
         columns = self.encoder.output(x) * source_mask(unfolded_len, width)[:, :, None]
         return ByteNetMemory(F.pad(columns, (0, 0, 0, 1)), unfolded_len)
 
@@ -253,8 +253,8 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
             x, ring = block.causal(x, ring, taps[block.convolution.dilation])
             rings.append(ring)
         for layer, h in zip(self.decoder.layers, state.hidden, strict=True):
-            x = layer(x, h)
-            hidden.append(x[:, -1])
+            x, (last,) = layer(x, (h,))
+            hidden.append(last)
             x = self.drop(x)
         logits: Tensor = self.decoder.output(torch.relu(self.decoder.head(x)))
         recent = self.embedding.advance(state.recent, tgt)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter, Ring, Source
 from bytenmt.program.instructions import Op, Register
-from bytenmt.program.layers import gru_scan, gru_step
+from bytenmt.program.layers import scan_layers, step_layers
 from bytenmt.program.writer import Writer, parameter
 
 
@@ -24,8 +24,7 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
             blocks.reduce(index)
             encode.emit(Op.WINDOW, blocks.taps, blocks.narrow, m=k, k=dilation)
             blocks.expand(index)
-        for layer in range(config.encoder_recurrence):
-            x, _ = gru_scan(encode, x, f"encoder.layers.{layer}", 2 * d, flags=0)
+        x, _ = scan_layers(encode, x, "encoder.layers", config.encoder_recurrence, 2 * d, flags=0)
         column = blocks.wide.part(0, config.d_column)
         encode.linear(column, x, "encoder.output.weight", "encoder.output.bias")
         encode.emit(Op.KEEP, a=column, k=0)
@@ -44,13 +43,7 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
         blocks.reduce(index)
         step.emit(Op.RING, blocks.taps, blocks.narrow, m=k, k=index)
         blocks.expand(index)
-    x = blocks.x
-    for layer in range(config.decoder_recurrence):
-        hidden = step.register(2 * d)
-        step.emit(Op.READ_STATE, hidden, k=layer)
-        gru_step(step, hidden, hidden, x, f"decoder.layers.{layer}", flags=0)
-        step.emit(Op.WRITE_STATE, a=hidden, k=layer)
-        x = hidden
+    x = step_layers(step, blocks.x, "decoder.layers", config.decoder_recurrence, 2 * d, flags=0)
     head = step.register(2 * d)
     step.linear(head, x, "decoder.head.weight", "decoder.head.bias")
     step.emit(Op.RELU, head)

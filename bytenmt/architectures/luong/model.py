@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.architectures.base import AttentiveModel, byte_embedding, module_list, no_source
+from bytenmt.architectures.base import AttentiveModel, byte_embedding, no_source
 from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.layers.attention import (
     AdditiveScore,
@@ -41,34 +41,32 @@ from bytenmt.layers.attention import (
 from bytenmt.layers.deferred_matmul import Product, deferred
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
-from bytenmt.layers.recurrent import LSTM, initialise, reverse
+from bytenmt.layers.recurrent import State, initialise, read_layers, recurrent_layers, reverse
 
 
 class LuongMemory(NamedTuple):
     """Encoder outputs that the decoder attends to.
 
     states (n, s, d_hidden): h-_s, no columns without attention; keys (n, s, d_hidden): the source's share of
-    the score; source_len (n,) int64; hidden, cell (n, layers of the decoder, d_hidden): the last states of
-    the encoder, from which the decoder's layers start; zero without a source.
+    the score; source_len (n,) int64; final: the last states of the encoder, from which the decoder's layers
+    start, h (n, d_hidden) of each, then c of each; zero without a source.
     """
 
     states: Tensor
     keys: Tensor
     source_len: Tensor
-    hidden: Tensor
-    cell: Tensor
+    final: tuple[Tensor, ...]
 
 
 class LuongState(NamedTuple):
     """State of the decoder between two bytes.
 
-    hidden, cell (rows, layers of the decoder, d_hidden); attentional (rows, d_hidden): h~ of the step before,
-    no columns without input feeding; position (rows, 1) int64: t, no column but in local-m; recent: the last
-    bytes read, see ByteEmbedding.
+    hidden: h (rows, d_hidden) of every layer, then c of every layer; attentional (rows, d_hidden): h~ of the
+    step before, no columns without input feeding; position (rows, 1) int64: t, no column but in local-m;
+    recent: the last bytes read, see ByteEmbedding.
     """
 
-    hidden: Tensor
-    cell: Tensor
+    hidden: tuple[Tensor, ...]
     attentional: Tensor
     position: Tensor
     recent: RecentBytes = ()
@@ -81,7 +79,7 @@ class LuongDecoder(nn.Module):
         super().__init__()
         d = config.d_hidden
         d_first = config.d_embedding + (d if config.feeds_back else 0)
-        self.layers = module_list(LSTM(d if layer else d_first, d) for layer in range(config.decoder_depth))
+        self.layers = recurrent_layers("lstm", config.decoder_depth, d_first, d)
         attends = config.has_attention
         self.score = AdditiveScore(d, d) if attends and config.score == "concat" else None
         self.location = nn.Linear(d, config.n_locations, bias=False) if config.by_location else None  # W_a
@@ -104,9 +102,7 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         d = config.d_hidden
         paper = config.init == "paper"
         self.embedding = byte_embedding(config, 1.0)
-        self.encoder = module_list(
-            LSTM(d if layer else config.d_embedding, d) for layer in range(config.encoder_depth)
-        )
+        self.encoder = recurrent_layers("lstm", config.encoder_depth, config.d_embedding, d)
         # W_a (general) or its half that meets h-_s (concat): the same for every step, so the encoder's.
         keys = config.has_attention and config.score in ("general", "concat")
         self.keys = nn.Linear(d, d, bias=False) if keys else None
@@ -120,42 +116,37 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         config, zero = self.config, self.embedding.weight.new_zeros(len(src), self.config.d_hidden)
         if no_source(config.source, src):
             nothing = zero.new_zeros(len(src), 0, config.d_hidden)
-            start = zero[:, None].repeat(1, config.decoder_depth, 1)
-            return LuongMemory(nothing, nothing, src_len, start, start)
+            return LuongMemory(nothing, nothing, src_len, (zero,) * config.n_states)
         if config.reverse_source:
             src = reverse(src, src_len - 1)  # EOS stays at the end
-        x = self.embedding(src)
-        hidden, cell = [], []
-        for layer in self.encoder:
-            x, (h, c) = layer.read(self.drop(x), [zero, zero], src_len)
-            hidden.append(h)
-            cell.append(c)
-        h, c = (torch.stack([part[layer] for layer in config.starts_from], dim=1) for part in (hidden, cell))
+        before = (zero,) * config.n_encoder_states
+        x, final = read_layers(self.encoder, self.embedding(src), before, self.drop, src_len)
         if not config.has_attention:
             x = x[:, :0]
         elif config.reverse_source and config.by_place:
             x = reverse(x, src_len - 1)
-        return LuongMemory(x, x if self.keys is None else self.keys(x), src_len, h, c)
+        keys = x if self.keys is None else self.keys(x)
+        return LuongMemory(x, keys, src_len, config.first_states(final))
 
     def start(self, memory: LuongMemory, beam: int = 1) -> LuongState:
-        hidden, cell = (part.repeat_interleave(beam, dim=0) for part in (memory.hidden, memory.cell))
-        attentional = hidden.new_zeros(len(hidden), self.config.d_hidden if self.config.feeds_back else 0)
+        hidden = tuple(part.repeat_interleave(beam, dim=0) for part in memory.final)
+        top, rows = hidden[0], len(hidden[0])
+        attentional = top.new_zeros(rows, self.config.d_hidden if self.config.feeds_back else 0)
         by_step = int(self.config.local and self.config.attention == "local-m")
-        position = torch.zeros(len(hidden), by_step, dtype=torch.int64, device=hidden.device)
-        recent = self.embedding.begin(len(hidden), hidden.device)
-        return LuongState(hidden, cell, attentional, position, recent)
+        position = torch.zeros(rows, by_step, dtype=torch.int64, device=top.device)
+        return LuongState(hidden, attentional, position, self.embedding.begin(rows, top.device))
 
     def forward_aligned(
         self, tgt: Tensor, memory: LuongMemory, state: LuongState
     ) -> tuple[Tensor, LuongState, dict[int, Tensor]]:
         """See AttentiveModel."""
-        x = self.drop(self.embedding(tgt, state.recent))
+        x = self.embedding(tgt, state.recent)
         read = self._read_with_feeding if self.config.feeds_back else self._read_at_once
-        attentional, weights, hidden, cell = read(x, memory, state)
+        attentional, weights, hidden = read(x, memory, state)
         logits: Tensor = self.decoder.output(self.drop(attentional))
         fed = attentional[:, -1] if self.config.feeds_back else state.attentional
         recent = self.embedding.advance(state.recent, tgt)
-        after = LuongState(hidden, cell, fed, state.position + tgt.shape[1], recent)
+        after = LuongState(hidden, fed, state.position + tgt.shape[1], recent)
         if self.config.reverse_source and not self.config.by_place:
             lengths = memory.source_len.repeat_interleave(len(weights) // len(memory.source_len)) - 1
             weights = reverse(weights.mT, lengths).mT
@@ -163,19 +154,21 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
 
     def _read_with_feeding(
         self, x: Tensor, memory: LuongMemory, state: LuongState
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, State]:
         """Read e(y) (rows, t, d_embedding) byte by byte, since h~_{t-1} is a part of each input.
 
-        Returns h~ (rows, t, d_hidden), a (rows, t, s) over the source as the memory has it, and the last h
-        and c of the layers.
+        Returns h~ (rows, t, d_hidden), a (rows, t, s) over the source as the memory has it, and the last
+        states of the layers.
         """
+        x = self.drop(x)
         first, upper = self.decoder.layers[0], self.decoder.layers[1:]
         w_e, w_fed = torch.split(first.input.weight, [x.shape[2], self.config.d_hidden], dim=1)
         embedding_share, feed = F.linear(x.transpose(0, 1), w_e, first.input.bias), deferred(w_fed)
         steps = [layer.stepper() for layer in self.decoder.layers]
         inputs = [deferred(layer.input.weight) for layer in upper]
         attend_to = self._attention(memory)
-        hidden, cell = list(state.hidden.unbind(1)), list(state.cell.unbind(1))
+        depth = len(steps)
+        hidden, cell = list(state.hidden[:depth]), list(state.hidden[depth:])
         attentional, position = state.attentional, state.position
         outputs, weights = [], []
         for e_t in embedding_share:
@@ -187,25 +180,20 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
             position = position + 1
             outputs.append(attentional)
             weights.append(a_t)
-        attentional, a, h, c = (torch.stack(part, dim=1) for part in (outputs, weights, hidden, cell))
-        return attentional, a, h, c
+        return torch.stack(outputs, dim=1), torch.stack(weights, dim=1), (*hidden, *cell)
 
     def _read_at_once(
         self, x: Tensor, memory: LuongMemory, state: LuongState
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, State]:
         """Read layer after layer over all columns, then attend from all; see _read_with_feeding."""
         rows, t, _ = x.shape
-        hidden, cell = [], []
-        for i, layer in enumerate(self.decoder.layers):
-            x, (h, c) = layer.read(self.drop(x) if i else x, (state.hidden[:, i], state.cell[:, i]))
-            hidden.append(h)
-            cell.append(c)
+        x, hidden = read_layers(self.decoder.layers, x, state.hidden, self.drop)
         weights = x.new_zeros(rows, t, 0)
         if self.config.has_attention:
             columns = torch.arange(t, device=x.device) if state.position.shape[1] else 0
             x, weights = self._attention(memory)(self.drop(x).flatten(0, 1), state.position + columns)
             x, weights = x.view(rows, t, -1), weights.view(rows, t, -1)
-        return x, weights, torch.stack(hidden, dim=1), torch.stack(cell, dim=1)
+        return x, weights, hidden
 
     def _attention(self, memory: LuongMemory) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Return the attention as a function of h_t and t, for one run of a loop.

@@ -8,15 +8,15 @@ from typing import Any
 from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter, Source
 from bytenmt.program.instructions import Bell, Op, Register, RowKind
-from bytenmt.program.layers import lstm_scan, lstm_step
+from bytenmt.program.layers import scan_layers, step_layers
 from bytenmt.program.writer import Writer
 
 
 def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
     """Write the encoder and the decode step.
 
-    States: h and c of each layer, which start from the encoder's last ones, without a source at zero; then,
-    with input feeding, h~, from zero.
+    States: h of each layer, then c of each, which start from the encoder's last ones, without a source at
+    zero; then, with input feeding, h~, from zero.
     """
     d, d_embedding, n_layers = config.d_hidden, config.d_embedding, config.decoder_depth
     if config.source:
@@ -27,10 +27,7 @@ def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
     writer.embed(step, x.part(0, d_embedding))
     if config.feeds_back:
         step.emit(Op.READ_STATE, x.part(d_embedding, d), k=2 * n_layers)
-    for layer in range(n_layers):
-        h, c = step.register(d), step.register(d)
-        lstm_step(step, h, c, x, f"decoder.layers.{layer}", (2 * layer, 2 * layer + 1))
-        x = h
+    x = step_layers(step, x, "decoder.layers", n_layers, d, None)
     if config.has_attention:
         x = _write_attentional(step, x, config)
     if config.feeds_back:
@@ -48,13 +45,9 @@ def _write_encoder(config: LuongConfig, writer: ModelWriter) -> None:
     encode, d = writer.encode, config.d_hidden
     x = encode.register(config.d_embedding)
     writer.embed(encode, x)
-    last = []
-    for layer in range(config.encoder_depth):
-        x, *states = lstm_scan(encode, x, f"encoder.{layer}", d)
-        last.append(states)
-    for layer, (h, c) in enumerate(last[first] for first in config.starts_from):
-        encode.emit(Op.KEEP_STATE, a=h, k=2 * layer, rows=RowKind.SENTENCES)
-        encode.emit(Op.KEEP_STATE, a=c, k=2 * layer + 1, rows=RowKind.SENTENCES)
+    x, final = scan_layers(encode, x, "encoder", config.encoder_depth, d, None)
+    for state, register in enumerate(config.first_states(final)):
+        encode.emit(Op.KEEP_STATE, a=register, k=state, rows=RowKind.SENTENCES)
     if config.has_attention:
         _keep_source(encode, x, config)
 

@@ -51,9 +51,8 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
         )
 
     @property
-    def n_states(self) -> int:
-        """Vectors of d_hidden numbers that the decoder hands on: a layer's h, and its c in an LSTM."""
-        return self.decoder_depth * (2 if self.cell == "lstm" else 1)
+    def n_parts(self) -> int:
+        return 2 if self.cell == "lstm" else 1
 
     def nets(self) -> Nets:
         link: Link = "every step" if self.context == "every_step" else "start"

@@ -29,31 +29,31 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
+from bytenmt.architectures.base import Model, byte_embedding, no_source
 from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
-from bytenmt.layers.recurrent import GRU, LSTM, initialise, reverse
+from bytenmt.layers.recurrent import initialise, read_layers, recurrent_layers, reverse
 
 
 class Seq2SeqMemory(NamedTuple):
     """The encoder's last states, from which the decoder starts.
 
-    final (n, states of the decoder, d_hidden): h_S for each decoder layer and for the context; with LSTMs the
-    cells behind them; zero without a source.
+    final: for each layer of the decoder h_S (n, d_hidden), then, with LSTMs, the cells; zero without a
+    source.
     """
 
-    final: Tensor
+    final: tuple[Tensor, ...]
 
 
 class Seq2SeqState(NamedTuple):
     """State of the decoder between two bytes.
 
-    hidden (rows, states of the decoder, d_hidden): s_i of every layer, then, with LSTMs, their cells; recent:
-    the last bytes read, see ByteEmbedding.
+    hidden: s_i (rows, d_hidden) of every layer, then, with LSTMs, their cells; recent: the last bytes read,
+    see ByteEmbedding.
     """
 
-    hidden: Tensor
+    hidden: tuple[Tensor, ...]
     recent: RecentBytes = ()
 
 
@@ -66,11 +66,8 @@ class Seq2SeqDecoder(nn.Module):
         every_step = config.context == "every_step"
         d_seen = config.d_embedding + (d if every_step else 0)
         d_inside = d if config.reset_context else 0
-        self.layers = module_list(
-            LSTM(d if layer else d_seen, d)
-            if config.cell == "lstm"
-            else GRU(d if layer else d_seen, d, config.resets[1], d_inside=0 if layer else d_inside)
-            for layer in range(config.decoder_depth)
+        self.layers = recurrent_layers(
+            config.cell, config.decoder_depth, d_seen, d, config.resets[1], d_inside
         )
         self.context = nn.Linear(d, d, bias=False) if every_step else None  # V
         self.start = nn.Linear(d, config.n_states * d, bias=False) if every_step else None  # V'
@@ -92,11 +89,8 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         d = config.d_hidden
         paper = config.init == "paper"
         self.embedding = byte_embedding(config, 1.0)
-        self.encoder = module_list(
-            LSTM(d if layer else config.d_embedding, d)
-            if config.cell == "lstm"
-            else GRU(d if layer else config.d_embedding, d, config.resets[0])
-            for layer in range(config.encoder_depth)
+        self.encoder = recurrent_layers(
+            config.cell, config.encoder_depth, config.d_embedding, d, config.resets[0]
         )
         self.decoder: Seq2SeqDecoder = Seq2SeqDecoder(config, self.embedding)
         initialise(self, partial(nn.init.normal_, std=0.01) if paper else None)
@@ -107,54 +101,37 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
                     nn.init.uniform_(parameter, -0.08, 0.08)
 
     def encode(self, src: Tensor, src_len: Tensor) -> Seq2SeqMemory:
-        n = len(src)
-        zero = self.embedding.weight.new_zeros(n, self.config.d_hidden)
+        zero = (self.embedding.weight.new_zeros(len(src), self.config.d_hidden),)
         if no_source(self.config.source, src):
-            return Seq2SeqMemory(zero[:, None].repeat(1, self.config.n_states, 1))
+            return Seq2SeqMemory(zero * self.config.n_states)
         if self.config.reverse_source:
             src = reverse(src, src_len - 1)  # EOS stays at the end
-        x = self.embedding(src)
-        final = []
-        for layer in self.encoder:
-            x, after = layer.read(self.drop(x), [zero] * layer.PARTS, src_len)
-            final.append(after)
-        return Seq2SeqMemory(_stacked([final[layer] for layer in self.config.starts_from]))
+        before = zero * self.config.n_encoder_states
+        _, final = read_layers(self.encoder, self.embedding(src), before, self.drop, src_len)
+        return Seq2SeqMemory(self.config.first_states(final))
 
     def start(self, memory: Seq2SeqMemory, beam: int = 1) -> Seq2SeqState:
         hidden = memory.final
         if self.decoder.start is not None:
-            hidden = torch.tanh(self.decoder.start(self._context(memory))).view_as(hidden)
-        recent = self.embedding.begin(len(hidden) * beam, hidden.device)
-        return Seq2SeqState(hidden.repeat_interleave(beam, dim=0), recent)
+            hidden = torch.tanh(self.decoder.start(self._context(memory))).chunk(len(hidden), dim=-1)
+        recent = self.embedding.begin(len(hidden[0]) * beam, hidden[0].device)
+        return Seq2SeqState(tuple(part.repeat_interleave(beam, dim=0) for part in hidden), recent)
 
     def forward(self, tgt: Tensor, memory: Seq2SeqMemory, state: Seq2SeqState) -> tuple[Tensor, Seq2SeqState]:
         rows, t = tgt.shape
         x = seen = self.embedding(tgt, state.recent)
         if self.decoder.context is not None:
-            beam = rows // len(memory.final)
+            beam = rows // len(memory.final[0])
             context = self._context(memory).repeat_interleave(beam, dim=0)
             x = seen = torch.cat([seen, context[:, None].expand(-1, t, -1)], dim=-1)
-        depth = self.config.decoder_depth
-        hidden = []
-        for index, layer in enumerate(self.decoder.layers):
-            before = state.hidden[:, index::depth].unbind(1)
-            x, after = layer.read(self.drop(x), before)
-            hidden.append(after)
+        x, hidden = read_layers(self.decoder.layers, x, state.hidden, self.drop)
         if self.decoder.maxout is not None:
             x = self.decoder.maxout(torch.cat([x, seen], dim=-1))
             x = x.unflatten(-1, (-1, 2)).amax(dim=-1)
         logits: Tensor = self.decoder.output(self.drop(x))
-        return logits, Seq2SeqState(_stacked(hidden), self.embedding.advance(state.recent, tgt))
+        return logits, Seq2SeqState(hidden, self.embedding.advance(state.recent, tgt))
 
     def _context(self, memory: Seq2SeqMemory) -> Tensor:
         """c = tanh(V h_S): (n, d_hidden)."""
         assert self.decoder.context is not None
-        return torch.tanh(self.decoder.context(memory.final[:, self.config.decoder_depth - 1]))
-
-
-def _stacked(parts: list[tuple[Tensor, ...]]) -> Tensor:
-    """Stack the states of all layers, each (rows, d_hidden), to (rows, states, d_hidden).
-
-    The h of all layers come first, then the c of all.
-    """
-    return torch.stack([part for of in zip(*parts, strict=True) for part in of], dim=1)
+        return torch.tanh(self.decoder.context(memory.final[self.config.decoder_depth - 1]))

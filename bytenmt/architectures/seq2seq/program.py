@@ -8,7 +8,7 @@ import numpy as np
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter, Source
 from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
 from bytenmt.program.instructions import Gru, Op, Register, RowKind
-from bytenmt.program.layers import gru_scan, gru_step, lstm_scan, lstm_step, maxout
+from bytenmt.program.layers import maxout, scan_layers, step_layers
 from bytenmt.program.writer import Array, Shapes, Values, Writer
 
 FIRST = "decoder.layers.0"  # the layer that sees the context
@@ -17,9 +17,10 @@ CONTEXT, GATES, INSIDE = 0, 1, 2  # the memory's fixed parts: c; its shares of t
 
 def write_program(config: Seq2SeqConfig, writer: ModelWriter) -> ModelProgram:
     """Write the encoder and the decode step. States: h of each layer, then, with LSTMs, c of each."""
-    d, n_layers = config.d_hidden, config.decoder_depth
+    d = config.d_hidden
     every_step = config.context == "every_step"
-    _write_encoder(config, writer)
+    if config.source:
+        _write_encoder(config, writer)
 
     step = writer.begin_step()
     d_embedding = config.d_embedding
@@ -30,8 +31,9 @@ def write_program(config: Seq2SeqConfig, writer: ModelWriter) -> ModelProgram:
         step.emit(Op.FIXED, x.part(d_embedding, d), k=CONTEXT)
     if config.reset_context:
         x = x.part(0, d_embedding)
-    for layer in range(n_layers):
-        x = _write_layer(step, x, layer, config)
+    fixed = (GATES, INSIDE) if config.reset_context else None
+    flags = _flags(config, config.resets[1])
+    x = step_layers(step, x, "decoder.layers", config.decoder_depth, d, flags, fixed)
     if config.has_maxout:
         step.emit(Op.COPY, seen.part(0, d), x)
         x = maxout(step, seen, "decoder.maxout", d // 2)
@@ -48,14 +50,8 @@ def _write_encoder(config: Seq2SeqConfig, writer: ModelWriter) -> None:
     encode, d, n_states = writer.encode, config.d_hidden, config.n_states
     x = encode.register(config.d_embedding)
     writer.embed(encode, x)
-    last = []
-    for layer in range(config.encoder_depth):
-        if config.cell == "lstm":
-            x, *parts = lstm_scan(encode, x, f"encoder.{layer}", d)
-        else:
-            x, *parts = gru_scan(encode, x, f"encoder.{layer}", d, _flags(config.resets[0]))
-        last.append(parts)
-    finals = [part for parts in zip(*(last[i] for i in config.starts_from), strict=True) for part in parts]
+    flags = _flags(config, config.resets[0])
+    finals = config.first_states(scan_layers(encode, x, "encoder", config.encoder_depth, d, flags)[1])
     if config.context == "every_step":
         context, hidden = encode.register(d), encode.register(n_states * d)
         encode.linear(
@@ -65,7 +61,7 @@ def _write_encoder(config: Seq2SeqConfig, writer: ModelWriter) -> None:
         encode.emit(Op.KEEP_FIXED, a=context, k=CONTEXT, rows=RowKind.SENTENCES)
         encode.linear(hidden, context, "decoder.start.weight", rows=RowKind.SENTENCES)
         encode.emit(Op.TANH, hidden, rows=RowKind.SENTENCES)
-        finals = [hidden.part(state * d, d) for state in range(n_states)]
+        finals = tuple(hidden.part(state * d, d) for state in range(n_states))
         if config.reset_context:
             _write_context_shares(encode, context, config)
     for state, final in enumerate(finals):
@@ -92,18 +88,6 @@ def _write_context_shares(encode: Writer, context: Register, config: Seq2SeqConf
     encode.emit(Op.KEEP_FIXED, a=inside, k=INSIDE, rows=RowKind.SENTENCES)
 
 
-def _write_layer(step: Writer, x: Register, layer: int, config: Seq2SeqConfig) -> Register:
-    """Write a layer of the decoder, its state read and written back; return its output."""
-    name, hidden = f"decoder.layers.{layer}", step.register(config.d_hidden)
-    if config.cell == "lstm":
-        cell = step.register(config.d_hidden)
-        lstm_step(step, hidden, cell, x, name, (layer, config.decoder_depth + layer))
-    else:
-        fixed = (GATES, INSIDE) if config.reset_context and layer == 0 else None
-        gru_step(step, hidden, hidden, x, name, _flags(config.resets[1]), layer, fixed)
-        step.emit(Op.WRITE_STATE, a=hidden, k=layer)
-    return hidden
-
-
-def _flags(reset: str) -> int:
-    return Gru.RESET_AFTER if reset == "after" else 0
+def _flags(config: Seq2SeqConfig, reset: str) -> int | None:
+    """The flags of step_layers."""
+    return None if config.cell == "lstm" else Gru.RESET_AFTER if reset == "after" else 0
