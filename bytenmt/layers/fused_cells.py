@@ -102,26 +102,26 @@ def gru_reset_gradients(d_reset: Array, other: Array, rz: Array, d_x: Array, d_o
             d_other[i, c] = narrow(widen(d_other[i, c]) + widen(d_reset[i, c]) * rz[i, c], d_other[0, 0])
 
 
-class FusedGRU(NamedTuple):
-    """A GRU step for one run of a loop, see GRU.stepper.
+class GRUProducts(NamedTuple):
+    """What a fused GRU step is made of, see recurrent.GRU; after, take: of its reset and update."""
 
-    gates, candidate: products with U_r, U_z and with U_g.
-    """
-
-    gates: DeferredProduct
-    candidate: DeferredProduct
+    gates: DeferredProduct  # with U_r, U_z
+    candidate: DeferredProduct  # with U_g
     after: bool
     take: bool
 
-    def __call__(self, x: Tensor, h: Tensor) -> tuple[Tensor, ...]:
-        """Return the new state; see GRU.stepper."""
-        tokens = self.gates.token, self.candidate.token
-        return (_GRUStep.apply(x, h, *tokens, self),)  # type: ignore[no-untyped-call]
+
+def fused_gru(cell: GRUProducts) -> Callable[..., tuple[Tensor, ...]]:
+    """Return a GRU step for one run of a loop, see GRU.stepper."""
+    tokens = cell.gates.token, cell.candidate.token
+    return lambda x, h: (_GRUStep.apply(x, h, *tokens, cell),)  # type: ignore[no-untyped-call]
 
 
 class _GRUStep(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, h: Tensor, gates: Tensor, candidate: Tensor, cell: FusedGRU) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, h: Tensor, gates: Tensor, candidate: Tensor, cell: GRUProducts
+    ) -> Tensor:
         x, h, read = x.contiguous(), h.contiguous(), h.to(cell.gates.matrix.dtype)
         rz = h.new_empty(len(h), 2 * h.shape[1], dtype=torch.float32)
         g = h.new_empty(h.shape, dtype=torch.float32)

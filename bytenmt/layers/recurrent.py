@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from bytenmt.layers.deferred_matmul import deferred
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
-from bytenmt.layers.fused_cells import FusedGRU, fused_lstm, fusible
+from bytenmt.layers.fused_cells import GRUProducts, fused_gru, fused_lstm, fusible
 from bytenmt.layers.sequence_kernels import gru, has_sequence_kernels, lstm
 
 GRUReset = Literal["before", "after"]
@@ -79,7 +79,7 @@ class GRU(nn.Module):
         """
         gates, candidate = deferred(self.gates.weight), deferred(self.candidate.weight)
         if fusible(gates) and fusible(candidate) and not self.d_inside:
-            return FusedGRU(gates, candidate, self.reset == "after", self.update == "take")
+            return fused_gru(GRUProducts(gates, candidate, self.reset == "after", self.update == "take"))
 
         def step(x: Tensor, h: Tensor) -> State:
             d = h.shape[-1]

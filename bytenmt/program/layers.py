@@ -5,7 +5,7 @@ Parameters have the names that the modules of bytenmt/layers give them.
 
 from __future__ import annotations
 
-from bytenmt.program.instructions import Gru, Op, Register, padded
+from bytenmt.program.instructions import Gru, Op, Register, RowKind, padded
 from bytenmt.program.writer import Values, Writer
 
 
@@ -135,6 +135,6 @@ def scan(
         return states, scratch.part(0, d), scratch.part(padded(d), d)
     u = encode.matrix(f"{name}.gates.weight", 2 * d, d)
     u_g = encode.matrix(f"{name}.candidate.weight", d, d)
-    matrices = {"w": u.place, "s": u.scales, "v": u_g.place, "t": u_g.scales}
-    encode.emit(Op.GRU_SCAN, states, share, scratch, m=int(backwards), k=flags, **matrices)
+    places = {"w": u.place, "s": u.scales, "v": u_g.place, "t": u_g.scales}
+    encode.emit(Op.GRU_SCAN, states, share, scratch, RowKind.ALL, m=int(backwards), k=flags, **places)
     return states, scratch.part(0, d)

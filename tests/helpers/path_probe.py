@@ -150,7 +150,9 @@ def seen_by_column(model: AnyModel, s: int, column: int) -> list[int]:
     tops: list[Tensor] = []
     stack: Any = model.encoder
     top = stack[-1] if isinstance(stack, ModuleList) else stack
-    hook = top.register_forward_hook(lambda *called: tops.extend(tensors(called[-1:])))
+    hook = top.register_forward_hook(
+        lambda *called: tops.extend(part for part in tensors(called[-1:]) if part.dim() == 3)
+    )
 
     def values(memory: Any, logits: Tensor) -> list[Tensor]:
         kept = [part for part in tensors(memory) if part.dim() == 3 and part.requires_grad]
