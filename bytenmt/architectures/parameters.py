@@ -61,7 +61,7 @@ def model_program(config: ModelSection) -> ModelProgram | None:
 
 def _needs_module(architecture: Architecture) -> bool:
     """Return whether a model's tensors are those of its module, and not only those that its program reads."""
-    return architecture.has_unread_tensors or architecture.write_program is None
+    return architecture.is_registered or architecture.write_program is None
 
 
 @lru_cache(maxsize=16)

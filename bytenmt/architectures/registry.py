@@ -29,21 +29,11 @@ class Architecture:
     One of the package is a folder of its name with config.py, model.py and, for the CPU engine, program.py.
     """
 
-    def __init__(
-        self,
-        name: str,
-        config_class: str,
-        model_class: str,
-        has_program: bool = True,
-        has_unread_tensors: bool = False,
-    ) -> None:
-        """name: of the folder; config_class, model_class: names of the classes in config.py and model.py.
+    is_registered = False  # by a program: its module may have parameters that its program does not read
 
-        has_unread_tensors: whether the module has parameters or persistent buffers that its program does not
-        read. To check a weights file the module is then built without numbers, which needs PyTorch.
-        """
+    def __init__(self, name: str, config_class: str, model_class: str, has_program: bool = True) -> None:
+        """name: of the folder; config_class, model_class: names of the classes in config.py and model.py."""
         self.name, self._has_program = name, has_program
-        self.has_unread_tensors = has_unread_tensors
         self._config_class, self._model_class = config_class, model_class
         self._folder = f"{__package__}.{name}"
 
@@ -67,20 +57,6 @@ class Architecture:
             return None
         write: ProgramWriter = import_module(f"{self._folder}.program").write_program
         return write
-
-
-class RegisteredArchitecture(Architecture):
-    """An architecture that a program has registered."""
-
-    def __init__(
-        self,
-        section: type[ModelSection],
-        build: Callable[[Any], Model[Any, Any]],
-        write_program: ProgramWriter | None,
-    ) -> None:
-        self.name = str(section.__struct_config__.tag)
-        self.section, self.build, self.write_program = section, build, write_program
-        self.has_unread_tensors = True  # its module is imported already
 
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -113,8 +89,10 @@ def register(
     what else there is; write_program: as in the folders of the package. Raises ValueError for a name that is
     taken.
     """
-    new = RegisteredArchitecture(section, model, write_program)
-    if (name := new.name) in ARCHITECTURES:
+    name = str(section.__struct_config__.tag)
+    new = Architecture(name, section.__name__, "")
+    new.section, new.build, new.write_program, new.is_registered = section, model, write_program, True
+    if name in ARCHITECTURES:
         raise ValueError(f"there is an architecture {name!r} already")
     if "small" not in presets or not presets.keys() <= PRESETS.keys():
         raise ValueError(f"presets {', '.join(presets)}: expected small, and others of {', '.join(PRESETS)}")

@@ -6,13 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self, TypeVar
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 from msgspec import Meta, Struct
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 T = TypeVar("T")
 Dropout = Annotated[float, Meta(ge=0.0, lt=1.0)]
@@ -118,20 +114,6 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     def has_attention(self) -> bool:
         """True if the model has attention, and so an alignment: a module with `forward_aligned`."""
         return False
-
-    @property
-    def needs_fit(self) -> bool:
-        """True if some of its options are found in the training pairs, by `fit`, when a run begins."""
-        return False
-
-    def fit(
-        self, source_lengths: npt.NDArray[np.generic], target_lengths: npt.NDArray[np.generic]
-    ) -> tuple[Self, str]:
-        """Return the configuration with all options found, and a line that tells them.
-
-        lengths: of each training pair, in bytes without EOS.
-        """
-        return self, ""
 
     def attention_cost(self, source_bytes: int) -> int:
         """Count the multiply-accumulates of the attentions in a decode step.

@@ -196,7 +196,7 @@ def check_can_be_stored(model: Model[Any, Any], config: ModelSection) -> None:
     if wrong:
         raise ConfigError(
             f"the module and the program of {architecture(config)} differ in the tensor {wrong[0][0]}:"
-            " correct write_program, or give has_unread_tensors=True in its line of ARCHITECTURES"
+            " correct write_program"
         )
 
 

@@ -176,7 +176,7 @@ class TrainConfig(Section, frozen=True):
 # Keys of earlier versions, with their defaults: files that have them are read without them.
 REMOVED_KEYS: Mapping[str, Mapping[str, Any]] = {
     "data": {"stream_window": 100_000, "placeholders": 0.0},
-    "model": {"encoder_lookahead": -1},
+    "model": {"encoder_lookahead": -1, "encoder_reset": "shared", "unfolding": "given"},
     "train": {
         "compile": False,
         "draft": False,

@@ -152,14 +152,12 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> Non
 
 
 def _settled(config: Config, saved: Config | None, device: torch.device) -> Config:
-    """Return the configuration with what was found when the resumed run began, and with the precision that
-    "auto" stands for, so that a run keeps it on another machine."""
-    if config.train.precision == "auto":
-        precision = precision_of(device, config.model) if saved is None else saved.train.precision
-        config = replace(config, train=replace(config.train, precision=precision))
-    if config.model.needs_fit and saved is not None:
-        config = replace(config, model=saved.model)
-    return config
+    """Return the configuration with the precision that "auto" stands for, so that a run keeps it on another
+    machine."""
+    if config.train.precision != "auto":
+        return config
+    precision = precision_of(device, config.model) if saved is None else saved.train.precision
+    return replace(config, train=replace(config.train, precision=precision))
 
 
 def _check_same_text(run: Path, saved: Facts, now: Facts) -> None:

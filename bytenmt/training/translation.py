@@ -10,7 +10,6 @@ from functools import cached_property, partial
 from itertools import count
 from typing import Any
 
-import msgspec
 import torch
 from torch import Tensor
 
@@ -64,7 +63,7 @@ class TranslationObjective:
         group: Group = SINGLE_PROCESS,
         valid_files: PairFiles | None = None,
     ) -> None:
-        """config: nothing left to be found in the pairs; files, valid_files: what the corpora were read from;
+        """files, valid_files: what the corpora were read from;
         device: where the model is."""
         self.config, self.train, self.device, self.group = config, config.train, device, group
         self.corpus, self.valid, self._files, self._valid_files = corpus, valid, files, valid_files
@@ -89,10 +88,6 @@ class TranslationObjective:
         valid_corpus = ParallelCorpus.open_all([valid], errors, *limits)
         for part in (corpus, valid_corpus):
             part.require_pairs()
-        if config.model.needs_fit:
-            model, line = config.model.fit(corpus.source_lengths, corpus.target_lengths)
-            config = msgspec.structs.replace(config, model=model)
-            reporter.say(line)
         objective = cls(config, corpus, valid_corpus, files, device, group, valid)
         if group.is_leader:
             for line in [*inventory(corpus), *inventory(valid_corpus)]:

@@ -33,7 +33,7 @@ MORE: dict[str, dict[str, Any]] = {
         "n_decoder_layers": 2,
     },
     "seq2seq-cho-deep": VARIANTS["seq2seq-cho"]
-    | {"n_layers": 2, "encoder_reset": "after", "read_out_kind": "linear"},
+    | {"n_layers": 2, "gru_reset": "after", "read_out_kind": "linear"},
     "luong-deep": {"arch": "luong", "d_embedding": 5, "d_hidden": 6, "n_layers": 1, "n_decoder_layers": 3},
     "luong-dot-inside": LUONG
     | {"score": "dot", "attention": "local-p", "attention_window": 5, "gaussian": "inside"},

@@ -144,8 +144,8 @@ def cho_step(p: Parameters, name: str, e: Array, c: Array, h: Array) -> Array:
 
 def seq2seq(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
     d, n_layers = options["d_hidden"], depths(options)[1]
-    own = [options[f"{side}_reset"] for side in ("encoder", "decoder")]
-    resets = [options["gru_reset"] if reset == "shared" else reset for reset in own]
+    reset, own = options["gru_reset"], options["decoder_reset"]
+    resets = [reset, reset if own == "shared" else own]
     every_step = options["context"] == "every_step"
     kind = options["read_out_kind"]
     has_maxout = kind == "maxout" or (kind == "auto" and every_step)

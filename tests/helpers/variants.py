@@ -63,8 +63,8 @@ OPTIONS |= {
     "seq2seq-deep-decoder": SEQ2SEQ | {"n_layers": 2, "n_decoder_layers": 4},
     "seq2seq-every-step-deep": SEQ2SEQ
     | {"context": "every_step", "n_encoder_layers": 2, "n_decoder_layers": 3},
-    "seq2seq-encoder-after": SEQ2SEQ | {"encoder_reset": "after", "context": "every_step"},
-    "seq2seq-decoder-before": SEQ2SEQ | {"gru_reset": "after", "decoder_reset": "before", "n_layers": 2},
+    "seq2seq-decoder-before": SEQ2SEQ
+    | {"gru_reset": "after", "decoder_reset": "before", "n_layers": 2, "context": "every_step"},
     "seq2seq-linear-read-out": SEQ2SEQ | {"context": "every_step", "read_out_kind": "linear"},
     "seq2seq-maxout-at-the-start": SEQ2SEQ | {"read_out_kind": "maxout", "tie_embedding": True},
     "seq2seq-cho-deep": VARIANTS["seq2seq-cho"]

@@ -16,8 +16,6 @@ from heard import Heard
 from small_runs import CPU, assert_same, config, contents, weights
 
 import bytenmt
-from bytenmt.architectures.bytenet.config import ByteNetConfig
-from bytenmt.architectures.bytenet.unfolding import fit_unfolding
 from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.checkpoints.checkpoint import load_checkpoint, read_weights
 from bytenmt.checkpoints.weights import METRICS, read_config, read_run
@@ -26,7 +24,7 @@ from bytenmt.config.facts import Facts
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.errors import BytenmtError
 from bytenmt.sentinels import PATTERNS_VERSION
-from bytenmt.training.arguments import configuration, settings_tree, texts_of_run
+from bytenmt.training.arguments import texts_of_run
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation import TranslationObjective
@@ -99,26 +97,6 @@ def test_bf16_is_resumed_to_the_bit(
     assert read_config(tmp_path / "fp32").train.precision == "fp32"
     table = "embedding.weight"
     assert not torch.equal(weights(tmp_path / "fp32")[table], weights(whole)[table])
-
-
-@pytest.mark.slow
-def test_unfolding_is_found_once(texts: dict[str, Any], tmp_path: Path) -> None:
-    """A fitted ByteNet is one of given numbers, also where the option is repeated or left out later."""
-    heard, parts, fit = Heard(), tmp_path / "parts", "model.unfolding=fit"
-    train(parts, config("bytenet", fit, "train.max_updates=5"), **texts, device=CPU, reporter=heard)
-    corpus = ParallelCorpus.open_all(texts["files"], "replace", 1000, 1000)
-    found = fit_unfolding(corpus.source_lengths, corpus.target_lengths)
-    assert f"unfolding: {found}" in heard.lines
-    for n_updates, settings in ((6, (fit,)), (8, ())):
-        more = (*settings, f"train.max_updates={n_updates}")
-        wanted = configuration(parts, True, "bytenet", None, None, settings_tree(more, {}))
-        train(parts, wanted, **texts, device=CPU, resume=True)
-    model = read_config(parts).model
-    assert isinstance(model, ByteNetConfig) and model.unfolding == "given"
-    assert (model.unfolding_factor, model.unfolding_offset) == (found.factor, found.offset)
-    given = [f"model.unfolding_factor={found.factor}", f"model.unfolding_offset={found.offset}"]
-    train(tmp_path / "whole", config("bytenet", *given, "train.max_updates=8"), **texts, device=CPU)
-    assert_same(weights(tmp_path / "whole"), weights(parts))
 
 
 def test_metrics_of_a_resumed_run_count_every_update_once(texts: dict[str, Any], tmp_path: Path) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from msgspec import Meta
-from msgspec.structs import replace
 
 from bytenmt.architectures.section import (
     MOST_LAYERS,
@@ -19,10 +18,6 @@ from bytenmt.architectures.section import (
     Width,
     check_receptive_field,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 
 class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
@@ -38,8 +33,6 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     encoder_dilations: Dilations = ()  # []: dilations
     kernel_width: Kernel = 3
     block: Literal["relu", "multiplicative"] = "relu"
-    # "fit": a and b are found in the training pairs, and stand below in the run's own configuration.
-    unfolding: Literal["given", "fit"] = "given"
     unfolding_factor: Annotated[float, Meta(gt=0.0, le=16.0)] = 1.2  # a of |t^| = a|s| + b
     unfolding_offset: Annotated[int, Meta(ge=0, le=1 << 12)] = 0  # b, in bytes
     # How the encoder's column joins the decoder's input: d channels beside d, or 2d added to 2d.
@@ -103,23 +96,6 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     @property
     def is_serial(self) -> bool:
         return self.recurrent != "none"
-
-    @property
-    def needs_fit(self) -> bool:
-        return self.source and self.unfolding == "fit"
-
-    def fit(
-        self, source_lengths: npt.NDArray[np.generic], target_lengths: npt.NDArray[np.generic]
-    ) -> tuple[Self, str]:
-        """Replace unfolding = "fit" by the factors a and b that fit the training pairs.
-
-        They are written into the configuration, so that the run keeps them whatever text it sees later.
-        """
-        from bytenmt.architectures.bytenet.unfolding import fit_unfolding  # here: it imports NumPy
-
-        line = fit_unfolding(source_lengths, target_lengths)
-        given = {"unfolding_factor": line.factor, "unfolding_offset": line.offset}
-        return replace(self, unfolding="given", **given), f"unfolding: {line}"
 
     def nets(self) -> Nets:
         def net(schedule: tuple[int, ...], n_sets: int) -> Net:

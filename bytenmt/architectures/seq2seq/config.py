@@ -12,8 +12,7 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
 
     cell: Literal["gru", "lstm"] = "gru"
     context: Literal["start", "every_step"] = "start"
-    gru_reset: Reset = "before"  # of both sides, where they have none of their own
-    encoder_reset: OwnReset = "shared"
+    gru_reset: Reset = "before"  # of both sides, unless the decoder has its own
     decoder_reset: OwnReset = "shared"
     reset_context: bool = False  # the decoder's reset gate acts on the context as well: r * (U h + C c)
     read_out_kind: Literal["auto", "linear", "maxout"] = "auto"  # auto: maxout with context = "every_step"
@@ -38,10 +37,7 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
     @property
     def resets(self) -> tuple[Reset, Reset]:
         """The place of the reset in the GRUs of the encoder and of the decoder."""
-        encoder, decoder = (
-            self.gru_reset if own == "shared" else own for own in (self.encoder_reset, self.decoder_reset)
-        )
-        return encoder, decoder
+        return self.gru_reset, self.gru_reset if self.decoder_reset == "shared" else self.decoder_reset
 
     @property
     def has_maxout(self) -> bool:
