@@ -49,6 +49,8 @@ class ByteEmbedding(nn.Module):
 class PositionEmbedding(nn.Module):
     """Learned absolute positions. Positions past the table share its last row."""
 
+    weight: Tensor
+
     def __init__(self, n_positions: int, d_embedding: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(n_positions, d_embedding) * 0.1)
@@ -58,27 +60,20 @@ class PositionEmbedding(nn.Module):
         return F.embedding(positions.clamp(max=len(self.weight) - 1), self.weight)
 
 
-class SinusoidalPositions(nn.Module):
+class SinusoidalPositions(PositionEmbedding):
     """Sinusoidal positions (Vaswani et al. 2017, section 3.5), scaled as learned ones are initialised.
 
         p_(j,2i) = sin(j / 10000^(2i / d)) 0.1 sqrt(2),  p_(j,2i+1) the same of cos
 
     The table is float64, and is not stored in weights files: it is computed when the model is built.
-    Positions past the table share its last row, as in PositionEmbedding.
     """
 
-    table: Tensor
-
     def __init__(self, n_positions: int, d_embedding: int) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         at = torch.arange(n_positions, dtype=torch.float64)[:, None]
         rates = 10_000.0 ** -(torch.arange(0, d_embedding, 2, dtype=torch.float64) / d_embedding)
         waves = torch.stack([torch.sin(at * rates), torch.cos(at * rates)], dim=2).flatten(1)
-        self.register_buffer("table", waves[:, :d_embedding] * (0.1 * 2**0.5), persistent=False)
-
-    def forward(self, positions: Tensor) -> Tensor:
-        """Embed positions, int64 of any shape, as (..., d_embedding)."""
-        return F.embedding(positions.clamp(max=len(self.table) - 1), self.table)
+        self.register_buffer("weight", waves[:, :d_embedding] * (0.1 * 2**0.5), persistent=False)
 
 
 class OutputLayer(nn.Module):

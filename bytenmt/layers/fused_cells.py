@@ -103,7 +103,7 @@ def gru_reset_gradients(d_reset: Array, other: Array, rz: Array, d_x: Array, d_o
 
 
 class GRUProducts(NamedTuple):
-    """What a fused GRU step is made of, see recurrent.GRU; after, take: of its reset and update."""
+    """The parts of a fused GRU step, see recurrent.GRU; after, take: of its reset and update."""
 
     gates: DeferredProduct  # with U_r, U_z
     candidate: DeferredProduct  # with U_g

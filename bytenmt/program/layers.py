@@ -5,8 +5,10 @@ Parameters have the names that the modules of bytenmt/layers give them.
 
 from __future__ import annotations
 
+from functools import partial
+
 from bytenmt.program.instructions import Gru, Op, Register, RowKind, padded
-from bytenmt.program.writer import Values, Writer
+from bytenmt.program.writer import Array, Shapes, Values, Writer
 
 
 def maxout(step: Writer, x: Register, name: str, width: int) -> Register:
@@ -25,25 +27,23 @@ def gru_step(
     name: str,
     flags: int,
     state: int | None = None,
-    fixed: tuple[int, int] | None = None,
+    d_inside: int = 0,
 ) -> None:
     """Write new = GRU(x, old); `new` may be the same register as `old`.
 
     flags: bits of Gru. state: number of the state that `old` is read from, after everything that does not
-    depend on it, and `new` is written to; None where the caller does both. fixed: of a GRU that also reads a
-    context c as wide as `old`, the same at every step and reset after the product: the memory's fixed parts
-    with the share of c in the gates, and with its share in what is reset.
+    depend on it, and `new` is written to; None where the caller does both. d_inside: see recurrent.GRU.
     """
-    d = old.width
+    d, weight, bias = old.width, f"{name}.input.weight", f"{name}.input.bias"
     gates, u = step.register(3 * d), step.register(d)
-    weight, bias = f"{name}.input.weight", f"{name}.input.bias"
-    if fixed is not None:
-        step.emit(Op.FIXED, gates, k=fixed[0])
-        step.emit(Op.FIXED, u, k=fixed[1])
-        own = Values(
-            f"{weight}:own", (3 * d, x.width), {weight: (3 * d, x.width + d)}, lambda w: w[:, : x.width]
+    if d_inside:
+        first = x.width - d_inside
+        read: Shapes = {weight: (3 * d, x.width)}
+        inside = Values(f"{weight}:inside", (d, d_inside), read, lambda w: w[2 * d :, first:])
+        step.linear(u, x.part(first, d_inside), inside)
+        step.linear(
+            gates, x, Values(f"{weight}:outside", (3 * d, x.width), read, partial(_outside, first)), bias
         )
-        step.linear(gates, x, own, bias, add=True)
     else:
         step.linear(gates, x, weight, bias)
     if state is not None:
@@ -54,44 +54,41 @@ def gru_step(
     reset = step.register(d)
     step.emit(Op.GRU_RESET, reset, gates, old)
     factor = old if flags & Gru.RESET_AFTER else reset
-    step.linear(u, factor, f"{name}.candidate.weight", add=fixed is not None)
+    step.linear(u, factor, f"{name}.candidate.weight", add=d_inside > 0)
     step.emit(Op.GRU_STEP, new, gates, u, k=flags)
     if state is not None:
         step.emit(Op.WRITE_STATE, a=new, k=state)
 
 
-def lstm_step(step: Writer, h: Register, x: Register, name: str, states: tuple[int, int]) -> None:
-    """Write h, c = LSTM(x, h, c). states: the numbers of h and c, which are read and written back."""
-    gates, c = step.register(4 * h.width), step.register(h.width)
-    step.linear(gates, x, f"{name}.input.weight", f"{name}.input.bias")
-    for register, state in zip((h, c), states, strict=True):
-        step.emit(Op.READ_STATE, register, k=state)
-    step.linear(gates, h, f"{name}.recurrent.weight", add=True)
-    step.emit(Op.LSTM_STEP, h, gates, c)
-    for register, state in zip((h, c), states, strict=True):
-        step.emit(Op.WRITE_STATE, a=register, k=state)
+def _outside(first: int, w: Array) -> Array:
+    """Return a GRU's input matrix without what g has of the inputs from `first` on."""
+    outside = w.copy()
+    outside[len(w) // 3 * 2 :, first:] = 0
+    return outside
 
 
 def step_layers(
-    step: Writer,
-    x: Register,
-    name: str,
-    depth: int,
-    d: int,
-    flags: int | None,
-    fixed: tuple[int, int] | None = None,
+    step: Writer, x: Register, name: str, depth: int, d: int, flags: int | None, d_inside: int = 0
 ) -> Register:
     """Write a step of layers on top of each other; return h of the topmost one.
 
-    name: prefix of the names of their parameters. flags: bits of Gru; None for LSTMs. States: h of each
-    layer, then, of LSTMs, c of each. fixed: of the lowest one, see gru_step.
+    name: prefix of the names of their parameters. flags: bits of Gru; None for LSTMs. d_inside: of the lowest
+    one. States: h of each layer, then, of LSTMs, c of each.
     """
     for layer in range(depth):
-        h = step.register(d)
-        if flags is None:
-            lstm_step(step, h, x, f"{name}.{layer}", (layer, depth + layer))
+        h, own = step.register(d), f"{name}.{layer}"
+        if flags is not None:
+            gru_step(step, h, h, x, own, flags, layer, 0 if layer else d_inside)
         else:
-            gru_step(step, h, h, x, f"{name}.{layer}", flags, layer, None if layer else fixed)
+            gates, c = step.register(4 * d), step.register(d)
+            step.linear(gates, x, f"{own}.input.weight", f"{own}.input.bias")
+            states = ((h, layer), (c, depth + layer))
+            for register, state in states:
+                step.emit(Op.READ_STATE, register, k=state)
+            step.linear(gates, h, f"{own}.recurrent.weight", add=True)
+            step.emit(Op.LSTM_STEP, h, gates, c)
+            for register, state in states:
+                step.emit(Op.WRITE_STATE, a=register, k=state)
         x = h
     return x
 

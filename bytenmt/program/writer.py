@@ -54,14 +54,7 @@ class WeightSink(Protocol):
 
 
 class ParameterShapes:
-    """A WeightSink that collects the names and shapes of parameters, and nothing else.
-
-    >>> weights = ParameterShapes()
-    >>> writer = Writer(weights)
-    >>> writer.linear(writer.register(64), writer.register(16), "hidden.weight", "hidden.bias")
-    >>> weights.shapes
-    {'hidden.weight': (64, 16), 'hidden.bias': (64,)}
-    """
+    """A WeightSink that collects the names and shapes of parameters, and nothing else: `shapes`."""
 
     n_bytes = 0
 

@@ -98,7 +98,7 @@ ENCODERS: dict[str, type[Encoder]] = {
 }
 
 
-def position_table(config: ConvS2SConfig) -> PositionEmbedding | SinusoidalPositions | None:
+def position_table(config: ConvS2SConfig) -> PositionEmbedding | None:
     """Build the table of positions that is added to a side's embeddings; None where there is none."""
     if config.position_kind == "off":
         return None

@@ -3,16 +3,12 @@ the parameters."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter, Source
 from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
-from bytenmt.program.instructions import Gru, Op, Register, RowKind
+from bytenmt.program.instructions import Gru, Op, RowKind
 from bytenmt.program.layers import maxout, scan_layers, step_layers
-from bytenmt.program.writer import Array, Shapes, Values, Writer
 
-FIRST = "decoder.layers.0"  # the layer that sees the context
-CONTEXT, GATES, INSIDE = 0, 1, 2  # the memory's fixed parts: c; its shares of the gates, and of g's inside
+CONTEXT = 0  # the memory's fixed part: c
 
 
 def write_program(config: Seq2SeqConfig, writer: ModelWriter) -> ModelProgram:
@@ -29,18 +25,15 @@ def write_program(config: Seq2SeqConfig, writer: ModelWriter) -> ModelProgram:
     writer.embed(step, x.part(0, d_embedding))
     if every_step:
         step.emit(Op.FIXED, x.part(d_embedding, d), k=CONTEXT)
-    if config.reset_context:
-        x = x.part(0, d_embedding)
-    fixed = (GATES, INSIDE) if config.reset_context else None
-    flags = _flags(config, config.resets[1])
-    x = step_layers(step, x, "decoder.layers", config.decoder_depth, d, flags, fixed)
+    flags, d_inside = _flags(config, config.resets[1]), d if config.reset_context else 0
+    x = step_layers(step, x, "decoder.layers", config.decoder_depth, d, flags, d_inside)
     if config.has_maxout:
         step.emit(Op.COPY, seen.part(0, d), x)
         x = maxout(step, seen, "decoder.maxout", d // 2)
     return writer.program(
         writer.output(x),
         states=(d,) * config.n_states,
-        fixed=((d, 3 * d, d) if config.reset_context else (d,)) if every_step else (),
+        fixed=(d,) if every_step else (),
         source=Source(reverse=config.reverse_source),
     )
 
@@ -62,30 +55,8 @@ def _write_encoder(config: Seq2SeqConfig, writer: ModelWriter) -> None:
         encode.linear(hidden, context, "decoder.start.weight", rows=RowKind.SENTENCES)
         encode.emit(Op.TANH, hidden, rows=RowKind.SENTENCES)
         finals = tuple(hidden.part(state * d, d) for state in range(n_states))
-        if config.reset_context:
-            _write_context_shares(encode, context, config)
     for state, final in enumerate(finals):
         encode.emit(Op.KEEP_STATE, a=final, k=state, rows=RowKind.SENTENCES)
-
-
-def _write_context_shares(encode: Writer, context: Register, config: Seq2SeqConfig) -> None:
-    """Write C c, the same at every step: its share of r and z, and its share inside of g's reset."""
-    d, name = config.d_hidden, f"{FIRST}.input.weight"
-    full: Shapes = {name: (3 * d, config.d_embedding + d)}
-
-    def of_gates(weight: Array) -> Array:
-        shares: Array = np.zeros((3 * d, d), weight.dtype)  # g's stay zero
-        shares[: 2 * d] = weight[: 2 * d, config.d_embedding :]
-        return shares
-
-    def of_inside(weight: Array) -> Array:
-        return weight[2 * d :, config.d_embedding :]
-
-    gates, inside = encode.register(3 * d), encode.register(d)
-    encode.linear(gates, context, Values(f"{name}:gates", (3 * d, d), full, of_gates), rows=RowKind.SENTENCES)
-    encode.linear(inside, context, Values(f"{name}:inside", (d, d), full, of_inside), rows=RowKind.SENTENCES)
-    encode.emit(Op.KEEP_FIXED, a=gates, k=GATES, rows=RowKind.SENTENCES)
-    encode.emit(Op.KEEP_FIXED, a=inside, k=INSIDE, rows=RowKind.SENTENCES)
 
 
 def _flags(config: Seq2SeqConfig, reset: str) -> int | None:
