@@ -6,27 +6,24 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from small_runs import CPU, config
+from made_up_engine import make_run
 
 from bytenmt.checkpoints.weights import read_run
 from bytenmt.cli.main import main
-from bytenmt.config.facts import FlagThresholds
-from bytenmt.data.corpus import PairFiles
-from bytenmt.training.run import train
+from bytenmt.config.facts import CorpusFact, Facts, FlagThresholds
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run and the text that it was validated on; every target is its source twice."""
     folder = tmp_path_factory.mktemp("trained")
     lines = [f"{word} {number}" for number in range(30) for word in ("a", "bc", "def", "g")]
     (folder / "src").write_text("".join(f"{line}\n" for line in lines))
     (folder / "tgt").write_text("".join(f"{line}{line}\n" for line in lines))
-    pairs = PairFiles(folder / "src", folder / "tgt")
-    own = config("luong", "train.max_updates=4", "data.empty_source=0.1")
-    train(folder / "run", own, files=[pairs], valid=pairs, device=CPU)
+    facts = Facts(valid=CorpusFact(str(folder / "src"), str(folder / "tgt")))
+    make_run(folder / "run", settings=("data.empty_source=0.1",), facts=facts)
     return folder
 
 
@@ -38,10 +35,10 @@ def flags_of(file: Path) -> FlagThresholds | None:
     return read_run(file)[1].facts.flags
 
 
-def test_on_the_validation_text_of_a_run(trained: Path) -> None:
+def test_on_the_validation_text_of_a_run(place: Path) -> None:
     """A file has no such text any more, and keeps its thresholds; another text replaces them."""
-    first, second, third = (trained / f"{name}.safetensors" for name in ("first", "second", "third"))
-    answer = convert(trained / "run", "-o", first)
+    first, second, third = (place / f"{name}.safetensors" for name in ("first", "second", "third"))
+    answer = convert(place / "run", "-o", first)
     assert answer.exit_code == 0 and "flags calibrated on 120 lines: unsure above" in answer.stderr
     found = flags_of(first)
     assert found is not None and found.n_lines == 120 and found.length_ratio == 2.0
@@ -49,21 +46,19 @@ def test_on_the_validation_text_of_a_run(trained: Path) -> None:
     assert found.beam_bits_per_byte is not None
     answer = convert(first, "-o", second)
     assert answer.exit_code == 0 and "flags" not in answer.stderr and flags_of(second) == found
-    answer = convert(first, "-o", third, "--valid-src", trained / "src", "--valid-tgt", trained / "src")
+    answer = convert(first, "-o", third, "--valid-src", place / "src", "--valid-tgt", place / "src")
     assert answer.exit_code == 0, answer.output
     other = flags_of(third)
     assert other is not None and other.length_ratio == 1.0
 
 
-def test_a_text_that_is_too_short(trained: Path) -> None:
+def test_a_text_that_is_too_short(place: Path) -> None:
     """Is refused if it was asked for, and else left alone."""
-    (trained / "short").write_text("a\n" * 99)
-    output = trained / "short.safetensors"
-    answer = convert(trained / "run", "-o", output, "--valid-src", trained / "short")
-    assert answer.exit_code == 1 and "give both, or neither" in answer.stderr
-    short = ("--valid-src", trained / "short", "--valid-tgt", trained / "short")
-    answer = convert(trained / "run", "-o", output, *short)
+    (place / "short").write_text("a\n" * 99)
+    output = place / "short.safetensors"
+    short = ("--valid-src", place / "short", "--valid-tgt", place / "short")
+    answer = convert(place / "run", "-o", output, *short)
     assert answer.exit_code == 1 and "99 lines to calibrate flags on: give 100 or more" in answer.stderr
-    (trained / "tgt").rename(trained / "elsewhere")
-    answer = convert(trained / "run", "-o", output)
+    (place / "tgt").rename(place / "elsewhere")
+    answer = convert(place / "run", "-o", output)
     assert answer.exit_code == 0 and flags_of(output) is None

@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
-from made_up_engine import make_run
+from command_line import accepted, invoke
 
-from bytenmt.cli.main import main
 from bytenmt.cli.output_formats import JsonRecords, n_best_list
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import Chunk, TranslationResult
 from bytenmt.decoding.translator import Translator
 
-LINES = ["one", "", "두 번째"]
+LINES = ["one", "두 번째", "", "four"]  # of the file src
 SHORT: dict[str, Any] = {"max_len_a": 0.1, "max_len_b": 9, "device": "cpu"}
+TRANSLATE = "translate run -i src --max-len-a 0.1 --max-len-b 9 --device cpu"
+FIELDS = ["line", "sentence", "text", "score", "log_probability", "bits_per_byte"]
+FIELDS += ["verdict", "reasons", "flags", "n_best"]
 
 
 def lines_of(text: str) -> list[str]:
@@ -26,18 +27,14 @@ def lines_of(text: str) -> list[str]:
     return text.split("\n")[:-1]
 
 
-def test_the_command_writes_what_the_translator_finds(tmp_path: Path) -> None:
+def test_the_command_writes_what_the_translator_finds(place: Path) -> None:
     """The command prints the translator's results as JSON lines, with and without n-best, and as n-best lists
     of Moses.
     """
-    make_run(tmp_path / "run")
-    (tmp_path / "src").write_text("\n".join(LINES) + "\n")
-    expected = Translator.load(tmp_path / "run", beam=3, n_best=2, **SHORT).n_best(LINES)
-    files = ["-m", f"{tmp_path}/run", "-i", f"{tmp_path}/src"]
-    command = ["translate", *files, *["--max-len-a", "0.1", "--max-len-b", "9", "--device", "cpu", "-b", "3"]]
+    expected = Translator.load("run", beam=3, n_best=2, **SHORT).n_best(LINES)
 
     def said(*options: str) -> list[str]:
-        return lines_of(CliRunner().invoke(main, [*command, *options]).stdout)
+        return lines_of(accepted(*TRANSLATE.split(), "-b", "3", *options))
 
     records = [json.loads(line) for line in said("--n-best", "2", "--format=jsonl")]
     for number, (record, hypotheses) in enumerate(zip(records, expected, strict=True), 1):
@@ -47,9 +44,7 @@ def test_the_command_writes_what_the_translator_finds(tmp_path: Path) -> None:
             assert one["text"] == h.text and one["bits_per_byte"] == pytest.approx(expected_bits)
             assert (one["score"], one["log_probability"]) == (h.score, h.log_probability)
         assert record["n_best"][0].items() <= record.items()
-        told = ["line", "sentence", "text", "score", "log_probability", "bits_per_byte", "n_best"]
-        told[6:6] = ["verdict", "reasons", "flags"]
-        assert [*record][:10] == told and record["sentence"] == number - 1
+        assert [*record][:10] == FIELDS and record["sentence"] == number - 1
     bests = [json.loads(line) for line in said("--format=jsonl")]
     assert all("n_best" not in record and "source" not in record for record in bests)
     sources = [json.loads(line) for line in said("--format=jsonl", "--with-source", "--max-source-bytes=4")]
@@ -63,47 +58,25 @@ def test_the_command_writes_what_the_translator_finds(tmp_path: Path) -> None:
 
 
 def test_numbers_go_on_from_buffer_to_buffer() -> None:
-    """A sentence has the same number in both forms, from 0 as Moses did; a line counts from 1."""
+    """A sentence has the same number in both forms, from 0 as Moses did; a line counts from 1. A score that
+    is no number is null in JSON.
+    """
     answer = TranslationResult([Hypothesis("é".encode(), -1.5, -0.5)], [Chunk(b"x", b"", b"x")], [], [])
-    assert n_best_list([answer, answer], 7, [0.0, 0.0]).decode().split("\n")[:2] == [
-        "7 ||| é ||| -0.500000",
-        "8 ||| é ||| -0.500000",
-    ]
-    written = JsonRecords()([answer, answer], 7, [0.25, 0.5])
+    listed = n_best_list([answer, answer], 7, [0.0, 0.0]).decode().split("\n")
+    assert listed[:2] == ["7 ||| é ||| -0.500000", "8 ||| é ||| -0.500000"]
+    none = TranslationResult([Hypothesis(b"a", -np.inf, -np.inf)], [Chunk(b"x", b"", b"x")], [], [])
+    written = JsonRecords()([answer, none], 7, [0.25, 0.5])
     assert "é".encode() in written
     told = [json.loads(line) for line in written.splitlines()]
     assert [(record["line"], record["sentence"]) for record in told] == [(8, 7), (9, 8)]
-    assert [record["seconds"] for record in told] == [0.25, 0.5]
+    assert [record["seconds"] for record in told] == [0.25, 0.5] and told[1]["score"] is None
 
 
-def test_a_score_that_is_no_number_is_null() -> None:
-    """JSON has none of its own."""
-    answer = TranslationResult([Hypothesis(b"a", -np.inf, -np.inf)], [Chunk(b"x", b"", b"x")], [], [])
-    assert json.loads(JsonRecords()([answer], 0, [0.0]))["score"] is None
-
-
-def test_what_a_person_should_look_at(tmp_path: Path) -> None:
+def test_what_a_person_should_look_at(place: Path) -> None:
     """Flags and bits of characters in jsonl; a line on stderr otherwise."""
-    make_run(tmp_path / "run")
-    (tmp_path / "src").write_text("\n".join(LINES) + "\n")
-    base = [
-        "translate",
-        "-m",
-        f"{tmp_path}/run",
-        "-i",
-        f"{tmp_path}/src",
-        "--engine",
-        "torch",
-        "--device",
-        "cpu",
-    ]
-    base += ["--max-len-a", "0.1", "--max-len-b", "9"]
-
-    def said(*options: str) -> Result:
-        return CliRunner().invoke(main, [*base, *options])
-
-    answer = said("--format", "jsonl", "--character-bits", "--flag-above", "0.5")
-    records = [json.loads(line) for line in answer.stdout.split("\n")[:-1]]
+    base = f"{TRANSLATE} --engine torch"
+    answer = accepted(f"{base} --format jsonl --character-bits --flag-above 0.5")
+    records = [json.loads(line) for line in lines_of(answer)]
     for record, line in zip(records, LINES, strict=True):
         assert record["flags"] == (["unsure"] if line else [])
         assert record["verdict"] == ("check" if line else "sure")
@@ -112,10 +85,8 @@ def test_what_a_person_should_look_at(tmp_path: Path) -> None:
             assert "".join(character for character, _ in record["characters"]) == record["text"]
             bits = sum(cost for _, cost in record["characters"])
             assert bits / len(record["text"].encode()) == pytest.approx(record["bits_per_byte"], abs=1e-4)
-    plain = said("--flag-above", "0.5")
-    assert plain.stdout.split("\n")[:-1] == [record["text"] for record in records]
-    assert [line.partition(" (")[0] for line in plain.stderr.splitlines() if "unsure" in line] == [
-        "bytenmt: line 1: check: the model is unsure",
-        "bytenmt: line 3: check: the model is unsure",
-    ]
-    assert "unsure" not in said("--flag-above", "60").stderr
+    plain = invoke(f"{base} --flag-above 0.5")
+    assert lines_of(plain.stdout) == [record["text"] for record in records]
+    told = [line.partition(" (")[0] for line in plain.stderr.splitlines() if "unsure" in line]
+    assert told == [f"bytenmt: line {number}: check: the model is unsure" for number in (1, 2, 4)]
+    assert "unsure" not in invoke(f"{base} --flag-above 60").stderr

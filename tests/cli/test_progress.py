@@ -9,7 +9,6 @@ import time
 
 import pytest
 
-from bytenmt.cli import progress as module
 from bytenmt.cli.progress import Console, duration
 
 
@@ -71,11 +70,5 @@ def test_a_log_carries_the_time_and_what_is_left(
 
 
 def test_durations() -> None:
-    assert [duration(seconds) for seconds in (5, 89, 90, 5000, 11_100)] == [
-        "5 s",
-        "89 s",
-        "2 min",
-        "83 min",
-        "3 h 05 min",
-    ]
-    assert module.QUIET_SECONDS == 30
+    shown = [duration(seconds) for seconds in (5, 89, 90, 5000, 11_100)]
+    assert shown == ["5 s", "89 s", "2 min", "83 min", "3 h 05 min"]

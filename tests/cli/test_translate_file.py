@@ -73,30 +73,6 @@ def test_the_format_is_told_or_named(tmp_path: Path) -> None:
     assert (tmp_path / "b.csv").read_text() == "x,y\na,A0\nb,done\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("a.po a.po", "a.po is the input too: give another file"),
-        ("a.po a.po/b.po", "cannot be created"),
-        ("none.po b.po", "none.po does not exist: check its name"),
-        (". b.po", "no format has the suffix ''"),
-        ("a.po b.po --memory none.tmx --pair en-de", "bytenmt: {}/none.tmx does not exist: check its name"),
-        ("a.po b.po --format json", "a.po: not json: Expecting value: line 1 column 1"),
-        ("a.po b.po --format tmx --pair ende", "--pair ende: expected two languages"),
-        ("a.po b.po --prefix x", "No such option"),
-        ("a.po b.po --flag-above nan", "'nan': expected a number >= 0.0"),
-    ],
-)
-def test_one_line_for_a_mistake(tmp_path: Path, arguments: str, message: str) -> None:
-    """And nothing is written."""
-    (tmp_path / "a.po").write_text(PO)
-    words = [str(tmp_path / word) if "." in word else word for word in arguments.split()]
-    result = run(*words)
-    assert result.exit_code in (1, 2) and message.format(tmp_path) in result.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.po"]
-    assert (tmp_path / "a.po").read_text() == PO
-
-
 def test_the_standard_streams(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
     result = run(tmp_path / "a.txt", "-")
@@ -104,7 +80,6 @@ def test_the_standard_streams(tmp_path: Path) -> None:
     command = [sys.executable, "-c", MAIN, "translate-file", "RUN", "-", "-", "--format", "text"]
     done = subprocess.run(command, input=b"\xff\n", capture_output=True, env=ENVIRONMENT, cwd=tmp_path)
     assert b"bytenmt: standard input: line 1: 0xFF is not valid UTF-8" in done.stderr
-    assert "standard input has no suffix: give --format, one of" in run("-", tmp_path / "b.txt").stderr
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
