@@ -15,8 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bytenmt.api.language_model import LanguageModel as LanguageModel
     from bytenmt.api.runs import Evaluation as Evaluation
+    from bytenmt.api.runs import LanguageModel as LanguageModel
     from bytenmt.api.runs import Run as Run
     from bytenmt.api.runs import train as train
     from bytenmt.decoding.interface import Hypothesis as Hypothesis
@@ -32,23 +32,8 @@ __version__ = "0.2.0.dev0"
 _ERRORS = ("BytenmtError", "CheckpointError", "ConfigError", "DataError", "DeviceError", "SettingError")
 _HOME = dict.fromkeys(_ERRORS, "bytenmt.errors")
 _HOME |= {"Hypothesis": "bytenmt.decoding.interface", "Translator": "bytenmt.decoding.translator"}
-_HOME |= dict.fromkeys(("Evaluation", "Run", "train"), "bytenmt.api.runs")
-_HOME["LanguageModel"] = "bytenmt.api.language_model"
-__all__ = [
-    "BytenmtError",
-    "CheckpointError",
-    "ConfigError",
-    "DataError",
-    "DeviceError",
-    "Evaluation",
-    "Hypothesis",
-    "LanguageModel",
-    "Run",
-    "SettingError",
-    "Translator",
-    "__version__",
-    "train",
-]
+_HOME |= dict.fromkeys(("Evaluation", "LanguageModel", "Run", "train"), "bytenmt.api.runs")
+__all__ = ["__version__", *_HOME]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:

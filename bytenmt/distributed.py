@@ -27,17 +27,17 @@ TIMEOUT = timedelta(minutes=30)
 # How much later than the leading process the others fail: torchrun then ends them before they report an
 # error that all of them meet, and names the process that exits first as the root cause.
 EXIT_DELAY = timedelta(seconds=1)
-TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # environment variables that it sets
-
-
-LOST = (
-    "another process of the job has ended or does not answer: its own message tells why; start the job again"
-    " (training goes on with --resume)"
-)
 
 
 class LostProcess(BytenmtError):
     """Another process of the job has ended or does not answer."""
+
+    def __init__(
+        self,
+        message: str = "another process of the job has ended or does not answer: its own message tells why;"
+        " start the job again (training goes on with --resume)",
+    ) -> None:
+        super().__init__(message)
 
 
 @dataclass(frozen=True)
@@ -128,9 +128,9 @@ def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterato
     device: where the tensors of all_reduce lie. All processes leave the context together. Where one leaves it
     by an exception, the others raise LostProcess at their next collective operation.
     """
-    group = _group_of_environment()
+    group = Group(int(os.environ.get("RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1))
     if group.size == 1:
-        yield group
+        yield SINGLE_PROCESS
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -154,24 +154,9 @@ def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterato
         dist.group.WORLD.abort()  # destroying it could wait for the others
         dist.destroy_process_group()
         if _is_lost(error):
-            raise LostProcess(LOST) from None
+            raise LostProcess from None
         raise
     dist.destroy_process_group()
-
-
-def _group_of_environment() -> Group:
-    """Return this process' place in the job. Raises BytenmtError for an environment that makes no sense."""
-    given = {name: os.environ.get(name, "") for name in TORCHRUN}
-    if not given["RANK"] or given["WORLD_SIZE"] in ("", "1"):
-        return SINGLE_PROCESS
-    try:
-        group = Group(int(given["RANK"]), int(given["WORLD_SIZE"]))
-    except ValueError:
-        group = Group(-1, 0)
-    if not 0 <= group.rank < group.size or not all(given.values()):
-        named = " ".join(f"{name}={value}" for name, value in given.items())
-        raise BytenmtError(f"{named} in the environment is no place in a job: start it by torchrun")
-    return group
 
 
 @contextmanager
@@ -180,7 +165,7 @@ def _collective() -> Iterator[None]:
     try:
         yield
     except RuntimeError:
-        raise LostProcess(LOST) from None
+        raise LostProcess from None
 
 
 def _is_lost(error: BaseException) -> bool:

@@ -56,13 +56,6 @@ class LanguageProfile(NamedTuple):
         most = np.sort(np.argsort(-counts, kind="stable")[:MOST_TRIGRAMS])
         return LanguageProfile(keys[most], counts[most].astype(np.int64))
 
-    def coverage(self, lines: Iterable[bytes]) -> float:
-        """Return the share of a text's trigrams that are in the profile, 0 for a text without letters."""
-        text = LanguageProfile.from_lines(lines)
-        if text is None:
-            return 0.0
-        return float(text.counts[np.isin(text.keys, self.keys)].sum() / text.counts.sum())
-
     def to_text(self) -> str:
         """Return the profile in base64; counts are rounded by at most five percent."""
         logarithms = np.round(STEPS * np.log2(self.counts)).clip(0, 255).astype(np.uint8)

@@ -124,13 +124,8 @@ def repair(data: bytes) -> bytes:
 def describe_mistake(path: object, number: int, text: bytes) -> str:
     """Return an error message for a line that is not UTF-8. number: of the line, from 1."""
     offset = first_invalid(text)
-    return describe_byte(path, number, offset, text[offset])
-
-
-def describe_byte(path: object, number: int, offset: int, byte: int) -> str:
-    """Return an error message for a byte of a line that is not UTF-8. offset: of the byte, from 0."""
     return (
-        f"{path}, line {number}, byte offset {offset}: 0x{byte:02X} is not valid UTF-8 "
+        f"{path}, line {number}, byte offset {offset}: 0x{text[offset]:02X} is not valid UTF-8 "
         f"there: convert the file to UTF-8, or use --errors replace"
     )
 

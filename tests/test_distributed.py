@@ -16,7 +16,7 @@ from processes import Outcome, job, results, torchrun
 
 from bytenmt.cli.main import main
 from bytenmt.distributed import SINGLE_PROCESS, Group, LostProcess, local_device, process_group
-from bytenmt.errors import BytenmtError, DataError, DeviceError
+from bytenmt.errors import DataError, DeviceError
 
 pytestmark = pytest.mark.slow
 
@@ -147,25 +147,6 @@ def test_all_leave_together() -> None:
     outcomes = job(done_early, 0.5)
     assert isinstance(outcomes[0].error, OSError)
     assert_lost(outcomes[1])
-
-
-@pytest.mark.parametrize(
-    ("environment", "said"),
-    [
-        ({"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "x", "MASTER_PORT": "1"}, "RANK=2 WORLD_SIZE=2"),
-        ({"RANK": "x", "WORLD_SIZE": "2"}, "RANK=x WORLD_SIZE=2"),
-        ({"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR= MASTER_PORT= in the environment"),
-    ],
-)
-def test_an_environment_that_makes_no_sense(
-    environment: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("MASTER_ADDR", "MASTER_PORT"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(BytenmtError, match=said), process_group(CPU):
-        pass
 
 
 def test_each_process_has_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,37 +1,39 @@
-"""Run folders for programs: train a model, evaluate it, and load it for translation."""
+"""Train a model, evaluate it, load it for translation; score and sample texts with a language model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, AnyStr, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.api.language_model import LanguageModel
 from bytenmt.checkpoints.weights import read_config, read_run
 from bytenmt.config.schema import Config
-from bytenmt.config.tree import assign_value
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.settings import encode_line
 from bytenmt.decoding.translator import Translator
-from bytenmt.errors import CheckpointError, SettingError
+from bytenmt.errors import CheckpointError, SettingError, printable
 from bytenmt.evaluation.comparison import read_metrics
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import TextScores, text_scores
+from bytenmt.language.generate import generate
+from bytenmt.language.surprisal import CHUNK, Surprise, stream
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import EOS
 
 if TYPE_CHECKING:  # they import PyTorch
     from bytenmt.architectures.base import Model
+    from bytenmt.distributed import Group
 
 Name = str | Path
 Names = Name | Sequence[Name]
+NOTHING = Surprise(np.zeros(0, np.uint8), np.zeros(0), np.zeros(0, np.int64))
 Texts = Name | Iterable[str]  # a file's name, or the lines themselves
 
 
@@ -149,6 +151,61 @@ class Run:
             raise SettingError(f"{self.path} is a language model: use the methods of language_model()")
 
 
+@dataclass(frozen=True, eq=False)
+class LanguageModel:
+    """A byte language model: a run that was trained without a source, or an ensemble of such runs.
+
+    >>> model = LanguageModel.load("runs/text")
+    >>> costs = model.surprisal("a cat")
+    >>> len(costs.bits), bool((costs.bits > 0).all())
+    (5, True)
+    >>> text = model.generate("a c", 9, seed=1)
+    >>> text.startswith("a c"), text == model.generate("a c", 9, seed=1)
+    (True, True)
+    """
+
+    runtime: Runtime
+
+    def __repr__(self) -> str:
+        return f"<LanguageModel of {', '.join(printable(run.file) for run in self.runtime.runs)}>"
+
+    @classmethod
+    def load(cls, *runs: str | Path, reporter: Reporter = SILENT, **engine: Any) -> LanguageModel:
+        """Load a model from run folders or weights files. Raises BytenmtError.
+
+        engine: engine, device, precision and threads, as of Translator.load.
+        """
+        runtime = load_runs(runs, EngineSpec(**engine), reporter)
+        if runtime.has_source:
+            raise SettingError(f"{runs[0]} is a translation model, not a language model: use Translator")
+        return cls(runtime)
+
+    def surprisal(self, text: str | bytes) -> Surprise:
+        """Return the cost of each byte given all bytes before it: its bits, and its rank among the 256."""
+        data = text.encode() if isinstance(text, str) else text
+        return Surprise.joined([NOTHING, *self.stream([data])])
+
+    def model(self, device: str = "cpu") -> Model[Any, Any]:
+        """Return the PyTorch module, weights loaded, in evaluation mode; of an ensemble its first model."""
+        return Run(self.runtime.runs[0].file).model(device)
+
+    def stream(self, pieces: Iterable[bytes], chunk: int = CHUNK) -> Iterator[Surprise]:
+        """Yield the costs of a text that comes in pieces and may be endless, in constant memory.
+
+        chunk: bytes that the model reads at once.
+        """
+        return stream(self.runtime.reader(), pieces, chunk)
+
+    def generate(self, prompt: AnyStr, n_bytes: int = 1000, **sampling: Any) -> AnyStr:
+        """Return the prompt and up to n_bytes more, sampled byte by byte and ending in a whole character.
+
+        sampling: temperature, top_k, top_p and seed.
+        """
+        data = prompt.encode() if isinstance(prompt, str) else prompt
+        drawn = b"".join(generate(self.runtime, data, n_bytes, **sampling))
+        return drawn.decode() if isinstance(prompt, str) else drawn
+
+
 def train(
     run: Name,
     *,
@@ -164,7 +221,7 @@ def train(
     arch: str | None = None,
     preset: str | None = None,
     config: Name | None = None,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | Iterable[str] = (),
     init_from: Name | None = None,
     resume: bool = False,
     device: str = AUTO,
@@ -173,6 +230,8 @@ def train(
     errors: str = "replace",
     tensorboard: bool = False,
     reporter: Reporter = SILENT,
+    group: Group | None = None,
+    prepare: Callable[[], object] = lambda: None,
     **train: Any,
 ) -> Run:
     """Train a model into the folder `run`, as `bytenmt train` does, and return it.
@@ -183,46 +242,49 @@ def train(
     2
 
     src, tgt: files of which line i of one translates line i of the other; tsv: both in one, by tabs; text:
-    without a source, a byte language model. settings: configuration keys and their values; config: a TOML
-    file of them; train: those of the section `train` by their own names, as max_minutes=60 or lr=2e-3; None
-    leaves one out. A run that goes on (resume=True) without texts takes its own. on_metrics: is given every
-    record of the metrics; reporter: is told what goes on, a line at a time. Ctrl-C saves and raises
-    KeyboardInterrupt. Raises BytenmtError for what a command would refuse.
+    without a source, a byte language model. settings: configuration keys and their values, or `key=value`
+    each; config: a TOML file of them; train: those of the section `train` by their own names, as
+    max_minutes=60 or lr=2e-3; None leaves one out. A run that goes on (resume=True) without texts takes its
+    own. on_metrics: is given every record of the metrics; reporter: is told what goes on, a line at a time.
+    group: the processes that train together; prepare: is called when the arguments are checked, to write
+    files that they name. A signal such as Ctrl-C saves and raises KeyboardInterrupt with its number. Raises
+    BytenmtError for what a command would refuse.
     """
-    from bytenmt.distributed import pick_device
+    from bytenmt.distributed import SINGLE_PROCESS, local_device, pick_device
     from bytenmt.training import arguments
     from bytenmt.training import run as training
 
-    tree: dict[str, Any] = {}
-    for key, value in {
-        **(settings or {}),
-        **{f"train.{name}": value for name, value in train.items()},
-    }.items():
-        if value is not None:
-            assign_value(tree, key, value)
-    folder, other, *valid_paths = map(_path, (run, init_from, valid_src, valid_tgt, valid_tsv, valid_text))
+    group, on = group or SINGLE_PROCESS, local_device(pick_device(device))
+    folder, file, start, *valid_paths = map(
+        _path, (run, config, init_from, valid_src, valid_tgt, valid_tsv, valid_text)
+    )
     assert folder is not None
     texts = [_paths(names) for names in (src, tgt, tsv, text)]
     files, valid = arguments.files_to_train_on(folder, resume, texts, weights, *valid_paths)
-    on = pick_device(device)
+    tree, source = arguments.settings_tree(settings, train), files[0].has_source
+    whole = group.on_leader(
+        lambda: arguments.configuration(
+            folder, resume, arch, preset, file, tree, source, start, on.type == "cuda"
+        )
+    )
+    prepare()
     outcome = training.train(
         folder,
-        arguments.configuration(
-            folder, resume, arch, preset, _path(config), tree, files[0].has_source, other, on.type == "cuda"
-        ),
+        whole,
         files=files,
         valid=valid,
         device=on,
         errors=errors,
         resume=resume,
-        init_from=other,
+        init_from=start,
+        group=group,
         reporter=reporter,
         watch=on_metrics,
         threads=threads,
         tensorboard=tensorboard,
     )
     if outcome.signal:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(outcome.signal)
     return Run(folder)
 
 

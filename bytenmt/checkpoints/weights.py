@@ -19,7 +19,7 @@ from safetensors.numpy import save
 
 from bytenmt.architectures.parameters import NGRAM_TABLES, buffer_kinds, is_matrix, parameter_shapes
 from bytenmt.atomic_file import make_folder_of, write_atomically
-from bytenmt.config.facts import Facts, SearchDefaults, facts_tree, parse_facts
+from bytenmt.config.facts import Facts, SearchDefaults, parse_facts
 from bytenmt.config.fields import shortened
 from bytenmt.config.schema import Config, config_tree, parse_config
 from bytenmt.errors import CheckpointError, ConfigError
@@ -154,7 +154,7 @@ def with_metadata(
 ) -> tuple[bytes, memoryview]:
     """Add metadata to the bytes of a safetensors file, in a fixed order, which the library does not keep."""
     metadata = {"format": FORMAT, "holds": holds, "precision": precision}
-    metadata |= {"config": json.dumps(config_tree(config)), "facts": json.dumps(facts_tree(facts))}
+    metadata |= {"config": json.dumps(config_tree(config)), "facts": json.dumps(msgspec.to_builtins(facts))}
     end = 8 + int.from_bytes(data[:8], "little")
     text = json.dumps({"__metadata__": metadata, **json.loads(data[8:end])}).encode()
     text += b" " * (-len(text) % 8)

@@ -7,6 +7,7 @@ Results go to stdout, everything else to stderr; a BytenmtError is one line ther
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib import import_module
 from typing import Any
@@ -18,7 +19,7 @@ from bytenmt.cli.console import say
 from bytenmt.cli.options import Group
 from bytenmt.errors import BytenmtError, missing_package, printable
 
-INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes, as a shell gives them: 128 + the signal
+BROKEN_PIPE = 141  # an exit code, as a shell gives it: 128 + the signal
 
 COMMANDS = {  # and the modules of bytenmt.cli that define them
     "train": "train",
@@ -74,8 +75,8 @@ class MainGroup(Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
+        except KeyboardInterrupt as error:  # its argument is the signal, if it was another one
+            ctx.exit(128 + next(iter(error.args), signal.SIGINT))
         except BrokenPipeError:
             # Whoever read our output has gone; Python would complain when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

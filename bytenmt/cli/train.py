@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -72,53 +71,36 @@ def train(start: Start, texts: Texts, limits: dict[str, Any], machine: EngineSpe
     """
     import torch
 
+    from bytenmt.api import runs
     from bytenmt.cli import training_pairs
     from bytenmt.distributed import local_device, pick_device, process_group
-    from bytenmt.training import arguments
-    from bytenmt.training import run as training
 
-    device, output, console = local_device(pick_device(machine.device)), start.output, Console()
+    device, console = local_device(pick_device(machine.device)), Console()
+    documents = {"tmx": texts.tmx, "xliff": texts.xliff, "po": texts.po}
+    named = {key: value for key, value in vars(texts).items() if key not in (*documents, "pair")}
     with process_group(device) as group:
-        documents = training_pairs.conversions(
-            output, {"tmx": texts.tmx, "xliff": texts.xliff, "po": texts.po}, texts.pair
-        )
-        tsv = texts.tsv + tuple(one.table for one in documents)
-        files, valid = arguments.files_to_train_on(
-            output,
-            start.resume,
-            (texts.src, texts.tgt, tsv, texts.text),
-            texts.weights,
-            *(texts.valid_src, texts.valid_tgt, texts.valid_tsv, texts.valid_text),
-        )
-        config = group.on_leader(
-            lambda: arguments.configuration(
-                output,
-                start.resume,
-                start.arch,
-                start.preset,
-                start.config,
-                arguments.settings_tree(start.assignments, limits),
-                files[0].has_source,
-                start.init_from,
-                device.type == "cuda",
-            )
-        )
-        for line in group.on_leader(lambda: [*map(training_pairs.convert, documents)]):
-            console.say(line)
+        tables = training_pairs.conversions(start.output, documents, texts.pair)
+        named["tsv"] += tuple(one.table for one in tables)
+
+        def convert() -> None:
+            for line in group.on_leader(lambda: [*map(training_pairs.convert, tables)]):
+                console.say(line)
+
         detail(f"training on {device}, PyTorch {torch.__version__}", console.say)
-        outcome = training.train(
-            output,
-            config,
-            files=files,
-            valid=valid,
-            device=device,
-            errors=texts.errors,
-            resume=start.resume,
+        runs.train(
+            start.output,
+            **named,
+            arch=start.arch,
+            preset=start.preset,
+            config=start.config,
+            settings=start.assignments,
             init_from=start.init_from,
+            resume=start.resume,
             tensorboard=start.tensorboard,
-            group=group,
-            reporter=console,
+            device=machine.device,
             threads=machine.threads,
+            reporter=console,
+            group=group,
+            prepare=convert,
+            **limits,
         )
-        if outcome.signal:
-            sys.exit(128 + outcome.signal)

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from bytenmt.config.fields import MAX_THREADS, Beam, LengthPenalty, Weight
 from bytenmt.config.fields import Count as Whole
 
 Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
-TEXT_COUNTS = ("pairs", "source_bytes", "target_bytes")  # of Facts: what the training pairs amount to
 LONGEST_PROFILE = 8000  # characters
 
 
@@ -58,35 +58,29 @@ class CorpusFact(Struct, frozen=True, omit_defaults=True):
 
 
 class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The search settings that a run stores as its defaults.
-
-    length_penalty, no_repeat_ngram_size: see interface.Options; beam: with which they were found.
-    """
+    """The search settings that a run stores as its defaults."""
 
     length_penalty: LengthPenalty
     no_repeat_ngram_size: Whole = 0
-    beam: Beam | None = None
+    beam: Beam | None = None  # with which they were found
 
 
 Amount = Annotated[float, Meta(ge=0.0, le=1e6)]
 
 
 class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Thresholds beyond which translations of a model are flagged, from its validation text.
+    """Thresholds beyond which translations of a model are flagged, from its validation text."""
 
-    n_lines: of that text. bits_per_byte: a translation by greedy search that costs more is likelier wrong
-    than right; beam_bits_per_byte: the same of a beam search, None in older files.
-    length_ratio, length_variance: bytes of the target for a byte of the source, mean and variance (Gale and
-    Church 1993). source_bits: bits that the source must save of what a translation costs without it; None
-    for a model that was not trained with empty sources, whose cost without a source says nothing.
-    """
-
-    n_lines: Count
+    n_lines: Count  # of that text
+    # A translation by greedy search that costs more is likelier wrong than right.
     bits_per_byte: Amount
+    # Bytes of the target for a byte of the source, mean and variance (Gale and Church 1993).
     length_ratio: Amount
     length_variance: Amount
+    # Bits that the source must save of what a translation costs without it; None for a model that was not
+    # trained with empty sources, whose cost without a source says nothing.
     source_bits: Annotated[float, Meta(ge=-1e6, le=1e6)] | None = None
-    beam_bits_per_byte: Amount | None = None
+    beam_bits_per_byte: Amount | None = None  # bits_per_byte of a beam search; None in older files
 
     def unsure_above(self, beam: int) -> float:
         """Return the threshold of bits per byte for translations of a search with this beam."""
@@ -94,18 +88,12 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The facts that a run stores: its training files, search defaults and flag thresholds.
-
-    With a source: pairs, the bytes of either side, the files, and the share of pairs with
-    several sentences (see data.corpus_report); without one: texts. source_profile, target_profile: the
-    languages of both sides, see language_profile; empty if not counted. averaged: the updates of the
-    checkpoints of which these weights are the mean. search: of the run's own. flags: None where they were not
-    calibrated. valid: the files that the run was validated on, tgt alone for a text. patterns: the version of
-    the patterns of spans that it learns to carry, None without sentinels.
-    """
+    """The facts that a run stores: its training files, search defaults and flag thresholds."""
 
     update: Count | None = None
     progress: Progress | None = None
+    # Of training pairs: their number, the bytes of both sides, the files, the share of pairs with several
+    # sentences (see data.corpus_report), and the languages of both sides, see language_profile.
     pairs: Count | None = None
     source_bytes: Count | None = None
     target_bytes: Count | None = None
@@ -113,22 +101,22 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     multi_sentence_share: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
     source_profile: Annotated[str, Meta(max_length=LONGEST_PROFILE)] = ""
     target_profile: Annotated[str, Meta(max_length=LONGEST_PROFILE)] = ""
-    texts: tuple[TextFact, ...] = ()
-    valid: CorpusFact | None = None
-    averaged: tuple[Count, ...] = ()
+    texts: tuple[TextFact, ...] = ()  # of a language model
+    valid: CorpusFact | None = None  # the files that the run was validated on, tgt alone for a text
+    averaged: tuple[Count, ...] = ()  # the updates of the checkpoints of which these weights are the mean
     search: SearchDefaults | None = None
-    flags: FlagThresholds | None = None
-    patterns: Count | None = None
+    flags: FlagThresholds | None = None  # None where they were not calibrated
+    patterns: Count | None = None  # the version of the patterns of spans that it learns to carry
 
     def without_folders(self) -> Facts:
         """Return the facts for a file that is handed on: with the names of the training files, without
         folders."""
-        corpora = [
-            CorpusFact(_file_name(one.src), _file_name(one.tgt), _file_name(one.tsv), one.weight)
+        corpora = tuple(
+            replace(one, src=_file_name(one.src), tgt=_file_name(one.tgt), tsv=_file_name(one.tsv))
             for one in self.corpora
-        ]
-        texts = [msgspec.structs.replace(text, path=text.path.rpartition("/")[2]) for text in self.texts]
-        return msgspec.structs.replace(self, corpora=tuple(corpora), texts=tuple(texts), valid=None)
+        )
+        texts = tuple(replace(text, path=_file_name(text.path)) for text in self.texts)
+        return replace(self, corpora=corpora, texts=texts, valid=None)
 
     def file_names(self) -> list[str]:
         """The files of the training text, without folders."""
@@ -138,14 +126,7 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     def of_the_text(self) -> Facts:
         """Return the facts about the training text, without folders."""
-        return msgspec.structs.replace(self.without_folders(), update=None, progress=None, averaged=())
-
-
-def facts_tree(facts: Facts) -> dict[str, Any]:
-    """Facts -> plain values for JSON; the inverse of parse_facts."""
-    tree = msgspec.to_builtins(facts)
-    assert isinstance(tree, dict)
-    return tree
+        return replace(self.without_folders(), update=None, progress=None, averaged=())
 
 
 def parse_facts(tree: Any) -> Facts:

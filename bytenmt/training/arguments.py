@@ -6,7 +6,7 @@ Imports no PyTorch.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -184,19 +184,20 @@ def validation_files(
     return PairFiles(src, tgt)
 
 
-def settings_tree(settings: Sequence[str], train: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings `key=value`, and over them those of the section `train` that are not None, as a nested
-    dictionary. Raises ConfigError.
+def settings_tree(settings: Mapping[str, Any] | Iterable[str], train: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings, `key=value` each or values by their keys, and over them those of the section `train`,
+    as a nested dictionary without values of None. Raises ConfigError.
 
     >>> settings_tree(["model.d_hidden=8", "train.schedule=constant"], {"lr": 0.5, "seed": None})
     {'model': {'d_hidden': 8}, 'train': {'schedule': 'constant', 'lr': 0.5}}
     """
     tree: dict[str, Any] = {}
-    for setting in settings:
+    values = dict(settings) if isinstance(settings, Mapping) else {}
+    for setting in () if isinstance(settings, Mapping) else settings:
         assign(tree, setting)
-    for name, value in train.items():
+    for key, value in (values | {f"train.{name}": value for name, value in train.items()}).items():
         if value is not None:
-            assign_value(tree, f"train.{name}", value)
+            assign_value(tree, key, value)
     return tree
 
 

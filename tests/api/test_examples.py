@@ -12,7 +12,7 @@ import pytest
 from made_up_engine import make_run
 
 import bytenmt
-from bytenmt.api import language_model, runs
+from bytenmt.api import runs
 from bytenmt.training import arguments
 
 WITHOUT_SOURCE = ("model.source=false",)
@@ -30,7 +30,7 @@ def make_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("module", "least"), [(runs, 4), (language_model, 4), (arguments, 4)])
+@pytest.mark.parametrize(("module", "least"), [(runs, 8), (arguments, 4)])
 def test_the_examples_run(place: Path, module: ModuleType, least: int) -> None:
     said, n = io.StringIO(), 0
     runner = doctest.DocTestRunner()
