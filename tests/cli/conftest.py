@@ -54,6 +54,12 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def shared_place(template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder itself, for commands that write nothing."""
+    monkeypatch.chdir(template)
+
+
+@pytest.fixture
 def place(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of them to work in."""
     shutil.copytree(template, tmp_path, dirs_exist_ok=True)

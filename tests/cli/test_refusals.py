@@ -189,11 +189,6 @@ MISUSED: list[tuple[str | list[str], str]] = [
 ]
 
 
-@pytest.fixture
-def shared_place(template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(template)  # no copy: nothing is written
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("shared_place")
 @pytest.mark.parametrize(("command", "message"), BAD)
