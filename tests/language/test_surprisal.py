@@ -1,5 +1,5 @@
-"""Character prediction: any cut of a stream gives the same, nothing is seen before it is predicted, and the
-figures and the page count every byte once."""
+"""Character prediction: any cut of a stream gives the same, and the figures and the page count every byte
+once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ import numpy as np
 import pytest
 import torch
 from fast_variants import by_variant
-from invariants import VARIANTS, WITHOUT_SOURCE, AnyModel, make
-from torch import Tensor
+from invariants import VARIANTS, AnyModel, make
 
-from bytenmt.architectures.registry import build_model
-from bytenmt.config.schema import parse_config
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.pytorch.reader import TorchReader, TorchStream, costs
@@ -176,62 +173,6 @@ def test_translations_are_told_window_by_window(monkeypatch: pytest.MonkeyPatch)
     assert len(parts) == 3
     assert Surprise.joined(parts).data.tobytes() == whole.data.tobytes()
     np.testing.assert_allclose(Surprise.joined(parts).bits, whole.bits)
-
-
-# Leaks: what was not seen cannot be known.
-
-LEAK_BITS = 7.9
-
-
-class Peeking(torch.nn.Module):
-    """Planted: reads the byte that it is to predict."""
-
-    def __init__(self, model: AnyModel) -> None:
-        super().__init__()
-        self.model = model
-        self.encode, self.start = model.encode, model.start
-
-    def forward(self, tgt: Tensor, memory: object, state: object) -> tuple[Tensor, object]:
-        return self.model(torch.cat([tgt[:, 1:], tgt[:, -1:]], dim=1), memory, state)
-
-
-def bits_of_random_bytes(model: AnyModel | Peeking) -> float:
-    """Return the bits per byte of random bytes after training on random bytes, which reveals any look at the
-    targets.
-    """
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
-    ids, lengths = torch.zeros(16, 0, dtype=torch.uint8), torch.zeros(16, dtype=torch.int64)
-    for seed in range(30):
-        truth = torch.frombuffer(bytearray(some_text(16 * 12, seed)), dtype=torch.uint8).view(16, 12)
-        read = torch.cat([torch.full_like(truth[:, :1], BOS), truth[:, :-1]], dim=1)
-        memory = model.encode(ids, lengths)
-        logits, _ = model(read, memory, model.start(memory))
-        optimiser.zero_grad()
-        torch.nn.functional.cross_entropy(logits.flatten(0, 1), truth.flatten().long()).backward()
-        optimiser.step()
-    model.eval()
-    return float(bits_of(model, some_text(1000, 1000), 500).mean())  # type: ignore[arg-type]
-
-
-def trainable(name: str) -> AnyModel:
-    """One of VARIANTS as training begins it, wide enough to learn."""
-    torch.manual_seed(0)
-    wide = {key: 32 for key in ("d_embedding", "d_hidden", "d_channels") if key in VARIANTS[name]}
-    return build_model(parse_config({"model": VARIANTS[name] | wide}).model).train()
-
-
-@pytest.mark.slow
-@by_variant("name", WITHOUT_SOURCE)
-def test_random_bytes_cost_eight_bits(name: str) -> None:
-    """A model that had a look at what it predicts would pay less."""
-    assert bits_of_random_bytes(trainable(name)) >= LEAK_BITS
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["seq2seq", "bytenet"])
-def test_a_leak_is_noticed(name: str) -> None:
-    """The check fails for a model that reads one byte too far."""
-    assert bits_of_random_bytes(Peeking(trainable(name))) < LEAK_BITS
 
 
 # Characters and figures.

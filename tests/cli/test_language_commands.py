@@ -1,0 +1,162 @@
+"""predict and generate as a user meets them: what they print, and one line for what can go wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import re
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import accepted, invoke
+from made_up_engine import make_run
+
+from bytenmt.cli import language as language_commands
+from bytenmt.config.facts import Facts, TextFact
+from bytenmt.language.ngram import NGram
+
+BLIND = ("model.source=false", "model.input_feeding=false")
+TEXT = "The cat sat on 3 mats.\n고양이 <b>셋</b>\r\n".encode() * 20 + bytes(range(256))
+LEARNT = b"The cat sat. The mat sat on the cat.\n" * 30
+
+
+@pytest.fixture(autouse=True)
+def texts(place: Path) -> None:
+    Path("text").write_bytes(TEXT)
+    Path("learnt").write_bytes(LEARNT)
+    Path("text.gz").write_bytes(gzip.compress(TEXT))
+    Path("cut.xz").write_bytes(lzma.compress(TEXT)[:-20])
+    Path("source").write_bytes(b"one\n\nthree\n")
+    Path("target").write_bytes("eins\n둘\n\n".encode())
+
+
+def tells_its_text() -> str:
+    """Make a run without a source whose facts name the file `learnt`."""
+    text = TextFact(str(Path("learnt").resolve()), len(LEARNT))
+    return str(make_run(Path("tells"), settings=BLIND, facts=Facts(texts=(text,))))
+
+
+@pytest.fixture
+def stdin(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Sets what standard input holds; click's own has no file number."""
+
+    def feed(path: str) -> None:
+        monkeypatch.setattr(language_commands, "standard_input", lambda: BytesIO(Path(path).read_bytes()))
+        monkeypatch.setattr(language_commands, "standard_input_size", lambda: None)  # as of a pipe
+
+    return feed
+
+
+@pytest.mark.slow
+def test_a_file_stdin_and_a_packed_file_give_the_same(stdin: Any) -> None:
+    """Every digit."""
+    told = accepted("predict no_source text")
+    assert re.match(rf"bits per byte: \d+\.\d{{4}}\nbytes: {len(TEXT)}\n", told)
+    for part in ("  in all ", "  Latin ", "  Hangul ", "  digits ", "  markup ", "  not UTF-8 "):
+        assert part in told
+    stdin("text")
+    assert accepted("predict no_source") == told
+    assert accepted("predict no_source -") == told
+    assert accepted("predict no_source text.gz") == told
+
+
+@pytest.mark.slow
+def test_the_n_gram_stands_beside_the_figure() -> None:
+    """The n-gram counts the training text that the run records."""
+    told = accepted("predict", tells_its_text(), "text")
+    text, learnt = (np.frombuffer(data, np.uint8) for data in (TEXT, LEARNT))
+    expected = NGram.from_texts([learnt]).bits(text).mean()
+    assert f"reference, order-5 n-gram of the training text: {expected:.4f}\n" in told
+    assert "reference" not in accepted("predict tells text --no-reference")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["changed", "gone", "never told"])
+def test_without_its_training_text_a_run_has_no_n_gram(fault: str) -> None:
+    """One line says why; the figure is there."""
+    run = tells_its_text()
+    why = {"changed": "has changed", "gone": "does not exist", "never told": "does not record"}[fault]
+    if fault == "changed":
+        Path("learnt").write_bytes(LEARNT[:-1])
+    elif fault == "gone":
+        Path("learnt").unlink()
+    else:
+        run = "no_source"
+    result = invoke("predict", run, "text")
+    assert result.exit_code == 0 and "n-gram" not in result.stdout
+    assert re.fullmatch(r"no n-gram beside it: [^\n]+\n", result.stderr) and why in result.stderr
+
+
+def test_each_byte_as_json() -> None:
+    """The lines alone on stdout; their mean is the figure."""
+    result = invoke("predict no_source text --per-byte")
+    records = [json.loads(line) for line in result.stdout.splitlines()]
+    assert bytes(record["byte"] for record in records) == TEXT
+    assert [record["offset"] for record in records] == [*range(len(TEXT))]
+    mean = np.mean([record["bits"] for record in records])
+    right = 100 * np.mean([record["rank"] == 1 for record in records])
+    assert f"bits per byte: {mean:.4f}\n" in result.stderr
+    assert f"{mean:16.4f}{right:8.2f} %" in result.stderr
+
+
+@pytest.mark.slow
+def test_several_models_decide_by_the_mean_of_their_probabilities() -> None:
+    make_run(Path("other"), settings=BLIND, seed=5)
+
+    def bits(*runs: str) -> np.ndarray:
+        models = [word for run in runs for word in ("-m", run)]
+        told = accepted("predict", *models, "--per-byte", "-q", "text").splitlines()
+        return np.array([json.loads(line)["bits"] for line in told])
+
+    each = np.stack([bits("no_source"), bits("other")])
+    assert np.abs(each[0] - each[1]).max() > 0.1
+    np.testing.assert_allclose(bits("no_source", "other"), -np.log2(np.exp2(-each).mean(axis=0)), atol=1e-5)
+    told = invoke("predict -m no_source -m run text")
+    assert told.exit_code == 1 and "an ensemble needs models of one kind" in told.output
+
+
+@pytest.mark.slow
+def test_the_page_is_there_when_it_is_whole() -> None:
+    """With the figures of stdout; nothing is left of one that was given up."""
+    told = accepted("predict no_source text --html page.html")
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>") and page.endswith("</html>\n")
+    assert told.splitlines()[0] in page and "고" in page and "&lt;" in page
+    before = sorted(Path.cwd().iterdir())
+    assert invoke("predict no_source cut.xz --html other.html").exit_code == 1
+    assert sorted(Path.cwd().iterdir()) == before
+
+
+@pytest.mark.slow
+def test_a_translation_model_is_told_the_source(stdin: Any) -> None:
+    """The figure is evaluate's; stdin may be the target."""
+    told = accepted("predict run target --src source")
+    evaluated = accepted("evaluate run --src source --ref target --engine torch --max-len-b 3 --max-len-a 0")
+    assert told.splitlines()[0] in evaluated
+    assert "  ends of lines " in told and "bytes: 7\n" in told
+    stdin("target")
+    assert accepted("predict run --src source") == told
+    Path("target").write_bytes(b"a\n\xff\nb\n")
+    assert "bytes: 5\n" in accepted("predict run target --src source")  # a U+FFFD in it
+
+
+def test_nothing_on_stdin(stdin: Any) -> None:
+    """An error of one line too."""
+    stdin("empty")
+    for command in ("predict no_source", "predict run --src source"):
+        result = invoke(f"{command} --no-reference")
+        assert result.exit_code == 1 and "standard input is empty" in result.stderr
+
+
+@pytest.mark.slow
+def test_text_is_drawn() -> None:
+    """The text begins with the prompt, has the requested length, and is the same again."""
+    words = ("generate", "no_source", "--engine", "torch", "--prompt", "고양이\n", "--bytes", "50")
+    text = accepted(*words)
+    assert text.startswith("고양이\n") and len(text.encode()) == 10 + 50
+    assert accepted(*words) == text != accepted(*words, "--seed", "2")
+    assert accepted(*words, "--temperature", "0.1", "--top-k", "3", "--top-p", "0.5") != text
