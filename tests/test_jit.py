@@ -10,7 +10,6 @@ from typing import Any
 
 import numba
 import pytest
-from processes import FORKSERVER
 from source_tree import MODULES, module_imports
 
 from bytenmt import jit
@@ -69,22 +68,22 @@ def test_a_damaged_file_is_compiled_again(which: int, damage: Callable[[bytes], 
 
 
 @pytest.mark.slow
-def test_without_any_place_each_run_compiles(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path
+@pytest.mark.parametrize("is_full", [False, True])
+def test_where_nothing_can_be_stored_each_run_compiles(
+    is_full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "file"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert cache_folder(Path(__file__)) is None
-    assert [was_kept(), was_kept()] == [False, False]
+    """There is no folder, or the disk is full."""
 
-
-@pytest.mark.slow
-def test_a_full_disk_stops_nothing(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     def refuse(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", refuse)
+    if is_full:
+        monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", refuse)
+    else:
+        (tmp_path / "file").touch()
+        monkeypatch.setenv(VARIABLE, str(tmp_path / "file"))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+        assert cache_folder(Path(__file__)) is None
     assert [was_kept(), was_kept()] == [False, False]
 
 
@@ -181,25 +180,6 @@ def test_machine_code_is_only_emitted_for_what_python_calls() -> None:
         assert outer(3) == 8
     assert numba.njit(lambda x: 3 * inner(x))(3) == 12
     assert _is_emitted(outer) and not _is_emitted(inner)
-
-
-def _call(started: Any, folder: str) -> None:
-    os.environ[VARIABLE] = folder  # the fork server has the environment of its own start
-    cache_folder.cache_clear()
-    started.wait(timeout=300)
-    assert jit.njit(scaled)(14) == 14 * FACTOR
-
-
-@pytest.mark.slow
-def test_processes_that_start_together_do_not_meet(place: Path) -> None:
-    barrier = FORKSERVER.Barrier(4)
-    processes = [FORKSERVER.Process(target=_call, args=(barrier, os.environ[VARIABLE])) for _ in range(4)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(300)
-        assert process.exitcode == 0
-    assert was_kept()
 
 
 @jit.njit

@@ -98,6 +98,8 @@ def test_the_weights_are_those_of_the_prediction(name: str) -> None:
             if text:
                 turned = CASES[name].get("reverse_source", False) and name not in IN_THE_TEXTS_ORDER
                 parts = [seen(model, source, text, turned) for model in chosen]
+                (layers,) = TorchReader(chosen[:1], CPU).layers([(source, text)])
+                assert np.allclose(np.mean([*layers.values()], axis=0), parts[0], atol=1e-6)
                 assert np.allclose(weights, np.mean(parts, axis=0), atol=1e-6)
                 if name not in FADING:
                     assert np.allclose(weights.sum(axis=1), 1, atol=1e-6)
@@ -152,24 +154,6 @@ def test_no_model_is_asked_about_empty_lines() -> None:
     assert nobody.links([[(b"", b"", b"")]] * 3) == [[], [], []]
 
 
-def test_a_trained_eye_sees_where_it_looks() -> None:
-    """A model whose attention is forced onto one byte links every character to it."""
-    model = small_model("luong")
-    place = 4  # the second byte of the second character
-    with pytest.MonkeyPatch.context() as patch:
-
-        def onto(scores: Any, values: Any, mask: Any) -> Any:
-            weights = torch.zeros_like(scores)
-            weights[:, :, place] = 1
-            return values(weights), weights
-
-        patch.setattr(luong, "attend", onto)
-        (links,) = aligner(model).links([[("가나다".encode(), b"abc", b"")]])
-    assert [(link.source_bytes, link.source_chars, link.weight) for link in links] == [
-        ((3, 6), (1, 2), 1.0)
-    ] * 3
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("options", ["", "--engine torch --device cpu -b 2 --n-best 2 --max-source-bytes 7"])
 def test_the_command_tells_alignments(tmp_path: Path, options: str) -> None:
@@ -201,16 +185,3 @@ def test_the_command_tells_alignments(tmp_path: Path, options: str) -> None:
                 assert len(told_of) == len(record["alignment"]) and set(untold) <= {" "}
                 assert bool(untold) == ("--max-source-bytes" in options and record["line"] == 1)
     assert records[0]["alignment"][0].keys() == {"bytes", "chars", "source_bytes", "source_chars", "weight"}
-
-
-@by_variant("name", CASES)
-def test_layers_add_up_to_the_alignment(name: str) -> None:
-    """Their mean is the model's alignment, by which characters are linked."""
-    model = build(CASES[name], scale=2.0)
-    for source, text in PAIRS[:3]:
-        (layers,) = TorchReader([model], CPU).layers([(source, text)])  # type: ignore[arg-type]
-        (expected,) = aligner(model).weights([(source, text)])
-        assert np.allclose(np.mean([*layers.values()], axis=0), expected, atol=1e-6)
-        if CASES[name]["arch"] == "convs2s":
-            attending = CASES[name].get("attention_layers", range(1, 1 + len(CASES[name]["decoder_layers"])))
-            assert [*layers] == [*attending]

@@ -34,6 +34,7 @@ from bytenmt.sentinels import SENTINELS, Code
 BOLD, END, ALONE = Code("<g 1>", 1, True), Code("</g 1>", 1), Code("<x/>")
 PIECES = st.sampled_from(
     ["a", "각 ", ". ", "B", "\ue000", "🙂", "%s", "<b>", "</b>", "{x}", "  ", "http://a.b", BOLD, END, ALONE]
+    + ["\u3000", "。", "!", "____", "....!!!!", "_"]
 )
 
 
@@ -44,7 +45,7 @@ def shown(data: bytes) -> str:
     return data.decode()
 
 
-@given(st.lists(PIECES, max_size=40), st.integers(4, 60), st.sampled_from([(), ("en",)]))
+@given(st.lists(PIECES, max_size=40), st.integers(4, 60), st.sampled_from([(), ("en",), ("ko",)]))
 def test_what_is_marked_comes_back(parts: list[Part], limit: int, languages: tuple[str, ...]) -> None:
     """Chunks have up to eight sentinels, numbered in their order, and pairs in their order; where each is
     written where it was, texts and codes are those of the line."""
@@ -52,6 +53,7 @@ def test_what_is_marked_comes_back(parts: list[Part], limit: int, languages: tup
     back = [[*restore(chunk.source, chunk.spans), chunk.separator.decode()] for chunk in chunks]
     assert merge_texts(part for some in back for part in some) == merge_texts(parts)
     for chunk, some in zip(chunks, back, strict=True):
+        assert not chunk.separator.decode().strip()
         assert sentinel_numbers(chunk.source) == [*range(len(chunk.spans))] and len(chunk.spans) <= 8
         assert all(0 <= first < second < len(chunk.spans) for first, second in chunk.pairs)
         assert len(chunk.source) <= limit or len(chunk.source) <= 4
@@ -201,14 +203,26 @@ COPIED = [
 ]
 
 
-def test_what_has_nothing_to_translate_is_copied() -> None:
-    """Models that were trained with sentinels copy it wherever they translate; no engine is asked, and it
-    costs nothing."""
+ALWAYS_COPIED = [
+    *(
+        "https://x.org/a?b=1",
+        " info@x.org\t",
+        "<https://x.org>, (www.x.org) – info@x.org.",
+        "- - -",
+        "「…」",
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(("keep", "lines"), [({"keep_pattern": "zz"}, COPIED), ({}, ALWAYS_COPIED)])
+def test_what_has_nothing_to_translate_is_copied(keep: dict[str, Any], lines: list[str]) -> None:
+    """Models that were trained with sentinels copy more; no engine is asked, and it costs nothing."""
     admitted: list[list[Request]] = []
-    one = made_up_translator(admitted, keep_pattern="zz", byte_scores=True)
-    for line in COPIED:
+    one = made_up_translator(admitted, byte_scores=True, **keep)
+    for line in lines:
         (best,) = one.n_best(line)
-        assert (best.text, best.log_probability, best.flags) == (line, 0.0, ())
+        assert (best.text, best.log_probability, best.flags) == (line, 0.0, () if keep else None)
         assert "".join(one.stream(line)) == line
         assert best.byte_scores == (0.0,) * (len(line.encode()) + 1) or not line
     assert not admitted

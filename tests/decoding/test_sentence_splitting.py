@@ -11,21 +11,17 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from made_up_engine import MadeUpEngine
 
 from bytenmt.config.facts import Facts
 from bytenmt.data import sentences
 from bytenmt.data.sentences import languages_of_files, sentence_ends
 from bytenmt.decoding.interface import Hypothesis, Options, Request
-from bytenmt.decoding.kept_spans import KeepSpec
-from bytenmt.decoding.line_batch import Chunk, join_hypotheses, split_line
+from bytenmt.decoding.line_batch import Chunk, join_hypotheses
 from bytenmt.decoding.loading import LoadedRun, Runtime, runtime_from_models
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import SettingError
-from bytenmt.sentinels import find_spans
 
 HARD_LINES = Path(__file__).parents[1] / "files" / "hard_sentences.tsv"  # a bar where a sentence ends
 
@@ -62,23 +58,6 @@ def test_hard_lines(language: str) -> None:
 def test_an_unknown_language_has_the_boundaries_of_all() -> None:
     assert sentence_ends("On May 3. He came. Am 3. Mai kam er.", ["en", "de"]) == [18]
     assert sentence_ends("No end", ["en"]) == sentence_ends("", ["en"]) == sentence_ends("One.", ["en"]) == []
-
-
-PIECES = [*"aB.!? \u00a0\u3000한。é<>b/{}_", "____", "....!!!!"]
-TEXTS = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
-
-
-@given(TEXTS, st.integers(4, 30), st.sampled_from(["en", "de", "ko"]))
-def test_chunks_make_the_line(text: str, limit: int, language: str) -> None:
-    """With every byte of white space, and no kept span is cut."""
-    keep = KeepSpec.from_settings("tags,placeholders")
-    chunks = split_line(text.encode(), limit, keep, [language])
-    assert b"".join(chunk.text + chunk.separator for chunk in chunks) == text.encode()
-    assert all(not chunk.separator.decode().strip() for chunk in chunks)
-    at = 0
-    for chunk in chunks[:-1]:
-        at += len((chunk.text + chunk.separator).decode())
-        assert not any(span.begin < at < span.end for span in find_spans(text, keep.patterns))
 
 
 def test_sentences_are_translated_one_by_one() -> None:

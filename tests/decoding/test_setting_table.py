@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import click
@@ -15,8 +14,7 @@ from source_tree import PACKAGE
 
 from bytenmt.cli.main import main
 from bytenmt.config.fields import Option
-from bytenmt.decoding.interface import Options
-from bytenmt.decoding.setting_table import LINES, SEARCH, TABLE
+from bytenmt.decoding.setting_table import TABLE
 from bytenmt.decoding.settings import Settings
 from bytenmt.errors import SettingError
 
@@ -42,17 +40,6 @@ def test_a_setting_is_an_option_of_the_commands_of_its_group(row: Option) -> Non
         option = options_of(command)[row.name]
         assert row.long in option.opts and (option.help or "").startswith(row.help[:-1])
         assert option.is_flag == (row.kind is bool)
-
-
-def test_defaults_are_those_of_the_classes() -> None:
-    """Every field with a line has its default, and what programs alone set has no line."""
-    settings, search = Settings(), Options()
-    for name, row in SEARCH.items():
-        assert getattr(search, name) == row.default
-    for name, row in LINES.items():
-        assert getattr(settings, name) == row.default
-    without = {one.name for kind in (Options, Settings) for one in fields(kind)} - TABLE.keys()
-    assert without == {"endless", "byte_scores", "search", "keep", "needs_sentinels", "left_to_runs"}
 
 
 def test_messages_use_the_names_of_the_caller() -> None:

@@ -132,45 +132,12 @@ def test_the_output_limit(factor: float, offset: int) -> None:
     assert min(slack) == 0
 
 
-@pytest.mark.slow
-def test_the_default_limits_take_a_longer_line() -> None:
-    """Over 255 bytes of room: the automaton still holds."""
-    for text in make(max_len_a=3.0, max_len_b=100).translate([b"x" * 60, b"y" * 90]):
-        text.decode("utf-8")
-
-
 def test_an_empty_line_asks_no_engine() -> None:
     admitted: list[list[Request]] = []
     translator = made_up(admitted, prefix=b"so ")
     assert translator.translate(["", ""]) == ["", ""]
     assert translator.translate([]) == [] and list(translator.stream("")) == []
     assert admitted == []
-
-
-@pytest.mark.parametrize(
-    ("line", "keep"),
-    [
-        ("https://x.org/a?b=1", ""),
-        (" info@x.org\t", ""),
-        ("<https://x.org>, (www.x.org) – info@x.org.", ""),
-        ("- - -", ""),
-        ("「…」", "numbers"),
-        ("{name}: %s", "placeholders"),
-        ("<b></b>", "tags,numbers"),
-        ("<a href='x'> https://x.org </a>", "tags"),
-    ],
-)
-def test_a_line_without_translatable_text_is_copied(line: str, keep: str) -> None:
-    """And no engine is asked; beside other lines, with alternatives, in parts, and of a long line."""
-    admitted: list[list[Request]] = []
-    settings: dict[str, Any] = {"keep": keep} if keep else {}
-    translator = made_up(admitted, beam=2, n_best=2, byte_scores=True, **settings)
-    (copy,) = translator.n_best(line)
-    assert (copy.text, copy.log_probability, copy.flags) == (line, 0.0, () if keep else None)
-    assert copy.byte_scores == (0.0,) * (len(line.encode()) + 1)
-    assert not admitted
-    assert translator.translate([line, "a", line]) == [line, "A0", line]
-    assert "".join(made_up(**settings).stream(line)) == line
 
 
 @pytest.mark.parametrize(
@@ -265,39 +232,30 @@ def test_an_engine_is_used_again_unless_it_was_broken_off() -> None:
 # What a program has in its hands.
 
 
-def test_a_list_of_text_is_answered_by_text() -> None:
-    translator = made_up()
-    assert translator.translate(["두 번째"]) == ["두 번째0"]
-    assert translator.translate(["두 번째".encode()]) == ["두 번째0".encode()]
-    assert translator.translate(line for line in ["a", "b"]) == ["A0", "B0"]
-
-
-def test_one_line_is_one_line() -> None:
-    """No list of its characters: str for str, bytes for bytes, with scores and without."""
+def test_the_type_of_a_line_is_that_of_its_translation() -> None:
+    """A line is no list of its characters: str for str, bytes for bytes, with scores and without."""
     translator = made_up(beam=2, n_best=2)
-    assert translator.translate("두 줄") == "두 줄0"
-    assert translator.translate("두 줄".encode()) == "두 줄0".encode()
-    assert [one.text for one in translator.n_best("x")] == ["X0", "X1"]
-    assert [one.text for one in translator.n_best(b"x")] == [b"X0", b"X1"]
+    for line in ("두 줄", "두 줄".encode()):
+        answer = line + (b"0" if isinstance(line, bytes) else "0")
+        assert translator.translate(line) == answer and translator.translate([line]) == [answer]
+        assert [one.text for one in translator.n_best(line)][0] == answer
+    assert translator.translate(line for line in ["a", "b"]) == ["A0", "B0"]
     assert translator.n_best(["x", "y"])[1][1] == Hypothesis("Y1", -2.0, -2.0 / 3)
-    for wrong in ("a\nb", b"\xff"):
-        with pytest.raises(DataError, match="the line"):
-            translator.translate(wrong)
-    with pytest.raises(DataError, match="line 2 is of type int: expected str or bytes"):
-        translator.translate(["a", 5])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("lines", "message"),
     [
-        (b"\xff", "line 2 is not valid UTF-8"),
-        ("a\nb", "line 2 contains a line break"),
-        ("\ud800", "line 2 contains an unpaired surrogate"),
+        ("a\nb", "the line contains a line break"),
+        (b"\xff", "the line is not valid UTF-8"),
+        ([b"", b"\xff"], "line 2 is not valid UTF-8"),
+        (["", "\ud800"], "line 2 contains an unpaired surrogate"),
+        (["a", 5], "line 2 is of type int: expected str or bytes"),
     ],
 )
-def test_lines_that_are_none(line: Any, message: str) -> None:
+def test_lines_that_are_none(lines: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        made_up().n_best([type(line)(), line])
+        made_up().n_best(lines)
 
 
 @pytest.mark.slow
@@ -438,9 +396,9 @@ def shared(group: Group, arch: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch, size", [("luong", 2), ("convs2s", 3)])
-def test_processes_answer_as_one(arch: str, size: int) -> None:
+def test_processes_answer_as_one() -> None:
     """All of them get all; each sentence is decoded by one of them, and none has nothing to do."""
+    arch, size = "luong", 3
     alone = shared(SINGLE_PROCESS, arch)
     found = results(shared, arch, size=size)
     assert [one["found"] == alone["found"] for one in found] == [True] * size

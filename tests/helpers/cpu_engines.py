@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
-from invariants import LUONG, VARIANTS, AnyModel, build
+from invariants import AnyModel, build
+from variants import MORE, VARIANTS
 
 from bytenmt.decoding.cpu import interpreter
 from bytenmt.decoding.cpu.compilation import compile_kernels, compiled_search_step
@@ -21,43 +21,6 @@ from bytenmt.decoding.scheduler import decode
 
 CPU = torch.device("cpu")
 
-MORE: dict[str, dict[str, Any]] = {
-    "luong-dot": {"arch": "luong", "d_embedding": 5, "d_hidden": 7, "n_layers": 3, "score": "dot"},
-    "seq2seq-shallow": {"arch": "seq2seq", "d_embedding": 5, "d_hidden": 7, "n_encoder_layers": 3},
-    "seq2seq-lstm-every-step": {
-        "arch": "seq2seq",
-        "d_embedding": 5,
-        "d_hidden": 6,
-        "cell": "lstm",
-        "context": "every_step",
-        "n_decoder_layers": 2,
-    },
-    "seq2seq-cho-deep": VARIANTS["seq2seq-cho"]
-    | {"n_layers": 2, "gru_reset": "after", "read_out_kind": "linear"},
-    "luong-deep": {"arch": "luong", "d_embedding": 5, "d_hidden": 6, "n_layers": 1, "n_decoder_layers": 3},
-    "luong-dot-inside": LUONG
-    | {"score": "dot", "attention": "local-p", "attention_window": 5, "gaussian": "inside"},
-    "luong-places-in-a-window": LUONG
-    | {
-        "attention": "local-m",
-        "attention_window": 3,
-        "gaussian": "after",
-        "score": "location",
-        "n_locations": 9,
-        "location_softmax": "twice",
-        "reverse_source": True,
-    },
-    # Whole panels and a little more than one, odd and even numbers of inputs.
-    "bytenet-wide": {
-        "arch": "bytenet",
-        "d_embedding": 33,
-        "d_channels": 65,
-        "n_sets": 1,
-        "dilations": [1, 2, 4],
-    },
-    "convs2s-pooling-wide": VARIANTS["convs2s-pooling"] | {"d_embedding": 37, "pooling_width": 5},
-    "seq2seq-wide": {"arch": "seq2seq", "d_embedding": 64, "d_hidden": 128, "gru_reset": "after"},
-}
 # The Transformer has no program for the CPU engine.
 ALL = {name: one for name, one in {**VARIANTS, **MORE}.items() if one["arch"] != "transformer"}
 

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from reference import REFERENCES
 from torch import Tensor
+from variants import VARIANTS as VARIANTS
+from variants import WITHOUT_SOURCE, Variant
 
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.costs import receptive_field
@@ -26,178 +28,10 @@ from bytenmt.decoding.scheduler import decode
 from bytenmt.utf8 import BOS, EOS
 
 AnyModel = Model[Any, Any]
-Variant = dict[str, Any]
 
 TOLERANCE = 1e-9
 NAN_ID = 0xF9  # a byte that no test text contains
 
-# Small and odd, every option at least once; test_reference.py has more.
-VARIANTS: dict[str, Variant] = {
-    "seq2seq": {"arch": "seq2seq", "d_embedding": 5, "d_hidden": 7},
-    "seq2seq-every-step": {
-        "arch": "seq2seq",
-        "d_embedding": 5,
-        "d_hidden": 7,
-        "n_layers": 2,
-        "context": "every_step",
-        "gru_reset": "after",
-        "tie_embedding": True,
-    },
-    "seq2seq-cho": {
-        "arch": "seq2seq",
-        "d_embedding": 5,
-        "d_hidden": 7,
-        "context": "every_step",
-        "decoder_reset": "after",
-        "reset_context": True,
-    },
-    "seq2seq-lstm": {
-        "arch": "seq2seq",
-        "d_embedding": 5,
-        "d_hidden": 6,
-        "cell": "lstm",
-        "n_layers": 2,
-        "n_encoder_layers": 3,
-        "read_out_kind": "maxout",
-    },
-    "bahdanau": {
-        "arch": "bahdanau",
-        "d_embedding": 5,
-        "d_hidden": 7,
-        "d_attention": 6,
-        "d_maxout": 3,
-    },
-    "bahdanau-current": {
-        "arch": "bahdanau",
-        "d_embedding": 5,
-        "d_hidden": 4,
-        "d_attention": 3,
-        "d_maxout": 7,
-        "read_out": "current",
-        "tie_embedding": True,
-    },
-    "luong": {"arch": "luong", "d_embedding": 5, "d_hidden": 7},
-    "luong-concat": {
-        "arch": "luong",
-        "d_embedding": 5,
-        "d_hidden": 6,
-        "n_layers": 1,
-        "score": "concat",
-        "input_feeding": False,
-        "reverse_source": True,
-        "tie_embedding": True,
-    },
-    "bytenet": {
-        "arch": "bytenet",
-        "d_embedding": 5,
-        "d_channels": 7,
-        "n_sets": 2,
-        "dilations": [1, 2],
-    },
-    "bytenet-short": {
-        "arch": "bytenet",
-        "d_embedding": 5,
-        "d_channels": 6,
-        "n_sets": 1,
-        "dilations": [1, 3],
-        "kernel_width": 2,
-        "unfolding_factor": 0.6,
-        "unfolding_offset": 1,
-        "tie_embedding": True,
-    },
-    "convs2s": {
-        "arch": "convs2s",
-        "d_embedding": 5,
-        "encoder_layers": [[6, 3], [6, 3]],
-        "decoder_layers": [[6, 3], [6, 4]],
-    },
-    "convs2s-uneven": {
-        "arch": "convs2s",
-        "d_embedding": 5,
-        "encoder_layers": [[4, 2], [7, 4], [7, 1]],
-        "decoder_layers": [[4, 3], [7, 2], [6, 1]],
-        "n_positions": 6,
-        "tie_embedding": True,
-    },
-}
-ALONE = {"source": False}
-WITHOUT_SOURCE: dict[str, Variant] = {
-    "seq2seq-alone": VARIANTS["seq2seq"] | ALONE | {"n_layers": 2},
-    "seq2seq-lstm-alone": VARIANTS["seq2seq-lstm"] | ALONE | {"n_encoder_layers": 0},
-    "bahdanau-alone": VARIANTS["bahdanau"] | ALONE,
-    "bahdanau-current-alone": VARIANTS["bahdanau-current"] | ALONE,
-    "luong-alone": VARIANTS["luong"] | ALONE | {"input_feeding": False, "tie_embedding": True},
-    "bytenet-alone": VARIANTS["bytenet"] | ALONE,
-    "bytenet-multiplicative-alone": VARIANTS["bytenet-short"] | ALONE | {"block": "multiplicative"},
-    "convs2s-alone": VARIANTS["convs2s-uneven"] | ALONE | {"encoder_layers": [], "n_positions": 0},
-}
-VARIANTS["bytenet-add"] = VARIANTS["bytenet"] | {
-    "stacking": "add",
-    "n_encoder_sets": 1,
-    "encoder_dilations": [2, 1, 3],
-    "unfolding_factor": 0.8,
-}
-LUONG: Variant = {"arch": "luong", "d_embedding": 5, "d_hidden": 6, "n_layers": 1}
-VARIANTS |= {
-    "luong-location": LUONG | {"score": "location", "n_locations": 6, "reverse_source": True},
-    "luong-twice": LUONG | {"score": "location", "n_locations": 40, "location_softmax": "twice"},
-    "luong-local-m": LUONG | {"attention": "local-m", "attention_window": 2, "reverse_source": True},
-    "luong-local-p": LUONG | {"attention": "local-p", "attention_window": 3, "score": "concat"},
-    "luong-inside": LUONG
-    | {"attention": "local-p", "attention_window": 4, "gaussian": "inside", "input_feeding": False},
-    "luong-off": LUONG | {"n_layers": 2, "attention": "off", "input_feeding": False, "tie_embedding": True},
-}
-VARIANTS["bytenet-multiplicative"] = VARIANTS["bytenet"] | {"block": "multiplicative"}
-NGRAMS: Variant = {"ngrams": [2, 3, 6], "ngram_rows": 16}
-VARIANTS |= {
-    f"{name}-ngrams": VARIANTS[name] | NGRAMS for name in ("seq2seq", "bahdanau", "luong", "bytenet")
-}
-VARIANTS |= {
-    "convs2s-ngrams": VARIANTS["convs2s"] | {"ngrams": [8], "ngram_rows": 8, "ngram_case": "folded"},
-    "luong-concat-ngrams": VARIANTS["luong-concat"] | NGRAMS | {"ngram_case": "folded", "ngram_word_rows": 8},
-}
-WITHOUT_SOURCE["seq2seq-ngrams-alone"] = WITHOUT_SOURCE["seq2seq-alone"] | NGRAMS | {"ngram_word_rows": 32}
-WITHOUT_SOURCE["convs2s-ngrams-alone"] = WITHOUT_SOURCE["convs2s-alone"] | NGRAMS
-WITHOUT_SOURCE["recurrent-bytenet-alone"] = (
-    VARIANTS["bytenet"] | ALONE | {"recurrent": "decoder", "dilations": [], "tie_embedding": True}
-)
-BYTENET, CONVS2S = VARIANTS["bytenet"], VARIANTS["convs2s"]
-VARIANTS |= {
-    "recurrent-bytenet-decoder": BYTENET | {"recurrent": "decoder", "n_decoder_sets": 1, "stacking": "add"},
-    "recurrent-bytenet-both": BYTENET
-    | {"recurrent": "both", "dilations": [], "n_encoder_sets": 1, "unfolding_factor": 0.8},
-}
-VARIANTS |= {
-    "convs2s-waves": CONVS2S | {"positions": "sinusoidal", "n_positions": 9, "tie_embedding": True},
-    "convs2s-one-attention": CONVS2S | {"attention_layers": [2], "attention_scaling": "none"},
-    "convs2s-plain-weights": VARIANTS["convs2s-uneven"] | {"weight_norm": False, "attention_layers": [1, 3]},
-    "convs2s-dilated": CONVS2S | {"encoder_dilations": [3, 1], "decoder_dilations": [2, 3]},
-    "convs2s-pooling": CONVS2S | {"encoder": "pooling", "encoder_layers": [], "pooling_width": 4},
-    "convs2s-conv": CONVS2S | {"encoder": "conv", "value_layers": [[5, 2]], "encoder_dilations": [1, 2]},
-    "convs2s-conv-wider": VARIANTS["convs2s-uneven"]
-    | {"encoder": "conv", "value_layers": [[5, 3], [8, 3]], "attention_scaling": "none"},
-}
-TRANSFORMER: Variant = {
-    "arch": "transformer",
-    "d_embedding": 5,
-    "d_model": 8,
-    "n_heads": 2,
-    "n_layers": 2,
-    "window": 4,
-}
-VARIANTS |= {
-    "transformer": TRANSFORMER,
-    "transformer-uneven": TRANSFORMER
-    | {"d_model": 6, "n_heads": 3, "d_ff": 5, "n_encoder_layers": 1, "n_decoder_layers": 3, "window": 3}
-    | {"tie_embedding": True},
-    "transformer-ngrams": TRANSFORMER | NGRAMS | {"n_layers": 1},
-    "bahdanau-deep-encoder": VARIANTS["bahdanau"] | {"n_encoder_layers": 3},
-}
-WITHOUT_SOURCE |= {
-    "transformer-alone": TRANSFORMER | ALONE,
-    "transformer-ngrams-alone": TRANSFORMER | NGRAMS | ALONE | {"n_heads": 1, "n_layers": 1, "window": 7},
-}
-VARIANTS |= WITHOUT_SOURCE
 WITH_SOURCE = [name for name in VARIANTS if name not in WITHOUT_SOURCE]
 CONVOLUTIONAL = [name for name in VARIANTS if name.startswith(("bytenet", "convs2s"))]
 SELF_ATTENTIVE = [name for name in VARIANTS if name.startswith("transformer")]
