@@ -112,11 +112,11 @@ class App:
             with service.queue.admitted(client, n_characters):
                 async with asyncio.timeout(seconds):
                     found = await service.translate(texts, plan, body, on_part)
-            fields: dict[str, list[Any]] = {"translatedText": [one.text for one in found]}
+            fields: dict[str, list[Any]] = {"translatedText": [best for best, *_ in found]}
             if plan.guess:
                 fields["detectedLanguage"] = [plan.guess] * len(found)
             if body.alternatives:
-                fields["alternatives"] = [one.alternatives for one in found]
+                fields["alternatives"] = [one[1 : 1 + body.alternatives] for one in found]
             is_list = isinstance(body.q, list)
             return fields if is_list else {name: values[0] for name, values in fields.items()}
 

@@ -95,13 +95,6 @@ class Plan(NamedTuple):
         return self.direction.source == self.direction.target
 
 
-class Translation(NamedTuple):
-    """The translation of a text, and others."""
-
-    text: str
-    alternatives: Sequence[str] = ()
-
-
 def split_lines(text: str) -> tuple[list[bytes], list[str]]:
     """Return the lines of a plain text without white space at either end, but for blank ones, and what stands
     before, between and after them."""
@@ -167,20 +160,19 @@ class Service:
         plan: Plan,
         body: TranslateBody,
         on_part: Callable[[str], object] | None = None,
-    ) -> list[Translation]:
-        """Return the translations of texts, in their order; of HTML without alternatives. Cancelling it
-        cancels the work.
+    ) -> list[list[str]]:
+        """Return the translations of each text, the best first; of HTML one. Cancelling it cancels the work.
 
         on_part: is given the translation of a single plain text by sentences.
         """
         if plan.is_copy:
-            return [Translation(text) for text in texts]
+            return [[text] for text in texts]
         if body.format == "html":
             # The byte order mark says that it is UTF-8, whatever the page declares.
             pages = [DocumentSource("text.html", text.encode("utf-8-sig")) for text in texts]
             of_pages = await self.documents.run(plan.client, read, pages)
             written = await self._translate_documents(pages, of_pages, plan, is_judged=False)
-            return [Translation(page.decode("utf-8-sig")) for page in written]
+            return [[page.decode("utf-8-sig")] for page in written]
         split = [split_lines(text) for text in texts]
         n_begun = 0
 
@@ -200,12 +192,10 @@ class Service:
         )
         if is_streamed:
             add(len(split[0][0]), b"")
-        found = []
-        for (_, separators), own in zip(split, results, strict=True):
-            n_variants = max((len(result.hypotheses) for result in own), default=1)
-            best, *others = dict.fromkeys(_variant(separators, own, k) for k in range(n_variants))
-            found.append(Translation(best, others[: body.alternatives]))
-        return found
+        return [
+            list(dict.fromkeys(_variant(separators, own, k) for k in range(1 + MOST_ALTERNATIVES)))
+            for (_, separators), own in zip(split, results, strict=True)
+        ]
 
     async def translate_file(self, file: DocumentSource, body: PairBody, client: str) -> bytes:
         """Return a document with its text translated. Raises Refusal."""

@@ -52,28 +52,6 @@ def test_equal_lines_are_asked_once_and_empty_ones_never() -> None:
     assert texts(one)[0][0].replace("0", "") == long.upper() and texts(one)[1] == ["A" * 900 + "0"]
 
 
-def test_who_leaves_gives_its_places_back() -> None:
-    """Its other lines are never decoded, and those of others are."""
-    gate = Gate(is_open=False)
-    worker = gate.worker()
-    one, other = job(*(f"{number} of one" for number in range(200))), job("of another")
-    worker.submit(one)
-    assert gate.began.wait(SECONDS)
-    worker.submit(other)
-    assert one.results.cancel()
-    gate.open.set()
-    assert texts(other) == [["OF ANOTHER0"]]
-    assert len(gate.lines()) == MAX_SLOTS + 1 and not worker._jobs and not worker._requests
-
-
-def test_parts_are_sentences_of_one_line_after_another() -> None:
-    parts: list[tuple[int, bytes]] = []
-    lines = "가나다라 마바사", "", "b"
-    Gate().worker().submit(one := job(*lines, on_part=lambda line, part: parts.append((line, part))))
-    texts(one)
-    assert parts == [(0, "가나다라 마바사0".encode()), (2, b"B0")]
-
-
 def test_what_goes_wrong_ends_the_lines_that_it_meets() -> None:
     """And no others: the next ones have a new engine. A client's callback that fails is such a wrong, too."""
     gate = Gate()

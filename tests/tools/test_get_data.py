@@ -30,16 +30,15 @@ def test_a_file_of_an_address_is_unpacked_and_checked(tmp_path: Path) -> None:
     get_data.fetch("tinyshakespeare", at, tmp_path / "out", None)
 
 
-def test_what_is_another_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "input.txt").write_bytes(TEXT[1:])
+def test_a_folder_may_hold_it_packed_or_below_its_name(tmp_path: Path) -> None:
+    """Another file is refused."""
+    (tmp_path / "any").mkdir()
+    packed = tmp_path / "any" / "input.txt.gz"
+    packed.write_bytes(gzip.compress(TEXT[1:]))
     with pytest.raises(ValueError, match="is not the file"):
         get_data.fetch("any", corpus(), tmp_path / "out", tmp_path)
     assert not (tmp_path / "out" / "any" / "input.txt").exists()
-
-
-def test_a_folder_may_hold_it_packed_or_below_its_name(tmp_path: Path) -> None:
-    (tmp_path / "any").mkdir()
-    (tmp_path / "any" / "input.txt.gz").write_bytes(gzip.compress(TEXT))
+    packed.write_bytes(gzip.compress(TEXT))
     folder = get_data.fetch("any", corpus(), tmp_path / "out", tmp_path)
     assert (folder / "input.txt").read_bytes() == TEXT
     with pytest.raises(FileNotFoundError, match="--from"):

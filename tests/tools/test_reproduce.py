@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY, Mock, call
 
 import command_server
 import pytest
@@ -109,19 +109,6 @@ def test_rows_are_trained_scored_and_told(
     assert (folder / "curves.png").stat().st_size > 1000
 
 
-def test_a_run_of_the_repository_teaches_all_seeds_by_the_same_text(tmp_path: Path) -> None:
-    head = RECIPE[: RECIPE.index("[[row]]")] + "seeds = [1, 2]\n"
-    row = '[[row]]\nname = "a"\noptions = ["--max-updates", "2"]\ndistil = ["data/models/en-de"]\n'
-    (tmp_path / "taught.toml").write_text(head + row, encoding="utf-8")
-    taught = Recipe.from_file(tmp_path / "taught.toml")
-    assert taught.teachers("a@2", tmp_path) == [REPOSITORY / "data/models/en-de"]
-    assert (REPOSITORY / "data/models/en-de/model.safetensors").is_file()
-    pairs = tmp_path / "distilled-en-de.tsv"
-    for name in ("a@1", "a@2"):
-        words = taught.training_arguments(name, tmp_path, tmp_path)
-        assert words[words.index("--tsv") + 1] == str(pairs) and "--src" not in words
-
-
 @pytest.mark.parametrize(
     ("old", "new", "excerpt"),
     [
@@ -157,47 +144,21 @@ def test_seeds_are_told_as_one_row(recipe: Recipe, tmp_path: Path) -> None:
     assert sum("not run" in line for line in lines) == 2  # the other's seeds 1 and 5, by their commands
 
 
-TOLD = """
-import signal, sys, time
-from pathlib import Path
-run = Path(sys.argv[sys.argv.index("-o") + 1])
-run.mkdir(exist_ok=True)
-(run / "begun").write_text(" ".join(sys.argv))
-signal.signal(signal.SIGINT, signal.default_int_handler)  # what is begun behind & in a script ignores it
-try:
-    (run / "begun").replace(run / "told")  # whoever waits for it may interrupt now
-    time.sleep(60)
-except KeyboardInterrupt:
-    (run / "trainer.safetensors").write_text("{}")
-"""
-
-
 def test_time_that_is_used_stops_a_training_which_goes_on(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The trainer is replaced by a program that saves when it is interrupted; its time is over once it has
-    started.
-    """
-    run = tmp_path / "long" / "run"
-    run.parent.mkdir()
-    (tmp_path / "program.py").write_text(TOLD, encoding="utf-8")
-    monkeypatch.setattr(reproduce, "PROGRAM", [sys.executable, str(tmp_path / "program.py")])
-    real = subprocess.Popen.wait
+    """The trainer is interrupted, and waited for while it saves; the next call resumes what it has saved."""
+    child = Mock(returncode=0)
+    started = Mock(return_value=child)
+    monkeypatch.setattr(subprocess, "Popen", started)
     for goes_on in (False, True):
-        (run / "told").unlink(missing_ok=True)
-
-        def wait(child: subprocess.Popen[bytes], timeout: float | None = None) -> int:
-            while not (run / "told").exists():
-                time.sleep(0.01)
-            if timeout is None:
-                raise subprocess.TimeoutExpired("program", 0)
-            return real(child, timeout)
-
-        with monkeypatch.context() as patched, pytest.raises(TrainingStopped):
-            patched.setattr(subprocess.Popen, "wait", wait)
-            reproduce.train(recipe, "long", tmp_path, tmp_path, until=float("inf"))
-        assert (run / "trainer.safetensors").is_file()
-        assert ("--resume" in (run / "told").read_text(encoding="utf-8")) == goes_on
+        child.wait.side_effect = [subprocess.TimeoutExpired("program", 0), 0]
+        with pytest.raises(TrainingStopped):
+            reproduce.train(recipe, "long", tmp_path, tmp_path, until=0.0)
+        assert child.method_calls[-3:] == [call.wait(0.0), call.send_signal(signal.SIGINT), call.wait(ANY)]
+        assert ("--resume" in started.call_args[0][0]) == goes_on
+        (tmp_path / "long" / "run").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "long" / "run" / "trainer.safetensors").touch()
 
 
 MIXED = """
@@ -215,6 +176,10 @@ options = ["--arch", "luong"]
 name = "student"
 distil = ["teacher"]
 options = ["--arch", "seq2seq"]
+
+[[row]]
+name = "taught"
+distil = ["data/models/en-de"]
 
 [[row]]
 name = "timed"
@@ -245,6 +210,9 @@ def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
     pairs = ["r/distilled-teacher@2-1.tsv", "r/distilled-teacher@2-2.tsv"]
     assert [other for one, other in zip(words, words[1:], strict=False) if one == "--tsv"] == pairs
     assert "--src" not in words and words.count("--weight") == 2
+    assert recipe.teachers("taught@2", tmp_path) == [REPOSITORY / "data/models/en-de"]
+    words = [recipe.training_arguments(f"taught@{seed}", Path("c"), Path("r")) for seed in (1, 2)]
+    assert all("r/distilled-en-de-1.tsv" in one for one in words)  # a run's translations serve all seeds
 
 
 def test_minutes_become_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
