@@ -1,8 +1,8 @@
 """A document of every format: NAME.in, and NAME.out with its text in capitals.
 
-In each stand codes, texts that are not translated, translations that are there already, and inputs of users
-that once came back broken. The expected files were read when they were written; the formats' libraries and
-msgfmt judge other translations.
+A Word document stands there as its parts. In each stand codes, texts that are not translated, translations
+that are there already, and inputs of users that once came back broken. The expected files were read when they
+were written; the formats' libraries and msgfmt judge other translations.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from word_documents import pack, unpack
 
 from bytenmt.decoding.confidence import UNSURE
 from bytenmt.documents.formats import FORMATS, format_of
@@ -31,19 +32,24 @@ NAMES = sorted(path.name.removesuffix(".in") for path in SAMPLES.glob("*.in"))
 
 
 def data(name: str, suffix: str = "in") -> bytes:
-    return (SAMPLES / f"{name}.{suffix}").read_bytes()
+    content = (SAMPLES / f"{name}.{suffix}").read_bytes()
+    return pack(content.decode()) if name.endswith(".docx") else content
+
+
+def text_of(name: str, content: bytes) -> str:
+    return unpack(content) if name.endswith(".docx") else content.decode()
 
 
 def test_every_format_has_a_sample() -> None:
-    assert {format_of(Path(name)) for name in NAMES} == FORMATS.keys() - {"docx"}
+    assert {format_of(Path(name)) for name in NAMES} == FORMATS.keys()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_document_in_capitals(name: str) -> None:
     """A second time changes nothing in a format with two languages."""
     made, report = translated(name, data(name))
-    assert made.decode() == data(name, "out").decode()
-    assert report.counts["to review"] == ("fuzzy" in made.decode() and name == "program.po")
+    assert text_of(name, made) == text_of(name, data(name, "out"))
+    assert report.counts["to review"] == (name == "program.po" and b"fuzzy" in made)
     if any(unit.target is not None for unit in document(name, made).units):
         assert translated(name, made)[0] == made
 
@@ -53,6 +59,8 @@ def test_a_document_in_capitals(name: str) -> None:
 def test_an_untranslated_round_trip(name: str, form: str) -> None:
     """The library of the format reads the same, and a second round trip gives the same bytes."""
     before = data(name)
+    if name.endswith(".docx") and form != "plain":
+        return
     if form == "CRLF":
         before = before.replace(b"\n", b"\r\n")
     elif form == "byte order mark":
@@ -60,7 +68,7 @@ def test_an_untranslated_round_trip(name: str, form: str) -> None:
     pair = PAIR if format_of(Path(name)) == "tmx" else None
     after = document(name, before, pair).dump()
     assert document(name, after, pair).dump() == after
-    assert (b"\r\n" in after) == (form == "CRLF")
+    assert (b"\r\n" in after) == (form == "CRLF") or name.endswith(".docx")
     assert tree_of(format_of(Path(name)), before) == tree_of(format_of(Path(name)), after)
 
 
@@ -74,7 +82,7 @@ def test_any_translation_leaves_a_document_that_can_be_read(name: str) -> None:
     assert len(list(before.units)) == len(list(after.units))
     for unit, other in zip(before.units, after.units, strict=True):
         target = other.parts if other.target is None else other.target
-        if format_of(Path(name)) in ("xliff", "tmx", "html", "android", "fluent"):
+        if format_of(Path(name)) in ("xliff", "tmx", "html", "android", "fluent", "docx"):
             assert codes_of(unit.parts) <= codes_of(target) or is_icu_message(unit.parts)
 
 
