@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,15 +37,10 @@ def checked_settings(values: Mapping[str, Any]) -> Settings:
 
 
 def load_models(runs: Sequence[Path], spec: EngineSpec, is_leader: bool = True) -> Runtime:
-    """Load the models that decide together; warn if their translation directions differ.
-
-    is_leader: whether this process prints.
-    """
+    """Load the models that decide together. is_leader: whether this process prints."""
     began = time.monotonic()
     runtime = load_runs(runs, spec, Console())
     if is_leader:
-        for warning in _opposed(runtime.runs):
-            Console().warn(warning)
         spec, seconds = runtime.spec, time.monotonic() - began
         for run in runtime.runs:
             detail(f"{run.file}: {architecture(run.config.model)}, {_update(run)}, stored in {run.precision}")
@@ -75,24 +70,6 @@ def provenance(runtime: Runtime) -> list[str]:
 
 def _update(run: LoadedRun) -> str:
     return f"update {'unknown' if run.facts.update is None else run.facts.update}"
-
-
-def _opposed(runs: Sequence[LoadedRun]) -> Iterator[str]:
-    """Yield a warning for every two runs of which one was trained to write the files that the other one
-    reads.
-    """
-    sides = [
-        [{file for one in run.facts.corpora if (file := getattr(one, side))} for side in ("src", "tgt")]
-        for run in runs
-    ]
-    for number, (src, tgt) in enumerate(sides):
-        for other, (other_src, other_tgt) in enumerate(sides[:number]):
-            shared = src & other_tgt | tgt & other_src
-            if shared and not tgt & other_tgt:
-                yield (
-                    f"{runs[other].file} and {runs[number].file} translate in different directions, by their"
-                    f" training text: {min(shared)} is the source of one and the target of the other"
-                )
 
 
 def check_source(run: Path, has_source: bool, src: object) -> None:

@@ -90,18 +90,19 @@ class LineQueue(Queue["Line | Exception | None"]):
         """
         item: Line | Exception | None
         while True:
-            lines: list[Line] = []
             try:
                 item = self.get(timeout=patience)
             except Empty:
-                yield lines
+                yield []
                 continue
+            lines: list[Line] = []
             while isinstance(item, Line):
                 lines.append(item)
                 if len(lines) == most or self.empty():
                     break
                 item = self.get()
-            yield lines
+            if lines:
+                yield lines
             if isinstance(item, Exception):
                 raise item
             if item is None:

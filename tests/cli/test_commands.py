@@ -352,19 +352,10 @@ def test_quiet_and_verbose(place: Path) -> None:
             assert {"-q", "-v"} <= {option for parameter in one.params for option in parameter.opts}
 
 
-def test_directions_that_differ_are_told(place: Path) -> None:
-    """A warning is printed if one run was trained to write the files that another one reads; serve knows the
-    direction by their names."""
-    for name, (src, tgt) in {"there": ("ko", "en"), "back": ("en", "ko"), "again": ("ko", "en2")}.items():
-        make_run(place / name, facts=Facts(corpora=(CorpusFact(f"/t/{src}", f"/t/{tgt}"),)))
-    message = invoke(f"translate there back -i src {SHORT}")
-    assert message.exit_code == 0 and re.fullmatch(
-        r"bytenmt: warning: there/\S+ and back/\S+ translate in different directions, [^\n]+\n",
-        message.stderr,
-    )
-    assert not invoke(f"translate there again run -i src {SHORT}").stderr
-    make_run(place / "named", facts=Facts(corpora=(CorpusFact("train.ko", "train.de.gz"),)))
-    assert [_with_pair(name) for name in ("named", "a-b=c")] == ["ko:de=named", "a-b=c"]
+def test_serve_knows_the_direction_of_a_model(tmp_path: Path) -> None:
+    """The names of its training files tell it."""
+    named = make_run(tmp_path / "named", facts=Facts(corpora=(CorpusFact("train.ko", "train.de.gz"),)))
+    assert [_with_pair(name) for name in (str(named), "a-b=c")] == [f"ko:de={named}", "a-b=c"]
 
 
 @pytest.mark.usefixtures("shared_place")

@@ -25,7 +25,6 @@ from made_up_engine import make_run, small_model, warm_up
 from processes import job, results
 
 import bytenmt
-from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.cli import line_filter as module
 from bytenmt.cli.line_filter import Filter, Line, LineQueue
 from bytenmt.data.text_file import TextFile
@@ -83,10 +82,9 @@ def answers(translator: Translator, text: bytes, buffer_size: int = 1000, **opti
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_rubbish_gives_a_valid_line_for_each(arch: str) -> None:
+def test_rubbish_gives_a_valid_line_for_each() -> None:
     """200 lines of all that can be wrong with a text."""
-    found = answers(make(arch), rubbish())
+    found = answers(make(), rubbish())
     assert len(found) == 200
     for line in found:
         line.decode("utf-8")
@@ -104,24 +102,6 @@ def test_stream_and_file_read_the_same_lines(parts: list[bytes]) -> None:
     assume(content != b"\xef\xbb\xbf")  # a mark alone: no line of a file, one of a stream
     lines = [module.clean(line, "x", number, "replace") for number, line in enumerate(io.BytesIO(content), 1)]
     assert lines == list(TextFile.from_bytes(content, "x"))
-
-
-@pytest.mark.slow
-def test_stream_and_file_answer_the_same() -> None:
-    """Whatever the buffer, drawn or not."""
-    text = rubbish(30)
-    for options in ({}, {"sample": True}):
-        output = io.BytesIO()
-        Filter(make(**options), output, buffer_size=7).file(TextFile.from_bytes(text, "x"))
-        assert output.getvalue().split(b"\n")[:-1] == answers(make(**options), text, buffer_size=4)
-
-
-@pytest.mark.slow
-def test_shown_while_decoded_it_is_the_same() -> None:
-    text = rubbish(30)
-    output = io.BytesIO()
-    Filter(make(), output, form=None).stream(io.BytesIO(text))
-    assert output.getvalue().split(b"\n")[:-1] == answers(make(), text)
 
 
 def test_every_character_is_shown_at_once() -> None:
@@ -188,12 +168,12 @@ def test_a_line_of_a_million_bytes(capsys: pytest.CaptureFixture[str]) -> None:
 # Between the reading thread and the one that answers.
 
 
-@pytest.mark.parametrize("size", [1, 1 << 22, 1 << 26])
+@pytest.mark.parametrize("size", [1, 1 << 22, 1 << 24])
 def test_what_waits_is_bounded(size: int) -> None:
     """The queue is bounded by lines and by bytes. After the lines comes the error that ended
     them.
     """
-    most = {1: 4, 1 << 22: 4, 1 << 26: 1}[size]
+    most = {1: 4, 1 << 22: 4, 1 << 24: 1}[size]
     waiting = LineQueue(most_lines=4)
     n_read = 0
 

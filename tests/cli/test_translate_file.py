@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from click.testing import CliRunner, Result
 from made_up_engine import made_up_translator
 
 import bytenmt
-from bytenmt.cli import inputs
+from bytenmt.cli import inputs, translate_file
 from bytenmt.cli.main import main
 from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.decoding.translator import Translator
@@ -38,7 +39,6 @@ def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # So that a child in another folder finds the package under test.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}
-MAIN = "from bytenmt.cli.main import main; main()"
 
 
 def run(*arguments: str | Path) -> Result:
@@ -73,13 +73,13 @@ def test_the_format_is_told_or_named(tmp_path: Path) -> None:
     assert (tmp_path / "b.csv").read_text() == "x,y\na,A0\nb,done\n"
 
 
-def test_the_standard_streams(tmp_path: Path) -> None:
+def test_the_standard_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.txt").write_text("one\n")
     result = run(tmp_path / "a.txt", "-")
     assert (result.exit_code, result.stdout) == (0, "ONE0\n") and "1 translated" in result.stderr
-    command = [sys.executable, "-c", MAIN, "translate-file", "RUN", "-", "-", "--format", "text"]
-    done = subprocess.run(command, input=b"\xff\n", capture_output=True, env=ENVIRONMENT, cwd=tmp_path)
-    assert b"bytenmt: standard input: line 1: 0xFF is not valid UTF-8" in done.stderr
+    monkeypatch.setattr(translate_file, "standard_input", lambda: io.BytesIO(b"\xff\n"))
+    done = run("-", "-", "--format", "text")
+    assert "bytenmt: standard input: line 1: 0xFF is not valid UTF-8" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
