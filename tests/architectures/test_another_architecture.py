@@ -13,19 +13,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from small_runs import CPU, config
+from small_runs import CPU
 from source_tree import PACKAGE
 
 from bytenmt import architectures
 from bytenmt.architectures.costs import decoder_weights, receptive_field, state_bytes
 from bytenmt.architectures.parameters import parameter_shapes
-from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model, register, unregister
-from bytenmt.checkpoints.quantize import convert
-from bytenmt.checkpoints.weights import read_run, write_weights_file
 from bytenmt.config.schema import load_config, parse_config
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import pack_model
@@ -34,11 +30,10 @@ from bytenmt.decoding.model_summary import model_description
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.translator import Translator
-from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
+from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.evaluation.properties import properties
 from bytenmt.reporter import Reporter
 from bytenmt.training.run import train
-from tools.average import average
 
 LINES = [b"one", "둘 three".encode(), b"x"]
 
@@ -176,21 +171,6 @@ def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[s
     assert "echo" in model_description(str(run), None) and "fading = 0.8" in model_description("echo", None)
 
 
-@pytest.mark.slow
-def test_its_weights_are_stored_and_checked(echo: ModuleType, tmp_path: Path, texts: dict[str, Any]) -> None:
-    """Converted, averaged, and refused where they do not fit, as those of any other."""
-    run = trained(tmp_path / "run", texts)
-    convert(run, tmp_path / "half.safetensors", "int8")
-    average([run], tmp_path / "mean.safetensors")
-    for file in ("half.safetensors", "mean.safetensors"):
-        assert Translator.load(tmp_path / file, device="cpu", max_len_b=5).translate(LINES)
-    arrays, own, facts, _ = read_run(tmp_path / "mean.safetensors")[1]
-    arrays["decoder.0.bias"] = np.zeros(3, np.float32)
-    write_weights_file(tmp_path / "bad.safetensors", arrays, own, facts)
-    with pytest.raises(CheckpointError, match=r"first 'decoder\.0\.bias'"):
-        Translator.load(tmp_path / "bad.safetensors", device="cpu")
-
-
 def test_its_configuration_is_strict(echo: ModuleType) -> None:
     assert load_config("echo", None, "", ["model.source=false"]).model.source is False
     for setting, what in (
@@ -200,35 +180,13 @@ def test_its_configuration_is_strict(echo: ModuleType) -> None:
     ):
         with pytest.raises(ConfigError, match=what):
             load_config("echo", None, "", [setting])
-    with pytest.raises(ValueError, match="already"):
-        register(echo.EchoConfig, echo.Echo, {"small": {}})
-
-
-def test_a_chunk_is_as_good_as_its_bytes(echo: ModuleType) -> None:
-    """The contract: any cut of the target gives the same logits."""
-    torch.manual_seed(1)
-    model = build_model(load_config("echo", None, "", []).model).eval()
-    src, tgt = (torch.randint(32, 127, (2, n), dtype=torch.uint8) for n in (5, 7))
-    memory = model.encode(src, torch.tensor([5, 3]))
-    whole, _ = model(tgt, memory, model.start(memory))
-    state, parts = model.start(memory), []
-    for part in tgt.split([1, 4, 2], dim=1):
-        logits, state = model(part, memory, state)
-        parts.append(logits)
-    assert torch.allclose(torch.cat(parts, dim=1), whole, atol=1e-6)
-
-
-def test_the_others_are_unchanged_by_it(echo: ModuleType) -> None:
-    assert config("luong") == config("luong") and "echo" not in PRESETS["tiny"]
-    with pytest.raises(ConfigError, match="preset tiny is only for .*, not for echo"):
-        load_config("echo", "tiny", "", [])
-
-
-def test_options_that_it_has_no_use_for_are_refused(echo: ModuleType) -> None:
     for setting in ("model.tie_embedding=true", "model.ngrams=[3]"):
         with pytest.raises(ConfigError, match="leave them out"):
             load_config("echo", None, "", [setting])
-    assert load_config("echo", None, "", ["model.dropout=0.3"]).model.dropout == 0.3
+    with pytest.raises(ConfigError, match="preset tiny is only for .*, not for echo"):
+        load_config("echo", "tiny", "", [])
+    with pytest.raises(ValueError, match="already"):
+        register(echo.EchoConfig, echo.Echo, {"small": {}})
 
 
 def test_another_process_is_told_to_load_a_plugin() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import invariants
@@ -10,15 +12,12 @@ import torch
 from fast_variants import by_variant
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from invariants import PARALLEL, VARIANTS, WITH_SOURCE, WITHOUT_SOURCE, make
+from invariants import PARALLEL, VARIANTS, WITH_SOURCE, WITHOUT_SOURCE, AnyModel, make
 from rotation import rotated
 
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.costs import receptive_field, step_cost
 from bytenmt.architectures.tensor_tree import tensors
-
-every_model = by_variant("name", VARIANTS)
-every_parallel_model = by_variant("name", PARALLEL)
 
 
 class ModelsByName(dict[str, Model[Any, Any]]):
@@ -33,13 +32,64 @@ N_EXAMPLES = 4  # of each of fifty models, whose states are all cut by the same 
 pieces_of_text = st.lists(st.integers(1, 5), min_size=1, max_size=6)
 
 
-@every_model
-def test_steps_equal_teacher_forcing(name: str) -> None:
-    """Step by step equals one call over the whole."""
-    invariants.check_steps(MODELS[name])
+def check_recurrence(model: AnyModel) -> None:
+    """No receptive field is claimed, and the first byte still matters at the 30th."""
+    assert receptive_field(model.config) is None
+    src, src_len = invariants.some_sources([4])
+    tgt = invariants.some_inputs(1, 30)
+    other = tgt.clone()
+    other[0, 1] ^= 1
+    a, b = (invariants.whole(model, src, src_len, x)[:, -1] for x in (tgt, other))
+    assert float((a - b).abs().max()) > 0
 
 
-@every_model
+def check_costs(model: AnyModel) -> None:
+    """A row's first state is as large as that of a sentence; a longer source never makes a step cheaper."""
+    src, src_len = invariants.some_sources([5])
+    state = model.start(invariants.encode(model, src, src_len))
+    assert [part.shape for part in model.first_state()] == [part.shape for part in tensors(state)]
+    assert 0 < step_cost(model.config, 1) <= step_cost(model.config, 100)
+
+
+def check_no_source(model: AnyModel) -> None:
+    """A model that is made without a source has only the weights of its embedding and decoder; a source is
+    refused."""
+    assert all(key.startswith(("embedding.", "decoder.")) for key, _ in model.named_parameters())
+    assert step_cost(model.config, 1000) == step_cost(model.config, 0)
+    with pytest.raises(ValueError, match="without"):
+        model.encode(*invariants.some_sources([5]))
+
+
+# What holds, for which models; each check says it in its own words.
+CONTRACT: dict[str, tuple[Callable[[AnyModel], None], Iterable[str]]] = {
+    "steps equal teacher forcing": (invariants.check_steps, VARIANTS),
+    "a state given with gradients is kept": (invariants.check_state_kept, VARIANTS),
+    "causality": (invariants.check_causality, VARIANTS),
+    "autoregressive": (invariants.check_autoregressive, VARIANTS),
+    "each source byte matters": (invariants.check_source_matters, WITH_SOURCE),
+    "padding and batch mates change nothing": (invariants.check_padding, VARIANTS),
+    "rows permute freely": (invariants.check_permutation, VARIANTS),
+    "one row a sentence": (partial(invariants.check_beams, beam=1), VARIANTS),
+    "five beams share a memory": (partial(invariants.check_beams, beam=5), VARIANTS),
+    "reordered with gradients": (partial(invariants.check_reorder, calls=8, gradients=True), VARIANTS),
+    "rings stay where they are": (invariants.check_rings_in_place, PARALLEL),
+    "the receptive field is the formula's": (invariants.check_receptive_field, PARALLEL),
+    "recurrent models see everything": (check_recurrence, sorted(set(VARIANTS) - set(PARALLEL))),
+    "a language model without a source": (invariants.check_without_source, VARIANTS),
+    "made without a source": (check_no_source, WITHOUT_SOURCE),
+    "state and cost are counted": (check_costs, VARIANTS),
+    "rows can be moved": (invariants.check_moved_rows, VARIANTS),
+}
+
+
+@by_variant(
+    ("promise", "name"), [(promise, name) for promise, (_, names) in CONTRACT.items() for name in names]
+)
+def test_the_contract(promise: str, name: str) -> None:
+    CONTRACT[promise][0](MODELS[name])
+
+
+@by_variant("name", VARIANTS)
 @settings(max_examples=N_EXAMPLES)
 @given(pieces=pieces_of_text, gradients=st.booleans())
 def test_any_cut_equals_the_whole(name: str, pieces: list[int], gradients: bool) -> None:
@@ -47,13 +97,7 @@ def test_any_cut_equals_the_whole(name: str, pieces: list[int], gradients: bool)
     invariants.check_cut(MODELS[name], pieces, gradients)
 
 
-@every_model
-def test_a_state_given_with_gradients_is_kept(name: str) -> None:
-    """With gradients forward returns a fresh state; shapes are constant."""
-    invariants.check_state_kept(MODELS[name])
-
-
-@every_model
+@by_variant("name", VARIANTS)
 def test_gradients_are_the_same_in_pieces(name: str) -> None:
     """Gradients flow through the state: pieces give the gradients of the whole."""
     model = make(name)
@@ -70,78 +114,10 @@ def test_gradients_are_the_same_in_pieces(name: str) -> None:
         invariants.assert_same(found[1][key], gradient, key)
 
 
-@every_model
-def test_causality(name: str) -> None:
-    """A NaN at t+1 touches nothing at or before t."""
-    invariants.check_causality(MODELS[name])
-
-
-@every_model
-def test_autoregressive(name: str) -> None:
-    """A target byte changes the prediction of its successor."""
-    invariants.check_autoregressive(MODELS[name])
-
-
-@by_variant("name", WITH_SOURCE)
-def test_source_matters(name: str) -> None:
-    """Each source byte changes the predictions."""
-    invariants.check_source_matters(MODELS[name])
-
-
-@every_model
-def test_padding_and_batch_mates_change_nothing(name: str) -> None:
-    """Alone, in a batch, padded wider with rubbish: the same."""
-    invariants.check_padding(MODELS[name])
-
-
-@every_model
-def test_rows_permute_freely(name: str) -> None:
-    """The order of a batch does not matter."""
-    invariants.check_permutation(MODELS[name])
-
-
-@every_model
-@pytest.mark.parametrize("beam", [1, 2, 5])
-def test_beams_share_a_memory(name: str, beam: int) -> None:
-    """A memory of n rows serves n * beam rows."""
-    invariants.check_beams(MODELS[name], beam)
-
-
 @by_variant(("name", "seed"), rotated([*VARIANTS], range(3), 1))
 def test_reordered_beams_equal_teacher_forcing(name: str, seed: int) -> None:
     """Random reorderings, steps and chunks: each row is what its own bytes give."""
     invariants.check_reorder(MODELS[name], seed=seed)
-
-
-@every_model
-def test_reordered_beams_with_gradients(name: str) -> None:
-    """Reordering gives the same result when every state is a new tensor."""
-    invariants.check_reorder(MODELS[name], calls=8, gradients=True)
-
-
-@every_parallel_model
-def test_rings_stay_where_they_are(name: str) -> None:
-    """Neither a step nor a reordering copies a ring."""
-    invariants.check_rings_in_place(MODELS[name])
-
-
-@every_parallel_model
-def test_receptive_field(name: str) -> None:
-    """Found by probing, it equals the formula."""
-    invariants.check_receptive_field(MODELS[name])
-
-
-@by_variant("name", sorted(set(VARIANTS) - set(PARALLEL)))
-def test_recurrent_models_see_everything(name: str) -> None:
-    """No receptive field is claimed, and the first byte still matters at the 30th."""
-    model = MODELS[name]
-    assert receptive_field(model.config) is None
-    src, src_len = invariants.some_sources([4])
-    tgt = invariants.some_inputs(1, 30)
-    other = tgt.clone()
-    other[0, 1] ^= 1
-    a, b = (invariants.whole(model, src, src_len, x)[:, -1] for x in (tgt, other))
-    assert float((a - b).abs().max()) > 0
 
 
 @pytest.mark.parametrize(
@@ -164,26 +140,8 @@ def test_encoder_receptive_field(name: str, left: int, right: int) -> None:
     assert touched == [i for i in range(at - right, at + left + 1) if i < width]
 
 
-@every_model
-def test_without_a_source(name: str) -> None:
-    """A byte language model under the same contract."""
-    invariants.check_without_source(MODELS[name])
-
-
-@by_variant("name", WITHOUT_SOURCE)
-def test_a_model_without_a_source_takes_none(name: str) -> None:
-    """The model has only the weights of its embedding and decoder, all of which learn; a source is
-    refused.
-    """
-    model = MODELS[name]
-    assert all(key.startswith(("embedding.", "decoder.")) for key, _ in model.named_parameters())
-    assert step_cost(model.config, 1000) == step_cost(model.config, 0)
-    with pytest.raises(ValueError, match="without"):
-        model.encode(*invariants.some_sources([5]))
-
-
 @pytest.mark.slow
-@every_model
+@by_variant("name", VARIANTS)
 def test_evaluation_is_deterministic_and_training_drops(name: str) -> None:
     """Dropout belongs to training mode alone."""
     model = invariants.build(VARIANTS[name] | {"dropout": 0.5})
@@ -192,22 +150,5 @@ def test_evaluation_is_deterministic_and_training_drops(name: str) -> None:
     expected = invariants.whole(model, src, src_len, tgt)
     invariants.assert_same(invariants.whole(model, src, src_len, tgt), expected, "twice")
     model.train()
-    invariants.assert_differ(
-        invariants.whole(model, src, src_len, tgt).flatten(1), expected.flatten(1), "training"
-    )
-
-
-@every_model
-def test_state_and_cost_are_counted(name: str) -> None:
-    """A row's first state is as large as that of a sentence; a longer source never makes a step cheaper."""
-    model = MODELS[name]
-    src, src_len = invariants.some_sources([5])
-    state = model.start(invariants.encode(model, src, src_len))
-    assert [part.shape for part in model.first_state()] == [part.shape for part in tensors(state)]
-    assert 0 < step_cost(model.config, 1) <= step_cost(model.config, 100)
-
-
-@every_model
-def test_rows_can_be_moved(name: str) -> None:
-    """Memories and states are selected, concatenated and placed by sentences, beams and all."""
-    invariants.check_moved_rows(MODELS[name])
+    found = invariants.whole(model, src, src_len, tgt)
+    invariants.assert_differ(found.flatten(1), expected.flatten(1), "training")

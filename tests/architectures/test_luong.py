@@ -62,46 +62,6 @@ def test_locations_are_one_softmax() -> None:
     assert ratios[0] > 20 and ratios[1] < 2.719
 
 
-def test_locations_do_not_see_what_stands_in_them() -> None:
-    """The weights of the first step, before any byte of the source is fed back, are of h_t alone."""
-    model = by_location(input_feeding=False)
-    src, src_len, tgt = inputs()
-    memory = model.encode(src, src_len)
-    other = memory._replace(states=torch.randn_like(memory.states), keys=torch.randn_like(memory.keys))
-    with torch.no_grad():
-        one, changed = (model.forward_aligned(tgt, m, model.start(m))[2][1] for m in (memory, other))
-    assert torch.equal(one, changed)
-
-
-@pytest.mark.parametrize("reverse_source", [False, True])
-def test_a_window_moves_on_with_the_target(reverse_source: bool) -> None:
-    """local-m has no Gaussian: the weights at t are those of global attention, from t - D to t + D or around
-    the end, normalised there. Without input feeding h_t is the same."""
-    options = {"input_feeding": False, "reverse_source": reverse_source}
-    everywhere = model_with(attention="global", attention_window=0, **options)
-    near = given_the_same(everywhere, attention="local-m", attention_window=2, **options)
-    expected, found = weights_of(everywhere).clone(), weights_of(near)
-    for i, length in enumerate(LENGTHS):
-        for t in range(T):
-            centre = min(t, length - 1)
-            for s in range(max(LENGTHS)):
-                if not centre - 2 <= s <= centre + 2:
-                    expected[i, t, s] = 0
-    assert_same(found, expected / expected.sum(dim=-1, keepdim=True), "windows")
-
-
-@pytest.mark.parametrize("score", ["dot", "general", "concat", "location"])
-def test_a_window_that_holds_every_source_is_global_attention(score: str) -> None:
-    """local-m with D >= S: to the last bit."""
-    options = {"score": score} | ({"n_locations": 20} if score == "location" else {})
-    everywhere = model_with(attention="global", attention_window=0, **options)
-    wide = given_the_same(everywhere, attention="local-m", attention_window=13, **options)
-    narrow = given_the_same(everywhere, attention="local-m", attention_window=4, **options)
-    one, other, third = (invariants.whole(model, *inputs()) for model in (everywhere, wide, narrow))
-    assert torch.equal(one, other)
-    assert not torch.equal(one, third)
-
-
 def test_a_gaussian_after_the_softmax_is_another_one_than_inside() -> None:
     """After it the weights fade and are not normalised again: the same softmax times exp(-2 x^2 / D^2) of the
     distance x. Inside a distant byte's score goes to 0, and they add up to 1."""
@@ -114,16 +74,6 @@ def test_a_gaussian_after_the_softmax_is_another_one_than_inside() -> None:
     sums = faded.sum(dim=-1)
     assert bool((sums < 0.999).any()) and bool((sums > 0).all()) and bool((sums <= 1 + 1e-12).all())
     assert float((inside - faded).abs().max()) > 0.05
-
-
-def test_a_gaussian_of_local_m_is_asked_for() -> None:
-    """auto has none there; after is the weights of none times it."""
-    none = model_with(attention="local-m", input_feeding=False)
-    after = given_the_same(none, attention="local-m", gaussian="after", input_feeding=False)
-    t, s = torch.arange(T), torch.arange(max(LENGTHS))
-    centres = torch.minimum(t[None], torch.tensor(LENGTHS)[:, None] - 1)
-    x = (s - centres[:, :, None]).double()
-    assert_same(weights_of(after), weights_of(none) * torch.exp(-2 * x**2 / 9), "faded")
 
 
 LOCATION = {"score": "location", "n_locations": 7, "attention": "local-m"}
@@ -192,14 +142,6 @@ def test_without_attention_the_last_states_are_all_that_is_known() -> None:
     model: Any = build(VARIANTS["luong-off"])
     memory = model.encode(*inputs()[:2])
     assert memory.states.shape[1] == memory.keys.shape[1] == 0
-    assert {name.split(".")[1] for name, _ in model.decoder.named_parameters() if "." in name} >= {"0", "1"}
-    assert not any(
-        word in name for name, _ in model.named_parameters() for word in ("combine", "keys", "score")
-    )
+    names = [name for name, _ in model.named_parameters()]
+    assert not any(word in name for name in names for word in ("combine", "keys", "score"))
     assert step_cost(model.config, 1000) == step_cost(model.config, 1)
-
-
-@pytest.mark.parametrize("attention", ["local-m", "local-p"])
-def test_a_window_bounds_the_cost_of_a_step(attention: str) -> None:
-    model = model_with(attention=attention, attention_window=4)
-    assert step_cost(model.config, 8) < step_cost(model.config, 9) == step_cost(model.config, 1000)

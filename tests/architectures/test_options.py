@@ -6,7 +6,7 @@ import pytest
 
 from bytenmt.architectures.parameters import parameter_shapes
 from bytenmt.architectures.registry import build_model
-from bytenmt.config.schema import load_config, parse_config
+from bytenmt.config.schema import load_config
 from bytenmt.decoding.program_check import check_program
 from bytenmt.errors import ConfigError
 
@@ -110,5 +110,3 @@ def test_no_positions_are_none() -> None:
     for settings in (["n_positions=0"], ["positions=off"]):
         config = load_config("convs2s", "small", "", [f"model.{setting}" for setting in settings])
         assert config.model.position_kind == "off"  # type: ignore[union-attr]
-    parse_config({"model": {"arch": "convs2s", "d_embedding": 5, "decoder_layers": [[4, 3]],
-                            "encoder_layers": [[4, 3]], "n_positions": 0}})  # fmt: skip

@@ -33,8 +33,7 @@ def assert_close(actual: list[Tensor], expected: list[Tensor], tolerance: float)
 
 
 @pytest.mark.parametrize("batch", [(), (3,)])
-@pytest.mark.parametrize(("rows", "d_input", "d_output"), [(1, 4, 3), (5, 1, 6), (4, 7, 1), (6, 5, 5)])
-@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize(("rows", "d_input", "d_output", "steps"), [(1, 4, 3, 1), (5, 1, 6, 2), (4, 7, 1, 5)])
 @pytest.mark.parametrize("kind", [torch.float64, torch.float32])
 def test_deferred_products_equal_plain_ones(
     batch: tuple[int, ...], rows: int, d_input: int, d_output: int, steps: int, kind: torch.dtype
@@ -86,14 +85,14 @@ def test_deferred_products_follow_autocast() -> None:
 
 
 def additive_inputs(
-    n: int, rows: int, s: int, d: int, n_steps: int = 3, scale: float = 1.0
+    n: int, rows: int, s: int, d: int, n_steps: int = 3
 ) -> tuple[AdditiveScore, Tensor, Tensor]:
     """A score with random weights, keys (n, s, d) and queries (n_steps, n, rows, 5)."""
     torch.manual_seed(n + s + d)
     score = AdditiveScore(5, d)
     torch.nn.init.normal_(score.v)
-    keys = (scale * torch.randn(n, s, d)).requires_grad_()
-    return score, keys, (scale * torch.randn(n_steps, n, rows, 5)).requires_grad_()
+    keys = torch.randn(n, s, d).requires_grad_()
+    return score, keys, torch.randn(n_steps, n, rows, 5).requires_grad_()
 
 
 def scores(score: AdditiveScore, keys: Tensor, queries: Tensor) -> list[Tensor]:
@@ -125,24 +124,18 @@ def test_fused_additive_scores_equal_plain_ones(
     assert_close(actual, expected, 1e-5)
 
 
-@pytest.mark.parametrize("scale", [8.0, 30.0, 200.0])
-def test_large_additive_scores_take_the_plain_form(scale: float) -> None:
-    """Near the limit the fused form is exact still, beyond it tanh is computed as such."""
-    score, keys, queries = additive_inputs(2, 1, 3, 6, scale=scale)
-    actual = scores(score, keys, queries)
-    inputs = [tensor.detach().double().requires_grad_() for tensor in (keys, queries)]
-    expected = [tensor.float() for tensor in scores(score.double(), *inputs)]
-    assert_close(actual, expected, 1e-4)
-
-
-@pytest.mark.parametrize(("of_keys", "of_queries"), [(60.0, 0.1), (0.1, 60.0)])
-def test_either_side_may_be_large(of_keys: float, of_queries: float) -> None:
-    """Exponentials that overflow must not be taken, whichever side they are of."""
+@pytest.mark.parametrize(("of_keys", "of_queries"), [(8, 8), (30, 30), (200, 200), (60, 0.1), (0.1, 60)])
+def test_large_additive_scores_take_the_plain_form(of_keys: float, of_queries: float) -> None:
+    """Near the limit the fused form is exact still, beyond it tanh is computed as such, so that exponentials
+    never overflow, whichever side is large."""
     score, keys, queries = additive_inputs(2, 1, 3, 6)
     with torch.no_grad():
         keys.mul_(of_keys)
         queries.mul_(of_queries)
-    assert all(bool(part.isfinite().all()) for part in scores(score, keys, queries))
+    actual = scores(score, keys, queries)
+    inputs = [tensor.detach().double().requires_grad_() for tensor in (keys, queries)]
+    expected = [tensor.float() for tensor in scores(score.double(), *inputs)]
+    assert_close(actual, expected, 1e-4)
 
 
 def test_a_nan_in_the_keys_reaches_the_scores() -> None:
@@ -160,8 +153,8 @@ KINDS = [torch.float32, torch.bfloat16, torch.float64]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("probability", [0.1, 0.25, 0.9])
-@pytest.mark.parametrize("shape", [(4096,), (3, 1367), (5, 41, 1023), (400, 512)])
+@pytest.mark.parametrize("probability", [0.1, 0.9])
+@pytest.mark.parametrize("shape", [(4096,), (5, 41, 1023)])
 def test_dropout_zeroes_its_share_and_scales_the_rest(
     shape: tuple[int, ...], probability: float, kind: torch.dtype
 ) -> None:
