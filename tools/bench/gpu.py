@@ -119,10 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     file = options.output / RECORDS
     file.unlink(missing_ok=True)
     parts = [run_part(part, options) for part in options.parts]
-    lines = file.read_text("utf-8").splitlines() if file.is_file() else []
-    records = [json.loads(line) for line in lines]
-    whole = {"parts": parts, "records": records}
-    (options.output / "gpu.json").write_text(json.dumps(whole, indent=1) + "\n", "utf-8")
+    records = [json.loads(line) for line in file.open(encoding="utf-8")] if file.is_file() else []
+    text = json.dumps({"parts": parts, "records": records}, indent=1)
+    (options.output / "gpu.json").write_text(text + "\n", "utf-8")
     print(format_table(parts, records))
     return int(any(one["status"] != "done" for one in parts) or not all(one["ok"] for one in records))
 

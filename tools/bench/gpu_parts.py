@@ -100,10 +100,8 @@ def check(work: Work) -> None:
     sys.path.append(str(ROOT / "tests/helpers"))
     for arch in work.architectures:
         with work.guarded(arch):
-            settings = TABLES
-            if work.dry:
-                settings = [*TABLES, *importlib.import_module("small_runs").SMALL[arch]]
-            config = load_config(arch, "tiny", "", [*settings, "train.precision=fp32"])
+            small = importlib.import_module("small_runs").SMALL[arch] if work.dry else []
+            config = load_config(arch, "tiny", "", [*TABLES, *small, "train.precision=fp32"])
             check_architecture(work, config, batch)
             waits = emulated_waits(config, batch) if work.dry else device_waits(config, batch, work.device)
             told = ", ".join(f"{name} {n}" for name, n in sorted(waits.items()))
@@ -206,10 +204,10 @@ def speed(work: Work) -> None:
     """Measure training and decode steps of every architecture beside references of the same run."""
     preset, precision = ("tiny", "fp32") if work.dry else ("base", "bf16")
     peak = Peak(work.device, precision)
-    limit, scale = (0.1, 1) if work.dry else (3.0, BIG_BATCH)
+    limit, scale, peak.pairs = (0.0, 0.1, peak.pairs[:1]) if work.dry else (3.0, BIG_BATCH, peak.pairs)
     for arch in work.architectures:
         config = load_config(arch, preset, "", [])
-        batch = typical_batch(config.train.max_tokens * scale, work.device)
+        batch = typical_batch(int(config.train.max_tokens * scale), work.device)
         with work.guarded(f"{arch}, training"):
             step = Step(config, batch, precision)
             took = best_seconds(step, peak, limit)
@@ -219,7 +217,7 @@ def speed(work: Work) -> None:
     for kind in ("LSTM", "Transformer"):
         with work.guarded(f"PyTorch's own {kind}"):
             config = load_config("luong", preset, "", [])
-            batch = typical_batch(config.train.max_tokens * scale, work.device)
+            batch = typical_batch(int(config.train.max_tokens * scale), work.device)
             update = plain_update(kind, n_parameters(config.model), batch, precision)
             rate = real_bytes(batch) / best_seconds(update, peak, limit)
             work.emit(f"PyTorch's own {kind} of as many weights as luong, training", rate, "bytes/s")
