@@ -21,7 +21,7 @@ from torch.nn import ModuleList
 from bytenmt.architectures.bahdanau import model as bahdanau
 from bytenmt.architectures.bytenet import model as bytenet
 from bytenmt.architectures.convs2s import model as convs2s
-from bytenmt.architectures.convs2s.layers import TanhLayer
+from bytenmt.architectures.convs2s.encoder import TanhLayer
 from bytenmt.architectures.luong import model as luong
 from bytenmt.architectures.tensor_tree import tensors
 from bytenmt.layers.recurrent import GRU, LSTM

@@ -29,8 +29,14 @@ from torch import Tensor, nn
 
 from bytenmt.architectures.base import AttentiveModel, byte_embedding, module_list, no_source
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
-from bytenmt.architectures.convs2s.encoder import ENCODERS, Encoder, position_table
-from bytenmt.architectures.convs2s.layers import ROOT_HALF, GatedLayer, LayerSize
+from bytenmt.architectures.convs2s.encoder import (
+    ENCODERS,
+    ROOT_HALF,
+    Encoder,
+    GatedLayer,
+    LayerSize,
+    position_table,
+)
 from bytenmt.layers.attention import attend, source_mask
 from bytenmt.layers.convolution import Clock, RingTaps, ring_capacity, scaled_linear
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
