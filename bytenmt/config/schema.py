@@ -7,7 +7,6 @@ An unknown key, a wrong type or a value out of range fails with its path.
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import sys
 import tomllib
@@ -46,6 +45,7 @@ from bytenmt.plugins import (
 Decay = Annotated[float, Meta(gt=0.0, lt=1.0)]
 Rate = Annotated[float, Meta(ge=0.0, le=1e3)]
 NonNegative = Annotated[float, Meta(ge=0.0, le=MOST)]
+Finite = Annotated[float, Meta(ge=-MOST, le=MOST)]
 Length = Annotated[int, Meta(ge=0, le=1 << 20)]  # bytes of a window
 Name = Annotated[str, Meta(min_length=1, max_length=64)]  # of what a registry has
 
@@ -146,8 +146,8 @@ class TrainConfig(Section, frozen=True):
     muon_momentum: Dropout = 0.95  # momentum of Muon
     clip_norm: Annotated[float, Meta(ge=0.0, le=1e9)] = 1.0  # maximum gradient norm; 0 is no clipping
     label_smoothing: Dropout = 0.0  # label smoothing
-    loss_terms: dict[Name, float] = {}  # weight of the loss term NAME of a plugin
-    options: dict[Name, bool | int | float | str] = {}  # option NAME of a plugin
+    loss_terms: dict[Name, Finite] = {}  # weight of the loss term NAME of a plugin
+    options: dict[Name, bool | int | Finite | str] = {}  # option NAME of a plugin
     byte_dropout: Dropout = 0.0  # share of the decoder's input bytes that it is not shown
     byte_dropout_kind: Literal["mask", "replace"] = "mask"  # by padding, or by random bytes
     teacher_forcing: Fraction = 1.0  # how often the decoder reads the true byte, not its own prediction
@@ -199,15 +199,15 @@ class Config(Section, frozen=True, kw_only=True):
     train: TrainConfig = TrainConfig()
     plugins: Annotated[tuple[Name, ...], Meta(max_length=64)] = ()  # those whose additions the run uses
 
-    def registered_names(self) -> list[tuple[str, Registry[Any], tuple[str, ...]]]:
+    def registered_names(self) -> list[tuple[str, Registry[Any], str]]:
         """Return the keys whose values are names in registries, the registries, and the names."""
         data, train = self.data, self.train
         return [
-            ("train.optimizer", OPTIMIZERS, (train.optimizer,)),
-            ("train.schedule", SCHEDULES, (train.schedule,)),
-            ("train.metric", METRICS, (train.metric,)),
-            ("train.loss_terms", LOSS_TERMS, tuple(train.loss_terms)),
-            ("data.augment", PLUGGED_IN_AUGMENTATIONS, tuple(data.augment)),
+            ("train.optimizer", OPTIMIZERS, train.optimizer),
+            ("train.schedule", SCHEDULES, train.schedule),
+            ("train.metric", METRICS, train.metric),
+            *(("train.loss_terms", LOSS_TERMS, name) for name in train.loss_terms),
+            *(("data.augment", PLUGGED_IN_AUGMENTATIONS, name) for name in data.augment),
         ]
 
 
@@ -246,15 +246,15 @@ def resolve_config(arch: str | None, preset: str | None, settings: Mapping[str, 
     merge_settings(tree, settings)
     config = parse_config(tree)
     _check_names(config)
-    used = [(registry, name) for _, registry, names in config.registered_names() for name in names]
+    used = [(registry, name) for _, registry, name in config.registered_names()]
     used.append((PLUGGED_IN_ARCHITECTURES, architecture(config.model)))
     return msgspec.structs.replace(config, plugins=tuple(owners(used)))
 
 
 def _check_names(config: Config) -> None:
     """Raise ConfigError for a name that is in none of the registries."""
-    for key, registry, names in config.registered_names():
-        for name in (name for name in names if name not in registry.names):
+    for key, registry, name in config.registered_names():
+        if name not in registry.names:
             known = f" is none of {', '.join(registry.names)}" if registry.names else " is not registered"
             what = f"configuration {key}: {registry.kind} {shortened(name)}{known}"
             raise ConfigError(f"{what}; {_missing_plugins(config.plugins)}")
@@ -277,9 +277,6 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
     """
     load_installed()
     tree = _without_removed_keys(tree)
-    for path, value in _numbers(tree):
-        if not math.isfinite(value):  # a number without bounds, such as the weight of a loss term
-            raise ConfigError(f"configuration {path}: expected a finite number")
     arch = _named_architecture(tree)
     if isinstance(arch, str) and arch not in ARCHITECTURES:
         what = f"configuration model.arch: {shortened(arch)} is not one of {', '.join(BUILT_IN)}"
@@ -293,14 +290,6 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
     if not config.plugins:
         _check_names(config)
     return config
-
-
-def _numbers(tree: object, path: str = "") -> Iterable[tuple[str, float]]:
-    """Yield the key and value of every float in the sections of a configuration."""
-    for key, value in tree.items() if isinstance(tree, Mapping) and path.count(".") < 3 else ():
-        if isinstance(value, float):
-            yield f"{path}{key}", value
-        yield from _numbers(value, f"{path}{key}.")
 
 
 def _explained(message: str, tree: Mapping[str, Any]) -> str:

@@ -103,7 +103,7 @@ def test_no_number_of_the_configuration_is_without_end() -> None:
                     if (name, wrong) != ("seed", "9223372036854775807"):
                         with pytest.raises(ConfigError, match=name):
                             load_config("bytenet", "tiny", "", [f"{section}.{name}={wrong}"])
-    with pytest.raises(ConfigError, match="train.loss_terms.x: expected a finite number"):
+    with pytest.raises(ConfigError, match="train.loss_terms.*: expected a number <="):
         load_config("bytenet", "tiny", "", ["train.loss_terms.x=inf"])
 
 
