@@ -40,7 +40,7 @@ def crossings(group: Group) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, 3])
 def test_what_crosses(size: int) -> None:
     """Sums, values by rank, and shares that are a partition, in order of the processes."""
     everywhere = results(crossings, size=size)
@@ -112,7 +112,7 @@ def test_a_dead_process_is_seen_in_a_raw_collective() -> None:
 def stay_silent(group: Group) -> None:
     if group.is_leader:
         group.barrier()
-    time.sleep(3)  # longer than the timeout
+    time.sleep(2)  # longer than the timeout
 
 
 def raise_on(group: Group, errors: dict[int, BaseException]) -> None:

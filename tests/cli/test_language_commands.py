@@ -104,22 +104,6 @@ def test_each_byte_as_json() -> None:
 
 
 @pytest.mark.slow
-def test_several_models_decide_by_the_mean_of_their_probabilities() -> None:
-    make_run(Path("other"), settings=BLIND, seed=5)
-
-    def bits(*runs: str) -> np.ndarray:
-        models = [word for run in runs for word in ("-m", run)]
-        told = accepted("predict", *models, "--per-byte", "-q", "text").splitlines()
-        return np.array([json.loads(line)["bits"] for line in told])
-
-    each = np.stack([bits("no_source"), bits("other")])
-    assert np.abs(each[0] - each[1]).max() > 0.1
-    np.testing.assert_allclose(bits("no_source", "other"), -np.log2(np.exp2(-each).mean(axis=0)), atol=1e-5)
-    told = invoke("predict -m no_source -m run text")
-    assert told.exit_code == 1 and "an ensemble needs models of one kind" in told.output
-
-
-@pytest.mark.slow
 def test_the_page_is_there_when_it_is_whole() -> None:
     """With the figures of stdout; nothing is left of one that was given up."""
     told = accepted("predict no_source text --html page.html")

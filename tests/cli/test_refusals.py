@@ -124,6 +124,7 @@ BAD: list[tuple[str, str]] = [
     ("plot embedding run -o e.svg", "give a name that ends in .png"),
     ("predict no_source empty", "empty is empty: give a text to score"),
     ("predict no_source run", "run is a directory"),
+    ("predict -m no_source -m run tgt", "an ensemble needs models of one kind"),
     ("predict no_source cut.gz", "cut.gz cannot be read: Compressed file ended"),
     ("predict no_source tgt --src src", "no_source is a language model: leave out --src"),
     ("predict run tgt", "run is a translation model: give the source text by --src"),

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytenmt.errors import BytenmtError
 from bytenmt.evaluation import plots
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -74,12 +73,6 @@ def test_what_no_font_has_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_label_can_be_seen() -> None:
     assert [plots.shown(letter) for letter in " \tx가\u200b"] == ["␣", "0009", "x", "가", "200B"]
     assert [plots.byte_label(byte) for byte in b" x\xea"] == ["␣", "x", "EA"]
-
-
-def test_without_matplotlib_it_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(BytenmtError, match=r"pip install 'bytenmt\[plots\]'"):
-        plots.require_matplotlib()
 
 
 @given(st.integers(3, 12), st.integers(2, 6), st.integers(0, 9))

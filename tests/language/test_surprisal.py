@@ -4,7 +4,6 @@ once."""
 from __future__ import annotations
 
 import html
-import json
 import re
 from collections.abc import Iterator, Sequence
 
@@ -21,8 +20,8 @@ from bytenmt.decoding.reading import Reading
 from bytenmt.evaluation.likelihood import log_probabilities
 from bytenmt.language.html_report import page
 from bytenmt.language.scripts import script
-from bytenmt.language.summary import ENDS, WHOLE, Characters, Figures, Sums, WholeCharacters, json_lines
-from bytenmt.language.surprisal import Surprise, recut, stream, translations
+from bytenmt.language.summary import ENDS, WHOLE, Characters, Figures, Sums, WholeCharacters
+from bytenmt.language.surprisal import Surprise, stream, translations
 from bytenmt.utf8 import BOS
 
 CPU = torch.device("cpu")
@@ -106,17 +105,6 @@ def test_of_equally_likely_bytes_the_lower_one_comes_first() -> None:
     assert rank[0].tolist() == list(range(256)) and np.allclose(log_p, -8 * np.log(2))
 
 
-@pytest.mark.parametrize("sizes", [[1] * 30, [30], [7, 0, 16, 7], []])
-def test_recut_keeps_every_byte(sizes: list[int]) -> None:
-    """However the pieces come; all are full but the last, none is empty."""
-    text = some_text(sum(sizes))
-    starts = np.cumsum([0, *sizes])
-    given = [text[start : start + size] for start, size in zip(starts, sizes, strict=False)]
-    pieces = list(recut(given, 8))
-    assert b"".join(pieces) == text
-    assert all(len(piece) == 8 for piece in pieces[:-1]) and all(pieces)
-
-
 def test_the_numbers_do_not_depend_on_the_pieces() -> None:
     """Results are equal to the bit, since stdin arrives in other parts than a file."""
     model, text = make("convs2s"), some_text(200)
@@ -153,26 +141,14 @@ def test_translations_cost_what_evaluate_says(name: str, monkeypatch: pytest.Mon
     target = TextFile.from_bytes("eins\nzwei zwei\n\n넷\n".encode(), "tgt")
     corpus = ParallelCorpus.from_texts(source, target, keep_empty=True)
     expected = log_probabilities(model, corpus)
-    for cells in (1, 40, 10_000):
+    for cells, at_once in ((1, 1000), (40, 3), (10_000, 1000)):
         monkeypatch.setattr("bytenmt.decoding.pytorch.reader.CELLS", cells)
+        monkeypatch.setattr("bytenmt.language.surprisal.LINES_AT_ONCE", at_once)
         found = Surprise.joined(list(translations(model, corpus)))
         ends = np.flatnonzero(found.data == 0xFF)
         assert found.data.tobytes().split(b"\xff")[:-1] == [*target]
         lines = np.split(found.bits, ends + 1)[:-1]
         np.testing.assert_allclose([line.sum() for line in lines], -expected / np.log(2), rtol=1e-9)
-
-
-def test_translations_are_told_window_by_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More lines than stand in memory at once change nothing."""
-    model = reader(make("luong"))
-    lines = b"".join(b"%d apples\n" % number for number in range(7))
-    corpus = ParallelCorpus.from_texts(*(TextFile.from_bytes(lines, name) for name in "ab"))
-    whole = Surprise.joined(list(translations(model, corpus)))
-    monkeypatch.setattr("bytenmt.language.surprisal.LINES_AT_ONCE", 3)
-    parts = list(translations(model, corpus))
-    assert len(parts) == 3
-    assert Surprise.joined(parts).data.tobytes() == whole.data.tobytes()
-    np.testing.assert_allclose(Surprise.joined(parts).bits, whole.bits)
 
 
 # Characters and figures.
@@ -244,16 +220,6 @@ def test_characters_are_pythons(text: bytes) -> None:
         assert [code for part in parts for code in part.code.tolist()] == expected
         assert all(part.n_bytes.sum() == len(part.surprise.data) for part in parts)
         assert sum(len(part.surprise.data) for part in parts) == len(text)
-
-
-def test_json_lines_tell_every_byte() -> None:
-    """Offsets go on from chunk to chunk; the likeliest byte has rank 1."""
-    costs = made_up(MIXED)
-    records = [json.loads(line) for line in json_lines(costs, 100).splitlines()]
-    assert [r["offset"] for r in records] == [*range(100, 100 + len(MIXED))]
-    assert bytes(r["byte"] for r in records) == MIXED
-    assert [r["rank"] for r in records] == (costs.rank + 1).tolist()
-    assert np.allclose([r["bits"] for r in records], costs.bits, atol=1e-6)
 
 
 def test_the_page_shows_every_character_and_nothing_of_it_is_markup() -> None:
