@@ -40,6 +40,7 @@ def test_the_examples_run(place: Path, module: ModuleType, least: int) -> None:
     assert said.getvalue() == "" and n >= least
 
 
+@pytest.mark.slow
 def test_a_training_in_another_thread_leaves_signals_alone(place: Path) -> None:
     """Signal handlers can only be set in the main thread."""
     found: list[object] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -178,11 +179,13 @@ def test_info_of_a_run(place: Path) -> None:
 
 
 class Call:
-    """Stands in for training.train and keeps what it was called with."""
+    """Stands in for training.train and keeps what it was called with; signal: by which it ends."""
+
+    signal = 0
 
     def __call__(self, run: Path, config: Config, **rest: Any) -> Outcome:
         self.run, self.config, self.rest = run, config, rest
-        return Outcome(0, 0)
+        return Outcome(0, self.signal)
 
 
 @pytest.fixture
@@ -207,6 +210,11 @@ def test_train_hands_over(call: Call) -> None:
         "group": SINGLE_PROCESS,
         "threads": 3,
     }
+
+
+def test_a_signal_is_the_exit_code(call: Call) -> None:
+    call.signal = signal.SIGTERM
+    assert invoke(f"{TRAIN} --src src --valid-src src").exit_code == 143
 
 
 def test_train_takes_several_corpora(call: Call) -> None:

@@ -21,7 +21,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from made_up_engine import made_up_translator as made_up
-from made_up_engine import make_run, small_model, warm_up
+from made_up_engine import small_model
 from processes import job, results
 
 import bytenmt
@@ -290,15 +290,6 @@ def coprocess(folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a run."""
-    folder = tmp_path_factory.mktemp("place")
-    warm_up(folder)
-    make_run(folder / "run")
-    return folder
-
-
 def ask(process: subprocess.Popen[bytes], line: bytes) -> bytes:
     """Send a line and wait for its answer, before anything else is sent."""
     assert process.stdin is not None and process.stdout is not None
@@ -310,9 +301,9 @@ def ask(process: subprocess.Popen[bytes], line: bytes) -> bytes:
 
 
 @pytest.mark.slow
-def test_a_line_alone_is_answered_at_once_and_ctrl_c_is_quiet(place: Path) -> None:
+def test_a_line_alone_is_answered_at_once_and_ctrl_c_is_quiet(template: Path) -> None:
     """A coprocess waits for each answer; then an interrupt while the program waits for a line."""
-    with coprocess(place) as process:
+    with coprocess(template) as process:
         lines = [b"one", b"", "두 번째".encode(), b"one\r", *(b"%d" % k for k in range(40))]
         found = [ask(process, line) for line in lines]
         assert found[1] == b"" and found[0] == found[3] != b""
@@ -320,15 +311,15 @@ def test_a_line_alone_is_answered_at_once_and_ctrl_c_is_quiet(place: Path) -> No
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
         assert (out, err, process.returncode) == (b"", b"", 130)
-    with coprocess(place) as process:
+    with coprocess(template) as process:
         out, err = process.communicate(b"\n".join(lines))
         assert (out.split(b"\n")[:-1] == found, err, process.returncode) == (True, b"", 0)
 
 
 @pytest.mark.slow
-def test_ctrl_c_in_the_middle_is_quiet(place: Path) -> None:
+def test_ctrl_c_in_the_middle_is_quiet(template: Path) -> None:
     """While lines are decoded and others wait."""
-    with coprocess(place) as process:
+    with coprocess(template) as process:
         assert process.stdin is not None
         ask(process, b"one")
         process.stdin.write(b"".join(b"%d\n" % k for k in range(1000)))
@@ -340,9 +331,9 @@ def test_ctrl_c_in_the_middle_is_quiet(place: Path) -> None:
 
 
 @pytest.mark.slow
-def test_strict_ends_while_the_input_is_open(place: Path) -> None:
+def test_strict_ends_while_the_input_is_open(template: Path) -> None:
     """One line on stderr, though the reading thread still waits."""
-    with coprocess(place, "--errors", "strict") as process:
+    with coprocess(template, "--errors", "strict") as process:
         ask(process, b"one")
         assert process.stdin is not None and process.stderr is not None
         process.stdin.write(b"bad \xff\n")
@@ -354,9 +345,9 @@ def test_strict_ends_while_the_input_is_open(place: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_closed_pipe_is_quiet(place: Path) -> None:
+def test_a_closed_pipe_is_quiet(template: Path) -> None:
     """A reader that closes the pipe, like `| head -1`, causes no message."""
-    with coprocess(place, "--stream") as process:
+    with coprocess(template, "--stream") as process:
         ask(process, b"one")
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         process.stdout.close()
