@@ -71,18 +71,6 @@ def validations_without_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def texts(tmp_path: Path) -> dict[str, Any]:
     """Forty pairs to train on, five to validate, as train() takes them."""
-    import numpy as np
+    from small_runs import write_pairs
 
-    from bytenmt.data.corpus import PairFiles
-
-    generator = np.random.default_rng(7)
-    words = ["하나", "둘", "three", "four", "다섯 ", "x"]
-    files = {}
-    for name, n in (("src", 40), ("tgt", 40), ("valid_src", 5), ("valid_tgt", 5)):
-        lines = ["".join(generator.choice(words, 2)) for _ in range(n)]
-        files[name] = tmp_path / name
-        files[name].write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return {
-        "files": [PairFiles(files["src"], files["tgt"])],
-        "valid": PairFiles(files["valid_src"], files["valid_tgt"]),
-    }
+    return write_pairs(tmp_path, n_words=2)

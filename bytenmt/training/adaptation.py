@@ -29,12 +29,12 @@ from torch import Tensor
 from bytenmt.architectures.model_program import NGRAM_TABLES
 from bytenmt.architectures.registry import build_model
 from bytenmt.atomic_file import make_folder_of
-from bytenmt.checkpoints.checkpoint import load_weights, read_start, read_weights
+from bytenmt.checkpoints.checkpoint import load_weights, read_start, weights
 from bytenmt.checkpoints.quantize import write_rounded
 from bytenmt.checkpoints.weights import PUBLISHED, read_run
 from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.config.schema import Config
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.loading import load_runs
@@ -45,7 +45,10 @@ from bytenmt.errors import BytenmtError, DataError
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.training.run import train
+from bytenmt.training.optim import fraction_done, stopped_early
+from bytenmt.training.run import same_threads_afterwards
+from bytenmt.training.trainer import Trainer
+from bytenmt.training.translation import CPU, TranslationObjective
 
 FEWEST_PAIRS = 20
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.2, 200  # of the pairs; pairs
@@ -108,12 +111,10 @@ def adapt(
     target = output / PUBLISHED
     make_folder_of(target)
     _, old = read_start(model, config.model)
-    with tempfile.TemporaryDirectory(dir=output) as folder:
-        work = Path(folder)
-        few = n_held_out < FEWEST_TO_STOP_BY
-        new, n_updates = _train(
-            work / "1", config, model, learned, held_out, seed, FIXED_UPDATES if few else 0
-        )
+    few = n_held_out < FEWEST_TO_STOP_BY
+    with same_threads_afterwards(), tempfile.TemporaryDirectory(dir=output) as folder:
+        torch.set_num_threads(1)  # the same weights on every machine load
+        new, n_updates = _train(config, old, learned, held_out, seed, FIXED_UPDATES if few else 0)
         factor = _best_factor(config, old, new, held_out, probe, CAREFUL_FACTORS if few else FACTORS)
         if not factor:
             raise BytenmtError(
@@ -121,7 +122,7 @@ def adapt(
                 " give more pairs, or pairs that are more like each other"
             )
         facts = _facts(stored.facts, unique, name, n_updates)
-        tested = work / PUBLISHED
+        tested = Path(folder) / PUBLISHED
         write_rounded(tested, _mixed(old, new, factor), config, facts, stored.precision)
         report = AdaptationReport(
             len(unique),
@@ -132,7 +133,7 @@ def adapt(
             (_measure(model, probe), _measure(tested, probe)) if probe else None,
         )
         if len(unique) < SMALL_MEMORY:
-            new, _ = _train(work / "2", config, model, unique, held_out, seed, n_updates)
+            new, _ = _train(config, old, unique, held_out, seed, n_updates)
         write_rounded(target, _mixed(old, new, factor), config, facts, stored.precision)
     return report
 
@@ -148,17 +149,16 @@ def read_probe(source: str | None, target: str | None) -> list[Pair]:
 
 
 def _train(
-    run: Path,
     config: Config,
-    model: Path,
+    start: Mapping[str, Tensor],
     pairs: Sequence[Pair],
     held_out: Sequence[Pair],
     seed: int,
     n_updates: int = 0,
-) -> tuple[dict[str, Tensor], int]:
-    """Train into a new run folder; return the weights that are best on the held-out pairs, and their update.
+) -> tuple[Mapping[str, Tensor], int]:
+    """Train from some weights; return those that are best on the held-out pairs, and their update.
 
-    n_updates: make so many updates instead, or as many as fit in the time, and return the last weights.
+    n_updates: make so many updates instead, and return the last weights.
     """
     n_bytes = sum(len(text.encode()) for pair in pairs for text in pair)
     max_tokens = min(config.train.max_tokens, max(FEWEST_BYTES, n_bytes // BATCHES))
@@ -174,33 +174,37 @@ def _train(
         ema=0.0,
         precision="fp32",
         max_tokens=max_tokens,
-        update_freq=1,
         max_updates=n_updates or MOST_UPDATES,
         max_epochs=0.0 if n_updates else float(PASSES),
         max_minutes=0.0,
         patience=0 if n_updates else PATIENCE,
-        metric="bits_per_byte",
-        valid_every=n_updates or min(25, 2 * math.ceil(n_bytes / max_tokens)),
-        save_every=10**6,
-        valid_lines=0,
     )
-    run.mkdir()
-    tables = [run / "pairs.tsv", run / "held_out.tsv"]
-    for table, some in zip(tables, (pairs, held_out), strict=True):
-        table.write_text("".join(f"{source}\t{target}\n" for source, target in some), encoding="utf-8")
-    outcome = train(
-        run / "run",
-        msgspec.structs.replace(config, train=settings),
-        files=[PairFiles(tsv=tables[0])],
-        valid=PairFiles(tsv=tables[1]),
-        device=torch.device("cpu"),
-        init_from=model,
-        threads=1,  # the same weights on every machine load
-    )
-    if outcome.signal:
-        raise KeyboardInterrupt
-    _, (tensors, _, facts) = read_weights(run / "run", "last" if n_updates else "best")
-    return tensors, facts.update or 0
+    valid_every = n_updates or min(25, 2 * math.ceil(n_bytes / max_tokens))
+    limits = config.data.max_source_bytes, config.data.max_target_bytes
+    learned, valid = (_corpus(some, limits) for some in (pairs, held_out))
+    objective = TranslationObjective(msgspec.structs.replace(config, train=settings), learned, valid)
+    trainer = Trainer(objective.config, CPU, objective=objective)
+    trainer.begin_with(dict(start), Path("the model"))
+    progress, best = trainer.progress, start
+    for share in objective.shares(0, 0):
+        trainer.learn([share])
+        is_last = fraction_done(settings, progress) >= 1
+        if is_last or progress.update % valid_every == 0:
+            bits = objective.score(trainer.model.eval())["valid_bits_per_byte"]
+            trainer.model.train()
+            progress.waited += 1
+            if n_updates or bits < (math.inf if progress.best is None else progress.best):
+                progress.best, progress.best_update, progress.waited = bits, progress.update, 0
+                best = {name: tensor.detach().clone() for name, tensor in weights(trainer.model).items()}
+        if is_last or stopped_early(settings, progress):
+            break
+    return best, progress.best_update
+
+
+def _corpus(pairs: Sequence[Pair], limits: tuple[int | None, int | None] = (None, None)) -> ParallelCorpus:
+    contents = ("".join(f"{pair[side]}\n" for pair in pairs).encode() for side in (0, 1))
+    source, target = (TextFile.from_bytes(content, "the pairs") for content in contents)
+    return ParallelCorpus.from_texts(source, target, *limits)
 
 
 def _mixed(old: Mapping[str, Tensor], new: Mapping[str, Tensor], factor: float) -> dict[str, np.ndarray]:
@@ -229,7 +233,7 @@ def _best_factor(
 ) -> float:
     """Return the factor that is best on the held-out pairs and forgets little; 0 if none is better than 0."""
     module = build_model(config.model).eval()
-    reader = TorchReader([module], torch.device("cpu"))
+    reader = TorchReader([module], CPU)
     best, forgotten, least = 0.0, math.inf, math.inf
     for factor in (0.0, *factors):
         mixed = {name: torch.from_numpy(array) for name, array in _mixed(old, new, factor).items()}
@@ -247,10 +251,7 @@ def _best_factor(
 
 def _bits(reader: Any, pairs: Sequence[Pair]) -> float:
     """Return the bits per byte of the references under a reader of any engine."""
-    sources, targets = ("".join(f"{pair[side]}\n" for pair in pairs).encode() for side in (0, 1))
-    corpus = ParallelCorpus.from_texts(
-        TextFile.from_bytes(sources, "sources"), TextFile.from_bytes(targets, "translations")
-    )
+    corpus = _corpus(pairs)
     return bits_per_byte(log_probabilities(reader, corpus), corpus.target_lengths)
 
 

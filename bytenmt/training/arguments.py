@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from bytenmt.checkpoints.weights import has_checkpoint, read_config, read_run
-from bytenmt.config.facts import CorpusFact
 from bytenmt.config.schema import Config, architecture, config_tree, parse_config, resolve_config
 from bytenmt.config.tree import assign, assign_value, merge, merge_settings, preset_tree
 from bytenmt.data.corpus import PairFiles
@@ -38,7 +37,8 @@ def configuration(
     """Return a fresh run's configuration, or that of the run to resume, with which the options must agree.
 
     file: a TOML file; settings: a nested dictionary that goes over it; source: whether the texts of a fresh
-    run have one; init_from: the run whose model a fresh one has; on_gpu: see fill_gpu.
+    run have one; init_from: the run whose model a fresh one has, with the preset ("small" if none is given)
+    for the rest; on_gpu: see fill_gpu.
     A folder without a checkpoint holds nothing that could be lost: it is fresh. Raises BytenmtError where
     `run` is taken, ConfigError for what does not fit.
 
@@ -47,21 +47,26 @@ def configuration(
     (0.5, 168)
     """
     given = {} if file is None else _read_toml(file)
-    is_fresh = not has_checkpoint(run)
-    if is_fresh and not source:
-        assign_value(given, "model.source", False)
-    merge(given, settings)
-    if is_fresh and init_from is not None:
-        return _of_another(init_from, arch, preset, given)
-    if is_fresh:
-        config = resolve_config(arch, preset, given)
-        return fill_gpu(config, given) if on_gpu else config
+    if not has_checkpoint(run):
+        if not source:
+            assign_value(given, "model.source", False)
+        merge(given, settings)
+        if init_from is None:
+            config = resolve_config(arch, preset, given)
+            return fill_gpu(config, given) if on_gpu else config
+        model = read_config(init_from).model
+        own = architecture(model)
+        if arch not in (None, own):
+            raise ConfigError(f"--arch is {arch!r}, but --init-from {init_from} is {own!r}: leave --arch out")
+        tree = preset_tree(own, preset or "small", model.source) | {"model": msgspec.to_builtins(model)}
+        merge(tree, given)
+        return parse_config(tree)
     if not resume:
         raise BytenmtError(
             f"{run} already holds a run: continue it with --resume, or give another folder as -o"
         )
-    before = config_tree(read_config(run))
-    tree = config_tree(read_config(run))
+    merge(given, settings)
+    before, tree = config_tree(read_config(run)), config_tree(read_config(run))
     merge_settings(tree, given)
     config = resolve_config(arch, None, tree)
     for section in ("model", "data", "train"):
@@ -88,30 +93,19 @@ def fill_gpu(config: Config, given: Mapping[str, Any]) -> Config:
     return msgspec.structs.replace(config, train=larger)
 
 
-def _of_another(init_from: Path, arch: str | None, preset: str | None, settings: Mapping[str, Any]) -> Config:
-    """Return the configuration of a run that begins with another's weights: its model, and for the rest the
-    preset ("small" if none is given) under the settings."""
-    model = read_config(init_from).model
-    own = architecture(model)
-    if arch not in (None, own):
-        raise ConfigError(f"--arch is {arch!r}, but --init-from {init_from} is {own!r}: leave --arch out")
-    tree = preset_tree(own, preset or "small", model.source) | {"model": msgspec.to_builtins(model)}
-    merge(tree, settings)
-    return parse_config(tree)
-
-
 def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:
     """Return the files that a run was trained on and those that it was validated on, as its last checkpoint
     names them; None where a program with a loop of its own does not."""
     facts = read_run(run, "last")[1].facts
-    files = [_corpus_files(one) for one in facts.corpora]
+    files = [_pair_files(fact.src, fact.tgt, fact.tsv, fact.weight) for fact in facts.corpora]
     files += [PairFiles(tgt=Path(text.path)) for text in facts.texts]
-    return files, None if facts.valid is None else _corpus_files(facts.valid)
+    valid = facts.valid
+    return files, None if valid is None else _pair_files(valid.src, valid.tgt, valid.tsv)
 
 
-def _corpus_files(fact: CorpusFact) -> PairFiles:
-    src, tgt, tsv = (name and Path(name) for name in (fact.src, fact.tgt, fact.tsv))
-    return PairFiles(src or None, tgt or None, tsv or None, fact.weight)
+def _pair_files(src: str | None, tgt: str | None, tsv: str | None, weight: float = 1.0) -> PairFiles:
+    own, other, table = (None if name is None else Path(name) for name in (src, tgt, tsv))
+    return PairFiles(own, other, table, weight)
 
 
 def files_to_train_on(
@@ -120,37 +114,37 @@ def files_to_train_on(
     """Return the files to train on and those to validate on: the given ones, or for a run that goes on and
     is given none its own.
 
-    texts: src, tgt, tsv and text of training_files; valid: src, tgt, tsv and text of validation_files.
+    texts: the files of src, tgt, tsv and, for a language model, text; weights: how often each corpus, one for
+    each tgt, then tsv, is read in an epoch; valid: src, tgt, tsv and text. Raises BytenmtError.
 
     >>> files, valid = files_to_train_on(
     ...     Path("new"), False, ([], [], [], [Path("tgt")]), (), None, None, None, Path("tgt"))
     >>> files[0].has_source, valid.tgt
     (False, PosixPath('tgt'))
     """
-    own: list[PairFiles] = []
+    files: list[PairFiles] = []
     own_valid = None
     if resume and has_checkpoint(run):
-        own, own_valid = texts_of_run(run)
+        files, own_valid = texts_of_run(run)
     elif resume and not any(texts):
         raise BytenmtError(f"--resume: {run} holds nothing to continue: give the training text to begin")
-    src, tgt, tsv, text = texts
-    files = own if own and not any(texts) else training_files(src, tgt, tsv, text, weights)
+    if any(texts) or not files:
+        files = _training_files(texts, weights)
     if own_valid is not None and not any(valid):
         return files, own_valid
-    return files, validation_files(files, *valid)
+    src, tgt, tsv, text = valid
+    if not files[0].has_source:
+        if text is None:
+            raise BytenmtError("no validation text: give --valid-text")
+        return files, PairFiles(tgt=text)
+    if tsv is None and (src is None or tgt is None):
+        raise BytenmtError("no validation text: give --valid-src and --valid-tgt, or --valid-tsv")
+    return files, PairFiles(src, tgt) if tsv is None else PairFiles(tsv=tsv)
 
 
-def training_files(
-    src: Sequence[Path],
-    tgt: Sequence[Path],
-    tsv: Sequence[Path],
-    text: Sequence[Path],
-    weights: Sequence[float] = (),
-) -> list[PairFiles]:
-    """Return the training corpora: (src, tgt) pairs, then tsv files; or, for a language model, the texts.
-
-    weights: how often a corpus is read in an epoch. Raises BytenmtError.
-    """
+def _training_files(texts: Sequence[Sequence[Path]], weights: Sequence[float]) -> list[PairFiles]:
+    """Return the training corpora: (src, tgt) pairs, then tsv files; or the texts of a language model."""
+    src, tgt, tsv, text = texts
     if text and (src or tgt or tsv):
         raise BytenmtError("--text trains a language model and cannot be combined with parallel text")
     if len(src) != len(tgt):
@@ -167,21 +161,6 @@ def training_files(
         )
     weights = weights or [1.0] * len(files)
     return [pair._replace(weight=weight) for pair, weight in zip(files, weights, strict=True)]
-
-
-def validation_files(
-    files: Sequence[PairFiles], src: Path | None, tgt: Path | None, tsv: Path | None, text: Path | None
-) -> PairFiles:
-    """Return the corpus or text to validate on, with a source as `files` have one. Raises BytenmtError."""
-    if not files[0].has_source:
-        if text is None:
-            raise BytenmtError("no validation text: give --valid-text")
-        return PairFiles(tgt=text)
-    if tsv is not None:
-        return PairFiles(tsv=tsv)
-    if src is None or tgt is None:
-        raise BytenmtError("no validation text: give --valid-src and --valid-tgt, or --valid-tsv")
-    return PairFiles(src, tgt)
 
 
 def settings_tree(settings: Mapping[str, Any] | Iterable[str], train: Mapping[str, Any]) -> dict[str, Any]:

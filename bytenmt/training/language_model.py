@@ -19,7 +19,7 @@ from torch import Tensor
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.section import architecture
 from bytenmt.architectures.tensor_tree import concatenate, map_tensors, select, tensors
-from bytenmt.config.facts import Facts, TextFact
+from bytenmt.config.facts import CorpusFact, Facts, TextFact
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.corpus_report import warnings_of_texts
@@ -29,7 +29,7 @@ from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import ConfigError, DataError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.training.losses import LossInputs, batch_loss, drop_bytes, masked_loss
-from bytenmt.training.objective import Decoded, Share, corpus_fact
+from bytenmt.training.objective import Decoded, Share
 from bytenmt.training.precision import autocast
 from bytenmt.utf8 import BOS
 
@@ -216,7 +216,7 @@ class LanguageModelObjective:
     def facts(self) -> Facts:
         """Return the names and sizes of the texts."""
         texts = tuple(TextFact(stored_path(path), len(data)) for path, data in self._texts)
-        valid = None if self._valid is None else corpus_fact(PairFiles(tgt=self._valid[0]))
+        valid = None if self._valid is None else CorpusFact(tgt=stored_path(self._valid[0]))
         return Facts(texts=texts, valid=valid)
 
 

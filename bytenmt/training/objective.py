@@ -9,10 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from bytenmt.config.facts import CorpusFact
-from bytenmt.data.corpus import PairFiles
-from bytenmt.data.text_file import stored_path
-
 
 class Share(NamedTuple):
     """A process' share of a batch, and the position behind it, from which a resumed run goes on."""
@@ -29,11 +25,3 @@ class Decoded(NamedTuple):
     scores: Mapping[str, Any] = {}  # noqa: RUF012 (never changed); by the names of the log
     n_left_out: int = 0  # lines for which there was no time
     seconds: float = 0.0  # that decoding took
-
-
-def corpus_fact(files: PairFiles) -> CorpusFact:
-    """Return where the files of a corpus lie, as a checkpoint stores it."""
-    src, tgt, tsv = (
-        None if path is None else stored_path(path) for path in (files.src, files.tgt, files.tsv)
-    )
-    return CorpusFact(src, tgt, tsv, files.weight)

@@ -85,19 +85,19 @@ def train(
     """
     _check(config, files, tensorboard)
     leader_reporter = reporter if group.is_leader else SILENT
-    with _same_threads_afterwards(), one_training(run) if group.is_leader else nullcontext():
+    with same_threads_afterwards(), one_training(run) if group.is_leader else nullcontext():
         is_resumed = resume and group.broadcast(has_checkpoint(run))
         # 1) the configuration, with what is found on this machine and in the text
         config = group.on_leader(lambda: _settled(config, read_config(run) if is_resumed else None, device))
         kind: type[Objective] = TranslationObjective if config.model.source else LanguageModelObjective
         objective = kind.open(config, files, valid, errors, device, group, leader_reporter)
-        config = objective.config
+        config, facts = objective.config, objective.facts()
         # 2) model and optimiser, fresh or as they were
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # TF32
         trainer = Trainer(config, device, group, reporter, objective)
         if is_resumed:
-            _check_same_text(run, trainer.load(run), objective.facts())
+            _check_same_text(run, trainer.load(run), facts)
         elif init_from is not None:
             file, tensors = group.on_leader(lambda: read_start(init_from, config.model))
             trainer.begin_with(tensors, file)
@@ -111,7 +111,7 @@ def train(
         if group.is_leader:
             write_atomically(run / CONFIG, config_toml(config).encode())
             log = Log(run, progress.update, tensorboard, reporter, watch)
-        loop = Loop(run, trainer, log, leader_reporter)
+        loop = Loop(run, trainer, facts, log, leader_reporter)
         if is_resumed and loop.has_ended():
             leader_reporter.say(f"{run} is finished at update {progress.update}: raise its limits to go on")
             return Outcome(progress.update)
@@ -182,7 +182,7 @@ def _check_same_text(run: Path, saved: Facts, now: Facts) -> None:
 
 
 @contextmanager
-def _same_threads_afterwards() -> Iterator[None]:
+def same_threads_afterwards() -> Iterator[None]:
     """Restore PyTorch's number of CPU threads on leaving."""
     before = torch.get_num_threads()
     try:
@@ -260,17 +260,18 @@ class Meter:
 class Loop:
     """Updates until a limit, a standstill or a signal, with validations and checkpoints.
 
-    log: None in all processes but the leading one; reporter: silent in them.
+    facts: of the text; log: None in all processes but the leading one; reporter: silent in them.
     """
 
-    def __init__(self, run: Path, trainer: Trainer, log: Log | None, reporter: Reporter) -> None:
-        self.run, self.trainer, self.log, self.reporter = run, trainer, log, reporter
+    def __init__(
+        self, run: Path, trainer: Trainer, facts: Facts, log: Log | None, reporter: Reporter
+    ) -> None:
+        self.run, self.trainer, self.facts, self.log, self.reporter = run, trainer, facts, log, reporter
         self.group, self.progress, self.objective = trainer.group, trainer.progress, trainer.objective
         self.settings = trainer.config.train
         valid, save = spacings(self.settings)
         self.valid_timer = Timer(valid, self.progress.seconds)
         self.save_timer = Timer(save, self.progress.seconds)
-        self.facts = self.objective.facts()
         self.meter = Meter()
         self.bar = Bar()
         self.validated = -1  # the update of the last validation
@@ -358,7 +359,6 @@ class Loop:
             "update": progress.update,
             "epoch": progress.epoch,
             "seconds": round(progress.seconds, 3),
-            "cpu_seconds": round(progress.cpu_seconds, 3),
             "lr": settings.lr * lr_factor(settings, progress),
         }
         if self.log is not None:

@@ -57,7 +57,7 @@ class Trainer:
     A program with a loop of its own calls `learn` with shares of an objective, and `save`; run.train adds
     validation, checkpoints, limits and signals.
 
-        objective = TranslationObjective(config, corpus, valid, files, valid_files=valid_file)
+        objective = TranslationObjective(config, corpus, valid)
         trainer = Trainer(config, torch.device("cpu"), objective=objective)
         for share in objective.shares(epoch=0, batch=0):
             nats, norm = trainer.learn([share])
@@ -94,21 +94,18 @@ class Trainer:
 
     def start_clock(self) -> None:
         """Count the time of training from now on."""
-        self._tick, self._cpu_tick = time.monotonic(), time.process_time()
+        self._tick = time.monotonic()
 
     def sum_over_processes(self, *values: float) -> list[float]:
         """Return values summed over all processes, in one message with the time since the last call.
 
-        The progress counts the wall time of the leading process, and the CPU time of all of them.
+        The progress counts the time of the leading process.
         """
-        now, cpu_now = time.monotonic(), time.process_time()
-        ticks = (now - self._tick) * self.group.is_leader, cpu_now - self._cpu_tick
-        self._tick, self._cpu_tick = now, cpu_now
-        sums = torch.tensor([*values, *ticks], dtype=torch.float64)
+        before, self._tick = self._tick, time.monotonic()
+        sums = torch.tensor([*values, (self._tick - before) * self.group.is_leader], dtype=torch.float64)
         self.group.all_reduce(sums)
-        *totals, seconds, cpu_seconds = sums.tolist()
+        *totals, seconds = sums.tolist()
         self.progress.seconds += seconds
-        self.progress.cpu_seconds += cpu_seconds
         return totals
 
     def learn(self, shares: Sequence[Share]) -> tuple[Tensor, Tensor]:

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 from bytenmt.architectures.base import Model
-from bytenmt.config.facts import Facts
+from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.config.schema import Config
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import Batch, batches
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.corpus import PairFiles, ParallelCorpus, Part
 from bytenmt.data.corpus_report import inventory, language_profiles, multi_sentence_share, warnings_of_pairs
 from bytenmt.data.epoch_plan import epoch_plan
+from bytenmt.data.text_file import stored_path
 from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.decoding.translator import Translator
@@ -30,7 +31,7 @@ from bytenmt.evaluation.scores import text_scores
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.sentinels import PATTERNS_VERSION
 from bytenmt.training.losses import LossInputs, batch_loss, draw_inputs, drop_bytes
-from bytenmt.training.objective import Decoded, Share, corpus_fact
+from bytenmt.training.objective import Decoded, Share
 from bytenmt.training.precision import autocast
 
 CPU = torch.device("cpu")
@@ -58,15 +59,12 @@ class TranslationObjective:
         config: Config,
         corpus: ParallelCorpus | None = None,
         valid: ParallelCorpus | None = None,
-        files: Sequence[PairFiles] = (),
         device: torch.device = CPU,
         group: Group = SINGLE_PROCESS,
-        valid_files: PairFiles | None = None,
     ) -> None:
-        """files, valid_files: what the corpora were read from;
-        device: where the model is."""
+        """device: where the model is."""
         self.config, self.train, self.device, self.group = config, config.train, device, group
-        self.corpus, self.valid, self._files, self._valid_files = corpus, valid, files, valid_files
+        self.corpus, self.valid = corpus, valid
         self._augmenter = None
         if corpus is not None and config.data.augmentations:
             self._augmenter = Augmenter(corpus, config.data, self.train.seed, self.train.round_to)
@@ -88,7 +86,7 @@ class TranslationObjective:
         valid_corpus = ParallelCorpus.open_all([valid], errors, *limits)
         for part in (corpus, valid_corpus):
             part.require_pairs()
-        objective = cls(config, corpus, valid_corpus, files, device, group, valid)
+        objective = cls(config, corpus, valid_corpus, device, group)
         if group.is_leader:
             for line in [*inventory(corpus), *inventory(valid_corpus)]:
                 reporter.say(line)
@@ -104,11 +102,6 @@ class TranslationObjective:
         """The share of the training pairs with several sentences; see data.corpus_report."""
         assert self.corpus is not None
         return multi_sentence_share(self.corpus)
-
-    @cached_property
-    def _profiles(self) -> tuple[str, str]:
-        assert self.corpus is not None
-        return language_profiles(self.corpus)
 
     # ---- batches and gradients
 
@@ -254,17 +247,24 @@ class TranslationObjective:
         """Return the numbers of pairs and bytes, where they lie, and what languages they are in."""
         assert self.corpus is not None
         corpus = self.corpus
-        source, target = (
-            int(lengths.sum(dtype="int64")) for lengths in (corpus.source_lengths, corpus.target_lengths)
-        )
+        source_profile, target_profile = language_profiles(corpus)
         return Facts(
             pairs=len(corpus),
-            source_bytes=source,
-            target_bytes=target,
-            corpora=tuple(map(corpus_fact, self._files)),
-            valid=None if self._valid_files is None else corpus_fact(self._valid_files),
+            source_bytes=int(corpus.source_lengths.sum(dtype="int64")),
+            target_bytes=int(corpus.target_lengths.sum(dtype="int64")),
+            corpora=tuple(map(_corpus_fact, corpus.parts)),
+            valid=None if self.valid is None else _corpus_fact(self.valid.parts[0]),
             multi_sentence_share=round(self.multi_sentence_share, 6),
-            source_profile=self._profiles[0],
-            target_profile=self._profiles[1],
+            source_profile=source_profile,
+            target_profile=target_profile,
             patterns=PATTERNS_VERSION if self.config.data.sentinels else None,
         )
+
+
+def _corpus_fact(part: Part) -> CorpusFact:
+    """Return where the files of a part of a corpus lie: a target alone, both sides, or a table."""
+    paths = [stored_path(text.path) for text in part.files]
+    if part.src is None:
+        return CorpusFact(tgt=paths[0], weight=part.weight)
+    src, tgt, tsv = (*paths, None) if len(paths) > 1 else (None, None, *paths)
+    return CorpusFact(src, tgt, tsv, part.weight)

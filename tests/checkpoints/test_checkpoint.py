@@ -283,8 +283,12 @@ def test_a_real_limit(run: Path) -> None:
     assert is_saved(run, 3)
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    """A file stands where the folder should be."""
+def test_the_folder_of_a_run(tmp_path: Path) -> None:
+    """It is made with those that it lies in, by a training and by a save; a file may stand in its place."""
+    with checkpoint.one_training(tmp_path / "a" / "run"):
+        assert (tmp_path / "a" / "run").is_dir()
+    save(tmp_path / "b" / "run", 1)
+    assert is_saved(tmp_path / "b" / "run", 1)
     (tmp_path / "run").write_text("")
     with pytest.raises(CheckpointError, match=r"cannot write into .*run: "):
         save(tmp_path / "run", 1)
@@ -303,7 +307,7 @@ def test_metrics_are_whole_lines(tmp_path: Path) -> None:
     assert path.read_bytes() == b'{"update":1}\n{"update":3}\n'
     with open(path, "ab") as file:
         file.write(b'{"update":1,"x')
-    Log(tmp_path, 2)
+    Log(tmp_path, 1)
     assert path.read_bytes() == b'{"update":1}\n'
 
 

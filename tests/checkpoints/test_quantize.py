@@ -117,12 +117,15 @@ def test_engines_agree_on_a_converted_file(tmp_path: Path, arch: str) -> None:
     assert same >= 16, found
 
 
-def test_rows_of_zeros() -> None:
-    """A weight-normed row of length 0 stays one."""
-    v, g = np.ones((3, 2, 2), np.float32), np.array([1, 0, 2], np.float32)
-    back = restored(round_arrays({"a.v": v, "a.g": g}, "int8"))
-    assert back["a.v"].shape == v.shape
-    assert np.allclose(folded(back)["a.v"], folded({"a.v": v, "a.g": g})["a.v"], rtol=0.01)
+@pytest.mark.parametrize("names", [("a.v", "a.g"), ("a.g", "a.v")])  # whatever comes first
+def test_weight_normalisation(names: tuple[str, str]) -> None:
+    """The lengths are those of the rounded rows, so that a model reads these; one of length 0 stays one."""
+    arrays = {"a.v": np.arange(1, 13, dtype=np.float32).reshape(3, 2, 2), "a.g": np.float32([1, 0, 2])}
+    back = restored(round_arrays({name: arrays[name] for name in names}, "int8"))
+    assert back["a.v"].shape == (3, 2, 2)
+    assert np.allclose(folded(back)["a.v"], folded(arrays)["a.v"], rtol=0.01)
+    lengths = np.linalg.norm(back["a.v"].reshape(3, -1), axis=1)
+    assert np.allclose(back["a.g"][[0, 2]], lengths[[0, 2]], rtol=1e-7) and back["a.g"][1] == 0
 
 
 @pytest.mark.parametrize("precision", ["int8", "fp32"])

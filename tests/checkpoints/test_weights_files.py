@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 from made_up_engine import make_run
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from bytenmt.architectures.parameters import NGRAM_TABLES
 from bytenmt.checkpoints.quantize import round_arrays
-from bytenmt.checkpoints.weights import Array, read_run
+from bytenmt.checkpoints.weights import ROWS, Array, describe_misfit, read_run, restored, without_zero_rows
 from bytenmt.cli.main import main
 from bytenmt.config.schema import load_config, parse_config
 from bytenmt.errors import CheckpointError, ConfigError
@@ -61,8 +64,9 @@ def test_a_model_of_an_earlier_version_scores_as_it_did(
 def template(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Arrays, Metadata]]:
     """The tensors and the metadata of small models."""
     place, contents = tmp_path_factory.mktemp("made"), {}
-    for arch in ("seq2seq", "bytenet", "convs2s"):
-        file = make_run(place / arch, arch) / "last.safetensors"
+    for arch in ("seq2seq", "bytenet", "convs2s", "luong"):
+        tables = ("model.ngrams=[2,3]", "model.ngram_rows=64") if arch == "luong" else ()
+        file = make_run(place / arch, arch, settings=tables) / "last.safetensors"
         with safe_open(file, "np") as opened:
             contents[arch] = load_file(file), opened.metadata()
     return contents
@@ -114,6 +118,26 @@ def test_tensors_that_do_not_fit(what: str, template: dict[str, Any], tmp_path: 
     change, message = TENSORS[what]
     arrays, metadata = template["seq2seq"]
     assert message in refused(tmp_path, change(arrays), metadata)
+
+
+def test_rows_of_tables_are_checked_too(template: dict[str, Any], tmp_path: Path) -> None:
+    """As many as the bits say, and as many bits as the tables have rows; what was written is read."""
+    arrays, metadata = template["luong"]
+    table, rows = restored(arrays)[NGRAM_TABLES].copy(), NGRAM_TABLES + ROWS
+    table[[0, 9, 64, 127]] = 0
+    arrays = arrays | without_zero_rows({NGRAM_TABLES: table})
+    path, stored, bits = tmp_path / "whole.safetensors", arrays[NGRAM_TABLES], arrays[rows]
+    save_file(arrays, path, metadata)
+    assert stored.shape == (124, 8) and np.array_equal(
+        restored(read_run(path)[1].arrays)[NGRAM_TABLES], table
+    )
+    for wrong, message in (
+        ({rows: np.append(bits, np.uint8(0))}, "which is uint8 17, expected uint8 16"),
+        ({rows: bits.view(np.int8)}, "which is int8 16, expected uint8 16"),
+        ({NGRAM_TABLES: stored[1:]}, "which is float32 123 x 8, expected float32 124 x 8"),
+        ({NGRAM_TABLES: with_nan(stored)}, "holds what is no number"),
+    ):
+        assert message in refused(tmp_path, arrays | wrong, metadata)
 
 
 def test_converted_weights_are_checked_too(template: dict[str, Any], tmp_path: Path) -> None:
@@ -213,15 +237,11 @@ def test_sizes_without_bounds(
     assert message in str(caught.value)
 
 
-def test_every_size_stays_within_reach() -> None:
-    """The largest of the presets, and more."""
+def test_sizes_at_the_bounds() -> None:
+    """The largest of the presets, and more; and half of a unit, which is none."""
     load_config("bytenet", "paper", "", ["model.n_sets=32", "model.unfolding_offset=1000"])
     load_config("convs2s", "paper", "", ["model.n_positions=100000", "model.d_embedding=8192"])
     load_config("seq2seq", "paper", "", ["model.n_layers=64", "model.d_hidden=16384"])
-
-
-def test_an_empty_read_out() -> None:
-    """Half of one is none."""
     with pytest.raises(ConfigError, match="d_hidden = 1 leaves nothing to read out"):
         parse_config({"model": {"arch": "seq2seq", "d_embedding": 2, "d_hidden": 1, "context": "every_step"}})
 
@@ -247,3 +267,61 @@ def test_every_command_refuses_it(template: dict[str, Any], tmp_path: Path) -> N
         result = CliRunner().invoke(main, command.split(), input="a\n")
         assert result.exit_code == 1 and "which is float32 1, expected float32 256" in result.stderr, command
         assert result.stdout == "" and "Traceback" not in result.stderr and not Path(out).exists()
+
+
+# ---- files that were mutated: a model of the same shapes, or an error
+
+NUMBERS = st.sampled_from([-1, 0, 1, 7, 255, 2**31, 2**63, -(2**63), 1e308])
+VALUES = st.one_of(
+    NUMBERS, st.sampled_from(["", "x" * 3000, "\x1b[31m", "fp32", [], {}, None, True, "[" * 900])
+)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A weights file of a few thousand numbers."""
+    return make_run(tmp_path_factory.mktemp("made") / "run", "bytenet") / "last.safetensors"
+
+
+def read_mutated(path: Path, data: bytes) -> None:
+    """Read a weights file; fail unless it is refused, with its name, or fits its configuration."""
+    path.write_bytes(data)
+    try:
+        _, stored = read_run(path)
+    except CheckpointError as error:
+        assert str(error).isprintable() and str(error).startswith(str(path))
+        return
+    assert describe_misfit(stored.arrays, stored.config, stored.precision) is None
+    assert restored(stored.arrays)
+
+
+@given(draw=st.data())
+def test_bytes_are_changed_or_missing(original: Path, draw: st.DataObject) -> None:
+    data = bytearray(original.read_bytes())
+    for _ in range(draw.draw(st.integers(1, 4))):
+        data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
+    end = draw.draw(st.one_of(st.just(len(data)), st.integers(0, len(data))))
+    read_mutated(original.with_name("bytes.safetensors"), bytes(data[:end]))
+
+
+@given(draw=st.data())
+def test_fields_are_changed_or_missing(original: Path, draw: st.DataObject) -> None:
+    """A tensor's type, shape or place, or a value of the configuration or the facts."""
+    data = original.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    name = draw.draw(st.sampled_from(sorted(header)))
+    entry = header[name]
+    if name == "__metadata__" and draw.draw(st.booleans()):
+        part = draw.draw(st.sampled_from(["config", "facts"]))
+        tree = json.loads(entry[part])
+        section = draw.draw(st.sampled_from(sorted(tree)))
+        inner = tree[section] if isinstance(tree[section], dict) and tree[section] else tree
+        inner[draw.draw(st.sampled_from(sorted(inner)))] = draw.draw(VALUES)
+        entry[part] = json.dumps(tree)
+    else:
+        key = draw.draw(st.sampled_from(sorted(entry)))
+        entry[key] = draw.draw(st.one_of(VALUES, st.lists(NUMBERS, max_size=3)))
+    text = json.dumps(header).encode()
+    whole = len(text).to_bytes(8, "little") + text + data[end:]
+    read_mutated(original.with_name("fields.safetensors"), whole)

@@ -95,7 +95,7 @@ def test_the_name_of_a_text_is_stored(name: str, tmp_path: Path) -> None:
     facts = streams.facts()
     assert facts.texts[0].path == stored and msgspec.json.encode(facts)
     corpus = ParallelCorpus.open_all([PairFiles(path, path)])
-    task = TranslationObjective(load_config("luong", "tiny", "", []), corpus, corpus, [PairFiles(path, path)])
+    task = TranslationObjective(load_config("luong", "tiny", "", []), corpus, corpus)
     assert task.facts().corpora[0].src == stored and msgspec.json.encode(task.facts())
 
 

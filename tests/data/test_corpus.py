@@ -10,12 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zstandard
+from heard import Heard
+from small_runs import CPU, config
 
+from bytenmt.checkpoints.weights import read_run
 from bytenmt.data import text_file as module
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
-from bytenmt.data.corpus_report import inventory, warnings_of_pairs
+from bytenmt.data.corpus_report import inventory, multi_sentence_share, warnings_of_pairs, warnings_of_texts
 from bytenmt.data.text_file import TextFile
+from bytenmt.decoding.model_summary import model_description
 from bytenmt.errors import BytenmtError, DataError
+from bytenmt.training.run import train
 
 
 def expected_lines(content: bytes) -> tuple[list[bytes], list[int]]:
@@ -119,21 +124,15 @@ def test_strict_names_the_place(tmp_path: Path, content: bytes, line: int, offse
         TextFile.open(path, errors="strict")
     assert str(caught.value).startswith(f"{path}, line {line}, byte offset {offset}: ")
     assert len(TextFile.open(path).repaired) >= 1
-
-
-def test_strict_takes_valid_text() -> None:
-    assert list(TextFile.from_bytes("é\n한".encode(), "x", "strict")) == [
-        "é".encode(),
-        "한".encode(),
-    ]
     with pytest.raises(ValueError, match="ignore"):
         TextFile.from_bytes(b"", "x", "ignore")
 
 
 def test_plain_file_is_mapped_and_read_only(tmp_path: Path) -> None:
     path = tmp_path / "text"
-    path.write_bytes(b"abc\n")
-    text = TextFile.open(path)
+    path.write_bytes("é\n한".encode())
+    text = TextFile.open(path, "strict")
+    assert list(text) == ["é".encode(), "한".encode()]
     assert isinstance(text.data.base, memoryview) and isinstance(text.data.base.obj, mmap.mmap)
     assert not text.data.flags.writeable
 
@@ -219,31 +218,22 @@ def test_parallel_corpus(tmp_path: Path) -> None:
         f"3 of 3 validation pairs that were looked for ({corpus.parts[0].name}) are among the training pairs:"
         " validation will tell what is remembered, not what is learnt",
     ]
-    assert open_pair(*paths, "replace", 4, 8).left_out[0].too_long.tolist() == [2, 3, 5]
-    assert open_pair(*paths, "replace", 5, 7).left_out[0].too_long.tolist() == [2, 5]
-    assert open_pair(*paths).lines.tolist() == [0, 2, 3, 5]
     with pytest.raises(BytenmtError):
         open_pair(*paths, "strict")
 
 
-def test_corpus_without_source(tmp_path: Path) -> None:
+def test_the_inventory_of_a_corpus_without_a_source(tmp_path: Path) -> None:
+    """It names ten lines of each kind."""
     path = tmp_path / "t"
-    path.write_bytes(b"abc\n\nde\nabcdef")
+    path.write_bytes(b"abc\n\nde\nabcdef\n" + b"\n" * 1011)
     corpus = open_pair(None, path, "replace", 1, 5)
     assert corpus.src is None and corpus.lines.tolist() == [0, 2]
-    assert corpus.source_lengths.tolist() == [0, 0]
-    assert corpus.target_lengths.tolist() == [3, 2]
-    assert corpus.left_out[0].too_long.tolist() == [3] and corpus.left_out[0].empty.tolist() == [1]
+    assert corpus.source_lengths.tolist() == [0, 0] and corpus.target_lengths.tolist() == [3, 2]
     assert inventory(corpus) == [
         f"{path}: 2 pairs, 5 target bytes",
-        "left out, empty: 1 (line 2)",
+        "left out, empty: 1,012 (line 2, 5, 6, 7, 8, 9, 10, 11, 12, 13, …)",
         "left out, too long: 1 (line 4)",
     ]
-
-
-def test_report_names_ten_lines(tmp_path: Path) -> None:
-    corpus = open_pair(*pair_files(tmp_path, b"\n" * 1012 + b"a\n", b"b\n" * 1013))
-    assert inventory(corpus)[-1] == "left out, empty: 1,012 (line 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …)"
 
 
 def test_white_space_alone_is_no_target(tmp_path: Path) -> None:
@@ -254,17 +244,6 @@ def test_white_space_alone_is_no_target(tmp_path: Path) -> None:
     assert corpus.lines.tolist() == [1, 3] and corpus.left_out[0].empty.tolist() == [0, 2, 4]
     kept = ParallelCorpus.from_texts(*map(TextFile.open, paths), keep_empty=True)
     assert len(kept) == 5
-
-
-def test_duplicates_are_told(tmp_path: Path) -> None:
-    """Exact ones of both sides, of more than a fifth of the pairs."""
-    valid = ParallelCorpus.from_texts(*(TextFile.from_bytes(text, "valid") for text in (b"v", b"w")))
-    for n_copies, is_told in ((2, False), (3, True)):
-        source = b"".join(b"%d\n" % k for k in range(8)) + b"7\n" * n_copies
-        target = b"".join(b"%d\n" % (k % 2) for k in range(8)) + b"1\n" * n_copies
-        found = list(warnings_of_pairs(open_pair(*pair_files(tmp_path, source, target)), valid))
-        told = ["27% of the first 11 training pairs repeat another one: remove exact duplicates"]
-        assert found == told * is_told
 
 
 @pytest.mark.parametrize(
@@ -418,24 +397,104 @@ def test_sorting_out_equals_plain_python() -> None:
             assert corpus.target_lengths.tolist() == [target[k] for k in kept]
 
 
-def test_nothing_is_copied_where_all_is_kept(tmp_path: Path) -> None:
-    corpus = open_pair(*pair_files(tmp_path, b"a\nb\n", b"c\nd\n"))
-    assert corpus.src is not None and corpus.source_lengths is corpus.src.lengths
-    assert corpus.target_lengths is corpus.tgt.lengths
-
-
 def test_corpora_that_cannot_be_used(tmp_path: Path) -> None:
-    paths = pair_files(tmp_path, b"a\nb\n", b"a\n")
-    with pytest.raises(BytenmtError) as caught:
-        open_pair(*paths)
-    one_line(caught, paths[0], "has 2 lines", paths[1], "has 1")
-    paths = pair_files(tmp_path, b"", b"")
-    with pytest.raises(BytenmtError) as caught:
-        open_pair(*paths).require_pairs()
-    assert str(caught.value).startswith(f"{paths[0]} is empty: ")
-    with pytest.raises(BytenmtError, match="is empty: "):
-        TextFile.open(paths[1]).require_lines()
-    with pytest.raises(BytenmtError, match="no pair is left of 2 lines .1 empty, 1 too long."):
-        paths = pair_files(tmp_path, b"a\naaa\n", b"\na\n")
-        open_pair(*paths, "replace", 2, 2).require_pairs()
+    for source, target, parts in (
+        (b"a\nb\n", b"a\n", ["s.txt has 2 lines", "t.txt has 1"]),
+        (b"", b"", ["s.txt is empty: "]),
+        (b"a\naaa\n", b"\na\n", ["no pair is left of 2 lines (1 empty, 1 too long)"]),
+    ):
+        paths = pair_files(tmp_path, source, target)
+        with pytest.raises(BytenmtError) as caught:
+            open_pair(*paths, "replace", 2, 2).require_pairs()
+        one_line(caught, *parts)
     open_pair(*paths).require_pairs()
+    all_kept = open_pair(paths[0], paths[0])  # nothing is copied
+    assert all_kept.target_lengths is all_kept.tgt.lengths
+
+
+# ---- what a run tells of its texts
+
+ENGLISH = [
+    f"{a} {b} {c}" for a in ("red", "old", "big") for b in ("cat", "dog", "sun") for c in ("sat", "ran")
+]
+KOREAN = [
+    f"{c} {a} {b}" for a in ("빨강", "헌", "큰") for b in ("고양이", "개", "해") for c in ("앉다", "뛰다")
+]
+
+
+def corpus_of(source: list[str], target: list[str]) -> ParallelCorpus:
+    return ParallelCorpus.from_texts(
+        *(TextFile.from_bytes("\n".join(lines).encode(), "x") for lines in (source, target))
+    )
+
+
+def test_pairs_that_look_wrong() -> None:
+    """Each mistake has its one line, and what is right has none; duplicates count above a fifth."""
+    training, valid = corpus_of(ENGLISH[:12], KOREAN[:12]), corpus_of(ENGLISH[12:], KOREAN[12:])
+    assert list(warnings_of_pairs(training, valid)) == []
+    (seen,) = warnings_of_pairs(training, training)
+    assert seen.startswith("12 of 12 validation pairs")
+    more = corpus_of(ENGLISH[:12] * 9 + ENGLISH[14:15], KOREAN[:12] * 9 + KOREAN[14:15])
+    (repeated, seen) = warnings_of_pairs(more, valid)
+    assert repeated.startswith("88% of the first 109 training pairs repeat another one")
+    assert seen.startswith("1 of 6 validation pairs")
+    for n_copies, is_told in ((2, False), (3, True)):
+        targets = [f"{k % 2}" for k in range(8)]  # repeated, but with another source
+        own = corpus_of([*map(str, range(8)), *["7"] * n_copies], [*targets, *["1"] * n_copies])
+        told = ["27% of the first 11 training pairs repeat another one: remove exact duplicates"]
+        assert list(warnings_of_pairs(own, valid)) == told * is_told
+
+
+def test_texts_that_look_wrong() -> None:
+    """A validation text that was cut out of the training text, or is it."""
+    text = np.random.default_rng(1).integers(0, 256, 4000, dtype=np.uint8)
+    other = np.random.default_rng(2).integers(0, 256, 900, dtype=np.uint8)
+    training, valid = [(Path("a"), other[:500]), (Path("b"), text)], Path("v")
+    assert not list(warnings_of_texts(training, valid, other[500:]))
+    (line,) = warnings_of_texts(training, valid, text[1000:2000].copy())
+    assert "the validation text v stands in the training text b" in line
+    assert list(warnings_of_texts(training, valid, other[3:4]))
+
+
+@pytest.mark.parametrize(
+    ("line", "several"),
+    [
+        ("It is late. I have to go.", True),
+        ("Komm schon! Wir sind spät.", True),
+        ("Wirklich? »Ja.«", True),
+        ("今日は。明日も。", True),
+        ("안녕. 또 보자.", True),
+        ("One sentence only.", False),
+        ("Mr. Smith met Dr. Jones.", False),
+        ("Am 12. August war J. Bach da.", False),
+        ("It costs 3.50 in U.S. Dollars.", False),
+        ("Wait... what?", False),
+        ("See example.org. for more", False),
+    ],
+)
+def test_lines_with_several_sentences(line: str, several: bool) -> None:
+    assert multi_sentence_share(corpus_of([line], ["x"])) == several
+
+
+def test_the_share_counts_parts_by_their_weight(tmp_path: Path) -> None:
+    """The share is that of the source lines, or of the target lines without a source."""
+    a, b = pair_files(tmp_path, b"One. Two.\nOne.\n", b"One.\n" * 2)
+    corpus = ParallelCorpus.open_all([PairFiles(a, b), PairFiles(b, a, weight=3.0)])
+    assert multi_sentence_share(corpus) == 1 / 8
+    assert multi_sentence_share(ParallelCorpus.open_all([PairFiles(tgt=a)])) == 0.5
+
+
+def test_a_run_tells_of_them(tmp_path: Path) -> None:
+    """Warnings are said, with a source and without one; the share of lines with several sentences is in the
+    facts of the weights and in the output of `info`."""
+    lines = "".join(f"{line}! One more.\n" if i % 4 == 0 else f"{line}\n" for i, line in enumerate(ENGLISH))
+    heard, own = Heard(), PairFiles(*pair_files(tmp_path, lines.encode(), "\n".join(KOREAN).encode()))
+    wanted, run = config("luong", "train.max_updates=1", "train.valid_lines=0"), tmp_path / "run"
+    train(run, wanted, files=[own], valid=own, device=CPU, reporter=heard)
+    assert sum("warning: 18 of 18 validation pairs" in line for line in heard.lines) == 1
+    assert read_run(run)[1].facts.multi_sentence_share == pytest.approx(5 / 18, abs=1e-6)
+    assert "of the training lines hold several" in model_description(str(run), None)
+    text = PairFiles(tgt=own.tgt)
+    alone = ["model.source=false", "model.input_feeding=false", "train.window=20", "train.max_updates=1"]
+    train(tmp_path / "alone", config("luong", *alone), files=[text], valid=text, device=CPU, reporter=heard)
+    assert "warning: the validation text" in "\n".join(heard.lines)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
 from bytenmt.checkpoints.checkpoint import load_checkpoint
+from bytenmt.checkpoints.weights import METRICS
 from bytenmt.config.schema import Config, load_config
 from bytenmt.data.corpus import PairFiles
 
@@ -37,11 +41,34 @@ def config(arch: str, *settings: str) -> Config:
     return load_config(arch, "tiny", "", [*common, *SMALL[arch], *settings])
 
 
+def write_pairs(
+    folder: Path, n: int = 40, n_valid: int = 5, n_words: int = 4, n_long: int = 0
+) -> dict[str, Any]:
+    """Write pairs to train on and to validate on, and return them as train() takes them.
+
+    n_long: so many of the last lines of each file have five times the words.
+    """
+    generator = np.random.default_rng(7)
+    words = ["하나", "둘", "three", "four", "다섯 ", "x"]
+    paths = []
+    for name, n_lines in (("src", n), ("tgt", n), ("valid_src", n_valid), ("valid_tgt", n_valid)):
+        counts = [n_words] * (n_lines - n_long) + [5 * n_words] * n_long
+        lines = ["".join(generator.choice(words, count)) for count in counts]
+        paths.append(folder / name)
+        paths[-1].write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return {"files": [PairFiles(*paths[:2])], "valid": PairFiles(*paths[2:])}
+
+
 def nine_lines(text: Path) -> PairFiles:
     """Write a text of nine short lines, each of which is its own translation."""
     lines = [f"{word} {other}" for word in ("eins", "zwei", "drei") for other in ("rot", "blau", "grün")]
     text.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return PairFiles(text, text)
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    """The log of a run."""
+    return [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:

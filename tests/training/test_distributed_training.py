@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -13,10 +12,9 @@ import numpy as np
 import pytest
 import torch
 from processes import results, torchrun
-from small_runs import config
+from small_runs import config, records, write_pairs
 
 from bytenmt.checkpoints.checkpoint import load_checkpoint
-from bytenmt.checkpoints.weights import METRICS
 from bytenmt.cli.progress import Console
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS, Group
@@ -29,38 +27,19 @@ pytestmark = pytest.mark.slow
 def write_texts(folder: Path) -> None:
     """Sixty pairs to train on, a few of them long, so that a share of a batch may be empty; seven to
     validate."""
-    generator = np.random.default_rng(7)
-    words = ["하나", "둘", "three", "four", "다섯 ", "x"]
-    for name, n in (("src", 60), ("tgt", 60), ("valid_src", 7), ("valid_tgt", 7)):
-        counts = [4] * (n - 5) + [20] * 5
-        lines = ["".join(generator.choice(words, count)) for count in counts]
-        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_pairs(folder, 60, 7, n_long=5)
 
 
 def train_as_one(group: Group, arch: str, run: Path, folder: Path, settings: list[str]) -> None:
     """Train in a process of a group, in float64: rounding grows in training as any other difference does."""
+    wanted = config(arch, "model.dropout=0.0", "train.schedule='constant'", *settings)
+    files, valid = (PairFiles(folder / f"{part}src", folder / f"{part}tgt") for part in ("", "valid_"))
+    more: dict[str, Any] = {"resume": True, "group": group, "reporter": Console()}
     torch.set_default_dtype(torch.float64)
     try:
-        _train(group, arch, run, folder, settings)
+        train(run, wanted, files=[files], valid=valid, device=torch.device("cpu"), **more)
     finally:
         torch.set_default_dtype(torch.float32)
-
-
-def _train(group: Group, arch: str, run: Path, folder: Path, settings: list[str]) -> None:
-    train(
-        run,
-        config(arch, "model.dropout=0.0", "train.schedule='constant'", *settings),
-        files=[PairFiles(folder / "src", folder / "tgt")],
-        valid=PairFiles(folder / "valid_src", folder / "valid_tgt"),
-        device=torch.device("cpu"),
-        resume=True,
-        group=group,
-        reporter=Console(),
-    )
-
-
-def records(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -80,14 +59,11 @@ def test_processes_share_one_run(arch: str, more: list[str], tmp_path: Path) -> 
     assert len(losses[0]) == len(losses[1]) == 20
     assert losses[0][-1] < losses[0][0] - 0.5
     np.testing.assert_allclose(losses[0], losses[1], rtol=0, atol=1e-8)
-    for update in (10, 20):
-        values = [
-            next(
-                r["valid_bits_per_byte"] for r in run if "valid_bits_per_byte" in r and r["update"] == update
-            )
-            for run in (one, two)
-        ]
-        assert values[0] == pytest.approx(values[1], abs=1e-8)
+    scores = [
+        {r["update"]: r["valid_bits_per_byte"] for r in run if "valid_bits_per_byte" in r}
+        for run in (one, two)
+    ]
+    assert scores[0].keys() == {10, 20} and scores[0] == pytest.approx(scores[1], abs=1e-8)
 
 
 def gradients_of(group: Group, folder: Path) -> list[np.ndarray[Any, Any]]:

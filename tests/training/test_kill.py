@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import killed_runs
-import numpy as np
 import pytest
 import torch
 from processes import FORKSERVER, SECONDS
+from small_runs import write_pairs
 
 from bytenmt.checkpoints.checkpoint import load_checkpoint
 
@@ -18,11 +18,7 @@ pytestmark = pytest.mark.slow
 def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     """After several deaths the weights, the moving average and the optimiser are bit-identical to those of a
     run in one go, and nothing but the kept checkpoints lies about."""
-    generator = np.random.default_rng(7)
-    words = ["하나", "둘", "three", "four", "다섯 ", "x"]
-    for name, n in (("src", 40), ("tgt", 40), ("valid_src", 5), ("valid_tgt", 5)):
-        lines = ["".join(generator.choice(words, 4)) for _ in range(n)]
-        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_pairs(tmp_path)
     process = FORKSERVER.Process(target=killed_runs.main, args=("convs2s", tmp_path))
     process.start()
     process.join(10 * SECONDS)

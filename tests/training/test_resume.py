@@ -21,7 +21,8 @@ from bytenmt.checkpoints.checkpoint import load_checkpoint, read_weights
 from bytenmt.checkpoints.weights import METRICS, read_config, read_run
 from bytenmt.cli.main import main
 from bytenmt.config.facts import Facts
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.config.schema import AUGMENTATIONS
+from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.errors import BytenmtError
 from bytenmt.sentinels import PATTERNS_VERSION
 from bytenmt.training.arguments import texts_of_run
@@ -31,7 +32,7 @@ from bytenmt.training.translation import TranslationObjective
 
 DECODED = "train.valid_lines=2"
 NGRAMS = ["model.ngrams=[2,3,5]", "model.ngram_rows=64"]
-ALONE = ["model.source=false", "model.recurrent=decoder", "model.dilations=[]", "model.block=relu"]
+AUGMENTED = [f"data.{name}=0.2" for name in AUGMENTATIONS]
 # What each case is there for; the architectures once with decoding on the way, which leaves no trace.
 CASES: dict[str, tuple[str, list[str]]] = {arch: (arch, [DECODED]) for arch in ARCHITECTURES}
 CASES |= {
@@ -51,18 +52,15 @@ CASES |= {
     "average of tables": ("bahdanau", [*NGRAMS, "train.ema=0.9"]),
     "dropout of tables": ("convs2s", [*NGRAMS, "model.ngram_dropout=0.3"]),
     "epochs": ("luong", ["train.max_epochs=9", "train.short_first=true", "train.round_to=4"]),
-    "streams": ("bytenet", [*ALONE, "train.context=0", "train.window=16"]),
+    "augmented": ("convs2s", AUGMENTED),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_resume_is_bit_identical(case: str, texts: dict[str, Any], tmp_path: Path) -> None:
-    """Weights, optimiser, averages, carried states, random states and the place in the text are all there."""
+    """Weights, optimiser, averages, random states and the place in the text are all there."""
     arch, settings = CASES[case]
-    if case == "streams":
-        text = PairFiles(tgt=texts["files"][0].tgt)
-        texts = {"files": [text], "valid": text}
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     for run, n_updates in ((whole, 7), (parts, 4), (parts, 7)):
         torch.manual_seed(99)
@@ -72,8 +70,6 @@ def test_resume_is_bit_identical(case: str, texts: dict[str, Any], tmp_path: Pat
     if "train.ema" in " ".join(settings):
         trained, used = load_checkpoint(parts).weights, read_weights(parts, "last")[1][0]
         assert not torch.equal(trained["embedding.weight"], used["embedding.weight"])
-    carried = [name for name in weights(parts) if name.startswith("trainer.state.")]
-    assert bool(carried) == (case == "streams")
 
 
 @pytest.mark.slow
@@ -168,7 +164,7 @@ def own_loop(texts: dict[str, Any], n_updates: int) -> tuple[Trainer, Translatio
     """Train as the guide does."""
     settings = config("luong", *LINEAR)
     pairs, valid = (ParallelCorpus.open_all(files) for files in (texts["files"], [texts["valid"]]))
-    objective = TranslationObjective(settings, pairs, valid, texts["files"], valid_files=texts["valid"])
+    objective = TranslationObjective(settings, pairs, valid)
     trainer = Trainer(settings, CPU, objective=objective)
     trainer.model.train()
     for share in islice(objective.shares(epoch=0, batch=0), n_updates):
@@ -182,7 +178,7 @@ def test_an_own_loop_trains_as_the_command_and_can_be_resumed(texts: dict[str, A
     train(whole, config("luong", *LINEAR), **texts, device=CPU)
     trainer, objective = own_loop(texts, 3)
     assert trainer.progress.batch == 3 and trainer.progress.epoch_batches > 3
-    assert trainer.progress.seconds > 0 < trainer.progress.cpu_seconds
+    assert trainer.progress.seconds > 0
     assert trainer.optimizer.param_groups[0]["lr"] < 0.95 * trainer.config.train.lr
     trainer.save(own, best=True, facts=objective.facts())
     bytenmt.train(own, resume=True, threads=1)

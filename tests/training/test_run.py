@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from pathlib import Path
@@ -14,12 +13,12 @@ import pytest
 import torch
 from heard import Heard
 from processes import results
-from small_runs import CPU, assert_same, config, weights
+from small_runs import CPU, assert_same, config, records, weights
 
 from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.checkpoints.checkpoint import load_checkpoint, load_run, read_weights
 from bytenmt.checkpoints.metrics import TENSORBOARD
-from bytenmt.checkpoints.weights import METRICS, read_run
+from bytenmt.checkpoints.weights import read_run
 from bytenmt.config.schema import Config, load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.decoding.pytorch.reader import TorchReader
@@ -31,11 +30,6 @@ from bytenmt.training.arguments import configuration, settings_tree
 from bytenmt.training.precision import precision_of
 from bytenmt.training.run import idle_threads, train
 from bytenmt.training.trainer import Trainer
-from bytenmt.training.translation import TranslationObjective
-
-
-def records(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
 
 
 def validated(run: Path) -> dict[int, float]:
@@ -83,43 +77,6 @@ def test_best_is_the_best_validation(texts: dict[str, Any], tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_validation_and_checkpoints_by_time(
-    texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a minute an update, at the first update that sees two more minutes, or three more, on the clock;
-    how long a validation takes delays the next one and adds none. The weights know nothing of it."""
-    clock, saved = [0.0], list[int]()
-    update, score, save = Trainer.update, TranslationObjective.score, Trainer.save
-
-    def slow(self: Trainer, *arguments: Any) -> Any:
-        clock[0] += 60
-        return update(self, *arguments)
-
-    def slower(self: TranslationObjective, *arguments: Any) -> Any:
-        clock[0] += 200
-        return score(self, *arguments)
-
-    def save_and_record(self: Trainer, run: Path, best: bool, facts: Any) -> None:
-        saved.extend([] if best else [self.progress.update])
-        save(self, run, best, facts)
-
-    monkeypatch.setattr(Trainer, "update", slow)
-    monkeypatch.setattr(TranslationObjective, "score", slower)
-    monkeypatch.setattr(Trainer, "save", save_and_record)
-    monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    common = ["train.schedule='constant'", "train.max_updates=8", "train.valid_lines=1"]
-    common += ["train.metric=chrf", "train.lr=1e-9"]
-    timed, plain = tmp_path / "timed", tmp_path / "plain"
-    often = ["train.valid_every=4m", "train.save_every='3m'"]
-    train(timed, config("luong", *common, *often), **texts, device=CPU)
-    assert [*validated(timed)] == [5, 8]
-    assert saved == [4, 6, 7, 8], "the clock stands at 180, 300 + 200, 560 and 620 seconds there"
-    train(plain, config("luong", *common), **texts, device=CPU)
-    assert [*validated(plain)] == [4, 8]
-    assert_same(weights(timed), weights(plain))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["bahdanau", "convs2s"])  # one that steps, one that does not
 def test_bf16(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
     """Training in bf16 autocast learns as fp32 does, with fp32 weights, and validates in fp32."""
@@ -146,16 +103,6 @@ def test_auto_is_the_quicker_precision(
     assert precision_of(CPU, load_config(arch, preset, "", ()).model) == precision
     monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", dict)
     assert precision_of(CPU, load_config(arch, preset, "", ()).model) == "fp32"
-
-
-def test_several_corpora(texts: dict[str, Any], tmp_path: Path) -> None:
-    """Pairs of all corpora are the run's."""
-    table = tmp_path / "table"
-    table.write_text("\n".join([*(f"{i}\t{i}" for i in range(5)), *["x\t"] * 12]) + "\n")
-    files = [*texts["files"], PairFiles(tsv=table, weight=2.0)]
-    settings = ["train.max_updates=1", "train.max_tokens=100000"]
-    train(tmp_path / "run", config("luong", *settings), files=files, valid=texts["valid"], device=CPU)
-    assert load_run(tmp_path / "run", CPU).facts.pairs == 40 + 5
 
 
 @pytest.mark.slow

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from heard import Heard
-from small_runs import CPU, config
+from small_runs import CPU, assert_same, config, records, weights
 
 from bytenmt.architectures.registry import build_model
-from bytenmt.checkpoints.weights import METRICS
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.decoding.translator import Translator
@@ -62,9 +59,8 @@ def test_as_many_lines_as_there_is_time_for(texts: dict[str, Any], monkeypatch: 
         assert ("valid_chrf" in decoded.scores) == bool(n_lines)
 
 
-def records(run: Path) -> list[dict[str, Any]]:
-    every = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
-    return [record for record in every if "valid_bits_per_byte" in record]
+def validations(run: Path) -> list[dict[str, Any]]:
+    return [record for record in records(run) if "valid_bits_per_byte" in record]
 
 
 def test_a_run_never_spends_more(
@@ -85,41 +81,60 @@ def test_a_run_never_spends_more(
     settings = ["train.valid_every=1", "train.max_updates=4", "train.valid_lines=5"]
     heard = Heard()
     train(tmp_path / "run", config("luong", *settings), **texts, device=CPU, reporter=heard)
-    assert [record["valid_lines"] for record in records(tmp_path / "run")] == [5, 5, 0, 5]
+    assert [record["valid_lines"] for record in validations(tmp_path / "run")] == [5, 5, 0, 5]
     assert sum("(no time to decode 5 lines)" in line for line in heard.lines) == 1
     seen.clear()
     train(tmp_path / "chrf", config("luong", *settings, "train.metric=chrf"), **texts, device=CPU)
-    assert [record["valid_lines"] for record in records(tmp_path / "chrf")] == [5] * 4
+    assert [record["valid_lines"] for record in validations(tmp_path / "chrf")] == [5] * 4
     assert seen == [math.inf] * 4
 
 
-@dataclass
 class FakeMachine:
-    """A clock that only training work moves: an update takes 20 seconds."""
+    """A clock that only training work moves. spent: seconds of each kind."""
 
-    patch: pytest.MonkeyPatch
-    scoring: float
-    decoding: float
-    seconds: float = 0.0
-    spent_scoring: float = 0.0
-    spent_decoding: float = 0.0
+    def __init__(self, patch: pytest.MonkeyPatch, **costs: float) -> None:
+        """costs: seconds of an update (20 if not given), a score and a translate."""
+        self.spent = dict.fromkeys(("update", "score", "translate"), 0.0)
+        classes: dict[str, type] = {"update": Trainer, "score": TranslationObjective, "translate": Translator}
+        for name, cls in classes.items():
+            patch.setattr(cls, name, self._timed(name, getattr(cls, name), ({"update": 20.0} | costs)[name]))
+        patch.setattr(time, "monotonic", lambda: self.seconds)
 
-    def __post_init__(self) -> None:
-        self._costs(Trainer, "update", 20.0, "")
-        self._costs(TranslationObjective, "score", self.scoring, "spent_scoring")
-        self._costs(Translator, "translate", self.decoding, "spent_decoding")
-        self.patch.setattr(time, "monotonic", lambda: self.seconds)
+    @property
+    def seconds(self) -> float:
+        return sum(self.spent.values())
 
-    def _costs(self, cls: type, name: str, seconds: float, account: str) -> None:
-        method = getattr(cls, name)
-
+    def _timed(self, name: str, method: Any, seconds: float) -> Any:
         def timed(*arguments: Any) -> Any:
-            self.seconds += seconds
-            if account:
-                setattr(self, account, getattr(self, account) + seconds)
+            self.spent[name] += seconds
             return method(*arguments)
 
-        self.patch.setattr(cls, name, timed)
+        return timed
+
+
+def test_validation_and_checkpoints_by_time(
+    texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a minute an update, at the first update that sees two more minutes, or three more, on the clock;
+    how long a validation takes delays the next one and adds none. The weights know nothing of it."""
+    saved, save = list[int](), Trainer.save
+
+    def save_and_record(self: Trainer, run: Path, best: bool, facts: Any) -> None:
+        saved.extend([] if best else [self.progress.update])
+        save(self, run, best, facts)
+
+    common = ["train.schedule='constant'", "train.max_updates=8", "train.valid_lines=1"]
+    common += ["train.metric=chrf", "train.lr=1e-9"]
+    timed, plain = tmp_path / "timed", tmp_path / "plain"
+    train(plain, config("luong", *common), **texts, device=CPU)
+    assert [record["update"] for record in validations(plain)] == [4, 8]
+    FakeMachine(monkeypatch, update=60, score=200, translate=0)
+    monkeypatch.setattr(Trainer, "save", save_and_record)
+    often = ["train.valid_every=4m", "train.save_every='3m'"]
+    train(timed, config("luong", *common, *often), **texts, device=CPU)
+    assert [record["update"] for record in validations(timed)] == [5, 8]
+    assert saved == [4, 6, 7, 8], "the clock stands at 180, 300 + 200, 560 and 620 seconds there"
+    assert_same(weights(timed), weights(plain))
 
 
 BUSY = ["train.max_updates=0", "train.max_minutes=20", "train.valid_every=auto", "train.save_every=auto"]
@@ -132,13 +147,13 @@ def test_a_limit_of_time_spaces_validations_by_it(
     """Scoring and decoding each take at most about a twentieth of the time, and lines are decoded at every
     validation."""
     monkeypatch.setattr(training, "ALWAYS", ALWAYS)
-    machine = FakeMachine(monkeypatch, scoring=8.0, decoding=0.5)
+    machine = FakeMachine(monkeypatch, score=8.0, translate=0.5)
     train(tmp_path / "run", config("convs2s", *BUSY), **texts, device=CPU)
-    found = records(tmp_path / "run")
+    found = validations(tmp_path / "run")
     assert [record["valid_lines"] for record in found] == [5] * len(found)
-    assert machine.spent_scoring <= SHARE * machine.seconds + machine.scoring
+    assert machine.spent["score"] <= SHARE * machine.seconds + 8
     assert 5 <= len(found) <= 8, "from 2 minutes to 20, with 8 / SHARE seconds between them"
-    assert machine.spent_decoding <= SHARE * machine.seconds + 1.0
+    assert machine.spent["translate"] <= SHARE * machine.seconds + 1.0
     assert found[0]["seconds"] == pytest.approx(120, abs=30)
 
 
@@ -148,9 +163,9 @@ def test_the_last_validation_decodes(
 ) -> None:
     """Whatever decoding costs, and whether the run is ended by its limit or by patience."""
     monkeypatch.setattr(training, "ALWAYS", 0.0)
-    FakeMachine(monkeypatch, scoring=8.0, decoding=200.0)
+    FakeMachine(monkeypatch, score=8.0, translate=200.0)
     train(tmp_path / "run", config("convs2s", *BUSY, *more), **texts, device=CPU)
-    found = records(tmp_path / "run")
+    found = validations(tmp_path / "run")
     assert found[-1]["valid_lines"] == 5 and "valid_chrf" in found[-1]
 
 
@@ -164,7 +179,7 @@ def test_translations_to_read(tmp_path: Path) -> None:
     for most in (3, 7):
         limited = config("convs2s", *settings, f"train.max_updates={most}", "train.schedule='constant'")
         train(run, limited, files=[pair], valid=pair, device=CPU, resume=most > 3)
-    found = {record["update"]: record["samples"] for record in records(run)}
+    found = {record["update"]: record["samples"] for record in validations(run)}
     assert list(found) == [2, 3, 4, 6, 7]
     for samples in found.values():
         assert [one["source"] for one in samples] == [one["reference"] for one in samples] == lines[:3]
