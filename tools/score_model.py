@@ -25,7 +25,7 @@ from typing import Any, get_args
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])  # the checkout: tools import each other
 
-from bytenmt.data.augment.letter_case import Case, with_case
+from bytenmt.data.augment.augmenter import Case, with_case
 from bytenmt.data.augment.noise import Letters, noisy_lines
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, EngineSpec

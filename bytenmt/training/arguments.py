@@ -20,7 +20,6 @@ from bytenmt.errors import BytenmtError, ConfigError
 
 GPU_BATCH = 8  # times a preset's batch, where there is a GPU and train.max_tokens is not set
 LIMITS = ("max_updates", "max_epochs", "max_minutes", "patience")  # of train: what --resume may change
-FOUND = ("auto", "fit")  # values that a training replaces by what it finds, and keeps on --resume
 
 
 def configuration(
@@ -72,7 +71,7 @@ def configuration(
     for section in ("model", "data", "train"):
         for key, value in config_tree(config)[section].items():
             old = before[section].get(key)
-            if value != old and key not in LIMITS and value not in FOUND:
+            if value != old and key not in LIMITS and value != "auto":
                 raise ConfigError(
                     f"configuration {section}.{key} is {value!r}, but {run} was trained with {old!r}:"
                     f" --resume changes only {', '.join(LIMITS)}"

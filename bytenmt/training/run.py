@@ -87,11 +87,11 @@ def train(
     leader_reporter = reporter if group.is_leader else SILENT
     with same_threads_afterwards(), one_training(run) if group.is_leader else nullcontext():
         is_resumed = resume and group.broadcast(has_checkpoint(run))
-        # 1) the configuration, with what is found on this machine and in the text
+        # 1) the configuration, with the precision of this machine, and the text
         config = group.on_leader(lambda: _settled(config, read_config(run) if is_resumed else None, device))
         kind: type[Objective] = TranslationObjective if config.model.source else LanguageModelObjective
         objective = kind.open(config, files, valid, errors, device, group, leader_reporter)
-        config, facts = objective.config, objective.facts()
+        facts = objective.facts()
         # 2) model and optimiser, fresh or as they were
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # TF32

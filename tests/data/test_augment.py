@@ -15,10 +15,9 @@ from small_runs import CPU, config
 
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.config.schema import AUGMENTATIONS, DataConfig
-from bytenmt.data.augment.augmenter import Augmenter, without_final_sign
+from bytenmt.data.augment.augmenter import Augmenter, with_case, without_final_sign
 from bytenmt.data.augment.copying import find_items, with_other_items
 from bytenmt.data.augment.draws import keyed_draws
-from bytenmt.data.augment.letter_case import with_case
 from bytenmt.data.augment.noise import Letters, with_noise
 from bytenmt.data.augment.sentinels import SentinelAugmenter, find_shared, with_sentinels
 from bytenmt.data.batches import Batch, assemble, batches

@@ -274,22 +274,6 @@ def test_validation_is_prediction(name: str, n: int) -> None:
     assert text_bits(model, text, CPU) == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.slow
-def test_other_text_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:
-    """A resume needs the bytes that the run began with, wherever they lie."""
-    run = tmp_path / "run"
-    train(run, config("luong", "train.max_updates=2"), **texts, device=CPU)
-    assert [text.bytes for text in load_run(run, CPU).facts.texts] == [
-        (tmp_path / name).stat().st_size for name in "ab"
-    ]
-    (tmp_path / "a").rename(tmp_path / "moved")
-    moved = texts | {"files": [PairFiles(tgt=tmp_path / "moved"), texts["files"][1]]}
-    train(run, config("luong", "train.max_updates=3"), **moved, device=CPU, resume=True)
-    with pytest.raises(BytenmtError, match="trained on other text"):
-        more = config("luong", "train.max_updates=4")
-        train(run, more, files=moved["files"][:1], valid=texts["valid"], device=CPU, resume=True)
-
-
 def test_bad_input_leaves_no_folder(texts: dict[str, Any], tmp_path: Path) -> None:
     """Unusable training text is refused before the run folder is created."""
     run, short, empty = tmp_path / "run", tmp_path / "short", tmp_path / "empty"

@@ -223,7 +223,10 @@ def test_a_run_knows_its_texts(place: Path, option: str) -> None:
     assert [one.weight for one in files] == {"weighted": [2.0, 0.5]}.get(option, [1.0])
     assert (done := call("--resume", "--max-updates", "2")).exit_code == 0, done.stderr
     for words, message in (
-        (["--text", "valid", "--valid-text", "valid"], ""),
+        (
+            ["--text", "valid", "--valid-text", "valid"],
+            "trained on other text" if option == "text" else "model.source",
+        ),
         (["--set", "train.clip_norm=0.5"], "train.clip_norm is 0.5, but run was trained with"),
     ):
         refused = call("--resume", "--max-updates", "3", *words)

@@ -10,21 +10,20 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from bytenmt.config.schema import DataConfig
 from bytenmt.data.augment.copying import with_other_items
 from bytenmt.data.augment.draws import HALF, chance, row_keys
-from bytenmt.data.augment.letter_case import Case, with_case
 from bytenmt.data.augment.noise import Letters, with_noise
 from bytenmt.data.augment.sentinels import SentinelAugmenter
 from bytenmt.data.batches import Batch
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.errors import DataError, printable
 from bytenmt.plugins import AUGMENTATIONS, Augmentation
-from bytenmt.sentinels import SENTINELS, has_sentinels, to_bytes, to_text
+from bytenmt.sentinels import SENTINELS, find_spans, has_sentinels, to_bytes, to_text
 from bytenmt.splitmix import mixed
 from bytenmt.utf8 import first_invalid
 
@@ -32,6 +31,9 @@ N_SAMPLED = 20_000  # lines that the letters of a corpus are taken from
 # What the draws of a batch are for: noise takes the batch's key itself, the others this one added to it.
 NOISE, COPY, CASE, EMPTY, FINAL_SIGN, FIRST_ADDED = range(6)
 PLACES = -1  # the number that stands for a batch's where the draws are an epoch's
+Case = Literal["upper", "title", "lower"]
+# The first letter of a word; what follows an apostrophe inside one ("don't") begins none.
+_WORD_START = re.compile(r"(?<![\w'’])[^\W\d_]")
 FINAL = re.compile(r"[.!?…。！？｡]+\Z")
 
 # Returns a source and a target, UTF-8 with sentinels, for those given, drawn from a key.
@@ -144,3 +146,24 @@ def _of_plugin(name: str, augmentation: Augmentation) -> Change:
         return own, other
 
     return change
+
+
+def with_case(text: str, case: Case) -> str:
+    """Return a text in another case, by Unicode's rules for letters: "groß" in capitals is "GROSS".
+
+    Kept spans (sentinels.py) keep their letters: a program would not find "%S" or "{NAME}".
+    """
+    convert = _CONVERSIONS[case]
+    parts, end = [], 0
+    for begin, after in find_spans(text):
+        parts += [convert(text[end:begin]), text[begin:after]]
+        end = after
+    return "".join([*parts, convert(text[end:])])
+
+
+def _title(text: str) -> str:
+    """Return a text whose words begin with a capital; the other letters stay, as in "NATO"."""
+    return _WORD_START.sub(lambda match: match.group().title(), text)
+
+
+_CONVERSIONS: dict[Case, Callable[[str], str]] = {"upper": str.upper, "title": _title, "lower": str.lower}
