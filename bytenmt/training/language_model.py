@@ -29,11 +29,10 @@ from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import ConfigError, DataError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.training.losses import LossInputs, batch_loss, drop_bytes, masked_loss
-from bytenmt.training.objective import Decoded, Share
 from bytenmt.training.precision import autocast
+from bytenmt.training.translation import CPU, Share
 from bytenmt.utf8 import BOS
 
-CPU = torch.device("cpu")
 WARM, SIDE_BY_SIDE, AT_ONCE = 512, 64, 256  # of text_bits: bytes read first; rows at most; columns a call
 
 
@@ -209,9 +208,9 @@ class LanguageModelObjective:
         text = self._valid[1][: self.train.valid_bytes]
         return {"valid_bits_per_byte": text_bits(model, text, self.device, self.group) / len(text)}
 
-    def decode(self, model: Model[Any, Any], seconds: float) -> Decoded:
+    def decode(self, model: Model[Any, Any], seconds: float) -> dict[str, Any]:
         """Decode nothing: there is no source to translate."""
-        return Decoded()
+        return {}
 
     def facts(self) -> Facts:
         """Return the names and sizes of the texts."""

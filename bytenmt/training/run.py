@@ -37,11 +37,10 @@ from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.plugins import METRICS
 from bytenmt.reporter import SILENT, Bar, Reporter
 from bytenmt.training.language_model import LanguageModelObjective
-from bytenmt.training.objective import Decoded, Share
 from bytenmt.training.optim import fraction_done, lr_factor, stopped_early
 from bytenmt.training.precision import precision_of
 from bytenmt.training.trainer import Objective, Trainer
-from bytenmt.training.translation import TranslationObjective
+from bytenmt.training.translation import Share, TranslationObjective
 
 # Where train.valid_every and train.save_every are left to us: for runs that end by updates, or by time.
 BY_UPDATES = Spacing(updates=500)
@@ -374,39 +373,35 @@ class Loop:
             model = self.trainer.model.eval()
             record = self.group.broadcast(self.objective.score(model))
             self.trainer.sum_over_processes()
-            scoring = progress.seconds - begun
-            if settings.metric == "bits_per_byte":
-                better = self._is_best(record)
-                decoded = self._decode(end)
-            else:  # the best checkpoint depends on it: all lines, always
-                decoded = self.group.broadcast(self.objective.decode(model, math.inf))
-                better = self._is_best({**record, **decoded.scores})
-            record |= decoded.scores
-            progress.decoding_seconds += decoded.seconds
+            scored, by_bits = progress.seconds, settings.metric == "bits_per_byte"
+            better = by_bits and self._is_best(record)
+            # A best checkpoint that depends on translations needs all lines, always.
+            seconds = self._seconds_to_decode(end) if by_bits else math.inf
+            record |= self.group.broadcast(self.objective.decode(model, seconds))
+            better = better or (not by_bits and self._is_best(record))
             model.train()
         self.trainer.sum_over_processes()
+        progress.decoding_seconds += progress.seconds - scored
         self._log(record)
         self.validated = progress.update
         # Where the spacing is left to us, scoring takes no more than its share of the time.
-        pause = scoring / SHARE if settings.valid_every == AUTO else 0.0
+        pause = (scored - begun) / SHARE if settings.valid_every == AUTO else 0.0
         self.valid_timer.pass_over(progress.seconds, pause)
         scores = ", ".join(
             f"{name.removeprefix('valid_').replace('_', ' ')} {value:.4g}"
             for name, value in record.items()
             if isinstance(value, float)
         )
-        if decoded.n_left_out:
-            scores += f" (no time to decode {decoded.n_left_out} lines)"
+        if "lines_left_out" in record:
+            scores += f" (no time to decode {record['lines_left_out']} lines)"
         self.reporter.say(f"update {progress.update}, {progress.seconds / 60:.1f} min: {scores}")
         self.meter = Meter()
         return better
 
-    def _decode(self, end: bool) -> Decoded:
-        """Decode lines of the validation text, within the share of time that decoding may take."""
+    def _seconds_to_decode(self, end: bool) -> float:
+        """Return how long validation lines may be decoded, within decoding's share of the time."""
         seconds = max(ALWAYS, SHARE * self.progress.seconds) - self.progress.decoding_seconds
-        if end or self.has_ended():
-            seconds = max(seconds, LAST)
-        return self.group.broadcast(self.objective.decode(self.trainer.model, seconds))
+        return max(seconds, LAST) if end or self.has_ended() else seconds
 
     def _is_best(self, record: Mapping[str, Any]) -> bool:
         """Return whether a validation is the best so far, and note it in the progress. NaN never is."""

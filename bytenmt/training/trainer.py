@@ -34,7 +34,6 @@ from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.plugins import OPTIMIZERS
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.training.language_model import LanguageModelObjective
-from bytenmt.training.objective import Share
 from bytenmt.training.optim import (
     NGRAM_LR,
     MovingAverage,
@@ -46,7 +45,7 @@ from bytenmt.training.optim import (
     set_rate,
 )
 from bytenmt.training.row_adam import RowAdam
-from bytenmt.training.translation import TranslationObjective
+from bytenmt.training.translation import Share, TranslationObjective
 
 Objective = TranslationObjective | LanguageModelObjective
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,12 +31,20 @@ from bytenmt.evaluation.scores import text_scores
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.sentinels import PATTERNS_VERSION
 from bytenmt.training.losses import LossInputs, batch_loss, draw_inputs, drop_bytes
-from bytenmt.training.objective import Decoded, Share
 from bytenmt.training.precision import autocast
 
 CPU = torch.device("cpu")
 LINES_TOGETHER = {"cpu": 32, "cuda": 256}  # of a validation, in each process between looks at the clock
 N_SAMPLES = 3  # lines whose translations are logged: the first ones
+
+
+class Share(NamedTuple):
+    """A process' share of a batch, and the position behind it, from which a resumed run goes on."""
+
+    data: Any
+    epoch: int
+    batch: int  # the next one of the epoch
+    epoch_batches: int = 0  # batches of the epoch
 
 
 def to_device(batch: Batch, device: torch.device, is_whole: bool = True) -> Any:
@@ -195,17 +203,18 @@ class TranslationObjective:
         log_p = log_probabilities(TorchReader([model], self.device), self.valid, self.group)
         return {"valid_bits_per_byte": bits_per_byte(log_p, self.valid.target_lengths)}
 
-    def decode(self, model: Model[Any, Any], seconds: float) -> Decoded:
-        """Translate the first validation lines, as many as there is time for, inf for all; score them by
-        chrF, BLEU, exact match and the metrics of plugins."""
+    def decode(self, model: Model[Any, Any], seconds: float) -> dict[str, Any]:
+        """Translate the first validation lines, as many as there is time for, inf for all; return their
+        chrF, BLEU, exact match and the metrics of plugins, by the names of the log."""
         assert self.valid is not None
         n_lines = min(self.train.valid_lines, len(self.valid))
         if not n_lines:
-            return Decoded()
+            return {}
         lines = [self.valid.source(i) for i in range(n_lines)]
-        begun = time.monotonic()
-        texts = self._translate(model, lines, begun + seconds) if seconds > 0 else []
+        texts = self._translate(model, lines, time.monotonic() + seconds) if seconds > 0 else []
         record: dict[str, Any] = {"valid_lines": len(texts)}
+        if len(texts) < n_lines:
+            record["lines_left_out"] = n_lines - len(texts)
         if texts:
             truth = [self.valid.target(i).decode() for i in range(len(texts))]
             scores = text_scores(texts, truth)
@@ -221,7 +230,7 @@ class TranslationObjective:
                     for source, reference, text in zip(lines[:N_SAMPLES], truth, texts, strict=False)
                 ],
             }
-        return Decoded(record, n_lines - len(texts), time.monotonic() - begun)
+        return record
 
     def _translate(self, model: Model[Any, Any], lines: Sequence[bytes], until: float) -> list[str]:
         """Translate lines with the weights of this moment, as long as the clock is below `until`.

@@ -81,9 +81,9 @@ def test_a_validation_decodes_its_lines_together(tmp_path: Path, monkeypatch: py
     with labelled_device():
         model = Trainer(settings, DEVICE).model.eval()
         objective = TranslationObjective(settings, corpus, corpus, device=DEVICE)
-        assert objective.decode(model, 1e-9).n_left_out == 0
+        assert objective.decode(model, 1e-9).get("lines_left_out", 0) == 0
         monkeypatch.setitem(translation.LINES_TOGETHER, "cuda", 4)
-        assert objective.decode(model, 1e-9).n_left_out == 5
+        assert objective.decode(model, 1e-9)["lines_left_out"] == 5
     assert calls == [9, 4]
 
 
