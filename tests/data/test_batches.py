@@ -15,7 +15,6 @@ from bytenmt.data import batches as batching
 from bytenmt.data.batches import Batch, assemble, batches
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.epoch_plan import EpochPlan, epoch_plan
-from bytenmt.data.text_file import TextFile
 from bytenmt.training.translation import to_device
 from bytenmt.utf8 import BOS, EOS, PAD
 
@@ -92,18 +91,6 @@ def test_assembly_equals_plain_python(corpus: ParallelCorpus, round_to: int) -> 
         check_batch(corpus, indices, batch, round_to)
         if corpus.has_source:
             assert_equal(Batch.from_pairs(batch.pairs(), round_to), batch)
-
-
-def test_assembly_of_one_known_pair() -> None:
-    corpus = ParallelCorpus.from_texts(
-        TextFile.from_bytes(b"hi\nyou\n", "s"), TextFile.from_bytes(b"abc\nd\xff\n", "t")
-    )
-    batch = assemble(corpus, np.array([1, 0]))
-    assert batch.source.tolist() == [[121, 111, 117, 255], [104, 105, 255, 253]]
-    assert batch.target.tolist() == [[254, 100, 0xEF, 0xBF, 0xBD, 255], [254, 97, 98, 99, 255, 253]]
-    assert batch.target_in.tolist() == [[254, 100, 0xEF, 0xBF, 0xBD], [254, 97, 98, 99, 255]]
-    assert batch.target_out.tolist() == [[100, 0xEF, 0xBF, 0xBD, 255], [97, 98, 99, 255, 253]]
-    assert batch.source_len.tolist() == [4, 3] and batch.target_len.tolist() == [5, 4]
 
 
 def test_a_batch_of_no_rows(corpus: ParallelCorpus) -> None:

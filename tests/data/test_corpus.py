@@ -199,29 +199,6 @@ def open_pair(source: Path | None, target: Path, errors: str = "replace", *limit
     return ParallelCorpus.open_all([PairFiles(source, target)], errors, *limits)
 
 
-def test_parallel_corpus(tmp_path: Path) -> None:
-    source = b"four\n\nabcdef\nab\xff\nx\nabcde\n"
-    target = b"uno\ntwo, and too long\nxx\nabcd\n\r\nabcdefgh\n"
-    paths = pair_files(tmp_path, source, target)
-    corpus = open_pair(*paths, "replace", 5, 8)
-    assert corpus.lines.tolist() == [0, 3, 5] and len(corpus) == 3
-    assert corpus.source_lengths.tolist() == [4, 5, 5]
-    assert corpus.target_lengths.tolist() == [3, 4, 8]
-    assert corpus.left_out[0].too_long.tolist() == [2] and corpus.left_out[0].empty.tolist() == [1, 4]
-    assert inventory(corpus) == [
-        f"{paths[0]} and {paths[1]}: 3 pairs, 14 source and 15 target bytes",
-        "left out, empty: 2 (line 2, 5)",
-        "left out, too long: 1 (line 3)",
-    ]
-    assert list(warnings_of_pairs(corpus, corpus)) == [
-        *[f"{paths[0]}: 1 of 6 lines are not UTF-8 and were repaired (U+FFFD)"] * 2,
-        f"3 of 3 validation pairs that were looked for ({corpus.parts[0].name}) are among the training pairs:"
-        " validation will tell what is remembered, not what is learnt",
-    ]
-    with pytest.raises(BytenmtError):
-        open_pair(*paths, "strict")
-
-
 def test_the_inventory_of_a_corpus_without_a_source(tmp_path: Path) -> None:
     """It names ten lines of each kind."""
     path = tmp_path / "t"
@@ -432,6 +409,9 @@ def test_pairs_that_look_wrong() -> None:
     """Each mistake has its one line, and what is right has none; duplicates count above a fifth."""
     training, valid = corpus_of(ENGLISH[:12], KOREAN[:12]), corpus_of(ENGLISH[12:], KOREAN[12:])
     assert list(warnings_of_pairs(training, valid)) == []
+    broken = TextFile.from_bytes(b"a\nb\xff\n", "broken"), TextFile.from_bytes(b"c\nd\n", "whole")
+    (repaired,) = warnings_of_pairs(ParallelCorpus.from_texts(*broken), valid)
+    assert repaired == "broken: 1 of 2 lines are not UTF-8 and were repaired (U+FFFD)"
     (seen,) = warnings_of_pairs(training, training)
     assert seen.startswith("12 of 12 validation pairs")
     more = corpus_of(ENGLISH[:12] * 9 + ENGLISH[14:15], KOREAN[:12] * 9 + KOREAN[14:15])

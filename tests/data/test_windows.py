@@ -13,7 +13,6 @@ from fast_variants import by_variant
 from hypothesis import given
 from hypothesis import strategies as st
 from invariants import WITHOUT_SOURCE
-from processes import results
 from rotation import rotated
 from small_runs import SMALL, assert_same, weights
 
@@ -23,8 +22,6 @@ from bytenmt.config.schema import Config, load_config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.windows import Streams, Window, contiguous, windows
 from bytenmt.decoding.pytorch.reader import TorchReader
-from bytenmt.distributed import SINGLE_PROCESS, Group
-from bytenmt.errors import BytenmtError, ConfigError, DataError
 from bytenmt.language.surprisal import stream
 from bytenmt.training.language_model import LanguageModelObjective, text_bits
 from bytenmt.training.run import train
@@ -171,31 +168,6 @@ def test_resume_is_bit_identical(
     assert bool(carried) is (arch not in PARALLEL or bool(more))
 
 
-def train_as_one(group: Group, arch: str, run: Path, texts: dict[str, Any], settings: list[str]) -> None:
-    """Train in float64, resuming if there is a checkpoint."""
-    torch.set_default_dtype(torch.float64)
-    try:
-        wanted = config(arch, "model.dropout=0.0", "train.schedule='constant'", *settings)
-        train(run, wanted, **texts, device=CPU, resume=True, group=group)
-    finally:
-        torch.set_default_dtype(torch.float32)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", ["luong", "bytenet"])
-def test_processes_share_one_run(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
-    """Two processes, whose run one finishes, have the weights, states and validation of one."""
-    train_as_one(SINGLE_PROCESS, arch, tmp_path / "one", texts, ["train.max_updates=12"])
-    results(train_as_one, arch, tmp_path / "two", texts, ["train.max_updates=7"])
-    train_as_one(SINGLE_PROCESS, arch, tmp_path / "two", texts, ["train.max_updates=12"])
-    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
-    assert one.keys() == two.keys()
-    for name, tensor in one.items():
-        torch.testing.assert_close(two[name], tensor, rtol=0, atol=1e-8)
-    best = [load_run(tmp_path / run, CPU).facts.progress.best for run in ("one", "two")]
-    assert best[0] == pytest.approx(best[1], abs=1e-8)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_a_model_learns_a_text(arch: str, tmp_path: Path) -> None:
@@ -272,25 +244,3 @@ def test_validation_is_prediction(name: str, n: int) -> None:
     text = invariants.some_bytes(1, n).numpy()[0]
     expected = sum(part.bits.sum() for part in stream(TorchReader([model], CPU), [text.tobytes()]))
     assert text_bits(model, text, CPU) == pytest.approx(expected, rel=1e-6)
-
-
-def test_bad_input_leaves_no_folder(texts: dict[str, Any], tmp_path: Path) -> None:
-    """Unusable training text is refused before the run folder is created."""
-    run, short, empty = tmp_path / "run", tmp_path / "short", tmp_path / "empty"
-    short.write_bytes(b"19 bytes of a text.")
-    empty.write_bytes(b"")
-    bad: list[tuple[type[BytenmtError], str, dict[str, Any], Config]] = [
-        (DataError, "19 bytes.*window of 20", {"files": [PairFiles(tgt=short)]}, config("luong")),
-        (DataError, "0 bytes.*window of 28", {"files": [PairFiles(tgt=empty)]}, config("convs2s")),
-        (DataError, "empty is empty", {"valid": PairFiles(tgt=empty)}, config("luong")),
-        (DataError, "director", {"valid": PairFiles(tgt=tmp_path)}, config("luong")),
-        (ConfigError, "train.context is for convolutional", {}, config("luong", "train.context=3")),
-        (ConfigError, "teacher_forcing", {}, config("luong", "train.teacher_forcing=0.5")),
-        (ConfigError, "raise train.max_tokens", {}, config("luong", "train.max_tokens=19")),
-        (ConfigError, "chrf needs", {}, config("luong", "train.metric=chrf")),
-        (ConfigError, "model.source is true", {}, load_config("luong", "tiny", "", [])),
-    ]
-    for kind, told, files, wanted in bad:
-        with pytest.raises(kind, match=told):
-            train(run, wanted, **(texts | files), device=CPU)
-    assert not run.exists()

@@ -185,20 +185,40 @@ def test_the_model_of_such_a_run_is_that_of_the_other(first_run: Path) -> None:
         options("model.wrong=1")
 
 
-def test_bad_input_leaves_no_folder(texts: dict[str, Any], tmp_path: Path) -> None:
+PAIRS, ALONE = ("src tgt", "valid_src valid_tgt"), ("src", "valid_src")
+TEXT = ["model.source=false", "train.window=20"]
+# The architecture and settings, the files, without a source or with one, and the error.
+BAD: list[tuple[str, list[str], tuple[str, str], str]] = [
+    ("bytenet", [], ("short valid_tgt", PAIRS[1]), "short has 1 lines and .* has 5"),
+    ("bytenet", ["train.max_updates=0"], PAIRS, "needs an end"),
+    ("bytenet", ["train.patience=3", "train.valid_every=2m"], PAIRS, "count validations: give --valid-every"),
+    ("bytenet", ["train.metric=chrf", "train.valid_lines=0"], PAIRS, "chrf needs"),
+    ("bytenet", TEXT, PAIRS, "model.source is false"),
+    ("bytenet", [], ALONE, "model.source is true"),
+    ("bytenet", [*TEXT, "train.context=0"], ("short", "valid_src"), "19 bytes.*window of 20"),
+    ("bytenet", [*TEXT, "train.context=8"], ("empty", "valid_src"), "0 bytes.*window of 28"),
+    ("bytenet", TEXT, ("src", "empty"), "empty is empty"),
+    ("bytenet", TEXT, ("src", "."), "director"),
+    ("seq2seq", [*TEXT, "train.context=3"], ALONE, "train.context is for convolutional"),
+    ("bytenet", [*TEXT, "train.teacher_forcing=0.5"], ALONE, "teacher_forcing"),
+    ("bytenet", [*TEXT, "train.max_tokens=19"], ALONE, "raise train.max_tokens"),
+    ("bytenet", [*TEXT, "train.metric=chrf"], ALONE, "chrf needs"),
+]
+
+
+@pytest.mark.parametrize(("arch", "settings", "names", "message"), BAD)
+@pytest.mark.usefixtures("texts")
+def test_bad_input_leaves_no_folder(
+    arch: str, settings: list[str], names: tuple[str, str], message: str, tmp_path: Path
+) -> None:
     """Unusable training text and settings are refused before the run folder is created."""
-    run, short = tmp_path / "run", tmp_path / "short"
-    short.write_text("one line\n")
-    with pytest.raises(DataError, match="5.*1|1.*5"):
-        train(run, config("luong"), **(texts | {"files": [PairFiles(short, texts["valid"].tgt)]}), device=CPU)
-    for settings, message in (
-        (["train.max_updates=0"], "needs an end"),
-        (["train.patience=3", "train.valid_every=2m"], "count validations: give --valid-every"),
-        (["train.metric=chrf", "train.valid_lines=0"], "chrf needs"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            train(run, config("luong", *settings), **texts, device=CPU)
-    assert not run.exists()
+    (tmp_path / "short").write_bytes(b"19 bytes of a text.")
+    (tmp_path / "empty").write_bytes(b"")
+    paths = [[tmp_path / name for name in some.split()] for some in names]
+    files, valid = (PairFiles(*some) if len(some) > 1 else PairFiles(tgt=some[0]) for some in paths)
+    with pytest.raises((ConfigError, DataError), match=message):
+        train(tmp_path / "run", config(arch, *settings), files=[files], valid=valid, device=CPU)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
