@@ -284,7 +284,7 @@ def test_a_real_limit(run: Path) -> None:
 
 
 def test_the_folder_of_a_run(tmp_path: Path) -> None:
-    """It is made with those that it lies in, by a training and by a save; a file may stand in its place."""
+    """A training and a save make it, with the folders that it lies in; a file in its place is told."""
     with checkpoint.one_training(tmp_path / "a" / "run"):
         assert (tmp_path / "a" / "run").is_dir()
     save(tmp_path / "b" / "run", 1)

@@ -121,7 +121,7 @@ def test_tensors_that_do_not_fit(what: str, template: dict[str, Any], tmp_path: 
 
 
 def test_rows_of_tables_are_checked_too(template: dict[str, Any], tmp_path: Path) -> None:
-    """As many as the bits say, and as many bits as the tables have rows; what was written is read."""
+    """There are as many as the bits say, and as many bits as the tables have rows; both are read again."""
     arrays, metadata = template["luong"]
     table, rows = restored(arrays)[NGRAM_TABLES].copy(), NGRAM_TABLES + ROWS
     table[[0, 9, 64, 127]] = 0

@@ -200,7 +200,7 @@ def open_pair(source: Path | None, target: Path, errors: str = "replace", *limit
 
 
 def test_the_inventory_of_a_corpus_without_a_source(tmp_path: Path) -> None:
-    """It names ten lines of each kind."""
+    """Ten lines of each kind are named."""
     path = tmp_path / "t"
     path.write_bytes(b"abc\n\nde\nabcdef\n" + b"\n" * 1011)
     corpus = open_pair(None, path, "replace", 1, 5)
