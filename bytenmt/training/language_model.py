@@ -21,13 +21,12 @@ from bytenmt.architectures.section import architecture
 from bytenmt.architectures.tensor_tree import concatenate, map_tensors, select, tensors
 from bytenmt.config.facts import CorpusFact, Facts, TextFact
 from bytenmt.config.schema import Config
-from bytenmt.data.corpus import PairFiles
 from bytenmt.data.corpus_report import warnings_of_texts
 from bytenmt.data.text_file import read_bytes, stored_path
 from bytenmt.data.windows import Bytes, Streams, Window, contiguous, windows
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import ConfigError, DataError
-from bytenmt.reporter import SILENT, Reporter
+from bytenmt.reporter import Reporter
 from bytenmt.training.losses import LossInputs, batch_loss, drop_bytes, masked_loss
 from bytenmt.training.precision import autocast
 from bytenmt.training.translation import CPU, Share
@@ -64,29 +63,13 @@ class LanguageModelObjective:
             self._streams = Streams([data for _, data in self._texts])
             self._n_rows = self._count_rows()
 
-    @classmethod
-    def open(
-        cls,
-        config: Config,
-        files: Sequence[PairFiles],
-        valid: PairFiles,
-        errors: str = "replace",
-        device: torch.device = CPU,
-        group: Group = SINGLE_PROCESS,
-        reporter: Reporter = SILENT,
-    ) -> LanguageModelObjective:
-        """Open the texts of a run, and report their size and possible mistakes. Raises BytenmtError.
-
-        errors: has no effect, because texts may hold any bytes.
-        """
-        objective = cls(config, [pair.tgt for pair in files if pair.tgt], valid.tgt, device, group)
-        assert objective._valid is not None
-        if group.is_leader:
-            for path, data in (*objective._texts, objective._valid):
-                reporter.say(f"{path}: {len(data):,} bytes")
-            for line in warnings_of_texts(objective._texts, *objective._valid):
-                reporter.warn(line)
-        return objective
+    def report(self, reporter: Reporter) -> None:
+        """See TranslationObjective."""
+        assert self._valid is not None
+        for path, data in (*self._texts, self._valid):
+            reporter.say(f"{path}: {len(data):,} bytes")
+        for line in warnings_of_texts(self._texts, *self._valid):
+            reporter.warn(line)
 
     def _count_rows(self) -> int:
         """Return the rows of a batch, of all processes."""

@@ -29,7 +29,7 @@ from bytenmt.checkpoints.weights import CONFIG, has_checkpoint, read_config
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, TrainConfig, architecture, config_toml, fingerprint
 from bytenmt.config.spacing import AUTO, Spacing, Timer, spacing
-from bytenmt.data.corpus import PairFiles
+from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.decoding.engine_selection import n_cores
 from bytenmt.decoding.program_check import check_program
 from bytenmt.distributed import SINGLE_PROCESS, Group
@@ -88,9 +88,13 @@ def train(
         is_resumed = resume and group.broadcast(has_checkpoint(run))
         # 1) the configuration, with the precision of this machine, and the text
         config = group.on_leader(lambda: _settled(config, read_config(run) if is_resumed else None, device))
-        kind: type[Objective] = TranslationObjective if config.model.source else LanguageModelObjective
-        objective = kind.open(config, files, valid, errors, device, group, leader_reporter)
+        objective = _open(config, files, valid, errors, device, group)
         facts = objective.facts()
+        if group.is_leader:
+            objective.report(reporter)
+            if facts.multi_sentence_share is not None:
+                share = f"{facts.multi_sentence_share:.1%}"
+                reporter.say(f"{share} of the training lines contain several sentences")
         # 2) model and optimiser, fresh or as they were
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # TF32
@@ -148,6 +152,25 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> Non
         raise ConfigError("train.teacher_forcing below 1 needs a source: leave it at 1")
     if tensorboard:
         require_tensorboard()
+
+
+def _open(
+    config: Config,
+    files: Sequence[PairFiles],
+    valid: PairFiles,
+    errors: str,
+    device: torch.device,
+    group: Group,
+) -> Objective:
+    """Open the texts of a run. Raises BytenmtError where they cannot be used."""
+    if not config.model.source:
+        texts = [pair.tgt for pair in files if pair.tgt is not None]
+        return LanguageModelObjective(config, texts, valid.tgt, device, group)
+    limits = config.data.max_source_bytes, config.data.max_target_bytes
+    corpus, valid_corpus = (ParallelCorpus.open_all(some, errors, *limits) for some in (files, [valid]))
+    corpus.require_pairs()
+    valid_corpus.require_pairs()
+    return TranslationObjective(config, corpus, valid_corpus, device, group)
 
 
 def _settled(config: Config, saved: Config | None, device: torch.device) -> Config:

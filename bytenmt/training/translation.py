@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.config.schema import Config
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import Batch, batches
-from bytenmt.data.corpus import PairFiles, ParallelCorpus, Part
+from bytenmt.data.corpus import ParallelCorpus, Part
 from bytenmt.data.corpus_report import inventory, language_profiles, multi_sentence_share, warnings_of_pairs
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.data.text_file import stored_path
@@ -28,7 +28,7 @@ from bytenmt.decoding.translator import Translator
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
-from bytenmt.reporter import SILENT, Reporter
+from bytenmt.reporter import Reporter
 from bytenmt.sentinels import PATTERNS_VERSION
 from bytenmt.training.losses import LossInputs, batch_loss, draw_inputs, drop_bytes
 from bytenmt.training.precision import autocast
@@ -77,39 +77,13 @@ class TranslationObjective:
         if corpus is not None and config.data.augmentations:
             self._augmenter = Augmenter(corpus, config.data, self.train.seed, self.train.round_to)
 
-    @classmethod
-    def open(
-        cls,
-        config: Config,
-        files: Sequence[PairFiles],
-        valid: PairFiles,
-        errors: str = "replace",
-        device: torch.device = CPU,
-        group: Group = SINGLE_PROCESS,
-        reporter: Reporter = SILENT,
-    ) -> TranslationObjective:
-        """Open the pairs of a run, and report their size and possible mistakes. Raises BytenmtError."""
-        limits = config.data.max_source_bytes, config.data.max_target_bytes
-        corpus = ParallelCorpus.open_all(files, errors, *limits)
-        valid_corpus = ParallelCorpus.open_all([valid], errors, *limits)
-        for part in (corpus, valid_corpus):
-            part.require_pairs()
-        objective = cls(config, corpus, valid_corpus, device, group)
-        if group.is_leader:
-            for line in [*inventory(corpus), *inventory(valid_corpus)]:
-                reporter.say(line)
-            for line in warnings_of_pairs(corpus, valid_corpus):
-                reporter.warn(line)
-            reporter.say(
-                f"{objective.multi_sentence_share:.1%} of the training lines contain several sentences"
-            )
-        return objective
-
-    @cached_property
-    def multi_sentence_share(self) -> float:
-        """The share of the training pairs with several sentences; see data.corpus_report."""
-        assert self.corpus is not None
-        return multi_sentence_share(self.corpus)
+    def report(self, reporter: Reporter) -> None:
+        """Report the size of the texts, and possible mistakes in them."""
+        assert self.corpus is not None and self.valid is not None
+        for line in [*inventory(self.corpus), *inventory(self.valid)]:
+            reporter.say(line)
+        for line in warnings_of_pairs(self.corpus, self.valid):
+            reporter.warn(line)
 
     # ---- batches and gradients
 
@@ -263,7 +237,7 @@ class TranslationObjective:
             target_bytes=int(corpus.target_lengths.sum(dtype="int64")),
             corpora=tuple(map(_corpus_fact, corpus.parts)),
             valid=None if self.valid is None else _corpus_fact(self.valid.parts[0]),
-            multi_sentence_share=round(self.multi_sentence_share, 6),
+            multi_sentence_share=round(multi_sentence_share(corpus), 6),
             source_profile=source_profile,
             target_profile=target_profile,
             patterns=PATTERNS_VERSION if self.config.data.sentinels else None,
