@@ -14,33 +14,9 @@ from bytenmt.architectures.costs import decoder_weights, state_bytes, step_cost
 from bytenmt.architectures.parameters import is_matrix, n_parameters, parameter_shapes
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
-from bytenmt.config.schema import Config, architecture, load_config, parse_config
+from bytenmt.config.schema import architecture, load_config, parse_config
 from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.program.writer import ParameterShapes, parameter
-
-
-def check_parameters(config: Config) -> None:
-    with torch.device("meta"):
-        model = build_model(config.model)
-    built = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
-    assert parameter_shapes(config.model) == built
-    assert n_parameters(config.model) == sum(parameter.numel() for parameter in model.parameters())
-    assert not model.state_dict().keys() - built.keys() - {"decoder.output.weight"}  # a tied one
-
-
-@by_variant("name", OPTIONS)
-def test_names_and_shapes_are_those_of_the_model(name: str) -> None:
-    """Every architecture with every option."""
-    check_parameters(parse_config({"model": OPTIONS[name]}))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("preset", ["tiny", "fast", "paper"])
-def test_presets_too(preset: str) -> None:
-    """Parameters agree with a source and without."""
-    for arch in PRESETS[preset]:
-        for source in ("true", "false"):
-            check_parameters(load_config(arch, preset, "", [f"model.source={source}"]))
 
 
 def attention_products(config: Any, source_bytes: int) -> int:
@@ -65,19 +41,35 @@ def attention_products(config: Any, source_bytes: int) -> int:
     return 2 * seen * config.d_hidden
 
 
-@pytest.mark.slow
-@by_variant("name", OPTIONS)
-def test_a_step_multiplies_with_the_decoders_matrices_and_attends(name: str) -> None:
-    """At sources of any length."""
-    config = parse_config({"model": OPTIONS[name]}).model
+def check_told(config: Any) -> None:
+    """Names, shapes and costs, at sources of any length, are the module's."""
     with torch.device("meta"):
         model = build_model(config)
+    built = {name: tuple(part.shape) for name, part in model.named_parameters()}
+    assert parameter_shapes(config) == built
+    assert n_parameters(config) == sum(part.numel() for part in model.parameters())
+    assert not model.state_dict().keys() - built.keys() - {"decoder.output.weight"}  # a tied one
     assert decoder_weights(config) == model.decoder_weights()
-    state = build_model(config).first_state()
+    state = model.first_state()
     assert state_bytes(config) == 4 * sum(part.numel() for part in state if part.is_floating_point())
     matrices = sum(part.numel() for part in model.decoder.parameters() if part.dim() > 1)
     for source_bytes in (0, 1, 7, 100, 10_000):
         assert step_cost(config, source_bytes) == matrices + attention_products(config, source_bytes)
+
+
+@by_variant("name", OPTIONS)
+def test_what_is_told_is_the_models(name: str) -> None:
+    """Every architecture with every option."""
+    check_told(parse_config({"model": OPTIONS[name]}).model)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["tiny", "fast", "paper"])
+def test_presets_too(preset: str) -> None:
+    """With a source and without."""
+    for arch in PRESETS[preset]:
+        for source in ("true", "false"):
+            check_told(load_config(arch, preset, "", [f"model.source={source}"]).model)
 
 
 def test_a_program_that_contradicts_itself_is_refused() -> None:

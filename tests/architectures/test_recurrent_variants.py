@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import invariants
-import numpy as np
 import pytest
-import reference
 import torch
-from invariants import VARIANTS, AnyModel, Variant, assert_differ, assert_same, build
+from invariants import VARIANTS, AnyModel, Variant, assert_same, build
 from torch import Tensor, nn
 from variants import SEQ2SEQ
 
@@ -71,52 +69,6 @@ def test_a_deep_reversed_model_of_pytorchs_layers(cell: str, kind: Any) -> None:
     with torch.no_grad():
         expected = of_torch(model, kind, tgt)
         assert_same(invariants.whole(model, *invariants.some_sources(LENGTHS), tgt), expected, cell)
-
-
-# ---- Bahdanau's decoder with a fixed context is the RNN encoder-decoder's
-
-
-@pytest.mark.parametrize("read_out", ["previous", "current"])
-def test_a_fixed_context_is_the_encoder_decoder(read_out: str) -> None:
-    """c_i fixed to the last forward state (appendix of Bahdanau et al. 2015): the equations of the recurrent
-    encoder-decoder, written out in NumPy."""
-    model: Any = build(VARIANTS["bahdanau"] | {"read_out": read_out})
-    d = 7
-    with torch.no_grad():
-        for weight in (model.decoder.cell.input.weight, model.decoder.maxout.weight):
-            weight[:, -d:] = 0  # of the backward states, which c has not
-    source = bytes([65, 200, 99, 7, reference.EOS])
-    src, tgt = torch.tensor([list(source)], dtype=torch.uint8), invariants.some_inputs(1, 9)
-    with torch.no_grad():
-        memory = model.encode(src, torch.tensor([5]))
-        fixed = memory._replace(
-            annotations=memory.annotations[:, -1:],
-            keys=memory.keys[:, -1:],
-            source_len=torch.tensor([1]),
-        )
-        found = model(tgt, fixed, model.start(fixed))[0]
-        free = model(tgt, memory, model.start(memory))[0]
-
-    p = {name: q.detach().numpy() for name, q in model.named_parameters()}
-    table, gru = p["embedding.weight"], reference.gru
-    c, backwards = np.zeros(d), np.zeros(d)
-    for byte in source:
-        c = gru(p, "encoder.forwards", table[byte], c, "before", "take")
-    for byte in reversed(source):
-        backwards = gru(p, "encoder.backwards", table[byte], backwards, "before", "take")
-    s = np.tanh(reference.affine(p, "decoder.start", backwards))
-    padded = np.concatenate([c, np.zeros(d)])
-    expected = []
-    for byte in tgt[0].tolist():
-        new = gru(p, "decoder.cell", np.concatenate([table[byte], padded]), s, "before", "take")
-        read = s if read_out == "previous" else new
-        t = reference.maxout(
-            reference.affine(p, "decoder.maxout", np.concatenate([read, table[byte], padded]))
-        )
-        expected.append(p["decoder.output.weight"] @ t + p["decoder.output.bias"])
-        s = new
-    assert_same(found[0], torch.from_numpy(np.array(expected)), "a fixed context")
-    assert_differ(free[0, 1:], found[0, 1:], "attention")
 
 
 # ---- init = "paper"

@@ -99,19 +99,6 @@ def test_gru_against_torch(reset: str, r_is_one: bool, same: bool) -> None:
     assert torch.allclose(gru(x, (h,))[0], expected, rtol=0, atol=1e-12) is same
 
 
-@pytest.mark.parametrize("reset", ["before", "after"])
-def test_gru_update_conventions(reset: str) -> None:
-    """Update "take" is "keep" with z turned into 1 - z: the sign of z's weights turned."""
-    keep, take = random_gru(reset, "keep"), random_gru(reset, "take")
-    with torch.no_grad():
-        for part in (take.input.weight, take.input.bias, take.gates.weight):
-            part[6:12] *= -1
-    x, h = torch.randn(3, 5, 4).double(), (torch.randn(3, 6).double(),)
-    with torch.no_grad():
-        assert_same(take(x, h)[0], keep(x, h)[0], "GRU conventions")
-        assert not torch.allclose(random_gru(reset, "take")(x, h)[0], keep(x, h)[0])
-
-
 # ---- ConvS2S: weight normalisation, initialisation, gradients
 
 
