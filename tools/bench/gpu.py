@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     file = options.output / RECORDS
     file.unlink(missing_ok=True)
     parts = [run_part(part, options) for part in options.parts]
-    records = [json.loads(line) for line in file.open(encoding="utf-8")] if file.is_file() else []
+    records = [json.loads(line) for line in (file.read_text("utf-8") if file.is_file() else "").splitlines()]
     text = json.dumps({"parts": parts, "records": records}, indent=1)
     (options.output / "gpu.json").write_text(text + "\n", "utf-8")
     print(format_table(parts, records))

@@ -212,8 +212,7 @@ def speed(work: Work) -> None:
             step = Step(config, batch, precision)
             took = best_seconds(step, peak, limit)
             note = f"{update_flop(config, step.model, batch) / took / peak.best:.3f} of the {MULTIPLIED}"
-            rate = real_bytes(batch) / took
-            work.emit(f"{arch} {preset} {precision}, training", rate, "bytes/s", note=note)
+            work.emit(f"{arch} {preset}, training", real_bytes(batch) / took, "bytes/s", note=note)
     for kind in ("LSTM", "Transformer"):
         with work.guarded(f"PyTorch's own {kind}"):
             config = load_config("luong", preset, "", [])
@@ -364,6 +363,7 @@ def main() -> None:
     """Run the part that the first argument describes, a Work in JSON."""
     work = Work(**json.loads(sys.argv[1]))
     torch.manual_seed(1)
+    torch.set_num_threads(1 if work.dry else torch.get_num_threads())
     if not work.dry:
         size = torch.cuda.get_device_properties(0).total_memory / 1e9
         work.emit(torch.cuda.get_device_name(), size, "GB", note=f"PyTorch {torch.__version__}")
