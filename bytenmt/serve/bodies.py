@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from inspect import getdoc
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
@@ -110,7 +111,7 @@ def description(routes: Sequence[Route], kinds: Mapping[str, type[Struct]]) -> d
     paths = {}
     for route in routes:
         operation: dict[str, Any] = {
-            "summary": route.endpoint.__doc__,
+            "summary": getdoc(route.endpoint),
             "responses": {"default": {"description": "JSON"}},
         }
         if route.path in kinds:
