@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bytenmt.distributed import Group
 
 ON_THE_CPU = "numba"  # the engine that AUTO takes where there is no GPU
+PLACES = {"numba": ("cpu", "the CPU"), "cuda-graph": ("cuda", "a GPU")}  # of engines with only one
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # devices of which one is there where a GPU is (dxg: under Windows)
 
 
@@ -26,17 +27,14 @@ def choose(spec: EngineSpec) -> EngineSpec:
 
     Raises DeviceError for a device that is not available, BytenmtError for settings that exclude each other.
     """
-    engine, device, precision = spec.engine, spec.device, spec.precision
-    if engine == "numba" and device == "cuda":
-        raise BytenmtError("--engine numba runs on the CPU: drop --device cuda, or use --engine cuda-graph")
-    if engine == "cuda-graph" and device == "cpu":
-        raise BytenmtError("--engine cuda-graph runs on a GPU: drop --device cpu, or use --engine numba")
-    on_cpu = device == "cpu" or engine == "numba"
-    uses_gpu = not on_cpu and has_gpu()
-    if device == "cuda" and not uses_gpu:
-        raise DeviceError("--device cuda: no GPU is available here; use --device cpu or auto")
-    if engine == "cuda-graph" and not uses_gpu:
-        raise DeviceError("--engine cuda-graph: no GPU is available here; use --engine numba or auto")
+    engine, precision = spec.engine, spec.precision
+    place, words = PLACES.get(engine, (spec.device, ""))
+    if spec.device not in (AUTO, place):
+        raise BytenmtError(f"--engine {engine} runs on {words}: drop --device {spec.device}")
+    uses_gpu = place != "cpu" and has_gpu()
+    if place == "cuda" and not uses_gpu:
+        option = "--device cuda" if spec.device == place else f"--engine {engine}"
+        raise DeviceError(f"{option}: no GPU is available here; use auto")
     if engine == AUTO:
         engine = "cuda-graph" if uses_gpu else ON_THE_CPU
     if precision == ("bf16" if engine == "numba" else "int8"):

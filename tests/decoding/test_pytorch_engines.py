@@ -247,7 +247,7 @@ def test_the_order_of_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-@by_variant(("name", "options"), list(zip(WITH_SOURCE, cycle(MANY_OPTIONS), strict=False)))
+@by_variant(("name", "options"), PAIRS)
 def test_a_cuda_graph_equals_plain_pytorch(name: str, options: Options) -> None:
     """The real thing, in float64, where rounding leaves no ties."""
     cuda = torch.device("cuda")

@@ -371,6 +371,22 @@ def test_the_loop_stops_early() -> None:
     assert len(decoder.rows) <= 2 * STOP_TEST_EVERY
 
 
+def test_beam_search_does_not_wait_for_an_unlikely_text_of_endless_likely_bytes() -> None:
+    """It goes on for about twice the bytes of the best text."""
+
+    def log_p(prefix: bytes) -> np.ndarray:
+        p = np.full(256, 1e-6)
+        if prefix == b"":
+            p[ord("b")], p[ord("c")], p[ord("a")] = 0.6, 0.39, 0.01
+        else:
+            p[ord("a") if prefix[:1] == b"a" or len(prefix) < 5 else EOS] = 0.999
+        return np.log(p / p.sum())
+
+    decoder = FakeDecoder([log_p])
+    ((best,),) = run(TorchEngine([decoder], Options(beam=3), 1, CPU), [Request(b"0", 300)])
+    assert best.text == b"baaaa" and len(decoder.rows) <= 5 * STOP_TEST_EVERY
+
+
 @pytest.mark.parametrize("bad", [[True], [False, True, False]])
 @pytest.mark.parametrize("options", [Options(), Options(beam=2), Options(beam=2, sample=True)])
 def test_not_a_number_is_one_clear_error(options: Options, bad: list[bool]) -> None:

@@ -76,26 +76,12 @@ from bytenmt.ngram_hash import (
 from bytenmt.program.instructions import Base, Column, Op, RowKind
 
 EPSILON = 1e-5  # PyTorch's default for layer norms
-# Enum members as plain integers, which compiled code compares with.
-(EMBED, POSITION, LINEAR, ADD_VECTOR, NORM_RELU, RELU, TANH, COPY, GLU, MEAN, MAXOUT) = map(
-    int, list(Op)[:11]
-)
-GRU_RESET, GRU_STEP, LSTM_STEP = int(Op.GRU_RESET), int(Op.GRU_STEP), int(Op.LSTM_STEP)
-NORM, MULTIPLICATIVE, NGRAMS = int(Op.NORM), int(Op.MULTIPLICATIVE), int(Op.NGRAMS)
-RING, READ_STATE, WRITE_STATE = int(Op.RING), int(Op.READ_STATE), int(Op.WRITE_STATE)
-COLUMN, FIXED = int(Op.COLUMN), int(Op.FIXED)
-ATTEND_DOT, ATTEND_ADDITIVE = int(Op.ATTEND_DOT), int(Op.ATTEND_ADDITIVE)
-ATTEND_LOCATION, CENTRE, PREDICT_CENTRE = int(Op.ATTEND_LOCATION), int(Op.CENTRE), int(Op.PREDICT_CENTRE)
-WINDOW, GRU_SCAN, LSTM_SCAN = int(Op.WINDOW), int(Op.GRU_SCAN), int(Op.LSTM_SCAN)
-KEEP, KEEP_EXPONENTIAL = int(Op.KEEP), int(Op.KEEP_EXPONENTIAL)
-KEEP_FIXED, KEEP_STATE = int(Op.KEEP_FIXED), int(Op.KEEP_STATE)
+# The columns of an instruction as plain integers.
 (OP, D_START, D_STRIDE, D_COLUMN, A_START, A_STRIDE, A_COLUMN, B_START, B_STRIDE, B_COLUMN) = map(
     int, list(Column)[:10]
 )
 W, V, S, T, N, M, K, ROWS = map(int, list(Column)[10:])
-SENTENCES, SERIAL = int(RowKind.SENTENCES), int(RowKind.SERIAL)
-BIAS, OWN = int(Base.BIAS), int(Base.OWN)
-N_ROW_BITS = FOLD_CASE - 1  # mask of the bits of a row number in the operand of NGRAMS
+N_ROW_BITS = FOLD_CASE - 1  # mask of the bits of a row number in the operand of Op.NGRAMS
 BYTE, LOW_BYTE = np.uint64(8), np.uint64(0xFF)
 ONE: Any = np.int64(1)  # with a Python int, `execute` would be compiled once more
 
@@ -118,8 +104,8 @@ def execute(
     while pc < len(program):
         code = program[pc]
         op, n, m, k = code[OP], code[N], code[M], code[K]
-        n_rows, origin, every = len(rows.slot) if code[ROWS] == SENTENCES else n_all, 0, 1
-        if code[ROWS] == SERIAL:
+        n_rows, origin, every = len(rows.slot) if code[ROWS] == RowKind.SENTENCES else n_all, 0, 1
+        if code[ROWS] == RowKind.SERIAL:
             n_rows, origin, every = n_rows // n_columns, column, n_columns
         d, ds = rows.space + 4 * (code[D_START] * rows.capacity + code[D_COLUMN]), code[D_STRIDE]
         a, as_ = rows.space + 4 * (code[A_START] * rows.capacity + code[A_COLUMN]), code[A_STRIDE]
@@ -128,39 +114,39 @@ def execute(
         ds, as_, bs = every * ds, every * as_, every * bs
         w, v = model.weights + code[W], model.weights + code[V]
         first, last = thread_range(n_rows, ctx)
-        if op == LINEAR:
+        if op == Op.LINEAR:
             base, base_stride = 0, 0
-            if k == BIAS:
+            if k == Base.BIAS:
                 base = v
-            elif k == OWN:
+            elif k == Base.OWN:
                 base, base_stride = d, ds
             linear(model, ctx, d, ds, a, as_, n_rows, code[W], code[S], n, m, base, base_stride)
-        elif op == GRU_SCAN:
+        elif op == Op.GRU_SCAN:
             gru_scan(
                 model, rows, ctx, d, ds, a, as_, b, bs, code[W], code[V], code[S], code[T], n, m, k
             )  # fmt: skip
-        elif op == LSTM_SCAN:
+        elif op == Op.LSTM_SCAN:
             lstm_scan(model, rows, ctx, d, ds, a, as_, b, bs, code[W], code[S], n, m)
-        elif op < RING:
+        elif op < Op.RING:
             for row in range(first, last):
                 execute_row_op(
                     op, rows.ids, rows.word, rows.position, origin + every * row, d + 4 * row * ds, a + 4 *
                     row * as_, b + 4 * row * bs, w, v, n, m, k,
                 )  # fmt: skip
-        elif op < WINDOW:
+        elif op < Op.WINDOW:
             for row in range(first, last):
                 execute_step_op(
                     op, model, rows, step, parent, ctx, origin + every * row, d + 4 * row * ds, a + 4 * row *
                     as_, b + 4 * row * bs, code,
                 )  # fmt: skip
-                if forced.attention.shape[2] > 0 and ATTEND_DOT <= op <= ATTEND_LOCATION:
-                    bound, rooted = m if op == ATTEND_LOCATION else 0, op == ATTEND_DOT and k != 0
+                if forced.attention.shape[2] > 0 and Op.ATTEND_DOT <= op <= Op.ATTEND_LOCATION:
+                    bound, rooted = m if op == Op.ATTEND_LOCATION else 0, op == Op.ATTEND_DOT and k != 0
                     record_attention(
                         model, rows, forced, step, ctx, origin + every * row, layer, b + 4 * row * bs,
                         code[S], bound, rooted,
                     )  # fmt: skip
-            layer += ATTEND_DOT <= op <= ATTEND_LOCATION
-        elif op == WINDOW:
+            layer += Op.ATTEND_DOT <= op <= Op.ATTEND_LOCATION
+        elif op == Op.WINDOW:
             gather_windows(rows, first, last, d, ds, a, as_, n // m, m, k)
         else:
             for row in range(first, last):
@@ -168,9 +154,9 @@ def execute(
         if not barrier_wait(ctx):
             return
         pc += 1
-        if code[ROWS] != SERIAL:
+        if code[ROWS] != RowKind.SERIAL:
             part, part_layer = pc, layer
-        elif pc == len(program) or program[pc, ROWS] != SERIAL:
+        elif pc == len(program) or program[pc, ROWS] != RowKind.SERIAL:
             column += 1
             if column < n_columns:
                 pc, layer = part, part_layer
@@ -184,37 +170,37 @@ def execute_row_op(
     m: int, k: int,
 ) -> None:  # fmt: skip
     """Execute an instruction that depends on neither sentences nor states, for one row."""
-    if op == EMBED:
+    if op == Op.EMBED:
         copy(d, w + 4 * n * np.int64(ids[row]), n)
-    elif op == POSITION:
+    elif op == Op.POSITION:
         add(d, d, w + 4 * n * min(position[row], m - 1), n)
-    elif op == ADD_VECTOR:
+    elif op == Op.ADD_VECTOR:
         add(d, d, v, n)
-    elif op == NORM_RELU:
+    elif op == Op.NORM_RELU:
         layer_norm_relu(d, a, w, v, n, EPSILON)
-    elif op == RELU:
+    elif op == Op.RELU:
         relu(d, d, n)
-    elif op == TANH:
+    elif op == Op.TANH:
         tanh(d, d, n)
-    elif op == COPY:
+    elif op == Op.COPY:
         copy(d, a, n)
-    elif op == GLU:
+    elif op == Op.GLU:
         glu(d, a, a + 4 * n, n)
-    elif op == MEAN:
+    elif op == Op.MEAN:
         mean(d, a, b, n)
-    elif op == MAXOUT:
+    elif op == Op.MAXOUT:
         maxout(d, a, n)
-    elif op == GRU_RESET:
+    elif op == Op.GRU_RESET:
         gru_reset(d, a, b, n)
-    elif op == GRU_STEP:
+    elif op == Op.GRU_STEP:
         gru_update(d, a, b, n, k)
-    elif op == LSTM_STEP:
+    elif op == Op.LSTM_STEP:
         lstm_step(d, b, a, n)
-    elif op == NORM:
+    elif op == Op.NORM:
         layer_norm(d, a, w, v, n, EPSILON)
-    elif op == MULTIPLICATIVE:
+    elif op == Op.MULTIPLICATIVE:
         multiplicative(d, a, b, n)
-    elif op == NGRAMS:
+    elif op == Op.NGRAMS:
         add_ngrams(d, w, word[row, 0], word[row, 1], n, m, k)
 
 
@@ -247,28 +233,28 @@ def execute_step_op(
     n, m, k, v = code[N], code[M], code[K], code[V]
     slot, beam, position = rows.owner[row], rows.beam[row], rows.position[row]
     n_beams, bank = parent.shape[1], position & 1
-    if op == RING:
+    if op == Op.RING:
         gather_taps(model, rows, step[slot], k, row, d, a, code[A_STRIDE], m)
-    elif op == READ_STATE:
+    elif op == Op.READ_STATE:
         copy(d, state_address(model, k, bank, slot * n_beams + parent[slot, beam]), n)
-    elif op == WRITE_STATE:
+    elif op == Op.WRITE_STATE:
         copy(state_address(model, k, 1 - bank, slot * n_beams + beam), a, n)
-    elif op == COLUMN:
+    elif op == Op.COLUMN:
         if position >= model.columns[slot]:
             zero(d, n)
         else:
             copy(d, item_column(model, slot, k, position), n)
-    elif op == FIXED:
+    elif op == Op.FIXED:
         copy(d, fixed_address(model, slot, k), n)
-    elif op == ATTEND_DOT:
+    elif op == Op.ATTEND_DOT:
         attend_dot(model, ctx, slot, d, n, a, m, v, k, b, code[S], code[T])
-    elif op == ATTEND_ADDITIVE:
+    elif op == Op.ATTEND_ADDITIVE:
         attend_additive(model, ctx, slot, d, n, a, code[W], m, v, b, code[S], code[T])
-    elif op == ATTEND_LOCATION:
+    elif op == Op.ATTEND_LOCATION:
         attend_location(model, ctx, slot, d, n, a, m, v, k, b, code[S], code[T])
-    elif op == CENTRE:
+    elif op == Op.CENTRE:
         write_centre(model, slot, position, m, d)
-    elif op == PREDICT_CENTRE:
+    elif op == Op.PREDICT_CENTRE:
         predict_centre(model, slot, a, model.weights + code[W], n, m, d)
 
 
@@ -280,9 +266,9 @@ def execute_source_op(
 
     own: its register.
     """
-    if op == KEEP_FIXED:
+    if op == Op.KEEP_FIXED:
         copy(fixed_address(model, rows.slot[row], k), own, n)
-    elif op == KEEP_STATE:
+    elif op == Op.KEEP_STATE:
         n_beams = model.n_rows // len(model.columns)
         for beam in range(n_beams):
             copy(state_address(model, k, 0, rows.slot[row] * n_beams + beam), own, n)
@@ -291,7 +277,7 @@ def execute_source_op(
         if m and column < model.source_len[slot] - 1:
             column = model.source_len[slot] - 2 - column
         if column < model.columns[slot]:
-            if op == KEEP_EXPONENTIAL:
+            if op == Op.KEEP_EXPONENTIAL:
                 exp_double(own, own, n)
             store_column(model, slot, k, column, own, scratch)
 
