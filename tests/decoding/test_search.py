@@ -372,7 +372,7 @@ def test_the_loop_stops_early() -> None:
 
 
 def test_beam_search_does_not_wait_for_an_unlikely_text_of_endless_likely_bytes() -> None:
-    """It goes on for about twice the bytes of the best text."""
+    """The search goes on for about twice the bytes of the best text."""
 
     def log_p(prefix: bytes) -> np.ndarray:
         p = np.full(256, 1e-6)
