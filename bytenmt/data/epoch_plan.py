@@ -56,7 +56,6 @@ def epoch_plan(
     seed: int,
     epoch: int,
     *,
-    shuffle: bool = True,
     round_to: int = 1,
     bounds: Indices | None = None,
     weights: Sequence[float] | None = None,
@@ -68,7 +67,7 @@ def epoch_plan(
     A batch of n pairs costs n * (longest source + longest target) bytes, each counted with EOS (a source
     that is not there has none) and rounded up to a multiple of `round_to`, and at most `max_tokens`; a pair
     that costs more alone is a batch alone. Which pairs meet is drawn anew in every epoch, and so is the
-    batches' order. shuffle=False: sorted, the same in every epoch.
+    batches' order.
     bounds (n_parts + 1,) int64, weights (n_parts,): the pairs bounds[p] to bounds[p + 1] come as often as
     the whole part of weights[p] says, and a share of them, its fraction, once more, drawn anew.
     short_first: the batches in order of their widths instead of a random one. Raises ValueError for
@@ -80,16 +79,14 @@ def epoch_plan(
         nothing = np.zeros(0, np.int64)
         return EpochPlan(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros((0, 2), np.int64), nothing)
     max_tokens, end = min(max_tokens, MOST_PAIRS), int(source_lengths.max() > 0)
-    random = state if shuffle else None
-    entries = _entries(source_lengths, target_lengths, copies, end, round_to, max_tokens // round_to, random)
+    entries = _entries(source_lengths, target_lengths, copies, end, round_to, max_tokens // round_to, state)
     # Else the batches would be cut at the same lengths in every epoch.
-    first = 1 + bucketing.random_below(state, max_tokens) if shuffle else max_tokens
+    first = 1 + bucketing.random_below(state, max_tokens)
     order, cuts, shapes = bucketing.bucket(
         entries, source_lengths, target_lengths, end, round_to, max_tokens, first
     )
     sequence = np.arange(len(shapes))
-    if shuffle:
-        bucketing.shuffle(sequence, state)
+    bucketing.shuffle(sequence, state)
     if short_first:
         sequence = sequence[np.argsort(shapes.sum(axis=1)[sequence], kind="stable")]
     return EpochPlan(order, cuts, shapes, sequence)
@@ -102,10 +99,9 @@ def _entries(
     end: int,
     round_to: int,
     budget: int,
-    state: RandomState | None,
+    state: RandomState,
 ) -> Entries:
-    """Return the pairs, packed, along the path on which batches are cut; shuffled in their cells if state is
-    given.
+    """Return the pairs, packed, along the path on which batches are cut, shuffled in their cells.
 
     end: 1 if sources have an EOS, else 0; budget: of a batch, in units of round_to.
     """
@@ -114,16 +110,13 @@ def _entries(
     counts = np.zeros((len(target_values), len(source_values)), np.int32)
     bucketing.count(source, target, copies, source_keys, target_keys, counts)
     # Other strips in every epoch; what they pad is flat around the least.
-    factor = bucketing.PLAIN
-    if state is not None:
-        factor = bucketing.PLAIN // 4 + bucketing.random_below(state, bucketing.PLAIN)
+    factor = bucketing.PLAIN // 4 + bucketing.random_below(state, bucketing.PLAIN)
     strip_of, n_strips = bucketing.strips(counts, source_values, target_values, budget, factor)
     places = bucketing.first_places(counts, strip_of, n_strips)
     entries = np.empty(int(copies.sum(dtype=np.int64)) if len(copies) else len(target), np.uint64)
     rows = strip_of[target_keys] * np.int32(len(source_values))
     bucketing.scatter(source, target, copies, source_keys, rows, places, entries)
-    if state is not None:
-        bucketing.shuffle_cells(entries, places, len(source_values), state)
+    bucketing.shuffle_cells(entries, places, len(source_values), state)
     return entries
 
 

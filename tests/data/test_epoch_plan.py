@@ -78,7 +78,6 @@ budgets = st.integers(1, 2000) | st.integers(1, 2**40)
     max_tokens=budgets,
     seed=st.integers(-5, 2**70),
     epoch=st.integers(0, 99),
-    shuffle=st.booleans(),
     round_to=st.sampled_from([1, 3, 8, 64]),
     short_first=st.booleans(),
 )
@@ -88,7 +87,6 @@ def test_plan_is_a_partition_within_the_budget(
     max_tokens: int,
     seed: int,
     epoch: int,
-    shuffle: bool,
     round_to: int,
     short_first: bool,
 ) -> None:
@@ -100,7 +98,6 @@ def test_plan_is_a_partition_within_the_budget(
         max_tokens,
         seed,
         epoch,
-        shuffle=shuffle,
         round_to=round_to,
         short_first=short_first,
     )
@@ -116,7 +113,7 @@ def realistic(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def plain_plan(
-    source: np.ndarray, target: np.ndarray, max_tokens: int, seed: int, epoch: int, shuffle: bool, unit: int
+    source: np.ndarray, target: np.ndarray, max_tokens: int, seed: int, epoch: int, unit: int
 ) -> list[list[int]]:
     """Compute epoch_plan for lengths below 512 by Python's sort and lists."""
     draw = splitmix(splitmix(splitmix(seed)() + epoch)())
@@ -132,7 +129,7 @@ def plain_plan(
     end = 1 if source.any() else 0
     s = [-(-(int(n) + end) // unit) for n in source]
     t = [-(-(int(n) + 1) // unit) for n in target]
-    factor = 64 + below(256) if shuffle else 256
+    factor = 64 + below(256)
     strips: list[list[int]] = [[]]
     first = 0
     for length in range(max(t) + 1):
@@ -150,10 +147,9 @@ def plain_plan(
     for number, strip in enumerate(strips):
         for length in sorted({s[pair] for pair in strip}, reverse=number % 2 == 1):
             cell = sorted(pair for pair in strip if s[pair] == length)
-            if shuffle:
-                mix_up(cell)
+            mix_up(cell)
             path += cell
-    budget = 1 + below(max_tokens) if shuffle else max_tokens
+    budget = 1 + below(max_tokens)
     cut: list[list[int]] = []
     for pair in path:
         tried = [*cut[-1], pair] if cut else []
@@ -163,19 +159,17 @@ def plain_plan(
             budget = max_tokens if cut else budget
             cut.append([pair])
     numbers = list(range(len(cut)))
-    if shuffle:
-        mix_up(numbers)
+    mix_up(numbers)
     return [cut[number] for number in numbers]
 
 
-@pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize("has_source", [True, False])
-def test_plan_equals_plain_python(has_source: bool, shuffle: bool) -> None:
+def test_plan_equals_plain_python(has_source: bool) -> None:
     source, target = realistic(400)
     source *= has_source
     for seed, epoch, max_tokens, unit in (1, 0, 700, 1), (2**80 + 5, 3, 1500, 8), (-1, 1, 90, 1):
-        plan = epoch_plan(source, target, max_tokens, seed, epoch, shuffle=shuffle, round_to=unit)
-        expected = plain_plan(source, target, max_tokens, seed, epoch, shuffle, unit)
+        plan = epoch_plan(source, target, max_tokens, seed, epoch, round_to=unit)
+        expected = plain_plan(source, target, max_tokens, seed, epoch, unit)
         assert [plan.batch(k).tolist() for k in range(plan.n_batches)] == expected
 
 
@@ -212,16 +206,9 @@ def test_kernels_equal_themselves_uncompiled(
     target = lengths([t + 65_500 * long for _, t in pairs])
     parts = {"bounds": np.array([0, len(pairs) // 3, len(pairs)]), "weights": [first, second]}
 
-    def plans() -> list[EpochPlan]:
-        return [
-            epoch_plan(source, target, max_tokens, seed, 0, round_to=round_to, **parts),
-            epoch_plan(source, target, max_tokens, seed, 0, round_to=round_to, shuffle=False),
-        ]
-
-    compiled = plans()
+    compiled = epoch_plan(source, target, max_tokens, seed, 0, round_to=round_to, **parts)
     with uncompiled():
-        plain = plans()
-    assert all(same(*both) for both in zip(compiled, plain, strict=True))
+        assert same(compiled, epoch_plan(source, target, max_tokens, seed, 0, round_to=round_to, **parts))
 
 
 def test_random_numbers_are_splitmix64() -> None:
@@ -264,21 +251,10 @@ def test_pairs_of_one_length_meet_anew() -> None:
     assert len(together[0] & together[1]) < 0.04 * len(together[0])
 
 
-def test_sorted_plan_is_the_same_in_every_epoch() -> None:
-    source, target = realistic(500)
-    first, second = (epoch_plan(source, target, 1000, 1, epoch, shuffle=False) for epoch in (0, 7))
-    assert same(first, second)
-    longest = [target[first.batch(k)].max() for k in range(first.n_batches)]
-    # Sorted by strips: no batch falls back behind an earlier one by more than a strip's width.
-    fallen = np.maximum.accumulate(longest) - longest
-    assert fallen.max() < 32 and fallen.mean() < 4
-
-
-@pytest.mark.parametrize("shuffle", [True, False])
-def test_short_first_is_an_order_of_the_same_batches(shuffle: bool) -> None:
+def test_short_first_is_an_order_of_the_same_batches() -> None:
     source, target = realistic(2000)
-    plain = epoch_plan(source, target, 1000, 1, 0, shuffle=shuffle)
-    plan = epoch_plan(source, target, 1000, 1, 0, shuffle=shuffle, short_first=True)
+    plain = epoch_plan(source, target, 1000, 1, 0)
+    plan = epoch_plan(source, target, 1000, 1, 0, short_first=True)
     found = [sum(pair) for pair in planned_widths(plan)]
     assert found == sorted(found) and found[0] < found[-1] / 2
     assert sorted(plan.sequence.tolist()) == sorted(plain.sequence.tolist())
@@ -306,11 +282,10 @@ def padding(source: np.ndarray, target: np.ndarray, plan: EpochPlan, round_to: i
 @pytest.mark.slow
 def test_little_padding() -> None:
     source, target = like_sentences(1_000_000)
-    for shuffle in (True, False):
-        for round_to, most in (1, 0.01), (8, 0.04):
-            plan = epoch_plan(source, target, 25_000, 1, 0, shuffle=shuffle, round_to=round_to)
-            assert padding(source, target, plan, round_to) < most
-            assert plan.n_batches < 1.05 * plan.n_bytes / 25_000 + 2  # the batches are full
+    for round_to, most in (1, 0.01), (8, 0.04):
+        plan = epoch_plan(source, target, 25_000, 1, 0, round_to=round_to)
+        assert padding(source, target, plan, round_to) < most
+        assert plan.n_batches < 1.05 * plan.n_bytes / 25_000 + 2  # the batches are full
     # Rounding bounds the number of shapes that are compiled.
     plan = epoch_plan(source, target, 25_000, 1, 0, round_to=64)
     assert len(np.unique(plan.shapes, axis=0)) < 120
@@ -373,14 +348,13 @@ def test_weights_of_one_change_nothing() -> None:
 def test_extreme_plans() -> None:
     nothing = epoch_plan(lengths([]), lengths([]), 100, 1, 0)
     assert nothing.n_batches == nothing.n_bytes == len(nothing.order) == 0
-    # 9 + 9 bytes and 2 EOS are 20: two fill a budget of 40, one less lets them stand alone.
-    for max_tokens, n_batches in ((40, 2), (39, 4), (1, 4)):
-        plan = epoch_plan(lengths([9] * 4), lengths([9] * 4), max_tokens, 1, 0, shuffle=False)
-        assert plan.n_batches == n_batches
-    # Rounded to 8, 10 bytes are 16.
-    for max_tokens, n_batches in ((64, 2), (63, 4)):
-        plan = epoch_plan(lengths([9] * 4), lengths([9] * 4), max_tokens, 1, 0, shuffle=False, round_to=8)
-        assert plan.n_batches == n_batches and planned_widths(plan)[0] == (16, 16)
+    # 9 + 9 bytes and 2 EOS are 20, rounded to 8 they are 32: two fill a budget, one less lets them stand
+    # alone. The first batch has its own budget.
+    nine = lengths([9] * 5)
+    for round_to, max_tokens, n_pairs in ((1, 40, 2), (1, 39, 1), (1, 1, 1), (8, 64, 2), (8, 63, 1)):
+        plan = epoch_plan(nine, nine, max_tokens, 1, 0, round_to=round_to)
+        assert max(np.diff(plan.bounds)) == n_pairs
+        assert planned_widths(plan)[0] == ((10, 10) if round_to == 1 else (16, 16))
 
 
 def test_too_many_pairs_are_refused() -> None:

@@ -67,7 +67,7 @@ def summed_loss(model: Transformer, data: Batch, smoothing: float) -> tuple[Tens
 @torch.no_grad()
 def bits_per_byte(model: Transformer, pairs: SubwordPairs) -> float:
     """Return the bits of all targets, EOS included, per UTF-8 byte; computed in fp32."""
-    plan = epoch_plan(*pairs.lengths(), VALID_TOKENS, seed=0, epoch=0, shuffle=False)
+    plan = epoch_plan(*pairs.lengths(), VALID_TOKENS, seed=0, epoch=0)
     nats = sum(
         float(summed_loss(model, make_batch(pairs, plan.batch(i).tolist()), 0.0)[1])
         for i in range(plan.n_batches)
