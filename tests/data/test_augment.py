@@ -377,6 +377,8 @@ def test_a_corpus_with_sentinels_keeps_its_other_lines() -> None:
         < 0.3
     )
     assert max(changed.source_lengths) <= 40 and max(changed.target_lengths) <= 60
+    for part, expected in zip(assemble(changed, np.arange(n), 8), Batch.from_pairs(after, 8), strict=True):
+        assert np.array_equal(part, expected)
     again = augmenter.corpus(7)
     assert after == [(again.source(k), again.target(k)) for k in range(n)]
     assert after != [(other.source(k), other.target(k)) for other in [augmenter.corpus(8)] for k in range(n)]
