@@ -10,12 +10,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import command_server
 import pytest
 import torch
 from hypothesis import assume, given
@@ -24,7 +23,6 @@ from made_up_engine import made_up_translator as made_up
 from made_up_engine import small_model
 from processes import job, results
 
-import bytenmt
 from bytenmt.cli import line_filter as module
 from bytenmt.cli.line_filter import Filter, Line, LineQueue
 from bytenmt.data.text_file import TextFile
@@ -35,8 +33,7 @@ from bytenmt.distributed import Group, LostProcess
 from bytenmt.errors import DataError
 
 CPU = torch.device("cpu")
-# So that a child in another folder finds the package under test.
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}
+Start = Callable[..., "subprocess.Popen[bytes]"]
 LONG = b"x" * 12_000 + b" " + "가나 다".encode() * 799 + b"\xff!" + b"z" * 7  # 20,000 bytes, repaired
 KINDS = [
     b"",
@@ -269,25 +266,32 @@ def test_a_bar_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 # The program, with pipes.
 
 
-@contextmanager
-def coprocess(folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`bytenmt translate` with open pipes, killed after two minutes at the latest."""
-    command = [sys.executable, "-m", "bytenmt", "translate", "-m", "run", "--threads=1", "--device=cpu"]
-    command += ["--max-len-a=0.1", "--max-len-b=5", *options]
-    pipe = subprocess.PIPE
-    # A job in a shell's background ignores interrupts, and so would this child of it.
-    listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    with subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, stderr=pipe, env=ENVIRONMENT, cwd=folder, preexec_fn=listen
-    ) as process:
-        guard = signal.signal(signal.SIGALRM, lambda *_: process.kill())
-        signal.alarm(120)
-        try:
-            yield process
-        finally:
-            signal.alarm(0)
-            signal.signal(signal.SIGALRM, guard)
-            process.kill()
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with command_server.serving(tmp_path_factory.mktemp("program")) as program:
+        yield program
+
+
+@pytest.fixture
+def start(program: Path, template: Path) -> Iterator[Start]:
+    """Starts `bytenmt translate` with open pipes, killed after two minutes at the latest."""
+    command = f"{program} translate -m run --threads=1 --device=cpu --max-len-a=0.1 --max-len-b=5"
+    started: list[subprocess.Popen[bytes]] = []
+
+    def popen(*options: str) -> subprocess.Popen[bytes]:
+        pipe = subprocess.PIPE
+        words = [*command.split(), *options]
+        started.append(subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, cwd=template))
+        return started[-1]
+
+    guard = signal.signal(signal.SIGALRM, lambda *_: [process.kill() for process in started])
+    signal.alarm(120)
+    yield popen
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, guard)
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 def ask(process: subprocess.Popen[bytes], line: bytes) -> bytes:
@@ -301,60 +305,60 @@ def ask(process: subprocess.Popen[bytes], line: bytes) -> bytes:
 
 
 @pytest.mark.slow
-def test_a_line_alone_is_answered_at_once_and_ctrl_c_is_quiet(template: Path) -> None:
+def test_a_line_alone_is_answered_at_once_and_ctrl_c_is_quiet(start: Start) -> None:
     """A coprocess waits for each answer; then an interrupt while the program waits for a line."""
-    with coprocess(template) as process:
-        lines = [b"one", b"", "두 번째".encode(), b"one\r", *(b"%d" % k for k in range(40))]
-        found = [ask(process, line) for line in lines]
-        assert found[1] == b"" and found[0] == found[3] != b""
-        time.sleep(0.2)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate()
-        assert (out, err, process.returncode) == (b"", b"", 130)
-    with coprocess(template) as process:
-        out, err = process.communicate(b"\n".join(lines))
-        assert (out.split(b"\n")[:-1] == found, err, process.returncode) == (True, b"", 0)
+    process = start()
+    lines = [b"one", b"", "두 번째".encode(), b"one\r", *(b"%d" % k for k in range(40))]
+    found = [ask(process, line) for line in lines]
+    assert found[1] == b"" and found[0] == found[3] != b""
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (out, err, process.returncode) == (b"", b"", 130)
+    process = start()
+    out, err = process.communicate(b"\n".join(lines))
+    assert (out.split(b"\n")[:-1] == found, err, process.returncode) == (True, b"", 0)
 
 
 @pytest.mark.slow
-def test_ctrl_c_in_the_middle_is_quiet(template: Path) -> None:
+def test_ctrl_c_in_the_middle_is_quiet(start: Start) -> None:
     """While lines are decoded and others wait."""
-    with coprocess(template) as process:
-        assert process.stdin is not None
-        ask(process, b"one")
-        process.stdin.write(b"".join(b"%d\n" % k for k in range(1000)))
-        process.stdin.flush()
-        time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate()
-        assert (err, process.returncode) == (b"", 130)
+    process = start()
+    ask(process, b"one")
+    assert process.stdin is not None
+    process.stdin.write(b"".join(b"%d\n" % k for k in range(1000)))
+    process.stdin.flush()
+    time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert (process.communicate()[1], process.returncode) == (b"", 130)
 
 
 @pytest.mark.slow
-def test_strict_ends_while_the_input_is_open(template: Path) -> None:
+def test_strict_ends_while_the_input_is_open(start: Start) -> None:
     """One line on stderr, though the reading thread still waits."""
-    with coprocess(template, "--errors", "strict") as process:
-        ask(process, b"one")
-        assert process.stdin is not None and process.stderr is not None
-        process.stdin.write(b"bad \xff\n")
-        process.stdin.flush()
-        assert process.wait() == 1
-        told = process.stderr.read()
-        assert told.count(b"\n") == 1
-        assert told.startswith(b"bytenmt: standard input, line 2, byte offset 4: 0xFF")
+    process = start("--errors", "strict")
+    ask(process, b"one")
+    assert process.stdin is not None and process.stderr is not None
+    process.stdin.write(b"bad \xff\n")
+    process.stdin.flush()
+    assert process.wait() == 1
+    told = process.stderr.read()
+    assert told.count(b"\n") == 1
+    assert told.startswith(b"bytenmt: standard input, line 2, byte offset 4: 0xFF")
 
 
 @pytest.mark.slow
-def test_a_closed_pipe_is_quiet(template: Path) -> None:
+def test_a_closed_pipe_is_quiet(start: Start) -> None:
     """A reader that closes the pipe, like `| head -1`, causes no message."""
-    with coprocess(template, "--stream") as process:
-        ask(process, b"one")
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-        process.stdout.close()
-        process.stdin.write(b"two\n")
-        process.stdin.flush()
-        assert process.wait() == 141
-        assert process.stderr.read() == b""
+    process = start("--stream")
+    ask(process, b"one")
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    process.stdin.write(b"two\n")
+    process.stdin.flush()
+    assert process.wait() == 141
+    assert process.stderr.read() == b""
+    process.stdout = None
 
 
 # Several processes.
