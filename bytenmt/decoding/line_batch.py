@@ -134,10 +134,6 @@ class LineBatch:
         self.requests = list(dict.fromkeys(every))
         self.hypotheses: dict[Request, list[Hypothesis]] = {}
 
-    def __len__(self) -> int:
-        """The number of lines."""
-        return len(self._parts)
-
     @property
     def is_complete(self) -> bool:
         """True if the hypotheses of all requests are there."""
@@ -156,8 +152,8 @@ class LineBatch:
             hypotheses = [one._replace(flags=(PLACEMENT,) * one.is_past_end) for one in hypotheses]
         self.hypotheses[request] = hypotheses
 
-    def results(self, n_best: int | None = None) -> list[TranslationResult]:
-        """Return the results in the order of the lines. n_best: hypotheses of a line at most; None: all."""
+    def results(self) -> list[TranslationResult]:
+        """Return the results in the order of the lines."""
         results, search = [], self._settings.search
         for line in self._parts:
             chunks = [chunk for chunk, _ in line]
@@ -169,7 +165,7 @@ class LineBatch:
                 for chunk, each in pairs
                 for part in (*restore(each[0].text, chunk.spans), chunk.separator.decode())
             )
-            results.append(TranslationResult(joined[:n_best], chunks, hypotheses, parts))
+            results.append(TranslationResult(joined, chunks, hypotheses, parts))
         return results
 
     def _with_sentinels(self, chunk: Chunk, request: Request | None) -> list[Hypothesis]:

@@ -40,11 +40,6 @@ class Scheduler:
         """True if any request waits or is decoded."""
         return bool(self._waiting or self._running)
 
-    @property
-    def n_running(self) -> int:
-        """The number of sentences that are being decoded."""
-        return len(self._running)
-
     def running_jobs(self) -> set[Any]:
         """Return the jobs of which requests are being decoded."""
         return {job for _, job, _ in self._running.values()}

@@ -173,17 +173,17 @@ class Translator:
         return found[0] if is_one else found
 
     def translate_lines(
-        self, lines: Sequence[bytes | Sequence[Part]], first: int = 0, keep: KeepSpec | None = None
+        self, lines: Sequence[bytes | Sequence[Part]], first: int = 0
     ) -> list[TranslationResult]:
         """Return the results of lines, in their order.
 
         lines: valid UTF-8 without line ends, or texts and codes of a document (sentinels.Code), whose results
-        have them in `parts`. keep: what is kept, instead of the settings'. first: the number of the first
-        line, on which random draws depend. Empty lines and lines of URLs and e-mail addresses alone are
-        copied. Equal lines are translated once, except in sampling. In a group of processes each one gives
-        the same lines, decodes its share and gets all results.
+        have them in `parts`. first: the number of the first line, on which random draws depend. Empty lines
+        and lines of URLs and e-mail addresses alone are copied. Equal lines are translated once, except in
+        sampling. In a group of processes each one gives the same lines, decodes its share and gets all
+        results.
         """
-        batch = self.batch(lines, first, keep)
+        batch = self.batch(lines, first)
         rank, size = (self.group.rank, self.group.size) if self.group else (0, 1)
         for capacity, requests in self._by_capacity(batch.requests):
             own = requests[rank::size]
@@ -219,20 +219,10 @@ class Translator:
             self.group.broadcast(None)
 
     def batch(
-        self,
-        lines: Sequence[bytes | Sequence[Part]],
-        first: int = 0,
-        keep: KeepSpec | None = None,
-        prefix: bytes | None = None,
+        self, lines: Sequence[bytes | Sequence[Part]], first: int = 0, keep: KeepSpec | None = None
     ) -> LineBatch:
-        """Return the requests of lines; see LineBatch for the arguments.
-
-        prefix: of each translation, instead of that of the settings; the lines are then not split.
-        """
+        """Return the requests of lines; see LineBatch for the arguments. keep: None for the settings'."""
         settings, limit, languages = self.settings, self.max_source_bytes, self.languages
-        if prefix is not None:
-            settings = replace(settings, prefix=prefix)
-            limit, languages = max(map(len, lines), default=0), ()
         return LineBatch(
             lines, settings, limit, self.has_source, first, keep or self.keep, languages, self.reranker
         )

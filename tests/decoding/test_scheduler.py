@@ -54,7 +54,7 @@ def test_who_comes_later_joins_the_batch() -> None:
     assert asked.step() == []
     asked.submit(Request(b"y" * 30, 99), "b")
     asked.step()
-    assert asked.n_running == 2 and len(admitted) == 2
+    assert len(asked._running) == 2 and len(admitted) == 2
 
 
 def test_who_has_left_gives_its_places_back() -> None:
@@ -66,7 +66,7 @@ def test_who_has_left_gives_its_places_back() -> None:
     last = asked.submit(Request(b"b", 9), "b")
     asked.drop("a")
     asked.drop("a")
-    assert asked.n_running == 0
+    assert len(asked._running) == 0
     assert [number for number, _ in asked.step()] == [last]
     assert texts(admitted) == [b"a" * 1000, b"b"] and not asked.busy
 
@@ -78,7 +78,7 @@ def test_no_client_has_all_places_while_another_is_there() -> None:
     for number in range(20):
         asked.submit(Request(b"x" * (900 + number), 2000), number, "many")
     asked.step()
-    assert asked.n_running == 8
+    assert len(asked._running) == 8
     for number in range(20, 25):
         asked.drop(number - 20)
         asked.submit(Request(b"y", 9), number, "few")
@@ -88,4 +88,4 @@ def test_no_client_has_all_places_while_another_is_there() -> None:
     while b"y" in [request.source for request in admitted[-1]]:
         asked.step()
     assert sum(request.source == b"y" for batch in admitted for request in batch) == 5
-    assert asked.n_running == 8  # alone again
+    assert len(asked._running) == 8  # alone again

@@ -43,12 +43,8 @@ def test_a_setting_is_an_option_of_the_commands_of_its_group(row: Option) -> Non
 
 
 def test_messages_use_the_names_of_the_caller() -> None:
-    with pytest.raises(SettingError, match="n_best 2 of beam 1"):
-        Settings.from_dict({"n_best": 2})
     with pytest.raises(SettingError, match="--n-best 2 of --beam-size 1"):
         Settings.from_dict({"n_best": 2}, lambda name: TABLE[name].long)
-    with pytest.raises(SettingError, match="unknown setting beams: expected one of beam, "):
-        Settings.from_dict({"beams": 2})
 
 
 ADDED = """
