@@ -68,14 +68,24 @@ def numeric_options() -> list[Any]:
     ]
 
 
+NO_OPTIONS = ("nan", "inf", "1" + "0" * 30, "9" * 5000, "\x1b[31m", "-1")
+
+
 @pytest.mark.parametrize(("name", "option"), numeric_options())
-@pytest.mark.parametrize("value", ["nan", "inf", "1" + "0" * 30, "9" * 5000, "\x1b[31m", "-1"])
-def test_every_option_refuses_what_is_no_number_of_its(name: str, option: click.Option, value: str) -> None:
-    """With a usage error of one short line, before anything else is looked at."""
-    told = CliRunner().invoke(main, [name, f"{option.opts[0]}={value}"])
-    assert told.exit_code == 2, told.output
-    line = told.output.splitlines()[-1]
-    assert option.opts[-1] in line and len(line) < 250 and line.isprintable()
+def test_every_option_refuses_what_is_no_number_of_its(name: str, option: click.Option) -> None:
+    """One short line says which option it is."""
+    for value in NO_OPTIONS:
+        with pytest.raises(click.BadParameter) as told:
+            option.type.convert(value, option, click.Context(main))
+        line = told.value.format_message()
+        assert option.opts[-1] in line and len(line) < 250 and line.isprintable()
+
+
+@pytest.mark.parametrize("value", NO_OPTIONS)
+def test_a_wrong_number_is_a_usage_error(value: str) -> None:
+    """Before anything else is looked at."""
+    told = CliRunner().invoke(main, ["translate", f"--beam-size={value}"])
+    assert told.exit_code == 2 and "--beam" in told.output.splitlines()[-1]
 
 
 def test_every_numeric_option_is_known() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import bytenmt
@@ -50,6 +51,7 @@ def _names(node: ast.AST) -> list[str]:
     return [name for name in names if name.split(".")[0] == "bytenmt"]
 
 
+@cache
 def resolve(name: str) -> str:
     """bytenmt.architectures.base.Model -> "architectures.base": the longest part that is a file or folder."""
     parts = name.split(".")[1:]
