@@ -148,7 +148,7 @@ def _print_log_probabilities(runs: Sequence[Path], corpus: ParallelCorpus, spec:
     columns = []
     for run in runs:
         runtime = inputs.load_models((run,), spec)
-        inputs.check_pairs(run, runtime.has_source, corpus.src)
+        inputs.check_source(run, runtime.has_source, corpus.src, has_pairs=True)
         columns.append(log_probabilities(runtime.reader(), corpus).tolist())
     for *nats, n_bytes in zip(*columns, corpus.target_lengths.tolist(), strict=True):
         bits = [-value / math.log(2) / n_bytes if n_bytes else math.inf for value in nats]
@@ -170,7 +170,7 @@ def _translated(
 
     is_leader = group is None or group.is_leader
     runtime = inputs.load_models((run,), spec, is_leader)
-    inputs.check_pairs(run, runtime.has_source, corpus.src)
+    inputs.check_source(run, runtime.has_source, corpus.src, has_pairs=True)
     assert corpus.src is not None
     translator = Translator.from_runtime(runtime, settings, group=group)
     results = inputs.translate_lines(translator, list(corpus.src))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,22 +71,17 @@ def _update(run: LoadedRun) -> str:
     return f"update {'unknown' if run.facts.update is None else run.facts.update}"
 
 
-def check_source(run: Path, has_source: bool, src: object) -> None:
+def check_source(run: Path, has_source: bool, src: object, has_pairs: bool = False) -> None:
     """Raise BytenmtError if a source, None for none, is missing or would be ignored.
 
-    has_source: whether the run has one.
+    has_source: whether the run has one. has_pairs: whether only pairs are scored.
     """
+    if has_pairs and not has_source:
+        raise BytenmtError(f"{run} is a language model: evaluate it with `bytenmt predict`")
     if has_source and src is None:
         raise BytenmtError(f"{run} is a translation model: give the source text by --src")
     if src is not None and not has_source:
         raise BytenmtError(f"{run} is a language model: leave out --src")
-
-
-def check_pairs(run: Path, has_source: bool, src: object) -> None:
-    """Raise BytenmtError if the run has no source, or the source is missing: scoring of pairs needs both."""
-    if not has_source:
-        raise BytenmtError(f"{run} is a language model: evaluate it with `bytenmt predict`")
-    check_source(run, has_source, src)
 
 
 def text_file(path: Path, errors: str) -> TextFile:
@@ -105,12 +99,6 @@ def checked(text: TextFile) -> TextFile:
     if len(text.repaired):
         Console().warn(repair_warning(text.path, len(text.repaired), len(text)))
     return text
-
-
-def to_translate(path: Path, errors: str) -> TextFile | BufferedReader:
-    """Open a text file with at least one line, or a named pipe as a stream of lines. Raises DataError."""
-    # A pipe, such as a shell's <(command): its lines are translated as they come.
-    return open(path, "rb") if path.is_fifo() else text_file(path, errors)
 
 
 def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:

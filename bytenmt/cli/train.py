@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+from bytenmt.atomic_file import replacing
 from bytenmt.cli.console import detail
-from bytenmt.cli.languages import LanguageOptions
+from bytenmt.cli.languages import LanguageOptions, language_pair
 from bytenmt.cli.options import ARCHITECTURES, MACHINE, InputOptions, PresetOptions, collect_given, command
 from bytenmt.cli.progress import Console
 from bytenmt.config.fields import Weight, option, options_of
 from bytenmt.config.schema import TrainConfig
 from bytenmt.decoding.interface import EngineSpec
+from bytenmt.errors import BytenmtError, DataError
 
 Paths = tuple[Path, ...]
+CACHE = "cache"  # folder of a run, for tables of pairs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,35 +78,80 @@ def train(start: Start, texts: Texts, limits: dict[str, Any], machine: EngineSpe
     import torch
 
     from bytenmt.api import runs
-    from bytenmt.cli import training_pairs
     from bytenmt.distributed import local_device, pick_device, process_group
 
     device, console = local_device(pick_device(machine.device)), Console()
-    documents = {"tmx": texts.tmx, "xliff": texts.xliff, "po": texts.po}
-    named = {key: value for key, value in vars(texts).items() if key not in (*documents, "pair")}
+    options = {**vars(start), **vars(texts), **limits}
+    output, settings, pair = (options.pop(name) for name in ("output", "assignments", "pair"))
+    documents = {name: options.pop(name) for name in ("tmx", "xliff", "po")}
     with process_group(device) as group:
-        tables = training_pairs.conversions(start.output, documents, texts.pair)
-        named["tsv"] += tuple(one.table for one in tables)
+        tables = conversions(output, documents, pair)
+        options["tsv"] += tuple(one.table for one in tables)
 
         def convert() -> None:
-            for line in group.on_leader(lambda: [*map(training_pairs.convert, tables)]):
+            for line in group.on_leader(lambda: [*map(convert_document, tables)]):
                 console.say(line)
 
         detail(f"training on {device}, PyTorch {torch.__version__}", console.say)
         runs.train(
-            start.output,
-            **named,
-            arch=start.arch,
-            preset=start.preset,
-            config=start.config,
-            settings=start.assignments,
-            init_from=start.init_from,
-            resume=start.resume,
-            tensorboard=start.tensorboard,
+            output,
+            **options,
+            settings=settings,
             device=machine.device,
             threads=machine.threads,
             reporter=console,
             group=group,
             prepare=convert,
-            **limits,
         )
+
+
+class Conversion(NamedTuple):
+    """A document whose pairs become a table in the run folder, on which the run is trained.
+
+    The digest of the table shows on --resume whether the text is still the same. path: of the document.
+    """
+
+    path: Path
+    format: str
+    pair: tuple[str, str] | None
+    table: Path
+
+
+def conversions(run: Path, documents: Mapping[str, Sequence[Path]], pair: str | None) -> list[Conversion]:
+    """Return the conversions for documents by their formats. Raises BytenmtError."""
+    if documents["tmx"] and pair is None:
+        raise BytenmtError("--tmx needs the languages to read: give --pair, such as --pair en-de")
+    languages, found = language_pair(pair), []
+    for name, paths in documents.items():
+        for path in paths:
+            key = hashlib.sha256(f"{path.resolve()} {pair}".encode(errors="surrogateescape")).hexdigest()[:12]
+            table = run / CACHE / f"{path.name[:80]}.{key}.tsv"
+            found.append(Conversion(path, name, languages if name == "tmx" else None, table))
+    return found
+
+
+def convert_document(document: Conversion) -> str:
+    """Write the table of a document and return a line about it for the user. Raises DataError."""
+    lines = _lines(document)
+    first = next(lines, None)  # before anything is written: raises if the file cannot be read
+    if first is None:
+        languages = "" if document.pair is None else f" {document.pair[0]} and {document.pair[1]}"
+        raise DataError(f"{document.path} has no translated pair of texts{languages}")
+    document.table.parent.mkdir(parents=True, exist_ok=True)
+    n_pairs = 0
+    with replacing(document.table) as file:
+        for line in chain([first], lines):
+            file.write(line)
+            n_pairs += 1
+    return f"{document.path}: {n_pairs:,} pairs"
+
+
+def _lines(document: Conversion) -> Iterator[bytes]:
+    """Yield the lines of the table of a document."""
+    from bytenmt.documents.formats import unit_pairs
+    from bytenmt.documents.unit import joined
+
+    for parts in unit_pairs(document.path, document.format, document.pair):
+        source, target = (" ".join(joined(some).split()) for some in parts[:2])
+        if source and target:
+            yield f"{source}\t{target}\n".encode()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -140,7 +139,8 @@ def translate(
         is_list = checked.search.n_best > 1 and answers.format == "text"
         if files.resume and (not is_file or is_list):
             raise BytenmtError("--resume needs a file with a line for each line: give -o, and no --n-best")
-        text = inputs.to_translate(input, files.errors) if input is not None and is_leader else None
+        is_stream = input is None or input.is_fifo()  # lines of a pipe are translated as they come
+        text = inputs.text_file(input, files.errors) if input and is_leader and not is_stream else None
         runtime = inputs.load_translation_models(runs, engine, is_leader)
         translator = Translator.from_runtime(runtime, checked, group=group)
         if not is_leader:
@@ -156,12 +156,12 @@ def translate(
             load = partial(Translator.load, *runs, **vars(engine), **settings)
             call = stack.enter_context(Workers(files.workers, load)).translate
         lines = Filter(translator, out, form, files.buffer_size * files.workers, n_done, call)
-        if text is None:
-            lines.stream(standard_input(), errors=files.errors, size=standard_input_size())
-        elif isinstance(text, BufferedReader):
-            lines.stream(stack.enter_context(text), errors=files.errors, name=str(input))
-        else:
+        if text is not None:
             lines.file(text)
+        elif input is not None:
+            lines.stream(stack.enter_context(open(input, "rb")), errors=files.errors, name=str(input))
+        else:
+            lines.stream(standard_input(), errors=files.errors, size=standard_input_size())
 
 
 def _output_format(answers: Answers, runtime: Runtime, n_best: int, beam: int) -> OutputFormat | None:

@@ -28,7 +28,7 @@ from bytenmt.checkpoints.metrics import Log, Record, require_tensorboard
 from bytenmt.checkpoints.weights import CONFIG, has_checkpoint, read_config
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, TrainConfig, architecture, config_toml, fingerprint
-from bytenmt.config.spacing import AUTO, Spacing, Timer, spacing
+from bytenmt.config.spacing import AUTO, Timer, interval
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.decoding.engine_selection import n_cores
 from bytenmt.decoding.program_check import check_program
@@ -43,8 +43,7 @@ from bytenmt.training.trainer import Objective, Trainer
 from bytenmt.training.translation import Share, TranslationObjective
 
 # Where train.valid_every and train.save_every are left to us: for runs that end by updates, or by time.
-BY_UPDATES = Spacing(updates=500)
-VALID_TIME, SAVE_TIME = Spacing(seconds=120.0), Spacing(seconds=300.0)
+BY_UPDATES, VALID_TIME, SAVE_TIME = 500, 120.0, 300.0
 MOST_BITS, MOST_UPDATES = 16.0, 50  # of a byte, after so many updates: worse than any start
 SHARE = 0.05  # of the training time that decoding for validations may take, and as much again for scoring
 ALWAYS = 2.0  # seconds that decoding may take in any training: the share of 40 seconds
@@ -139,7 +138,7 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> Non
             f"model.source is {str(model.source).lower()}, but the text has {'a' if has_source else 'no'}"
             " source: change the text or the key"
         )
-    spacings(train)
+    intervals(train)
     limits = (train.max_updates, train.max_epochs, train.max_minutes)
     if train.schedule in ("cosine", "linear", "wsd") and not any(limits):
         raise ConfigError(
@@ -250,7 +249,7 @@ def _describe_end(run: Path, trainer: Trainer) -> str:
     return f"{finished}; best validation {metric} {progress.best:.4f} at update {progress.best_update}: {run}"
 
 
-def spacings(train: TrainConfig) -> tuple[Spacing, Spacing]:
+def intervals(train: TrainConfig) -> tuple[float, float]:
     """Return the intervals from one validation to the next, and from one checkpoint to the next.
 
     Left to us they are times where the run's own limit is one. A run that ends by updates stays the same to
@@ -259,13 +258,13 @@ def spacings(train: TrainConfig) -> tuple[Spacing, Spacing]:
     """
     is_timed = bool(train.max_minutes)
     is_counted = train.patience > 0 or train.schedule == "plateau"
-    valid = spacing(train.valid_every, VALID_TIME if is_timed and not is_counted else BY_UPDATES)
-    if is_counted and not valid.updates:
+    valid = interval(train.valid_every, VALID_TIME if is_timed and not is_counted else BY_UPDATES)
+    if is_counted and isinstance(valid, float):
         raise ConfigError(
             "train.patience and the plateau schedule count validations: give --valid-every as a number of"
             " updates"
         )
-    return valid, spacing(train.save_every, SAVE_TIME if is_timed else BY_UPDATES)
+    return valid, interval(train.save_every, SAVE_TIME if is_timed else BY_UPDATES)
 
 
 class Meter:
@@ -291,7 +290,7 @@ class Loop:
         self.run, self.trainer, self.facts, self.log, self.reporter = run, trainer, facts, log, reporter
         self.group, self.progress, self.objective = trainer.group, trainer.progress, trainer.objective
         self.settings = trainer.config.train
-        valid, save = spacings(self.settings)
+        valid, save = intervals(self.settings)
         self.valid_timer = Timer(valid, self.progress.seconds)
         self.save_timer = Timer(save, self.progress.seconds)
         self.meter = Meter()
@@ -407,7 +406,7 @@ class Loop:
         progress.decoding_seconds += progress.seconds - scored
         self._log(record)
         self.validated = progress.update
-        # Where the spacing is left to us, scoring takes no more than its share of the time.
+        # Where the interval is left to us, scoring takes no more than its share of the time.
         pause = (scored - begun) / SHARE if settings.valid_every == AUTO else 0.0
         self.valid_timer.pass_over(progress.seconds, pause)
         scores = ", ".join(

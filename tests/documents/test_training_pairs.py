@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bytenmt.cli.main import main
-from bytenmt.cli.training_pairs import CACHE
+from bytenmt.cli.train import CACHE
 from bytenmt.documents.formats import format_of, unit_pairs
 from bytenmt.documents.unit import joined
 from bytenmt.training import run as training
