@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.training import adaptation
 from bytenmt.training.adaptation import CAREFUL_FACTORS, FACTORS, FEWEST_PAIRS, adapt, read_probe
+from bytenmt.training.trainer import Trainer
 
 WORDS = ("open", "close", "save", "print", "delete", "rename")
 PAIRS = [(f"{word} file {n}", f"{word.upper()} {n}") for word in WORDS for n in range(5)]
@@ -60,6 +62,25 @@ def test_enough_held_out_pairs_tell_when_to_stop(tmp_path: Path, model: Path) ->
     report = adapt(model, pairs, tmp_path / "new", name="memory.tsv")
     assert report.n_held_out == 32 and report.factor in FACTORS and report.n_updates != 20
     assert report.new[1].bits < report.new[0].bits
+
+
+def test_training_ends_when_the_held_out_pairs_get_no_better(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first of three validations, six updates apart, is the best one."""
+    updates, learn = list[int](), Trainer.learn
+
+    def counted(self: Trainer, *arguments: Any) -> Any:
+        updates.append(self.progress.update)
+        return learn(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "learn", counted)
+    monkeypatch.setattr(adaptation, "LEARNING_RATE", 1e-30)
+    monkeypatch.setattr(adaptation, "PATIENCE", 2)
+    pairs = [(f"{word} file {n}", f"{word.upper()} {n}") for word in WORDS for n in range(26)]
+    with pytest.raises(BytenmtError, match="get no better"):
+        adapt(model, pairs, tmp_path / "new", name="memory.tsv")
+    assert len(updates) == 3 * 6
 
 
 def test_tables_of_n_grams_are_the_new_ones() -> None:
