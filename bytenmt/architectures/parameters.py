@@ -1,8 +1,8 @@
-"""The parameters and buffers of a model by name and shape, from its configuration, before it is built.
+"""The parameters and buffers of a model by name and shape, and the cost of a step, from its configuration.
 
 A weights file is checked against them before anything is computed with it, and a model's size is counted from
 them. They are those that its program reads; where the module may have more, or where there is no program, the
-module is built without numbers, which needs PyTorch.
+module is built without numbers, which needs PyTorch and tells no receptive field.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from bytenmt.architectures.model_program import ModelProgram, ModelWriter
 from bytenmt.architectures.registry import Architecture, build_model, of_config
 from bytenmt.architectures.section import ModelSection
 from bytenmt.errors import ConfigError
+from bytenmt.program.instructions import ATTENTIONS, Column, Op
 from bytenmt.program.writer import ParameterShapes, Shapes
 
 if TYPE_CHECKING:  # it imports PyTorch
     from bytenmt.architectures.base import Model
 
+FLOAT = 4  # bytes of a float32
 TABLES = (TABLE, "positions.weight")  # how the names of look-up tables end that are stored as they are
 
 
@@ -124,3 +126,54 @@ def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
     It does so for matrices and n-gram tables, but not for vectors and other look-up tables.
     """
     return len(shape) > 1 and not name.endswith(TABLES)
+
+
+def state_bytes(config: ModelSection) -> int:
+    """Return the bytes of a decoder's state in float32, a row (a beam of a sentence)."""
+    program = model_program(config)
+    if program is None:
+        state = build_on_meta(config).first_state()
+        return FLOAT * sum(part.numel() for part in state if part.is_floating_point())
+    rings = sum(ring.capacity * ring.width for ring in program.rings)
+    return FLOAT * (sum(program.states) + rings)
+
+
+def decoder_weights(config: ModelSection) -> int:
+    """Count the numbers that a decode step reads: the decoder's weights, the tables of look-ups left out."""
+    return sum(map(math.prod, _decoder_shapes(config)))
+
+
+def step_cost(config: ModelSection, source_bytes: int) -> int:
+    """Count the multiply-accumulates of one decode step of one row.
+
+    These are one for each weight of the decoder's matrices, and those of its attentions over a source of so
+    many bytes.
+    """
+    products = sum(math.prod(shape) for shape in _decoder_shapes(config) if len(shape) > 1)
+    program = model_program(config)
+    if program is None:
+        return products + config.attention_cost(source_bytes)
+    for row in program.step.instructions:
+        op, window = Op(int(row[Column.OP])), int(row[Column.S])
+        if op in ATTENTIONS:
+            by_location = op == Op.ATTEND_LOCATION  # its scores are a product of the decoder's
+            columns = min(source_bytes, int(row[Column.M])) if by_location else source_bytes
+            columns = min(columns, 2 * window + 1) if window else columns
+            d_key = 0 if by_location else program.items[int(row[Column.M])]
+            products += columns * (d_key + int(row[Column.N]))
+    return products
+
+
+def receptive_field(config: ModelSection) -> int | None:
+    """Return the number of target bytes that a prediction can depend on; None: all of them."""
+    nets = config.nets()
+    return None if nets is None else nets.decoder.field
+
+
+def _decoder_shapes(config: ModelSection) -> list[tuple[int, ...]]:
+    """The shapes of the decoder's parameters, with a table that it shares with the embedding."""
+    if model_program(config) is None:
+        return [tuple(p.shape) for p in build_on_meta(config).decoder.parameters()]
+    shapes = parameter_shapes(config)
+    own = [shape for name, shape in shapes.items() if name.startswith("decoder.")]
+    return [*own, shapes[TABLE]] if config.tie_embedding else own

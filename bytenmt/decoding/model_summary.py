@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bytenmt.architectures.costs import decoder_weights, receptive_field, state_bytes, step_cost
-from bytenmt.architectures.parameters import n_parameters
+from bytenmt.architectures import parameters
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.checkpoints.weights import (
     is_weights_file,
@@ -74,15 +73,15 @@ def describe(config: Config, file: Path | None = None, precision: str = "fp32") 
     file: the weights file that is described, whose matrices are in `precision`.
     """
     model = config.model
-    field = receptive_field(model)
+    field = parameters.receptive_field(model)
     facts = {
         "architecture": architecture(config.model),
-        "parameters": f"{n_parameters(model):,}",
-        "decoder weights": f"{decoder_weights(model):,}, read by every decode step",
+        "parameters": f"{parameters.n_parameters(model):,}",
+        "decoder weights": f"{parameters.decoder_weights(model):,}, read by every decode step",
         "receptive field": "all target bytes" if field is None else f"{field:,} target bytes",
-        "a decode step": f"{step_cost(model, SOURCE_BYTES):,} multiply-accumulates a row,"
+        "a decode step": f"{parameters.step_cost(model, SOURCE_BYTES):,} multiply-accumulates a row,"
         f" at a source of {SOURCE_BYTES} bytes",
-        "decoder state": f"{state_bytes(model):,} bytes a row, in float32",
+        "decoder state": f"{parameters.state_bytes(model):,} bytes a row, in float32",
     }
     if file is not None:
         facts["weights file"] = f"{file.stat().st_size:,} bytes, matrices in {precision}"

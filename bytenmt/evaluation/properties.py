@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bytenmt.architectures.costs import step_cost
+from bytenmt.architectures.parameters import step_cost
 from bytenmt.architectures.section import ModelSection, Net, Nets
 
 FAR = 1 << 22  # bytes of source that no window of an attention covers

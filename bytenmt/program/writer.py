@@ -82,7 +82,7 @@ class Writer:
         self.weights = weights
         self._rows: list[list[int]] = []
         self._row_floats = 0
-        self._shared: dict[str, Register] = {}
+        self._shared: dict[tuple[str, int], Register] = {}
 
     def register(self, width: int) -> Register:
         """Return a new register of `width` floats."""
@@ -91,13 +91,11 @@ class Writer:
         self._row_floats += stride
         return new
 
-    def shared(self, use: str, width: int) -> Register:
-        """Return the register that all layers share for one use; the first call allocates it, so that one
-        use has one width.
-        """
-        if use not in self._shared:
-            self._shared[use] = self.register(width)
-        return self._shared[use]
+    def shared(self, width: int, use: str = "taps") -> Register:
+        """Return the register that all layers of this width share for one use."""
+        if (use, width) not in self._shared:
+            self._shared[use, width] = self.register(width)
+        return self._shared[use, width]
 
     def vector(self, name: str, *shape: int) -> int:
         """Keep a parameter in float32; return its offset in bytes."""

@@ -19,8 +19,7 @@ from small_runs import CPU
 from source_tree import PACKAGE
 
 from bytenmt import architectures
-from bytenmt.architectures.costs import decoder_weights, receptive_field, state_bytes
-from bytenmt.architectures.parameters import parameter_shapes
+from bytenmt.architectures.parameters import decoder_weights, parameter_shapes, receptive_field, state_bytes
 from bytenmt.architectures.registry import build_model, register, unregister
 from bytenmt.config.schema import load_config, parse_config
 from bytenmt.decoding.cpu.engine import NumbaEngine

@@ -16,7 +16,7 @@ from invariants import PARALLEL, VARIANTS, WITH_SOURCE, WITHOUT_SOURCE, AnyModel
 from rotation import rotated
 
 from bytenmt.architectures.base import Model
-from bytenmt.architectures.costs import receptive_field, step_cost
+from bytenmt.architectures.parameters import receptive_field, step_cost
 from bytenmt.architectures.tensor_tree import tensors
 
 

@@ -10,8 +10,8 @@ import torch
 from invariants import VARIANTS, assert_same, build
 from torch import Tensor
 
-from bytenmt.architectures.costs import step_cost
 from bytenmt.architectures.luong import model as luong
+from bytenmt.architectures.parameters import step_cost
 
 SMALL = VARIANTS["luong-local-p"] | {"score": "general"}
 LENGTHS = [14, 3, 9]

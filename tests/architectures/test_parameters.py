@@ -10,8 +10,14 @@ import torch
 from fast_variants import by_variant
 from variants import OPTIONS
 
-from bytenmt.architectures.costs import decoder_weights, state_bytes, step_cost
-from bytenmt.architectures.parameters import is_matrix, n_parameters, parameter_shapes
+from bytenmt.architectures.parameters import (
+    decoder_weights,
+    is_matrix,
+    n_parameters,
+    parameter_shapes,
+    state_bytes,
+    step_cost,
+)
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import architecture, load_config, parse_config

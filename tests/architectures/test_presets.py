@@ -10,8 +10,8 @@ import torch
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
-from bytenmt.architectures.costs import receptive_field
 from bytenmt.architectures.luong.config import LuongConfig
+from bytenmt.architectures.parameters import receptive_field
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.architectures.seq2seq.config import Seq2SeqConfig

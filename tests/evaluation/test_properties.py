@@ -14,7 +14,7 @@ from invariants import VARIANTS, WITH_SOURCE, AnyModel, build, encode, some_inpu
 from path_probe import longest_paths, path_lengths, seen_by_column, seen_by_prediction
 from torch.utils.flop_counter import FlopCounterMode
 
-from bytenmt.architectures.costs import step_cost
+from bytenmt.architectures.parameters import step_cost
 from bytenmt.cli.main import main
 from bytenmt.config.schema import parse_config
 from bytenmt.evaluation.properties import IN_FIELD, IN_WINDOW, properties

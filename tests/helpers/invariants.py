@@ -17,7 +17,7 @@ from variants import VARIANTS as VARIANTS
 from variants import WITHOUT_SOURCE, Variant
 
 from bytenmt.architectures.base import Model
-from bytenmt.architectures.costs import receptive_field
+from bytenmt.architectures.parameters import receptive_field
 from bytenmt.architectures.registry import build_model
 from bytenmt.architectures.section import architecture
 from bytenmt.architectures.tensor_tree import concatenate, place, select, tensors

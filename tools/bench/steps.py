@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from bytenmt.architectures.base import Model
-from bytenmt.architectures.costs import step_cost
+from bytenmt.architectures.parameters import step_cost
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import Config, load_config
 from bytenmt.decoding.cpu.engine import NumbaEngine

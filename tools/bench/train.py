@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from bytenmt.architectures.bytenet.config import ByteNetConfig
-from bytenmt.architectures.costs import step_cost
+from bytenmt.architectures.parameters import step_cost
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import Config, load_config

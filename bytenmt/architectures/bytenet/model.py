@@ -89,13 +89,13 @@ class Block(nn.Module):
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
         """x (n, s, 2d), mask (n, s) bool -> (n, s, 2d)."""
         h = self._before(x)
-        return x + self._after(h, self.convolution.centred(h, mask))
+        return x + drop(self._after(h, self.convolution.centred(h, mask)), self.dropout, self.training)
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         """x (rows, t, 2d), ring (rows, capacity, d) -> (rows, t, 2d) and the ring after."""
         h = self._before(x)
         mixed, ring = self.convolution.causal(h, ring, taps)
-        return x + self._after(h, mixed), ring
+        return x + drop(self._after(h, mixed), self.dropout, self.training), ring
 
     def _before(self, x: Tensor) -> Tensor:
         """Compute what the convolution reads: (rows, t, 2d) -> (rows, t, d)."""
@@ -105,9 +105,6 @@ class Block(nn.Module):
         """Compute from what the convolution has read and written what is added to x, (rows, t, 2d)."""
         raise NotImplementedError
 
-    def _drop(self, x: Tensor) -> Tensor:
-        return drop(x, self.dropout, self.training)
-
 
 class ResidualBlock(Block):
     """The residual block with ReLUs (section 3.5, figure 3 left)."""
@@ -116,7 +113,8 @@ class ResidualBlock(Block):
         return norm_relu(self.norm_mid, self.reduce(norm_relu(self.norm_in, x)))
 
     def _after(self, h: Tensor, mixed: Tensor) -> Tensor:
-        return self._drop(self.expand(norm_relu(self.norm_out, mixed)))
+        added: Tensor = self.expand(norm_relu(self.norm_out, mixed))
+        return added
 
 
 class MultiplicativeBlock(Block):
@@ -131,7 +129,8 @@ class MultiplicativeBlock(Block):
 
     def _after(self, h: Tensor, mixed: Tensor) -> Tensor:
         h = self.norm_out(multiplicative(h, mixed))
-        return self._drop(self.expand(multiplicative(h, self.unit(h))))
+        added: Tensor = self.expand(multiplicative(h, self.unit(h)))
+        return added
 
 
 def multiplicative(h: Tensor, gates: Tensor) -> Tensor:

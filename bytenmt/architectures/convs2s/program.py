@@ -31,7 +31,7 @@ def write_program(config: ConvS2SConfig, writer: ModelWriter) -> ModelProgram:
     for index, (width, k, dilation) in enumerate(config.decoder_stack):
         name = f"decoder.layers.{index}"
         rings.append(Ring((k - 1) * dilation + 1, x.width, dilation))
-        taps = _shared(step, k * x.width)
+        taps = step.shared(k * x.width)
         step.emit(Op.RING, taps, x, m=k, k=index)
         h = _write_gated(config, step, taps, k, width, name)
         if config.attends[index]:
@@ -52,7 +52,7 @@ def write_program(config: ConvS2SConfig, writer: ModelWriter) -> ModelProgram:
 
 def _write_attention(config: ConvS2SConfig, step: Writer, h: Register, g: Register, name: str) -> None:
     """Write h = (h + the context's map) sqrt(1/2)."""
-    query, context = _shared(step, g.width, "query"), _shared(step, g.width, "context")
+    query, context = step.shared(g.width, "query"), step.shared(g.width, "context")
     weight = _map_values(config, f"{name}.query", query.width, h.width)
     if config.encoder == "gated":
         step.linear(query, h, weight, f"{name}.query.bias")
@@ -61,7 +61,7 @@ def _write_attention(config: ConvS2SConfig, step: Writer, h: Register, g: Regist
         step.emit(Op.COPY, query, g)
         step.linear(query, h, weight, f"{name}.query.bias", add=True)
     step.emit(Op.ATTEND_DOT, context, query, m=0, v=1, k=int(config.attention_scaling == "sqrt"))
-    attended = _shared(step, h.width, "attended")
+    attended = step.shared(h.width, "attended")
     weight = _map_values(config, f"{name}.context", h.width, context.width)
     step.linear(attended, context, weight, f"{name}.context.bias")
     step.emit(Op.MEAN, h, h, attended)
@@ -71,7 +71,7 @@ def _write_gated_encoder(config: ConvS2SConfig, encode: Writer, e: Register) -> 
     """Write keys z_j and values (z_j + e_j) sqrt(1/2), from the embeddings e."""
     x = _write_map(config, encode, e, config.encoder_layers[0][0], "encoder.input")
     for index, (width, k, dilation) in enumerate(config.encoder_stack):
-        taps = _shared(encode, k * x.width)
+        taps = encode.shared(k * x.width)
         encode.emit(Op.WINDOW, taps, x, m=k, k=dilation)
         h = _write_gated(config, encode, taps, k, width, f"encoder.layers.{index}")
         x = _write_residual(config, encode, x, h, f"encoder.layers.{index}")
@@ -91,7 +91,7 @@ def _write_pooling_encoder(config: ConvS2SConfig, encode: Writer, e: Register) -
     packed: dict[int, Matrix] = {}
     for column in range(0, f, PANEL):
         width = min(PANEL, f - column)
-        taps = _shared(encode, k * width, "pooled")
+        taps = encode.shared(k * width, "pooled")
         encode.emit(Op.WINDOW, taps, e.part(column, width), m=k, k=1)
         if width not in packed:
             mean = Values(f"mean_of_{k}.{width}_channels", (width, k * width), {}, partial(_mean, k, width))
@@ -114,7 +114,7 @@ def _write_two_stacks(config: ConvS2SConfig, encode: Writer, e: Register) -> Non
         if layers[0][0] != e.width:
             x = _write_map(config, encode, x, layers[0][0], f"{name}.input")
         for index, (width, k, dilation) in enumerate(layers):
-            taps = _shared(encode, k * x.width)
+            taps = encode.shared(k * x.width)
             encode.emit(Op.WINDOW, taps, x, m=k, k=dilation)
             x = _write_tanh(config, encode, taps, k, x, width, f"{name}.layers.{index}")
         if x.width != e.width:
@@ -168,7 +168,7 @@ def _write_gated(
     config: ConvS2SConfig, writer: Writer, taps: Register, k: int, width: int, name: str
 ) -> Register:
     """Write GLU(conv(taps))."""
-    both, h = _shared(writer, 2 * width, "both"), _shared(writer, width, "gated")
+    both, h = writer.shared(2 * width, "both"), writer.shared(width, "gated")
     kernel = _kernel_values(config, name, 2 * width, k, taps.width // k)
     writer.linear(both, taps, kernel, f"{name}.convolution.bias")
     writer.emit(Op.GLU, h, both)
@@ -183,11 +183,6 @@ def _write_residual(config: ConvS2SConfig, writer: Writer, x: Register, h: Regis
     wider = _write_map(config, writer, x, h.width, f"{name}.residual")
     writer.emit(Op.MEAN, wider, h, wider)
     return wider
-
-
-def _shared(writer: Writer, width: int, use: str = "taps") -> Register:
-    """Return the register that all layers of this width share for one use."""
-    return writer.shared(f"{use} {width}", width)
 
 
 def _map_values(config: ConvS2SConfig, name: str, d_output: int, d_input: int) -> Values:
