@@ -172,7 +172,7 @@ def sampled(
 
 
 @pytest.mark.slow
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(
     seed=st.integers(0, 1000),
     beam=st.integers(1, 3),

@@ -110,7 +110,11 @@ def whole(model: AnyModel, src: Tensor, src_len: Tensor, tgt: Tensor) -> Tensor:
 def in_pieces(model: AnyModel, src: Tensor, src_len: Tensor, tgt: Tensor, pieces: list[int]) -> Tensor:
     """Compute the logits `pieces` columns per call, with gradients if they are enabled."""
     memory = encode(model, src, src_len)
-    state = model.start(memory, len(tgt) // len(src))
+    return go_on(model, tgt, memory, model.start(memory, len(tgt) // len(src)), pieces)
+
+
+def go_on(model: AnyModel, tgt: Tensor, memory: Any, state: Any, pieces: int | list[int] = 1) -> Tensor:
+    """Return the logits of tgt (rows, t), in pieces, from a state on."""
     logits = []
     for piece in tgt.split(pieces, dim=1):
         part, state = model(piece, memory, state)
@@ -324,27 +328,21 @@ def check_without_source(model: AnyModel) -> None:
 
 
 def check_reference(model: AnyModel, lengths: tuple[int, ...] = (5, 12, 1), t: int = 11) -> None:
-    """A padded batch agrees with the NumPy computation of each of its sentences."""
+    """A padded batch agrees with the NumPy computation of each of its sentences.
+
+    lengths: of the sources; () for one sentence without a source.
+    """
     options = msgspec.to_builtins(model.config)  # type: ignore[attr-defined]
     parameters = {name: p.detach().numpy() for name, p in model.named_parameters()}
-    compute = REFERENCES[options["arch"]]
-    src, src_len = some_sources(list(lengths))
-    tgt = some_inputs(len(lengths), t)
+    src, src_len = torch.zeros(1, 0, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64)
+    if lengths:
+        src, src_len = some_sources(list(lengths))
+    tgt = some_inputs(len(src), t)
     logits = whole(model, src, src_len, tgt)
-    for i, length in enumerate(lengths):
+    for i, length in enumerate(src_len.tolist()):
         source = bytes(src[i, :length].tolist())
-        expected = compute(parameters, options, source, bytes(tgt[i].tolist()))
+        expected = REFERENCES[options["arch"]](parameters, options, source, bytes(tgt[i].tolist()))
         assert_same(logits[i], torch.from_numpy(np.asarray(expected)), f"sentence {i}")
-
-
-def check_reference_without_source(model: AnyModel) -> None:
-    """Without a source too."""
-    options = msgspec.to_builtins(model.config)  # type: ignore[attr-defined]
-    parameters = {name: p.detach().numpy() for name, p in model.named_parameters()}
-    tgt = some_inputs(1, 9)
-    nothing = torch.zeros(1, 0, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64)
-    expected = REFERENCES[options["arch"]](parameters, options, b"", bytes(tgt[0].tolist()))
-    assert_same(whole(model, *nothing, tgt)[0], torch.from_numpy(np.asarray(expected)), "no source")
 
 
 def log_probability(model: AnyModel, source: Tensor, text: bytes) -> float:
@@ -392,7 +390,7 @@ def check_moved_rows(model: AnyModel, beam: int = 2) -> None:
 
     def check(memory: Any, state: Any, order: list[int], what: str) -> None:
         rows = torch.tensor(order)[:, None] * beam + torch.arange(beam)
-        logits = in_steps(model, tgt[rows.view(-1), 4:], memory, state)
+        logits = go_on(model, tgt[rows.view(-1), 4:], memory, state)
         assert_same(logits, expected[rows.view(-1)], what)
 
     with torch.no_grad():
@@ -402,12 +400,3 @@ def check_moved_rows(model: AnyModel, beam: int = 2) -> None:
         place(memory, torch.tensor([1]), begun(1)[0])
         place(state, torch.tensor([2, 3]), begun(1)[1])
         check(memory, state, [1, 1, 2], "placed and concatenated")
-
-
-def in_steps(model: AnyModel, tgt: Tensor, memory: Any, state: Any) -> Tensor:
-    """Logits of tgt (rows, t), a byte a call."""
-    logits = []
-    for column in tgt.split(1, dim=1):
-        part, state = model(column, memory, state)
-        logits.append(part)
-    return torch.cat(logits, dim=1)

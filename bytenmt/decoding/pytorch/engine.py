@@ -1,13 +1,17 @@
 """The PyTorch engine: decoding on any device, by one model or an ensemble.
 
-A step is a pass of the models on the device and a step of the search on the host (search/host_search.py).
+A step is a pass of the models on the device and a step of the search on the host, which costs one
+synchronisation.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from bytenmt.architectures.tensor_tree import concatenate
@@ -20,10 +24,13 @@ from bytenmt.decoding.pytorch.forward import (
     forward,
     select_sentences,
 )
-from bytenmt.decoding.search.host_search import HostSearch, SearchStep
+from bytenmt.decoding.search.batch import SearchBatch
+from bytenmt.decoding.search.host_search import SearchStep, python_search_step
+from bytenmt.decoding.search.state import RUNNING
+from bytenmt.utf8 import N_IDS
 
 
-class PyTorchEngine(HostSearch):
+class PyTorchEngine(SearchBatch):
     """Slots, models and steps of an engine in PyTorch; see interface.Engine.
 
     models: in evaluation mode on `device`, in the precision in which they compute; several form an ensemble,
@@ -40,7 +47,9 @@ class PyTorchEngine(HostSearch):
     ) -> None:
         if capacity < 1 or not models:
             raise ValueError(f"{len(models)} models, capacity {capacity}: expected at least 1")
-        super().__init__(options, capacity, search)
+        step = search or python_search_step()
+        super().__init__(options, capacity, 0, step.dtype)
+        self._run_search = step.run
         self._models, self._device = models, device
         self._slots_of_rows: Sequence[int] = ()  # of the sentences in the models' states, in order
         self._has_source = True
@@ -64,6 +73,24 @@ class PyTorchEngine(HostSearch):
             if not self.is_running(self._slots_of_rows).any():
                 return
             self._step()
+
+    def is_running(self, slots: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """Return for each slot whether its sentence is not done yet: (n,) bool."""
+        running: npt.NDArray[np.bool_] = self.state.state[list(slots)] == RUNNING
+        return running
+
+    def choose(self, slots: Sequence[int], log_p: npt.NDArray[Any]) -> None:
+        """Choose the next bytes of the running sentences.
+
+        log_p (n, b, 256): log-probabilities of the byte after each one of state.last; those of
+        sentences that are done are ignored.
+        """
+        state, beam = self.state, log_p.shape[1]
+        running = np.flatnonzero(self.is_running(slots))
+        state.n_rows[0] = n_rows = len(running) * beam
+        state.row_slot[:n_rows] = np.repeat(np.array(slots, np.int64)[running], beam)
+        state.log_p[:n_rows] = log_p[running].reshape(n_rows, N_IDS)
+        self._run_search(state, self.params)
 
     @abstractmethod
     def _make_room(self, requests: Sequence[Request], is_idle: bool) -> None:
