@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from contextlib import nullcontext
 from itertools import islice
@@ -13,7 +12,7 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 from heard import Heard
-from small_runs import CPU, assert_same, config, contents, weights
+from small_runs import CPU, assert_same, config, contents, records, weights
 
 import bytenmt
 from bytenmt.architectures.registry import ARCHITECTURES
@@ -102,9 +101,9 @@ def test_metrics_of_a_resumed_run_count_every_update_once(texts: dict[str, Any],
     with open(run / METRICS, "a") as file:
         file.write('{"update":7,"train_bits_per_byte":1}\n{"update":8,"tra')
     train(run, config("bytenet", "train.max_updates=9"), **texts, device=CPU, resume=True)
-    records = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
-    assert [r["update"] for r in records if "train_bits_per_byte" in r] == list(range(1, 10))
-    assert all(math.isfinite(r["lr"]) and r["seconds"] >= 0 for r in records)
+    found = records(run)
+    assert [r["update"] for r in found if "train_bits_per_byte" in r] == list(range(1, 10))
+    assert all(math.isfinite(r["lr"]) and r["seconds"] >= 0 for r in found)
 
 
 def test_what_is_not_resumed_stays_as_it_is(texts: dict[str, Any], tmp_path: Path) -> None:
@@ -160,23 +159,26 @@ def test_the_average_of_a_run_begins_with_other_weights(texts: dict[str, Any], t
 LINEAR = ("train.schedule=linear", "train.max_epochs=2", "train.warmup_updates=1", "train.max_updates=0")
 
 
-def own_loop(texts: dict[str, Any], n_updates: int) -> tuple[Trainer, TranslationObjective]:
-    """Train as the guide does."""
+def own_loop(texts: dict[str, Any], n_updates: int) -> tuple[Trainer, TranslationObjective, list[float]]:
+    """Train as the guide does; return the bits per byte of each update, too."""
     settings = config("luong", *LINEAR)
     pairs, valid = (ParallelCorpus.open_all(files) for files in (texts["files"], [texts["valid"]]))
     objective = TranslationObjective(settings, pairs, valid)
     trainer = Trainer(settings, CPU, objective=objective)
     trainer.model.train()
+    bits = []
     for share in islice(objective.shares(epoch=0, batch=0), n_updates):
-        trainer.learn([share])
-    return trainer, objective
+        n_sentences, target_bytes, _ = share.data.counts
+        bits.append(float(trainer.learn([share])[0]) / math.log(2) / (target_bytes - n_sentences))
+    return trainer, objective, bits
 
 
 def test_an_own_loop_trains_as_the_command_and_can_be_resumed(texts: dict[str, Any], tmp_path: Path) -> None:
     """A schedule by epochs falls in it, and the weights are those of a run without a break."""
     whole, own = tmp_path / "whole", tmp_path / "own"
     train(whole, config("luong", *LINEAR), **texts, device=CPU)
-    trainer, objective = own_loop(texts, 3)
+    trainer, objective, bits = own_loop(texts, 3)
+    assert [record["train_bits_per_byte"] for record in records(whole)[:3]] == pytest.approx(bits)
     assert trainer.progress.batch == 3 and trainer.progress.epoch_batches > 3
     assert trainer.progress.seconds > 0
     assert trainer.optimizer.param_groups[0]["lr"] < 0.95 * trainer.config.train.lr
