@@ -61,7 +61,7 @@ def test_processes_share_one_run(arch: str, more: list[str], tmp_path: Path) -> 
     is finished by one."""
     write_texts(tmp_path)
     settings = ["train.max_updates=20", "train.valid_every=10", "train.update_freq=2", "train.ema=0.9", *more]
-    settings += ["train.valid_lines=4", "train.lr=0.03"]
+    settings += ["train.valid_lines=2", "train.lr=0.03"]
     train_as_one(SINGLE_PROCESS, arch, tmp_path / "one", tmp_path, settings)
     results(train_as_one, arch, tmp_path / "two", tmp_path, [*settings, "train.max_updates=12"])
     train_as_one(SINGLE_PROCESS, arch, tmp_path / "two", tmp_path, settings)
