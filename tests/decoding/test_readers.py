@@ -8,12 +8,12 @@ import invariants
 import numpy as np
 import pytest
 import torch
+from cpu_engines import packed as packed_for_cpu
 from fast_variants import by_variant
 from invariants import VARIANTS, WITHOUT_SOURCE, AnyModel, build
 
-from bytenmt.config.schema import parse_config
 from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
-from bytenmt.decoding.cpu.packing import PackedModel, pack_model
+from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.reader import CpuReader
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.decoding.reading import Reading
@@ -30,15 +30,10 @@ ENDED = [text + bytes([EOS]) for text in TEXTS]
 STREAM = bytes(range(256)) + b"The quick brown fox, " * 20
 
 
-def both(name: str, n_models: int = 1) -> tuple[list[AnyModel], list[PackedModel]]:
-    """Models of a variant in fp32, and the same packed."""
-    variant = VARIANTS[name] if name in VARIANTS else WITHOUT_SOURCE[name]
-    models = [build(variant, seed).float() for seed in range(n_models)]
-    packed = []
-    for model in models:
-        arrays = {key: p.detach().numpy() for key, p in model.named_parameters()}
-        packed.append(pack_model(arrays, parse_config({"model": variant}).model, "fp32"))
-    return models, packed
+def both(name: str) -> tuple[list[AnyModel], list[PackedModel]]:
+    """A model of a variant in fp32, and the same packed."""
+    model = build(VARIANTS[name]).float()
+    return [model], [packed_for_cpu(model)]
 
 
 def check_equal(actual: Sequence[Reading], expected: Sequence[Reading]) -> None:
