@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bytenmt.config.facts import FlagThresholds
 from bytenmt.decoding.interface import Hypothesis
@@ -74,7 +75,7 @@ def test_an_invention_is_what_the_source_saves_nothing_of() -> None:
     sources = [b"klmnopqrst"] * 3
     assert judge.flags(sources, [cheap, dear, cheap_and_sure]) == [["unsure"], ["unsure", "invention"], []]
     assert reader.n_read == 4, "what is sure is not read again"
-    unknown = replace(judge, thresholds=FlagThresholds(**{**_fields(THRESHOLDS), "source_bits": None}))
+    unknown = replace(judge, thresholds=structs.replace(THRESHOLDS, source_bits=None))
     assert unknown.flags(sources[:1], [dear]) == [["unsure"]]
 
 
@@ -96,10 +97,6 @@ def test_tags_do_not_hide_what_the_words_cost() -> None:
         (link, 9.0, []),  # there are no words
     ):
         assert judge.flags([b"klmnopqrst"], [written(text, bits_per_byte)]) == [expected], text
-
-
-def _fields(thresholds: FlagThresholds) -> dict[str, float | None]:
-    return {name: getattr(thresholds, name) for name in thresholds.__struct_fields__}
 
 
 def test_a_line_has_the_flags_of_its_sentences() -> None:
@@ -151,7 +148,7 @@ def test_thresholds_of_a_validation_text() -> None:
     found = calibrate(FakeReader(), *encoded, translations, cheaper, True)
     assert found.bits_per_byte == pytest.approx(0.4) and found.n_lines == 100
     assert found.unsure_above(1) == 0.4 and found.unsure_above(5) == pytest.approx(0.2)
-    older = FlagThresholds(**{**_fields(found), "beam_bits_per_byte": None})
+    older = structs.replace(found, beam_bits_per_byte=None)
     assert older.unsure_above(5) == 0.4
     assert found.length_ratio == 2.0 and found.length_variance == 0.0
     saved = [len(reference) / 2 for reference in references]

@@ -15,6 +15,7 @@ from path_probe import longest_paths, path_lengths, seen_by_column, seen_by_pred
 from torch.utils.flop_counter import FlopCounterMode
 
 from bytenmt.architectures.parameters import step_cost
+from bytenmt.architectures.registry import BUILT_IN
 from bytenmt.cli.main import main
 from bytenmt.config.schema import parse_config
 from bytenmt.evaluation.properties import IN_FIELD, IN_WINDOW, properties
@@ -187,14 +188,7 @@ def test_fields_are_as_wide_as_claimed(name: str) -> None:
 def test_the_table_is_of_the_configured_models(tmp_path: Any) -> None:
     """All by default; others by name or from a run; what is not known of an option is not told."""
     said = CliRunner().invoke(main, ["info", "--properties"]).stdout.splitlines()
-    assert [line.split()[0] for line in said[1:7]] == [
-        "seq2seq",
-        "bahdanau",
-        "luong",
-        "bytenet",
-        "convs2s",
-        "transformer",
-    ]
+    assert [line.split()[0] for line in said[1:7]] == [*BUILT_IN]
     assert [re.split("  +", line)[2] for line in said[2:5]] == ["S·T", "S·T", "cS + cT"]
     paper = CliRunner().invoke(main, ["info", "--properties", "--preset", "paper", "bytenet"]).stdout
     assert re.split("  +", paper.splitlines()[1]) == [
