@@ -128,7 +128,8 @@ def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterato
     device: where the tensors of all_reduce lie. All processes leave the context together. Where one leaves it
     by an exception, the others raise LostProcess at their next collective operation.
     """
-    group = Group(int(os.environ.get("RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1))
+    place, n_processes = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    group = Group(int(place), int(n_processes)) if place and n_processes else SINGLE_PROCESS
     if group.size == 1:
         yield SINGLE_PROCESS
         return
