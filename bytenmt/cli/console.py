@@ -22,7 +22,7 @@ from bytenmt.errors import BytenmtError, printable
 
 
 def say(text: object) -> None:
-    """Print a line on stderr; names and texts in it may contain any characters."""
+    """Print a text on stderr as one line: line breaks and other unprintable characters are escaped."""
     click.echo(printable(text), err=True)
 
 

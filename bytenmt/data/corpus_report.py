@@ -83,7 +83,11 @@ def _is_in(corpus: ParallelCorpus, valid: ParallelCorpus, k: int) -> bool:
 
 
 def warnings_of_texts(texts: Sequence[tuple[Path, Bytes]], path: Path, valid: Bytes) -> Iterator[str]:
-    """Yield warnings about texts without a source that contain the validation text, which is not empty."""
+    """Yield a warning for each training text of a language model that seems to contain the validation text.
+
+    Some short pieces of the validation text, which is not empty, are searched for in each of `texts` (path,
+    bytes); more than half of them must occur.
+    """
     length = min(PIECE_BYTES, len(valid))
     begins = np.linspace(0, len(valid) - length, N_PIECES).astype(int)
     pieces = {valid[begin : begin + length].tobytes() for begin in begins.tolist()}

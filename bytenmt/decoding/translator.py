@@ -98,10 +98,10 @@ class Translator:
         group: Group | None = None,
         **named: Any,
     ) -> Translator:
-        """Return the Translator of loaded runs.
+        """Return a Translator of loaded runs.
 
-        named: settings by name, instead of `settings`. Settings that are left to the runs are as these have
-        them.
+        settings: of search and lines; the runs' defaults stand for what is not set. named: the same by name,
+        if there are no `settings`. group: processes that share the lines.
         """
         settings = Settings.from_dict(named) if settings is None else settings
         if settings.needs_sentinels and not runtime.has_sentinels:

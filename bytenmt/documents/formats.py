@@ -18,9 +18,10 @@ UnitPair = tuple[Parts, Parts, str]  # source and translation of a unit, and its
 class DocumentFormat(NamedTuple):
     """A format of documents: the function in this package that reads it, and the suffixes of its files.
 
-    A new one also needs its library in errors.EXTRAS and in the extra `documents` of pyproject.toml, a sample
-    in tests/documents/samples, a line in `tree_of` of tools/verify/made_up_translations.py, its row in
-    docs/documents.md and its name in the help of cli/translate_file.py.
+    A new one also needs its library in errors.EXTRAS, in the extra `documents` of pyproject.toml and in
+    tools/constraints.txt, a sample (NAME.in and NAME.out) in tests/documents/samples, a line in `tree_of` of
+    tools/verify/made_up_translations.py, its row in docs/documents.md and its name in the help of
+    cli/translate_file.py.
     """
 
     reader: str

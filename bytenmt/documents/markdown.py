@@ -27,7 +27,7 @@ from bytenmt.documents.unit import (
     joined,
     merged,
     paired,
-    tag_of,
+    parse_tag,
 )
 from bytenmt.documents.yaml import edit_scalars
 from bytenmt.sentinels import Code
@@ -186,7 +186,7 @@ class _Reader:
                     inside.append(one.content or one.markup or " ")
                 yield Tag("".join(inside))
             elif token.type == "html_inline":
-                yield tag_of(token.content)
+                yield parse_tag(token.content)
             elif token.type == "link_open" and token.info == "auto":
                 yield Tag(f"<{next(tokens).content}{next(tokens).content}>")
             elif token.type == "image":

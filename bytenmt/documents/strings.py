@@ -24,7 +24,7 @@ from bytenmt.documents.unit import (
     TextFile,
     Unit,
     paired,
-    tag_of,
+    parse_tag,
     text_writer,
 )
 from bytenmt.errors import DataError
@@ -105,7 +105,7 @@ def _tag(item: Expression | Markup) -> Tag:
         sign = "/" if item.kind == "close" else ""
         return Tag(f"<{sign}{item.name}>", "" if item.kind == "standalone" else item.name, not sign)
     text = item.attributes.get("source", item.arg)
-    return tag_of(text if isinstance(text, str) and not item.options else repr(item))
+    return parse_tag(text if isinstance(text, str) and not item.options else repr(item))
 
 
 def read_ini(data: bytes, _: ReadOptions) -> Document:

@@ -66,13 +66,16 @@ def split_codes(text: str, pattern: re.Pattern[str]) -> Parts:
     """Return a text as parts, with the matches of a pattern as codes; tags are paired by their names."""
     parts, last = list[str | Tag](), 0
     for match in pattern.finditer(text):
-        parts += [text[last : match.start()], tag_of(match[0])]
+        parts += [text[last : match.start()], parse_tag(match[0])]
         last = match.end()
     return merged(paired([*parts, text[last:]]))
 
 
-def tag_of(text: str) -> Tag:
-    """Return a tag of HTML or XML, such as <b>, with its name as its key."""
+def parse_tag(text: str) -> Tag:
+    """Return an inline code as a Tag, whose key pairs it: the lower-case name of an element of HTML or XML.
+
+    Codes that stand alone, such as <br/>, have no key.
+    """
     name = TAG_NAME.match(text)
     if name is None or text.endswith("/>"):
         return Tag(text)

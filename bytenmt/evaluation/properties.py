@@ -16,11 +16,11 @@ from bytenmt.architectures.section import ModelSection, Net, Nets
 FAR = 1 << 22  # bytes of source that no window of an attention covers
 
 
-class Path(NamedTuple):
-    """The layers, steps and attentions between an input byte and a prediction on the shortest way, at most.
+class PathLength(NamedTuple):
+    """An upper bound on the shortest path from an input byte to a prediction: layers, steps and attentions.
 
-    letters: as in the paper, "S + T", "S", "T", "c" or "1", or one of IN_FIELD and IN_WINDOW; number: c if it
-    is layers only.
+    letters: how it grows, as in the paper: "S + T", "S", "T", "c" or "1", or one of IN_FIELD and IN_WINDOW.
+    number: the value of c, a number of layers.
     """
 
     letters: str
@@ -44,8 +44,8 @@ class Properties(NamedTuple):
     nets: str
     time: str
     resolution: bool | None
-    path_s: Path | None
-    path_t: Path
+    path_s: PathLength | None
+    path_t: PathLength
     source_field: str
     target_field: str
 
@@ -84,29 +84,29 @@ def _time(nets: Nets, config: ModelSection) -> str:
     return f"{'S' if nets.encoder.field is None else 'cS'} + {decoder}"
 
 
-def _own_path(net: Net, letter: str) -> Path:
+def _own_path(net: Net, letter: str) -> PathLength:
     """Return the path through a net from end to end."""
     is_recurrent = net.field is None and net.reads != "all at once"
-    return Path(letter) if is_recurrent else Path("c", net.n_layers)
+    return PathLength(letter) if is_recurrent else PathLength("c", net.n_layers)
 
 
-def _source_path(nets: Nets, config: ModelSection) -> Path | None:
+def _source_path(nets: Nets, config: ModelSection) -> PathLength | None:
     """Return the path from a source byte through the link to a prediction."""
     encoder, decoder, link = nets.encoder, nets.decoder, nets.link
     if not config.source:
         return None
     if link == "attention":
         if step_cost(config, 2 * FAR) == step_cost(config, FAR):
-            return Path(IN_WINDOW)
-        return Path("c", 1 + nets.passed) if nets.passed else Path("1")
+            return PathLength(IN_WINDOW)
+        return PathLength("c", 1 + nets.passed) if nets.passed else PathLength("1")
     source, target = _own_path(encoder, "S"), _own_path(decoder, "T")
     if link == "every step":
         return source
     if link == "start":
-        return Path(f"{source.letters} + {target.letters}")
+        return PathLength(f"{source.letters} + {target.letters}")
     if source.number is None:  # a signal may change nets at any column up to the prediction's
         return target
-    return Path("c" if target.number else IN_FIELD, source.number + decoder.n_layers)
+    return PathLength("c" if target.number else IN_FIELD, source.number + decoder.n_layers)
 
 
 def _field_in_words(net: Net, side: str) -> str:

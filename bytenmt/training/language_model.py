@@ -159,7 +159,11 @@ class LanguageModelObjective:
         return *batch_loss(LossInputs(model, self.train, logits, read, truth, real)), state
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the carried states of all processes' rows, in the order of the rows."""
+        """Return the recurrent states that the next window continues, for all processes' rows in their order.
+
+        The keys "0", "1", … number the tensors of a state; there are none for convolutional models. All
+        processes must call it together.
+        """
         if not self._carries:
             return {}
         own = [] if self.carried is None else [part.cpu() for part in tensors(self.carried)]

@@ -68,7 +68,10 @@ class RowAdam:
             self.update_on_device(lr)
 
     def update_on_device(self, lr: float) -> None:
-        """Do what update_rows does, on any device."""
+        """Update the rows with gradients in `sums` by a step of Adam, and set `sums` to zero.
+
+        On a CPU the compiled update_rows does the same.
+        """
         b1, b2 = self.betas
         m, v, sums = self.exp_avg, self.exp_avg_sq, self.sums
         is_read = sums.any(dim=1, keepdim=True)

@@ -15,7 +15,7 @@ from invariants import VARIANTS, AnyModel, make
 
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
-from bytenmt.decoding.pytorch.reader import TorchReader, TorchStream, costs
+from bytenmt.decoding.pytorch.reader import TorchReader, TorchStream, score_bytes
 from bytenmt.decoding.reading import Reading
 from bytenmt.evaluation.likelihood import log_probabilities
 from bytenmt.language.html_report import page
@@ -101,7 +101,7 @@ def test_bits_and_ranks_are_those_of_the_models_own_distribution(name: str) -> N
 def test_of_equally_likely_bytes_the_lower_one_comes_first() -> None:
     """A model that knows nothing is right once in 256 times, not always."""
     truth = torch.arange(256, dtype=torch.uint8)[None]
-    log_p, rank = costs([torch.zeros(1, 256, 256)], truth)
+    log_p, rank = score_bytes([torch.zeros(1, 256, 256)], truth)
     assert rank[0].tolist() == list(range(256)) and np.allclose(log_p, -8 * np.log(2))
 
 

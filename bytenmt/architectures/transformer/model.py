@@ -126,7 +126,11 @@ class CrossAttention(nn.Module):
 
 
 class Layer(nn.Module):
-    """A layer of the encoder, or of the decoder, which attends to the source where there is one."""
+    """The sub-layers of a layer: self-attention, attention to the source, feed-forward.
+
+    It has no forward: Transformer calls them and adds their outputs to x. `cross_attention` is None in the
+    encoder and in models without a source.
+    """
 
     def __init__(self, config: TransformerConfig, n_layers: int, attends: bool) -> None:
         super().__init__()

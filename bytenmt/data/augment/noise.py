@@ -31,7 +31,7 @@ class Letters(NamedTuple):
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> Letters:
-        """Collect the letters of texts."""
+        """Build both tables from the distinct letters of the texts, however often each occurs."""
         letters = sorted({letter for text in texts for letter in text if letter.isalpha()})
         groups: dict[tuple[int, str, bool], str] = {}
         for letter in letters:

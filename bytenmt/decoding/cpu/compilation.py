@@ -57,7 +57,10 @@ def compiled_search_step(reporter: Reporter = SILENT) -> SearchStep:
 
 
 def compile_once(call: Callable[[], object], folder: Path | None, reporter: Reporter) -> None:
-    """Call a function that loads kernels from a folder, or compiles them if they are not there."""
+    """Call a function that loads kernels from `folder`, or compiles them there behind a progress bar.
+
+    One process compiles while others wait. folder: None if none can be written.
+    """
     if _is_stored(folder):
         call()
         return

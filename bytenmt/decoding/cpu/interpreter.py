@@ -260,26 +260,27 @@ def execute_step_op(
 
 @compiled
 def execute_source_op(
-    op: int, model: ModelBuffers, rows: Rows, row: int, own: int, n: int, m: int, k: int, scratch: int
+    op: int, model: ModelBuffers, rows: Rows, row: int, source: int, n: int, m: int, k: int, scratch: int
 ) -> None:
-    """Execute an instruction that writes the encoder's results to the memory, for one row.
+    """Copy a row of the encoder's results to the decoder's memory or first state: the KEEP instructions.
 
-    own: its register.
+    source: address of the row's register, which KEEP_EXPONENTIAL overwrites. n: its width. k: number of the
+    memory's item or of the state's part. m: not 0 where columns are reversed. scratch: see store_column.
     """
     if op == Op.KEEP_FIXED:
-        copy(fixed_address(model, rows.slot[row], k), own, n)
+        copy(fixed_address(model, rows.slot[row], k), source, n)
     elif op == Op.KEEP_STATE:
         n_beams = model.n_rows // len(model.columns)
         for beam in range(n_beams):
-            copy(state_address(model, k, 0, rows.slot[row] * n_beams + beam), own, n)
+            copy(state_address(model, k, 0, rows.slot[row] * n_beams + beam), source, n)
     else:
         slot, column = rows.slot[rows.owner[row]], rows.position[row]
         if m and column < model.source_len[slot] - 1:
             column = model.source_len[slot] - 2 - column
         if column < model.columns[slot]:
             if op == Op.KEEP_EXPONENTIAL:
-                exp_double(own, own, n)
-            store_column(model, slot, k, column, own, scratch)
+                exp_double(source, source, n)
+            store_column(model, slot, k, column, source, scratch)
 
 
 @compiled

@@ -30,6 +30,7 @@ class TorchStream:
 
     @torch.no_grad()
     def read(self, data: bytes) -> Reading:
+        """Score the next bytes of the text, at least one."""
         truth, _ = padded([data], self._device)
         read = torch.cat([torch.full_like(truth[:, :1], self._last), truth[:, :-1]], dim=1)
         each = []
@@ -37,7 +38,7 @@ class TorchStream:
             logits, self._states[i] = model(read, self._memories[i], self._states[i])
             each.append(logits)
         self._last = data[-1]
-        log_p, rank = costs(each, truth)
+        log_p, rank = score_bytes(each, truth)
         return Reading(log_p[0].cpu().numpy(), rank[0].cpu().numpy())
 
 
@@ -62,7 +63,7 @@ class TorchReader:
             for model in self._models:
                 memory = model.encode(*sources_of_group)
                 each.append(model(read, memory, model.start(memory))[0])
-            log_p, rank = (part.cpu().numpy() for part in costs(each, truth))
+            log_p, rank = (part.cpu().numpy() for part in score_bytes(each, truth))
             for row, i in enumerate(group):
                 found[i] = Reading(log_p[row, : len(texts[i])], rank[row, : len(texts[i])])
         return [found[i] for i in range(len(texts))]
@@ -101,16 +102,17 @@ def batches(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
         yield group
 
 
-def costs(each: Sequence[Tensor], truth: Tensor) -> tuple[Tensor, Tensor]:
-    """Return log_p (rows, t) float64 and rank (rows, t) int64 of the true bytes, see reading.Reading.
+def score_bytes(each: Sequence[Tensor], truth: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the log-probability (rows, t), float64, and the rank (rows, t), int64, of the true bytes.
 
-    each: the logits of every model, (rows, t, 256). truth (rows, t) uint8.
+    each: the logits of every model, (rows, t, 256), whose probabilities are averaged. truth (rows, t) uint8.
+    Rank 0 is the likeliest byte.
     """
     log_p = torch.stack([of_bytes(normalised(logits), truth).double() for logits in each])
     whole = each[0]
     if len(each) > 1:
         whole = torch.stack([normalised(logits) for logits in each]).logsumexp(dim=0)
-    own = of_bytes(whole, truth)[:, :, None]
+    of_truth = of_bytes(whole, truth)[:, :, None]
     lower = torch.arange(whole.shape[2], device=whole.device) < truth[:, :, None]
-    rank = ((whole > own) | (whole == own) & lower).sum(dim=2)
+    rank = ((whole > of_truth) | (whole == of_truth) & lower).sum(dim=2)
     return log_p.logsumexp(dim=0) - math.log(len(each)), rank

@@ -126,7 +126,7 @@ class Int8(Int8InFloat32):
         return [integers]
 
     def interleave(self, b: Builder, parts: Sequence[Value]) -> Value:
-        """Return the parts of 16 inputs as bytes."""
+        """Return 16 inputs, in the parts that split_bytes made of them, as the bytes of a prepared row."""
         return b.trunc(parts[0], _BYTES)
 
     def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
@@ -188,7 +188,7 @@ class Int8Wide(Int8):
     largest = 127.0 * 256  # so that h fits a byte
 
     def split_bytes(self, b: Builder, integers: Value) -> list[Value]:
-        """Return h and l."""
+        """Split 16 integers x into [h, l], both int32: x = 256 h + l with -128 <= l < 128."""
         h = b.ashr(b.add(integers, splat_int(128)), splat_int(8))
         return [h, b.sub(integers, b.shl(h, splat_int(8)))]
 
