@@ -27,15 +27,15 @@ _STYLES = {f"{name}-format": style for style, names in _LANGUAGES.items() for na
 
 
 def format_style(flags: Iterable[str]) -> re.Pattern[str] | None:
-    """Return the kind of format strings that the flags of a PO entry name, or None."""
+    """Return the pattern of conversions that a PO entry's flags name (c-format: %d); None for none."""
     return next((_STYLES[flag] for flag in flags if flag in _STYLES), None)
 
 
 def has_same_arguments(style: re.Pattern[str], source: str, translation: str) -> bool:
     """Return whether two format strings take the same arguments, each printed in the same way.
 
-    `msgfmt -c` refuses other translations: arguments without a name are taken in their order, so that %s and
-    %d may not change places.
+    style: the pattern of their conversions, see format_style. `msgfmt -c` refuses other translations:
+    arguments without a name are taken in their order, so that %s and %d may not change places.
     """
     return _arguments(style, source) == _arguments(style, translation)
 

@@ -16,7 +16,7 @@ UnitPair = tuple[Parts, Parts, str]  # source and translation of a unit, and its
 
 
 class DocumentFormat(NamedTuple):
-    """A format of documents: the function in this package that reads it, and the suffixes of its files.
+    """A format of documents. reader: "module.function" of bytenmt.documents; suffixes: of its files.
 
     A new one also needs its library in errors.EXTRAS, in the extra `documents` of pyproject.toml and in
     tools/constraints.txt, a sample (NAME.in and NAME.out) in tests/documents/samples, a line in `tree_of` of
@@ -53,7 +53,7 @@ FORMATS: dict[str, DocumentFormat] = {
 
 
 def format_of(path: Path) -> str:
-    """Return the name of the format of a file, by its suffix. Raises BytenmtError."""
+    """Return the format of a file (a key of FORMATS) by its suffix. Raises BytenmtError for unknown ones."""
     for name, one in FORMATS.items():
         if path.suffix.lower() in one.suffixes:
             return name
@@ -63,9 +63,10 @@ def format_of(path: Path) -> str:
 
 
 def read(data: bytes, options: ReadOptions, path: Path | str = "the document") -> Document:
-    """Parse the bytes of a file; units of white space alone are left out. path: for messages.
+    """Parse the bytes of a file with the reader of options.format; units without text are left out.
 
-    Raises DataError, also when the document is dumped, and BytenmtError for a package that is missing.
+    path: named in messages only. Raises DataError, as `dump` of the document does, and BytenmtError if the
+    library for the format is not installed.
     """
     module, _, function = FORMATS[options.format].reader.partition(".")
     try:
@@ -92,9 +93,10 @@ def _as_data_error(path: Path | str, name: str) -> Iterator[None]:
 
 
 def unit_pairs(path: Path, name: str, pair: tuple[str, str] | None) -> Iterator[UnitPair]:
-    """Yield the units of a file that are translated and not doubted; of a table the first two columns.
+    """Yield source, translation and name of the units that are translated and not marked for review.
 
-    A TMX may be larger than the memory. Raises DataError.
+    name: the format. pair: source and target language, which a TMX needs. Of a table the first two columns
+    are read; a TMX may be larger than the memory. Raises DataError.
     """
     from bytenmt.data.text_file import check_file  # which imports Numba; a server's child does without
 

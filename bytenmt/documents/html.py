@@ -35,7 +35,7 @@ SPACE = re.compile(r"[ \t\r\n\f]+")
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Return the units of a page. No page is malformed."""
+    """Read a page or fragment of HTML: units are runs of text and inline elements, and attributes."""
     declared = CHARSET.search(data[:2048])
     # A declaration of UTF-16 that can be read as ASCII is wrong.
     is_known = declared is not None and not declared[1].lower().startswith(b"utf-16")

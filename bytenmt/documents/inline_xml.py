@@ -24,7 +24,7 @@ WRAPPED = re.compile(r"[ \t]*[\r\n]+(?:\t|[ ]{2})[ \t\r\n]*")
 
 
 def parse(data: bytes, root: str = "") -> Any:
-    """Return the tree of a file, whose outermost element has this local name. Raises DataError."""
+    """Parse XML into an lxml tree. root: required local name of its root, "" for any. Raises DataError."""
     tree = etree.fromstring(data, etree.XMLParser(strip_cdata=False, **SAFE)).getroottree()
     if root and local_name(tree.getroot()) != root:
         raise DataError(f"no <{root}> element")
@@ -32,7 +32,7 @@ def parse(data: bytes, root: str = "") -> Any:
 
 
 def dump(tree: Any, data: bytes) -> bytes:
-    """Return a tree as bytes, with a declaration and the line ends of the file that it was read from."""
+    """Return a tree as bytes, with declaration and CRLF line ends if the original file `data` has them."""
     info, is_declared = tree.docinfo, b"<?xml" in data[:8]
     options = {"xml_declaration": True, "standalone": info.standalone or None} if is_declared else {}
     written = etree.tostring(tree, encoding=info.encoding or "UTF-8", **options)
@@ -47,23 +47,23 @@ def local_name(element: Element) -> str:
 
 
 def child(element: Element, name: str) -> Element:
-    """Return the first child of a local name, None if there is none."""
+    """Return the first child with this local name; None if there is none, or the element itself is None."""
     return None if element is None else next((one for one in element if local_name(one) == name), None)
 
 
 def inherited(element: Element, name: str) -> str | None:
-    """Return the value of an attribute of an element or its nearest ancestor that has it."""
+    """Return an attribute of the element, or of the nearest ancestor that has it; None if none has."""
     values = (one.get(name) for one in (element, *element.iterancestors()))
     return next((value for value in values if value is not None), None)
 
 
 def unwrapped(text: str) -> str:
-    """Return a text with each line end before an indentation, which wraps a line, as one space."""
+    """Replace each line end that an indentation follows by one space: there an editor has wrapped a line."""
     return WRAPPED.sub(" ", text) if "\n" in text else text
 
 
 def as_tag(element: Element, key: str = "", opens: bool = False) -> Tag:
-    """Return an element, its content included, as one tag; without namespaces."""
+    """Return one Tag for an element with all its content, namespaces left out. key, opens: see Tag."""
     attributes = "".join(f' {name.rpartition("}")[2]}="{value}"' for name, value in element.attrib.items())
     name, text = local_name(element), "".join(element.itertext())
     return Tag(f"<{name}{attributes}>{text}</{name}>" if text else f"<{name}{attributes}>", key, opens)
@@ -79,16 +79,16 @@ def append_text(element: Element, text: str) -> None:
 
 
 def set_content(element: Element, content: Element) -> None:
-    """Replace the content of an element by that of another one."""
+    """Replace the content of an element by that of `content`, whose children move into it."""
     element.text, element[:] = content.text, list(content)
 
 
 class InlineContent:
-    """The content of an element, or a part of it, as the parts of a unit.
+    """XML content as strings and codes (`source`), from which `build` makes XML of a translation.
 
-    text, nodes: the text before the first node, and the nodes with the texts behind them. as_code: returns
-    the tag of an element that is one code with its content, None for others: those with content are pairs.
-    normalise: is applied to each text.
+    text, nodes: the text before the first node, and the nodes with their tails. as_code: returns a Tag for an
+    element that with its content is one code, else None: then it is a pair of codes around its content, or a
+    single code if it is empty. normalise: is applied to each text.
     """
 
     def __init__(
@@ -124,7 +124,10 @@ class InlineContent:
             yield self._normalise(node.tail or ""), None, False
 
     def build(self, parts: Parts) -> Element:
-        """Return an element whose content is a translation, which has each code once."""
+        """Return a new element <content> around a translation: a code becomes a copy of its element.
+
+        parts: strings, and each code of `source` once, with pairs properly nested.
+        """
         content = top = etree.Element("content")
         following = {code: iter(elements) for code, elements in self._elements.items()}
         for part in parts:

@@ -40,9 +40,9 @@ def _located(text: str, begin: int, strict: bool = True) -> tuple[_String, int]:
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Return the units of a file, whose @@locale, if any, becomes the options' target language.
+    """Read a JSON or ARB file: a unit for each value that is a string.
 
-    Raises ValueError, and DataError for what is not UTF-8.
+    A @@locale becomes the target language. Raises ValueError for malformed JSON, DataError for invalid UTF-8.
     """
     file = TextFile(data)
     root = _Decoder().decode(file.text)

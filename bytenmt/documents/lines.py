@@ -40,10 +40,11 @@ VALUE = re.compile(r"\s*(?:#[0-9A-Fa-f]{3,8}|true|false|null|(?:[a-z]{2,3}(?:-\w
 
 @dataclass(frozen=True)
 class Line:
-    """A line to translate.
+    """A piece of a unit that a model translates on its own.
 
-    parts: its texts and codes, as the translator has them. codes: what each of these codes stands for.
-    shortcut: the mark of a keyboard shortcut and its letter, which were removed from the text, or empty.
+    parts: strings and codes as the translator gets them, the codes renumbered <1>, </1>, <2/>. codes: what
+    each of them replaces in the unit. shortcut: the mark of a keyboard shortcut and its letter, such as "&F",
+    of which the mark has been removed from the text; empty for none.
     """
 
     parts: Parts
@@ -51,7 +52,10 @@ class Line:
     shortcut: str = ""
 
     def restore(self, translation: Sequence[str | Code]) -> Parts:
-        """Return a translation with the original codes, the shortcut, and the end of the source."""
+        """Return a translation of `parts` for the unit: with the original codes and the shortcut mark.
+
+        A final colon, ellipsis or question mark of the source is added if the translation lacks it.
+        """
         parts = list(translation)
         source, text = self.parts[-1], joined(parts).rstrip()
         for signs in ENDS:
@@ -67,12 +71,16 @@ class Line:
 
 
 def is_icu_message(source: Parts) -> bool:
-    """Return whether a unit has forms to choose from, as {n, plural, one {# file} other {# files}}."""
+    """Return whether a unit is an ICU message with forms, as {n, plural, one {# file} other {# files}}."""
     return any(isinstance(part, str) and ICU_FORMS.search(part) for part in source)
 
 
 def has_words(parts: Sequence[str | Code]) -> bool:
-    """Return whether there is a word outside of codes, kept spans and names; a program's value is none."""
+    """Return whether there is a word to translate.
+
+    Letters in codes, kept spans (URLs, placeholders) and names such as GitHub do not count, nor does a string
+    that is a value of a program, such as true or #fff.
+    """
     for part in parts:
         if isinstance(part, str) and any(map(str.isalpha, part)) and not VALUE.fullmatch(part):
             last, text = 0, NAME.sub(lambda match: "0" * len(match[0]), part)
@@ -84,7 +92,7 @@ def has_words(parts: Sequence[str | Code]) -> bool:
 
 
 def split_unit(source: Parts) -> list[Line | Parts]:
-    """Return the lines of a unit, and as parts what stands between them, which is copied.
+    """Split a unit into a list, in order: a Line is translated, a tuple of parts between lines is copied.
 
     Empty for an ICU message, which is left as it is.
     """
@@ -196,9 +204,9 @@ def _with_shortcut(text: str, mark: str, letter: str) -> str:
 
 
 def keeps_spans(source: Parts, translation: Parts) -> bool:
-    """Return whether a translation has the placeholders, tags and addresses in the texts of its source.
+    """Return whether a translation has all placeholders, tags and addresses in the strings of its source.
 
-    A model that was trained without sentinels may lose some.
+    A model that was trained without sentinels, which protect them, may lose some.
     """
     texts = [part for part in source if isinstance(part, str)]
     spans = Counter(text[begin:end] for text in texts for begin, end in find_spans(text, NO_TEXT))
@@ -207,23 +215,23 @@ def keeps_spans(source: Parts, translation: Parts) -> bool:
 
 
 def keeps_codes(source: Parts, translation: Parts) -> bool:
-    """Return whether a translation has each code of its source once."""
+    """Return whether a translation has each code as often as its source, and no other code."""
     codes = [Counter(one for one in parts if isinstance(one, Code)) for parts in (source, translation)]
     return codes[0] == codes[1]
 
 
 def pairs_with_words(parts: Parts) -> set[int]:
-    """Return the pairs that enclose words, by their numbers."""
+    """Return the numbers (Code.pair) of the pairs of codes with a word between them; see has_words."""
     partners = _partners(parts)
     opened = ((at, one) for at, one in enumerate(parts) if isinstance(one, Code) and one.opens)
     return {one.pair for at, one in opened if at in partners and has_words(parts[at : partners[at]])}
 
 
 def nested(source: Parts, translation: Parts) -> Parts:
-    """Return a translation in which pairs are nested only where those of the source are.
+    """Return a translation in which a pair of codes is inside another one only where it is so in the source.
 
-    A pair ends before one begins that was not inside it: a link may not be in another one. White space moves
-    out of pairs: Markdown has no emphasis in ** a**.
+    An outer pair is closed before a pair that does not belong into it: a link may not be in another one.
+    White space just inside a pair moves out of it: Markdown has no emphasis in ** a**.
     """
     around, opened = dict[int, set[int]](), list[int]()
     for part in source:

@@ -83,7 +83,7 @@ def _kept_rule(state: StateInline, silent: bool) -> bool:
 
 
 def read(data: bytes, _: ReadOptions) -> Document:
-    """Return the units. No text is malformed."""
+    """Read Markdown: a unit for each paragraph, heading, list item, cell, and title in the front matter."""
     file, titles = TextFile(data), list[Unit]()
     text, matter = file.text, FRONT_MATTER.match(file.text)
     if matter is not None:

@@ -21,7 +21,7 @@ IN_TEXT = -2  # pair of a code that stands for a span of a text, inside this mod
 
 
 class TranslationMemory:
-    """Units with their translations.
+    """Stored translations of units, found by the source text and used in place of a model.
 
     >>> memory = TranslationMemory([(("Open %s",), ("%s öffnen",), "")])
     >>> memory.match((" Open {name}",))
@@ -29,7 +29,7 @@ class TranslationMemory:
     """
 
     def __init__(self, pairs: Iterable[UnitPair]) -> None:
-        """pairs: source, translation and name of each entry; the later ones win."""
+        """pairs: source, translation and name of each entry; of equal source and name, the last counts."""
         # By the source with a zero byte for each code, and by the name: the codes, and the translation.
         self._entries = dict[str, dict[str, tuple[list[Code], list[str | Code]]]]()
         for source, target, name in pairs:
@@ -40,9 +40,9 @@ class TranslationMemory:
 
     @classmethod
     def from_file(cls, path: Path, pair: tuple[str, str] | None = None) -> TranslationMemory:
-        """Read the translated units of a TMX, XLIFF or PO file, or a table source TAB translation.
+        """Read the translated units of a TMX, XLIFF or PO file, or the first two columns of a CSV or TSV.
 
-        pair: source and target language, which a TMX needs. Raises DataError; also where there is nothing.
+        pair: source and target language, which a TMX needs. Raises DataError, also if there are none.
         """
         memory = cls(formats.unit_pairs(path, formats.format_of(path), pair))
         if not memory._entries:
@@ -51,9 +51,10 @@ class TranslationMemory:
         return memory
 
     def match(self, source: Parts, name: str = "") -> Parts | None:
-        """Return the stored translation of a source, None if the memory has none.
+        """Return the stored translation with the codes, placeholders and outer white space of `source`.
 
-        Of several that of the same name is used, else the latest one.
+        None if there is none, or if it is unclear which code belongs where. Of several translations that of
+        the unit with the same name is used, else the one stored last.
         """
         key, codes = _template(_split(source))
         entries = self._entries.get(key)

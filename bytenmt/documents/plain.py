@@ -19,7 +19,7 @@ WRAPPED_WIDTH, FULL = 40, 0.6  # of the widest line in a paragraph that is wrapp
 
 
 def read_table(data: bytes, options: ReadOptions) -> Document:
-    """Return the units of a column of a CSV file, or of a TSV file, which has no quotes. Raises DataError."""
+    """Read a CSV file, or TSV, which has no quotes: a unit for each cell of a column. Raises DataError."""
     file = TextFile(data)
     style: dict[str, Any] = {"delimiter": _delimiter(file.text), "strict": True, "lineterminator": "\n"}
     if options.format == "tsv":
@@ -79,7 +79,7 @@ def _column(header: Sequence[str], column: str) -> int:
 
 
 def read_text(data: bytes, _: ReadOptions) -> Document:
-    """Return the units of plain text: lines, and hard-wrapped paragraphs, which are wrapped again."""
+    """Read plain text: a unit for each line, or hard-wrapped paragraph, whose translation is wrapped, too."""
     file = TextFile(data)
     units = list[Unit]()
     for paragraph in PARAGRAPH.finditer(file.text):

@@ -28,7 +28,10 @@ NUMBERS, FEW = 1001, 5  # from 0, whose plural forms are looked at; a form of so
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Return the units of a catalogue; the header and what is obsolete are none. Raises OSError."""
+    """Read a PO file: units for its entries, but not for the header and obsolete ones.
+
+    Raises OSError where it is malformed, as polib does.
+    """
     declared = CHARSET.search(data[: 1 << 16])
     file = TextFile(data, declared[1].decode() if declared and declared[1] != b"CHARSET" else None)
     is_wrapped = WRAPPED.search(file.text) is not None

@@ -40,10 +40,10 @@ LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "a": "\a", "b": "\b", "v"
 
 
 def read_mozilla(data: bytes, options: ReadOptions) -> Document:
-    """Return the units of a format of moz.l10n: each message, its attributes, and each of its variants.
-    Those with translatable="false" are left out.
+    """Read a file of options.format, one that moz.l10n knows: "android", "properties", "fluent" or "dtd".
 
-    A .properties file that is not UTF-8 (since Java 9) is Latin-1.
+    Each message, attribute and variant is a unit, except those with translatable="false". A .properties file
+    that is not UTF-8 (since Java 9) is read as Latin-1. Raises DataError and ValueError.
     """
     form = Format[options.format]
     try:
@@ -109,7 +109,7 @@ def _tag(item: Expression | Markup) -> Tag:
 
 
 def read_ini(data: bytes, _: ReadOptions) -> Document:
-    """Return the units of a file with sections. Raises DataError."""
+    """Read an .ini file: a unit for the value of each key of each section. Raises DataError."""
     file = TextFile(data)
     try:
         settings = INIConfig(StringIO(file.text), optionxformvalue=None)
@@ -125,7 +125,7 @@ def read_ini(data: bytes, _: ReadOptions) -> Document:
 
 
 def read_apple(data: bytes, _: ReadOptions) -> Document:
-    """Return the units of a .strings file, in the syntax of old property lists. Raises DataError."""
+    """Read Apple's .strings: a unit for the value of each "key" = "value"; entry. Raises DataError."""
     file = TextFile(data)
     units, at = list[Unit](), 0
     while entry := APPLE_ENTRY.match(file.text, at):

@@ -26,7 +26,7 @@ DASH = re.compile(r"(?:\s++|<[^<>]*+>|\{\\[^{}]*+\})*+[-\u2013\u2014]++\s*+(?=\S
 
 
 def read_srt(data: bytes, _: ReadOptions) -> Document:
-    """Return the units of an SRT file. Raises DataError."""
+    """Read SRT subtitles: a unit for each cue, or each of its speakers. Raises DataError."""
     file = TextFile(data)
     try:
         cues = list(srt.parse(file.text))
@@ -44,7 +44,7 @@ def read_srt(data: bytes, _: ReadOptions) -> Document:
 
 
 def read_vtt(data: bytes, _: ReadOptions) -> Document:
-    """Return the units of a WebVTT file. Raises DataError."""
+    """Read WebVTT subtitles: a unit for each cue, or each of its speakers. Raises DataError."""
     file = TextFile(data)
     try:
         captions = webvtt.from_string(file.text)
@@ -90,7 +90,11 @@ def _written(part: str | Code, is_vtt: bool) -> str:
 
 
 def broken(text: str, n: int) -> list[str]:
-    """Return a text as at most n lines of about the same length; none but the first begins like a cue."""
+    """Break a text into at most n lines of about the same length.
+
+    It stays one line if a further line would begin with a time or a dash, which a reader takes for a new cue
+    or speaker.
+    """
     width = len(text) // n
     while (
         len(lines := textwrap.wrap(text, max(1, width), break_long_words=False, break_on_hyphens=False)) > n

@@ -16,7 +16,7 @@ REVIEW = "needs-review-translation"
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Return the units of a file in a pair of languages. Raises DataError, also without a pair."""
+    """Read a TMX file: a unit for each <tu> with text in options.pair[0]. Raises DataError without pair."""
     tree = inline_xml.parse(data, "tmx")
     if options.pair is None:
         raise DataError("a translation memory may have several languages: give --pair, such as --pair en-de")
@@ -25,7 +25,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
 
 
 def pairs(file: BinaryIO, pair: tuple[str, str]) -> Iterator[tuple[Parts, Parts, str]]:
-    """Yield source, target and name of each unit that is translated."""
+    """Yield source, translation and tuid of each <tu> in both languages; the file is read as a stream."""
     for _, one in etree.iterparse(file, tag="{*}tu", **SAFE):
         unit = _unit(one, pair)
         if unit is not None and unit.is_done:

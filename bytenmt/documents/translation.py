@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class LineTranslation(NamedTuple):
-    """The translation of a line. flags: see confidence.Verdict.from_flags."""
+    """A translated line: its strings and codes (those of Line.parts), and flags, see confidence.REASONS."""
 
     parts: Sequence[str | Code]
     flags: Sequence[str] = ()
@@ -34,10 +34,11 @@ class LineTranslation(NamedTuple):
 
 @dataclass
 class TranslationReport:
-    """A summary of the translation of a document.
+    """The counts of units, and notes on some of them, that `translate` returns.
 
-    counts: of units: translated, of them from the memory and to review; translated before; without words;
-    without a translation; ICU messages. notes: places of units that people should look at, and why.
+    counts: the number of units by "translated" (with its subsets "from the memory" and "to review"),
+    "translated before", "without words", "without a translation" and "ICU message". notes: place and reason
+    of each unit that people should look at.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -47,7 +48,10 @@ class TranslationReport:
 def lines_to_translate(
     document: Document, overwrite: bool = False, memory: TranslationMemory | None = None
 ) -> list[Parts]:
-    """Return the distinct lines that a model translates, in order; see translate."""
+    """Return Line.parts of each distinct line that a model must translate, in order of the document.
+
+    overwrite: include units that are translated already. memory: units that it can translate are left out.
+    """
     lines = dict[Parts, None]()
     for unit in document.units:
         is_wanted = overwrite or not unit.is_done
@@ -62,10 +66,9 @@ def translate(
     overwrite: bool = False,
     memory: TranslationMemory | None = None,
 ) -> TranslationReport:
-    """Write translations into a document and return a report.
+    """Store translations in the units of a document, which `dump` then writes, and return a report.
 
-    translations: of all lines that lines_to_translate returns. overwrite: translate units that are translated
-    already, too. memory: whose translations are taken without asking the model.
+    translations: one for each line that lines_to_translate returns for the same overwrite and memory.
     """
     report = TranslationReport()
     for unit in document.units:

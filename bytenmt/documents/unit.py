@@ -15,14 +15,15 @@ from bytenmt.sentinels import Code
 BYTE_ORDER_MARKS = {"utf-8-sig": (b"\xef\xbb\xbf",), "utf-16": (b"\xff\xfe", b"\xfe\xff")}
 TAG_NAME = re.compile(r"</?([A-Za-z][^\s/>.]*)")
 
-
+# A text of a document as its pieces in order: plain strings, and inline codes such as tags, which are kept.
 Parts = tuple[str | Code, ...]
 
 
 class Tag(NamedTuple):
-    """An inline code whose partner is not known yet.
+    """An inline code as it is read, before `paired` matches opening with closing ones and returns Codes.
 
-    key: what an opening tag shares with its closing one, empty for a code that stands alone.
+    text: its markup. key: the same string for an opening tag and its closing one, such as the element's name;
+    empty for a code that stands alone. opens: whether it is an opening tag; without meaning if key is empty.
     """
 
     text: str
@@ -31,9 +32,10 @@ class Tag(NamedTuple):
 
 
 def paired(parts: Iterable[str | Tag]) -> list[str | Code]:
-    """Return the parts with a code for each tag; a tag without a partner stands alone.
+    """Replace each Tag by a Code, whose `pair` tells which opening and closing tags belong together.
 
-    Pairs are properly nested: of two pairs that cross, the one that ends first counts.
+    The list is as long as `parts`; the number of a pair is the index of its opening tag. Tags without a
+    partner stand alone. Pairs do not cross: of two that do, only the one that ends first stays a pair.
     """
     made, opened = list[str | Code](), list[tuple[str, int]]()
     for number, part in enumerate(parts):
@@ -52,7 +54,7 @@ def paired(parts: Iterable[str | Tag]) -> list[str | Code]:
 
 
 def merged(parts: Iterable[str | Code]) -> Parts:
-    """Return the parts with adjacent texts joined and without empty ones."""
+    """Join adjacent strings and leave out empty ones; codes stay where they are."""
     made = list[str | Code]()
     for part in parts:
         if isinstance(part, str) and made and isinstance(made[-1], str):
@@ -63,7 +65,7 @@ def merged(parts: Iterable[str | Code]) -> Parts:
 
 
 def split_codes(text: str, pattern: re.Pattern[str]) -> Parts:
-    """Return a text as parts, with the matches of a pattern as codes; tags are paired by their names."""
+    """Split a text into strings and codes: each match of the pattern is a code, tags are paired by name."""
     parts, last = list[str | Tag](), 0
     for match in pattern.finditer(text):
         parts += [text[last : match.start()], parse_tag(match[0])]
@@ -72,9 +74,10 @@ def split_codes(text: str, pattern: re.Pattern[str]) -> Parts:
 
 
 def parse_tag(text: str) -> Tag:
-    """Return an inline code as a Tag, whose key pairs it: the lower-case name of an element of HTML or XML.
+    """Return the Tag for the markup of one inline code.
 
-    Codes that stand alone, such as <br/>, have no key.
+    Its key is the lower-case element name of an opening or closing tag of HTML or XML, such as "b" for <b>.
+    Any other code, such as <br/> or {name}, stands alone: its key is empty.
     """
     name = TAG_NAME.match(text)
     if name is None or text.endswith("/>"):
@@ -83,12 +86,15 @@ def parse_tag(text: str) -> Tag:
 
 
 def joined(parts: Iterable[str | Code]) -> str:
-    """Return the texts of all parts, codes included, as one string."""
+    """Return all parts as one string, in which a code is its markup (Code.text)."""
     return "".join(part if isinstance(part, str) else part.text for part in parts)
 
 
 def text_writer(put: Callable[[str], object]) -> Callable[[Parts, bool], None]:
-    """Return the `write` of a unit whose translation is one string, in a format without marks for doubts."""
+    """Return a function for Unit.write that calls `put` with the translation as one string.
+
+    It ignores whether the translation is doubtful: for formats that have no mark for that.
+    """
 
     def write(parts: Parts, _: bool) -> None:
         put(joined(parts))
@@ -98,51 +104,57 @@ def text_writer(put: Callable[[str], object]) -> Callable[[Parts, bool], None]:
 
 @dataclass(eq=False)
 class Unit:
-    """A piece of text that is translated as a whole, bound to the tree of its document."""
+    """A text of a document that is translated as a whole, such as a paragraph or a message of a program."""
 
+    # The text, with inline codes such as tags; see `parts`.
     source: Iterable[str | Code]
-    # Puts a translation into the document, and whether it is doubtful.
+    # Stores a translation in the document in memory; the second argument: whether people should review it.
     write: Callable[[Parts, bool], None]
-    # Where it stands, for people.
+    # Where the unit stands in the file, for messages, such as "line 12".
     place: str
-    # Its id, context or key.
+    # Its id, context or key in the file: tells units with the same source apart in a translation memory.
     name: str = ""
-    # In a format with two languages: the translation that the document has, whether it counts as one, and
-    # whether it needs a review.
+    # In a format with two languages: the translation in the file (empty for none; None in other formats),
+    # whether it is finished, so that it stays, and whether the file marks it for review.
     target: Parts | None = None
     is_done: bool = False
     is_doubted: bool = False
-    # Whether a program could use a translation; one that it could not use is wrong.
+    # Returns whether a program could use a translation, such as one with the same %s as the source.
     is_valid: Callable[[str], bool] = lambda translation: True
 
     @cached_property
     def parts(self) -> Parts:
-        """The source, with adjacent texts joined."""
+        """The source as a tuple, with adjacent strings joined."""
         return merged(self.source)
 
 
 @dataclass(eq=False)
 class Document:
-    """The units of a file."""
+    """A parsed file: the units to translate, and a function that makes the translated file."""
 
     units: Iterable[Unit]
-    # Returns the bytes of the file with what was written into its units.
+    # Returns the bytes of the file, with the translations that Unit.write has stored.
     dump: Callable[[], bytes]
 
 
 class ReadOptions(NamedTuple):
-    """Options for reading a file."""
+    """Options for reading a file as a Document; only tables use the columns, and TMX needs the pair."""
 
-    # Its format, see formats.FORMATS.
+    # Name of the format, a key of formats.FORMATS.
     format: str
-    # Source and target language; the file declares the target language afterwards.
+    # Source and target language; a file that declares its language declares the target one afterwards.
     pair: tuple[str, str] | None = None
-    # Of a table: the column to translate, by name or number, and the one for the translations (the same one).
+    # The column to translate and the one for the translations, by name in the first row or by number from 1;
+    # into=None: the translations replace the texts of `column`.
     column: str | None = None
     into: str | None = None
 
     def target_to_declare(self, declared: str | None) -> str | None:
-        """Return the target language for a file that declares another one, which is no region of it."""
+        """Return the target language if the file must be changed to declare it, else None.
+
+        declared: the language that the file has now, None for none. Returns None without a pair, and where
+        the file has the target language or a region of it (de-AT for de) already.
+        """
         if self.pair is None:
             return None
         folded, wanted = (one.lower().replace("_", "-") for one in (declared or "", self.pair[1]))
@@ -150,13 +162,16 @@ class ReadOptions(NamedTuple):
 
 
 class TextFile:
-    """The text of a file, whose line ends, encoding and byte order mark come back as they were.
+    """The text of a file with replacements, and back to bytes in the file's encoding and line ends.
 
-    In the text every line ends with \\n, if all lines of the file end alike.
+    text: the decoded file, with \\n for \\r\\n if all its lines end in \\r\\n. Positions are indices into it.
     """
 
     def __init__(self, data: bytes, declared: str | None = None) -> None:
-        """declared: the encoding that the file names; UTF-8 otherwise. Raises DataError."""
+        """Decode a file by its byte order mark, else by the encoding that it declares (None: UTF-8).
+
+        Raises DataError if its bytes are invalid in that encoding, or the encoding is unknown.
+        """
         marked = (name for name, mark in BYTE_ORDER_MARKS.items() if data.startswith(mark))
         self.encoding = next(marked, declared or "utf-8")
         try:
@@ -175,17 +190,17 @@ class TextFile:
             self.text = self.text.replace("\r\n", "\n")
 
     def line(self, at: int) -> str:
-        """Return the line of a character, in words."""
+        """Return the line of the character text[at] for messages: "line 12", counted from 1."""
         if not self._line_ends:
             self._line_ends = [match.start() for match in re.finditer("\n|$", self.text)]
         return f"line {bisect_left(self._line_ends, at) + 1}"
 
     def replace(self, start: int, end: int, text: str) -> None:
-        """Put a text in place of the characters start to end."""
+        """Have `dump` write `text` in place of self.text[start:end]; ranges must not overlap."""
         self._edits[start, end] = text
 
     def dump(self) -> bytes:
-        """Return the bytes of the file with the replacements."""
+        """Return the bytes of the file with all replacements. Raises UnicodeEncodeError."""
         pieces, last = list[str](), 0
         for (start, end), text in sorted(self._edits.items()):
             pieces += [self.text[last:start], text]
@@ -193,5 +208,5 @@ class TextFile:
         return self.encoded("".join([*pieces, self.text[last:]]))
 
     def encoded(self, text: str, errors: str = "strict") -> bytes:
-        """Return the bytes of another text in the same file. Raises UnicodeEncodeError."""
+        """Return any text as bytes in the encoding and line ends of the file. errors: as in str.encode."""
         return (text.replace("\n", "\r\n") if self._has_crlf else text).encode(self.encoding, errors)

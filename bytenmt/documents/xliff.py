@@ -30,7 +30,7 @@ CONFIRMED = ("Translated", "ApprovedTranslation", "ApprovedSignOff")  # states o
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Return the units of a file. Raises DataError."""
+    """Read an XLIFF file: a unit for each segment or trans-unit, see the module. Raises DataError."""
     tree = inline_xml.parse(data, "xliff")
     root = tree.getroot()
     is_version_2 = root.get("version", "1").startswith("2")

@@ -23,7 +23,7 @@ PLAIN = re.compile(r"[^\W\d_](?:[^\n#:\[\]{},&*!|>'\"%@`\\]*[^\s#:\[\]{},&*!|>'\
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Return the units of all documents of a file. Raises ValueError."""
+    """Read a YAML file, of one or several documents: a unit for each string value. Raises ValueError."""
     file = TextFile(data)
     return Document(list(edit_scalars(file, 0, len(file.text), pair=options.pair)), file.dump)
 
@@ -35,7 +35,12 @@ def edit_scalars(
     is_wanted: Callable[[str], bool] = lambda _: True,
     pair: tuple[str, str] | None = None,
 ) -> Iterator[Unit]:
-    """Yield the units of a part of a file whose keys, joined by dots, are wanted. Raises ValueError."""
+    """Yield a unit for each string value in the YAML file.text[start:end]; its translation replaces it there.
+
+    is_wanted: called with the keys that lead to a value, joined by dots; only units for True are yielded.
+    pair: if the only outermost key is the source language, it becomes the target language, as Rails needs.
+    Raises ValueError for malformed YAML.
+    """
     try:
         roots = list(YAML(typ="safe", pure=True).compose_all(file.text[start:end]))
     except YAMLError as error:
