@@ -29,7 +29,10 @@ LINE, NO_BYTE = "text", "\x1f"  # the column of lines, and a separator that they
 
 
 def connect() -> None:
-    """Connect to the cluster of RAY_ADDRESS or `ray start`, else start one here. Raises BytenmtError."""
+    """Connect to the Ray cluster of RAY_ADDRESS or `ray start`, else start one here, without its output.
+
+    Sets Ray Data to keep the order of rows. Raises BytenmtError.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
@@ -46,10 +49,10 @@ def connect() -> None:
 def translate_file(
     path: Path, out: Path, form: str, runs: Sequence[str], options: Mapping[str, Any], actors: int | None
 ) -> None:
-    """Translate a file into a folder of files, in the order of the rows; it appears when it is complete.
+    """Translate a file into the new folder `out`, whose files have all rows in order; needs `connect`.
 
-    form: parquet, csv, jsonl or text. runs, options: of Translate. actors: engines; None: as many as there is
-    room for. Raises BytenmtError with what Ray says.
+    The folder appears when it is complete. form: parquet, csv, jsonl or text. runs, options: arguments of
+    Translate. actors: number of engines, None for all CPUs (or GPUs) of the cluster. Raises BytenmtError.
     """
     part = out.with_name(f".{out.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -100,19 +103,19 @@ def _read(path: Path, form: str) -> Any:
 
 
 class TranslateTable(Translate):
-    """Translate a column of a table of bytes, which become strings."""
+    """Translate a column of a CSV file, whose values come as bytes; all columns become strings."""
 
     def __call__(self, batch: Any) -> Any:
-        """Return a batch with one more column."""
+        """Return an Arrow table with the column `to` appended."""
         columns = [[repair(value).decode() for value in column.to_pylist()] for column in batch.columns]
         return super().__call__(pa.table(columns, batch.schema.names))
 
 
 class TranslateLines(Translate):
-    """Translate lines of text, which become lines of JSON."""
+    """Translate the lines of a text file to JSON objects with `column` and `to`, a line each."""
 
     def __call__(self, batch: Any) -> Any:
-        """Return a batch of lines."""
+        """Return an Arrow table of one column, LINE, of encoded JSON objects."""
         rows = [*self.rows(repair(line) for line in batch.column(LINE).to_pylist())]
         texts = self.translate([text for _, text in rows])
         lines = [
@@ -121,7 +124,7 @@ class TranslateLines(Translate):
         return pa.table({LINE: pa.array(lines, pa.large_binary())})
 
     def rows(self, lines: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes | None]]:
-        """Yield the values of a line, and its text."""
+        """Yield for each line the object to write, without translation, and the text to translate."""
         return (({self.column: line.decode()}, line) for line in lines)
 
 
@@ -129,7 +132,7 @@ class TranslateObjects(TranslateLines):
     """Translate a value of JSON objects, whose other values stay as they are; empty lines are left out."""
 
     def rows(self, lines: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes | None]]:
-        """Yield the values of a line, and its text. Raises MsgspecError for a line that is no object."""
+        """Yield for each line its object, and the text to translate, None for null. Raises MsgspecError."""
         for line in filter(bytes.strip, lines):
             row = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
             text = msgspec.json.decode(row.get(self.column, b"null"), type=str | None)
@@ -137,8 +140,8 @@ class TranslateObjects(TranslateLines):
 
 
 class LineSink(BlockBasedFileDatasink):  # type: ignore[misc]
-    """A writer of lines."""
+    """Writes the column LINE of blocks to files of Ray Data, a line for each row."""
 
     def write_block_to_file(self, block: Any, file: Any) -> None:
-        """Write a block of lines, as Ray asks for it."""
+        """Write a block to an open file; called by Ray Data."""
         file.write(b"".join(line + b"\n" for line in block.to_arrow()[LINE].to_pylist()))

@@ -40,7 +40,7 @@ class Translate:
             raise SettingError(f"{runs[0]} is a language model: give a translation model")
 
     def __call__(self, batch: Any) -> Any:
-        """Return a batch with one more column. Raises SettingError if it does not fit."""
+        """Return an Arrow batch with the column `to` appended. Raises SettingError for wrong columns."""
         import pyarrow as pa
 
         if isinstance(batch, dict):
@@ -60,7 +60,7 @@ class Translate:
         return batch.append_column(self.to, pa.array(self.translate(texts), pa.string()))
 
     def translate(self, texts: Sequence[bytes | None]) -> list[str | None]:
-        """Return the translations of texts, None for None."""
+        """Return the translation of each text, line by line; None for None. Invalid UTF-8 becomes U+FFFD."""
         rows = [None if text is None else LINE_ENDS.split(repair(text)) for text in texts]
         lines = [line for row in rows if row is not None for line in row[::2]]
         results = iter(self._translator.translate_lines(lines))

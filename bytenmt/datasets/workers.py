@@ -20,7 +20,10 @@ _own: list[Translator] = []  # the translator of a worker process
 
 
 class Workers:
-    """A pool of n processes, which end with this one. load: makes the translator of each; it is pickled."""
+    """A pool of n processes that translate lines; a context manager, at whose end they end.
+
+    load: is pickled and called by each process at its start; returns the translator.
+    """
 
     def __init__(self, n: int, load: Callable[[], Translator]) -> None:
         self._n = n
@@ -29,7 +32,7 @@ class Workers:
         self._pool = ProcessPoolExecutor(n, get_context("spawn"), _begin, (load,))
 
     def translate(self, lines: Sequence[bytes], first: int) -> list[TranslationResult]:
-        """Translate lines as Translator.translate_lines does. Raises BytenmtError if a process has died."""
+        """Return a result for each line, in order; see Translator.translate_lines. Raises BytenmtError."""
         size = -(-len(lines) // (self._n * PARTS_PER_PROCESS)) or 1
         begins = range(0, len(lines), size)
         parts = [list(lines[begin : begin + size]) for begin in begins]

@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class App:
-    """The routes and their state.
+    """The HTTP routes of a service, and the translated files that clients may still download.
 
     hosts: names of the server in Host headers, such as *.example.org. A page of an attacker whose own domain
     resolves to 127.0.0.1 (DNS rebinding) cannot name another one there. origins: see Gateway. suggestions:
@@ -75,7 +75,7 @@ class App:
         ]
 
     def asgi(self) -> Starlette:
-        """Return the ASGI application."""
+        """Return the ASGI application: the routes and the page, inside the middleware."""
         every, origins = ["*"], self._origins
         cors = Middleware(CORSMiddleware, allow_origins=origins, allow_methods=every, allow_headers=every)
         gateway = Middleware(Gateway, service=self.service, origins=origins)
@@ -188,7 +188,7 @@ class App:
         return json_response(await self.service.guesses([body.q]))
 
     async def suggest(self, request: Request) -> Response:
-        """Store a better translation."""
+        """Store a better translation in the folder for suggestions."""
         body, _, client = await self._read(request, bodies.SuggestBody)
         if self.suggestions is None:
             raise Refusal(403, "this server does not accept suggestions")
@@ -205,7 +205,7 @@ class App:
         return json_response({"success": True})
 
     async def languages(self, request: Request) -> Response:
-        """List all languages with their targets."""
+        """List all languages, each with those into which it is translated."""
         return json_response(self.service.models.languages.listed())
 
     async def health(self, request: Request) -> Response:
@@ -246,7 +246,7 @@ class App:
         )
 
     async def spec(self, request: Request) -> Response:
-        """This description, in OpenAPI."""
+        """Return this description of all routes, in OpenAPI."""
         return json_response(bodies.description(self._routes, BODIES))
 
     async def page(self, request: Request) -> Response:

@@ -24,7 +24,7 @@ Texts = str | list[str]
 
 
 class KeyBody(Struct, kw_only=True):
-    """Any request. The key may be sent as `Authorization: Bearer KEY` instead."""
+    """The API key, which any request may have. It may be sent as `Authorization: Bearer KEY` instead."""
 
     api_key: str | None = None
     apiKey: str | None = None  # noqa: N815  # as some clients write it
@@ -40,7 +40,8 @@ class PairBody(KeyBody, kw_only=True):
 
 
 class TranslateBody(PairBody, kw_only=True):
-    """Texts to translate; of HTML only the text."""
+    """A text or a list of texts (q) to translate, plain or HTML, whose tags are kept; alternatives: how many
+    further translations of each plain text to return, at most 3."""
 
     q: Texts
     format: Literal["text", "html"] = "text"
@@ -48,13 +49,13 @@ class TranslateBody(PairBody, kw_only=True):
 
 
 class DetectBody(KeyBody, kw_only=True):
-    """A text whose language is asked for."""
+    """A text (q) whose language is to be detected."""
 
     q: str
 
 
 class SuggestBody(PairBody, kw_only=True):
-    """A better translation (s) of a text (q)."""
+    """A better translation (s) of a text (q), which the server stores for training."""
 
     q: str
     s: str
@@ -63,8 +64,11 @@ class SuggestBody(PairBody, kw_only=True):
 async def read_request(
     request: Request, kind: type[T], body_bytes: int
 ) -> tuple[T, tuple[str, bytes] | None]:
-    """Return the fields of a request, from its query string and its body (JSON, form or multipart), and name
-    and bytes of its file. Raises Refusal (400, 415)."""
+    """Return the fields of a request as a `kind`, and name and bytes of its uploaded file (None: no file).
+
+    The fields come from the query string and the body (JSON, form or multipart). body_bytes: the most bytes
+    of a part of a form. Raises Refusal (400, 415).
+    """
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding != "identity":
         raise Refusal(415, f"Content-Encoding {encoding[:50]} is not supported: send the body as it is")
@@ -104,7 +108,7 @@ def _collect(pairs: list[tuple[str, str]]) -> dict[str, Any]:
 
 
 def description(routes: Sequence[Route], kinds: Mapping[str, type[Struct]]) -> dict[str, Any]:
-    """Return the OpenAPI description of routes. kinds: of their bodies, by path."""
+    """Return the OpenAPI description of routes. kinds: request bodies by path; other routes are GET."""
     template = "#/components/schemas/{name}"
     references, schemas = msgspec.json.schema_components(kinds.values(), ref_template=template)
     of_path = dict(zip(kinds, references, strict=True))

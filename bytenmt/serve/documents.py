@@ -42,26 +42,30 @@ class DocumentSource(NamedTuple):
     pair: tuple[str, str] | None = None  # source and target language
 
     def parse(self) -> Document:
-        """Return its units. Raises BytenmtError, with a name of the file that tells nothing."""
+        """Return the parsed document. Raises BytenmtError, in whose message the file's name is left out."""
         path = Path(self.name)
         options = ReadOptions(formats.format_of(path), self.pair)
         return formats.read(self.data, options, f"the file{path.suffix}")
 
 
 def read(source: DocumentSource) -> list[Parts]:
-    """Return the distinct lines of a file that have no translation yet."""
+    """Return the distinct lines of a file to translate, in order, as strings and codes (Line.parts)."""
     return lines_to_translate(source.parse())
 
 
 def write(source: DocumentSource, results: Sequence[LineTranslation]) -> bytes:
-    """Return the file with translations in place of the lines that `read` returns."""
+    """Return the translated file. results: a translation for each line that `read` returns, in its order."""
     document = source.parse()
     translate(document, dict(zip(lines_to_translate(document), results, strict=True)))
     return document.dump()
 
 
 def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:
-    """Return what `read` or `write` returns for each document. Runs in a child, within limits."""
+    """Return the list of what a function, `read` or `write`, returns for each document. Runs in a child.
+
+    arguments: of the function, each as a list with an entry per document. Sets limits of CPU time and memory
+    for this process, and ends it if memory runs out.
+    """
     # The parent decides when a child ends: a signal to the whole process group must not take the documents
     # from a server that is about to answer them.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -81,7 +85,7 @@ def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:
 
 
 class DocumentPool:
-    """Has children read and write documents: a few at once, and one of each client.
+    """A pool of child processes that read and write documents: N_CHILDREN at once, one for each client.
 
     So a client with many hostile files keeps one child busy, and the others have the rest.
     """
@@ -92,8 +96,11 @@ class DocumentPool:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # of clients that wait
 
     async def run(self, client: str, *task: Any) -> Any:
-        """Do a task, see run_task. Raises Refusal: 400 for a document that is malformed, 413 for one that
-        takes too much time or memory. Cancelling it ends the child."""
+        """Return run_task(*task) of a child: `read` or `write`, and its arguments as lists.
+
+        client: one that has a task in work waits. Raises Refusal: 400 for a malformed document, 413 for one
+        that takes too much time or memory. Cancelling it ends the child.
+        """
         turn = self._turns.setdefault(client, asyncio.Lock())
         try:
             async with turn:

@@ -50,13 +50,13 @@ def account_of(key: str | None, keys: Sequence[str], address: str) -> str:
 
 
 def json_response(value: Any, status: int = 200, retry_after: int | None = None) -> Response:
-    """Return a response with a JSON body."""
+    """Return a response with a value as its JSON body. retry_after: seconds, for the header of this name."""
     headers = {} if retry_after is None else {"retry-after": str(retry_after)}
     return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
 
 
 def refusal_of(service: Service, error: Exception) -> Refusal:
-    """Return what a client is told of an error, and count or log it."""
+    """Convert an error to the Refusal that the client gets; count or log it if it is none."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, ClientDisconnect):
@@ -71,7 +71,7 @@ def refusal_of(service: Service, error: Exception) -> Refusal:
 
 
 class Gateway:
-    """Middleware around the application.
+    """ASGI middleware that limits, checks, counts and logs every request, and answers errors as JSON.
 
     origins: sites, such as https://example.org, whose pages may use the server besides its own; * is any. A
     browser sends requests of any page to any address that its machine can reach, and tells the page's site in
@@ -82,7 +82,7 @@ class Gateway:
         self._app, self._service, self._origins = app, service, {*origins}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; all of it takes Limits.seconds at most, and its body has Limits.body_bytes."""
+        """Answer a request (ASGI) within Limits.seconds; its body may have Limits.body_bytes."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         service, limits, began = self._service, self._service.limits, time.monotonic()

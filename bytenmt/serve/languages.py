@@ -30,7 +30,7 @@ SURELY, TIMES = 0.5, 10.0
 
 
 class Direction(NamedTuple):
-    """A pair of languages."""
+    """Source and target language code of a model; as a string such as en-de."""
 
     source: str
     target: str
@@ -60,14 +60,17 @@ def name_of(code: str) -> str:
 
 
 class Languages:
-    """The languages of a server. directions: those that have a model."""
+    """The languages of a server (`all`: their codes). directions: those that have a model."""
 
     def __init__(self, directions: Sequence[Direction]) -> None:
         self.directions = list(directions)
         self.all = list(dict.fromkeys(code for one in directions for code in one))
 
     def known(self, code: str) -> str:
-        """Return the served code that matches in any letter case, such as de for de-AT. Raises Refusal."""
+        """Return the code, as the server spells it, that matches a requested one: de for DE and de-AT.
+
+        Raises Refusal (400) if there is none.
+        """
         wanted = code.replace("_", "-").casefold()
         by_case = {own.replace("_", "-").casefold(): own for own in self.all}
         if found := by_case.get(wanted) or by_case.get(wanted.partition("-")[0]):
@@ -89,8 +92,11 @@ class Languages:
         ]
 
     def guesses(self, text: str) -> list[Guess]:
-        """Return the languages of the server, the likeliest first; before them a language that no model
-        translates where the text is surely in that one. The first call takes a second."""
+        """Return all languages of the server, the likeliest first.
+
+        Before them comes a language that is not served, if the text is surely in it. The first call loads the
+        identifier, which takes a second.
+        """
         shares = dict(_identifier().rank(text[:SAMPLE_CHARACTERS]))
         found = {code: shares.get(_primary(code), 0.0) for code in self.all}
         likeliest = max(shares, key=lambda code: shares[code])

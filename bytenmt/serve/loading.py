@@ -36,7 +36,7 @@ def load_models(
 
     models: PAIR=RUN each; several of one pair decode as an ensemble. decoding: the settings of the search by
     name, keep (classes of spans, None for all), glossary (PAIR=FILE each), and reverse, precision and
-    threads. on_wait: see Worker.
+    threads. on_wait: see Worker. reporter: shows warnings of the models that are loaded.
     """
     search = {name: decoding[name] for name in TABLE if decoding.get(name) is not None}
     # What contradicts each other shows here.
@@ -92,7 +92,7 @@ def _by_direction(values: Sequence[str], option: str) -> dict[Direction, list[Pa
 
 
 def read_keys(path: Path) -> list[str]:
-    """Return the API keys of a file: a line each, besides empty lines and comments. Raises BytenmtError."""
+    """Return the API keys of a file, one per line; # starts a comment line. Raises BytenmtError if none."""
     lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if not keys:

@@ -24,7 +24,7 @@ class GracefulServer(uvicorn.Server):
     """A server that ends on SIGTERM or Ctrl-C when all accepted requests are answered, which takes
     Limits.seconds at most; on the second one it ends at once.
 
-    load: reads models and keys anew; is called when hang_up is set.
+    load: reads models and keys anew; called whenever hang_up, which SIGHUP sets, is set.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class GracefulServer(uvicorn.Server):
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at an address; port 0: a free one. Raises BytenmtError."""
+    """Open a TCP socket that listens at an address; port 0: any free one. Raises BytenmtError."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         found = socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -96,8 +96,8 @@ def run(
     hang_up: threading.Event,
     proxies: Sequence[str] = (),
 ) -> None:
-    """Serve until a signal ends the server. load, hang_up: see GracefulServer. proxies: whose headers are
-    believed."""
+    """Serve until a signal ends the server. load, hang_up: see GracefulServer. proxies:
+    addresses whose X-Forwarded headers are believed."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("bytenmt: %(message)s"))
     for name, level in ((__package__, logging.INFO), ("uvicorn.error", logging.WARNING)):

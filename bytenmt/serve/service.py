@@ -37,7 +37,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # the time at which 
 
 
 class Metrics:
-    """Counters, gauges and histograms of a server, beside those of its process, such as its memory."""
+    """The Prometheus metrics of a server, a field each; `registry` has them and those of the process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
@@ -55,14 +55,14 @@ class Metrics:
 
 
 class Model(NamedTuple):
-    """A model of a direction."""
+    """A loaded model of one direction, with its decoding threads."""
 
-    worker: Worker
-    alternatives: Worker  # which searches MOST_ALTERNATIVES, too
-    keep: KeepSpec | None  # what is kept, with the server's terms; None: trained for nothing
+    worker: Worker  # for the best translation alone
+    alternatives: Worker  # with a beam for MOST_ALTERNATIVES further hypotheses
+    keep: KeepSpec | None  # spans and server's terms to keep; None: trained without sentinels
 
     def keep_with(self, terms: Sequence[Term]) -> KeepSpec | None:
-        """Return what is kept with terms of a client, which go before the server's. Raises Refusal (400)."""
+        """Return `keep` with a client's terms, which precede the server's. Raises Refusal (400) if None."""
         if terms and self.keep is None:
             raise Refusal(400, "the model was trained without sentinels and takes no glossary")
         if not terms or self.keep is None:
@@ -72,32 +72,34 @@ class Model(NamedTuple):
 
 @dataclass
 class Models:
-    """The parts of a server that are read from files, and read again at a reload."""
+    """The models and API keys of a server, replaced together at a reload; `languages`: of the models."""
 
     by_direction: dict[Direction, Model]
-    keys: Sequence[str] = ()  # that clients need; without any, none is needed
+    keys: Sequence[str] = ()  # API keys, of which a client needs one; empty: none is needed
 
     def __post_init__(self) -> None:
         self.languages = Languages(list(self.by_direction))
 
 
 class Plan(NamedTuple):
-    """The way in which the texts of a request are translated. Its model may be read again meanwhile."""
+    """The direction, terms and client of a request to translate. Its model may be reloaded before it runs."""
 
     direction: Direction
-    guess: Guess | None  # the detected source language
+    guess: Guess | None  # the detected source language, None if the client named it
     terms: Sequence[Term]  # the client's
     client: str  # the account that takes turns with others
 
     @property
     def is_copy(self) -> bool:
-        """Return whether the texts are in the target language already."""
+        """Return whether the texts are in the target language already; then they are returned unchanged."""
         return self.direction.source == self.direction.target
 
 
 def split_lines(text: str) -> tuple[list[bytes], list[str]]:
-    """Return the lines of a plain text without white space at either end, but for blank ones, and what stands
-    before, between and after them."""
+    """Return the stripped, non-blank lines of a text, and the white space before, between and after them.
+
+    There is one separator more than lines: separators[i] stands before lines[i].
+    """
     lines, separators = list[bytes](), [""]
     for line in text.splitlines(keepends=True):
         inner = line.strip()
@@ -111,7 +113,7 @@ def split_lines(text: str) -> tuple[list[bytes], list[str]]:
 
 @dataclass
 class Service:
-    """Translates texts and documents."""
+    """Translates texts and documents for the routes of the server, by its models, within its limits."""
 
     models: Models
     limits: Limits = Limits()
@@ -135,13 +137,14 @@ class Service:
         return "too many requests are waiting" if self.queue.is_full else None
 
     async def guesses(self, texts: Sequence[str]) -> list[Guess]:
-        """Return the languages that texts may be in, see Languages.guesses."""
+        """Return the languages that the joined texts may be in, likeliest first; see Languages.guesses."""
         return await asyncio.to_thread(self.models.languages.guesses, "\n".join(texts))
 
     async def plan(self, body: PairBody, texts: Sequence[str], client: str) -> Plan:
-        """Return how the texts of a request are translated.
+        """Choose the direction of a request, detecting its source language if that is "auto".
 
-        Raises Refusal (400) for a direction that is not served, and for a glossary that is too long.
+        client: its account, see account_of. Raises Refusal (400) for a direction that is not served and for a
+        glossary that is too long or malformed.
         """
         languages, guess = self.models.languages, None
         target = languages.known(body.target)
@@ -161,9 +164,9 @@ class Service:
         body: TranslateBody,
         on_part: Callable[[str], object] | None = None,
     ) -> list[list[str]]:
-        """Return the translations of each text, the best first; of HTML one. Cancelling it cancels the work.
+        """Return the translations of each text, distinct, the best first; of HTML one. It can be cancelled.
 
-        on_part: is given the translation of a single plain text by sentences.
+        on_part: for a single plain text, called with its next translated sentences, also by other threads.
         """
         if plan.is_copy:
             return [[text] for text in texts]
@@ -198,7 +201,7 @@ class Service:
         ]
 
     async def translate_file(self, file: DocumentSource, body: PairBody, client: str) -> bytes:
-        """Return a document with its text translated. Raises Refusal."""
+        """Return the bytes of a translated document, doubtful units marked for review. Raises Refusal."""
         (lines,) = await self.documents.run(client, read, [file])
         texts = ["".join(part for part in line if isinstance(part, str)) for line in lines]
         plan = await self.plan(body, texts, client)
@@ -244,7 +247,7 @@ def _variant(separators: Sequence[str], results: Sequence[TranslationResult], k:
 
 
 def parse_terms(value: str | dict[str, str]) -> list[Term]:
-    """Return a glossary, from terms with their targets, or lines `term TAB target`. Raises Refusal (400)."""
+    """Parse the glossary of a request: {term: target}, or lines `term TAB target`. Raises Refusal (400)."""
     pairs = value.items() if isinstance(value, dict) else (line.split("\t", 1) for line in value.splitlines())
     cleaned = [[" ".join(side.split()) for side in pair] for pair in pairs if all(map(str.strip, pair))]
     if len(cleaned) > MAX_TERMS or any(len(side) > MAX_TERM_CHARACTERS for pair in cleaned for side in pair):

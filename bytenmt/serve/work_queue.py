@@ -15,8 +15,8 @@ CLIENT_SHARE = 4  # a client may have a quarter of the queue
 
 
 class Refusal(Exception):
-    """A request that is refused: the status of HTTP, one line for the client, and seconds until it may try
-    again."""
+    """Raised to answer a request with an error: HTTP status, one line for the client, and the seconds after
+    which it may try again (None: not said)."""
 
     def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class Refusal(Exception):
 
 
 class Limits(NamedTuple):
-    """The limits of a server."""
+    """The limits of a server, from its options; requests beyond them are refused or cancelled."""
 
     characters: int = 20_000  # of the texts of one request; each text counts as one more
     queue: int = 256  # requests that wait or are decoded, of all clients
@@ -32,11 +32,11 @@ class Limits(NamedTuple):
 
     @property
     def body_bytes(self) -> int:
-        """The most bytes of a request."""
+        """The most bytes of the body of a request."""
         return BYTES_A_CHARACTER * self.characters
 
     def count_characters(self, texts: Sequence[str]) -> int:
-        """Return the number of characters plus one for each text. Raises Refusal (413) above the limit."""
+        """Return the number of characters of texts, plus one each. Raises Refusal (413) above the limit."""
         n_characters = sum(map(len, texts)) + len(texts)
         if n_characters > self.characters:
             raise Refusal(413, f"the texts have {n_characters:,} characters: at most {self.characters:,}")
@@ -44,7 +44,10 @@ class Limits(NamedTuple):
 
 
 class WorkQueue:
-    """Counts the requests that wait or are decoded, in all and of each client, and how fast they are done."""
+    """Counts of the requests in work, in all and of each client, by which further ones are refused.
+
+    It holds no requests: n_requests and n_characters count those that wait or are decoded.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits, self._most_characters = limits, LONGEST_REQUESTS * limits.characters
@@ -56,16 +59,19 @@ class WorkQueue:
 
     @property
     def is_full(self) -> bool:
-        """Return whether no request is admitted, whoever sends it."""
+        """Return whether every further request is refused, whoever sends it."""
         return self.n_requests >= self._limits.queue or self.n_characters >= self._most_characters
 
     def retry_after(self) -> int:
-        """Return the seconds in which the admitted work will probably be done."""
+        """Estimate the seconds until the admitted work is done, by the recent speed; 1 or more."""
         return max(1, math.ceil(self.n_characters * self._seconds / self._done))
 
     @contextmanager
     def admitted(self, client: str, n_characters: int) -> Iterator[None]:
-        """Inside, a request of so many characters is in flight. Raises Refusal (429) where too many are."""
+        """Count a request of a client while the context is open.
+
+        Raises Refusal (429) before it if the queue, or the quarter of it that one client may have, is full.
+        """
         has_share = (
             self._requests_of[client] < max(1, self._limits.queue // CLIENT_SHARE)
             and self._characters_of[client] + n_characters <= self._most_characters // CLIENT_SHARE

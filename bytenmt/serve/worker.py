@@ -31,13 +31,13 @@ BEGIN_SECONDS = 0.02  # for splitting jobs into requests, before the next decodi
 
 @dataclass(eq=False)
 class Job:
-    """Lines that are translated together. Cancelling `results` gives them up."""
+    """Lines that one request wants translated. Cancelling `results` drops them from the engine."""
 
     lines: Sequence[bytes | Sequence[Part]]  # see Translator.translate_lines
-    keep: KeepSpec | None = None
+    keep: KeepSpec | None = None  # spans and terms to keep; None: those of the translator's settings
     client: str = ""  # clients take turns
     is_judged: bool = False  # whether the best hypotheses get flags
-    # Is given the number of a line and its next sentences, by the worker's thread.
+    # Called by the worker's thread with the index of a line and its next translated sentences.
     on_part: Callable[[int, bytes], object] | None = None
     results: Future[list[TranslationResult]] = field(default_factory=Future, init=False)
     batch: LineBatch = field(init=False)
@@ -46,10 +46,11 @@ class Job:
 
 
 class Worker:
-    """The thread.
+    """A thread with one engine, which decodes the lines of all submitted jobs in common batches.
 
-    make: returns the translator, of whose engine only the thread makes use. judge: flags the translations of
-    jobs that ask for it. on_wait: is told the seconds that a job waited for its first slot.
+    It starts at once. make: returns the translator; called by the thread for the first job, and again after
+    the engine has failed. judge: flags the translations of jobs with is_judged. on_wait: called with the
+    seconds from a job's submission to its first decoding step.
     """
 
     def __init__(
@@ -67,11 +68,11 @@ class Worker:
     async def translate(
         self, lines: Sequence[bytes | Sequence[Part]], **options: Any
     ) -> list[TranslationResult]:
-        """Return the results of lines, in their order. options: see Job. Cancelling it gives the lines up."""
+        """Return a result for each line, in order. options: fields of Job. Cancelling it drops the lines."""
         return await asyncio.wrap_future(self.submit(Job(lines, **options)))
 
     def submit(self, job: Job) -> Future[list[TranslationResult]]:
-        """Translate a job. Thread-safe."""
+        """Queue a job for the thread and return the future of its results. Thread-safe."""
         self._submitted.put(job)
         return job.results
 
