@@ -20,14 +20,16 @@ from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding
 from bytenmt.layers.ngram_tables import NgramTables
 
-M = TypeVar("M", bound=NamedTuple)  # a model's Memory: what its decoder needs of the source, n rows
+M = TypeVar("M", bound=NamedTuple)  # a model's memory: the encoder's outputs that its decoder reads, n rows
 T = TypeVar("T", bound=nn.Module)
-S = TypeVar("S", bound=NamedTuple)  # a model's State: what its decoder carries, n * beam rows
+S = TypeVar("S", bound=NamedTuple)  # a model's state: the decoder's between two bytes, n * beam rows
 
 
 class Model(nn.Module, ABC, Generic[M, S]):
-    """A translation model on bytes. n sentences, rows = n * beam, s source bytes, t target bytes.
+    """Base class of all models: `encode` sources, `start` a decoder state, then `forward` target bytes.
 
+    In shapes: n sentences, rows = n * beam (one a hypothesis), s source bytes, t target bytes; an id is a
+    byte. M is the type of the memory, which `encode` returns, S that of the decoder's state.
     Without a source (src (n, 0)) the memory has length 0 and its context is zero: the model is a byte
     language model. One whose configuration has no source has neither encoder nor attention, and takes none.
     """
@@ -38,15 +40,21 @@ class Model(nn.Module, ABC, Generic[M, S]):
 
     @abstractmethod
     def encode(self, src: Tensor, src_len: Tensor) -> M:
-        """src (n, s) uint8 ending in EOS, padded; src_len (n,) int64 with EOS -> memory of n rows."""
+        """Run the encoder; return the memory that the decoder reads: tensors with a row for each sentence.
+
+        src (n, s) uint8: sources with EOS, then padding; src_len (n,) int64: their bytes, EOS included.
+        """
 
     @abstractmethod
     def start(self, memory: M, beam: int = 1) -> S:
-        """The state before the first target byte, n * beam rows, a sentence's beams side by side."""
+        """Return the decoder's state before the first target byte.
+
+        It has n * beam rows; the `beam` rows of a sentence are adjacent.
+        """
 
     @abstractmethod
     def forward(self, tgt: Tensor, memory: M, state: S) -> tuple[Tensor, S]:
-        """Read t more target bytes and predict each one's successor.
+        """Read t target bytes and return the logits of the byte after each of them, and the new state.
 
         tgt (rows, t) uint8: the decoder's input, BOS first; memory of n rows, state of n * beam.
         Returns logits (rows, t, 256) and the state after the t bytes. With gradients the state is a
@@ -54,9 +62,10 @@ class Model(nn.Module, ABC, Generic[M, S]):
         """
 
     def reorder(self, state: S, parents: Tensor) -> S:
-        """Row i goes on from row parents[i] of the same sentence; parents (rows,) int64.
+        """Return the state in which row i continues row parents[i], as beam search chooses hypotheses.
 
-        Rings stay where they are: the state's clock tells whose they are.
+        parents (rows,) int64, each a row of the same sentence. Ring buffers are not copied: the state's Clock
+        tells which row's ring holds a column.
         """
 
         def reordered(name: str, part: Any) -> Any:
@@ -69,15 +78,15 @@ class Model(nn.Module, ABC, Generic[M, S]):
         return cast(S, cast(Any, state)._make(map(reordered, state._fields, state)))
 
     def drop(self, x: Tensor) -> Tensor:
-        """Apply the configured dropout, in training."""
+        """Apply dropout of the configured probability to x; return x itself outside of training."""
         return drop(x, self.config.dropout, self.training)
 
     def decoder_weights(self) -> int:
-        """Numbers that a decode step reads: the decoder's weights, the tables of look-ups left out."""
+        """Count the decoder's parameters: the numbers that a decode step reads, look-up tables left out."""
         return sum(p.numel() for p in self.decoder.parameters())
 
     def first_state(self) -> list[Tensor]:
-        """The tensors of a state of one row."""
+        """Return the tensors of the start state of one row without a source, from which sizes are counted."""
         device = self.embedding.weight.device
         ids = torch.zeros(1, 0, dtype=torch.uint8, device=device)
         with torch.no_grad():
@@ -85,22 +94,23 @@ class Model(nn.Module, ABC, Generic[M, S]):
 
 
 class AttentiveModel(Model[M, S]):
-    """A model with attention, whose weights can be looked at."""
+    """Base class of models with attention, which can return its weights by `forward_aligned`."""
 
     def forward(self, tgt: Tensor, memory: M, state: S) -> tuple[Tensor, S]:
         return self.forward_aligned(tgt, memory, state)[:2]
 
     @abstractmethod
     def forward_aligned(self, tgt: Tensor, memory: M, state: S) -> tuple[Tensor, S, dict[int, Tensor]]:
-        """Do what Model.forward says, and return also the attention weights of each layer that attends.
+        """Do what Model.forward does, and also return the attention weights of each decoder layer that has
+        attention, by the layer's number from 1.
 
-        They are by the layer's number from 1. Weights (rows, t, s): how much the prediction
-        after each byte attends to each source byte, EOS included, in the order of the source; 0 at padding.
+        Weights (rows, t, s): how much the prediction after each byte attends to each source byte, EOS
+        included, in the order of the source; 0 at padding. Without a source s is 0, or the dict empty.
         """
 
 
 def byte_embedding(config: ModelSection, std: float = 0.1) -> ByteEmbedding:
-    """Build the embedding that a configuration describes, with its n-gram tables; std: of the 256 vectors."""
+    """Build a configured byte embedding, with n-gram tables. std: deviation of the 256 initial vectors."""
     tables = None
     if config.ngrams:
         folded = config.ngram_case == "folded"
@@ -116,28 +126,28 @@ def byte_embedding(config: ModelSection, std: float = 0.1) -> ByteEmbedding:
 
 
 def no_source(config_source: bool, src: Tensor) -> bool:
-    """Return whether src (n, s) is empty. Raises ValueError where a model without a source is given one."""
+    """Return whether src (n, s) has no columns. Raises ValueError if it has some without config_source."""
     if src.shape[1] and not config_source:
         raise ValueError(f"a source of {src.shape[1]} columns for a model that was made without one")
     return src.shape[1] == 0
 
 
 def normalised(logits: Tensor) -> Tensor:
-    """logits (..., 256) -> natural log-probabilities, in single precision or better."""
+    """Return the natural log-probabilities of logits (..., 256), in float32 or better."""
     return logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
 def of_bytes(values: Tensor, ids: Tensor) -> Tensor:
-    """values (rows, t, 256), ids (rows, t) -> those of the ids, (rows, t)."""
+    """Pick the value of one byte at each position: values (rows, t, 256), ids (rows, t) -> (rows, t)."""
     return values.gather(2, ids.long()[:, :, None])[:, :, 0]
 
 
 def module_list(modules: Iterable[T]) -> Sequence[T]:
-    """An nn.ModuleList, which a type checker sees as a sequence of its modules' own class."""
+    """Return an nn.ModuleList of the modules; type checkers see a sequence that keeps their class."""
     return cast(Sequence[T], nn.ModuleList(modules))
 
 
 def persistent_buffers(model: nn.Module) -> dict[str, Tensor]:
-    """Return the buffers that belong to a model's state dict, by name; a shared one once."""
+    """Return the buffers that a model's state dict contains, by name; a shared one under one name only."""
     stored = model.state_dict().keys()
     return {name: buffer for name, buffer in model.named_buffers() if name in stored}

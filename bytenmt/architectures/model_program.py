@@ -1,4 +1,4 @@
-"""A model's two programs, the encoder's and the decode step's, and what the engine keeps for a sentence."""
+"""A model's two programs for the CPU engine, for encoder and decode step, and the sizes of their arrays."""
 
 from __future__ import annotations
 
@@ -11,49 +11,43 @@ from bytenmt.program.writer import WeightSink, Writer, parameter
 from bytenmt.utf8 import N_IDS
 
 TABLE = "embedding.weight"  # the byte embedding, a parameter of every architecture
-NGRAM_TABLES = "embedding.ngrams.weight"  # the tables of n-grams, one under the other
+NGRAM_TABLES = "embedding.ngrams.weight"  # all tables of n-grams, concatenated by rows
 
 
 class Ring(NamedTuple):
-    """The last inputs of a causal convolution. capacity: columns that are kept; width: floats of a column."""
+    """The size of a ring buffer in a decoder's state: the last inputs of one causal convolution."""
 
-    capacity: int
-    width: int
-    dilation: int
+    capacity: int  # inputs (columns) that are kept
+    width: int  # floats of an input
+    dilation: int  # of the convolution
 
 
 class Source(NamedTuple):
-    """The order and length in which the encoder reads a source.
+    """The order and length in which the encoder reads a source."""
 
-    reverse: its bytes in reverse order, EOS last all the same; unfolding: ByteNet's a and b, by which a
-    source of s bytes has ceil(a s + b) columns of memory, and reads EOS past its end; None in other
-    architectures.
-    """
-
-    reverse: bool = False
+    reverse: bool = False  # its bytes from the last to the first, EOS last all the same
+    # ByteNet's a and b: a source of s bytes, EOS counted, has ceil(a s + b) columns of memory, and EOS is
+    # read past its end. None in other architectures.
     unfolding: tuple[float, float] | None = None
 
 
 class ModelProgram(NamedTuple):
-    """A model's programs, and the sizes of what they read and write.
+    """A model's two programs for the CPU engine, and the sizes of the arrays that they read and write.
 
-    encode runs over the columns of a source, over none without one; step: a decode step; logits: the register
-    with a step's result. states: widths of the recurrent states; items: widths of the memory's items, which
-    have a row for each column of the source; fixed: widths of its parts that have one row a sentence.
-    attending: numbers of the decoder's layers that attend, counted from 1, where one does. first_step_byte:
-    offset in the weights of what a step reads.
+    The memory is what the encoder leaves for the decoder. A column is a position of the source; widths are
+    numbers of floats.
     """
 
-    encode: Program
-    step: Program
-    logits: Register
-    first_step_byte: int
-    states: tuple[int, ...] = ()
-    rings: tuple[Ring, ...] = ()
-    items: tuple[int, ...] = ()
-    fixed: tuple[int, ...] = ()
+    encode: Program  # computes the memory; runs over all columns of the sources; empty without a source
+    step: Program  # a decode step: one target byte of each hypothesis
+    logits: Register  # where a step leaves its 256 logits
+    first_step_byte: int  # offset in the packed weights, in bytes, of the weights that a step reads
+    states: tuple[int, ...] = ()  # the width of each recurrent state of the decoder
+    rings: tuple[Ring, ...] = ()  # of the decoder's causal convolutions, in order
+    items: tuple[int, ...] = ()  # widths of the memory's arrays with a row for each column: keys, values
+    fixed: tuple[int, ...] = ()  # widths of the memory's arrays with one row for each sentence
     source: Source = Source()
-    attending: tuple[int, ...] = (1,)
+    attending: tuple[int, ...] = (1,)  # numbers, from 1, of the decoder's layers with attention, if any
 
     @property
     def n_attentions(self) -> int:
@@ -62,13 +56,17 @@ class ModelProgram(NamedTuple):
 
     @property
     def is_reversed(self) -> bool:
-        """True if the columns of the memory are in the opposite order of the source."""
+        """True if the memory has the columns of the source's bytes, but for EOS, in reverse order."""
         is_turned = self.encode.select(Op.KEEP)[:, Column.M].any()  # by the encoder
         return self.source.reverse and not is_turned
 
 
 class ModelWriter:
-    """Write the programs of one model: first all of `encode`, then the writer that begin_step returns."""
+    """Writes both programs of a model, and passes the parameters that they read to `weights`.
+
+    An architecture's write_program gets one: it writes all of the encoder with `encode`, a Writer, then the
+    decode step with the Writer that begin_step returns.
+    """
 
     def __init__(self, config: ModelSection, weights: WeightSink) -> None:
         self._config, self._weights = config, weights
@@ -80,7 +78,7 @@ class ModelWriter:
         self.encode = Writer(weights)
 
     def embed(self, writer: Writer, d: Register) -> None:
-        """Write the embedding of the byte that is read, with its n-grams, into d (d_embedding)."""
+        """Write instructions that set d (d_embedding) to the embedding of the byte read, n-grams included."""
         config = self._config
         writer.emit(Op.EMBED, d, w=self._table)
         if config.ngrams:
@@ -92,16 +90,16 @@ class ModelWriter:
             writer.emit(Op.NGRAMS, d, w=self._ngram_tables, m=orders, k=k)
 
     def begin_step(self) -> Writer:
-        """Return the writer of the decode step, whose weights stand together after the encoder's."""
+        """Return the Writer of the decode step; call it once, after all of the encoder is written."""
         self._first_step_byte = self._weights.n_bytes
         self._step = Writer(self._weights)
         return self._step
 
     def output(self, x: Register, *, bias: bool = True) -> Register:
-        """Write the output layer of layers/embedding.py; return the logits.
+        """Write the decode step's output layer (OutputLayer); return the register of its 256 logits.
 
-        Its matrix is its own or, with tie_embedding, the embedding's, after a projection where the widths
-        differ.
+        x: the decoder's last layer. With tie_embedding the matrix is the embedding's, after a projection if
+        the widths differ.
         """
         step, d_embedding, name = self._step, self._config.d_embedding, "decoder.output"
         logits = step.register(N_IDS)
@@ -116,7 +114,7 @@ class ModelWriter:
         return logits
 
     def program(self, logits: Register, **sizes: Any) -> ModelProgram:
-        """Return the model's programs. sizes: the fields of ModelProgram from `states` on."""
+        """Return the finished programs. sizes: the fields of ModelProgram from `states` on, by name."""
         return ModelProgram(
             self.encode.program(), self._step.program(), logits, self._first_step_byte, **sizes
         )

@@ -25,18 +25,18 @@ if TYPE_CHECKING:  # it imports PyTorch
     from bytenmt.architectures.base import Model
 
 FLOAT = 4  # bytes of a float32
-TABLES = (TABLE, "positions.weight")  # how the names of look-up tables end that are stored as they are
+TABLES = (TABLE, "positions.weight")  # endings of the names of look-up tables, which `convert` leaves alone
 
 
 class BufferKind(NamedTuple):
-    """The type of a persistent buffer, as PyTorch names it ("float32"), and its shape."""
+    """The dtype and shape of a persistent buffer of a module."""
 
-    dtype: str
+    dtype: str  # as PyTorch names it: "float32"
     shape: tuple[int, ...]
 
 
 def parameter_shapes(config: ModelSection) -> Shapes:
-    """Return the name and shape of each parameter of a model; a shared one once, under its first name.
+    """Map the name of each parameter of a model to its shape; a shared one has its first name alone.
 
     >>> from bytenmt.config.schema import load_config
     >>> shapes = parameter_shapes(load_config("bytenet", "small", "", []).model)
@@ -50,13 +50,16 @@ def parameter_shapes(config: ModelSection) -> Shapes:
 
 
 def buffer_kinds(config: ModelSection) -> Mapping[str, BufferKind]:
-    """Return type and shape of each persistent buffer of a model; no shipped architecture has one."""
+    """Map the name of each persistent buffer of a model to its kind; no shipped architecture has one."""
     architecture = of_config(config)
     return _of_module(architecture, config)[1] if _needs_module(architecture) else {}
 
 
 def model_program(config: ModelSection) -> ModelProgram | None:
-    """Return a model's program without weights, all offsets of which are 0; None where there is none."""
+    """Return a model's programs for the CPU engine, with all offsets of weights 0, as no weights are packed.
+
+    None if the architecture has no programs.
+    """
     architecture = of_config(config)
     return None if architecture.write_program is None else _written(architecture, config)[0]
 
@@ -108,7 +111,7 @@ def _written(architecture: Architecture, config: ModelSection) -> tuple[ModelPro
 
 
 def build_on_meta(config: ModelSection) -> Model[Any, Any]:
-    """Build a model whose parameters have shapes but no numbers, so that it takes no memory."""
+    """Build a model on PyTorch's meta device: parameters have shapes but no numbers, and take no memory."""
     import torch
 
     with torch.device("meta"):
@@ -121,15 +124,15 @@ def n_parameters(config: ModelSection) -> int:
 
 
 def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
-    """Return whether `convert` stores a parameter in fewer bytes.
+    """Return whether the command `convert` stores a parameter in lower precision.
 
-    It does so for matrices and n-gram tables, but not for vectors and other look-up tables.
+    True for matrices and n-gram tables, false for vectors and the other look-up tables.
     """
     return len(shape) > 1 and not name.endswith(TABLES)
 
 
 def state_bytes(config: ModelSection) -> int:
-    """Return the bytes of a decoder's state in float32, a row (a beam of a sentence)."""
+    """Return the size in bytes, in float32, of the decoder's state for one hypothesis."""
     program = model_program(config)
     if program is None:
         state = build_on_meta(config).first_state()
@@ -139,15 +142,15 @@ def state_bytes(config: ModelSection) -> int:
 
 
 def decoder_weights(config: ModelSection) -> int:
-    """Count the numbers that a decode step reads: the decoder's weights, the tables of look-ups left out."""
+    """Count the decoder's parameters: the numbers that a decode step reads, look-up tables left out."""
     return sum(map(math.prod, _decoder_shapes(config)))
 
 
 def step_cost(config: ModelSection, source_bytes: int) -> int:
-    """Count the multiply-accumulates of one decode step of one row.
+    """Count the multiply-accumulates of one decode step for one hypothesis.
 
-    These are one for each weight of the decoder's matrices, and those of its attentions over a source of so
-    many bytes.
+    These are one for each weight of the decoder's matrices, and those of its attentions over source_bytes
+    bytes.
     """
     products = sum(math.prod(shape) for shape in _decoder_shapes(config) if len(shape) > 1)
     program = model_program(config)
@@ -165,7 +168,10 @@ def step_cost(config: ModelSection, source_bytes: int) -> int:
 
 
 def receptive_field(config: ModelSection) -> int | None:
-    """Return the number of target bytes that a prediction can depend on; None: all of them."""
+    """Return the number of target bytes that a prediction can depend on.
+
+    None if it can depend on all before it, or if the architecture does not say.
+    """
     nets = config.nets()
     return None if nets is None else nets.decoder.field
 

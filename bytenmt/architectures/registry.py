@@ -24,12 +24,14 @@ ProgramWriter = Callable[[Any, "ModelWriter"], "ModelProgram"]
 
 
 class Architecture:
-    """An architecture of the package or of a plugin.
+    """An entry of the registry: an architecture's configuration class, module and program writer.
 
-    One of the package is a folder of its name with config.py, model.py and, for the CPU engine, program.py.
+    An architecture of the package is a folder of its name with config.py, model.py and, for the CPU engine,
+    program.py, which are imported when they are first used.
     """
 
-    is_registered = False  # by a program: its module may have parameters that its program does not read
+    # True for a plugin's architecture, whose module may have parameters that its program does not read.
+    is_registered = False
 
     def __init__(self, name: str, config_class: str, model_class: str, has_program: bool = True) -> None:
         """name: of the folder; config_class, model_class: names of the classes in config.py and model.py."""
@@ -39,20 +41,20 @@ class Architecture:
 
     @cached_property
     def section(self) -> type[ModelSection]:
-        """The class of its configuration."""
+        """The configuration class, a subclass of ModelSection."""
         section: type[ModelSection] = getattr(import_module(f"{self._folder}.config"), self._config_class)
         return section
 
     @cached_property
     def build(self) -> Callable[[Any], Model[Any, Any]]:
-        """The class of its module, which is made from a configuration. Imports PyTorch."""
+        """The function that builds the PyTorch model from a configuration: its class. Imports PyTorch."""
         model: Callable[[Any], Model[Any, Any]]
         model = getattr(import_module(f"{self._folder}.model"), self._model_class)
         return model
 
     @cached_property
     def write_program(self) -> ProgramWriter | None:
-        """The function that writes its programs for the CPU engine; None where there is none."""
+        """The function (config, ModelWriter) -> ModelProgram for the CPU engine; None if there is none."""
         if not self._has_program:
             return None
         write: ProgramWriter = import_module(f"{self._folder}.program").write_program
@@ -80,14 +82,12 @@ def register(
     presets: Mapping[str, Mapping[str, Any]],
     write_program: ProgramWriter | None = None,
 ) -> None:
-    """Add an architecture, for configurations, training, checkpoints, scores and the decode loop alike.
+    """Add an architecture of a plugin; configurations, training and decoding then take it like any other.
 
-    Without a program it is decoded by PyTorch; the CPU engine needs one.
-
-    section: its configuration, a frozen ModelSection whose tag is the architecture's name; model: makes the
-    module of a configuration; presets: the sections "model" and "train" by the name of a preset, "small" and
-    what else there is; write_program: as in the folders of the package. Raises ValueError for a name that is
-    taken.
+    section: its configuration class, a frozen subclass of ModelSection whose tag is the architecture's name.
+    model: builds the module from a configuration. presets: for "small", and for any other preset, the values
+    of the sections "model" and "train". write_program: see Architecture; without it PyTorch decodes, since
+    the CPU engine needs a program. Raises ValueError for a name that is taken or an unknown preset.
     """
     name = str(section.__struct_config__.tag)
     new = Architecture(name, section.__name__, "")
@@ -103,7 +103,7 @@ def register(
 
 
 def unregister(name: str) -> None:
-    """Remove an architecture that was registered."""
+    """Remove a plugin's architecture and its presets. Raises ValueError for one of the package."""
     if name in BUILT_IN:
         raise ValueError(f"{name} is part of the package")
     PLUGGED_IN.remove(name)
@@ -119,12 +119,12 @@ PLUGGED_IN.on_remove = _forget
 
 
 def of_config(config: ModelSection) -> Architecture:
-    """Return the architecture of a model's configuration."""
+    """Return the registry's entry for the architecture of a model configuration."""
     return ARCHITECTURES[architecture(config)]
 
 
 def has_program(config: ModelSection) -> bool:
-    """Return whether the CPU engine can run a model."""
+    """Return whether the CPU engine can run a model, because its architecture writes a program."""
     return of_config(config).write_program is not None
 
 

@@ -16,50 +16,44 @@ Dropout = Annotated[float, Meta(ge=0.0, lt=1.0)]
 # what is counted or built from it must end.
 Width = Annotated[int, Meta(ge=1, le=1 << 16)]
 Layers = Annotated[int, Meta(ge=1, le=256)]
-OwnLayers = Annotated[int, Meta(ge=0, le=256)]  # of one side; 0: as many as are given for both
-Reset = Literal["before", "after"]  # the product with the state before
-OwnReset = Literal["shared", "before", "after"]  # of one side; shared: as is given for both
-NGRAM_ROWS = 1 << 13  # of each table of n-grams, unless told otherwise
+OwnLayers = Annotated[int, Meta(ge=0, le=256)]  # of encoder or decoder alone; 0: the number given for both
+Reset = Literal["before", "after"]  # whether a GRU resets its state before or after the product with it
+OwnReset = Literal["shared", "before", "after"]  # of one side alone; shared: the value given for both
+NGRAM_ROWS = 1 << 13  # of each table of n-grams, by default
 Kernel = Annotated[int, Meta(ge=1, le=1 << 10)]
 Dilation = Annotated[int, Meta(ge=1, le=1 << 12)]
 MOST_LAYERS = 256  # of a stack of convolutions
-LONGEST_FIELD = 1 << 14  # bytes before it that a convolutional prediction depends on: each is kept
+LONGEST_FIELD = 1 << 14  # most preceding bytes that a convolutional prediction may read: each is kept
 Dilations = Annotated[tuple[Dilation, ...], Meta(max_length=MOST_LAYERS)]
 
-# What the decoder gets of the source: a vector it starts from, one it also reads at every step, the encoder's
-# column of its own position, or a sum over columns.
+# How the decoder sees the source: by a vector that it starts from, by one that it also reads at every step,
+# by the encoder's output (column) at its own position, or by a weighted sum over these outputs.
 Link = Literal["start", "every step", "column", "attention"]
 
 
 class Net(NamedTuple):
-    """Depth and reach of an encoder or decoder, without weights.
+    """Facts about an encoder or decoder, from its configuration: depth, receptive field and direction."""
 
-    n_layers: one above the other, 0 for a mean without weights; field: the most bytes that one of its columns
-    depends on, None where there is no such number; reads: a recurrent net's direction, or "all at once" for
-    self-attention.
-    """
-
-    n_layers: int
-    field: int | None = None
+    n_layers: int  # 0: a mean without weights
+    field: int | None = None  # receptive field: the most bytes that an output depends on; None: no limit
+    # The direction of a recurrent net; "all at once": self-attention.
     reads: Literal["forwards", "backwards", "both ways", "all at once"] = "forwards"
 
 
 class Nets(NamedTuple):
-    """Encoder, decoder and their link.
-
-    passed: layers of convolutions or self-attention that a source byte passes beside an attention on its
-    shortest way: those of the encoder where its embedding is no value, and those of the decoder above its
-    last attention.
-    """
+    """Facts about a model's structure, from which the lengths of its signals' paths follow."""
 
     encoder: Net
     decoder: Net
     link: Link
+    # Layers of convolutions or self-attention that a source byte passes besides an attention on its shortest
+    # way to a prediction: the encoder's, unless values contain embeddings, and the decoder's above its last
+    # attention.
     passed: int = 0
 
 
 def check_receptive_field(reach: int) -> None:
-    """Raise ValueError where a prediction depends on more bytes before it than can be kept."""
+    """Raise ValueError if reach, the preceding bytes that a prediction depends on, is over LONGEST_FIELD."""
     if reach > LONGEST_FIELD:
         raise ValueError(
             f"the receptive field is {reach + 1:,} bytes: expected {LONGEST_FIELD + 1:,} or fewer"
@@ -67,7 +61,7 @@ def check_receptive_field(reach: int) -> None:
 
 
 class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A part of the configuration: immutable, no unknown keys."""
+    """Base class of the configuration's sections: immutable, and unknown keys are errors."""
 
 
 class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
@@ -99,7 +93,7 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
 
     @property
     def n_ngram_rows(self) -> int:
-        """Rows of each table of n-grams."""
+        """Rows of each table of n-grams, with the default for 0."""
         return self.ngram_rows or NGRAM_ROWS
 
     @property
@@ -116,15 +110,15 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
         return False
 
     def attention_cost(self, source_bytes: int) -> int:
-        """Count the multiply-accumulates of the attentions in a decode step.
+        """Count the multiply-accumulates of the attentions in a decode step, over a source of so many bytes.
 
-        Only architectures without a program for the CPU engine need it; a program's attentions are counted
-        there.
+        Only architectures without a program for the CPU engine override it; otherwise the program's
+        instructions are counted.
         """
         return 0
 
     def nets(self) -> Nets | None:
-        """Describe encoder and decoder for `bytenmt info`; None where nobody has described them."""
+        """Return facts about encoder and decoder, for `bytenmt info`; None if a plugin gives none."""
         return None
 
 
@@ -134,9 +128,9 @@ def architecture(config: ModelSection) -> str:
 
 
 class LayeredSection(ModelSection, frozen=True, kw_only=True):
-    """The options of architectures whose two sides are stacks of layers."""
+    """The options of architectures whose encoder and decoder are stacks of layers."""
 
-    n_layers: Layers = 1  # of both sides, where they have no number of their own
+    n_layers: Layers = 1  # of the encoder and of the decoder, unless given for one of them
     n_encoder_layers: OwnLayers = 0
     n_decoder_layers: OwnLayers = 0
 
@@ -158,29 +152,29 @@ class StackedSection(LayeredSection, frozen=True, kw_only=True):
 
     @property
     def n_parts(self) -> int:
-        """Vectors of d_hidden numbers that a layer hands on: h, and in an LSTM c."""
+        """Vectors (d_hidden,) in the state of a layer: 1 for a GRU's h, 2 for an LSTM's h and c."""
         return 2
 
     @property
     def n_states(self) -> int:
-        """Vectors that the decoder hands on."""
+        """Vectors (d_hidden,) in the state of the decoder, all layers together."""
         return self.n_parts * self.decoder_depth
 
     @property
     def n_encoder_states(self) -> int:
-        """Vectors that the encoder hands on."""
+        """Vectors (d_hidden,) in the state of the encoder, all layers together."""
         return self.n_parts * self.encoder_depth
 
     def first_states(self, final: Sequence[T]) -> tuple[T, ...]:
-        """Return the states that the decoder's layers start from, h of each, then c of each.
+        """Choose the states that the decoder's layers start from: h of each layer, then c of each.
 
-        final: the last ones of the encoder's layers, in the same order. The two stacks are aligned at the
-        top; a decoder layer below the encoder's lowest starts from that one.
+        final: the last states of the encoder's layers, in the same order. The top layers of both correspond,
+        and so on downwards; decoder layers without a counterpart start from the encoder's lowest.
         """
         depth, below = self.encoder_depth, self.encoder_depth - self.decoder_depth
         layers = [max(0, layer + below) for layer in range(self.decoder_depth)]
         return tuple(final[depth * part + layer] for part in range(self.n_parts) for layer in layers)
 
     def encoder_net(self, reverse_source: bool) -> Net:
-        """Describe the encoder. With the source reversed it still reads EOS last."""
+        """Return facts about the encoder, for `nets`. With the source reversed it still reads EOS last."""
         return Net(self.encoder_depth, reads="backwards" if reverse_source else "forwards")

@@ -12,7 +12,7 @@ Tree = TypeVar("Tree", bound=tuple[Any, ...])  # NamedTuples of tensors and of s
 
 
 def tensors(tree: NamedTuple | tuple[object, ...]) -> list[Tensor]:
-    """The tensors of a memory or state, depth first."""
+    """List the tensors of a memory or state, depth first."""
     found: list[Tensor] = []
     for part in tree:
         if isinstance(part, Tensor):
@@ -23,7 +23,10 @@ def tensors(tree: NamedTuple | tuple[object, ...]) -> list[Tensor]:
 
 
 def map_tensors(function: Callable[..., Tensor], *trees: Tree) -> Tree:
-    """The tree of what the function makes of each tensor, or of the tensors in one place of several trees."""
+    """Apply a function to each tensor of a tree, or to the tensors in the same place of several trees.
+
+    Returns a tree of the results, of the first tree's type.
+    """
     parts = [
         function(*same) if isinstance(same[0], Tensor) else map_tensors(function, *same)
         for same in zip(*trees, strict=True)
@@ -33,12 +36,12 @@ def map_tensors(function: Callable[..., Tensor], *trees: Tree) -> Tree:
 
 
 def select(tree: Tree, rows: Tensor) -> Tree:
-    """Copy these rows (int64) of a memory or state, in this order."""
+    """Return a copy of the given rows, (k,) int64, of each tensor of a memory or state, in this order."""
     return map_tensors(lambda part: part[rows], tree)
 
 
 def concatenate(trees: Sequence[Tree]) -> Tree:
-    """The rows of several memories or states under each other; a copy.
+    """Concatenate several memories or states by rows; a copy.
 
     Where axis 1 differs (columns of the source), the shorter are padded with zeros: every memory knows the
     length of its sources.
@@ -52,9 +55,9 @@ def concatenate(trees: Sequence[Tree]) -> Tree:
 
 
 def place(tree: Tree, rows: Tensor, fresh: Tree) -> None:
-    """Write the rows of `fresh` into these rows (int64) of `tree`, in place.
+    """Overwrite the given rows, (k,) int64, of each tensor of `tree` with the k rows of `fresh`, in place.
 
-    Axis 1 of `fresh` may be shorter: what is beyond it becomes zero.
+    Axis 1 of `fresh` may be shorter; it is padded with zeros.
     """
     for old, new in zip(tensors(tree), tensors(fresh), strict=True):
         old.index_copy_(0, rows, _widened(new, old.shape[1] if old.dim() > 1 else 0))

@@ -1,6 +1,7 @@
 """Attention of many queries over one source.
 
-The keys of a sentence are stored once; its beams and steps are just more queries.
+The keys of a sentence are stored once; its hypotheses and steps are just more queries. In shapes: n
+sentences, q queries a sentence, s source columns.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from bytenmt.layers.deferred_matmul import Product, deferred
 from bytenmt.layers.fused_additive import FusedScore, applies
 
-NUMBERS = 1 << 26  # of the additive score's sums computed at once, unless a single query has more
+NUMBERS = 1 << 26  # most elements of the additive score's tanh at once, unless a single query has more
 
 
 def source_mask(source_len: Tensor, n_columns: int) -> Tensor:
@@ -20,7 +21,7 @@ def source_mask(source_len: Tensor, n_columns: int) -> Tensor:
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return the softmax of scores (n, q, s) over the source, as weights (n, q, s); empty for s = 0.
+    """Return the softmax of scores (n, q, s) over the s source columns: weights (n, q, s), 0 where masked.
 
     mask (n, s) or (n, q, s) bool: true for columns to attend to.
     """
@@ -34,8 +35,9 @@ def attend(
 ) -> tuple[Tensor, Tensor]:
     """Return the attention context (n, q, v), zero if s = 0, and the weights (n, q, s).
 
-    scores (n, q, s). values (n, s, v), or the product with them if a loop defers their gradient. mask: see
-    masked_softmax. factors (n, q, s): multiplied with the weights, which then do not sum to 1.
+    scores (n, q, s). values (n, s, v), or a function weights -> weights @ values whose gradient is deferred,
+    see deferred_matmul.py. mask: see masked_softmax. factors (n, q, s): multiplied with the weights, which
+    then do not sum to 1.
     """
     weights = masked_softmax(scores, mask)
     if factors is not None:
@@ -46,7 +48,7 @@ def attend(
 
 
 def gaussian(distance: Tensor, window: int) -> Tensor:
-    """Return exp(-x^2 / (2 sigma^2)) for distances x in bytes, of any shape; sigma = window / 2.
+    """Return exp(-x^2 / (2 sigma^2)) for distances x, a tensor of any shape, in bytes; sigma = window / 2.
 
     Luong et al. 2015, eq. 10.
     """
@@ -54,7 +56,10 @@ def gaussian(distance: Tensor, window: int) -> Tensor:
 
 
 class PredictedPosition(nn.Module):
-    """Predict a source position for each query: p = S sigma(v . tanh(W h)) (Luong et al. 2015, eq. 9)."""
+    """Predicts a source position for each query: p = S sigma(v . tanh(W h)) (Luong et al. 2015, eq. 9).
+
+    It has no forward: call the function that `stepper` returns.
+    """
 
     def __init__(self, d_query: int) -> None:
         super().__init__()
@@ -62,9 +67,10 @@ class PredictedPosition(nn.Module):
         self.v = nn.Parameter(torch.zeros(d_query))  # v_p
 
     def stepper(self, source_len: Tensor) -> Product:
-        """Return the function query (n, q, d) -> p (n, q), for one run of a loop.
+        """Return the function query (n, q, d) -> p (n, q), for one run of a loop over steps.
 
-        source_len (n,) int64: S. p is in float32 or better: bf16 cannot count bytes.
+        source_len (n,) int64: S, the columns of each source. p is in float32 or better: bf16 cannot count
+        bytes.
         """
         projection = deferred(self.hidden.weight)
 
@@ -81,7 +87,8 @@ class AdditiveScore(nn.Module):
     """The additive score v^T tanh(W q + k): Bahdanau et al. 2015 (appendix), and Luong's "concat" with k = U
     h.
 
-    Keys are projected by the caller, because they are the same at every step.
+    Keys are projected by the caller, because they are the same at every step. It has no forward: call the
+    function that `stepper` returns.
     """
 
     def __init__(self, d_query: int, d_attention: int) -> None:
@@ -90,9 +97,9 @@ class AdditiveScore(nn.Module):
         self.v = nn.Parameter(torch.zeros(d_attention))
 
     def stepper(self, keys: Tensor) -> Product:
-        """Return the function query (n, q, d_query) -> scores (n, q, s), for one run of a loop.
+        """Return the function query (n, q, d_query) -> scores (n, q, s), for one run of a loop over steps.
 
-        keys (n, s, d_attention).
+        keys (n, s, d_attention): the projected ones, k.
         """
         projection = deferred(self.query.weight)
         fused = FusedScore(keys, self.v) if torch.is_grad_enabled() and applies(keys) else None

@@ -16,20 +16,19 @@ from torch.nn import functional as F
 
 
 class Clock(NamedTuple):
-    """The positions of the rows of a decoder with ring buffers.
+    """The position of each row (hypothesis) in its text, and the rows whose ring buffers hold its past.
 
-    position (rows,) int64: columns read so far, which is the position of the next column.
-    ancestors (rows, h) int64: [row, q mod h] is the offset from this row to the row whose rings hold its
-    column of position q; 0 for its own. Offsets are relative, so that all rows of a sentence can be moved
-    together.
+    A part of a decoder's state. A column is the vector of one byte; h is the capacity of the largest ring.
     """
 
-    position: Tensor
+    position: Tensor  # (rows,) int64: columns read so far, which is the position of the next column
+    # (rows, h) int64: [row, q mod h] is the offset from this row to the row whose rings hold its column of
+    # position q; 0 for its own. Offsets are relative, so that all rows of a sentence can be moved together.
     ancestors: Tensor
 
     @staticmethod
     def start(rows: int, history: int, device: torch.device) -> Clock:
-        """Return the clock of rows at position 0, each its own ancestor."""
+        """Return the clock of rows at position 0, each its own ancestor. history: h."""
         position = torch.zeros(rows, dtype=torch.int64, device=device)
         return Clock(position, position[:, None].repeat(1, history))
 
@@ -52,24 +51,20 @@ class Clock(NamedTuple):
 class RingTaps(NamedTuple):
     """Indices by which a chunk of t columns reads old columns from a ring buffer and writes new ones.
 
-    They are the same for all rings of one kernel width and dilation.
-
-    rows, slots (rows, m) int64: row and index of the old columns, oldest first. m is k-1 for one new column,
-        (k-1)r for more. Positions before the start read zeros.
-    own (rows, 1) int64: each row's number. write (rows, w) int64: indices of the last w = min(t, capacity)
-        new columns.
-    dilation: of the kernel over [old columns, new columns].
+    They are the same for all rings of one kernel width k and dilation r.
     """
 
+    # (rows, m) int64: row and index in its ring of each old column, oldest first. m is k-1 for one new
+    # column, (k-1)r for more. Positions before the start read zeros.
     rows: Tensor
     slots: Tensor
-    own: Tensor
-    write: Tensor
-    dilation: int
+    own: Tensor  # (rows, 1) int64: each row's number
+    write: Tensor  # (rows, w) int64: indices in the rings of the last w = min(t, capacity) new columns
+    dilation: int  # of the kernel over [old columns, new columns]: 1 for one new column, else r
 
     @staticmethod
     def from_clock(clock: Clock, t: int, kernel_width: int, dilation: int) -> RingTaps:
-        """Return the taps of the next t columns after `clock`."""
+        """Return the indices for the next t columns after `clock`."""
         reach, capacity = (kernel_width - 1) * dilation, ring_capacity(kernel_width, dilation)
         step = dilation if t == 1 else 1
         offsets = torch.arange(-reach, 0, step, device=clock.position.device)
@@ -92,7 +87,7 @@ class RingTaps(NamedTuple):
 
 
 def ring_capacity(kernel_width: int, dilation: int) -> int:
-    """Return the columns of a ring buffer: one more than the taps reach back.
+    """Return the number of columns in a ring buffer: one more than the convolution reaches back.
 
     So a row may write its new column before another beam has read the old ones, and the new one is a tap too.
     """
@@ -151,10 +146,11 @@ def scaled_linear(d_input: int, d_output: int, std: float, weight_norm: bool) ->
 
 
 class Convolution(nn.Module):
-    """A convolution of width k over (rows, t, d_input), centred for a source or causal for a target.
+    """A convolution of width k over (rows, t, d_input); call `centred` for a source, `causal` for a target.
 
-    The weight is (d_output, k, d_input), the last tap newest. std: of the initialisation; None for that of He
-    et al. 2015. weight_norm: whether the weight is normalised, see WeightNorm.
+    It has no forward. The weight is (d_output, k, d_input), the newest column last. std: of the
+    initialisation; None for that of He et al. 2015. weight_norm: whether the weight is normalised, see
+    WeightNorm.
     """
 
     def __init__(

@@ -16,19 +16,20 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-Product = Callable[[Tensor], Tensor]
+Product = Callable[[Tensor], Tensor]  # x -> x matrix^T, or any function that a loop calls at each step
 
 
 def plain(matrix: Tensor) -> Product:
-    """Return the function x -> x matrix^T with plain autograd, the reference."""
+    """Return the function x -> x matrix^T with autograd's usual gradient of the matrix at every call."""
     return lambda x: x @ matrix.mT
 
 
 def deferred(matrix: Tensor) -> Product:
-    """Return the function x -> x matrix^T whose matrix gradient is deferred, for one run of a loop.
+    """Return the function x -> x matrix^T, to be called at each step of one run of a loop.
 
-    matrix (..., d_output, d_input), x (..., rows, d_input). Under autocast it computes in autocast's type, as
-    plain products do. Without gradients, or for a matrix that needs none, it is `plain`.
+    The gradient of the matrix is computed once, after the backward passes of all steps. matrix
+    (..., d_output, d_input), x (..., rows, d_input) -> (..., rows, d_output). Under autocast it computes in
+    autocast's type, as plain products do. Without gradients, or for a matrix that needs none, it is `plain`.
     """
     return DeferredProduct(matrix) if torch.is_grad_enabled() and matrix.requires_grad else plain(matrix)
 
@@ -42,10 +43,11 @@ def compute_type(x: Tensor) -> Tensor:
 
 
 class Deferred(ABC):
-    """A function x -> y of `parameters` for one run of a loop.
+    """Base class of functions x -> y of `parameters` that one run of a loop calls at every step.
 
-    Its methods get tensors without gradients. token: an input of every step, so that autograd calls `gather`
-    after the backward passes of all steps. notes: what these have recorded.
+    The gradients of the parameters are computed once, by `gather`, after the backward passes of all steps.
+    Methods get tensors without gradients. token: a scalar input of every step, through which autograd learns
+    that order. notes: pairs of tensors that the backward passes have recorded for `gather`.
     """
 
     def __init__(self, *parameters: Tensor) -> None:
@@ -58,19 +60,22 @@ class Deferred(ABC):
 
     @abstractmethod
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return y, and what the backward pass of this step needs."""
+        """Return y, and the tensor that the backward pass of this step needs."""
 
     @abstractmethod
     def backward(self, saved: Tensor, d_y: Tensor) -> Tensor:
-        """Return the gradient of x, and record what `gather` needs."""
+        """Return the gradient of x, and append to `notes` what `gather` needs.
+
+        saved: the second tensor that `forward` returned; d_y: the gradient of y.
+        """
 
     @abstractmethod
     def gather(self) -> tuple[Tensor, ...]:
-        """Return the gradients of the parameters over all steps."""
+        """Return the gradient of each parameter, summed over all steps, from `notes`."""
 
 
 class DeferredProduct(Deferred):
-    """The product with a matrix, see `deferred`. matrix: detached, in the computing type."""
+    """The function x -> x matrix^T that `deferred` returns. matrix: detached, in compute_type's type."""
 
     def __init__(self, matrix: Tensor) -> None:
         matrix = compute_type(matrix)
@@ -82,7 +87,10 @@ class DeferredProduct(Deferred):
         return x @ self.matrix.mT, x
 
     def backward(self, saved: Tensor, d_y: Tensor) -> Tensor:
-        """Also for autograd functions that took the token; all three tensors have the matrix' type."""
+        """See Deferred; fused cells, which compute the product themselves, call it, too.
+
+        saved: the product's input x, in the matrix' type like d_y.
+        """
         self.notes.append((saved, d_y))
         return d_y @ self.matrix
 

@@ -37,8 +37,8 @@ def drop(x: Tensor, probability: float, training: bool) -> Tensor:
 
 
 def dropout_mask(x: Tensor, parts: int) -> Tensor:
-    """Return a mask of x's shape and type: 0 with a probability of `parts` / 65536, else the scale that keeps
-    the mean."""
+    """Return a random mask of x's shape and dtype, on the CPU: 0 with a probability of parts / 65536, else
+    the scale 1 / (1 - probability). x must be on the CPU, too."""
     mask = torch.empty(x.numel(), dtype=x.dtype)
     bits = mask.view(BITS[x.element_size()])
     scale = torch.tensor([PARTS / (PARTS - parts)], dtype=x.dtype).view(bits.dtype)
@@ -50,7 +50,11 @@ def dropout_mask(x: Tensor, parts: int) -> Tensor:
 
 @njit
 def fill_mask(bits: Numbers, scale: Numbers, seed: Numbers, parts: int, first: int, last: int) -> None:
-    """Write scale[0] or 0, drawn by splitmix64, to the blocks first to last - 1 of bits (n,)."""
+    """Write scale[0] or, with a probability of parts / 65536, 0 to blocks first to last - 1 of bits (n,).
+
+    bits: the mask's memory as integers; scale: (1,), the same; seed: (1,) int64, of splitmix64. A block is
+    BLOCK elements.
+    """
     words = np.empty(512, np.uint64)
     draws = words.view(np.uint16)
     zero = bits.dtype.type(0)

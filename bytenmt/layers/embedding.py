@@ -11,10 +11,10 @@ from bytenmt.utf8 import N_IDS
 
 
 class ByteEmbedding(nn.Module):
-    """The embedding of the 256 ids, shared by source and target; with `ngrams`, n-gram embeddings are added.
+    """The embedding of the 256 byte ids, shared by source and target, plus n-gram vectors with `ngrams`.
 
-    A text may be read in chunks of any length: `recent` holds the bytes before a chunk. A decoder keeps it in
-    its state, and calls begin in its method start, and advance in forward.
+    A text may be read in chunks: a decoder keeps the bytes before a chunk, `recent`, in its state, which it
+    gets from `begin` at the start of a text and from `advance` after each chunk.
     """
 
     def __init__(self, d_embedding: int, std: float = 0.1, ngrams: NgramTables | None = None) -> None:
@@ -35,11 +35,11 @@ class ByteEmbedding(nn.Module):
         return e + added
 
     def begin(self, rows: int, device: torch.device) -> RecentBytes:
-        """Return the recent bytes before a text, all BOS."""
+        """Return `recent` for the start of a text, all BOS; () without n-grams."""
         return () if self.ngrams is None else self.ngrams.begin(rows, device)
 
     def advance(self, recent: RecentBytes, ids: Tensor) -> RecentBytes:
-        """Return the recent bytes after ids (rows, t) uint8 more."""
+        """Return `recent` after ids (rows, t) uint8 more have been read."""
         if self.ngrams is None:
             return ()
         last = torch.cat([recent[0], ids], dim=1)[:, -recent[0].shape[1] :]
@@ -47,7 +47,7 @@ class ByteEmbedding(nn.Module):
 
 
 class PositionEmbedding(nn.Module):
-    """Learned absolute positions. Positions past the table share its last row."""
+    """Learned embeddings of absolute positions. Positions past the table share its last row."""
 
     weight: Tensor
 

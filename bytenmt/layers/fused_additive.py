@@ -23,9 +23,9 @@ LIMIT = 20.0  # exp(2 k) is far from overflow and from zero, so that no infinity
 
 @njit_any_order
 def add_scores(q: Array, k: Array, v: Array, scores: Array, first: int, last: int) -> None:
-    """Write scores (n, b, s) of sentences first to last - 1.
+    """Overwrite scores (n, b, s), b queries a sentence, for sentences first to last - 1.
 
-    v (d,); exponentials q (n, b, d), k (n, s, d).
+    v (d,). q (n, b, d) and k (n, s, d) are the exponentials E_q and E_k of queries and keys.
     """
     one, two, zero = np.float32(1), np.float32(2), np.float32(0)
     _, s, d = k.shape
@@ -45,7 +45,7 @@ def add_scores(q: Array, k: Array, v: Array, scores: Array, first: int, last: in
 def add_query_gradients(
     q: Array, k: Array, v: Array, d_scores: Array, d_q: Array, first: int, last: int
 ) -> None:
-    """Write d_q (n, b, d), the gradient of q itself, not of its exponential. d_scores (n, b, s)."""
+    """Overwrite d_q (n, b, d), the gradient of the queries, not of their exponentials q; see add_scores."""
     one, four = np.float32(1), np.float32(4)
     _, s, d = k.shape
     slope = np.empty(d, np.float32)
@@ -64,9 +64,9 @@ def add_query_gradients(
 def add_key_gradients(
     q: Array, k: Array, v: Array, d_scores: Array, d_k: Array, d_v: Array, first: int, last: int
 ) -> None:
-    """Write d_k (n, s, d), the gradient of k itself, and add that of v to d_v (d,).
+    """Overwrite d_k (n, s, d), the gradient of keys, not of their exponentials, and add v's to d_v (d,).
 
-    d_scores (n, b, s): of all steps.
+    q and d_scores (n, b, s): of the queries of all steps together; others: see add_scores.
     """
     one, two, four = np.float32(1), np.float32(2), np.float32(4)
     _, s, d = k.shape
@@ -88,13 +88,13 @@ def add_key_gradients(
 
 
 def applies(keys: Tensor) -> bool:
-    """Return whether keys may take the fused path: float32 or bf16 on a CPU, below LIMIT."""
+    """Return whether FusedScore can take keys: float32 or bf16, on a CPU, absolute values below LIMIT."""
     kind = keys.device.type == "cpu" and keys.dtype in (torch.float32, torch.bfloat16)
     return kind and keys.numel() > 0 and bool(keys.detach().abs().amax() < LIMIT)
 
 
 class FusedScore(Deferred):
-    """Additive attention scores for one run of a loop over steps.
+    """The function query -> additive attention scores for one run of a loop over steps; see Deferred.
 
     keys (n, s, d), v (d,). A call takes projected queries (n, b, d) and returns scores (n, b, s) float32.
     """

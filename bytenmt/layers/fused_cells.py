@@ -26,7 +26,7 @@ ONE = np.float32(1)
 
 
 def fusible(product: Product) -> TypeGuard[DeferredProduct]:
-    """Return whether a cell with this product may be fused: in training on a CPU, in float32 or bf16."""
+    """Return whether a fused cell can use a product of `deferred`: with gradients, CPU, float32 or bf16."""
     return (
         isinstance(product, DeferredProduct)
         and product.matrix.device.type == "cpu"
@@ -36,9 +36,10 @@ def fusible(product: Product) -> TypeGuard[DeferredProduct]:
 
 @njit_any_order
 def gru_gates(x: Array, u: Array, h: Array, rz: Array, reset: Array) -> None:
-    """Write the gates rz (rows, 2 d) and reset (rows, d) = r * h.
+    """Overwrite rz (rows, 2 d), a GRU's gates r and z, and reset (rows, d) = r * h.
 
-    x (rows, 3 d), u (rows, 2 d): the products of the input and of the state with the weights. h (rows, d).
+    x (rows, 3 d), u (rows, 2 d): products of the input and of the state with the weights of r, z (and g).
+    h (rows, d): the state.
     """
     rows, d = h.shape
     for i in range(rows):
@@ -50,7 +51,7 @@ def gru_gates(x: Array, u: Array, h: Array, rz: Array, reset: Array) -> None:
 
 @njit_any_order
 def gru_state(x: Array, u: Array, h: Array, rz: Array, g: Array, new: Array, after: bool, take: bool) -> None:
-    """Write g and the new state (rows, d).
+    """Overwrite g, the GRU's candidate, and new, its new state (rows, d). x, h, rz: see gru_gates.
 
     u (rows, d): the state's product for g. after: whether r multiplies u, instead of the state before the
     product. take: whether z weighs g instead of the old state, see recurrent.GRU.
@@ -70,7 +71,7 @@ def gru_state(x: Array, u: Array, h: Array, rz: Array, g: Array, new: Array, aft
 def gru_state_gradients(
     d_new: Array, h: Array, rz: Array, g: Array, d_x: Array, d_h: Array, take: bool
 ) -> None:
-    """Write the parts of d_x (rows, 3 d) for z and g, and d_h (rows, d) without the part through the gates.
+    """Overwrite the parts of d_x (rows, 3 d) for z and g, and d_h (rows, d) without the part through gates.
 
     d_new (rows, d): the gradient with respect to the new state.
     """
@@ -92,7 +93,10 @@ def gru_state_gradients(
 
 @njit_any_order
 def gru_reset_gradients(d_reset: Array, other: Array, rz: Array, d_x: Array, d_other: Array) -> None:
-    """Write the part of d_x for r, and add to d_other (rows, d). d_reset (rows, d): gradient of r * other."""
+    """Overwrite the part of d_x (rows, 3 d) for r, and add r * d_reset to d_other (rows, d).
+
+    d_reset (rows, d): the gradient of r * other; rz: see gru_gates.
+    """
     rows, d = other.shape
     for i in range(rows):
         for c in range(d):
@@ -103,16 +107,16 @@ def gru_reset_gradients(d_reset: Array, other: Array, rz: Array, d_x: Array, d_o
 
 
 class GRUProducts(NamedTuple):
-    """The parts of a fused GRU step, see recurrent.GRU; after, take: of its reset and update."""
+    """The products and conventions of a fused GRU step, see recurrent.GRU."""
 
     gates: DeferredProduct  # with U_r, U_z
     candidate: DeferredProduct  # with U_g
-    after: bool
-    take: bool
+    after: bool  # reset = "after"
+    take: bool  # update = "take"
 
 
 def fused_gru(cell: GRUProducts) -> Callable[..., tuple[Tensor, ...]]:
-    """Return a GRU step for one run of a loop, see GRU.stepper."""
+    """Return the function (x, h) -> (new h,), a GRU step for one run of a loop; see GRU.stepper."""
     tokens = cell.gates.token, cell.candidate.token
     return lambda x, h: (_GRUStep.apply(x, h, *tokens, cell),)  # type: ignore[no-untyped-call]
 
@@ -159,7 +163,7 @@ class _GRUStep(Function):
 
 @njit_any_order
 def lstm_state(x: Array, u: Array, c: Array, gates: Array, new_c: Array, tanh_c: Array, new_h: Array) -> None:
-    """Write the gates i, f, g, o (rows, 4 d), and the new cells, their tanh and the new state (rows, d).
+    """Overwrite gates (rows, 4 d), i, f, g, o, and new_c, tanh_c and new_h (rows, d) of an LSTM step.
 
     x, u (rows, 4 d): the products of the input and of the state with the weights. c (rows, d): the cells.
     """
@@ -186,9 +190,9 @@ def lstm_state(x: Array, u: Array, c: Array, gates: Array, new_c: Array, tanh_c:
 def lstm_gradients(
     d_new_h: Array, d_new_c: Array, c: Array, gates: Array, tanh_c: Array, d_x: Array, d_c: Array
 ) -> None:
-    """Write the gradients of an LSTM cell: d_x (rows, 4 d) of its gates before activation, d_c (rows, d).
+    """Overwrite d_x (rows, 4 d), the gradient of the gates before activation, and d_c (rows, d), of c.
 
-    d_new_h, d_new_c (rows, d): gradients of the new state and cell."""
+    d_new_h, d_new_c (rows, d): gradients of the new state and cell; others: see lstm_state."""
     rows, d = c.shape
     cell = np.empty(d, np.float32)  # loops that write a single array are vectorised
     for row in range(rows):
@@ -212,7 +216,10 @@ def lstm_gradients(
 
 
 def fused_lstm(recurrent: DeferredProduct) -> Callable[..., tuple[Tensor, ...]]:
-    """Return an LSTM step for one run of a loop, see LSTM.stepper. recurrent: the product with U."""
+    """Return the function (x, h, c) -> (new h, new c), an LSTM step for one run of a loop; see LSTM.stepper.
+
+    recurrent: the product with U.
+    """
     return lambda x, h, c: _LSTMStep.apply(x, h, c, recurrent.token, recurrent)  # type: ignore[no-untyped-call]
 
 

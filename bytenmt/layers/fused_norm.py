@@ -30,7 +30,10 @@ ZERO = np.float32(0)
 
 
 def norm_relu(norm: nn.LayerNorm, x: Tensor) -> Tensor:
-    """Return relu(norm(x)) for x (..., d). Under autocast the fused kernel returns autocast's type."""
+    """Return relu(norm(x)) for x (..., d), by the fused kernel when training on a CPU, else by PyTorch.
+
+    Under autocast the fused kernel's result has autocast's dtype.
+    """
     trained = torch.is_grad_enabled() and norm.weight.requires_grad and norm.weight.dtype == torch.float32
     if not (trained and x.device.type == "cpu" and x.dtype in KINDS):
         return torch.relu(norm(x))
@@ -42,9 +45,9 @@ def norm_relu(norm: nn.LayerNorm, x: Tensor) -> Tensor:
 def normalise(
     x: Array, gain: Array, bias: Array, epsilon: float, y: Array, moments: Array, first: int, last: int
 ) -> None:
-    """Write y = ReLU(layer norm(x)) of rows first to last - 1 of x (n, d).
+    """Overwrite y (n, d) with ReLU(layer norm(x)) in rows first to last - 1 of x (n, d).
 
-    Also writes their moments (n, 2), mean and 1 / standard deviation.
+    Their moments (n, 2), mean and 1 / standard deviation, are overwritten, too. gain, bias (d,).
     """
     d = x.shape[1]
     row = np.empty(d, np.float32)
@@ -78,8 +81,9 @@ def norm_gradients(
     first: int,
     last: int,
 ) -> None:
-    """Write d_x (n, d), and add to d_gain and d_bias (d,), from d_y (n, d), the gradient with respect to
-    y."""
+    """Overwrite d_x (n, d) in rows first to last - 1, and add their part to d_gain and d_bias (d,).
+
+    d_y (n, d): the gradient of y; others: see normalise."""
     d = x.shape[1]
     own, scaled = np.empty(d, np.float32), np.empty(d, np.float32)
     for i in range(first, last):

@@ -20,25 +20,25 @@ from numba.extending import overload, register_jitable
 from torch import Tensor
 
 Array = npt.NDArray[Any]  # float32, or the bits of bf16 as uint16
-KINDS = (torch.float32, torch.bfloat16)
+KINDS = (torch.float32, torch.bfloat16)  # dtypes that the kernels take
 
 LOG2_E, LN_2_HIGH, LN_2_LOW = np.float32(1.44269504), np.float32(0.693359375), np.float32(-2.12194440e-4)
 FARTHEST = np.float32(87.0)  # exp(87) is a normal float32, and 1 + exp(-87) is 1 in float32
 
 
 def as_array(x: Tensor) -> Array:
-    """Return the memory of x, float32 or bf16 without gradient, as an array for kernels."""
+    """Return a NumPy view, for kernels, of a float32 or bf16 CPU tensor without gradient; bf16 as uint16."""
     array: Array = (x.view(torch.uint16) if x.dtype == torch.bfloat16 else x).numpy()
     return array
 
 
 def widen(x: Any) -> Any:
-    """Convert a number of an Array to float32; for compiled code."""
+    """Convert a number of an Array, float32 or bf16 bits, to float32; only compiled code can call it."""
     raise NotImplementedError
 
 
 def narrow(x: Any, like: Any) -> Any:
-    """Round a float32 to the type of `like`, a number of the array it is for; for compiled code."""
+    """Round a float32 to the type of `like`, float32 or bf16 bits; only compiled code can call it."""
     raise NotImplementedError
 
 
@@ -90,14 +90,14 @@ def tanh(x: np.float32) -> np.float32:
 
 
 def thread_ranges(n: int) -> list[tuple[int, int, int]]:
-    """Divide n pieces of work among PyTorch's threads: (thread, first, last) for each, last not included."""
+    """Divide range(n) among PyTorch's threads: (thread, first, last) for each, last not included."""
     n_threads = max(1, min(n, torch.get_num_threads()))
     cuts = [n * i // n_threads for i in range(n_threads + 1)]
     return [(i, cuts[i], cuts[i + 1]) for i in range(n_threads)]
 
 
 def parallel_for(task: Callable[[int, int, int], None], n: int) -> None:
-    """Call task(thread, first, last) for all ranges of n at once, the last one on this thread.
+    """Call task(thread, first, last) for each of thread_ranges(n) on a thread of its own, and wait for all.
 
     This is useful only for tasks that release the interpreter lock, as kernels do.
     """

@@ -27,30 +27,27 @@ from bytenmt.splitmix import signed
 from bytenmt.utf8 import BOS
 
 # The last bytes that a decoder has read, (rows, 8) uint8, the newest last; with a table of words also the
-# prefix hash after them, (rows,) int64, see ngram_hash.py; () without tables.
+# hash of the word's beginning that they end with, (rows,) int64, see ngram_hash.py; () without tables.
 RecentBytes = tuple[Tensor, ...]
 
 
 class RowGradients(NamedTuple):
-    """The gradient of one look-up at t positions.
+    """The gradient of one forward pass of NgramTables over t bytes; a backward pass appends it to a list."""
 
-    rows (t, orders) int64: rows that were summed. factors (t, orders) or None: their factors, of n-gram
-    dropout. gradient (t, d): of the sum.
-    """
-
-    rows: Tensor
-    factors: Tensor | None
-    gradient: Tensor
+    rows: Tensor  # (t, orders) int64: the rows of the tables that were summed for each byte
+    factors: Tensor | None  # (t, orders): what they were multiplied with, by n-gram dropout; None: 1
+    gradient: Tensor  # (t, d): of each sum
 
 
 class NgramTables(nn.Module):
-    """The tables T_n of `orders`, growing numbers from 1 to 8.
+    """Embeds the n-grams that end at each byte: a table of hashed n-grams for each n in `orders`.
 
-    n_rows: of each table, a power of two; n_word_rows: of the table of words, a power of two, 0 for none;
-    d_embedding: numbers of a row. dropout: the chance that a look-up, one order at one position, reads zero
-    in training; the others are scaled up. fold_case: hash A to Z as a to z, so that an n-gram has one row in
-    all its ASCII capitals. weight (orders * n_rows + n_word_rows, d_embedding): one table under the other.
-    gradients: of the rows that were read since the list was last emptied; `weight.grad` stays None.
+    orders: growing numbers from 1 to 8. n_rows: of each table, a power of two; n_word_rows: of one more table
+    for beginnings of words, a power of two, 0 for none; d_embedding: numbers of a row. dropout: the chance
+    that a look-up, one order at one position, reads zero in training; the others are scaled up. fold_case:
+    hash A to Z as a to z, so that capitals share the row of small letters. weight
+    (orders * n_rows + n_word_rows, d_embedding): all tables, concatenated.
+    Its gradients go into the list `gradients`, which training empties; `weight.grad` stays None.
     """
 
     def __init__(
@@ -69,16 +66,16 @@ class NgramTables(nn.Module):
         self.gradients: list[RowGradients] = []
 
     def begin(self, rows: int, device: torch.device) -> RecentBytes:
-        """Return the recent bytes before a text: BOS, of which no word begins."""
+        """Return the recent bytes before a text: all BOS, which is part of no word."""
         recent = torch.full((rows, N_BYTES), BOS, dtype=torch.uint8, device=device)
         if not self.n_word_rows:
             return (recent,)
         return recent, torch.zeros(rows, dtype=torch.int64, device=device)
 
     def forward(self, ids: Tensor, recent: RecentBytes) -> Tensor:
-        """Embed the n-grams that end at ids (rows, t) uint8: (rows, t, d_embedding).
+        """Return the sum of the vectors of the n-grams that end at each byte: (rows, t, d_embedding).
 
-        recent: the bytes before them.
+        ids (rows, t) uint8; recent: the bytes before them, from begin or ByteEmbedding.advance.
         """
         rows = self.row_numbers(ids, recent).flatten(0, 1)
         factors = None
@@ -91,9 +88,9 @@ class NgramTables(nn.Module):
         return summed.view(*ids.shape, -1)
 
     def row_numbers(self, ids: Tensor, recent: RecentBytes) -> Tensor:
-        """Return the rows of `weight` that each byte reads: (rows, t, orders) int64.
+        """Return the numbers of the rows of `weight` that are summed for each byte: (rows, t, orders) int64.
 
-        Arguments: see forward.
+        Arguments: see forward. The table of words counts as one more order.
         """
         t = ids.shape[1]
         text = torch.cat([recent[0], ids], dim=1)
@@ -112,9 +109,10 @@ class NgramTables(nn.Module):
         return torch.stack(numbers, dim=-1)
 
     def prefix_hashes(self, ids: Tensor, before: Tensor) -> Tensor:
-        """Return the prefix hash (ngram_hash.py) at each byte of ids (rows, t) uint8: (rows, t) int64.
+        """Return the hash of the word so far at each byte of ids (rows, t) uint8: (rows, t) int64.
 
-        before (rows,) int64: the one before them.
+        It is 0 at bytes that are part of no word, see ngram_hash.py. before (rows,) int64: the hash at the
+        byte before ids.
 
         With P = PER_BYTE, h_i = P h_{i-1} + x_i inside a word, so that h_i = P^i (S_i - S_r), where S_i is
         the sum of x_j P^-j up to i and r the last byte that is part of no word; without such a byte P^(i+1)
@@ -138,7 +136,7 @@ def _folded(ids: Tensor) -> Tensor:
 
 
 def is_word_byte(ids: Tensor) -> Tensor:
-    """Return which bytes, uint8 of any shape, are part of words: letters, digits and bytes 0x80 to 0xF4."""
+    """Return a mask of the bytes, uint8 of any shape, in words: ASCII letters, digits and 0x80 to 0xF4."""
     lower = ids | 32
     is_letter = (lower >= ord("a")) & (lower <= ord("z"))
     is_digit = (ids >= ord("0")) & (ids <= ord("9"))

@@ -28,10 +28,10 @@ State = tuple[Tensor, ...]  # h, and in an LSTM c, each (rows, d_hidden)
 def run_loop(
     step: Callable[..., State], inputs: Tensor, before: Sequence[Tensor], lengths: Tensor | None
 ) -> tuple[Tensor, State]:
-    """Return all h (rows, t, d_hidden) of a loop over a layer's steps, and the state after each row's last.
+    """Run a layer step by step; return h at each step, (rows, t, d_hidden), and each row's last state.
 
-    step: see GRU.stepper; inputs (t, rows, …): its first argument; before: the state before the first one;
-    lengths (rows,) int64: inputs of each row, None: all t.
+    step: see GRU.stepper; inputs (t, rows, …): its first argument; before: the state before the first step;
+    lengths (rows,) int64: steps after which a row's last state is taken, None: t.
     """
     state, states = tuple(before), list[State]()
     for x in inputs:
@@ -54,7 +54,7 @@ class GRU(nn.Module):
     g = tanh(W_g x + r * (U_g h + C_g c)). An input that is always 1 is so torch.nn.GRU's second bias of g.
     """
 
-    STACKED: ClassVar = {"input": 3, "gates": 2}  # maps that are stacked in a weight
+    STACKED: ClassVar = {"input": 3, "gates": 2}  # maps that are stacked in the weight of a submodule
 
     def __init__(
         self,
@@ -73,9 +73,10 @@ class GRU(nn.Module):
         self.candidate = nn.Linear(d_hidden, d_hidden, bias=False)  # U of g
 
     def stepper(self) -> Callable[..., State]:
-        """Return the function (x, h) -> new state, for one run of a loop.
+        """Return the function (x, h) -> (new h,), to be called at each step of one run of a loop.
 
-        x: the input's products for r, z, g (rows, 3 d_hidden), with d_inside followed by C_g c.
+        h (rows, d_hidden); x (rows, 3 d_hidden): the input's products for r, z, g, biases included; with
+        d_inside followed by C_g c (rows, d_hidden).
         """
         gates, candidate = deferred(self.gates.weight), deferred(self.candidate.weight)
         if fusible(gates) and fusible(candidate) and not self.d_inside:
@@ -96,7 +97,10 @@ class GRU(nn.Module):
     def forward(
         self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """Read inputs x (rows, t, d_input) from a state on; see run_loop."""
+        """Read inputs x (rows, t, d_input); return h at each (rows, t, d_hidden) and the last state (h,).
+
+        before: the state before them, (h,); lengths: see run_loop.
+        """
         if self.reset == "after" and not self.d_inside and has_sequence_kernels(x):
             recurrent = torch.cat([self.gates.weight, self.candidate.weight])
             parameters = self.input.weight, recurrent, self.input.bias
@@ -130,9 +134,9 @@ class LSTM(nn.Module):
         self.recurrent = nn.Linear(d_hidden, 4 * d_hidden, bias=False)
 
     def stepper(self) -> Callable[..., State]:
-        """Return the function (x, h, c) -> new state, for one run of a loop.
+        """Return the function (x, h, c) -> (new h, new c), to be called at each step of one run of a loop.
 
-        x (rows, 4 d_hidden): the input's product for the gates.
+        x (rows, 4 d_hidden): the input's product for the gates, with biases; h, c (rows, d_hidden).
         """
         recurrent = deferred(self.recurrent.weight)
         if fusible(recurrent):
@@ -148,7 +152,10 @@ class LSTM(nn.Module):
     def forward(
         self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """Read inputs x (rows, t, d_input) from a state on; see run_loop."""
+        """Read inputs x (rows, t, d_input); return h at each (rows, t, d_hidden) and the last state (h, c).
+
+        before: the state before them, (h, c); lengths: see run_loop.
+        """
         if has_sequence_kernels(x):
             padding = None
             if lengths is not None:
@@ -162,9 +169,9 @@ class LSTM(nn.Module):
 def recurrent_layers(
     cell: str, depth: int, d_input: int, d_hidden: int, reset: GRUReset = "before", d_inside: int = 0
 ) -> Sequence[GRU | LSTM]:
-    """Build layers on top of each other, of LSTMs if cell is "lstm", else of GRUs.
+    """Build a stack of recurrent layers, LSTMs if cell is "lstm", else GRUs; an nn.ModuleList, lowest first.
 
-    d_inside: of the lowest one, see GRU.
+    reset: of GRUs; d_inside: of the lowest GRU, see GRU.
     """
     layers = (
         LSTM(d_hidden if layer else d_input, d_hidden)
@@ -182,10 +189,10 @@ def read_layers(
     drop: Callable[[Tensor], Tensor],
     lengths: Tensor | None = None,
 ) -> tuple[Tensor, State]:
-    """Read inputs x (rows, t, d_input) by layers on top of each other, with dropout before each.
+    """Read inputs x (rows, t, d_input) by a stack of layers, with `drop` applied to the input of each.
 
-    Return h of the topmost one, and h of all layers after each row's last input, then, of LSTMs, all c.
-    before: the same before the first input. lengths: see run_loop.
+    Return h of the top layer, (rows, t, d_hidden), and the last states: h of each layer, then, of LSTMs, c of
+    each, (rows, d_hidden). before: the same before the first input. lengths: see run_loop.
     """
     after = []
     for number, layer in enumerate(layers):
@@ -216,7 +223,7 @@ def last(x: Tensor, lengths: Tensor | None) -> Tensor:
 
 
 def initialise(model: nn.Module, fill: Callable[[Tensor], object] | None = None) -> None:
-    """Initialise the linear maps of `model`, its embedding and its output layer with `fill`.
+    """Initialise the linear maps of `model`, its embedding and its output layer in place with `fill`.
 
     Biases become 0, and the recurrent matrices of GRUs orthogonal. If fill is None, the range depends on the
     width: Glorot and Bengio 2010's uniform distribution, orthogonal recurrent matrices in LSTMs, too, open

@@ -24,12 +24,12 @@ warnings.filterwarnings("ignore", message="RNN module weights are not part of si
 
 
 def has_sequence_kernels(x: Tensor) -> bool:
-    """Return whether PyTorch's kernels read the sequence x (rows, t, d): on CUDA, more than one byte."""
+    """Return whether `gru` and `lstm` should read x (rows, t, d): if it is on CUDA and t > 1."""
     return x.device.type == "cuda" and x.shape[1] > 1
 
 
 def gru(x: Tensor, h: Tensor, parameters: Sequence[Tensor], take: bool) -> Tensor:
-    """Return the states (rows, t, d) of a GRU with reset "after"; see recurrent.GRU.
+    """Run a GRU with reset "after" (see recurrent.GRU) over a sequence; return its states (rows, t, d).
 
     x (rows, t, d_input), h (rows, d). parameters: W (3 d, d_input), U (3 d, d) and the bias (3 d,) of r, z,
     g. take: update "take", which is "keep" with the weights of z negated.
@@ -47,7 +47,7 @@ def gru(x: Tensor, h: Tensor, parameters: Sequence[Tensor], take: bool) -> Tenso
 def lstm(
     x: Tensor, before: Sequence[Tensor], parameters: Sequence[Tensor], padding: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the states (rows, t, d) of an LSTM, and its cells (rows, d) after the last byte of each row.
+    """Run an LSTM over a sequence; return all h (rows, t, d), and c (rows, d) after each row's last byte.
 
     x (rows, t, d_input); before: h and c, (rows, d). parameters: W (4 d, d_input), U (4 d, d) and the bias
     (4 d,) of i, f, g, o. padding (rows, t) bool: bytes behind the end of their rows; None: there are none.
