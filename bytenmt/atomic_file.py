@@ -16,7 +16,8 @@ SUFFIX = ".tmp"
 
 @contextmanager
 def replacing(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
-    """Open a file that replaces `path` when the context ends without an exception, and is deleted otherwise.
+    """Open a temporary binary file for writing, which replaces `path` when the context ends; after an
+    exception it is deleted and `path` stays as it was.
 
     Readers see the old file or the complete new one, which has the permissions of the old one. sync: flush it
     to the disk, so that it survives a power cut. Raises OSError.
@@ -51,7 +52,8 @@ def keep_mode(descriptor: int, path: Path) -> None:
 
 
 def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
-    """Write the concatenated parts to `path`; see replacing. Raises CheckpointError."""
+    """Replace the file `path` by the concatenated parts in one step, flushed to the disk: readers see the old
+    file or the whole new one. Raises CheckpointError where it cannot be written."""
     try:
         with replacing(path) as file:
             for part in parts:
@@ -61,7 +63,7 @@ def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
 
 
 def make_folder_of(path: Path) -> None:
-    """Create the folder of a file if it is missing. Raises BytenmtError."""
+    """Create the folder that contains the file `path`, and its parents, if missing. Raises BytenmtError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

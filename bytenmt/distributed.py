@@ -30,7 +30,7 @@ EXIT_DELAY = timedelta(seconds=1)
 
 
 class LostProcess(BytenmtError):
-    """Another process of the job has ended or does not answer."""
+    """Raised by a collective operation when another process of the job has ended or does not answer."""
 
     def __init__(
         self,
@@ -42,22 +42,22 @@ class LostProcess(BytenmtError):
 
 @dataclass(frozen=True)
 class Group:
-    """The process group of a job: this process' rank, from 0, and the number of processes.
+    """The processes of a job as one of them sees them; with size 1 no method communicates.
 
-    Every method that communicates must be called by all processes, in the same order; it raises LostProcess
-    where another one has ended.
+    all_reduce, broadcast, on_leader, gather_all and barrier must be called by all processes, in the same
+    order; they raise LostProcess where another process has ended.
     """
 
-    rank: int = 0
-    size: int = 1
+    rank: int = 0  # of this process, from 0
+    size: int = 1  # the number of processes
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process (rank 0) reads and writes the files and prints for all."""
+        """True for the process of rank 0, which reads and writes the files and prints for all."""
         return self.rank == 0
 
     def own_indices(self, n: int) -> range:
-        """Return the indices below n that this process works on: rank, rank + size, …"""
+        """Return this process' share of n work items: the indices rank, rank + size, … below n."""
         return range(self.rank, n, self.size)
 
     def all_reduce(self, tensor: Tensor) -> None:
@@ -67,7 +67,8 @@ class Group:
                 dist.all_reduce(tensor)
 
     def broadcast(self, value: T) -> T:
-        """Return the leader's value, which must be picklable, in all processes."""
+        """Return in all processes the value that the leader passed, which must be picklable; the values of
+        the other processes are ignored."""
         box = [value]
         if self.size > 1:
             with _collective():
@@ -79,7 +80,8 @@ class Group:
         return self.broadcast([make()] if self.is_leader else [])[0]
 
     def gather_all(self, value: T) -> list[T]:
-        """Return the values of all processes, by rank."""
+        """Return in every process the values that all processes passed, in the order of their ranks; they
+        must be picklable."""
         values = [value] * self.size
         if self.size > 1:
             with _collective():
@@ -95,7 +97,10 @@ SINGLE_PROCESS = Group()
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device for auto, cpu or cuda; auto takes a GPU if there is one. Raises DeviceError."""
+    """Return the PyTorch device of a name: "cpu", "cuda", or "auto" for a GPU if there is one, else the CPU.
+
+    Raises DeviceError for "cuda" without a GPU.
+    """
     available = torch.cuda.is_available()
     if name == "auto":
         return torch.device("cuda" if available else "cpu")
@@ -105,9 +110,10 @@ def pick_device(name: str) -> torch.device:
 
 
 def local_device(device: torch.device) -> torch.device:
-    """Return the GPU with this process' LOCAL_RANK where torchrun started it and `device` is "cuda".
+    """Give each process on a machine a GPU of its own: turn "cuda" into "cuda:LOCAL_RANK" under torchrun.
 
-    Any other device is returned unchanged. Raises DeviceError where there are fewer GPUs than processes.
+    Any other device, or one of a process without LOCAL_RANK, is returned unchanged. Raises DeviceError where
+    there are fewer GPUs than processes.
     """
     local = os.environ.get("LOCAL_RANK")
     if local is None or device.type != "cuda" or device.index is not None:
@@ -123,10 +129,12 @@ def local_device(device: torch.device) -> torch.device:
 
 @contextmanager
 def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterator[Group]:
-    """Join the job that torchrun's environment variables describe; yields SINGLE_PROCESS without them.
+    """Join the job that torchrun's environment variables describe, and yield its Group; without them, or for
+    a job of one process, yield SINGLE_PROCESS.
 
     device: where the tensors of all_reduce lie. All processes leave the context together. Where one leaves it
-    by an exception, the others raise LostProcess at their next collective operation.
+    by an exception, the others raise LostProcess at their next collective operation. Raises BytenmtError
+    where the processes do not find each other within `timeout`.
     """
     place, n_processes = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     group = Group(int(place), int(n_processes)) if place and n_processes else SINGLE_PROCESS

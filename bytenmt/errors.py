@@ -33,7 +33,10 @@ class ConfigError(BytenmtError):
 
 
 class SettingError(ConfigError, ValueError):
-    """An unknown setting of a translation, or an invalid value; also a ValueError."""
+    """An unknown or invalid keyword argument of the Python interface or option of a command, such as beam=0.
+
+    It is a ValueError, too.
+    """
 
 
 class DataError(BytenmtError):
@@ -48,7 +51,7 @@ class DeviceError(BytenmtError):
     """A device that is not available."""
 
 
-EXTRAS = {  # imported packages, and the extras that install them
+EXTRAS = {  # optional packages by the name that is imported, and the pip extras that install them
     **dict.fromkeys(("torch", "sacrebleu"), "train"),
     **dict.fromkeys(
         ("iniparse", "lxml", "markdown_it", "moz", "polib", "ruamel", "srt", "webvtt"), "documents"
@@ -58,7 +61,8 @@ EXTRAS = {  # imported packages, and the extras that install them
 
 
 def missing_package(error: ModuleNotFoundError) -> str:
-    """Return a message that says what to install; re-raise an error for any other package."""
+    """Return a message that says which pip extra to install for a package that is missing, one of EXTRAS.
+    For any other package the error itself is raised again."""
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS:
         raise error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 PRECISIONS = ("fp32", "int8")  # of the matrices of the CPU engine
 FIRST_SENTINEL, N_SENTINELS = 0xF5, 8  # the bytes that stand for kept spans, see sentinels.py
-PANEL = 64  # outputs of a packed matrix that stand together
+PANEL = 64  # columns of a weight matrix that the packed format stores together, as BLAS libraries do
 WORD_BITS = 8  # in k of Op.NGRAMS, the first bit of the bits of a row's number in the table of words
 FOLD_CASE = 64  # in k of Op.NGRAMS, beside the bits of a row's number: hash A to Z as a to z
 

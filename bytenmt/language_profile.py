@@ -26,18 +26,17 @@ NO_LETTERS = re.compile(r"[\s\d!-/:-@\[-`{-~\u00a0-\u00bf\u2000-\u206f\u3000-\u3
 
 
 def normalise(text: str) -> bytes:
-    """Return a text as trigrams are counted in it: lower case, one space around each word, in UTF-8."""
+    """Prepare a text for counting trigrams: lower case, digits and punctuation removed, one space before and
+    after each word, in UTF-8."""
     return f" {NO_LETTERS.sub(' ', text.lower()).strip()} ".encode("utf-8", "ignore")
 
 
 class LanguageProfile(NamedTuple):
-    """Trigrams and their counts.
+    """The MOST_TRIGRAMS most frequent byte trigrams of a text and their counts, by which its language is
+    told from others."""
 
-    keys (m,) uint64: the bytes of each trigram, the last one lowest, in ascending order. counts (m,) int64.
-    """
-
-    keys: npt.NDArray[np.uint64]
-    counts: npt.NDArray[np.int64]
+    keys: npt.NDArray[np.uint64]  # (m,), ascending: the three bytes of each trigram, the last one lowest
+    counts: npt.NDArray[np.int64]  # (m,): how often each trigram occurs
 
     @staticmethod
     def from_lines(lines: Iterable[bytes]) -> LanguageProfile | None:
@@ -57,14 +56,15 @@ class LanguageProfile(NamedTuple):
         return LanguageProfile(keys[most], counts[most].astype(np.int64))
 
     def to_text(self) -> str:
-        """Return the profile in base64; counts are rounded by at most five percent."""
+        """Write the profile as base64 text for a file's metadata; counts are rounded by at most five
+        percent."""
         logarithms = np.round(STEPS * np.log2(self.counts)).clip(0, 255).astype(np.uint8)
         columns = [(self.keys >> np.uint64(shift)).astype(np.uint8) for shift in (16, 8, 0)]
         return base64.b64encode(np.stack([*columns, logarithms], axis=1).tobytes()).decode("ascii")
 
     @staticmethod
     def from_text(text: str) -> LanguageProfile:
-        """The inverse of to_text. Raises ValueError."""
+        """Read a profile that to_text has written. Raises ValueError for any other text."""
         try:
             data = base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):

@@ -54,7 +54,7 @@ def hash_ngram(word: Any, n: Any) -> Any:
 
 @njit
 def fold_case(word: Any) -> Any:
-    """Return a word, uint64, with its ASCII capitals replaced by small letters, all eight bytes at once.
+    """Return eight bytes, packed into a uint64, with the ASCII capitals among them in lower case.
 
     A byte b below 128 is a capital where b + 63 has its highest bit set (b >= 65) and b + 37 has not
     (b <= 90); the bit, moved to the place of 32, turns it into the small letter.
@@ -66,7 +66,8 @@ def fold_case(word: Any) -> Any:
 
 @njit
 def letter_value(byte: Any) -> Any:
-    """Return what a byte, uint64, adds to the prefix hash of its word, uint64; 0 if it is part of no word."""
+    """Return what a byte, as uint64, adds to the prefix hash of its word: byte + 1 with A to Z in lower case,
+    or 0 if it is not part of a word, as white space and punctuation."""
     lower = byte | _CASE
     if _A <= lower <= _Z:
         return lower + np.uint64(1)
@@ -77,13 +78,14 @@ def letter_value(byte: Any) -> Any:
 
 @njit
 def extend_prefix(prefix: Any, byte: Any) -> Any:
-    """Return the prefix hash after one more byte; both uint64."""
+    """Return the hash of the current word's bytes (see above) after one more byte; 0 after a byte that is
+    part of no word. All are uint64."""
     value = letter_value(byte)
     return prefix * _PER_BYTE + value if value else value
 
 
 @njit
 def hash_prefix(prefix: Any) -> Any:
-    """Return the hash of a prefix hash, uint64, by which a table of words is read."""
+    """Mix a prefix hash, uint64, into the uint64 whose highest bits are its row in a table of words."""
     h = (prefix ^ (np.uint64(WORD_ORDER) * _PER_ORDER)) * _SPREAD
     return (h ^ (h >> _HALF)) * _MIX

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 
 class Bar:
-    """The progress of one operation; this base class shows nothing."""
+    """The progress bar of one operation, which Reporter.bar yields; this base class shows nothing."""
 
     def advance(self, n: float) -> None:
         """Record that n more units are done."""

@@ -130,19 +130,15 @@ _VOID = frozenset(
 
 
 class Code(NamedTuple):
-    """An inline code of a document, such as a tag, which a translation keeps.
+    """An inline code of a document, such as a tag or a placeholder, which a translation keeps unchanged."""
 
-    text: its own form, which no model sees. pair: a number that an opening and its closing code share, -1 for
-    a code that stands alone. opens: whether it is the opening one.
-    """
-
-    text: str
-    pair: int = -1
-    opens: bool = False
+    text: str  # the code as the document has it; the model sees a sentinel instead
+    pair: int = -1  # a number that an opening and its closing code share; -1 for a code that stands alone
+    opens: bool = False  # whether it is the opening one of a pair
 
 
 class Span(NamedTuple):
-    """A kept span: text[begin:end], in characters."""
+    """The part text[begin:end] of a text, in characters, which a translation keeps unchanged."""
 
     begin: int
     end: int
@@ -152,7 +148,8 @@ class Span(NamedTuple):
 def compile_patterns(
     classes: tuple[str, ...] = CLASSES, own: tuple[str, ...] = ()
 ) -> tuple[re.Pattern[str], ...]:
-    """Return the patterns of some classes and of a user. Raises SettingError for a wrong name or pattern."""
+    """Compile the regular expressions of what a translation keeps: those of some CLASSES of spans, such as
+    "urls", and `own`, patterns of the user. Raises SettingError for an unknown class or a wrong pattern."""
     patterns = []
     for name in classes:
         if name not in PATTERNS:
@@ -170,7 +167,10 @@ def compile_patterns(
 
 
 def find_spans(text: str, patterns: Sequence[re.Pattern[str]] = compile_patterns()) -> list[Span]:
-    """Return the kept spans of a text in order, without overlaps: the longest matches, then the earliest."""
+    """Return the spans of a text that match one of the patterns, in the order of the text.
+
+    Of overlapping matches the longest is taken, of equally long ones the earliest.
+    """
     if patterns is _ALL_PATTERNS and not _TRIGGER.search(text):
         return []
     matches = {match.span() for pattern in patterns for match in pattern.finditer(text)}
@@ -181,7 +181,10 @@ _ALL_PATTERNS = compile_patterns()
 
 
 def choose_spans(matches: Iterable[tuple[int, int]]) -> list[Span]:
-    """Return matches in order, without overlaps and empty ones: the longest, of equal length the earliest."""
+    """Reduce (begin, end) pairs to spans that do not overlap, in the order of the text.
+
+    Of overlapping pairs the longest is taken, of equally long ones the earliest; empty ones are left out.
+    """
     ranked = sorted(matches, key=lambda span: (span[0] - span[1], span[0]))
     is_taken = bytearray(max((end for _, end in ranked), default=0))  # each character
     chosen: list[Span] = []
@@ -194,7 +197,7 @@ def choose_spans(matches: Iterable[tuple[int, int]]) -> list[Span]:
 
 
 def replace_spans(text: str, changes: Iterable[tuple[Span, str]]) -> str:
-    """Return a text with other texts in the place of some spans, which do not overlap."""
+    """Return a text in which each span is replaced by the string beside it; spans must not overlap."""
     parts, end = list[str](), 0
     for span, new in sorted(changes):
         parts += [text[end : span.begin], new]
@@ -203,7 +206,7 @@ def replace_spans(text: str, changes: Iterable[tuple[Span, str]]) -> str:
 
 
 def merge_adjacent(spans: Sequence[Span]) -> list[Span]:
-    """Return spans of which those with nothing between them are one."""
+    """Join spans that touch, one ending where the next begins, into one. spans: in the order of the text."""
     merged: list[Span] = []
     for span in spans:
         if merged and merged[-1].end == span.begin:
@@ -214,17 +217,17 @@ def merge_adjacent(spans: Sequence[Span]) -> list[Span]:
 
 
 def sentinel(number: int) -> str:
-    """Return sentinel `number`, from 0, as it stands in Python text."""
+    """Return sentinel `number`, from 0 to N_SENTINELS - 1, as a str of one lone surrogate."""
     return chr(0xDC00 + FIRST_SENTINEL + number)
 
 
 def to_bytes(text: str) -> bytes:
-    """Return a text as UTF-8 with its sentinels as bytes."""
+    """Encode a text as UTF-8; its sentinels, lone surrogates, become the bytes 0xF5 to 0xFC."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def to_text(data: bytes) -> str:
-    """Return UTF-8 with sentinels as Python text."""
+    """Decode UTF-8 whose sentinels are the bytes 0xF5 to 0xFC; the inverse of to_bytes."""
     return data.decode("utf-8", "surrogateescape")
 
 
@@ -234,10 +237,10 @@ def has_sentinels(data: bytes) -> bool:
 
 
 def pair_tags(spans: Sequence[str]) -> dict[int, int]:
-    """Return the opening tag of each closing tag among spans of a text, by their indices.
+    """Match HTML tags: map the index of each closing tag in `spans` to that of its opening tag.
 
-    A closing tag closes the innermost open element of its name; elements inside that are still open then have
-    no partner.
+    spans: kept spans of one text in order; those that are no tags are ignored. A closing tag closes the
+    innermost open element of its name; elements inside that are still open then have no partner.
     """
     partners: dict[int, int] = {}
     opened, n_open = list[tuple[int, str]](), Counter[str]()
@@ -259,9 +262,10 @@ def pair_tags(spans: Sequence[str]) -> dict[int, int]:
 
 
 def shared_spans(source: Sequence[str], target: Sequence[str]) -> list[tuple[int, int]]:
-    """Return which spans of a source and of its translation are the same, by their indices.
+    """Return pairs (i, j) for which source[i] and target[j] are the same text; each index occurs once.
 
-    The first occurrence of a text belongs to the first one on the other side, and so on.
+    source, target: the kept spans of a sentence and of its translation. The first occurrence of a text is
+    paired with the first one on the other side, the second with the second, and so on.
     """
     places: dict[str, list[int]] = {}
     for index, span in enumerate(target):

@@ -27,12 +27,15 @@ def mixed(x: int) -> int:
 
 
 def draw_key(seed: int, number: int, text: int) -> int:
-    """Return the 64-bit key from which all bytes of one text of a request are sampled."""
+    """Return the random key, 64 bits unsigned, from which all bytes of one sampled text are drawn.
+
+    number: of the request; text: of the sample among those of the request.
+    """
     return mixed(mixed(mixed(seed) + number) + text)
 
 
 def signed(word: int) -> int:
-    """Return the signed 64-bit integer with the bits of an unsigned one."""
+    """Reinterpret an unsigned 64-bit integer as a signed one, as PyTorch and NumPy's int64 need it."""
     return word - (1 << 64) if word >> 63 else word
 
 

@@ -79,8 +79,9 @@ UTF8_NEXT, UTF8_COST = _build_tables()
 
 
 def decoding_cost(line_ends: bool) -> npt.NDArray[np.uint8]:
-    """Return UTF8_COST, (N_STATES, N_IDS) uint8, with control characters (C0, DEL, C1) forbidden.
+    """Return a copy of UTF8_COST, (N_STATES, N_IDS) uint8, that forbids control characters (C0, DEL, C1).
 
+    UTF8_COST[state, byte] is the number of bytes that finish the character which `byte` begins or continues.
     TAB is allowed and, if `line_ends`, LF and CR: a terminal takes the others for commands.
     """
     cost = UTF8_COST.copy()
@@ -91,11 +92,12 @@ def decoding_cost(line_ends: bool) -> npt.NDArray[np.uint8]:
 
 
 def allowed_bytes(endless: bool) -> npt.NDArray[np.bool_]:
-    """Return the allowed bytes, (LONGEST_CHARACTER + 1, N_STATES, N_IDS) bool.
+    """Return the mask by which a decoder writes valid UTF-8: which byte may come next,
+    (LONGEST_CHARACTER + 1, N_STATES, N_IDS) bool.
 
-    The first axis is the number of bytes left, its last index also stands for more; the second is the state
-    of the automaton. Control characters are forbidden, see decoding_cost. endless: for texts, which contain
-    line ends, and EOS only where no byte is left.
+    The first axis is the number of bytes that the text may still have, its last index also stands for more;
+    the second is the state of the automaton. Control characters are forbidden, see decoding_cost. endless:
+    allow line ends, and EOS only where no byte is left, for a language model that fills its length.
     """
     room = np.arange(LONGEST_CHARACTER + 1, dtype=np.uint8)[:, None, None]
     allowed: npt.NDArray[np.bool_] = decoding_cost(line_ends=endless) <= room
@@ -122,7 +124,8 @@ def repair(data: bytes) -> bytes:
 
 
 def describe_mistake(path: object, number: int, text: bytes) -> str:
-    """Return an error message for a line that is not UTF-8. number: of the line, from 1."""
+    """Return an error message that names the first invalid byte of a line. number: of the line, from 1;
+    text: its bytes, which are not UTF-8."""
     offset = first_invalid(text)
     return (
         f"{path}, line {number}, byte offset {offset}: 0x{text[offset]:02X} is not valid UTF-8 "
@@ -131,7 +134,7 @@ def describe_mistake(path: object, number: int, text: bytes) -> str:
 
 
 def whole_characters(data: bytes) -> bytes:
-    """Return UTF-8 with sentinels without an incomplete character at its end."""
+    """Remove an incomplete character from the end of UTF-8, in which sentinels may stand as bytes."""
     for back in range(1, min(LONGEST_CHARACTER - 1, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 != 0x80:  # a character begins here

@@ -40,9 +40,9 @@ Texts = Name | Iterable[str]  # a file's name, or the lines themselves
 class Evaluation(NamedTuple):
     """The result of Run.evaluate."""
 
-    scores: TextScores  # chrF, BLEU and exact match
-    bits_per_byte: float  # of the references
-    texts: list[str]  # the translations
+    scores: TextScores  # chrF, BLEU and exact match of the translations
+    bits_per_byte: float  # of the references given their sources, EOS included
+    texts: list[str]  # the translations, one a source line
 
 
 @dataclass(frozen=True)
@@ -77,19 +77,22 @@ class Run:
         return records
 
     def translator(self, **options: Any) -> Translator:
-        """Load the run for translation. options: of Translator.load. Raises SettingError."""
+        """Load the run for translation. options: of Translator.load. Raises SettingError if the run is a
+        language model."""
         translator = Translator.load(self.path, **options)
         self._require_source(translator.has_source)
         return translator
 
     def language_model(self, **options: Any) -> LanguageModel:
-        """Load a run that was trained without a source. options: of LanguageModel.load."""
+        """Load the run as a language model. options: of LanguageModel.load. Raises SettingError if it is a
+        translation model."""
         return LanguageModel.load(self.path, **options)
 
     def log_probabilities(self, sources: Texts, targets: Texts, **engine: Any) -> list[float]:
         """Return the natural log-probability of each target given its source, EOS included.
 
-        sources, targets: lines, or the name of a file of lines; engine: device and threads.
+        sources, targets: lines, or the name of a file of lines (a str is a name); engine: the keyword
+        arguments engine, device and threads of Translator.load.
         """
         reader = self._runtime(engine).reader()
         return [float(log_p) for log_p in log_probabilities(reader, _corpus(sources, targets))]
@@ -97,17 +100,19 @@ class Run:
     def byte_log_probabilities(
         self, source: str | bytes, target: str | bytes, **engine: Any
     ) -> npt.NDArray[np.float64]:
-        """Return the natural log-probability of each byte of a target given its source, and of EOS."""
+        """Return (bytes of the target + 1,) float64: the natural log-probability of each byte of a target
+        given its source and the bytes before it, and last that of EOS. engine: as of log_probabilities."""
         text = encode_line(target, "the target") + bytes([EOS])
         return self._runtime(engine).reader().texts([encode_line(source, "the source")], [text])[0].log_p
 
     def attention(
         self, source: str | bytes, target: str | bytes, **engine: Any
     ) -> dict[int, npt.NDArray[np.float32]]:
-        """Return the attention weights of each layer that attends, by its number from 1.
+        """Return the attention weights between a source and a given target, for each decoder layer that
+        attends to the source, by its number from 1.
 
         They are (bytes of the target, bytes of the source + 1): how much the prediction of each byte attends
-        to each source byte and to EOS.
+        to each source byte and to EOS. Raises SettingError for a model without attention or an empty target.
         """
         readers = self._runtime(engine).attention()
         pair = encode_line(source, "the source"), encode_line(target, "the target")
@@ -116,7 +121,7 @@ class Run:
         return readers[0].layers([pair])[0]
 
     def model(self, device: str = "cpu") -> Model[Any, Any]:
-        """Return the PyTorch module with its weights, in evaluation mode."""
+        """Load the run as a PyTorch module with its weights, in evaluation mode on `device`."""
         from bytenmt.checkpoints.checkpoint import build
 
         file, stored = read_run(self.path)
@@ -127,8 +132,8 @@ class Run:
     ) -> Evaluation:
         """Translate lines and score the translations against references.
 
-        sources, references: lines, or the name of a file of lines; tokenize: sacreBLEU's name of BLEU's
-        tokenizer; options: of Translator.load.
+        sources, references: lines, or the name of a file of lines, equally many; tokenize: sacreBLEU's name
+        of BLEU's tokenizer; options: of Translator.load, with the settings of the search.
         """
         corpus = _corpus(sources, references)
         if corpus.src is None or not len(corpus):
@@ -181,25 +186,27 @@ class LanguageModel:
         return cls(runtime)
 
     def surprisal(self, text: str | bytes) -> Surprise:
-        """Return the cost of each byte given all bytes before it: its bits, and its rank among the 256."""
+        """Return what each byte of a text costs given all bytes before it: arrays of the bytes, of their
+        -log2 p, and of their ranks among the 256 possible bytes, 0 for the likeliest."""
         data = text.encode() if isinstance(text, str) else text
         return Surprise.joined([NOTHING, *self.stream([data])])
 
     def model(self, device: str = "cpu") -> Model[Any, Any]:
-        """Return the PyTorch module, weights loaded, in evaluation mode; of an ensemble its first model."""
+        """Load the (first) model as a PyTorch module with its weights, in evaluation mode on `device`."""
         return Run(self.runtime.runs[0].file).model(device)
 
     def stream(self, pieces: Iterable[bytes], chunk: int = CHUNK) -> Iterator[Surprise]:
-        """Yield the costs of a text that comes in pieces and may be endless, in constant memory.
+        """Yield what surprisal returns for a text that arrives in pieces and may be endless, part by part in
+        constant memory.
 
-        chunk: bytes that the model reads at once.
+        pieces: cut anywhere; chunk: bytes that the model reads at once, and of each part that is yielded.
         """
         return stream(self.runtime.reader(), pieces, chunk)
 
     def generate(self, prompt: AnyStr, n_bytes: int = 1000, **sampling: Any) -> AnyStr:
-        """Return the prompt and up to n_bytes more, sampled byte by byte and ending in a whole character.
+        """Sample a continuation: return the prompt and up to n_bytes more, ending in a whole character.
 
-        sampling: temperature, top_k, top_p and seed.
+        sampling: temperature, top_k, top_p and seed. A str gives a str, bytes give bytes.
         """
         data = prompt.encode() if isinstance(prompt, str) else prompt
         drawn = b"".join(generate(self.runtime, data, n_bytes, **sampling))
@@ -241,14 +248,18 @@ def train(
     >>> run.metrics()[-1]["update"]
     2
 
-    src, tgt: files of which line i of one translates line i of the other; tsv: both in one, by tabs; text:
-    without a source, a byte language model. settings: configuration keys and their values, or `key=value`
-    each; config: a TOML file of them; train: those of the section `train` by their own names, as
-    max_minutes=60 or lr=2e-3; None leaves one out. A run that goes on (resume=True) without texts takes its
-    own. on_metrics: is given every record of the metrics; reporter: is told what goes on, a line at a time.
-    group: the processes that train together; prepare: is called when the arguments are checked, to write
-    files that they name. A signal such as Ctrl-C saves and raises KeyboardInterrupt with its number. Raises
-    BytenmtError for what a command would refuse.
+    src, tgt: files of which line i of one translates line i of the other; tsv: files with both, separated by
+    a tab; text: files for a byte language model, which has no source; valid_*: the validation text. weights:
+    how often each training corpus is read in an epoch, 1 if empty.
+    arch, preset: the model to begin with, see `bytenmt info`; config: a TOML file of configuration keys;
+    settings: keys and their values, or texts `key=value`; train: keys of the section `train` by their own
+    names, as max_minutes=60 or lr=2e-3. Later ones of these win; a value of None is left out.
+    resume: continue the run from its checkpoint, by default with its own texts; init_from: a run or weights
+    file whose weights a new run begins with. errors: "replace" repairs invalid UTF-8, "strict" refuses it.
+    on_metrics: called with each record of metrics.jsonl; reporter: shows messages and progress; group: the
+    processes that train together; prepare: called once the arguments are checked, to write files that they
+    name. A signal such as Ctrl-C saves and raises KeyboardInterrupt with its number. Raises BytenmtError for
+    what a command would refuse.
     """
     from bytenmt.distributed import SINGLE_PROCESS, local_device, pick_device
     from bytenmt.training import arguments

@@ -20,7 +20,7 @@ LONGEST_PROFILE = 8000  # characters
 
 
 class Progress(Struct):
-    """The progress of a run: with the tensors, all that a resume needs.
+    """The progress of a training run: with the tensors of its checkpoint, all that a resume needs.
 
     What is random in an update is drawn from (seed, update, process), so that no random state need be kept.
     """
@@ -41,23 +41,23 @@ class Progress(Struct):
 
 
 class TextFact(Struct, frozen=True):
-    """A text that a run was trained on as a stream. path: see text_file.stored_path."""
+    """A training text of a language model."""
 
-    path: str
-    bytes: Count
+    path: str  # absolute, or a name alone after Facts.without_folders
+    bytes: Count  # its size
 
 
 class CorpusFact(Struct, frozen=True, omit_defaults=True):
-    """The files of pairs that a run was trained on: two, or a table. weight: see PairFiles."""
+    """The files of one corpus of a run, src and tgt or tsv; tgt alone is the text of a language model."""
 
     src: str | None = None
     tgt: str | None = None
-    tsv: str | None = None
-    weight: Weight = 1.0
+    tsv: str | None = None  # a table `source TAB target`
+    weight: Weight = 1.0  # how often its pairs occurred in an epoch
 
 
 class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The search settings that a run stores as its defaults."""
+    """Search settings that were tuned for a model, which translation uses where the user gives none."""
 
     length_penalty: LengthPenalty
     no_repeat_ngram_size: Whole = 0
@@ -82,14 +82,17 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
     beam_bits_per_byte: Amount | None = None  # bits_per_byte of a beam search; None in older files
 
     def unsure_above(self, beam: int) -> float:
-        """Return the threshold of bits per byte for translations of a search with this beam."""
+        """Return the bits per byte above which a translation is flagged as unsure, for this beam size.
+
+        beam: 1 is greedy search. Files without beam_bits_per_byte have one threshold for all.
+        """
         return self.bits_per_byte if beam == 1 else self.beam_bits_per_byte or self.bits_per_byte
 
 
 class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The facts that a run stores: its training files, search defaults and flag thresholds."""
+    """Facts about a model that its weights file stores beside the configuration; None or empty: not known."""
 
-    update: Count | None = None
+    update: Count | None = None  # the update of the training after which the weights were saved
     progress: Progress | None = None
     # Of training pairs: their number, the bytes of both sides, the files, the share of pairs with several
     # sentences (see data.corpus_report), and the languages of both sides, see language_profile.
@@ -108,8 +111,8 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     patterns: Count | None = None  # the version of the patterns of spans that it learns to carry
 
     def without_folders(self) -> Facts:
-        """Return the facts for a file that is handed on: with the names of the training files, without
-        folders."""
+        """Return the facts for a weights file that is published: the folders of training files are cut off
+        their names, and the validation files are left out."""
         corpora = tuple(
             replace(one, src=_file_name(one.src), tgt=_file_name(one.tgt), tsv=_file_name(one.tsv))
             for one in self.corpora
@@ -118,18 +121,22 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
         return replace(self, corpora=corpora, texts=texts, valid=None)
 
     def file_names(self) -> list[str]:
-        """The files of the training text, without folders."""
+        """Return the names of all training files, without folders."""
         own = self.without_folders()
         names = [name for one in own.corpora for name in (one.src, one.tgt, one.tsv)]
         return [name for name in [*names, *(text.path for text in own.texts)] if name is not None]
 
     def of_the_text(self) -> Facts:
-        """Return the facts about the training text, without folders."""
+        """Return the facts that stay true for other weights of this run, as for a mean of checkpoints:
+        without update and progress, and without folders."""
         return replace(self.without_folders(), update=None, progress=None, averaged=())
 
 
 def parse_facts(tree: Any) -> Facts:
-    """Facts as JSON has them. Raises ValueError, of one line, where a known one has not its type."""
+    """Build Facts from a nested dictionary, as json.loads returns it; unknown keys are dropped.
+
+    Raises ValueError, with a message of one line, where a value has a wrong type.
+    """
     try:
         return msgspec.convert(tree, Facts)
     except msgspec.ValidationError as error:

@@ -42,33 +42,27 @@ LONGEST_VALUE = 40  # characters of a value that messages show
 
 
 class Option(NamedTuple):
-    """A field as commands offer it.
-
-    kind: its type with bounds. help: text for --help, which adds the default. flags: names of the option,
-    `--name` where empty. metavar: the value's name in --help. choices: the allowed values of a text, empty
-    for any. heading: of --help, under which it is listed; empty for that of its record. group: which commands
-    have it, see decoding.setting_table. needs_sample: the setting has no effect without --sample.
-    """
+    """A setting that is declared once as a field and becomes an option of commands and a keyword argument."""
 
     name: str
-    kind: Any
+    kind: Any  # its type with bounds, as msgspec converts to it
     default: Any
-    help: str
-    flags: tuple[str, ...] = ()
-    metavar: str | None = None
-    choices: tuple[str, ...] = ()
-    heading: str = ""
-    group: str = ""
-    needs_sample: bool = False
+    help: str  # text for --help, which adds the default
+    flags: tuple[str, ...] = ()  # names of the option; empty: `--name`
+    metavar: str | None = None  # the value's name in --help
+    choices: tuple[str, ...] = ()  # the allowed values of a text; empty: any
+    heading: str = ""  # of --help, under which it is listed; empty: that of its dataclass
+    group: str = ""  # which commands have it, see decoding.setting_table
+    needs_sample: bool = False  # whether it has no effect without --sample
 
     @property
     def long(self) -> str:
-        """The long name of its option, as messages write it."""
+        """The option's name on the command line, as "--beam-size", for messages."""
         return next((one for one in self.flags if one.startswith("--")), f"--{self.name.replace('_', '-')}")
 
     @property
     def item(self) -> Any:
-        """The type of one value: without None, and of a tuple that of its items."""
+        """The type of one value on the command line: `kind` without None, or the item type of a tuple."""
         if get_origin(self.kind) not in (tuple, Union, UnionType):
             return self.kind
         kinds = [one for one in get_args(self.kind) if one not in (NoneType, Ellipsis)]
@@ -80,7 +74,10 @@ class Option(NamedTuple):
         return get_origin(self.kind) is tuple
 
     def convert(self, value: Any, is_text: bool = False) -> Any:
-        """Return a value of this type; is_text: read a number from a text. Raises ValueError."""
+        """Check a value and return it in the type `kind`. Raises ValueError, which says what was expected.
+
+        is_text: the value is one text of the command line, from which an `item` is read.
+        """
         if self.choices and value not in self.choices:
             raise ValueError(f"expected one of {', '.join(self.choices)}")
         if is_text and self.item == Interval and value.isascii() and value.isdigit():
@@ -92,13 +89,14 @@ class Option(NamedTuple):
 
 
 def option(default: Any, help: str, *flags: str, **more: Any) -> Any:
-    """Declare a field of a dataclass that is an option; more: the other fields of Option."""
+    """Declare a field of a dataclass that is an Option; flags, more: its fields of these names."""
     return field(default=default, metadata={"help": help, "flags": flags, **more})
 
 
 @cache
 def options_of(record: type) -> dict[str, Option]:
-    """Return the options that a dataclass declares, or the fields of a section that have a description."""
+    """Return the options that a class declares, by field name: those of a dataclass by `option`, those of a
+    configuration section (a msgspec Struct) by a type with a description."""
     hints = get_type_hints(record, include_extras=True)
     if is_dataclass(record):
         declared = [one for one in fields(record) if one.metadata]
@@ -116,9 +114,10 @@ def options_of(record: type) -> dict[str, Option]:
 def check(
     values: Mapping[str, Any], options: Mapping[str, Option], shown: Callable[[str], str] = str
 ) -> dict[str, Any]:
-    """Return values by name in the types of their options; those without an option as they are.
+    """Check values by name against the options of these names, and return them in the types of the options.
 
-    shown: returns a name as messages write it. Raises SettingError, which names it, for a wrong value.
+    Values without an option are returned as they are. shown: turns a name into what messages write. Raises
+    SettingError, which names the option, for a wrong value.
     """
     checked = dict(values)
     for name in values.keys() & options.keys():
@@ -130,13 +129,13 @@ def check(
 
 
 def explained(message: str) -> str:
-    """Return what msgspec expected of a value, in our words."""
+    """Rewrite msgspec's message about a wrong value in plain words: "expected a whole number, …"."""
     words = re.sub("`(int|float|str|bool)`", lambda match: WORDS[match[1]], message)
     return INTERVAL if "matching regex" in message else f"{words[0].lower()}{words[1:]}".replace("`", "")
 
 
 def shortened(value: object) -> str:
-    """Return a value for a message: printable and short."""
+    """Return the repr of a value for a message, printable and cut to LONGEST_VALUE characters."""
     try:
         text = printable(repr(value))
     except ValueError:  # Python's own limit on digits

@@ -51,7 +51,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=64)]  # of what a registry h
 
 
 def help(text: str) -> Meta:
-    """Describe a key that is an option of `train`, too."""
+    """Attach a --help text to a key's type: keys that have one are options of `bytenmt train`, too."""
     return Meta(description=text)
 
 
@@ -192,15 +192,16 @@ REMOVED_KEYS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Config(Section, frozen=True, kw_only=True):
-    """A whole run."""
+    """The whole configuration of a run, with every default filled in."""
 
-    model: ModelConfig
+    model: ModelConfig  # the section of the run's architecture
     data: DataConfig = DataConfig()
     train: TrainConfig = TrainConfig()
     plugins: Annotated[tuple[Name, ...], Meta(max_length=64)] = ()  # those whose additions the run uses
 
     def registered_names(self) -> list[tuple[str, Registry[Any], str]]:
-        """Return the keys whose values are names in registries, the registries, and the names."""
+        """Return (key, registry, name) for each name in the configuration that a plugin may have added, as
+        ("train.optimizer", OPTIMIZERS, "adamw")."""
         data, train = self.data, self.train
         return [
             ("train.optimizer", OPTIMIZERS, train.optimizer),
@@ -228,10 +229,10 @@ def load_config(arch: str | None, preset: str | None, toml: str, settings: Itera
 
 
 def resolve_config(arch: str | None, preset: str | None, settings: Mapping[str, Any]) -> Config:
-    """Return the configuration that settings, a nested dictionary, give over a preset.
+    """Return the configuration of a preset in which `settings`, a nested dictionary, replace values.
 
-    arch, preset: as of load_config. Raises ConfigError, also for names that only a plugin which is not
-    loaded would know.
+    arch, preset: as of load_config; arch may be None if the settings have model.arch. The plugins that added
+    its names are recorded. Raises ConfigError, also for a name of a plugin that is not loaded.
     """
     load_installed()
     model = settings.get("model", {})
@@ -270,10 +271,10 @@ def _missing_plugins(plugins: object) -> str:
 
 
 def parse_config(tree: Mapping[str, Any]) -> Config:
-    """A nested dictionary -> Config; ConfigError names the path of what does not fit.
+    """Convert a nested dictionary, which must have model.arch, to a Config; removed keys are ignored.
 
-    Names that plugins add in training are not checked in a configuration with plugins: a model is used
-    without them.
+    Raises ConfigError, which names the key, for an unknown key or a wrong value. In a configuration with
+    plugins the names of optimizers, metrics and the like are not checked: a model is used without them.
     """
     load_installed()
     tree = _without_removed_keys(tree)
@@ -345,7 +346,7 @@ def _config_type(section: type[ModelSection]) -> type[Config]:
 
 
 def config_tree(config: Config) -> dict[str, Any]:
-    """Config -> nested dictionary of plain values; the inverse of parse_config."""
+    """Convert a Config to a nested dictionary of plain values; the inverse of parse_config."""
     tree = msgspec.to_builtins(config)
     assert isinstance(tree, dict)
     # Without plugins a configuration looks as in versions that knew none.
@@ -357,10 +358,10 @@ def config_tree(config: Config) -> dict[str, Any]:
 
 
 def config_toml(config: Config) -> str:
-    """The resolved configuration as TOML text, every key written out."""
+    """Write a configuration as TOML text, with every key, also those that have their default."""
     return tomli_w.dumps(config_tree(config))
 
 
 def fingerprint(config: Config) -> str:
-    """Return eight hex digits that name a configuration in scores and logs."""
+    """Return eight hex digits of a configuration's hash, by which scores and logs name it."""
     return hashlib.sha256(msgspec.json.encode(config_tree(config), order="sorted")).hexdigest()[:8]

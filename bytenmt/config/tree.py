@@ -16,7 +16,10 @@ DILATIONS_OF = {"encoder_layers": "encoder_dilations", "decoder_layers": "decode
 
 
 def assign(tree: dict[str, Any], setting: str) -> None:
-    """Put one `key.path=value` into the tree; the value is TOML or a plain word. Raises ConfigError."""
+    """Set a value in the nested dictionary `tree`, in place, from the text of a `--set key.path=value`.
+
+    The value is TOML or a plain word. Raises ConfigError for a text without "=".
+    """
     path, equals, text = setting.partition("=")
     if not equals or len(setting) > LONGEST_SETTING:
         raise ConfigError(f"--set {shortened(setting)}: expected key=value, for example train.lr=1e-3")
@@ -30,7 +33,10 @@ def assign(tree: dict[str, Any], setting: str) -> None:
 
 
 def assign_value(tree: dict[str, Any], path: str, value: Any) -> None:
-    """Put a value into the tree at a key like "train.lr". Raises ConfigError for what is no key."""
+    """Set tree["train"]["lr"] for the path "train.lr", in place; missing sections are made.
+
+    Raises ConfigError where the path goes through a value that is no section.
+    """
     *sections, key = path.strip().split(".")
     for section in sections:
         tree = tree.setdefault(section, {})
@@ -40,7 +46,7 @@ def assign_value(tree: dict[str, Any], path: str, value: Any) -> None:
 
 
 def merge(tree: dict[str, Any], over: Mapping[str, Any]) -> None:
-    """Lay one nested dictionary over another, in place."""
+    """Update `tree` recursively, in place: values of `over` win, and nested dictionaries are merged."""
     for key, value in over.items():
         if isinstance(value, Mapping):
             if not isinstance(tree.get(key), dict):
@@ -51,10 +57,10 @@ def merge(tree: dict[str, Any], over: Mapping[str, Any]) -> None:
 
 
 def merge_settings(tree: dict[str, Any], settings: Mapping[str, Any]) -> None:
-    """Lay settings over the dictionary of a preset, in place; see merge.
+    """Update the nested dictionary of a preset, in place, with settings, which win; see merge.
 
-    Dilations of a preset belong to its layers: layers that are given without dilations have none. Raises
-    ConfigError where they are nested without end.
+    Settings that give the layers of a convolutional net drop the preset's dilations, which are made for its
+    own number of layers. Raises ConfigError for settings that are nested too deeply.
     """
     given = settings.get("model", {})
     for layers, dilations in DILATIONS_OF.items():
@@ -67,9 +73,9 @@ def merge_settings(tree: dict[str, Any], settings: Mapping[str, Any]) -> None:
 
 
 def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:
-    """The nested dictionary of a preset, of a model with or without a source.
+    """Return the settings of a preset, as "small", for an architecture, as a new nested dictionary.
 
-    Raises ConfigError for an unknown name.
+    source: False for a language model, which has no source. Raises ConfigError for an unknown name.
     """
     if preset not in PRESETS:
         raise ConfigError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}")

@@ -25,21 +25,16 @@ CACHE_LINE = 64  # bytes
 
 
 class Batch(NamedTuple):
-    """One batch, or one process' share of it, which may have no row.
+    """A padded batch of n sentence pairs, or one process' share of it, where n may be 0."""
 
-    source (n, s) uint8: bytes, EOS, PAD; source_len (n,) int64: bytes with EOS; without a source (n, 0) and
-    zeros. target (n, t + 1) uint8: BOS, bytes, EOS, PAD; target_len (n,) int64: bytes with EOS, which is also
-    bytes with BOS.
-    """
-
-    source: Bytes
-    source_len: Indices
-    target: Bytes
-    target_len: Indices
+    source: Bytes  # (n, s) uint8: bytes, EOS, PAD; (n, 0) without a source
+    source_len: Indices  # (n,) int64: bytes and EOS; zeros without a source
+    target: Bytes  # (n, t + 1) uint8: BOS, bytes, EOS, PAD
+    target_len: Indices  # (n,) int64: bytes and EOS, as many as BOS and bytes
 
     @classmethod
     def from_pairs(cls, pairs: Sequence[tuple[bytes, bytes]], round_to: int = 1) -> Batch:
-        """Return the batch of these sources and targets; see `assemble`."""
+        """Pad (source, target) pairs, bytes without EOS, to a batch; round_to: see `assemble`."""
         parts = list[Any]()
         for side, first in ((0, b""), (1, bytes([BOS]))):
             lengths = np.array([len(pair[side]) + 1 for pair in pairs], np.int64)
@@ -57,17 +52,17 @@ class Batch(NamedTuple):
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """Return the number of sentences, of target bytes and of source bytes, EOS included."""
+        """The number of sentence pairs, of target bytes and of source bytes; the bytes include EOS."""
         return len(self.target_len), int(self.target_len.sum()), int(self.source_len.sum())
 
     @property
     def target_in(self) -> Bytes:
-        """Return (n, t) uint8: the decoder's input; shorter sentences are followed by EOS and PAD."""
+        """The decoder's input, (n, t) uint8: BOS and the bytes; after shorter sentences EOS and PAD."""
         return self.target[:, :-1]
 
     @property
     def target_out(self) -> Bytes:
-        """Return (n, t) uint8: the bytes to be predicted: bytes, EOS, PAD."""
+        """The bytes to be predicted at each position of target_in, (n, t) uint8: bytes, EOS, PAD."""
         return self.target[:, 1:]
 
 
@@ -99,9 +94,10 @@ def _fill_rows(data: Bytes, starts: Indices, ends: Indices, rows: Indices, first
 
 
 def assemble(corpus: ParallelCorpus, indices: Indices, round_to: int = 1) -> Batch:
-    """Return the batch of these pairs. indices (n,) int64: of kept pairs, in the order of the rows.
+    """Return the padded batch of some pairs of a corpus.
 
-    Rows are as wide as the longest of them, rounded up to a multiple of `round_to`.
+    indices (n,) int64: which of the corpus' pairs, row by row. Sources and targets are padded to the longest
+    of them, EOS included, rounded up to a multiple of `round_to`.
     """
     source_len = np.zeros(len(indices), np.int64)
     if corpus.has_source:
@@ -149,10 +145,10 @@ def batches(
 ) -> Iterator[Batch]:
     """Yield the batches of a plan from batch `first` on; a thread assembles a few of them ahead.
 
-    share (rank, size): of each batch, the rows rank, rank + size, …; they may be none. round_to: see
-    assemble. pin: in page-locked memory, from which a GPU copies by itself. change: a function of the share
-    of a batch and its number, called by the thread. An error of the thread is raised here; the thread ends
-    with the iterator.
+    share (rank, size): yield of each batch only the rows rank, rank + size, …; they may be none. round_to:
+    see assemble. pin: put them in page-locked memory, from which a GPU copies by itself. change: called by
+    the thread with each batch (this share of it) and its number, returns the batch to use instead. An error
+    of the thread is raised here; the thread ends with the iterator.
     """
     rank, size = share
 

@@ -31,14 +31,14 @@ HALF = np.uint64(32)
 
 @njit
 def random(state: RandomState) -> np.uint64:
-    """Return the next 64 bits of splitmix64."""
+    """Return the next 64 random bits of splitmix64, and advance `state` (1,) uint64 in place."""
     state[0] += INCREMENT
     return scrambled(state[0])
 
 
 @njit
 def random_below(state: RandomState, limit: int) -> int:
-    """Return a number from 0 to limit - 1 (limit at most 2 ** 32), by multiplication instead of division."""
+    """Return a random number from 0 to limit - 1 (limit at most 2 ** 32), and advance `state` in place."""
     product = (random(state) >> HALF) * np.uint64(limit)
     return int(np.int64(product >> HALF))
 
@@ -52,9 +52,8 @@ def shuffle(items: Indices, state: RandomState) -> None:
 
 @njit
 def draw_copies(bounds: Indices, whole: Indices, extra: Indices, state: RandomState) -> Counts:
-    """Return how often each pair occurs, (m,) int32: whole[part] times, and extra[part] random pairs
-    once more.
-    """
+    """Return how often each pair occurs in an epoch, (m,) int32: each pair of part p whole[p] times, and
+    extra[p] random ones of them once more. bounds (n_parts + 1,): where the parts begin among the m pairs."""
     copies = np.empty(bounds[-1], np.int32)
     for part in range(len(whole)):
         needed = extra[part]
@@ -70,9 +69,10 @@ def draw_copies(bounds: Indices, whole: Indices, extra: Indices, state: RandomSt
 def count(
     source: Lengths, target: Lengths, copies: Counts, source_keys: Counts, target_keys: Counts, cells: Counts
 ) -> None:
-    """Add up, for each target key and source key, the pairs that have them.
+    """Add to cells[target key, source key] the number of pairs with these lengths.
 
-    copies (m,), or empty where each pair comes once; keys: of each length; cells (target keys, source keys).
+    source, target (m,): the lengths of the pairs; copies (m,): how often each occurs, empty for once;
+    source_keys, target_keys: the key of each length, see above.
     """
     last_source, last_target = len(source_keys) - 1, len(target_keys) - 1
     weighted = len(copies) > 0
@@ -120,7 +120,11 @@ def strips(
 
 @njit
 def first_places(cells: Counts, strip_of: Counts, n_strips: int) -> Counts:
-    """Return where each cell begins along the path through the strips: (strips * source keys,) int32."""
+    """Return where the pairs of each cell begin in the sorted epoch, (strips * source keys,) int32.
+
+    cells: the counts of `count`; strip_of: the strip of each target key. Source keys rise in strips of even
+    number and fall in the others.
+    """
     n_columns = cells.shape[1]
     places = np.zeros(n_strips * n_columns, np.int32)
     for row in range(len(cells)):
@@ -145,9 +149,10 @@ def scatter(
     places: Counts,
     entries: Entries,
 ) -> None:
-    """Put the entry of each pair into its cell. Moves `places` to the cells' ends.
+    """Sort the pairs by cell: write the packed lengths and index of each pair into `entries` (n,) uint64.
 
-    target_rows: where the strip of a target length begins in `places`.
+    places: where each cell begins, see first_places; moved to where it ends. target_rows: for each target
+    length, where its strip begins in `places`. source_keys, copies: as of `count`.
     """
     last_source, last_target = len(source_keys) - 1, len(target_rows) - 1
     weighted = len(copies) > 0
@@ -162,7 +167,8 @@ def scatter(
 
 @njit
 def shuffle_cells(entries: Entries, ends: Counts, n_columns: int, state: RandomState) -> None:
-    """Shuffle the entries inside each cell; ends (cells,): where the cells end."""
+    """Shuffle the entries inside each cell, in place. ends (cells,): where each cell ends, as scatter leaves
+    `places`; n_columns: the number of source keys; state: advanced."""
     begin = 0
     for strip in range(len(ends) // n_columns):
         for step in range(n_columns):
@@ -177,9 +183,10 @@ def shuffle_cells(entries: Entries, ends: Counts, n_columns: int, state: RandomS
 def bucket(
     entries: Entries, source: Lengths, target: Lengths, end: int, round_to: int, max_tokens: int, first: int
 ) -> tuple[Counts, Indices, Indices]:
-    """Cut the entries into batches, each as large as the budget allows; the first has its own budget.
+    """Cut the sorted entries into batches, each as large as its budget in bytes with padding allows.
 
-    end: 1 where sources have an EOS, else 0. Returns order, bounds and shapes of an EpochPlan.
+    end: 1 where sources have an EOS, else 0; max_tokens: the budget; first: that of the first batch. Returns
+    order, bounds and shapes of an EpochPlan.
     """
     order = np.empty(len(entries), np.int32)
     bounds = np.empty(len(entries) + 1, np.int64)  # memory that is not written to is never given

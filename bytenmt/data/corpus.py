@@ -18,32 +18,29 @@ SPACES = np.frombuffer(b" \t\v\f\r", np.uint8)
 
 
 class PairFiles(NamedTuple):
-    """The files of a corpus: two files, a target only (src None), or a table `source TAB target` (tsv).
-
-    weight: how often its pairs occur in an epoch; 0.5: half of them, drawn anew.
-    """
+    """The files of one corpus: src and tgt, tgt alone for a model without a source, or tsv alone."""
 
     src: Path | None = None
     tgt: Path | None = None
-    tsv: Path | None = None
-    weight: float = 1.0
+    tsv: Path | None = None  # a table of lines `source TAB target`
+    weight: float = 1.0  # how often its pairs occur in an epoch; 0.5: a random half of them
 
     @property
     def has_source(self) -> bool:
-        """Return whether there is a source file, or a table."""
+        """True if there are sources: a file of them, or a table."""
         return self.src is not None or self.tsv is not None
 
 
 class Part(NamedTuple):
-    """The opened files of a corpus. src is None for a model without a source."""
+    """The opened files of one of the corpora that a ParallelCorpus joins; see PairFiles."""
 
-    src: TextFile | None
+    src: TextFile | None  # None for a model without a source
     tgt: TextFile
-    weight: float
+    weight: float  # how often its pairs occur in an epoch
 
     @property
     def files(self) -> list[TextFile]:
-        """Return one text per file: both sides, or the source alone if both are columns of one table."""
+        """Return one text per file on disk: both sides, or one for both if they are columns of one table."""
         if self.src is None:
             return [self.tgt]
         return [self.src] if self.src.data is self.tgt.data else [self.src, self.tgt]
@@ -54,35 +51,28 @@ class Part(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """Lines of a part, from 0, that are not used; one with both faults counts as empty.
+    """The line numbers, from 0, of pairs that are not used; one with both faults counts as empty."""
 
-    too_long, empty (k,) int64: a side is longer than its limit; a side has no bytes, or the target has white
-    space alone.
-    """
-
-    too_long: Indices
-    empty: Indices
+    too_long: Indices  # (k,) int64: a side is longer than its limit
+    empty: Indices  # (k,) int64: a side has no bytes, or the target only white space
 
 
 @dataclass(frozen=True, eq=False)
 class ParallelCorpus:
-    """The kept pairs of all parts, part after part. All parts have a source or none has.
+    """The m sentence pairs of one or more corpora that are used, numbered part after part.
 
-    bounds (n_parts + 1,) int64: part p holds the kept pairs bounds[p] to bounds[p + 1].
-    lines (m,) int32: the line, from 0, of each kept pair in its part.
-    source_lengths, target_lengths (m,) int32: their bytes without EOS; no source: all 0.
-    left_out: what is not kept, for each part.
-    changed: pairs that stand in the place of those in the texts, by their numbers.
+    Empty and too long pairs are left out. All parts have a source or none has.
     """
 
     parts: tuple[Part, ...]
-    bounds: Indices
-    lines: Lengths
-    source_lengths: Lengths
-    target_lengths: Lengths
-    left_out: tuple[LeftOut, ...]
-    max_source_bytes: int | None
+    bounds: Indices  # (n_parts + 1,) int64: part p holds the pairs bounds[p] to bounds[p + 1] - 1
+    lines: Lengths  # (m,) int32: the line, from 0, of each pair in the files of its part
+    source_lengths: Lengths  # (m,) int32: bytes without EOS; without a source all 0
+    target_lengths: Lengths  # (m,) int32: bytes without EOS
+    left_out: tuple[LeftOut, ...]  # of each part
+    max_source_bytes: int | None  # None: no limit
     max_target_bytes: int | None
+    # Pairs (source, target) by their number that replace those of the files, as an augmentation changed them.
     changed: Mapping[int, tuple[bytes, bytes]] = field(default_factory=dict)
 
     @classmethod
@@ -93,9 +83,10 @@ class ParallelCorpus:
         max_source_bytes: int | None = None,
         max_target_bytes: int | None = None,
     ) -> "ParallelCorpus":
-        """Open several pairs of files as one corpus.
+        """Open several pairs of files as one corpus; errors: of TextFile.open, for invalid UTF-8.
 
-        Raises DataError, see TextFile.open, and if only some have a source.
+        Pairs with a side longer than its limit in bytes are left out; None is no limit. Raises DataError for
+        a file that cannot be read, unequal numbers of lines, or if only some have a source.
         """
         for pair in files:  # all at once: a wrong name is told before anything takes its time
             check({"weight": pair.weight}, {"weight": Option("weight", Weight, 1.0, "")})
@@ -119,9 +110,10 @@ class ParallelCorpus:
         max_target_bytes: int | None = None,
         keep_empty: bool = False,
     ) -> "ParallelCorpus":
-        """Pair two texts. Raises DataError where their line counts differ.
+        """Pair line i of one text with line i of the other. Raises DataError where their line counts differ.
 
-        keep_empty: keep pairs with an empty side too, for scoring line by line.
+        src: None for no source; limits: of open_all; keep_empty: keep pairs with an empty side, too, for
+        scoring line by line.
         """
         return cls._from_parts([Part(src, tgt, 1.0)], max_source_bytes, max_target_bytes, keep_empty)
 
@@ -176,18 +168,18 @@ class ParallelCorpus:
 
     @property
     def src(self) -> TextFile | None:
-        """Return the source of a corpus of one part."""
+        """The source text of a corpus of one part, None without one; more parts are a ValueError."""
         (part,) = self.parts
         return part.src
 
     @property
     def tgt(self) -> TextFile:
-        """Return the target of a corpus of one part."""
+        """The target text of a corpus of one part; more parts are a ValueError."""
         (part,) = self.parts
         return part.tgt
 
     def source(self, k: int) -> bytes:
-        """Return the source of the k-th kept pair."""
+        """Return the source of pair k, from 0, in UTF-8; the corpus must have a source."""
         if k in self.changed:
             return self.changed[k][0]
         src = self._part(k).src
@@ -195,7 +187,7 @@ class ParallelCorpus:
         return src.line(int(self.lines[k]))
 
     def target(self, k: int) -> bytes:
-        """Return the target of the k-th kept pair."""
+        """Return the target of pair k, from 0, in UTF-8."""
         if k in self.changed:
             return self.changed[k][1]
         return self._part(k).tgt.line(int(self.lines[k]))

@@ -26,7 +26,8 @@ SEARCHED_BYTES = 1 << 26  # of a training text
 
 
 def inventory(corpus: ParallelCorpus) -> list[str]:
-    """Return lines that describe the parts of a corpus, and which of their lines were left out."""
+    """Return lines of text for the user: name and size of each part of a corpus, and which of its lines were
+    left out as empty or too long."""
     sides = {"source": corpus.source_lengths} if corpus.has_source else {}
     sides["target"] = corpus.target_lengths
     found = []
@@ -49,7 +50,8 @@ def _list_lines(numbers: Indices) -> str:
 
 
 def warnings_of_pairs(corpus: ParallelCorpus, valid: ParallelCorpus) -> Iterator[str]:
-    """Yield warnings about training and validation pairs."""
+    """Yield warnings for the user about training pairs and validation pairs: repaired lines, many duplicates,
+    and validation pairs that are among the training pairs."""
     for text in (text for of in (corpus, valid) for part in of.parts for text in part.files):
         if len(text.repaired):
             yield repair_warning(text.path, len(text.repaired), len(text))

@@ -21,18 +21,12 @@ EXACT_BITS = 9  # lengths below 2 ** 9 have cells of their own; longer ones shar
 
 
 class EpochPlan(NamedTuple):
-    """The batches of an epoch.
+    """The batches of an epoch, as indices of a corpus' pairs, and the order in which they are used."""
 
-    order (k,) int32: indices of kept pairs, batch after batch.
-    bounds (n_batches + 1,) int64: where the batches are in `order`.
-    shapes (n_batches, 2) int64: source and target width of each in bytes, EOS included, rounded.
-    sequence (n_batches,) int64: the order in which they are used.
-    """
-
-    order: Counts
-    bounds: Indices
-    shapes: Indices
-    sequence: Indices
+    order: Counts  # (k,) int32: indices of the corpus' pairs, sorted by length, batch after batch
+    bounds: Indices  # (n_batches + 1,) int64: batch b has order[bounds[b] : bounds[b + 1]]
+    shapes: Indices  # (n_batches, 2) int64: source and target width of each, bytes with EOS, rounded up
+    sequence: Indices  # (n_batches,) int64: the batches in the random order in which they are used
 
     @property
     def n_batches(self) -> int:
@@ -40,11 +34,11 @@ class EpochPlan(NamedTuple):
 
     @property
     def n_bytes(self) -> int:
-        """Return the cost of all batches, padding included."""
+        """The size of all batches together in bytes, source and target, EOS and padding included."""
         return int((np.diff(self.bounds) * self.shapes.sum(axis=1)).sum())
 
     def batch(self, index: int) -> Indices:
-        """Return (n,) int64: the indices of the kept pairs of batch `index`."""
+        """Return the indices of the corpus' pairs in the batch that is used as number `index`, (n,) int64."""
         place = self.sequence[index]
         return self.order[self.bounds[place] : self.bounds[place + 1]].astype(np.int64)
 
@@ -61,7 +55,7 @@ def epoch_plan(
     weights: Sequence[float] | None = None,
     short_first: bool = False,
 ) -> EpochPlan:
-    """Cut an epoch into batches of pairs of about one length.
+    """Plan the batches of an epoch, each of pairs of similar length, with little padding.
 
     source_lengths, target_lengths (m,) int32: bytes without EOS; all sources 0: there is none.
     A batch of n pairs costs n * (longest source + longest target) bytes, each counted with EOS (a source

@@ -41,8 +41,8 @@ LANGUAGE_SUFFIX = re.compile(r"\.(?!gz|xz)[a-z]{2}")  # of a file name, as train
 
 
 def sentence_ends(line: str, languages: Sequence[str] = UNKNOWN_LANGUAGE) -> list[int]:
-    """Return the ends of all sentences but the last, as numbers of characters, white space after them
-    excluded.
+    """Split a line into sentences: return the offset in characters where each of them ends, but for the last,
+    before the white space that follows.
 
     languages: codes, as "en"; with several, an end must be one in each of them. Takes time linear in the
     line.
@@ -90,8 +90,8 @@ def _is_end(line: str, begin: int, end: int, after: int, language: str) -> bool:
 
 
 def ends_at_signs(line: str) -> list[int]:
-    """Return where a list mark ends, and the text before each repeated sign, and each repeated sign, as
-    numbers of characters.
+    """Split a line at signs that no translation changes: return the offsets in characters where a list mark
+    ends, where the text before each repeated sign ends, and where the repeated sign ends.
 
     As in sentence_ends, white space after an end and the end of the line are left out.
 
@@ -114,7 +114,7 @@ def ends_at_signs(line: str) -> list[int]:
 
 
 def is_sign(character: str) -> bool:
-    """Return whether a character is punctuation, another sign of ASCII, or a line or block of a frame."""
+    """Return whether a character is punctuation, an ASCII symbol such as "+", or a box-drawing character."""
     if character.isascii():
         return character in string.punctuation
     low, high = BOX_DRAWING
@@ -122,7 +122,8 @@ def is_sign(character: str) -> bool:
 
 
 def languages_of_files(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the language of texts by the names of their files, as train.en or train.de.gz."""
+    """Guess the language of texts by the names of their files, as train.en or train.de.gz: return its code,
+    or UNKNOWN_LANGUAGE if the names tell none or several."""
     codes = set()
     for name in names:
         suffixes = PurePath(name).suffixes

@@ -59,7 +59,8 @@ class TextFile:
 
     @classmethod
     def from_bytes(cls, content: bytes | Bytes, path: str | Path, errors: str = "replace") -> "TextFile":
-        """Make a TextFile of bytes in memory; `path` only names it in messages."""
+        """Find the lines of bytes in memory and repair invalid UTF-8. `path` only names the text in messages;
+        errors: as of `open`. Raises DataError."""
         if errors not in ("replace", "strict"):
             raise ValueError(f'errors is {errors!r}, expected "replace" or "strict"')
         data = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content
@@ -81,10 +82,10 @@ class TextFile:
         return cls(Path(path), data, starts, lengths.astype(np.int32), invalid + 1)
 
     def split(self) -> "tuple[TextFile, TextFile]":
-        """Return the columns of lines `source TAB target`: two texts over the same bytes.
+        """Split lines `source TAB target` into a text of the sources and one of the targets, without a copy.
 
-        What follows a second tab belongs to neither; an empty line is an empty pair. Both name all repaired
-        lines. Raises DataError for a line without a tab.
+        What follows a second tab belongs to neither; an empty line is an empty pair. `repaired` of both has
+        the repaired lines of the table. Raises DataError for a line without a tab.
         """
         ends = self.starts + self.lengths
         tabs = np.append(_positions(self.data, TAB), np.array([len(self.data)] * 2))
@@ -159,7 +160,7 @@ def _is_valid(data: Bytes) -> bool:
 def check_encoding(name: object, n_invalid: int, n_lines: int, sample: bytes) -> None:
     """Raise DataError if so many lines are not UTF-8 that the text must be in another encoding.
 
-    name: of the text; sample: bytes from its beginning.
+    name: of the text, for the message; sample: bytes from its beginning, from which the encoding is guessed.
     """
     is_utf16 = sample.count(0) > MOST_ZEROS * len(sample)
     if is_utf16 or n_invalid > MOST_INVALID * n_lines:
@@ -184,12 +185,13 @@ def repair_warning(name: object, n_repaired: int, n_lines: int) -> str:
 
 
 def stored_path(path: Path) -> str:
-    """Return a file's absolute name for JSON, with U+FFFD where it is not UTF-8."""
+    """Return the absolute path of a file as a text for JSON, with U+FFFD for bytes that are not UTF-8."""
     return os.fsencode(path.resolve()).decode("utf-8", "replace")
 
 
 def check_file(path: Path) -> None:
-    """Raise DataError if the path is neither a file nor a named pipe, or is packed in an unknown way."""
+    """Raise DataError if the path is neither a file nor a named pipe, or is compressed in a format that is
+    not supported (by its suffix)."""
     if os.path.isdir(path):  # unlike Path.is_dir, whatever the name
         raise DataError(f"{path} is a directory: give the name of a file in it")
     if not os.path.exists(path):
@@ -201,7 +203,8 @@ def check_file(path: Path) -> None:
 
 
 def read_bytes(path: Path) -> Bytes:
-    """Return the bytes of a file or a named pipe: mapped if it is plain, else in memory. Raises DataError."""
+    """Return the bytes of a file or a named pipe as (size,) uint8: a memory map of a plain file, else a copy
+    in memory, decompressed. Raises DataError."""
     check_file(path)
     try:
         if is_packed(path) or path.is_fifo() or path.stat().st_size == 0:  # which cannot be mapped
@@ -228,7 +231,7 @@ def pieces_of(path: Path, size: int = 1 << 16) -> Iterator[bytes]:
 
 
 def is_packed(path: Path) -> bool:
-    """Return whether the file's name says that it is packed in a known way."""
+    """Return whether a file is read as compressed, by its name: .gz, .xz or .zst."""
     return path.suffix in PACKINGS
 
 

@@ -19,37 +19,34 @@ Indices = npt.NDArray[np.int64]
 
 
 class Window(NamedTuple):
-    """A batch of pieces of streams, one a row, or one process' share of it.
+    """A batch for a language model, or one process' share of it: n pieces of the text, t bytes each."""
 
-    read (n, t) uint8: the model's input, the byte before each of truth, or BOS; truth (n, t) uint8: the bytes
-    to be predicted; skipped (n,) int64: columns at each row's beginning that are context only; fresh: the
-    rows' states begin here; else they continue those of the batch before. epoch_batches: of its epoch.
-    """
-
-    read: Bytes
-    truth: Bytes
-    skipped: Indices
-    fresh: bool
-    epoch_batches: int = 0
+    read: Bytes  # (n, t) uint8: the model's input, the byte before each of truth, or BOS
+    truth: Bytes  # (n, t) uint8: the bytes to be predicted
+    skipped: Indices  # (n,) int64: bytes at the beginning of each row that are context and have no loss
+    fresh: bool  # whether a recurrent model starts anew, instead of with its states after the last batch
+    epoch_batches: int = 0  # the number of batches in the epoch
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """Return numbers as batching.Batch does: no sentences; bytes that count; no source bytes."""
+        """Return the numbers of Batch.counts: 0 sentences, the bytes that have a loss, 0 source bytes."""
         return 0, self.truth.size - int(self.skipped.sum()), 0
 
 
 class Streams:
-    """Texts one after another, as a ring. texts: (size,) uint8 each, at least one byte."""
+    """Texts one after another, from which windows are cut at any position; after the last comes the first."""
 
     def __init__(self, texts: Sequence[Bytes]) -> None:
+        """texts: (size,) uint8 each, at least one byte."""
         self.texts = texts
         self.ends = np.cumsum([len(text) for text in texts])
         self.n_bytes = int(self.ends[-1])
 
     def window(self, starts: Indices, width: int, skipped: Indices, fresh: bool, open_all: bool) -> Window:
-        """Return the `width` bytes from each of `starts` (n,) on.
+        """Return a batch with the `width` bytes from each position of `starts` (n,) int64 on.
 
-        A text's first byte has BOS before it, and with open_all the first column of every row.
+        skipped, fresh: fields of Window. The input before a text's first byte is BOS; with open_all the first
+        input of every row is BOS, too.
         """
         rows = [self._bytes(start - 1, width + 1) for start in starts.tolist()]
         both = np.stack(rows) if rows else np.zeros((0, width + 1), np.uint8)
@@ -78,11 +75,12 @@ class Streams:
 def contiguous(
     streams: Streams, n_rows: int, own: range, width: int, seed: int, epoch: int, first: int = 0
 ) -> Iterator[Window]:
-    """Yield an epoch for recurrent models: each row reads on from batch to batch, `width` bytes at a time.
+    """Yield the batches of an epoch for recurrent models: each row goes on where it ended in the batch
+    before, `width` bytes at a time.
 
-    The n_rows rows begin at positions that are evenly apart and drawn for the epoch, each with BOS and a
-    fresh state. own: the rows that are wanted of n_rows; first: the batch to begin with. The streams have
-    n_rows * width bytes or more.
+    The n_rows rows begin at evenly spaced positions with a random offset of the epoch, each with BOS and a
+    fresh state. own: the rows of this process among the n_rows; first: the batch to begin with. The streams
+    must have n_rows * width bytes or more.
     """
     each = streams.n_bytes // n_rows
     offset = int(_generator(seed, epoch).integers(streams.n_bytes))
@@ -106,11 +104,9 @@ def windows(
 ) -> Iterator[Window]:
     """Yield the batches of an epoch of a convolutional language model, which needs no state between them.
 
-    A batch has n_rows windows of context + width bytes, in random order.
-
-    They begin at an offset that is drawn for the epoch, and one ends with the text: every byte counts in
-    every epoch. The context counts only at the beginning of a text. own: the rows that are wanted of a
-    batch's n_rows, of which the last batch may have fewer; first: the batch to begin with. Every text has
+    A batch has n_rows windows of context + width bytes, in random order; the last batch may have fewer. Each
+    byte of the texts has a loss at least once an epoch: the context has one only in a text's first window.
+    own: the rows of this process among a batch's n_rows; first: the batch to begin with. Every text must have
     context + width bytes or more.
     """
     generator = _generator(seed, epoch)
