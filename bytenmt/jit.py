@@ -61,24 +61,24 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def njit(function: Function) -> Function:
-    """Compile a function with Numba, releasing the interpreter lock, and cache it on disk.
+    """Decorator: compile a function with Numba, releasing the GIL, and cache the machine code on disk.
 
-    The cache notices changes of the files in the function's folder and of LEAVES, so a compiled function may
-    use constants and functions of those.
+    The cache notices changes of the files that kernel_files returns, so the function may use constants and
+    functions of those only.
     """
     return _cached(numba.njit(nogil=True)(function), function)
 
 
 def njit_borrowing(function: Function) -> Function:
-    """Compile like njit, without reference counting (see BORROWING), a function that only Python calls.
+    """Decorator like njit for functions that only Python calls, compiled without reference counting.
 
-    What compiled callers would need is not stored with it: that takes half of the time of reading it.
+    See BORROWING. Symbols for compiled callers are not stored on disk, which halves the time of loading.
     """
     return _cached(numba.njit(nogil=True, **BORROWING)(function), function, AloneCache)
 
 
 def njit_any_order(function: Function) -> Function:
-    """Compile like njit, but let sums be reordered, so that they are computed in SIMD lanes.
+    """Decorator like njit that lets sums be reordered, so that they are computed in SIMD lanes.
 
     The order depends on the machine. It is the same in every run there as long as no loop that sums also
     writes to an array: the vectorisation of such a loop depends on the distance between its arrays.
@@ -87,19 +87,21 @@ def njit_any_order(function: Function) -> Function:
 
 
 def compiled(function: Function) -> Function:
-    """Compile a function that only compiled code calls: entry points for Python and C, a third of all
-    compilation, are left out. It makes no arrays, see BORROWING."""
+    """Decorator: compile a function that only other compiled functions call. It must not allocate arrays.
+
+    Entry points for Python and C, a third of all compilation, are left out. See BORROWING.
+    """
     return cast(Function, numba.njit(**INNER, **BORROWING)(function))
 
 
 def allocating(function: Function) -> Function:
-    """Compile like `compiled`, but with reference counting, for a function that allocates arrays or receives
-    arrays that compiled code has allocated."""
+    """Decorator like `compiled`, but with reference counting, for a function that allocates arrays or
+    receives arrays that compiled code has allocated."""
     return cast(Function, numba.njit(**INNER, **COUNTING)(function))
 
 
 def inlined(function: Function) -> Function:
-    """Compile like `compiled`, and inline the function into its callers.
+    """Decorator like `compiled` that also inlines the function into its callers.
 
     A call passes every field of every record argument; for work on one row that takes longer than the work.
     """
@@ -107,14 +109,15 @@ def inlined(function: Function) -> Function:
 
 
 def inlined_allocating(function: Function) -> Function:
-    """Compile like `inlined`, but with reference counting, for a function that allocates arrays."""
+    """Decorator like `inlined`, but with reference counting, for a function that allocates arrays."""
     return cast(Function, numba.njit(forceinline=True, **INNER, **COUNTING)(function))
 
 
 def as_python(function: Function, stand_ins: Mapping[Any, Callable[..., Any]] | None = None) -> Function:
-    """Return a compiled function as the Python that it was compiled from, and all that it calls likewise.
+    """Return a plain Python version of a compiled function, which calls plain Python versions in turn.
 
-    stand_ins: called in place of functions that have no Python, or too slow one.
+    stand_ins: maps compiled functions to Python functions that are called instead, for those that exist as
+    machine code only or are too slow in Python.
     """
     made = {id(compiled): instead for compiled, instead in (stand_ins or {}).items()}
 
@@ -132,7 +135,7 @@ def as_python(function: Function, stand_ins: Mapping[Any, Callable[..., Any]] | 
 
 @contextmanager
 def linked_only() -> Iterator[None]:
-    """While the context is open, do not emit machine code of functions that only compiled code calls.
+    """Context manager: compile faster, without machine code of functions that only compiled code calls.
 
     They are linked into their callers, and Numba would emit them once more for nobody: a third of all work.
     """
@@ -162,7 +165,7 @@ def linked_only() -> Iterator[None]:
 
 @cache
 def cache_folder(file: Path) -> Path | None:
-    """Return the folder of the machine code of a source file; None if there is no place for it.
+    """Return the folder on disk for the machine code of a Python file; None if no place can be written.
 
     The places are the folder that the environment names, else the package's own, and the user's cache folder.
     A folder may be read-only if its machine code is there.
@@ -180,8 +183,8 @@ def cache_folder(file: Path) -> Path | None:
 
 
 def digest(file: Path) -> str:
-    """Return a digest of all files that machine code of a source file may be compiled from, and of the
-    versions of the compilers. Raises OSError."""
+    """Return a hash (20 hex digits) of all files that the machine code of a Python file may depend on, and of
+    the versions of Python, NumPy, Numba and LLVM. Raises OSError."""
     whole = sha256(repr(VERSIONS).encode())
     for source in kernel_files(file):
         whole.update(f"\0{source.name}\0".encode() + source.read_bytes())
@@ -189,7 +192,8 @@ def digest(file: Path) -> str:
 
 
 def kernel_files(file: Path) -> list[Path]:
-    """Return the files that functions of a source file may take constants and other functions from."""
+    """Return the files, sorted, that compiled functions of a Python file may use: a change of any of them
+    invalidates their machine code."""
     if PACKAGE / "decoding" in file.parents:
         near = [path for pattern in ENGINE_FILES for path in PACKAGE.glob(pattern)]
     else:
@@ -198,22 +202,26 @@ def kernel_files(file: Path) -> list[Path]:
 
 
 class Locator(_CacheLocator):
-    """Tell Numba's cache where the machine code of a function lies."""
+    """Numba's interface that tells its cache in which folder the machine code of a function lies."""
 
     def __init__(self, function: Callable[..., Any], folder: Path) -> None:
         self._function, self._folder = function, folder
 
     def get_cache_path(self) -> str:
+        """Return the folder of the machine code."""
         return str(self._folder)
 
     def get_source_stamp(self) -> str:
+        """Return the version of the source file: always "", since the folder's name contains its digest."""
         return ""  # the folder's name stands for the sources
 
     def get_disambiguator(self) -> str:
+        """Return the function's line, which tells it from others of the same name in the file."""
         return str(self._function.__code__.co_firstlineno)
 
     def ensure_cache_path(self) -> None:
-        """Make the folder, and delete those of former sources of the file. Raises OSError."""
+        """Make the folder, and delete the oldest ones of earlier versions of the source file, so that
+        MAX_VERSIONS remain. Raises OSError."""
         if not self._folder.is_dir():
             former = self._folder.parent.glob(f"{self._folder.name.rpartition('-')[0]}-*")
             for path in sorted(former, key=lambda path: path.stat().st_mtime)[: 1 - MAX_VERSIONS]:
@@ -222,17 +230,20 @@ class Locator(_CacheLocator):
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> Locator | None:
+        """Return the locator of a function defined in `file`; None if its machine code cannot be stored."""
         folder = cache_folder(Path(file))
         return None if folder is None else cls(function, folder)
 
 
 class KernelCache(FunctionCache):
-    """Numba's cache of one function. Never a reason to fail: a damaged file is compiled again."""
+    """Numba's disk cache of one function, without errors: after a damaged file it compiles again, and to a
+    full disk it writes nothing."""
 
     class _impl_class(CompileResultCacheImpl):  # Numba's name
         _locator_classes = [Locator]  # noqa: RUF012
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Load the machine code for arguments of the types `sig`; None if it must be compiled."""
         try:
             return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except Exception:  # whatever unpickling a damaged file raises
@@ -241,12 +252,13 @@ class KernelCache(FunctionCache):
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        """Store the machine code `data` for arguments of the types `sig`, if the folder can be written."""
         with suppress(OSError):  # a full disk, or a folder of others
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
 
 class AloneCache(KernelCache):
-    """The cache of a function that no compiled function calls."""
+    """The disk cache of a function that only Python calls; it stores less of it, see njit_borrowing."""
 
     class _impl_class(KernelCache._impl_class):
         def reduce(self, data: Any) -> Any:

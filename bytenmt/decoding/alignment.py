@@ -18,8 +18,9 @@ from bytenmt.decoding.reading import Reader, Weights
 class Link(NamedTuple):
     """An output character and the source character that it attends to most.
 
-    bytes, chars: begin and end (exclusive) of each in its text; weight: the share of attention, averaged over
-    the output character's bytes.
+    bytes, chars: begin and end (exclusive) of the output character in its text, in bytes and in characters;
+    source_bytes, source_chars: the same of the source character. weight: its share of the attention, from 0
+    to 1, averaged over the output character's bytes.
     """
 
     bytes: tuple[int, int]
@@ -31,15 +32,19 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Aligner:
-    """Aligns texts by one model with attention, or by the mean weights of several."""
+    """Aligns texts with their sources by the attention weights of one model, or the mean of several.
 
-    models: Sequence[Reader]  # of each model
+    models: a reader of each model; all of them have attention.
+    """
+
+    models: Sequence[Reader]
 
     def weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[Weights]:
-        """Return the attention weights of each pair (source, text) without EOS, averaged over layers.
+        """Return the attention weights of each pair (source, text) without EOS, averaged over layers and
+        models.
 
-        Each is (bytes of the text, bytes of the source + 1): a row for each predicted byte, a column for each
-        source byte and its EOS. For an empty line no model is asked.
+        Each is float32 (bytes of the text, bytes of the source + 1): a row for each predicted byte, a column
+        for each source byte and, last, its EOS.
         """
         asked = [i for i in range(len(pairs)) if pairs[i][1]]
         found = [np.zeros((len(text), len(source) + 1), np.float32) for source, text in pairs]
@@ -49,9 +54,10 @@ class Aligner:
         return found
 
     def links(self, lines: Sequence[Sequence[tuple[bytes, bytes, bytes]]]) -> list[list[Link]]:
-        """Return the links of each line, whose chunks are (source, text, separator).
+        """Return the links of each line: one for each output character, in order.
 
-        The separator follows its chunk in both texts and has no link.
+        lines: the chunks (source, text, separator) of each, as TranslationResult.best_chunks returns them.
+        The separator follows its chunk in source and text and has no link.
         """
         pairs = [(source, text) for line in lines for source, text, _ in line]
         weights = iter(self.weights(pairs))
@@ -69,10 +75,10 @@ class Aligner:
 def fold(
     weights: Weights, source: bytes, text: bytes, text_before: bytes = b"", source_before: bytes = b""
 ) -> list[Link]:
-    """Return a link for each character of the text; none if the source is empty.
+    """Return a link for each character of a text, made of attention weights; none if the source is empty.
 
     weights: (bytes of the text, bytes of the source + 1). The weight of a source character is the sum over
-    its bytes. text_before, source_before: what precedes both in the texts that links refer to.
+    its bytes. text_before, source_before: earlier parts of both texts, after which positions are counted.
     """
     if not source or not text:
         return []
@@ -87,10 +93,10 @@ def fold(
 
 
 def by_character(weights: Weights, source: bytes, text: bytes) -> npt.NDArray[np.float64]:
-    """Sum weights (bytes of the text, bytes of the source + 1) to (characters of the text, of the source +
-    1).
+    """Return the attention weights of characters: (characters of the text, characters of the source + 1).
 
-    Weights are summed over the bytes of a source character and averaged over those of a text character.
+    weights: (bytes of the text, bytes of the source + 1). They are summed over the bytes of a source
+    character and averaged over those of a text character. The last column is the EOS of the source.
     """
     source_starts = [start for start, _ in _characters(source)]
     of_source = np.add.reduceat(weights, [*source_starts, len(source)], axis=1)

@@ -49,14 +49,18 @@ NO_TEXT = compile_patterns(("placeholders", "tags", "urls", "emails"))
 
 
 class Verdict(NamedTuple):
-    """The judgement of a translation. level: one of LEVELS; reasons: in words, the gravest first."""
+    """The judgement of a translation by its flags.
+
+    level: "sure", "check" or "wrong", that of the gravest flag. reasons: each flag in words, the gravest
+    first.
+    """
 
     level: str
     reasons: tuple[str, ...]
 
     @staticmethod
     def from_flags(flags: Iterable[str]) -> Verdict:
-        """Return the verdict of some flags; one that is not in REASONS is a reason to check.
+        """Return the verdict of a translation with these flags; one that is not in REASONS means "check".
 
         >>> Verdict.from_flags(["unsure", "loop"])
         Verdict(level='wrong', reasons=('repeats itself', 'the model is unsure'))
@@ -67,16 +71,17 @@ class Verdict(NamedTuple):
 
 
 def verdict_record(hypothesis: Hypothesis) -> dict[str, Any]:
-    """Return the verdict of a translation as JSON values: its level, reasons and flags."""
+    """Return {"verdict": level, "reasons": …, "flags": …} of a translation, for JSON."""
     flags = hypothesis.flags or ()
     verdict = Verdict.from_flags(flags)
     return {"verdict": verdict.level, "reasons": verdict.reasons, "flags": flags}
 
 
 def bits_of_characters(hypothesis: Hypothesis) -> list[tuple[str, float]]:
-    """Return each character of the text and the bits of its bytes, and at the end "" with the bits of EOS.
+    """Return (character, bits) for each character of the text, and at the end ("", bits of EOS).
 
-    Raises ValueError if the search kept no scores of bytes.
+    The bits are -log2 of the model's probability of the character. Raises ValueError if the search kept no
+    scores of bytes.
     """
     if len(hypothesis.byte_scores) != len(hypothesis.text) + 1:
         raise ValueError("the search kept no scores of bytes: set Options.byte_scores")
@@ -93,9 +98,10 @@ def _bits(scores: Sequence[float]) -> float:
 
 
 def text_flags(source: bytes, text: bytes, lengths: FlagThresholds | None = None) -> Iterator[str]:
-    """Yield the flags of a translation that need no model: LOOP, LENGTH, NUMBER and INVENTION.
+    """Yield those of the flags LOOP, LENGTH, NUMBER and INVENTION that a translation has: no model is needed.
 
-    INVENTION here is a text for a source without letters and digits. lengths: of the model's languages.
+    INVENTION here is a text for a source without letters and digits. source, text: valid UTF-8. lengths:
+    how long translations of the model are; None: bounds for any languages.
     """
     if has_loop(text) and not has_loop(source):
         yield LOOP
@@ -108,7 +114,8 @@ def text_flags(source: bytes, text: bytes, lengths: FlagThresholds | None = None
 
 
 def has_loop(text: bytes) -> bool:
-    """Return whether a part of the text is repeated again and again, as by a model caught in a loop."""
+    """Return whether a part of the text is repeated in a row so often (see REPETITION) that a model must have
+    been caught in a loop."""
     return REPETITION.search(text + b" ") is not None
 
 
@@ -121,13 +128,16 @@ def _is_of_likely_length(source: bytes, text: bytes, lengths: FlagThresholds | N
 
 
 def lacks_number(source: bytes, text: bytes) -> bool:
-    """Return whether digits of the source are not in the translation: 1,000 may be 1.000, and 3 be 15."""
+    """Return whether a number of the source is missing in the translation, written in digits.
+
+    1,000 may be 1.000, and a number up to 12 may be 12 more, as 3 p.m. is 15 Uhr.
+    """
     wanted, written = _numbers(source), _numbers(text)
     return any(n and not (n <= HALF_A_DAY and n + HALF_A_DAY in written) for n in wanted - written)
 
 
 def repeats_number(source: bytes, text: bytes) -> bool:
-    """Return whether a number of the source is more often in the translation.
+    """Return whether a number of the source is in the translation more often than in the source.
 
     Other numbers are no fault: of 1,000 references in Korean 25 have one that their source has in words.
     """
@@ -144,18 +154,21 @@ def _numbers(line: bytes) -> Counter[int]:
 
 
 def is_copy(source: bytes, text: bytes) -> bool:
-    """Return whether a translation has the letters of its source; case and all other signs do not count."""
+    """Return whether a translation has the same letters as its source, in any letter case, and at least one.
+
+    URLs, tags and other spans of NO_TEXT do not count.
+    """
     letters, own = ("".join(filter(str.isalpha, plain_text(one).casefold())) for one in (text, source))
     return letters == own != ""
 
 
 def plain_text(line: bytes) -> str:
-    """Return a line with spaces in place of the spans that are the same in all languages."""
+    """Return a line as str, a space in place of each placeholder, tag, URL and e-mail address."""
     text = line.decode()
     return replace_spans(text, [(span, " ") for span in find_spans(text, NO_TEXT)])
 
 
 def copied_spans(line: bytes) -> list[Span]:
-    """Return the spans of a line that are the same in all languages, in bytes."""
+    """Return the placeholders, tags, URLs and e-mail addresses of a line, as byte offsets, in order."""
     text = line.decode()
     return [Span(*(len(text[:place].encode()) for place in span)) for span in find_spans(text, NO_TEXT)]

@@ -23,7 +23,7 @@ DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # devices of which one is there where 
 
 
 def choose(spec: EngineSpec) -> EngineSpec:
-    """Replace AUTO by an engine and a device of this machine; precision stays as it is.
+    """Return the spec with AUTO replaced by an engine and a device of this machine; precision stays as it is.
 
     Raises DeviceError for a device that is not available, BytenmtError for settings that exclude each other.
     """
@@ -44,7 +44,7 @@ def choose(spec: EngineSpec) -> EngineSpec:
 
 
 def n_cores() -> int:
-    """The number of CPU cores that this process may use."""
+    """Return the number of CPU cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux
@@ -64,7 +64,11 @@ def has_gpu() -> bool:
 
 @contextmanager
 def processes(device: str) -> Iterator[Group | None]:
-    """The processes of a job under torchrun; None for one alone, for which PyTorch is not imported."""
+    """Yield the process group of a job that torchrun started; None for one process alone.
+
+    A context manager: the group is joined at its begin and left at its end. device: "cpu" or "cuda", where
+    its tensors are. For one process alone PyTorch is not imported.
+    """
     if not os.environ.get("RANK") or not os.environ.get("WORLD_SIZE"):
         yield None
         return
@@ -77,7 +81,11 @@ def processes(device: str) -> Iterator[Group | None]:
 
 
 def precision_of(stored: str, spec: EngineSpec) -> str:
-    """Return the precision in which an engine computes. stored: that of the matrices in the weights file."""
+    """Return the precision in which an engine computes: "fp32", "bf16" or "int8".
+
+    stored: that of the matrices in the weights file, which decides for numba if spec.precision is AUTO.
+    spec: its engine is not AUTO.
+    """
     if spec.precision != AUTO:
         return spec.precision
     by_engine = {"numba": "int8" if stored == "int8" else "fp32", "cuda-graph": "bf16", "torch": "fp32"}

@@ -35,21 +35,21 @@ _TOKEN = re.compile(r"[^\W_]+|[^\w\s]|_")
 
 
 class Term(NamedTuple):
-    """A term of a glossary and the text that takes its place."""
+    """A term of a glossary (source) and its translation (target)."""
 
     source: str
     target: str
 
 
 class TermMatch(NamedTuple):
-    """An occurrence of a term in a text."""
+    """An occurrence of a term in a text: where (in characters), and which."""
 
     span: Span
     term: Term
 
 
 class Glossary:
-    """Terms by their words; the first of several with the same source text counts.
+    """A glossary, which finds its terms in texts; the first of several with the same source text counts.
 
     >>> Glossary([Term("server", "Dienst")]).find("my Servers")
     [TermMatch(span=Span(begin=3, end=10), term=Term(source='server', target='Dienst'))]
@@ -67,12 +67,16 @@ class Glossary:
 
     @property
     def terms(self) -> list[Term]:
-        """All terms."""
+        """The terms of the glossary in their order, without duplicates."""
         return list(self._terms.values())
 
     @classmethod
     def from_file(cls, path: Path) -> Glossary:
-        """Read a table. Raises DataError, with the number of the line, where it is malformed."""
+        """Return the glossary of a file in UTF-8: lines `term TAB target`, or CSV if its suffix is .csv.
+
+        Empty lines, and those that begin with #, are skipped. Raises DataError, with the number of the line,
+        where it is malformed.
+        """
         try:
             data = path.read_bytes()
         except OSError as error:
@@ -86,7 +90,10 @@ class Glossary:
         return cls(term for term in terms if term.target)
 
     def find(self, text: str) -> list[TermMatch]:
-        """Return the terms of a text: at each word the longest one. They may overlap."""
+        """Return the occurrences of terms in a text, in order: at each word the longest one.
+
+        Inflected forms count, see the module. Occurrences may overlap.
+        """
         tokens = list(_TOKEN.finditer(text))
         words = [token[0] for token in tokens]
         matches = []
@@ -118,7 +125,10 @@ def _key(words: list[str], is_small: bool) -> tuple[str, bool]:
 
 
 def base_forms(word: str) -> Iterator[tuple[str, int]]:
-    """Yield a word and the words that it may be a form of, with the number of characters of the particle."""
+    """Yield (base form, n) for a word and all words that it may be an inflected form of.
+
+    n: the characters of a Korean particle that were cut off, which are no part of the term; 0 for endings.
+    """
     for written in dict.fromkeys((word, word.translate(_UMLAUTS))):
         yield written, 0
         for ending in ENDINGS:
@@ -132,7 +142,10 @@ def base_forms(word: str) -> Iterator[tuple[str, int]]:
 
 
 def parse_term(line: bytes, path: Path, number: int) -> Term:
-    """Parse a line of a table, which is a CSV if its suffix says so; no target is "". Raises DataError."""
+    """Return the term of a line of a glossary, a CSV if the suffix of `path` is .csv; else TAB separates.
+
+    Its target is "" if all targets begin with "!". path, number: of the line, for errors. Raises DataError.
+    """
     if first_invalid(line) >= 0:
         raise DataError(describe_mistake(path, number, line))
     is_csv = path.suffix.lower() == ".csv"

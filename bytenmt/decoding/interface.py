@@ -21,14 +21,15 @@ else:
 
 
 class Request(NamedTuple):
-    """One sentence to decode.
+    """A request to an engine: one sentence to translate, or, without a source, one text to generate.
 
-    source: valid UTF-8 without EOS, None for a model without a source; each sentinel in it is written once.
-    limit: bytes of output at most, EOS not counted. prefix: valid UTF-8 that the output begins with, at most
-    `limit` bytes, with sentinels of the source, a line end only where Options.endless; its log-probability is
-    part of the hypothesis'.
-    number: the random draws depend on it. pairs: numbers of sentinels, the first of which is written before
-    the second.
+    source: valid UTF-8 without EOS; None for a language model. Its sentinels (bytes 0xF5 to 0xFC that stand
+    for spans to be copied, see sentinels.py) are all different; the output gets each of them exactly once.
+    limit: maximum length of the output in bytes, EOS not counted.
+    prefix: valid UTF-8 that the output must begin with, at most `limit` bytes. It may contain sentinels of
+    the source, and line ends if Options.endless; its log-probability is part of the hypothesis'.
+    number: identifies the text for sampling: the random numbers depend on it, not on the batch.
+    pairs: numbers of two sentinels each, from 0; the first of a pair is written before the second.
     """
 
     source: bytes | None
@@ -39,14 +40,17 @@ class Request(NamedTuple):
 
 
 class Hypothesis(NamedTuple, Generic[TextT]):
-    """A translation and its scores.
+    """One output text of a search, with its scores.
 
-    text: without EOS; bytes, or str where a program gave a str. log_probability: natural, EOS included, the
-    model's own without mask or temperature. score: for ranking, log_probability / (bytes + 1) **
-    length_penalty, where a sentinel in place of EOS costs no more than EOS. byte_scores: the natural
-    log-probability of each byte and of EOS, which sum to log_probability, where Options.byte_scores asks for
-    them. flags: see line_batch and confidence; None where nothing was checked. is_past_end: whether the model
-    would have ended the text earlier, while sentinels were pending.
+    text: without EOS; bytes, or str where the caller gave a str.
+    log_probability: natural logarithm of the probability of the text and EOS, by the model itself, without
+    mask or temperature.
+    score: ranks hypotheses, the highest first: log_probability / (bytes + 1) ** length_penalty, except that
+    a sentinel written instead of a likelier EOS costs only as much as EOS. A Reranker changes it.
+    byte_scores: natural log-probability of each byte, then of EOS; empty unless Options.byte_scores is set.
+    flags: names of suspected faults, such as "placement" (see line_batch and confidence); None where nothing
+    was checked.
+    is_past_end: whether the model would have ended the text while sentinels of the source were missing.
     """
 
     text: TextT
@@ -58,15 +62,16 @@ class Hypothesis(NamedTuple, Generic[TextT]):
 
     @property
     def bits_per_byte(self) -> float | None:
-        """Bits per byte of the text, with those of EOS; None for an empty text."""
+        """Bits (-log2 of the probability) of the text and EOS, per byte of the text; None if it is empty."""
         n_bytes = len(self.text.encode() if isinstance(self.text, str) else self.text)
         return -self.log_probability / math.log(2) / n_bytes if n_bytes else None
 
 
 class Engine(Protocol):
-    """Decodes sentences side by side, each in a slot.
+    """Protocol of engines, which decode up to `capacity` sentences side by side, each in a slot.
 
-    The output of a sentence does not depend on the others.
+    `admit` requests, call `advance` again and again, and take what `finished` returns. The output of a
+    sentence does not depend on the others.
     """
 
     capacity: int  # sentences at most
@@ -76,16 +81,17 @@ class Engine(Protocol):
         ...
 
     def admit(self, requests: list[Request]) -> list[int]:
-        """Encode the sources of at most room() requests and begin to decode. Return a handle for each."""
+        """Encode the sources of at most room() requests, put each into a free slot, and return a handle (a
+        number) for each, in their order."""
         ...
 
     def advance(self, n_steps: int) -> None:
-        """Decode n steps of all sentences that are not done."""
+        """Execute n_steps steps; each adds a byte to every hypothesis of the sentences that are not done."""
         ...
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Return handles and hypotheses, best first, of the sentences done since the last call, whose slots
-        are free again. Waits for the device."""
+        """Return (handle, hypotheses, best first) of the sentences done since the last call, whose slots are
+        then free again. Waits for the device."""
         ...
 
     def drop(self, handle: int) -> None:
@@ -93,5 +99,5 @@ class Engine(Protocol):
         ...
 
     def so_far(self, handle: int) -> bytes:
-        """Return the bytes of a running sentence so far; for beam 1."""
+        """Return the output so far of a sentence that is still being decoded; only for beam 1."""
         ...

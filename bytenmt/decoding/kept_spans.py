@@ -23,16 +23,18 @@ from bytenmt.sentinels import (
 )
 
 NONE = "none"  # the value of --keep that keeps nothing
-Part = str | Code  # of a line of a document
+Part = str | Code  # a line of a document is a sequence of texts and inline codes
 
 _SENTENCE_END = re.compile(r"[.!?…][\"')\]»”’]*\s*\Z")
 
 
 class KeptSpan(NamedTuple):
-    """Kept texts, codes and terms with nothing between them, for which one sentinel stands.
+    """A part of a line for which one sentinel stands, so that the model does not translate it.
 
-    source: its text in the line. parts: what takes its place in the translation; of a term, as it is written
-    in the line, its target, which begins with a capital where the term does and a sentence begins.
+    It is one or several texts (as URLs), inline codes and glossary terms with nothing between them.
+    source: the part as it stands in the line. parts: what the sentinel becomes in the translation: texts and
+    codes stay as they are, a Term becomes its target, with a capital where the term in the line has one and a
+    sentence begins.
     """
 
     source: str
@@ -40,11 +42,11 @@ class KeptSpan(NamedTuple):
 
 
 class MarkedText(NamedTuple):
-    """A text with a sentinel for each kept span.
+    """A text in which each kept span was replaced by a sentinel.
 
-    data: UTF-8, in which all sentinels are the first one. spans: what they stand for, in order. pairs:
-    numbers of spans that belong together, as an opening and its closing tag: the first one has to be written
-    first.
+    data: UTF-8; all sentinels in it are the byte FIRST_SENTINEL, to be numbered later. spans: the k-th
+    sentinel stands for spans[k]. pairs: indices into `spans` of an opening and its closing tag; a translation
+    has to write the first of a pair first.
     """
 
     data: bytes
@@ -54,18 +56,22 @@ class MarkedText(NamedTuple):
 
 @dataclass(frozen=True)
 class KeepSpec:
-    """The patterns of kept spans (sentinels.py), and the glossary whose terms are translated by it."""
+    """The choice of the spans that translations copy unchanged, and of the terms with fixed translations.
+
+    patterns: regular expressions of kept spans, see sentinels.py. glossary: None for no terms.
+    """
 
     patterns: tuple[re.Pattern[str], ...] = compile_patterns()
     glossary: Glossary | None = None
 
     @classmethod
     def from_settings(cls, keep: Any = None, keep_pattern: Any = (), glossary: Any = None) -> KeepSpec:
-        """Return what these settings keep.
+        """Return the KeepSpec of the settings with these names.
 
-        keep: names of classes of sentinels.PATTERNS, as one text with commas or as several; None: all of
-        them, "none" or "": none. keep_pattern: one regular expression or several. glossary: a file or a
-        Glossary. Raises SettingError, and DataError for a file that cannot be used.
+        keep: classes of sentinels.PATTERNS, as one text with commas ("urls,numbers") or as several names;
+        None: all classes; "none" or "": no class. keep_pattern: one further regular expression or several.
+        glossary: a file, a Glossary, or None. Raises SettingError, and DataError for a file that cannot be
+        used.
         """
         if isinstance(keep, str):
             keep = tuple(name.strip() for name in keep.split(",") if name.strip() not in ("", NONE))
@@ -76,9 +82,9 @@ class KeepSpec:
         return cls(compile_patterns(classes, patterns), glossary)
 
     def mark(self, parts: Iterable[Part]) -> MarkedText:
-        """Return the text of a line, given in parts, with sentinels for its codes and kept spans.
+        """Return a line as a text in which sentinels replace its inline codes, kept spans and terms.
 
-        Spans with nothing between them share a sentinel.
+        parts: the texts and codes of the line, in order. Spans with nothing between them share a sentinel.
         """
         texts, groups, tags = [], list[list[KeptSpan]](), list[tuple[int, Part | Term]]()
         is_adjacent = False
@@ -129,7 +135,10 @@ def _pairs(tags: Sequence[tuple[int, Part | Term]]) -> tuple[tuple[int, int], ..
 
 
 def restore(data: bytes, spans: Sequence[KeptSpan]) -> list[Part]:
-    """Return the parts of a translation: its text, and what its sentinels stand for. data: valid UTF-8."""
+    """Return a translation as texts and inline codes, in which the spans stand again for the sentinels.
+
+    data: the output of a model, valid UTF-8 with sentinels. spans: sentinel k (0xF5 + k) becomes spans[k].
+    """
     parts, end = list[Part](), 0
     words = ""  # so far, without tags and codes
     for at, byte in enumerate(data):
@@ -153,7 +162,7 @@ def _target(term: Term, words: str) -> str:
 
 
 def merge_texts(parts: Iterable[Part]) -> list[Part]:
-    """Return parts of which texts beside each other are one, and none is empty."""
+    """Join adjacent texts of a sequence of texts and codes, and drop empty ones."""
     merged, texts = list[Part](), list[str]()
     for part in parts:
         if isinstance(part, Code):
@@ -165,9 +174,9 @@ def merge_texts(parts: Iterable[Part]) -> list[Part]:
 
 
 def mark_prefix(prefix: bytes, spans: Sequence[KeptSpan]) -> bytes:
-    """Return the forced beginning of a translation with sentinels for the spans that it has.
+    """Return a forced prefix in which the kept spans that it contains are replaced by their sentinels.
 
-    Otherwise the search would write them again.
+    Otherwise the search would write these spans once more. prefix: UTF-8.
     """
     marked = prefix
     for symbol in range(FIRST_SENTINEL, FIRST_SENTINEL + len(spans)):
@@ -179,7 +188,10 @@ def mark_prefix(prefix: bytes, spans: Sequence[KeptSpan]) -> bytes:
 
 
 def restored_text(data: bytes, spans: Sequence[KeptSpan]) -> bytes:
-    """Return a translation as UTF-8, with the texts of its spans and codes."""
+    """Return the output of a model as UTF-8 with the kept spans, as texts, in place of its sentinels.
+
+    data: valid UTF-8 with sentinels. spans: sentinel k (0xF5 + k) becomes spans[k].
+    """
     if not spans:
         return data
     return "".join(part if isinstance(part, str) else part.text for part in restore(data, spans)).encode()

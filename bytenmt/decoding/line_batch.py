@@ -46,11 +46,12 @@ PLACEMENT = "placement"  # flag: kept spans were written where the model would h
 
 
 class Chunk(NamedTuple):
-    """A part of a line that is translated by itself.
+    """A part of a line, usually a sentence, that is translated by itself.
 
-    text: whole characters of the line. separator: the bytes between this chunk and the next one. source: the
-    text as the model reads it, with a sentinel for each of `spans`. pairs: indices into `spans` of an opening
-    and its closing tag, of which the first must be written first.
+    text: valid UTF-8. separator: white space between this chunk and the next one, copied into translations.
+    source: the text as the model reads it: sentinel k (byte 0xF5 + k) stands for spans[k]. spans: parts of
+    the text that are copied unchanged. pairs: indices into `spans` of an opening and its closing tag, of
+    which the first must be written first.
     """
 
     text: bytes
@@ -61,11 +62,11 @@ class Chunk(NamedTuple):
 
 
 class TranslationResult(NamedTuple):
-    """The translation of a line.
+    """The translations of a line.
 
-    hypotheses: up to n_best of the whole line, best first. chunks: the parts in which the line was
-    translated. chunk_hypotheses: the hypotheses of each chunk, from which those of the line are joined.
-    parts: texts and codes of the best hypothesis.
+    hypotheses: up to n_best of the whole line, best first, at least one. chunks: the parts in which the line
+    was translated. chunk_hypotheses: the hypotheses of each chunk, from which those of the line are joined.
+    parts: the best hypothesis as texts and inline codes (sentinels.Code) in turn, for documents.
     """
 
     hypotheses: list[Hypothesis]
@@ -80,31 +81,32 @@ class TranslationResult(NamedTuple):
 
     @property
     def source(self) -> bytes:
-        """The line."""
+        """The line that was translated; inline codes of a document are texts in it where spans are kept."""
         return b"".join(chunk.text + chunk.separator for chunk in self.chunks)
 
     def with_flags(self, flags: Sequence[str]) -> TranslationResult:
-        """Return the result with flags of the best hypothesis, besides those that it has."""
+        """Return a copy of the result in which these flags are added to those of the best hypothesis."""
         best, *others = self.hypotheses
         best = best._replace(flags=tuple(dict.fromkeys((*(best.flags or ()), *flags))))
         return self._replace(hypotheses=[best, *others])
 
     def best_chunks(self) -> list[tuple[bytes, bytes, bytes]]:
-        """Return source, translation and separator of each chunk, of the best hypothesis."""
+        """Return (source, best translation, separator) of each chunk, in order."""
         pairs = zip(self.chunks, self.chunk_hypotheses, strict=True)
         return [(chunk.text, hypotheses[0].text, chunk.separator) for chunk, hypotheses in pairs]
 
 
 class LineBatch:
-    """Lines that are translated together.
+    """Lines that are translated together, cut into chunks. It decodes nothing itself.
 
-    Add the hypotheses of each of `requests`, in any order; then `results` gives those of the lines.
+    The caller decodes `requests` (distinct), passes the hypotheses of each to `add`, in any order, and then
+    `results` joins them to translations of the lines. `hypotheses` holds those added so far.
 
-    lines: valid UTF-8 without line ends, or a document's texts and codes. languages: see split_line.
-    max_source_bytes: of a chunk. has_source: whether the model was trained with a source; without one it is
-    asked for its likeliest text, whatever the line. first: number of the first line, on which random draws
-    depend. keep: what is kept, for models that were trained with sentinels; None: nothing. reranker: ranks
-    the hypotheses of each request, of which n_best are kept.
+    lines: valid UTF-8 without line ends, or a document's texts and inline codes. max_source_bytes: of a
+    chunk. has_source: False for a language model, which gets a request without a source for each line.
+    first: number of the first line, on which random draws depend. keep: the spans that are replaced by
+    sentinels and copied, for models that were trained with sentinels; None: no span. languages: see
+    split_line. reranker: ranks the hypotheses of each request anew; the n_best first ones stay.
     """
 
     def __init__(
@@ -136,15 +138,19 @@ class LineBatch:
 
     @property
     def is_complete(self) -> bool:
-        """True if the hypotheses of all requests are there."""
+        """True if `add` was called for all requests, so that `results` can be called."""
         return len(self.hypotheses) == len(self.requests)
 
     def parts(self, line: int) -> list[tuple[Chunk, Request | None]]:
-        """Return the chunks of a line with their requests; None for a chunk that is copied."""
+        """Return the chunks of a line (by its index in this batch) with their requests; None for a chunk that
+        is copied, since it has nothing to translate."""
         return self._parts[line]
 
     def add(self, request: Request, hypotheses: list[Hypothesis]) -> None:
-        """Store the hypotheses of a request, best first: reranked, and with flags where spans are kept."""
+        """Store the hypotheses of a request, given best first, for `results`.
+
+        They are reranked if there is a reranker; where spans are kept, their flags are set.
+        """
         if self._reranker is not None:
             n_best = self._settings.search.n_best
             hypotheses = self._reranker.rerank(request, hypotheses)[:n_best]
@@ -153,7 +159,7 @@ class LineBatch:
         self.hypotheses[request] = hypotheses
 
     def results(self) -> list[TranslationResult]:
-        """Return the results in the order of the lines."""
+        """Return the translations of the lines, in their order. Only when is_complete."""
         results, search = [], self._settings.search
         for line in self._parts:
             chunks = [chunk for chunk, _ in line]
@@ -177,7 +183,8 @@ class LineBatch:
         return [Hypothesis(text, 0.0, 0.0, byte_scores=scores, flags=None if self._keep is None else ())]
 
     def beginning(self, line: int) -> tuple[bytes, bool]:
-        """Return the translations of a line's first chunks that are done, and whether these are all."""
+        """Return the translation of the first chunks of a line, up to the first that is not done, and whether
+        all are done. line: its index in this batch."""
         text = b""
         for chunk, request in self.parts(line):
             if request is not None and request not in self.hypotheses:
@@ -215,9 +222,9 @@ def _restored(hypothesis: Hypothesis, chunk: Chunk) -> Hypothesis:
 
 
 def has_translatable_text(source: bytes, has_sentinels: bool) -> bool:
-    """Return whether a text has letters beside its sentinels and addresses.
+    """Return whether a text has letters besides sentinels, URLs and e-mail addresses; if not, it is copied.
 
-    has_sentinels: whether spans are kept; without, digits and symbols such as emoji count, too.
+    has_sentinels: whether the model keeps spans; if not, digits and symbols such as emoji count as letters.
     """
     text = to_text(source.translate(None, SENTINELS))
     if "@" in text or "." in text:
@@ -233,8 +240,9 @@ def split_line(
     """Return the chunks in which a line is translated: its sentences, cut where they have over max_bytes, or
     more kept spans than there are sentinels.
 
-    The mark of a list item, as in `- item`, and a sign that is repeated, as in `Name: ________`, are chunks
-    of their own. languages: of the sentences, see sentences.sentence_ends; none: the line is one sentence.
+    line: UTF-8, or texts and inline codes. keep: the spans to replace by sentinels; None: no span, and codes
+    are left out. The mark of a list item, as in `- item`, and a sign that is repeated, as in `Name: ____`,
+    are chunks of their own. languages: codes such as "de", see split_sentences; none: one sentence.
     """
     parts = [line.decode()] if isinstance(line, bytes) else line
     # Without sentinels a name is text, and other codes are left out.
@@ -261,11 +269,11 @@ def _numbered(text: bytes) -> bytes:
 
 
 def split_sentences(data: bytes, languages: Sequence[str]) -> list[tuple[bytes, bytes]]:
-    """Return the sentences, list marks and repeated signs of a line, and the white space after each.
+    """Return (text, white space after it) of each sentence, list mark and repeated sign of a line, in order.
 
     data: UTF-8 with sentinels. languages: codes such as "de", whose abbreviations are known; with several, a
-    sentence ends where all their rules agree. No sentence ends inside an address. White space at the
-    beginning of a line of several sentences follows an empty one.
+    sentence ends where all their rules agree. No sentence ends inside a URL or e-mail address. White space
+    at the beginning of a line of several sentences follows an empty text.
     """
     text = to_text(data)
     probe = text.replace(sentinel(0), SPAN_CHARACTER)
@@ -285,11 +293,11 @@ def split_sentences(data: bytes, languages: Sequence[str]) -> list[tuple[bytes, 
 
 
 def cut_text(data: bytes, after: bytes, max_bytes: int) -> list[tuple[bytes, bytes]]:
-    """Cut UTF-8 with sentinels into texts of at most max_bytes and N_SENTINELS sentinels, with what follows
-    each.
+    """Cut UTF-8 with sentinels into texts of at most max_bytes bytes and N_SENTINELS sentinels.
 
-    A text ends at the last space that it can reach, else between two characters. after: what follows the last
-    one. max_bytes: at least 4, one character.
+    Returns (text, separator) of each. A text ends at the last space that it can reach, which is then its
+    separator, else between two characters, with the separator b"". after: the separator of the last text.
+    max_bytes: at least 4, the bytes of the longest character.
     """
     texts, start = list[tuple[bytes, bytes]](), 0
     while True:
@@ -323,10 +331,10 @@ def join_hypotheses(
     n_best: int = 1,
     is_sampled: bool = False,
 ) -> list[Hypothesis]:
-    """Return up to n_best hypotheses of a line, those whose chunks have the highest sums of scores, best
-    first.
+    """Return up to n_best hypotheses of a line, joined from those of its chunks, best first.
 
-    Drawn hypotheses have no order: the k-th of a line then joins the k-th of each chunk.
+    hypotheses: of each chunk. They are the combinations with the highest sums of scores; but if is_sampled,
+    the k-th of the line joins the k-th of each chunk. length_penalty: the exponent in their new scores.
     """
     if len(chunks) == 1:
         return list(hypotheses[0])

@@ -36,12 +36,16 @@ MAX_THREADS = 2  # of the numba engine by default: more than that wait for the m
 FEW_MULTI_SENTENCE_LINES = 0.05  # share of the training lines up to which "auto" splits lines
 
 
-# The first three fields of Runtime.
+# The first three fields of Runtime: make_engine, reader, attention.
 Calls = tuple[Callable[[Options, int], Engine], Callable[[], Reader], Callable[[], list[Reader]]]
 
 
 class LoadedRun(NamedTuple):
-    """A run that was loaded. file: the weights file; precision: of the matrices in the file."""
+    """The description of a run that was loaded, without its weights.
+
+    file: the weights file. config: its configuration. facts: measured in training, such as search defaults.
+    precision: of the matrices in the file, such as "fp32".
+    """
 
     file: Path
     config: Config
@@ -51,28 +55,31 @@ class LoadedRun(NamedTuple):
 
 @dataclass(frozen=True)
 class Runtime:
-    """Models that are ready to decode, to score fixed texts and to be asked for their attention."""
+    """Loaded models with functions that make engines (to decode) and readers (to score fixed texts) of them.
 
-    # Returns an engine for at most so many sentences side by side.
+    Several models form an ensemble. `load_runs` and `runtime_from_models` return it.
+    """
+
+    # Returns an engine with these options for at most so many sentences side by side.
     make_engine: Callable[[Options, int], Engine]
     # Returns a reader, which scores in fp32 unless another precision was asked for.
     reader: Callable[[], Reader]
     # Returns a reader of each model that has attention.
     attention: Callable[[], list[Reader]]
-    # Whether the runs were trained with a source.
+    # Whether the runs are translation models, not language models.
     has_source: bool = True
-    # Of the longest line that all of them saw in training.
+    # The longest line, in bytes, that all of them saw in training.
     max_source_bytes: int = 1000
-    # Empty for models in memory.
+    # The runs that were loaded; empty for models in memory.
     runs: Sequence[LoadedRun] = ()
-    # AUTO is left for precision only.
+    # The engine in use; only its precision may still be AUTO.
     spec: EngineSpec = EngineSpec("torch", "cpu")
-    # The model that reranks their hypotheses.
+    # The model of the opposite direction that reranks hypotheses; None for no reranking.
     reverse: Runtime | None = None
 
     @cached_property
     def reverse_reader(self) -> Reader | None:
-        """The reader of the reverse model, one for all Translators of these runs; None without one."""
+        """The reader of the model that reranks, made once and shared; None without such a model."""
         return None if self.reverse is None else self.reverse.reader()
 
     @property
@@ -82,7 +89,7 @@ class Runtime:
 
     @cached_property
     def aligner(self) -> Aligner:
-        """Aligns by the runs that have attention. Made once; not for several threads at once."""
+        """An Aligner by the runs that have attention. Made once; not for several threads at once."""
         return Aligner(self.attention())
 
     @property
@@ -91,9 +98,10 @@ class Runtime:
         return bool(self.runs) and all(run.config.data.sentinels > 0 for run in self.runs)
 
     def sentence_languages(self, split_sentences: str) -> Sequence[str]:
-        """Return the languages by whose rules lines are split into sentences; none if they are not split.
+        """Return codes of the languages by whose rules source lines are split into sentences; () if lines are
+        not split.
 
-        split_sentences: the setting of this name.
+        split_sentences: "always", "never" or "auto": split if the runs were trained on single sentences.
         """
         facts = [run.facts for run in self.runs]
         is_split = split_sentences == ALWAYS
@@ -106,15 +114,16 @@ class Runtime:
 
     @property
     def search(self) -> SearchDefaults | None:
-        """The search defaults of the first run that has some."""
+        """The search settings that the first run with such settings stores as defaults; None if none does."""
         return next((run.facts.search for run in self.runs if run.facts.search is not None), None)
 
 
 def load_runs(paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter = SILENT) -> Runtime:
-    """Load run folders or weights files, of any architectures, that decide together by their mean
+    """Load run folders or weights files, of any architectures; several form an ensemble by their mean
     probabilities.
 
-    reporter: gets messages that a user may not expect. Raises CheckpointError for a file,
+    spec: the engine to use; AUTO is replaced. With the numba engine, kernels are compiled if they are not on
+    disk. reporter: gets messages that a user may not expect. Raises CheckpointError for a file,
     BytenmtError where the runs do not fit together or the engine is not available.
     """
     if not paths:
@@ -172,7 +181,10 @@ def _usable_engine(spec: EngineSpec, runs: Sequence[LoadedRun], reporter: Report
 def runtime_from_models(
     models: Sequence[Model[Any, Any]], device: torch.device, has_source: bool = True
 ) -> Runtime:
-    """Return the Runtime of models in evaluation mode on their device, for the torch engine."""
+    """Return the Runtime of models in memory, which decode with the torch engine.
+
+    models: in evaluation mode on `device`; else ValueError is raised. Several form an ensemble.
+    """
     from bytenmt.decoding.pytorch.engine import TorchEngine
     from bytenmt.decoding.pytorch.reader import TorchReader
 
@@ -188,7 +200,7 @@ def runtime_from_models(
 
 
 def n_threads(spec: EngineSpec) -> int:
-    """Return the number of CPU threads that decode, once runs are loaded."""
+    """Return how many CPU threads the engine of a Runtime's spec uses, once its runs are loaded."""
     if spec.engine == "numba":
         return spec.threads or min(MAX_THREADS, n_cores())
     import torch

@@ -21,10 +21,10 @@ SOURCE_BYTES = 100  # of the source for which the cost of a step is given
 
 
 def model_description(name: str, preset: str | None, settings: Sequence[str] = ()) -> str:
-    """Return the description of an architecture by name, a preset with settings, a run folder or a weights
-    file.
+    """Return sizes and costs of a model, as TOML comments, and its configuration.
 
-    Raises BytenmtError.
+    name: an architecture, a run folder or a weights file. preset, settings (`model.source=false`): only for
+    an architecture. Raises BytenmtError.
     """
     path = resolve_path(Path(name))
     config = config_of(name, preset, settings)
@@ -37,8 +37,7 @@ def model_description(name: str, preset: str | None, settings: Sequence[str] = (
 
 
 def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Config:
-    """Return the configuration of an architecture by name, a preset with settings (`model.source=false`), a
-    run folder or a weights file. Raises BytenmtError."""
+    """Return the configuration of a model; for the arguments see model_description. Raises BytenmtError."""
     path = resolve_path(Path(name))
     if name in PRESETS["small"]:
         return load_config(name, preset, "", settings)
@@ -70,7 +69,7 @@ def _history(facts: Facts) -> list[str]:
 def describe(config: Config, file: Path | None = None, precision: str = "fp32") -> str:
     """Return sizes and costs as TOML comments, then the configuration: together a file for --config.
 
-    file: the weights file that is described, whose matrices are in `precision`.
+    file: a weights file whose size is told, too, and whose matrices are in `precision`; None: no file.
     """
     model = config.model
     field = parameters.receptive_field(model)

@@ -29,10 +29,10 @@ TOLERANCE = 0.002  # of a log-probability, relative above 1 nat; rounding gives 
 
 
 def check_program(model: Model[Any, Any], config: ModelSection) -> None:
-    """Raise BytenmtError where a model's program gives a few bytes other probabilities than its module.
+    """Raise BytenmtError if a model's program for the CPU engine computes something else than its module.
 
-    Both read them with the model's weights, in float32 on the CPU: the program by NumPy, so that nothing is
-    compiled. A model without a program, or with weights that are no numbers, passes.
+    Both give a few fixed bytes log-probabilities by the model's weights, in float32 on the CPU: the program
+    by NumPy, so that nothing is compiled. A model without a program, or whose module gives NaN, passes.
     """
     if not has_program(config):
         return

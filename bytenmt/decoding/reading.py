@@ -15,10 +15,10 @@ Weights = npt.NDArray[np.float32]
 
 
 class Reading(NamedTuple):
-    """The scores of n bytes.
+    """The scores of a fixed text of n bytes by a model.
 
-    log_p: (n,) float64, natural log-probability of each byte after those before it. rank: (n,) int64, the
-    number of bytes that were likelier, or as likely and of lower value.
+    log_p: (n,) float64, natural log-probability of each byte given those before it. rank: (n,) int64, how
+    many of the 256 bytes the model found likelier (or as likely and of lower value): 0 for its first choice.
     """
 
     log_p: npt.NDArray[np.float64]
@@ -26,33 +26,39 @@ class Reading(NamedTuple):
 
 
 class Stream(Protocol):
-    """Scores one text without a source and without an end, from its start on; all 256 bytes are data."""
+    """Protocol: scores one text without a source, piece by piece as it arrives.
+
+    There is no EOS: all 256 byte values are data.
+    """
 
     def read(self, data: bytes) -> Reading:
-        """Score the next bytes, at least one. How a text is split over calls only changes the rounding."""
+        """Return the scores of the next bytes of the text, at least one, given all bytes of earlier calls.
+
+        How a text is split over calls only changes the rounding.
+        """
         ...
 
 
 class Reader(Protocol):
-    """Scores texts by one model, or by the mean probabilities of several."""
+    """Protocol: scores fixed texts by one model, or by the mean probabilities of several."""
 
     def stream(self) -> Stream:
-        """Return a new stream."""
+        """Return a new stream, which scores one text from its beginning."""
         ...
 
     def texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
-        """Score texts, none of them empty, each from its start on.
+        """Return the scores of each text, in their order.
 
-        texts: with EOS where it is to be scored. sources: of each text, without EOS; None for models without
-        a source.
+        texts: none empty, each from its first byte on; EOS is scored only where a text ends with it.
+        sources: the source of each text, without EOS; None for models without a source.
         """
         ...
 
     def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
-        """Return the attention weights of each pair (source, text) without EOS, of which no text is empty; of
-        a reader of one model that has attention.
+        """Return the attention weights of each pair (source, text), keyed by layer number, counted from 1.
 
-        They are (bytes of the text, bytes of the source + 1) for each layer with attention, by its number
-        from 1: how much the prediction of each byte attends to each source byte and to its EOS.
+        Weights are float32 (bytes of the text, bytes of the source + 1): how much the prediction of each byte
+        attends to each source byte and, last, to its EOS. pairs: without EOS, no text empty. Only for a
+        reader of a single model that has attention.
         """
         ...

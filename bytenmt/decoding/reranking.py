@@ -19,16 +19,17 @@ WEIGHT = 0.3
 
 @dataclass(frozen=True)
 class Reranker:
-    """Ranks hypotheses anew.
+    """Ranks hypotheses anew by how likely they make their source, by a model of the opposite direction.
 
-    reader: of the opposite model. length_penalty: the exponent of both scores.
+    reader: of that model, which translates from the target language to the source language. length_penalty:
+    the exponent of the lengths in both scores.
     """
 
     reader: Reader
     length_penalty: float
 
     def rerank(self, request: Request, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
-        """Return the hypotheses of a request in their new order, with their new scores.
+        """Return the hypotheses of a request with new scores, best first.
 
         To a score is added WEIGHT * log p(source | text) / (bytes of the source + 1) ** length_penalty. A
         request without a source is left as it is.

@@ -37,7 +37,7 @@ class Scheduler:
 
     @property
     def busy(self) -> bool:
-        """True if any request waits or is decoded."""
+        """True while any request waits or is being decoded."""
         return bool(self._waiting or self._running)
 
     def running_jobs(self) -> set[Any]:
@@ -45,9 +45,10 @@ class Scheduler:
         return {job for _, job, _ in self._running.values()}
 
     def submit(self, request: Request, job: Hashable = None, client: Hashable = None) -> int:
-        """Queue a request and return its number, counted from 0.
+        """Queue a request and return its number, counted from 0, by which `step` names it.
 
-        job: a group of requests that can be dropped together. client: the owner of the job.
+        job: a key of the requests that `drop` removes together. client: a key of the owner of the job, among
+        which slots are shared.
         """
         number = self._n_submitted
         self._waiting.setdefault(client, {}).setdefault(job, deque()).append((number, request))
@@ -55,7 +56,7 @@ class Scheduler:
         return number
 
     def drop(self, job: Hashable) -> None:
-        """Remove the requests of a job, also those that are being decoded."""
+        """Remove all requests of a job, also those that are being decoded; `step` does not return them."""
         for client, jobs in list(self._waiting.items()):
             jobs.pop(job, None)
             if not jobs:
@@ -65,7 +66,10 @@ class Scheduler:
             del self._running[handle]
 
     def step(self, n_steps: int = STOP_TEST_EVERY) -> list[tuple[int, list[Hypothesis]]]:
-        """Decode n steps; return the numbers and hypotheses, best first, of the requests that are done."""
+        """Admit waiting requests if enough slots are free, and execute n_steps decode steps.
+
+        Returns (number of the request, hypotheses, best first) of the requests that are then done.
+        """
         room = self._engine.room()
         if self._waiting and (not self._running or 4 * room >= self._engine.capacity or self._is_shared()):
             chosen = list(self._next(room))
@@ -105,7 +109,8 @@ class Scheduler:
 
 
 def decode(engine: Engine, requests: Sequence[Request]) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """Yield each request's index and hypotheses, best first, as they are done."""
+    """Decode requests with an idle engine; yield (index of the request, hypotheses, best first) of each when
+    it is done, which is not the order of the requests."""
     scheduler = Scheduler(engine)
     for request in requests:
         scheduler.submit(request)
@@ -114,7 +119,10 @@ def decode(engine: Engine, requests: Sequence[Request]) -> Iterator[tuple[int, l
 
 
 def stream_characters(engine: Engine, request: Request) -> Iterator[bytes]:
-    """Yield the output of a request while it is decoded, in whole characters, as soon as they are final."""
+    """Yield the output of a request in parts of whole characters, as soon as they are decoded.
+
+    engine: with beam 1; no other sentences are decoded meanwhile.
+    """
     (handle,) = engine.admit([request])
     n_sent = 0
     while True:

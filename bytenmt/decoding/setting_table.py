@@ -50,8 +50,9 @@ limited = partial(option, group="search", heading="Sentences and lengths")
 
 @dataclass(frozen=True)
 class Options:
-    """Options of the search: settings of a user, checked by Settings, and two that the program adds.
+    """Options of the search. The last two, endless and byte_scores, are set by programs, not by options.
 
+    Values are not checked here but by Settings.from_dict.
     beam: beam size, 1 is greedy search. n_best: number of hypotheses returned, at most `beam`.
     length_penalty: hypotheses are ranked by log_probability / (bytes + 1) ** length_penalty.
     no_repeat_ngram_size: n-grams of this many characters occur only once in a text, unless nothing else is
@@ -104,12 +105,13 @@ class Options:
 
 @dataclass(frozen=True)
 class LineSettings:
-    """Settings of lines: how they are split, batched and limited.
+    """Settings of lines, independent of the search: how they are split, batched and limited in length.
 
     A translation has at most max_len_a * (source bytes) + max_len_b bytes. prefix: the beginning of every
     translation, except of empty lines; it may be longer than that limit. A line of more than
     max_source_bytes is translated in parts; None: the limit of the training pairs. max_tokens: source bytes
     in a batch, EOS and padding included, times the beam size; a line that needs more is decoded alone.
+    split_sentences: AUTO, ALWAYS or NEVER.
     """
 
     prefix: bytes = option(
@@ -142,7 +144,10 @@ class LineSettings:
 
 @dataclass(frozen=True)
 class KeepSettings:
-    """Settings of what is kept, see decoding.kept_spans."""
+    """Settings of the spans of a line that its translation copies unchanged, and of the glossary.
+
+    KeepSpec.from_settings of kept_spans reads them.
+    """
 
     keep: str | None = kept(
         None,
@@ -165,10 +170,12 @@ class KeepSettings:
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """The choice of an engine. AUTO is replaced by loading.load_runs with a choice that suits the machine.
+    """The engine, device, precision and CPU threads that decode. loading.load_runs replaces AUTO by what
+    suits the machine.
 
-    precision stays AUTO where the weights files decide, threads None where the engine does; reverse: a run
-    folder or weights file of the opposite direction. Raises SettingError for another value.
+    precision stays AUTO where the weights files decide, threads None where the engine does. reverse: a run
+    folder or weights file of the opposite direction, whose model reranks hypotheses. Raises SettingError for
+    a value that is not a choice.
     """
 
     engine: str = of_engine(

@@ -20,11 +20,11 @@ BEAM_OF_SENTINELS = 4  # the default beam size of models that were trained with 
 
 @dataclass(frozen=True)
 class Settings(LineSettings):
-    """Settings of lines, of the search, and what is kept.
+    """All settings of a translation: those of lines (LineSettings), of the search, and of kept spans.
 
-    search: options of the search. keep: what models that were trained with sentinels keep. needs_sentinels:
-    whether that was asked for, so that other models are refused. left_to_runs: names of settings for which
-    those of the runs, where they have some, replace search's.
+    search: options of the search. keep: which spans are copied unchanged, by models that were trained with
+    sentinels. needs_sentinels: whether the user set `keep` or a glossary, so that other models are refused.
+    left_to_runs: names of search options that the user did not set; with_defaults takes them from the model.
     """
 
     search: Options = field(default_factory=Options)
@@ -34,10 +34,11 @@ class Settings(LineSettings):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], shown: Callable[[str], str] = str) -> Settings:
-        """Return settings from values by name: those of setting_table, of which KeepSpec.from_settings takes
-        its own, and byte_scores of interface.Options.
+        """Return checked settings from values by name; defaults stand for names that are missing.
 
-        shown: returns a name as messages write it. Raises SettingError for an unknown name or a wrong value.
+        values: fields of Options (except endless), LineSettings and KeepSettings. shown: returns a name as
+        error messages write it, such as "--beam-size". Raises SettingError for an unknown name or a wrong
+        value, DataError for a prefix or glossary that is malformed.
         """
         known = {**TABLE, **KEEP, "byte_scores": None}
         for name in values:
@@ -65,7 +66,10 @@ class Settings(LineSettings):
         )
 
     def max_target_bytes(self, n_source_bytes: int) -> int:
-        """Return the most bytes of a translation of so many bytes; a longer prefix extends it."""
+        """Return the length limit, in bytes, of the translation of a source of n_source_bytes.
+
+        It is max_len_a * n_source_bytes + max_len_b; a prefix that is longer raises it.
+        """
         return int(self.max_len_a * n_source_bytes) + self.max_len_b
 
     def check_ranks_hypotheses(self) -> None:
@@ -77,9 +81,10 @@ class Settings(LineSettings):
             )
 
     def with_defaults(self, defaults: SearchDefaults | None, has_sentinels: bool) -> Settings:
-        """Return these settings with the defaults of the runs where they were left to the runs.
+        """Return these settings with the options in left_to_runs replaced by the defaults of the loaded runs.
 
-        has_sentinels: whether the runs were trained with sentinels.
+        defaults: None if the runs store none. has_sentinels: whether the runs were trained with sentinels,
+        for which the default beam size is BEAM_OF_SENTINELS.
         """
         left = self.left_to_runs - {"beam"} if defaults is not None else ()
         named = {name: getattr(defaults, name) for name in left}
@@ -89,7 +94,10 @@ class Settings(LineSettings):
 
 
 def encode_line(line: str | bytes, name: str) -> bytes:
-    """Return a line as bytes. Raises DataError, which names it, where it is not a line of valid UTF-8."""
+    """Return a line as UTF-8 bytes. name: what error messages call it, such as "line 3".
+
+    Raises DataError for another type, invalid UTF-8 or a line break.
+    """
     if not isinstance(line, str | bytes):
         raise DataError(f"{name} is of type {type(line).__name__}: expected str or bytes")
     try:

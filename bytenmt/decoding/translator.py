@@ -45,12 +45,13 @@ class Translator:
     >>> for part in Translator.load("runs/mine", beam=1).stream("오후 3시 40분"):  # as it is decoded
     ...     message = part.encode()
 
-    make_engine: returns an engine for at most so many sentences side by side, which searches as
-    `settings.search` says.
-    has_source: whether the runs were trained with a source; without one they are asked for their likeliest
-    text, whatever the line. longest_source: bytes of the longest line in training. group: processes that
-    share the work. reranker: ranks the hypotheses of each line, of which make_engine's engines return the
-    whole beam. keep: what is kept by runs that were trained with sentinels; None for others.
+    Usually made by `load` or `from_runtime`. make_engine: returns an engine that decodes up to the given
+    number of sentences side by side, with the options `settings.search`.
+    has_source: False for language models, which write their likeliest text, whatever the line.
+    longest_source: bytes of the longest line in training. group: processes that share the work; None for one.
+    languages: by their rules lines are split into sentences; none: a line is one sentence. reranker: ranks
+    the hypotheses of each line anew; make_engine's engines then return the whole beam. keep: the spans that
+    are copied unchanged, by models that were trained with sentinels; None: no span.
     """
 
     make_engine: Callable[[int], Engine]
@@ -76,14 +77,15 @@ class Translator:
         reporter: Reporter = SILENT,
         **settings: Any,
     ) -> Translator:
-        """Load a run folder or weights file; several decide together by the mean of their probabilities.
+        """Return a Translator of a run folder or weights file; several form an ensemble, whose probabilities
+        are averaged.
 
-        engine, device, precision, threads: see interface.EngineSpec; auto is what suits the machine.
-        reverse: a run of the opposite direction, which ranks the hypotheses of a beam search, too.
+        engine, device, precision, threads: see interface.EngineSpec; "auto" is what suits the machine.
+        reverse: a run of the opposite direction, whose model reranks the hypotheses of a beam search.
         reporter: gets messages that a user may not expect, such as that kernels are being compiled.
-        settings: the fields of settings.Settings (prefix, max_len_a, …) and of interface.Options (beam,
-        n_best, sample, …), and keep, keep_pattern and glossary as KeepSpec.from_settings takes them.
-        Raises BytenmtError: what a command refuses is refused here.
+        settings: by keyword, those of setting_table.LineSettings (prefix, max_len_a, …), Options (beam,
+        n_best, sample, …) and KeepSettings (keep, keep_pattern, glossary: see KeepSpec.from_settings).
+        Raises BytenmtError for the same mistakes as the commands.
         """
         other = None if reverse is None else Path(reverse)
         checked, spec = Settings.from_dict(settings), EngineSpec(engine, device, precision, threads, other)
@@ -98,10 +100,10 @@ class Translator:
         group: Group | None = None,
         **named: Any,
     ) -> Translator:
-        """Return a Translator of loaded runs.
+        """Return a Translator of runs that loading.load_runs has loaded.
 
-        settings: of search and lines; the runs' defaults stand for what is not set. named: the same by name,
-        if there are no `settings`. group: processes that share the lines.
+        settings: the defaults stored in the runs stand for what is not set. named: settings by keyword, read
+        only if `settings` is None. group: processes that share the lines.
         """
         settings = Settings.from_dict(named) if settings is None else settings
         if settings.needs_sentinels and not runtime.has_sentinels:
@@ -133,7 +135,7 @@ class Translator:
 
     @property
     def options(self) -> Options:
-        """The options of the search."""
+        """The options of the search, as they are in use: defaults of the runs included."""
         return self.settings.search
 
     @property
@@ -175,13 +177,13 @@ class Translator:
     def translate_lines(
         self, lines: Sequence[bytes | Sequence[Part]], first: int = 0
     ) -> list[TranslationResult]:
-        """Return the results of lines, in their order.
+        """Translate lines; return a result for each, in their order.
 
-        lines: valid UTF-8 without line ends, or texts and codes of a document (sentinels.Code), whose results
-        have them in `parts`. first: the number of the first line, on which random draws depend. Empty lines
-        and lines of URLs and e-mail addresses alone are copied. Equal lines are translated once, except in
-        sampling. In a group of processes each one gives the same lines, decodes its share and gets all
-        results.
+        lines: valid UTF-8 without line ends; or, for a line of a document, its texts and inline codes
+        (sentinels.Code), which are then in TranslationResult.parts. first: the number of the first line, on
+        which random draws depend. Empty lines and lines of URLs and e-mail addresses alone are copied. Equal
+        lines are translated once, except in sampling. In a group all processes must call it with the same
+        lines; each decodes its share and gets all results.
         """
         batch = self.batch(lines, first)
         rank, size = (self.group.rank, self.group.size) if self.group else (0, 1)
@@ -197,16 +199,18 @@ class Translator:
         return batch.results()
 
     def lead(self, lines: Sequence[bytes | Sequence[Part]], first: int = 0) -> list[TranslationResult]:
-        """Translate lines that the other processes of the group have not got: they get them, and help.
+        """Translate lines as translate_lines does, when only this process (rank 0) of the group has them.
 
-        The others call `follow`, until this process calls `release_followers`. Alone it is translate_lines.
+        The lines are sent to the other processes, which must be in `follow` and decode their shares. Without
+        a group it is translate_lines.
         """
         if self.group is not None:
             self.group.broadcast((lines, first))
         return self.translate_lines(lines, first)
 
     def follow(self) -> None:
-        """Translate this process' share of the lines of the leading process, until that releases it."""
+        """Decode this process' share of all lines that rank 0 passes to `lead`; return when rank 0 calls
+        `release_followers`. Raises ValueError for rank 0, or without a group."""
         if self.group is None or self.group.is_leader:
             raise ValueError("the leading process has nobody to follow")
         nothing: tuple[Sequence[bytes | Sequence[Part]], int] | None = None
@@ -214,14 +218,17 @@ class Translator:
             self.translate_lines(*lines_and_first)
 
     def release_followers(self) -> None:
-        """Tell the other processes of the group that no lines follow."""
+        """End the `follow` of the other processes of the group. Called by rank 0 after its last `lead`."""
         if self.group is not None:
             self.group.broadcast(None)
 
     def batch(
         self, lines: Sequence[bytes | Sequence[Part]], first: int = 0, keep: KeepSpec | None = None
     ) -> LineBatch:
-        """Return the requests of lines; see LineBatch for the arguments. keep: None for the settings'."""
+        """Return a LineBatch, which makes requests of lines, with this Translator's settings; decode nothing.
+
+        lines, first: see LineBatch. keep: the spans to be kept; None: those of the settings.
+        """
         settings, limit, languages = self.settings, self.max_source_bytes, self.languages
         return LineBatch(
             lines, settings, limit, self.has_source, first, keep or self.keep, languages, self.reranker
@@ -232,7 +239,10 @@ class Translator:
         yield from (_in_type_of(line, part) for part in self.stream_bytes(encode_line(line, "the line")))
 
     def stream_bytes(self, line: bytes, number: int = 0) -> Iterator[bytes]:
-        """Yield the translation of a line in parts. line, number: as for translate_lines."""
+        """Yield the translation of a line in parts, while it is decoded; for beam 1.
+
+        line: valid UTF-8 without a line end. number: of the line, for random draws.
+        """
         if self.options.beam > 1:
             raise SettingError(f"the beam is {self.options.beam}: streaming needs beam 1")
         batch = self.batch([line], number)
@@ -265,9 +275,10 @@ class Translator:
             start = end
 
     def capacity(self, n_bytes: int) -> int:
-        """Return how many sentences of up to n_bytes are decoded side by side.
+        """Return how many sentences of up to n_bytes source bytes are decoded side by side: a power of two,
+        limited by max_tokens and by the memory for their outputs.
 
-        Raises BytenmtError where a single one would need an unreasonable amount of memory.
+        Raises BytenmtError where a single sentence would need more than 4 * HISTORY_BYTES of memory.
         """
         beam, limit = self.options.beam, self.settings.max_target_bytes(n_bytes)
         is_blocking = self.options.no_repeat_ngram_size > 0
