@@ -27,21 +27,21 @@ def say(text: object) -> None:
 
 
 def detail(text: object, tell: Callable[[str], None] = say) -> None:
-    """Print a line on stderr, or pass it to `tell`, if -v was given."""
+    """Call `tell` with a line of details, which by default prints it on stderr; without -v do nothing."""
     context = click.get_current_context(silent=True)
     if context is not None and context.meta.get(VERBOSE):
         tell(f"bytenmt: {text}")
 
 
 def stream_of(path: Path | None) -> Path | None:
-    """Return None for `-`, which means the standard stream, as if the option were left out."""
+    """Return the path of an option, or None for a standard stream: where it is `-` or left out (None)."""
     return None if path == Path("-") else path
 
 
 def standard_input() -> BufferedReader:
-    """Open standard input with a reader of its own.
+    """Open standard input for reading bytes, in place of sys.stdin.buffer.
 
-    Python's own, sys.stdin.buffer, has a lock that a waiting thread would hold while the program ends, which
+    That one has a lock that a waiting thread would hold while the program ends, which
     Python takes for a fatal error.
     """
     if sys.stdin is None:
@@ -50,7 +50,7 @@ def standard_input() -> BufferedReader:
 
 
 def standard_input_size() -> int | None:
-    """Return the bytes of standard input from here on if it is a regular file, else None (a pipe or
+    """Return the number of bytes of standard input still to be read, None if it is no regular file (a pipe or
     terminal).
     """
     status = _regular(sys.stdin)
@@ -58,9 +58,9 @@ def standard_input_size() -> int | None:
 
 
 def check_output(output: Path | TextIO | None, *inputs: Path | TextIO | None) -> None:
-    """Raise BytenmtError where an output is one of the inputs or cannot be written; make its folder.
+    """Create the folder of an output file; raise BytenmtError if it is a folder, or one of the inputs.
 
-    They are paths or standard streams; None is left out.
+    output, inputs: paths or standard streams such as sys.stdin; None is skipped.
     """
     if isinstance(output, Path) and output.is_dir():
         raise BytenmtError(f"{output} is a directory: give the name of a file to write")
@@ -84,7 +84,10 @@ def _regular(file: Path | TextIO | None) -> os.stat_result | None:
 
 @contextmanager
 def writer(path: Path | None) -> Iterator[BinaryIO]:
-    """Open standard output, or a file that appears only when it is complete."""
+    """Open an output for writing bytes: a file, or standard output for None.
+
+    The file replaces one of its name at the end of the context, and only if there is no error.
+    """
     if path is None:
         if sys.stdout is None:
             raise BytenmtError("standard output is closed: name an output file by -o FILE")
@@ -100,9 +103,10 @@ def writer(path: Path | None) -> Iterator[BinaryIO]:
 
 @contextmanager
 def resumable_writer(path: Path, resume: bool) -> Iterator[tuple[BinaryIO, int]]:
-    """Open .NAME.part beside a file, which becomes the file when it is complete; yield it and its lines.
+    """Open .NAME.part, which becomes the file NAME at the end of the context.
 
-    resume: keep the whole lines that an interrupted command has written there.
+    Yields the open file and the number of lines that it has already. resume: keep the whole lines that an
+    interrupted command has written there; otherwise it begins empty. After an error it stays, unless empty.
     """
     path = path.resolve()  # a link stays one
     part = path.with_name(f".{path.name}.part")

@@ -28,7 +28,10 @@ BATCH = 1000  # lines that are translated together
 
 
 def checked_settings(values: Mapping[str, Any]) -> Settings:
-    """Return the settings that options give; warn of some without effect. Raises BytenmtError."""
+    """Return the values of options, by name, as checked Settings; unnamed ones have their defaults.
+
+    Warns of options without effect. Raises BytenmtError for a value that is not allowed.
+    """
     for name in values:
         if name in TABLE and TABLE[name].needs_sample and not values.get("sample"):
             Console().warn(f"{TABLE[name].long} has no effect without --sample")
@@ -36,7 +39,7 @@ def checked_settings(values: Mapping[str, Any]) -> Settings:
 
 
 def load_models(runs: Sequence[Path], spec: EngineSpec, is_leader: bool = True) -> Runtime:
-    """Load the models that decide together. is_leader: whether this process prints."""
+    """Load models, several as an ensemble, and with -v describe them on stderr if is_leader."""
     began = time.monotonic()
     runtime = load_runs(runs, spec, Console())
     if is_leader:
@@ -58,7 +61,7 @@ def load_translation_models(runs: Sequence[Path], spec: EngineSpec, is_leader: b
 
 
 def provenance(runtime: Runtime) -> list[str]:
-    """Return what a score was made with besides its signature: configuration, update, precision, engine."""
+    """Return how translations were made: configuration, update, precision and engine of each model."""
     lines = []
     for run in runtime.runs:
         lines += [f"configuration {fingerprint(run.config)}", _update(run)]
@@ -72,9 +75,10 @@ def _update(run: LoadedRun) -> str:
 
 
 def check_source(run: Path, has_source: bool, src: object, has_pairs: bool = False) -> None:
-    """Raise BytenmtError if a source, None for none, is missing or would be ignored.
+    """Raise BytenmtError if --src does not fit a model: a translation model needs it, a language model none.
 
-    has_source: whether the run has one. has_pairs: whether only pairs are scored.
+    has_source: whether the model reads a source. src: the value of --src, None for none. has_pairs: the
+    command scores pairs only, so that it refuses language models.
     """
     if has_pairs and not has_source:
         raise BytenmtError(f"{run} is a language model: evaluate it with `bytenmt predict`")
@@ -85,14 +89,17 @@ def check_source(run: Path, has_source: bool, src: object, has_pairs: bool = Fal
 
 
 def text_file(path: Path, errors: str) -> TextFile:
-    """Open a text file, or a named pipe, which is read to its end. Raises DataError as `checked` does."""
+    """Open a text file, or a named pipe, which is read to its end.
+
+    errors: for invalid UTF-8, "replace" (by U+FFFD, with a warning) or "strict". Raises DataError.
+    """
     from bytenmt.data.text_file import TextFile
 
     return checked(TextFile.open(path, errors))
 
 
 def checked(text: TextFile) -> TextFile:
-    """Return a text; warn where lines were repaired. Raises DataError for no lines or another encoding."""
+    """Return the text given; warn of repaired lines. Raises DataError for no lines or another encoding."""
     from bytenmt.data.text_file import repair_warning
 
     text.require_lines()
@@ -102,7 +109,7 @@ def checked(text: TextFile) -> TextFile:
 
 
 def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:
-    """Open two texts as a corpus of all their lines; empty and long lines are scored too."""
+    """Open parallel files as a corpus that keeps empty and long lines. src=None: target lines alone."""
     from bytenmt.data.corpus import ParallelCorpus
 
     source = None if src is None else text_file(src, errors)
@@ -112,7 +119,7 @@ def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:
 def translate_lines(
     translator: Translator, lines: Sequence[bytes | Sequence[Part]]
 ) -> list[TranslationResult]:
-    """Translate all lines, with a progress bar; in a group only the leading process gets results."""
+    """Return a result for each line, in order, and show a progress bar; [] in processes that do not lead."""
     if translator.group is not None and not translator.group.is_leader:
         translator.follow()
         return []

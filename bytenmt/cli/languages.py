@@ -57,9 +57,10 @@ def model_languages(corpora: Sequence[CorpusFact]) -> tuple[str | None, str | No
 def agreed_languages(
     pair: tuple[str, str] | None, run: Path, corpora: Sequence[CorpusFact], tell: Callable[[str], object]
 ) -> tuple[str, str] | None:
-    """Return the languages of --pair, or those of a model; None if one of them is not known.
+    """Return source and target language: those of --pair, else of the model; None if not both are known.
 
-    tell: called with a line where they differ but for a region.
+    corpora: the training files of the model `run`. tell: called with a line for each side where --pair and
+    the model have different languages; regions (de-AT) may differ.
     """
     trained_on = model_languages(corpora)
     for side, one, other in zip(("source", "target"), pair or (), trained_on, strict=False):

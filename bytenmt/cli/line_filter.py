@@ -39,8 +39,8 @@ OutputFormat = Callable[[Sequence[TranslationResult], int, Sequence[float]], byt
 
 
 class Line(NamedTuple):
-    """A line of input. text: valid UTF-8 without its end; size: its bytes in a stream, 1 in a file; at:
-    time.monotonic() of its arrival.
+    """A line of input. text: valid UTF-8 without the line end; size: what it counts in the progress bar,
+    bytes for a stream and 1 for a file; at: time.monotonic() of its arrival.
     """
 
     text: bytes
@@ -49,15 +49,14 @@ class Line(NamedTuple):
 
 
 def format_plain(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
-    """Write the best translation of each line as a line; see OutputFormat for the arguments."""
+    """Return the best translations, a line each. The other arguments of OutputFormat are ignored."""
     return b"".join(result.best.text + b"\n" for result in results)
 
 
 class LineQueue(Queue["Line | Exception | None"]):
-    """The lines between the thread that reads and the one that translates, at most so many lines and
-    BUFFER_BYTES.
+    """A bounded queue of lines from the thread that reads to the one that translates.
 
-    None, or an error, stands behind the last line.
+    It holds at most BUFFER_BYTES, and about most_lines lines. Its last item is None, or the error of reading.
     """
 
     def __init__(self, most_lines: int) -> None:
@@ -83,10 +82,10 @@ class LineQueue(Queue["Line | Exception | None"]):
         return item
 
     def batches(self, most: int, patience: float | None = None) -> Iterator[list[Line]]:
-        """Wait for a line, then yield the lines that are there; again and again until their end.
+        """Yield the lines that have arrived, at least one, in batches until the end of input.
 
-        most: lines of a batch. patience: seconds after which an empty batch is yielded; None waits for ever.
-        Raises the error that ended the lines, after them.
+        most: lines of a batch. patience: seconds without a line after which an empty batch is yielded; None
+        waits for ever. Raises the error that ended the reading after the lines before it.
         """
         item: Line | Exception | None
         while True:
@@ -109,7 +108,7 @@ class LineQueue(Queue["Line | Exception | None"]):
                 return
 
     def fill(self, lines: Iterable[Line]) -> None:
-        """Put all lines; the body of the reading thread."""
+        """Put all lines, then None, or the error of reading them. The reading thread runs it."""
         try:
             for line in lines:
                 self.put(line)
@@ -120,11 +119,11 @@ class LineQueue(Queue["Line | Exception | None"]):
 
 @dataclass(frozen=True, eq=False)
 class Filter:
-    """Translates lines in order.
+    """Translates the lines of a file or a stream and writes the translations to `output` in order.
 
-    form: the output format; None shows the bytes of each line as they are decoded. buffer_size: lines that
-    are translated together. n_done: lines from the beginning that the output has already. translate: what
-    translates lines in place of the translator.
+    form: formats the results; None writes each line byte by byte as it is decoded. buffer_size: lines that
+    are translated together. n_done: the number of lines that the output has already, which are skipped.
+    translate: called in place of translator.lead, with lines and the number of the first one.
     """
 
     translator: Translator
@@ -135,7 +134,7 @@ class Filter:
     translate: Callable[[Sequence[bytes], int], list[TranslationResult]] | None = None
 
     def file(self, text: TextFile) -> None:
-        """Write a line for each line of a file, with a progress bar where stderr is a terminal."""
+        """Translate all lines of a file to the output, with a progress bar where stderr is a terminal."""
         n, size = len(text), self.buffer_size
         batches = (
             [Line(text.line(k), 1, time.monotonic()) for k in range(first, min(first + size, n))]
@@ -152,7 +151,7 @@ class Filter:
         name: str = STANDARD_INPUT,
         size: int | None = None,
     ) -> None:
-        """Write a line for each line of a stream.
+        """Translate the lines of a stream to the output, each batch as soon as its lines have arrived.
 
         errors: for invalid UTF-8, "replace" (U+FFFD) or "strict": DataError with name, line and byte offset,
         once the lines before it are written. An OSError of the input is raised here too. size: bytes of the
@@ -202,8 +201,9 @@ class Filter:
 def warnings_of_chunks(
     translator: Translator, lines: Sequence[bytes], first: int, name: str
 ) -> Iterator[str]:
-    """Yield a warning for each line that is translated in pieces; `first`: number of the first line,
-    from 0.
+    """Yield a warning for each line that is too long for the model, so that it is translated in parts.
+
+    first: number of the first line, from 0. name: of the input.
     """
     limit = translator.max_source_bytes
     for number, line in enumerate(lines, first + 1):
@@ -216,7 +216,10 @@ def warnings_of_chunks(
 
 
 def read_lines(input: BinaryIO, name: str, errors: str, reporter: Reporter) -> Iterator[Line]:
-    """Yield the lines of a stream, and warn of repaired ones at its end. Raises DataError."""
+    """Yield the lines of a stream as valid UTF-8; at its end, warn of how many were repaired.
+
+    name: of the stream, for messages. errors: "replace" or "strict", see `clean`. Raises DataError.
+    """
     n_lines = n_repaired = 0
     sample = b""
     while line := input.readline(LONGEST_LINE + 1):

@@ -45,7 +45,7 @@ The shell completes commands, options, architectures and files after
 
 
 class MainGroup(Group):
-    """The main group: imports the modules of commands on demand and reports an error as one line."""
+    """The program's group of commands: imports their modules on demand, and prints an error as one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -59,7 +59,7 @@ class MainGroup(Group):
         return command
 
     def every(self) -> dict[str, click.Command]:
-        """Return all commands by name; imports their modules."""
+        """Return all commands by name, after importing the modules of all."""
         return {name: command for name in COMMANDS if (command := self.get_command(None, name))}
 
     def main(self, *args: Any, standalone_mode: bool = True, **more: Any) -> Any:

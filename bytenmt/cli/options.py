@@ -34,7 +34,10 @@ class HeadedOption(click.Option):
 
 
 def common_options() -> list[click.Parameter]:
-    """Return the options -q, -v and --plugin, which may stand before or after the name of a command."""
+    """Return the options -q, -v and --plugin, for the program as well as for each command.
+
+    Commands do not get them as arguments: -q and -v are stored in ctx.meta, and --plugin loads its modules.
+    """
 
     def store(ctx: click.Context, param: click.Parameter, is_set: bool) -> None:
         ctx.meta[f"bytenmt.{param.name}"] = is_set or ctx.meta.get(f"bytenmt.{param.name}", False)
@@ -92,10 +95,10 @@ class Group(click.Group):
 
 
 class Part(NamedTuple):
-    """Some parameters of a command.
+    """Click parameters that give one or more arguments of a command's function, see `command`.
 
-    name: the first argument of the command's function that comes from them. take: removes their values and
-    returns arguments of the function.
+    name: the first of these arguments. take: called with the values of all parameters by name; removes its
+    own ones and returns the arguments.
     """
 
     name: str
@@ -106,10 +109,10 @@ class Part(NamedTuple):
 def command(
     name: str, *parts: Part, kind: type[Command] = Command
 ) -> Callable[[Callable[..., None]], Command]:
-    """Make a command of a function, whose docstring is the help.
+    """Return a decorator that makes a click command of a function, with its docstring as the help.
 
-    An argument whose type is a dataclass gets the options that this declares, the others are those of the
-    parts.
+    An argument of the function that has the name of a part gets its value from that part; for an argument
+    whose type is a dataclass, the options are the fields that this declares by config.fields.option.
     """
 
     def decorate(function: Callable[..., None]) -> Command:
@@ -133,7 +136,7 @@ def command(
 
 
 class Value(click.ParamType):  # type: ignore[type-arg]  # which is generic in the latest alone
-    """A click type for the values of an option."""
+    """The click type of an option: converts a value by Option.convert, or tells why it is not allowed."""
 
     def __init__(self, option: Option) -> None:
         self.option = option
@@ -154,14 +157,14 @@ class Value(click.ParamType):  # type: ignore[type-arg]  # which is generic in t
 
 
 def click_type(option: Option) -> Any:
-    """Return the click type of an option."""
+    """Return the click type of an option's values: Choice, Path or Value."""
     if option.choices:
         return click.Choice(option.choices)
     return click.Path(path_type=Path) if option.item is Path else Value(option)
 
 
 def click_option(option: Option, default: Any, heading: str = OPTIONS) -> HeadedOption:
-    """Return the click option of an option. default: its value where it is left out."""
+    """Convert an Option to click's. default: its value where it is left out. heading: if it has none."""
     names = [*(option.flags or (option.long,)), option.name]
     help, more = option.help, dict[str, Any]()
     if option.default not in (MISSING, None, False, (), "", b"") and "(default" not in help:
@@ -181,9 +184,10 @@ def click_option(option: Option, default: Any, heading: str = OPTIONS) -> Headed
 
 
 def record(name: str, kind: Any, only: Sequence[str] = ()) -> Part:
-    """Return the options of a dataclass, which a command gets as one argument; it may have a `heading`.
+    """Return the options that a dataclass declares, of which the command's argument `name` gets an instance.
 
-    only: names of some of them.
+    kind: the dataclass; its attribute `heading`, if any, is that of --help. only: names of the fields to
+    offer; empty: all.
     """
     heading = getattr(kind, "heading", OPTIONS)
     options = [one for one in options_of(kind).values() if not only or one.name in only]
@@ -196,7 +200,7 @@ def record(name: str, kind: Any, only: Sequence[str] = ()) -> Part:
 
 
 def collect_given(name: str, options: Iterable[Option], heading: str = OPTIONS) -> Part:
-    """Return options of which a command gets those that are given, as one dictionary."""
+    """Return options; the argument `name` gets a dict with the values, by name, that the user has given."""
     options = tuple(options)
 
     def take(values: dict[str, Any]) -> dict[str, Any]:
@@ -208,10 +212,10 @@ def collect_given(name: str, options: Iterable[Option], heading: str = OPTIONS) 
 
 
 def models(metavar: str = "MODEL...", help: str = "", most: int = MOST, least: int = 1) -> Part:
-    """Return the argument MODEL, which a command gets as `runs`, and its older form -m.
+    """Return the argument MODEL and the option -m, whose paths a command's function gets as `runs`.
 
-    help: what several models mean. least, most: the number of models. What follows MODEL in the metavar, such
-    as IN OUT, are files, which a command gets as `files`; several models are then given by -m.
+    help: the meaning of several models. least, most: the allowed number of models. Words after MODEL in the
+    metavar, such as IN OUT, are paths that the function gets as `files`; several models then need -m.
     """
     names = metavar.split()[1:]
     n_least = sum(not name.startswith("[") for name in names)
@@ -242,20 +246,20 @@ def models(metavar: str = "MODEL...", help: str = "", most: int = MOST, least: i
 
 
 def complete_architecture(_: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Complete the name of an architecture in the shell, an argument also as a file."""
+    """Return the architectures that begin so, for the shell; for an argument also files."""
     items = [CompletionItem(name) for name in ARCHITECTURES if name.startswith(begun)]
     return items if isinstance(param, click.Option) else [*items, CompletionItem(begun, type="file")]
 
 
 def settings(*groups: str) -> Part:
-    """Return the settings of these groups and of what is kept, which a command gets as `settings`."""
+    """Return the options of groups (see Option.group) and on kept spans, as the argument `settings`."""
     options = [one for one in TABLE.values() if one.group in groups]
     return collect_given("settings", [*options, *KEEP.values()])
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputOptions:
-    """The options on the text that a command reads."""
+    """The option --errors of commands that read text."""
 
     errors: str = option(
         "replace",
@@ -267,7 +271,7 @@ class InputOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PresetOptions:
-    """The options on the configuration of a model."""
+    """The options --preset and --set, which make the configuration of a model."""
 
     preset: str | None = option(None, "Size and training settings.", choices=tuple(PRESETS))
     assignments: tuple[str, ...] = option(

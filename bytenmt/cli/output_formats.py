@@ -20,8 +20,9 @@ Align = Callable[[Sequence[BestChunks]], "Sequence[Sequence[Link]]"]
 
 
 def n_best_list(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
-    """Format hypotheses as `sentence ||| text ||| score`, a line each, best first; sentences are
-    counted from 0.
+    """Return all hypotheses as lines `sentence ||| text ||| score`, the best of a sentence first.
+
+    first: the number of the first sentence, from 0. seconds: ignored, see line_filter.OutputFormat.
     """
     return b"".join(
         b"%d ||| %b ||| %.6f\n" % (number, hypothesis.text, hypothesis.score)
@@ -32,17 +33,17 @@ def n_best_list(results: Sequence[TranslationResult], first: int, seconds: Seque
 
 @dataclass(frozen=True)
 class JsonRecords:
-    """Format each line as a JSON object.
+    """Formats results as JSON objects, a line each; call it as a line_filter.OutputFormat.
 
-    n_best: the number of hypotheses; the list is included if it is more than 1. align: see
-    alignment.Aligner.links. with_source: include the source. characters: include the bits of every character,
-    which the search must have kept.
+    n_best: include the list of hypotheses if it is more than 1. align: returns the links of each line, see
+    alignment.Aligner.links; None: no alignment. with_source: include the source. characters: include the bits
+    of every character, for which the search needs byte_scores.
 
-    line: number from 1, as warnings and editors count; sentence: number from 0, as in an n-best list;
-    source; the fields of the best hypothesis; verdict: sure, check or wrong; reasons for it, in words;
-    flags: the same for programs, see confidence.REASONS; characters: each with its bits, the end of the
-    line last; n_best: the fields of each hypothesis; alignment: of the best one; seconds: from the
-    arrival of the line to its translation.
+    An object has line: number from 1, as warnings and editors count; sentence: number from 0, as in an n-best
+    list; source; the fields of the best hypothesis; verdict: sure, check or wrong; reasons for it, in words;
+    flags: the same for programs, see confidence.REASONS; characters: each with its bits, the end of the line
+    last; n_best: the fields of each hypothesis; alignment: of the best one; seconds: from the arrival of the
+    line to its translation.
     """
 
     n_best: int = 1
@@ -75,7 +76,7 @@ class JsonRecords:
 
 
 def describe_flags(results: Sequence[TranslationResult], first: int) -> Iterator[str]:
-    """Yield a line about each flagged translation; first: number of the first one, from 0."""
+    """Yield verdict and reasons of each flagged result, for people. first: number of results[0], from 0."""
     for number, best in enumerate((result.best for result in results), first + 1):
         if best.flags:
             level, reasons = Verdict.from_flags(best.flags)
@@ -84,9 +85,9 @@ def describe_flags(results: Sequence[TranslationResult], first: int) -> Iterator
 
 
 def hypothesis_record(hypothesis: Hypothesis) -> dict[str, Any]:
-    """Return a hypothesis as JSON values.
+    """Return the text and scores of a hypothesis as JSON values.
 
-    bits_per_byte: of the text including EOS, None for an empty text.
+    log_probability: natural, EOS included. bits_per_byte: the same in bits, None for an empty text.
     """
     return {
         "text": hypothesis.text.decode(),

@@ -21,13 +21,13 @@ SHARES = "{desc}{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"  # of 
 
 
 class Console(Reporter):
-    """Print lines and bars on stderr."""
+    """A Reporter that prints lines, of torchrun's processes only in rank 0, and bars on stderr."""
 
     def __init__(self) -> None:
         self._is_logging = False  # whether lines begin with the time of day
 
     def say(self, line: str) -> None:
-        """Print a line; see Reporter. A bar gives way."""
+        """Print a line on stderr, above a progress bar if there is one."""
         if (
             sys.stderr is None or os.environ.get("RANK", "0") != "0"
         ):  # a job of several processes says it once
@@ -41,7 +41,10 @@ class Console(Reporter):
 
     @contextmanager
     def bar(self, total: float, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
-        """Show a progress bar, or off a terminal the lines of a training; see Reporter."""
+        """Show a progress bar on a terminal; arguments as in Reporter.bar.
+
+        Off a terminal, work without a unit, such as a training, prints a line from time to time.
+        """
         if sys.stderr is not None and sys.stderr.isatty():
             from tqdm import tqdm  # here: off a terminal its import is not worth its time
 
@@ -63,7 +66,7 @@ class Console(Reporter):
 
 @contextmanager
 def progress(total: float | None, unit: str) -> Iterator[tuple[Bar, Reporter]]:
-    """Yield a bar, if the total is known, and a reporter that prints lines above it."""
+    """Yield a bar, invisible for total=None, and a reporter that prints above it. unit: see Reporter.bar."""
     console = Console()
     if total is None:
         yield Bar(), console

@@ -27,7 +27,7 @@ LOOPBACK_NAMES = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 
 @dataclass(frozen=True)
 class Network:
-    """The address of a server, who may use it, and how much of it."""
+    """The options of serve on its address, on access and on limits."""
 
     host: str = option("127.0.0.1", "Address to listen on.", heading=FILES)
     port: Port = option(5000, "Port; 0 is any free one.", heading=FILES)
@@ -95,7 +95,7 @@ DECODING = (
 
 
 class ServeCommand(Command):
-    """A command whose options have environment variables, of which an unknown one is an error."""
+    """A command whose options have environment variables, BYTENMT_SERVE_*; an unknown one is an error."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)

@@ -25,7 +25,7 @@ CACHE = "cache"  # folder of a run, for tables of pairs
 
 @dataclass(frozen=True, kw_only=True)
 class Start(PresetOptions):
-    """The options on the run, its configuration and its start."""
+    """The options of train on the run folder, the model, and what a run continues or starts from."""
 
     heading: ClassVar[str] = "Run and model"
 
@@ -43,7 +43,7 @@ class Start(PresetOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Texts(InputOptions, LanguageOptions):
-    """The texts to train on and to validate on."""
+    """The options of train on the texts to train on and to validate on."""
 
     heading: ClassVar[str] = "Training data"
 
@@ -106,9 +106,10 @@ def train(start: Start, texts: Texts, limits: dict[str, Any], machine: EngineSpe
 
 
 class Conversion(NamedTuple):
-    """A document whose pairs become a table in the run folder, on which the run is trained.
+    """A document (TMX, XLIFF or PO) to convert to a TSV file in the run folder, on which the run is trained.
 
-    The digest of the table shows on --resume whether the text is still the same. path: of the document.
+    path, format: of the document. pair: its languages, for TMX. table: the TSV file to write, by whose digest
+    --resume finds out whether the text is still the same.
     """
 
     path: Path
@@ -118,7 +119,10 @@ class Conversion(NamedTuple):
 
 
 def conversions(run: Path, documents: Mapping[str, Sequence[Path]], pair: str | None) -> list[Conversion]:
-    """Return the conversions for documents by their formats. Raises BytenmtError."""
+    """Return a Conversion for each document; writes nothing. Raises BytenmtError for TMX without a pair.
+
+    documents: paths by format. pair: the value of --pair.
+    """
     if documents["tmx"] and pair is None:
         raise BytenmtError("--tmx needs the languages to read: give --pair, such as --pair en-de")
     languages, found = language_pair(pair), []
@@ -131,7 +135,7 @@ def conversions(run: Path, documents: Mapping[str, Sequence[Path]], pair: str | 
 
 
 def convert_document(document: Conversion) -> str:
-    """Write the table of a document and return a line about it for the user. Raises DataError."""
+    """Write document.table and return a line with its number of pairs. Raises DataError if there are none."""
     lines = _lines(document)
     first = next(lines, None)  # before anything is written: raises if the file cannot be read
     if first is None:

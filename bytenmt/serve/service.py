@@ -62,7 +62,10 @@ class Model(NamedTuple):
     keep: KeepSpec | None  # spans and server's terms to keep; None: trained without sentinels
 
     def keep_with(self, terms: Sequence[Term]) -> KeepSpec | None:
-        """Return `keep` with a client's terms, which precede the server's. Raises Refusal (400) if None."""
+        """Return `keep` with a client's terms, which precede the server's.
+
+        Raises Refusal (400) for terms if `keep` is None.
+        """
         if terms and self.keep is None:
             raise Refusal(400, "the model was trained without sentinels and takes no glossary")
         if not terms or self.keep is None:
