@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
     import torch
 
-LossTerm = Callable[[Any], "torch.Tensor"]  # of training.losses.LossInputs
-Schedule = Callable[[Any, Any], float]  # of config.schema.TrainConfig and config.facts.Progress
-# Of parameter groups and config.schema.TrainConfig.
+# Types of the functions that the `register_…` functions take, which describe their arguments and results.
+LossTerm = Callable[[Any], "torch.Tensor"]  # (training.losses.LossInputs)
+Schedule = Callable[[Any, Any], float]  # (config.schema.TrainConfig, config.facts.Progress)
+# (parameter groups, config.schema.TrainConfig)
 OptimizerBuilder = Callable[[list[dict[str, Any]], Any], "torch.optim.Optimizer"]
-Augmentation = Callable[[bytes, bytes, "random.Random"], tuple[bytes, bytes]]
+Augmentation = Callable[[bytes, bytes, "random.Random"], tuple[bytes, bytes]]  # (source, target, generator)
 
 ENVIRONMENT = "BYTENMT_PLUGINS"  # the plugins of --plugin, a line each, for child processes
 T = TypeVar("T")
@@ -40,10 +41,10 @@ _importing: str | None = None  # the plugin that is being imported: a module, or
 
 
 class Registry(dict[str, T]):
-    """Objects of one kind by name, added by plugins.
+    """A dict of the objects of one kind that plugins have added, by name.
 
-    built_in: names that the package itself has. reserved: names that mean something else where that of an
-    entry is written.
+    kind: their kind in words. built_in: names that the package itself has, which are no keys. reserved: names
+    that no entry may have. owners: the plugin, or module, of each entry; on_remove: called with a name.
     """
 
     def __init__(self, kind: str, built_in: Sequence[str] = (), reserved: Sequence[str] = ()) -> None:
@@ -53,10 +54,10 @@ class Registry(dict[str, T]):
         self.on_remove: Callable[[str], object] = lambda name: None
 
     def add(self, name: str, entry: T, owner: str = "") -> None:
-        """Add an object by its name.
+        """Add an object under a name.
 
-        owner: the module that adds it where no plugin is being imported. Raises ValueError for a name that is
-        taken.
+        owner: the module that adds it, if no plugin is being imported; "": the object's own. Raises
+        ValueError for a name that is taken, reserved or no identifier.
         """
         if name in self.built_in or name in self:
             raise ValueError(f"there is a {self.kind} {name!r} already")
@@ -67,7 +68,7 @@ class Registry(dict[str, T]):
         self[name], self.owners[name] = entry, _importing or owner or str(entry.__module__)
 
     def remove(self, name: str) -> None:
-        """Remove an entry, if it is there."""
+        """Remove an entry, if it is there, and call on_remove."""
         if self.pop(name, None) is not None:
             self.owners.pop(name)
             self.on_remove(name)
@@ -79,10 +80,10 @@ class Registry(dict[str, T]):
 
 
 class Metric(NamedTuple):
-    """A measure of translations. score: of hypotheses and references; higher_is_better: which way."""
+    """A measure of translations, as `register_metric` adds it."""
 
-    score: Callable[[Sequence[str], Sequence[str]], float]
-    higher_is_better: bool = True
+    score: Callable[[Sequence[str], Sequence[str]], float]  # (hypotheses, references), a line each
+    higher_is_better: bool = True  # so that validation can choose the best checkpoint
 
 
 LOSS_TERMS: Registry[LossTerm] = Registry("loss term")
@@ -118,29 +119,29 @@ def register_loss_term(name: str, term: LossTerm) -> None:
 
 
 def register_schedule(name: str, schedule: Schedule) -> None:
-    """Add a value of `train.schedule`.
+    """Add a learning rate schedule, a value of `train.schedule`.
 
-    schedule: is given the section `train` and the progress (update, epoch, …) and returns the share of
+    schedule: is given the section `train` and the progress (update, epoch, …) and returns the factor of
     train.lr after the warm-up; a function of these alone, so that a resumed run is the same.
     """
     SCHEDULES.add(name, schedule)
 
 
 def register_optimizer(name: str, build: OptimizerBuilder) -> None:
-    """Add a value of `train.optimizer`.
+    """Add an optimizer, a value of `train.optimizer`.
 
-    build: is given parameter groups, each with its weight_decay, and the section `train`; the rate of each
-    group is set before every update: what the schedule says, times the ratio of the group's own lr to
-    train.lr. Checkpoints keep tensors and numbers of its state and of its groups.
+    build: is given parameter groups, each with its weight_decay, and the section `train`, and returns a
+    torch.optim.Optimizer. Before every update each group's lr is set to the scheduled rate, times the ratio
+    of the group's own lr to train.lr. Checkpoints keep tensors and numbers of its state and groups.
     """
     OPTIMIZERS.add(name, build)
 
 
 def register_augmentation(name: str, change: Augmentation) -> None:
-    """Add a change of training pairs, which `data.augment.NAME = SHARE` makes to that share of them.
+    """Add a change of training pairs, which `data.augment.NAME = SHARE` applies to that share of the pairs.
 
-    change: is given source and target in UTF-8 and the pair's own generator of random numbers, and returns
-    the new pair; a longer one than data.max_source_bytes or max_target_bytes is left as it was.
+    change: is given source and target in UTF-8 and a random number generator of the pair, and returns the new
+    pair; if that is longer than data.max_source_bytes or max_target_bytes, the pair stays unchanged.
     """
     AUGMENTATIONS.add(name, change)
 
@@ -148,8 +149,10 @@ def register_augmentation(name: str, change: Augmentation) -> None:
 def register_metric(
     name: str, score: Callable[[Sequence[str], Sequence[str]], float], higher_is_better: bool = True
 ) -> None:
-    """Add a measure of translations, given hypotheses and references, to validation and `evaluate`, and a
-    value of `train.metric`. Its name may not be one of SCORE_NAMES."""
+    """Add a measure of translations to validation and `evaluate`, and as a value of `train.metric`.
+
+    score: is given hypotheses and references, a line each. The name may not be one of SCORE_NAMES.
+    """
     METRICS.add(name, Metric(score, higher_is_better), str(score.__module__))
 
 
@@ -169,7 +172,7 @@ def load_plugins(names: Iterable[str]) -> None:
 
 @cache
 def load_installed() -> None:
-    """Import the plugins of the parent process, once."""
+    """Import the plugins that the parent process named in the environment, once a process."""
     for name in os.environ.get(ENVIRONMENT, "").splitlines():
         _import(name)
 
@@ -199,10 +202,10 @@ def _import(plugin: str) -> None:
 
 
 def module_of(plugin: str) -> str:
-    """Return the name of a plugin's module; earlier versions recorded it for a file, too."""
+    """Return a plugin's name without ".py", as earlier versions recorded a file as its module's name."""
     return plugin.removesuffix(".py")
 
 
 def owners(names: Iterable[tuple[Registry[Any], str]]) -> Iterator[str]:
-    """Yield the plugins that have added some names to registries: modules, or names of files."""
+    """Yield each plugin, a module or a file's name, that has added one of these (registry, name) entries."""
     yield from dict.fromkeys(registry.owners[name] for registry, name in names if name in registry.owners)

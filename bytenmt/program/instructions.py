@@ -1,7 +1,7 @@
 """The instruction set of the CPU engine: a table of instructions over registers, and one block of weights.
 
-A register is a row of float32 numbers for every row of the call (a beam of a sentence in a step, a byte of a
-source in an encoder); all registers of a program lie in one workspace. Each architecture writes its programs
+A row is one hypothesis in a decode step, one byte of a source in the encoder. A register holds a vector of
+float32 for every row; all registers of a program lie in one workspace. Each architecture writes its programs
 in its own program.py, with writer.py; decoding/cpu/interpreter.py executes them.
 """
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bytenmt.kernel_constants import PANEL
 
-Table = npt.NDArray[np.int64]
+Table = npt.NDArray[np.int64]  # instructions: (n, len(Column))
 
 ALIGNMENT = 64  # bytes: a cache line, and a vector
 
@@ -24,8 +24,9 @@ ALIGNMENT = 64  # bytes: a cache line, and a vector
 class Op(IntEnum):
     """The operation of an instruction, which is applied to every row (hypothesis or source byte).
 
-    d is its destination, a and b its sources, n their width. "Columns" are those of the row's sentence in the
-    encoder's memory. No file stores the numbers. The interpreters tell groups by ranges: operations on rows
+    d is its destination register, a and b its source registers, n their width; w, v, m, k, s and t are
+    numbers, see Column. "Columns" in the comments are the positions of the row's sentence in the encoder's
+    memory. No file stores the numbers. The interpreters tell groups by ranges: operations on rows
     come before RING, steps before WINDOW, attentions from ATTEND_DOT to ATTEND_LOCATION; another attention
     also goes into ATTENTIONS and into session._item_kinds.
     """
@@ -79,42 +80,40 @@ ATTENTIONS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
 
 @unique
 class Base(IntEnum):
-    """The term that LINEAR adds its products to."""
+    """The term that LINEAR adds the product W a to; its k."""
 
-    ZERO = 0
-    BIAS = 1
-    OWN = 2  # what the destination holds
+    ZERO = 0  # nothing: d = W a
+    BIAS = 1  # d = W a + bias
+    OWN = 2  # d += W a
 
 
 @unique
 class Bell(IntEnum):
-    """The numbers that a window's Gaussian, of standard deviation s / 2, is multiplied with."""
+    """The use of the Gaussian in local attention, t of attention instructions; its deviation is s / 2."""
 
     NONE = 0
-    AFTER = 1  # the weights after the softmax
-    INSIDE = 2  # the scores
+    AFTER = 1  # multiply the weights after the softmax
+    INSIDE = 2  # multiply the scores
 
 
 class Gru:
-    """Bits of k in GRU instructions: apply the reset after the product; let z weigh the new state."""
+    """Bits of k in GRU instructions; layers.recurrent.GRU has the equations."""
 
-    RESET_AFTER = 1
-    UPDATE_TAKES = 2
+    RESET_AFTER = 1  # r multiplies the product with the state, not the state: reset = "after"
+    UPDATE_TAKES = 2  # z weighs the candidate, not the old state: update = "take"
 
 
 @unique
 class Column(IntEnum):
-    """The columns of the instruction table: the operation; three registers, each by its start among a row's
-    floats, its stride and the column in it; offsets of weights and of their scales, in bytes; widths and
-    other numbers; the kind of its rows."""
+    """Indices of an instruction's fields in the instruction table, which has a line for each instruction."""
 
     OP = 0
-    D_START, D_STRIDE, D_COLUMN = 1, 2, 3
+    D_START, D_STRIDE, D_COLUMN = 1, 2, 3  # of register d, see Register
     A_START, A_STRIDE, A_COLUMN = 4, 5, 6
     B_START, B_STRIDE, B_COLUMN = 7, 8, 9
-    W, V = 10, 11
-    S, T = 12, 13  # scales of w and v
-    N, M, K = 14, 15, 16
+    W, V = 10, 11  # offsets of weights, in bytes
+    S, T = 12, 13  # offsets of the scales of w and v, in bytes; in attentions the window and Bell
+    N, M, K = 14, 15, 16  # width of d, or of a without d; other numbers, see Op
     ROWS = 17  # RowKind
 
 
@@ -122,25 +121,21 @@ class Column(IntEnum):
 class RowKind(IntEnum):
     """The rows that an instruction is executed for."""
 
-    ALL = 0  # the rows of a step; the columns of all sources in an encoder
-    SENTENCES = 1
+    ALL = 0  # all hypotheses of a step; all bytes of all sources in an encoder
+    SENTENCES = 1  # one row for each sentence
     SERIAL = 2  # as ALL, where of several columns of a text each waits for the states of the one before
 
 
 class Register(NamedTuple):
-    """A register, or a part of one.
+    """The place of a register, or of a part of one, in a program's workspace. Numbers count floats a row."""
 
-    start: floats of a row before it; stride: its floats, whole panels; column: first float of this part;
-    width: floats of this part.
-    """
-
-    start: int
-    stride: int
-    width: int
-    column: int = 0
+    start: int  # floats of all registers before it
+    stride: int  # floats of the whole register, a multiple of PANEL
+    width: int  # floats of this part
+    column: int = 0  # first float of this part in the register
 
     def part(self, column: int, width: int) -> Register:
-        """Return `width` floats of this part, from `column` on, counted from its own start.
+        """Return a part of this register: `width` floats from `column` on, counted from this part's start.
 
         Raises ValueError beyond its end.
         """
@@ -150,19 +145,19 @@ class Register(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """A packed matrix. place, scales: offsets of its panels and of their scales, in bytes."""
+    """The place of a packed matrix (n_output, n_input) among a program's weights."""
 
-    place: int
-    scales: int
+    place: int  # offset of its numbers, in bytes
+    scales: int  # offset of the scales of its quantised numbers, in bytes
     n_output: int
     n_input: int
 
 
 class Program(NamedTuple):
-    """A program. instructions: (n, len(Column)) int64; row_floats: floats of all registers in a row."""
+    """A list of instructions, and the size of the workspace that they need."""
 
-    instructions: Table
-    row_floats: int
+    instructions: Table  # (n, len(Column)) int64
+    row_floats: int  # floats that all registers together have for a row
 
     def select(self, *ops: Op) -> Table:
         """Return the instructions with one of these operations: (n, len(Column)) int64.
@@ -174,12 +169,12 @@ class Program(NamedTuple):
 
 
 def aligned_zeros(n_floats: int) -> npt.NDArray[np.float32]:
-    """Return zeros that begin on a cache line."""
+    """Return float32 zeros (n_floats,) whose memory begins on a cache line."""
     space = np.zeros(n_floats + ALIGNMENT // 4, np.float32)
     first = -space.ctypes.data % ALIGNMENT // 4
     return space[first : first + n_floats]
 
 
 def padded(width: int) -> int:
-    """Round a number of floats up to whole panels."""
+    """Round a number of floats up to a multiple of PANEL, the outputs that a matrix stores together."""
     return -(-width // PANEL) * PANEL

@@ -12,7 +12,10 @@ from bytenmt.program.writer import Array, Shapes, Values, Writer
 
 
 def maxout(step: Writer, x: Register, name: str, width: int) -> Register:
-    """Write a linear map of x to `width` pairs; return the register with the larger of each pair."""
+    """Write a maxout layer: a linear map of x to `width` pairs, then the larger of each pair.
+
+    Returns the register of the result. name: prefix of the map's parameters.
+    """
     pairs, maxed = step.register(2 * width), step.register(width)
     step.linear(pairs, x, f"{name}.weight", f"{name}.bias")
     step.emit(Op.MAXOUT, maxed, pairs)
@@ -29,10 +32,10 @@ def gru_step(
     state: int | None = None,
     d_inside: int = 0,
 ) -> None:
-    """Write new = GRU(x, old); `new` may be the same register as `old`.
+    """Write instructions for new = GRU(x, old); `new` may be the same register as `old`.
 
-    flags: bits of Gru. state: number of the state that `old` is read from, after everything that does not
-    depend on it, and `new` is written to; None where the caller does both. d_inside: see recurrent.GRU.
+    name: prefix of its parameters. flags: bits of Gru. state: number of the decoder's state that `old` is
+    read from and `new` is written to; None if the caller does both. d_inside: see layers.recurrent.GRU.
     """
     d, weight, bias = old.width, f"{name}.input.weight", f"{name}.input.bias"
     gates, u = step.register(3 * d), step.register(d)
@@ -70,10 +73,10 @@ def _outside(first: int, w: Array) -> Array:
 def step_layers(
     step: Writer, x: Register, name: str, depth: int, d: int, flags: int | None, d_inside: int = 0
 ) -> Register:
-    """Write a step of layers on top of each other; return h of the topmost one.
+    """Write one step of a stack of recurrent layers over input x; return the register of the top layer's h.
 
-    name: prefix of the names of their parameters. flags: bits of Gru; None for LSTMs. d_inside: of the lowest
-    one. States: h of each layer, then, of LSTMs, c of each.
+    name: prefix of their parameters. depth: layers, each of width d. flags: bits of Gru; None for LSTMs.
+    d_inside: of the lowest layer. Their states are numbered: h of each layer, then, of LSTMs, c of each.
     """
     for layer in range(depth):
         h, own = step.register(d), f"{name}.{layer}"
@@ -96,9 +99,10 @@ def step_layers(
 def scan_layers(
     encode: Writer, x: Register, name: str, depth: int, d: int, flags: int | None
 ) -> tuple[Register, list[Register]]:
-    """Write layers on top of each other over the sources; see step_layers.
+    """Write a stack of recurrent layers that reads the sources from end to end; see step_layers.
 
-    Return the register of the topmost h, and those of the last states of each sentence.
+    Returns the register of the top layer's h, with a row for each source byte, and the registers of each
+    sentence's last states: h of each layer, then, of LSTMs, c of each.
     """
     last = []
     for layer in range(depth):
@@ -116,11 +120,11 @@ def scan(
     states: Register | None = None,
     backwards: bool = False,
 ) -> tuple[Register, ...]:
-    """Write a recurrent layer over the sources.
+    """Write a recurrent layer that reads the sources from end to end.
 
-    Return the register of h, one row for each byte of the sources, and those of the last states of each
-    sentence. name, flags: see step_layers. states: the register to write h into; None: a new one. backwards:
-    a GRU that reads from the last byte to the first.
+    Returns the register of h, with a row for each source byte, and those of each sentence's last h and, of an
+    LSTM, c. name, flags: see step_layers. states: the register to write h into; None: a new one. backwards:
+    a GRU reads from the last byte to the first; an LSTM ignores it.
     """
     share = encode.register((4 if flags is None else 3) * d)
     encode.linear(share, x, f"{name}.input.weight", f"{name}.input.bias")

@@ -23,38 +23,34 @@ Shapes = dict[str, tuple[int, ...]]  # of a model's parameters, by their names
 
 
 class Values(NamedTuple):
-    """Numbers that a program reads: a parameter of the model, or an array computed from parameters.
+    """An array that a program reads: a parameter of the model, or computed from parameters."""
 
-    name: shown in listings of the program; parameters: name and shape of each parameter that is needed;
-    compute: returns the array, of the shape `shape`, given the arrays of these parameters in their order.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    parameters: Shapes
-    compute: Callable[..., Array]
+    name: str  # shown in listings of the program
+    shape: tuple[int, ...]  # of the array
+    parameters: Shapes  # that it is computed from
+    compute: Callable[..., Array]  # returns it, given the arrays of these parameters in their order
 
 
 def parameter(name: str, *shape: int) -> Values:
-    """Refer to a parameter of the model as it is."""
+    """Return the Values of a parameter of the model as it is."""
     return Values(name, shape, {name: shape}, lambda array: array)
 
 
 class WeightSink(Protocol):
-    """The receiver of the weights that a program reads."""
+    """The interface to which a Writer passes the arrays that its program reads, and gets their offsets."""
 
     n_bytes: int  # received so far
 
     def vector(self, values: Values) -> int:
-        """Take numbers that stay float32; return their offset in bytes."""
+        """Take an array that stays float32; return its offset in bytes."""
 
     def matrix(self, values: Values) -> Matrix:
-        """Take a matrix (n_output, ...), stored in the engine's precision; all axes but the first are its
-        inputs."""
+        """Take a matrix (n_output, ...), all axes but the first its inputs; it is stored in the engine's
+        precision."""
 
 
 class ParameterShapes:
-    """A WeightSink that collects the names and shapes of parameters, and nothing else: `shapes`."""
+    """A WeightSink that only collects the names and shapes of parameters, in `shapes`; offsets are 0."""
 
     n_bytes = 0
 
@@ -76,7 +72,7 @@ class ParameterShapes:
 
 
 class Writer:
-    """Write one program, instruction by instruction."""
+    """Builds one program, instruction by instruction; `weights` gets the arrays that it reads."""
 
     def __init__(self, weights: WeightSink) -> None:
         self.weights = weights
@@ -92,17 +88,17 @@ class Writer:
         return new
 
     def shared(self, width: int, use: str = "taps") -> Register:
-        """Return the register that all layers of this width share for one use."""
+        """Return the same register for each call with this width and use, so that layers share it."""
         if (use, width) not in self._shared:
             self._shared[use, width] = self.register(width)
         return self._shared[use, width]
 
     def vector(self, name: str, *shape: int) -> int:
-        """Keep a parameter in float32; return its offset in bytes."""
+        """Pass a parameter that stays float32 to the sink; return its offset in bytes."""
         return self.weights.vector(parameter(name, *shape))
 
     def matrix(self, name: str, n_output: int, n_input: int) -> Matrix:
-        """Pack a parameter as a matrix."""
+        """Pass a parameter to the sink as a matrix; return its place."""
         return self.weights.matrix(parameter(name, n_output, n_input))
 
     def emit(
@@ -116,7 +112,7 @@ class Writer:
     ) -> None:
         """Append an instruction.
 
-        numbers: its other columns in lower case; n, unless given, is the width of the first of its registers.
+        numbers: its other fields, named as in Column, in lower case; n is by default the width of d, or of a.
         """
         row = {"OP": int(op), "ROWS": int(rows), "N": (d or a or Register(0, 0, 0)).width}
         row |= {name.upper(): number for name, number in numbers.items()}
@@ -141,8 +137,8 @@ class Writer:
     ) -> None:
         """Append d = W a + bias, or d += W a + bias with `add`.
 
-        matrix: a parameter's name, of the shape (d.width, a.width), or values; bias: a parameter's name. d is
-        filled up to whole panels, so that no part behind it may have been written already.
+        matrix: Values, or the name of a parameter (d.width, a.width); bias: the name of a parameter. A
+        multiple of PANEL floats is written to d: write parts of the same register behind d later.
         """
         values = parameter(matrix, d.width, a.width) if isinstance(matrix, str) else matrix
         packed = self.weights.matrix(values)
@@ -155,9 +151,9 @@ class Writer:
             self.emit(Op.ADD_VECTOR, d, rows=rows, v=self.vector(bias, d.width))
 
     def program(self) -> Program:
-        """Return all instructions written so far.
+        """Return the program of all instructions so far.
 
-        Those from the first read of a recurrent state to its last write are marked as serial.
+        Those from the read of a recurrent state to its last write get RowKind.SERIAL.
         """
         table = np.array(self._rows, np.int64).reshape(-1, len(Column))
         op, state = table[:, Column.OP], table[:, Column.K]
