@@ -20,8 +20,9 @@ STYLE = "body { font: 15px/1.75 monospace } main { white-space: pre-wrap } s { t
 
 
 def page(title: str, text: Iterable[Characters], figures: Sequence[str], line_ends: bool = False) -> bytes:
-    """Return a self-contained page: the figures, and each character with the bits and ranks of its bytes.
+    """Return a self-contained HTML page: the figures, then the text, each character coloured by its bits.
 
+    A tooltip has the bits and ranks of its bytes. text: from WholeCharacters; figures: lines for the top;
     line_ends: EOS ends a line, as in translations.
     """
     name = html.escape(printable(title))
@@ -52,7 +53,7 @@ def _marked(characters: Characters, line_ends: bool) -> Iterator[str]:
 
 
 def visible(code: int) -> str:
-    r"""Return a character, its number if it cannot be seen, or \xff for a byte that is not UTF-8."""
+    r"""Return a visible text for a code point: the character, a sign or number, or \xff for a stray byte."""
     if ESCAPED <= code <= LAST_ESCAPED:
         return f"\\x{code - 0xDC00:02x}"
     if chr(code) == "\t" or unicodedata.category(chr(code)) not in INVISIBLE:

@@ -30,32 +30,35 @@ LEAST = 0.1  # of a discount, so that a byte not seen yet keeps some probability
 
 
 class Level(NamedTuple):
-    """Counts for one length of context."""
+    """Discounted counts for one length of context; the module's docstring has n, a and t."""
 
-    pairs: Keys  # (m,), sorted: the last bytes of context, and the next byte lowest
+    pairs: Keys  # (m,), sorted: a context and the next byte as one integer, the next byte lowest
     seen: Reals  # (m,), n of each pair
-    contexts: Keys  # (c,), sorted
+    contexts: Keys  # (c,), sorted: the distinct contexts of the pairs
     back: Reals  # (c,), a of each context
     total: Reals  # (c,), t of each context
 
 
 class NGram(NamedTuple):
-    """A byte n-gram. levels: for 0, 1, … `order` bytes of context."""
+    """A byte n-gram language model with modified Kneser-Ney smoothing."""
 
-    levels: tuple[Level, ...]
+    levels: tuple[Level, ...]  # for 0, 1, … `order` bytes of context
 
     @staticmethod
     def from_texts(texts: Sequence[Bytes], order: int = ORDER) -> NGram:
-        """Count texts (uint8, not all empty), each as a stream of its own after zeros. order: 0 to 7."""
+        """Estimate the model from texts (uint8, not all empty), each as if zeros came before it.
+
+        order: bytes of context, 0 to 7.
+        """
         keys = np.concatenate([_pairs(text, np.zeros(order, np.uint8), order) for text in texts])
         return NGram.from_counts(*_counted(keys), order)
 
     @staticmethod
     def from_counts(pairs: Keys, counts: npt.NDArray[np.int64], order: int) -> NGram:
-        """Return the n-gram of counts.
+        """Estimate the model from the counts of byte sequences of length order + 1.
 
-        pairs (m,) uint64: `order` bytes and the next one, the last one lowest, in ascending order; counts
-        (m,) int64: at least 1.
+        pairs (m,) uint64: the sequences, distinct and ascending, each as an integer, its last byte lowest;
+        counts (m,) int64: at least 1.
         """
         tables = [_discounted(pairs, counts)]
         for k in range(order - 1, -1, -1):
@@ -64,9 +67,9 @@ class NGram(NamedTuple):
         return NGram(tuple(reversed(tables)))
 
     def bits(self, text: Bytes, before: Bytes | None = None) -> Reals:
-        """Return -log2 p of each byte of text (n,) uint8 as (n,).
+        """Return the bits, -log2 p, of each byte of text (n,) uint8: (n,) float64.
 
-        before (order,): the bytes before it; zeros if none.
+        before (order,) uint8: the bytes before the text; None: zeros.
         """
         order = len(self.levels) - 1
         before = np.zeros(order, np.uint8) if before is None else before
@@ -83,7 +86,10 @@ class NGram(NamedTuple):
 
 
 class NGramBaseline:
-    """The cost of a stream under the n-gram of a text, beside that under a language model."""
+    """Measures bits per byte of a stream under an n-gram, for comparison with a language model's.
+
+    training: the texts (uint8) that the n-gram is estimated from, of which the first MOST bytes count.
+    """
 
     def __init__(self, training: Sequence[Bytes]) -> None:
         starts = np.cumsum([0, *map(len, training)]).tolist()
@@ -93,14 +99,14 @@ class NGramBaseline:
         self._bits, self._n_bytes, self._before = 0.0, 0, np.zeros(ORDER, np.uint8)
 
     def add(self, data: bytes) -> None:
-        """Read the next bytes of the stream."""
+        """Add the bits of the next bytes of the stream to the sum."""
         text = np.frombuffer(data, np.uint8)
         self._bits += float(self._model.bits(text, self._before).sum())
         self._before = np.concatenate([self._before, text])[-ORDER:]
         self._n_bytes += len(text)
 
     def line(self) -> str:
-        """Return the bits per byte as a line for people."""
+        """Return a line for people with the bits per byte of all bytes added so far."""
         figure = self._bits / max(1, self._n_bytes)
         return f"reference, order-{ORDER} n-gram of the training text{self._share}: {figure:.4f}"
 

@@ -16,7 +16,8 @@ SCRIPTS |= {name.upper(): name for name in NAMED}  # a character's name
 
 @lru_cache(maxsize=1 << 16)
 def script(code: int) -> str:
-    """Return the group of a character: its script, or its kind if it is not a letter."""
+    """Return the group of a code point by which figures are listed: its script ("Latin"), or its kind
+    ("digits") if it is not a letter."""
     if ESCAPED <= code <= LAST_ESCAPED:
         return NOT_UTF8
     character = chr(code)

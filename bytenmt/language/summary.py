@@ -14,27 +14,27 @@ from bytenmt.language.scripts import ESCAPED, LAST_ESCAPED, script
 from bytenmt.language.surprisal import Surprise
 from bytenmt.utf8 import EOS
 
-WHOLE = "in all"
+WHOLE = "in all"  # the name of the sums over all characters
 ENDS = "ends of lines"  # of translations: bits, but no bytes of the text
 
 
 class Characters(NamedTuple):
-    """Whole characters and the cost of each of their bytes."""
+    """Whole characters of a text, and the surprisal of each of their bytes."""
 
     code: npt.NDArray[np.uint32]  # (n,), code points; a byte that is not UTF-8 is 0xDC00 plus the byte
-    n_bytes: npt.NDArray[np.int64]  # (n,)
-    surprise: Surprise
+    n_bytes: npt.NDArray[np.int64]  # (n,), bytes of each character
+    surprise: Surprise  # of all their bytes, in order
 
 
 class WholeCharacters:
-    """Collects costs of bytes and returns them as whole characters, once their last byte has come."""
+    """Groups the bytes of successive Surprise chunks into characters; a cut character waits for its rest."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._waiting = Surprise(np.zeros(0, np.uint8), np.zeros(0), np.zeros(0, np.int64))
 
     def add(self, surprise: Surprise | None) -> Characters:
-        """Add costs of bytes (None at the end) and return the characters that are complete now."""
+        """Add the next bytes (None at the end of the text); return the characters that are now complete."""
         text = self._decoder.decode(b"" if surprise is None else surprise.data.tobytes(), surprise is None)
         code = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
         n_bytes = 1 + (code >= 0x80).astype(np.int64) + (code >= 0x800) + (code >= 0x10000)
@@ -45,24 +45,27 @@ class WholeCharacters:
 
 
 class Sums(NamedTuple):
-    """Sums over predictions."""
+    """Sums over the predictions of a text's bytes, or of those of one script."""
 
-    n_bytes: float  # of the text
-    n_ranked: float  # predictions, ends of lines included
-    bits: float
-    first: float  # predictions whose byte was the likeliest
-    fifth: float  # or among the five likeliest
+    n_bytes: float  # bytes of the text
+    n_ranked: float  # number of predictions, ends of lines included
+    bits: float  # -log2 p, summed
+    first: float  # predictions whose true byte was the likeliest
+    fifth: float  # predictions whose true byte was among the five likeliest
 
 
 class Figures:
-    """Collects the sums. line_ends: EOS ends a line and is not a byte of the text, as in translations."""
+    """Accumulates bits and accuracy of predictions, in all and by script.
+
+    line_ends: EOS ends a line and is not a byte of the text, as in translations.
+    """
 
     def __init__(self, line_ends: bool = False) -> None:
         self._line_ends = line_ends
         self._sums = defaultdict[str, npt.NDArray[np.float64]](lambda: np.zeros(5))
 
     def add(self, characters: Characters) -> None:
-        """Add whole characters."""
+        """Add the predictions of these characters to the sums."""
         code, n_bytes, (data, bits, rank) = characters
         ends = (data == EOS) & self._line_ends
         values = np.stack([~ends, np.ones(len(data)), bits, rank == 0, rank < 5])
@@ -74,12 +77,12 @@ class Figures:
         self._sums[WHOLE] += values.sum(axis=1)
 
     def sums(self) -> dict[str, Sums]:
-        """Return the sums by script, most bytes first, and those of all as WHOLE."""
+        """Return the sums of all characters, under the name WHOLE, then those by script, most bytes first."""
         found = {name: Sums(*values.tolist()) for name, values in self._sums.items()}
         return dict(sorted(found.items(), key=lambda item: (item[0] != WHOLE, -item[1].n_bytes)))
 
     def lines(self) -> Iterator[str]:
-        """Yield the result as lines for people, bits per byte first."""
+        """Yield lines for people: bits per byte, bytes, and a table by script. Some must have been added."""
         whole = self.sums()[WHOLE]
         yield f"bits per byte: {whole.bits / max(1, whole.n_bytes):.4f}"
         yield f"bytes: {whole.n_bytes:.0f}"
@@ -91,9 +94,9 @@ class Figures:
 
 
 def json_lines(surprise: Surprise, first: int) -> bytes:
-    """Format each byte as a JSON object: offset (from `first` on), byte, bits and rank (1 for the likeliest).
+    """Format a JSON object a line for each byte: its offset, byte, bits and rank (1 for the likeliest).
 
-    The end of a translation's line is the byte 255.
+    first: offset of the first byte. The end of a translation's line is the byte 255, EOS.
     """
     numbers = zip(*(part.tolist() for part in surprise), strict=True)
     lines = (

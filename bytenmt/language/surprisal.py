@@ -19,30 +19,33 @@ from bytenmt.decoding.reading import Reader, Reading
 from bytenmt.utf8 import EOS
 
 CHUNK = 1024  # bytes of a stream that a model reads in one call
-LINES_AT_ONCE = 1000  # of translations; their surprises are in memory
+LINES_AT_ONCE = 1000  # lines of translations in a Surprise, which is in memory
 
 
 class Surprise(NamedTuple):
-    """The cost of bytes. In translations the end of a line is EOS; in a stream that id is a byte."""
+    """Bytes and their surprisal under a model.
 
-    data: npt.NDArray[np.uint8]  # (n,)
+    In translations EOS ends a line; in a stream that id is a byte like any other.
+    """
+
+    data: npt.NDArray[np.uint8]  # (n,), the bytes
     bits: npt.NDArray[np.float64]  # (n,), -log2 p of each byte
     rank: npt.NDArray[np.int64]  # (n,), how many bytes were likelier, or as likely and of lower value
 
     @staticmethod
     def joined(parts: Sequence[Surprise]) -> Surprise:
-        """Concatenate parts; at least one."""
+        """Concatenate at least one Surprise."""
         data, bits, rank = zip(*parts, strict=True)
         return Surprise(np.concatenate(data), np.concatenate(bits), np.concatenate(rank))
 
     def cut(self, n: int) -> tuple[Surprise, Surprise]:
-        """Return the first n bytes and the rest."""
+        """Split after the first n bytes."""
         data, bits, rank = self
         return Surprise(data[:n], bits[:n], rank[:n]), Surprise(data[n:], bits[n:], rank[n:])
 
 
 def stream(reader: Reader, pieces: Iterable[bytes], chunk: int = CHUNK) -> Iterator[Surprise]:
-    """Yield the cost of each byte of a stream, `chunk` bytes at a time.
+    """Yield the surprisal of each byte of a stream under a language model, `chunk` bytes at a time.
 
     pieces: the stream, cut anywhere; the same bytes give the same numbers however they are cut.
     """
@@ -52,7 +55,7 @@ def stream(reader: Reader, pieces: Iterable[bytes], chunk: int = CHUNK) -> Itera
 
 
 def recut(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Cut the same bytes into pieces of `size`; the last one may be shorter, none is empty."""
+    """Yield the same stream in pieces of `size` bytes; the last one may be shorter, none is empty."""
     waiting = bytearray()
     for piece in pieces:
         waiting += piece
@@ -65,7 +68,10 @@ def recut(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 
 def translations(reader: Reader, corpus: ParallelCorpus) -> Iterator[Surprise]:
-    """Yield the cost of each byte of given translations and of their ends, some lines at a time, in order."""
+    """Yield the surprisal of each byte of a corpus' targets, given their sources, some lines at a time.
+
+    Each line is followed by EOS, whose surprisal is included.
+    """
     for first in range(0, len(corpus), LINES_AT_ONCE):
         some = range(first, min(first + LINES_AT_ONCE, len(corpus)))
         texts = [corpus.target(k) + bytes([EOS]) for k in some]
@@ -74,5 +80,5 @@ def translations(reader: Reader, corpus: ParallelCorpus) -> Iterator[Surprise]:
 
 
 def surprise(data: bytes, reading: Reading) -> Surprise:
-    """Return the cost of these bytes from a reading."""
+    """Return bytes with their surprisal in bits, from a reader's log-probabilities of them."""
     return Surprise(np.frombuffer(data, np.uint8), -reading.log_p / math.log(2), reading.rank)

@@ -26,13 +26,13 @@ class Op(IntEnum):
 
     d is its destination register, a and b its source registers, n their width; w, v, m, k, s and t are
     numbers, see Column. "Columns" in the comments are the positions of the row's sentence in the encoder's
-    memory. No file stores the numbers. The interpreters tell groups by ranges: operations on rows
-    come before RING, steps before WINDOW, attentions from ATTEND_DOT to ATTEND_LOCATION; another attention
-    also goes into ATTENTIONS and into session._item_kinds.
+    memory. No file stores the members' values, but the interpreters compare them: operations for both
+    programs come before RING, those of steps before WINDOW, attentions are ATTEND_DOT to ATTEND_LOCATION.
+    Another attention also goes into ATTENTIONS and into session._item_kinds.
     """
 
-    EMBED = 0  # d = the look-up table's row of the byte read
-    POSITION = 1  # d += the table's row of the position, the last one of m from there on
+    EMBED = 0  # d = row x of table w, where x is the byte read
+    POSITION = 1  # d += row i of table w, where i is the position; its last row, m - 1, from there on
     LINEAR = 2  # d = W a + bias; k: what is added, see Base
     ADD_VECTOR = 3  # d += v
     NORM_RELU = 4  # d = max(0, layer norm of a)
@@ -48,19 +48,20 @@ class Op(IntEnum):
     LSTM_STEP = 13  # d, b = the new h and c, from the gates a (4n)
     NORM = 14  # d = layer norm of a
     MULTIPLICATIVE = 15  # d = a multiplicative unit of b; a (4n): g1, g2, g3, u before their functions
-    # d += the sum of a row of each table of n-grams, of k & 63 rows as a power of 2, for every n whose bit is
-    # set in m, by the hash of the last n bytes read; with k & 64 in small letters
+    # d += the sum of a row, by the hash of the last n bytes read, of a table of n-grams for every n whose bit
+    # is set in m; k: see kernel_constants.FOLD_CASE and WORD_BITS; k & 63: log2 of a table's rows
     NGRAMS = 16
     # in a step only
     RING = 17  # d = the m taps of ring k, the newest a; a is kept in the ring
     READ_STATE = 18  # d = state k of the row's parent
     WRITE_STATE = 19  # state k of the row = a
-    COLUMN = 20  # d = the memory's column of the row's position; zero past the last
+    COLUMN = 20  # d = the column of the memory's item k at the row's position; zero past the last
     FIXED = 21  # d = the memory's fixed part k
-    ATTEND_DOT = 22  # d = sum_j softmax_j(a . key_j) value_j, times the root of m where k
+    # Attentions: keys are the memory's item m, values item v. Over all columns, or those at most s from b; t:
+    # Bell.
+    ATTEND_DOT = 22  # d = sum_j softmax_j(a . key_j) value_j, with k times the root of the source's bytes
     ATTEND_ADDITIVE = 23  # the same with the score w . tanh(a + key_j)
     ATTEND_LOCATION = 24  # the same with the score a_j, of the first m columns; k: their softmax once more
-    # All three: of all columns, or of those at most s from b; t: see Bell
     CENTRE = 25  # d = the row's position, at most the last of the sentence's columns, of which m are seen
     PREDICT_CENTRE = 26  # d = sigma(w . a) times those columns
     # in an encoder only
