@@ -16,7 +16,7 @@ from bytenmt.errors import BytenmtError, DataError
 
 @dataclass(frozen=True)
 class AdaptOptions:
-    """The options of adapt."""
+    """The options of `bytenmt adapt`, a field each."""
 
     output: Path = option(
         MISSING, "Folder of the adapted model; it must not hold a model yet.", "-o", "--output"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Scoring(InputOptions):
-    """The options of evaluate: the texts to score, and what is computed and printed."""
+    """The options of `bytenmt evaluate`: the texts to score, and what is computed and printed."""
 
     src: Path | None = option(None, "Source side of the test set, one sentence per line.")
     ref: Path | None = option(None, "Reference translation of --src.", "--ref", "--tgt")

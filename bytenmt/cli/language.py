@@ -30,7 +30,7 @@ STDIN = "standard input"
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction(InputOptions):
-    """The options of predict."""
+    """The options of `bytenmt predict`, a field each."""
 
     src: Path | None = option(None, "Source text, parallel to FILE; needed by a translation model.")
     per_byte: bool = option(False, "Print bits and rank of every byte on stdout, as JSON lines.")
@@ -44,7 +44,7 @@ class Prediction(InputOptions):
 
 @dataclass(frozen=True)
 class Generation:
-    """The options of generate."""
+    """The options of `bytenmt generate`, a field each."""
 
     prompt: str = option("", "Beginning of the text.")
     n_bytes: NBytes = option(1000, "Maximum number of bytes generated after the prompt.", "--bytes")

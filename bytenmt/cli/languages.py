@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageOptions:
-    """The option on languages."""
+    """The option --pair, for commands that read documents in several languages."""
 
     pair: str | None = option(
         None,

@@ -238,9 +238,10 @@ def read_lines(input: BinaryIO, name: str, errors: str, reporter: Reporter) -> I
 
 
 def clean(line: bytes, name: str, number: int, errors: str) -> bytes:
-    """Return a line as TextFile would: no line end, no byte order mark, valid UTF-8. number: from 1.
+    """Remove the line end, and from line 1 the byte order mark, and replace invalid UTF-8 by U+FFFD.
 
-    Raises DataError if errors is "strict" and the line is not UTF-8.
+    name, number: of the input and the line (from 1), for messages. Raises DataError instead of replacing if
+    errors is "strict".
     """
     if line.endswith(b"\n"):
         line = line[:-2] if line.endswith(b"\r\n") else line[:-1]

@@ -48,9 +48,11 @@ class MainGroup(Group):
     """The program's group of commands: imports their modules on demand, and prints an error as one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, sorted, without importing their modules."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context | None, name: str) -> click.Command | None:
+        """Import the module of a command and return it; None for an unknown name."""
         if name not in COMMANDS:
             return None
         command: click.Command = getattr(
@@ -63,7 +65,7 @@ class MainGroup(Group):
         return {name: command for name in COMMANDS if (command := self.get_command(None, name))}
 
     def main(self, *args: Any, standalone_mode: bool = True, **more: Any) -> Any:
-        """Run a command, and end with its exit code; standalone_mode=False: only if it is not 0."""
+        """Run a command and exit with its code; with standalone_mode=False return if the code is 0."""
         try:
             run: Any = super().main  # whose type knows only some of these arguments
             code = run(*args, standalone_mode=False, **more)
@@ -73,6 +75,7 @@ class MainGroup(Group):
             sys.exit(code)
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a signal or a closed pipe becomes the exit code that a shell would give."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:  # its argument is the signal, if it was another one

@@ -21,7 +21,7 @@ NAMED = click.Argument(["named"], metavar="MODEL|ARCH", nargs=-1, shell_complete
 
 @dataclass(frozen=True, kw_only=True)
 class InfoOptions(PresetOptions):
-    """The options of info."""
+    """The options of `bytenmt info`, a field each."""
 
     properties: bool = option(
         False,
@@ -31,7 +31,7 @@ class InfoOptions(PresetOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions:
-    """The options of convert."""
+    """The options of `bytenmt convert`, a field each."""
 
     output: Path = option(MISSING, "Weights file to write, FILE.safetensors.", "-o", "--output")
     precision: str = option(

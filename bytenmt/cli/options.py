@@ -26,7 +26,7 @@ ARCHITECTURES = tuple(PRESETS["small"])
 
 
 class HeadedOption(click.Option):
-    """An option that --help lists under a heading."""
+    """A click option that --help of a Command lists under `heading`."""
 
     def __init__(self, *args: Any, heading: str = OPTIONS, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -77,6 +77,7 @@ class Command(click.Command):
                 formatter.write_dl(records)
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; with -q everything on stderr but errors is discarded."""
         if not ctx.meta[QUIET]:
             return super().invoke(ctx)
         if ctx.meta[VERBOSE]:
@@ -144,6 +145,7 @@ class Value(click.ParamType):  # type: ignore[type-arg]  # which is generic in t
         self.name = names.get(option.item, "number")
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Convert a value of the command line; click shows the error of one that is not allowed."""
         try:
             if self.name == "text" and isinstance(value, str):
                 value.encode()
@@ -252,7 +254,7 @@ def complete_architecture(_: click.Context, param: click.Parameter, begun: str) 
 
 
 def settings(*groups: str) -> Part:
-    """Return the options of groups (see Option.group) and on kept spans, as the argument `settings`."""
+    """Return the options of groups such as "search" and on kept spans, as the dict `settings`."""
     options = [one for one in TABLE.values() if one.group in groups]
     return collect_given("settings", [*options, *KEEP.values()])
 

@@ -52,6 +52,7 @@ class JsonRecords:
     characters: bool = False
 
     def __call__(self, results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
+        """Return a line of JSON for each result; arguments as of line_filter.OutputFormat."""
         records = [self._record(number, result) for number, result in enumerate(results, first + 1)]
         if self.align is not None:
             links = self.align([result.best_chunks() for result in results])

@@ -18,7 +18,7 @@ LONGEST = 300  # characters of either text: no label of more could be read
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionOptions(InputOptions):
-    """The options of plot attention."""
+    """The options of `bytenmt plot attention`, a field each."""
 
     line: str | None = option(None, "Source line (default: the first line of stdin).", metavar="TEXT")
     target: str | None = option(
@@ -30,7 +30,7 @@ class AttentionOptions(InputOptions):
 
 @dataclass(frozen=True)
 class EmbeddingOptions:
-    """The options of plot embedding."""
+    """The options of `bytenmt plot embedding`, a field each."""
 
     output: Path = option(Path("embedding.png"), "Picture to write, FILE.png.", "-o", "--output")
     texts: tuple[Path, ...] = option(

@@ -27,7 +27,7 @@ LOOPBACK_NAMES = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 
 @dataclass(frozen=True)
 class Network:
-    """The options of serve on its address, on access and on limits."""
+    """The options of `bytenmt serve` on its address, on access and on limits."""
 
     host: str = option("127.0.0.1", "Address to listen on.", heading=FILES)
     port: Port = option(5000, "Port; 0 is any free one.", heading=FILES)
@@ -104,6 +104,7 @@ class ServeCommand(Command):
                 one.envvar = PREFIX + max(one.opts, key=len).lstrip("-").replace("-", "_").upper()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line as click does, after a check of the names of environment variables."""
         known = {str(one.envvar) for one in self.params if one.envvar}
         for name in sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known):
             close = difflib.get_close_matches(name, known, 1)

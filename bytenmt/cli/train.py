@@ -25,7 +25,7 @@ CACHE = "cache"  # folder of a run, for tables of pairs
 
 @dataclass(frozen=True, kw_only=True)
 class Start(PresetOptions):
-    """The options of train on the run folder, the model, and what a run continues or starts from."""
+    """The options of `bytenmt train` on the run folder, the model, and its initial weights."""
 
     heading: ClassVar[str] = "Run and model"
 
@@ -43,7 +43,7 @@ class Start(PresetOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Texts(InputOptions, LanguageOptions):
-    """The options of train on the texts to train on and to validate on."""
+    """The options of `bytenmt train` on the texts to train on and to validate on."""
 
     heading: ClassVar[str] = "Training data"
 

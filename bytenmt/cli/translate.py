@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TextFiles(InputOptions):
-    """The options of translate on its files, and on how many lines are translated together."""
+    """The options of `bytenmt translate` on its files, and on how many lines are translated together."""
 
     heading: ClassVar[str] = FILES
     input: Path | None = option(
@@ -66,7 +66,7 @@ class TextFiles(InputOptions):
 
 @dataclass(frozen=True)
 class Answers:
-    """The options of translate on how results are written. alignment: None if the user has not said."""
+    """The options of `bytenmt translate` on the output format. alignment: None if it is not given."""
 
     heading: ClassVar[str] = "Output format"
     format: str = option(

@@ -19,7 +19,7 @@ from bytenmt.errors import BytenmtError
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentOptions(LanguageOptions):
-    """The options of translate-file on the document."""
+    """The options of `bytenmt translate-file` on the document."""
 
     format: str | None = option(None, "Format of IN (default: by its suffix).", choices=tuple(FORMATS))
     overwrite: bool = option(False, "Also translate units that have a translation already.")

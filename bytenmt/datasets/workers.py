@@ -32,7 +32,10 @@ class Workers:
         self._pool = ProcessPoolExecutor(n, get_context("spawn"), _begin, (load,))
 
     def translate(self, lines: Sequence[bytes], first: int) -> list[TranslationResult]:
-        """Return a result for each line, in order; see Translator.translate_lines. Raises BytenmtError."""
+        """Translate lines as Translator.translate_lines does. first: number of the first line, from 0.
+
+        Raises BytenmtError if a process has died.
+        """
         size = -(-len(lines) // (self._n * PARTS_PER_PROCESS)) or 1
         begins = range(0, len(lines), size)
         parts = [list(lines[begin : begin + size]) for begin in begins]

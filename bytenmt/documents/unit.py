@@ -104,7 +104,10 @@ def text_writer(put: Callable[[str], object]) -> Callable[[Parts, bool], None]:
 
 @dataclass(eq=False)
 class Unit:
-    """A text of a document that is translated as a whole, such as a paragraph or a message of a program."""
+    """A text of a document that is translated as a whole, such as a paragraph or a message of a program.
+
+    `write` stores its translation in the document; `target` is the one that the file has already.
+    """
 
     # The text, with inline codes such as tags; see `parts`.
     source: Iterable[str | Code]

@@ -101,8 +101,8 @@ class App:
         return account_of(key, self.service.models.keys, request.client.host if request.client else "unknown")
 
     async def translate(self, request: Request) -> Response:
-        """Translate texts. With `Accept: text/event-stream` the answer are events: `part` with the next part
-        of the translation, then `done` with the whole answer, or `error`."""
+        """Translate texts. With `Accept: text/event-stream` the answer is a stream of events: `part` with the
+        next part of the translation, and at the end `done` with the whole answer, or `error`."""
         body, _, client = await self._read(request, bodies.TranslateBody)
         service, texts = self.service, [body.q] if isinstance(body.q, str) else body.q
         n_characters = service.limits.count_characters(texts)
@@ -149,7 +149,7 @@ class App:
         return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
     async def translate_file(self, request: Request) -> Response:
-        """Translate a file, which can be downloaded for ten minutes."""
+        """Translate a file and return a URL from which the translation can be downloaded for ten minutes."""
         service, size = self.service, request.headers.get("content-length", "")
         n_bytes = int(size) if size.isdecimal() and len(size) < 12 else service.limits.body_bytes
         address = account_of(None, (), request.client.host if request.client else "unknown")
@@ -209,7 +209,7 @@ class App:
         return json_response(self.service.models.languages.listed())
 
     async def health(self, request: Request) -> Response:
-        """Tell that the server is running."""
+        """Tell that the server is running: always 200."""
         return json_response({"status": "ok"})
 
     async def ready(self, request: Request) -> Response:
@@ -220,13 +220,13 @@ class App:
         return json_response({"status": "ok"})
 
     async def metrics(self, request: Request) -> Response:
-        """Metrics for Prometheus; they need the API key if keys are required."""
+        """Return the metrics for Prometheus; needs the API key if keys are required."""
         self._account(request)
         data = generate_latest(self.service.metrics.registry)
         return Response(data, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     async def settings(self, request: Request) -> Response:
-        """Limits and features, as the page needs them."""
+        """Return the limits and features of the server that the page needs."""
         target, has_keys = self.service.models.languages.directions[0].target, bool(self.service.models.keys)
         return json_response(
             {
@@ -250,7 +250,7 @@ class App:
         return json_response(bodies.description(self._routes, BODIES))
 
     async def page(self, request: Request) -> Response:
-        """The page for translating."""
+        """Return the page for translating, in HTML."""
         headers = {"content-security-policy": PAGE_POLICY, "referrer-policy": "no-referrer"}
         return FileResponse(PAGE / "index.html", headers=headers)
 

@@ -96,10 +96,11 @@ class DocumentPool:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # of clients that wait
 
     async def run(self, client: str, *task: Any) -> Any:
-        """Return run_task(*task) of a child: `read` or `write`, and its arguments as lists.
+        """Run `read` or `write` for several documents in a child process, and return the list of results.
 
-        client: one that has a task in work waits. Raises Refusal: 400 for a malformed document, 413 for one
-        that takes too much time or memory. Cancelling it ends the child.
+        task: the function, and its arguments, each as a list. client: has one task in work, others wait.
+        Raises Refusal: 400 for a malformed document, 413 for one that takes too much time or memory.
+        Cancelling it ends the child.
         """
         turn = self._turns.setdefault(client, asyncio.Lock())
         try:

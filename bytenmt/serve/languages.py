@@ -48,7 +48,7 @@ class Direction(NamedTuple):
 
 
 class Guess(msgspec.Struct, frozen=True):
-    """A language that a text may be in; the confidence is from 0 to 100."""
+    """The code of a language that a text may be in, and the confidence in that, from 0 to 100."""
 
     language: str
     confidence: float

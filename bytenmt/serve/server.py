@@ -35,12 +35,12 @@ class GracefulServer(uvicorn.Server):
         self._reloading: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """See uvicorn, which would raise the signal again at the end."""
+        """Begin to end the server, at a second signal at once; uvicorn's would raise it again at the end."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """See uvicorn, which calls it ten times a second."""
+        """Begin a reload if hang_up is set; uvicorn calls it ten times a second. Returns whether to end."""
         if self._hang_up.is_set() and (self._reloading is None or self._reloading.done()):
             self._hang_up.clear()
             self._reloading = asyncio.create_task(self.reload())
@@ -49,7 +49,7 @@ class GracefulServer(uvicorn.Server):
     async def reload(self) -> None:
         """Read models, glossaries and keys again while requests are answered.
 
-        Requests that have begun keep their models. If something cannot be read, everything stays as it is.
+        Lines that are being decoded keep their model. If something cannot be read, everything stays as it is.
         """
         service, reloads = self._service, self._service.metrics.reloads
         logger.info("reloading")
@@ -66,7 +66,10 @@ class GracefulServer(uvicorn.Server):
         logger.info("reloaded")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """See uvicorn. Connections are closed with their next answer while there are others to be sent."""
+        """Stop listening, wait until open requests are answered, and close; called by uvicorn.
+
+        Connections are closed with their next answer.
+        """
         logger.info("ending: %d requests", self._service.n_open)
         await asyncio.sleep(0)  # connections that the system has accepted for us are taken
         for one in self.servers:

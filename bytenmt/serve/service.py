@@ -55,7 +55,7 @@ class Metrics:
 
 
 class Model(NamedTuple):
-    """A loaded model of one direction, with its decoding threads."""
+    """A loaded model of one direction: two decoding threads, and what it keeps untranslated."""
 
     worker: Worker  # for the best translation alone
     alternatives: Worker  # with a beam for MOST_ALTERNATIVES further hypotheses

@@ -31,7 +31,7 @@ BEGIN_SECONDS = 0.02  # for splitting jobs into requests, before the next decodi
 
 @dataclass(eq=False)
 class Job:
-    """Lines that one request wants translated. Cancelling `results` drops them from the engine."""
+    """Lines of one request for a Worker, which sets the future `results`. Cancelling it drops the lines."""
 
     lines: Sequence[bytes | Sequence[Part]]  # see Translator.translate_lines
     keep: KeepSpec | None = None  # spans and terms to keep; None: those of the translator's settings
