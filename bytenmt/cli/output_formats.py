@@ -88,7 +88,7 @@ def describe_flags(results: Sequence[TranslationResult], first: int) -> Iterator
 def hypothesis_record(hypothesis: Hypothesis) -> dict[str, Any]:
     """Return the text and scores of a hypothesis as JSON values.
 
-    log_probability: natural, EOS included. bits_per_byte: the same in bits, None for an empty text.
+    log_probability: natural, EOS included. bits_per_byte: the same in bits per byte, None for no text.
     """
     return {
         "text": hypothesis.text.decode(),

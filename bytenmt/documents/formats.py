@@ -63,7 +63,7 @@ def format_of(path: Path) -> str:
 
 
 def read(data: bytes, options: ReadOptions, path: Path | str = "the document") -> Document:
-    """Parse the bytes of a file with the reader of options.format; units without text are left out.
+    """Parse the bytes of a file with the reader of options.format; units of white space alone are left out.
 
     path: named in messages only. Raises DataError, as `dump` of the document does, and BytenmtError if the
     library for the format is not installed.
