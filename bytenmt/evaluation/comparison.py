@@ -19,29 +19,29 @@ HEAD = ("system", "architecture", "parameters", "bits/byte", "chrF", "p", "BLEU"
 
 
 class System(NamedTuple):
-    """A model, or a text by somebody else, with the scores of its translations."""
+    """A row of the comparison: the translations of a model, or of another system's file, and their scores."""
 
     name: str
-    texts: Sequence[str]
-    scores: TextScores
+    texts: Sequence[str]  # its translations, a line each
+    scores: TextScores  # of these against the references
     made_with: Sequence[str] = ()  # fingerprint of the configuration, update, precision, engine
     # Of a model:
     architecture: str = "–"
     n_parameters: int | None = None
     bits_per_byte: float | None = None  # of the references
-    config: Config | None = None  # without_seed
+    config: Config | None = None  # with seed 0, so that runs which differ in their seeds alone are equal
     # Of all but the first system, how likely the difference from the first one is chance:
     p_chrf: float | None = None
     p_bleu: float | None = None
 
     def measures(self) -> dict[str, float]:
-        """Return its scores by name."""
+        """Return its scores by name: bits per byte if known, chrF, BLEU, exact match, plugins' metrics."""
         named = {"chrf": self.scores.chrf, "bleu": self.scores.bleu, "exact_match": self.scores.exact_match}
         bits = {} if self.bits_per_byte is None else {"bits_per_byte": self.bits_per_byte}
         return bits | named | self.scores.metrics
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the scores as JSON values."""
+        """Return the row as a JSON object, p-values included."""
         values: dict[str, Any] = {"system": self.name, **self.measures(), "made_with": self.made_with}
         if self.n_parameters is not None:
             values |= {"architecture": self.architecture, "parameters": self.n_parameters}
@@ -51,13 +51,15 @@ class System(NamedTuple):
 
 
 def without_seed(config: Config) -> Config:
-    """Return a configuration with seed 0."""
+    """Return a copy of a configuration with seed 0, to compare runs that may differ in their seeds."""
     return msgspec.structs.replace(config, train=msgspec.structs.replace(config.train, seed=0))
 
 
 def over_seeds(systems: Sequence[System]) -> list[tuple[list[str], dict[str, tuple[float, float]]]]:
-    """Return the names of runs that differ in their seeds alone, with the mean and the sample standard
-    deviation of each score; of configurations with two runs or more."""
+    """Group the models that differ in their seeds alone; return each group of two or more.
+
+    A group is the names of its systems, and the mean and sample standard deviation of each score by its name.
+    """
     groups: list[list[System]] = []
     for one in (system for system in systems if system.config is not None):
         same = next((group for group in groups if group[0].config == one.config), None)
@@ -74,8 +76,10 @@ def over_seeds(systems: Sequence[System]) -> list[tuple[list[str], dict[str, tup
 def with_significance(
     systems: Sequence[System], references: Sequence[str], tokenize: str = "13a"
 ) -> list[System]:
-    """Return the systems with the p-values of their differences from the first one, by sacreBLEU's paired
-    bootstrap (Koehn 2004). Equal translations have p = 1. tokenize: see text_scores.
+    """Return the systems with p_chrf and p_bleu set: p-values of their differences from the first system.
+
+    They are by sacreBLEU's paired bootstrap (Koehn 2004); equal translations have p = 1. tokenize: see
+    text_scores.
     """
     first, *others = systems
     if not others:
@@ -102,7 +106,10 @@ def with_significance(
 
 
 def table(systems: Sequence[System]) -> Iterator[str]:
-    """Yield a head, a line for each system, and a legend. Metrics of plugins have a column each."""
+    """Yield the lines of a table for people: a head, a line for each system, means over seeds, a legend.
+
+    Metrics of plugins have a column each.
+    """
     rows = [(*HEAD, *systems[0].scores.metrics), *map(_row, systems)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for name, architecture, *numbers in rows:
@@ -138,7 +145,7 @@ def _chance(p: float | None) -> str:
 
 
 def to_dict(systems: Sequence[System]) -> dict[str, Any]:
-    """Return the scores of all systems as JSON values."""
+    """Return the whole comparison as a JSON object: systems, means over seeds, sacreBLEU's signatures."""
     scores = systems[0].scores
     return {
         "lines": len(systems[0].texts),
@@ -153,8 +160,8 @@ def to_dict(systems: Sequence[System]) -> dict[str, Any]:
 
 
 def read_metrics(run: Path) -> list[Mapping[str, float]]:
-    """Return the records that a run folder's training has logged, as far as they are complete; none where
-    there is no log."""
+    """Read the records that training has logged in a run folder, without incomplete lines; [] if there is
+    no log."""
     path = run / METRICS
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     records = []

@@ -36,39 +36,37 @@ from bytenmt.sentinels import Span
 from bytenmt.utf8 import EOS
 
 FLAG_ABOVE = 0.2  # bits per byte, of a model without thresholds, where a file is marked for review
-# A text is in the language of the source if it has so many bits less by that language's trigrams. Shorter
-# texts are not judged: interface words are the same in many languages.
+# A text is in the language of the source if it has so many bits less by that language's trigrams. Texts of
+# fewer bytes are not judged: interface words are the same in many languages.
 LANGUAGE_BITS, LANGUAGE_BYTES = 30.0, 24
 COPY_BITS = 0.5  # bits per byte above which the model would not copy a name or a word
-AT_ONCE = 100  # texts whose costs are computed together
-LINES, FEWEST_LINES = 500, 100  # of a validation text that thresholds are calibrated on
-BEAM = 5  # with which thresholds of beam search are calibrated
+AT_ONCE = 100  # texts that are scored together
+LINES, FEWEST_LINES = 500, 100  # most and fewest lines that thresholds are calibrated on
+BEAM = 5  # size of the beam that thresholds of beam search are calibrated with
 WRONG_BELOW = 50.0  # chrF of a translation that counts as wrong
 FALSE_ALARMS = 0.02  # share of the validation text's references below the threshold of source_bits
 
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Flags translations by the thresholds of their model.
+    """Flags translations that a person should review: unsure, invented, copied or in the wrong language.
 
-    thresholds: None for an older model. flag_above: bits per byte above which a translation is flagged as
-    unsure; None: never. profiles: trigrams of source and target language. make_reader: returns what computes
-    the cost of a text without its source.
+    decoding.confidence has the flags, which are short strings.
     """
 
-    thresholds: FlagThresholds | None = None
-    flag_above: float | None = None
-    profiles: tuple[str, str] = ("", "")
-    make_reader: Callable[[], Reader] | None = None
+    thresholds: FlagThresholds | None = None  # None for a model without any
+    flag_above: float | None = None  # bits per byte above which a translation is unsure; None: never
+    profiles: tuple[str, str] = ("", "")  # byte trigrams of source and target language; "": not known
+    make_reader: Callable[[], Reader] | None = None  # returns the model's reader, which scores texts
 
     @staticmethod
     def from_runtime(
         runtime: Runtime, flag_above: float | None = None, default: float | None = None, beam: int = 1
     ) -> Judge:
-        """Return the judge of loaded models: of the first one that has thresholds.
+        """Return a judge for loaded models, with the thresholds of the first one that has any.
 
-        flag_above: bits per byte, instead of the model's threshold. default: of models without thresholds.
-        beam: size of the search's beam, by which the model's threshold is chosen.
+        flag_above: bits per byte, instead of the model's threshold. default: the same for models without
+        thresholds. beam: size of the search's beam, by which the model's threshold is chosen.
         """
         facts = [run.facts for run in runtime.runs]
         thresholds = next((one.flags for one in facts if one.flags is not None), None)
@@ -78,15 +76,15 @@ class Judge:
         return Judge(thresholds, flag_above, profiles, lambda: runtime.reader())
 
     def describe(self) -> str:
-        """Return one line that names the thresholds by which translations are flagged."""
+        """Return one line for people about the threshold above which translations are unsure."""
         above = self.flag_above
         unsure = "never unsure" if above is None else f"unsure above {above:.2f} bits per byte"
         return f"flags: {unsure}{'' if self.thresholds else '; the model has no thresholds of its own'}"
 
     def flag(self, results: Sequence[TranslationResult]) -> list[TranslationResult]:
-        """Return the results with all flags of their best hypotheses.
+        """Return copies of the results with the flags of their best hypotheses.
 
-        The sentences of a line are judged one by one, and the line has the flags of all.
+        The chunks that a line was cut into are judged one by one, and the line has the flags of all.
         """
         pairs = [
             (chunk.text, hypotheses[0])
@@ -99,10 +97,10 @@ class Judge:
         ]
 
     def flags(self, sources: Sequence[bytes], translations: Sequence[Hypothesis]) -> list[list[str]]:
-        """Return the flags of each translation besides those of the search.
+        """Return the flags of each translation, without those that the search itself has set.
 
-        What a translation costs without its source is only computed where it is unsure: an invention always
-        is.
+        sources, translations: pairs, in order. Only unsure ones are scored without their source, as an
+        invention always is unsure.
         """
         pairs = list(zip(sources, translations, strict=True))
         # The search did not write what has a probability of 1: it was copied, as an empty line or a URL is.
@@ -128,7 +126,7 @@ class Judge:
         return found + [UNSURE] * is_unsure
 
     def saved_bits(self, sources: Sequence[bytes], translations: Sequence[Hypothesis]) -> list[float]:
-        """Return how many bits less each translation costs with its source than with an empty one.
+        """Return the bits that each translation costs less given its source than given an empty source.
 
         It is their pointwise mutual information. A text that was written without regard to its source saves
         more than k bits with a probability of 2^-k at most. Tags, placeholders and addresses do not count:
@@ -147,7 +145,10 @@ class Judge:
         return [float(bits) for bits in alone - of_source]
 
     def is_in_source_language(self, text: bytes) -> bool:
-        """Return whether the trigrams of the languages say that a text is in that of the source."""
+        """Return whether trigrams say that a text is in the source's language, not in the target's.
+
+        False for short texts, and if the languages' trigrams are not known.
+        """
         letters = np.frombuffer(normalise(plain_text(text)), np.uint8)
         if len(letters) < LANGUAGE_BYTES or self._ngrams is None:
             return False
@@ -165,16 +166,16 @@ class Judge:
 
     @cached_property
     def reader(self) -> Reader:
-        """Computes the cost of texts."""
+        """The reader of the models, which scores texts; made at the first use."""
         assert self.make_reader is not None
         return self.make_reader()
 
 
 def bits_of_text(translation: Hypothesis) -> float | None:
-    """Return the bits per byte outside of tags, placeholders and addresses; None where there is nothing else.
+    """Return a translation's bits divided by its bytes outside of tags, placeholders and addresses.
 
-    A long tag, of which only the first byte is a decision, would hide what the words cost. What the spans
-    cost counts: it is high where the search had to write them.
+    None if it has no such bytes. A long tag, of which only the first byte is a decision, would hide what the
+    words cost. The bits of these spans count: they are high where the search had to write them.
     """
     n_bytes = len(translation.text) - sum(end - begin for begin, end in copied_spans(translation.text))
     return -translation.log_probability / math.log(2) / n_bytes if n_bytes else None
@@ -186,9 +187,9 @@ def costs(
     texts: Sequence[bytes],
     skipped: Callable[[bytes], Iterable[Span]] = lambda _: (),
 ) -> npt.NDArray[np.float64]:
-    """Return the bits of each text and its end, (m,).
+    """Return the bits, -log2 p, of each of m texts under a reader, EOS included: (m,).
 
-    sources: None: an empty one for all texts. skipped: returns the spans of a text whose bits do not count.
+    sources: of each text; None: an empty one for all. skipped: returns the spans of a text that do not count.
     """
     order = sorted(range(len(texts)), key=lambda k: len(texts[k]))
     bits = np.zeros(len(texts))
@@ -207,9 +208,10 @@ def costs(
 def calibrate_runtime(
     runtime: Runtime, sources: Sequence[bytes], references: Sequence[bytes]
 ) -> FlagThresholds:
-    """Return the thresholds of loaded models from LINES of a validation text, which they translate.
+    """Calibrate thresholds of loaded models on at most LINES lines of a validation text.
 
-    Raises BytenmtError for fewer than FEWEST_LINES.
+    It translates them by greedy and by beam search. Pairs with an empty side are left out. Raises
+    BytenmtError for fewer than FEWEST_LINES.
     """
     pairs = [pair for pair in zip(sources, references, strict=True) if all(pair)]
     if len(pairs) < FEWEST_LINES:
@@ -232,7 +234,7 @@ def calibrate(
     by_beam: Sequence[Hypothesis],
     knows_empty_sources: bool,
 ) -> FlagThresholds:
-    """Return the thresholds of a model from a validation text and the model's translations of it.
+    """Compute the thresholds of a model from a validation text and the model's translations of it.
 
     greedy, by_beam: translations by greedy search and by a beam search, whose translations cost less.
     knows_empty_sources: whether the model was trained with data.empty_source.
@@ -266,9 +268,9 @@ def _unsure_above(translations: Sequence[Hypothesis], references: Sequence[bytes
 
 
 def best_split(values: Sequence[float], is_wrong: Sequence[bool]) -> float:
-    """Return the threshold that takes the fewest values for wrong or right that are not.
+    """Return the threshold t that makes the rule "wrong if value > t" fail least often, the highest of such.
 
-    It is where right and wrong are equally likely, as values above it are likelier wrong.
+    values: for example bits per byte of translations; is_wrong: whether each of these is wrong.
     """
     found = np.asarray(values, float)
     distinct = np.unique(found)

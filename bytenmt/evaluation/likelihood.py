@@ -18,15 +18,16 @@ from bytenmt.utf8 import EOS
 if TYPE_CHECKING:  # it imports PyTorch
     from bytenmt.distributed import Group
 
-LINES_AT_ONCE = 100  # whose readings are in memory; one process reads all of them
+LINES_AT_ONCE = 100  # lines that a process scores together
 
 
 def log_probabilities(
     reader: Reader, corpus: ParallelCorpus, group: Group | None = None
 ) -> npt.NDArray[np.float64]:
-    """Return the natural log-probability that a model gives each target of a corpus, EOS included, (m,).
+    """Return the natural log-probability of each target of a corpus, given its source, EOS included: (m,).
 
-    group: the processes that share the lines, each with this model and corpus; every one gets all values.
+    group: processes that share the work. All of them call this, with the same model and corpus, and each gets
+    all values.
     """
     found = np.zeros(len(corpus))
     order = np.argsort(corpus.target_lengths, kind="stable")
@@ -43,5 +44,8 @@ def log_probabilities(
 
 
 def bits_per_byte(log_p: npt.NDArray[np.float64], target_lengths: npt.NDArray[np.int32]) -> float:
-    """Return bits per byte. log_p (m,): natural, EOS included; target_lengths (m,): bytes without EOS."""
+    """Return the bits per byte of m targets together, from their log-probabilities and lengths.
+
+    log_p (m,): natural, EOS included; target_lengths (m,): bytes without EOS.
+    """
     return -float(log_p.sum()) / math.log(2) / max(1, int(target_lengths.sum(dtype=np.int64)))

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 SANS, MONO = "DejaVu Sans", "DejaVu Sans Mono"  # matplotlib brings them
 NO_FONT = "Last Resort"  # a family of boxes that claims to have every character
-LARGEST = 12_000  # pixels of a picture's longer side
+LARGEST = 12_000  # most pixels of a picture's longer side
 DPI = 120
-INCH = 0.19  # of a character in a heat map
+INCH = 0.19  # inches of a character in a heat map
 END = "↵"  # of the source, which can be attended to as well
 BYTES = {  # of a text in UTF-8, by kind
     "letter": [*range(0x41, 0x5B), *range(0x61, 0x7B)],
@@ -38,9 +38,9 @@ BYTES = {  # of a text in UTF-8, by kind
     "first of four": range(0xF0, 0xF5),
 }
 
-Records = Sequence[Mapping[str, float]]  # of metrics.jsonl
-Weights = npt.NDArray[np.float64]  # (characters of the text, characters of the source + 1)
-Table = npt.NDArray[np.float64]  # (256, d)
+Records = Sequence[Mapping[str, float]]  # of metrics.jsonl, see comparison.read_metrics
+Weights = npt.NDArray[np.float64]  # attention: (characters of the text, characters of the source + EOS)
+Table = npt.NDArray[np.float64]  # a byte embedding, (256, d)
 
 
 CURVES = (  # keys of the records of metrics, labels, and what the first key is divided by
@@ -64,14 +64,14 @@ def png(figure: Figure) -> bytes:
 
 
 class Labels(NamedTuple):
-    """Fonts for labels in any script."""
+    """The fonts for labels in any script, and the characters that none of them has."""
 
-    families: list[str]  # to draw with, in order of preference
+    families: list[str]  # names of font families, in order of preference
     unknown: set[str]  # characters that no installed font has
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> Labels:
-        """Choose fonts that together have the characters of these texts, as far as this machine has them."""
+        """Choose installed fonts that together have the characters of the texts, as far as any font does."""
         from matplotlib.font_manager import findfont, fontManager
 
         families = [SANS]
@@ -90,12 +90,13 @@ class Labels(NamedTuple):
 
 
 def spelt(letter: str) -> str:
+    """Return a character in ASCII: a Hangul syllable by its sound, others by their code point in hex."""
     name = unicodedata.name(letter, "")
     return name.rpartition(" ")[2].lower() if name.startswith("HANGUL SYLLABLE") else f"{ord(letter):04X}"
 
 
 def shown(letter: str) -> str:
-    """Return a visible label for a character: a sign for a space and for characters without a shape."""
+    """Return a visible label for a character: ␣ for a space, the code point in hex if it is not printable."""
     if letter == " ":
         return "␣"
     return letter if letter.isprintable() else f"{ord(letter):04X}"
@@ -113,7 +114,10 @@ def _characters(file: str) -> frozenset[str]:
 
 
 def learning_curves(runs: Mapping[str, Records]) -> Figure:
-    """Draw a panel for each score of CURVES that any run has measured, with a line for each run, by name."""
+    """Draw learning curves: a panel for each of CURVES that any run has measured, a line for each run.
+
+    runs: the records of each run, by the name that the legend shows.
+    """
     from matplotlib.figure import Figure
 
     labels = Labels.from_texts(runs)
@@ -145,9 +149,9 @@ def learning_curves(runs: Mapping[str, Records]) -> Figure:
 def attention_maps(
     source: bytes, text: bytes, layers: Mapping[int, npt.NDArray[np.float32]]
 ) -> dict[str, Weights]:
-    """Merge the bytes of attention weights to characters; several layers are preceded by their mean.
+    """Return the attention weights of characters instead of bytes, by a title for each layer.
 
-    layers: see Aligner.by_layer.
+    The mean of several layers comes first. layers: weights (bytes of text, bytes of source + EOS) by number.
     """
     maps = {f"layer {number}": by_character(weights, source, text) for number, weights in layers.items()}
     mean = np.mean([*maps.values()], axis=0)
@@ -155,7 +159,7 @@ def attention_maps(
 
 
 def draw_attention(source: str, text: str, maps: Mapping[str, Weights]) -> Figure:
-    """Draw a panel for each map: the source at the top, the text at the side, dark for a large weight."""
+    """Draw a heat map for each map of attention_maps: source at the top, text at the side, large is dark."""
     from matplotlib.figure import Figure
 
     labels = Labels.from_texts((source, text))
@@ -179,16 +183,16 @@ def draw_attention(source: str, text: str, maps: Mapping[str, Weights]) -> Figur
 
 
 def byte_label(byte: int) -> str:
-    """Return a label for a byte: printable ASCII as it is, a sign for a space, else its number."""
+    """Return a label for a byte: printable ASCII as it is, ␣ for a space, else two hex digits."""
     if byte == 0x20:
         return "␣"
     return chr(byte) if 0x20 < byte < 0x7F else f"{byte:02X}"
 
 
 def principal(table: Table, chosen: Sequence[int]) -> tuple[Table, npt.NDArray[np.float64]]:
-    """Project the chosen bytes' vectors on their two axes of most variance.
+    """Project the vectors of n chosen bytes on their first two principal components.
 
-    Returns (n, 2), and the share of the variance along each axis, (2,).
+    Returns the projections (n, 2), and each component's share of the variance, (2,).
     """
     centred = table[chosen] - table[chosen].mean(axis=0)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
@@ -196,7 +200,7 @@ def principal(table: Table, chosen: Sequence[int]) -> tuple[Table, npt.NDArray[n
 
 
 def draw_embedding(table: Table, chosen: Sequence[int]) -> Figure:
-    """Draw the label of each chosen byte at its place, coloured by its kind."""
+    """Draw a byte embedding in two dimensions: each chosen byte's label at its place, coloured by kind."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 

@@ -17,14 +17,10 @@ FAR = 1 << 22  # bytes of source that no window of an attention covers
 
 
 class PathLength(NamedTuple):
-    """An upper bound on the shortest path from an input byte to a prediction: layers, steps and attentions.
+    """A bound on the shortest path from an input byte to a prediction, in layers, steps and attentions."""
 
-    letters: how it grows, as in the paper: "S + T", "S", "T", "c" or "1", or one of IN_FIELD and IN_WINDOW.
-    number: the value of c, a number of layers.
-    """
-
-    letters: str
-    number: int | None = None
+    letters: str  # as in the paper: "S + T", "S", "T", "c" or "1", or one of IN_FIELD and IN_WINDOW
+    number: int | None = None  # the value of c, a number of layers
 
     def __str__(self) -> str:
         return self.letters if self.number is None else self.letters.replace("c", f"c = {self.number}", 1)
@@ -35,19 +31,15 @@ IN_WINDOW = "1 in the window, else ≤ S + T"  # past it, along the encoder, or 
 
 
 class Properties(NamedTuple):
-    """A row of the table; path_s and resolution are None without a source.
+    """A row of the table: a model's cost, path lengths and receptive fields."""
 
-    resolution: whether the memory of the source grows with it ("resolution preserving"). source_field,
-    target_field: bytes that a column of the encoder and a prediction depend on, in words.
-    """
-
-    nets: str
-    time: str
-    resolution: bool | None
-    path_s: PathLength | None
-    path_t: PathLength
-    source_field: str
-    target_field: str
+    nets: str  # kinds of encoder and decoder: "RNN/CNN"
+    time: str  # growth of the cost: "S + T"
+    resolution: bool | None  # whether the source's memory grows with its length; None without a source
+    path_s: PathLength | None  # from a source byte to a prediction; None without a source
+    path_t: PathLength  # from a target byte to a prediction
+    source_field: str  # bytes that an output of the encoder depends on, in words; "" without a source
+    target_field: str  # bytes that a prediction depends on, in words
 
 
 def properties(config: ModelSection) -> Properties | None:

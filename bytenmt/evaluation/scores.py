@@ -9,19 +9,21 @@ from bytenmt.plugins import METRICS
 
 
 class TextScores(NamedTuple):
-    """chrF and BLEU (0 to 100) with sacreBLEU's signatures; exact_match: equal lines in percent; metrics:
-    those of plugins, by name."""
+    """The scores of translated lines against their references."""
 
-    chrf: float
-    bleu: float
-    exact_match: float
-    chrf_signature: str
+    chrf: float  # 0 to 100, of the corpus
+    bleu: float  # 0 to 100, of the corpus
+    exact_match: float  # lines that equal their references, in percent
+    chrf_signature: str  # sacreBLEU's
     bleu_signature: str
-    metrics: dict[str, float] = {}  # noqa: RUF012 (never changed)
+    metrics: dict[str, float] = {}  # noqa: RUF012 (never changed); of plugins, by name
 
 
 def text_scores(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> TextScores:
-    """Score decoded lines. tokenize: sacreBLEU's name of BLEU's tokenizer (13a, char, intl, …)."""
+    """Score translations (hypotheses), a line each, against as many references, also by plugins' metrics.
+
+    tokenize: sacreBLEU's name of BLEU's tokenizer (13a, char, intl, …).
+    """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 

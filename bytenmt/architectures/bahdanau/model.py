@@ -32,30 +32,23 @@ from bytenmt.layers.recurrent import GRU, initialise, reverse
 
 
 class BahdanauMemory(NamedTuple):
-    """Encoder outputs that the decoder attends to.
+    """The memory of n sources: encoder outputs that the decoder attends to; s is 0 without a source."""
 
-    annotations (n, s, 2 d_hidden): h_j; keys (n, s, d_attention): U_a h_j; source_len (n,) int64; first
-    (n, d_hidden): the backward state h<-_1, zero without a source.
-    """
-
-    annotations: Tensor
-    keys: Tensor
-    source_len: Tensor
-    first: Tensor
+    annotations: Tensor  # (n, s, 2 d_hidden): h_j, the values
+    keys: Tensor  # (n, s, d_attention): U_a h_j
+    source_len: Tensor  # (n,) int64, EOS included
+    first: Tensor  # (n, d_hidden): the backward state h<-_1, zero without a source
 
 
 class BahdanauState(NamedTuple):
-    """State of the decoder between two bytes.
+    """State of the decoder between two bytes."""
 
-    hidden (rows, d_hidden): s_{i-1}; recent: the last bytes read, see ByteEmbedding.
-    """
-
-    hidden: Tensor
-    recent: RecentBytes = ()
+    hidden: Tensor  # (rows, d_hidden): s_{i-1}
+    recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
 
 class BothWays(nn.Module):
-    """A layer of the encoder."""
+    """A bidirectional layer of the encoder: two GRUs whose outputs are concatenated."""
 
     def __init__(self, n_in: int, d: int) -> None:
         super().__init__()
@@ -64,7 +57,7 @@ class BothWays(nn.Module):
         self.backwards = GRU(n_in, d, update="take")
 
     def forward(self, x: Tensor, src_len: Tensor) -> Tensor:
-        """x (n, s, n_in), src_len (n,) int64 -> h_j (n, s, 2 d)."""
+        """Read the first src_len (n,) int64 columns of x (n, s, n_in) both ways; return h_j (n, s, 2 d)."""
         zero = (x.new_zeros(len(x), self.d),)
         forwards, _ = self.forwards(x, zero)
         backwards, _ = self.backwards(reverse(x, src_len), zero)
@@ -72,7 +65,10 @@ class BothWays(nn.Module):
 
 
 class BahdanauEncoder(BothWays):
-    """The encoder's weights."""
+    """Holds the encoder's parameters.
+
+    Its forward is that of the lowest layer alone; Bahdanau.encode calls `above`, the others, and `keys`.
+    """
 
     def __init__(self, config: BahdanauConfig) -> None:
         d = config.d_hidden
@@ -82,7 +78,7 @@ class BahdanauEncoder(BothWays):
 
 
 class BahdanauDecoder(nn.Module):
-    """The decoder's weights."""
+    """Holds the decoder's parameters; it has no forward, Bahdanau.forward_aligned uses its parts."""
 
     def __init__(self, config: BahdanauConfig, embedding: ByteEmbedding) -> None:
         super().__init__()

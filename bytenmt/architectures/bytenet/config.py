@@ -24,20 +24,21 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     """Dilated convolutions stacked on the encoder (Kalchbrenner et al. 2016)."""
 
     d_channels: Width  # the paper's d: inside a block; 2d between blocks
-    n_sets: Layers  # of both sides, where they have no number of their own
+    # Sets of blocks, one block for each dilation, of encoder and decoder, unless given for one of them.
+    n_sets: Layers
     n_encoder_sets: OwnLayers = 0
     n_decoder_sets: OwnLayers = 0
     # Layers of gated recurrent units, 2d wide and as many as there would be sets, in place of the blocks.
     recurrent: Literal["none", "decoder", "both"] = "none"
     dilations: Dilations = (1, 2, 4, 8, 16)
-    encoder_dilations: Dilations = ()  # []: dilations
+    encoder_dilations: Dilations = ()  # []: the same as dilations
     kernel_width: Kernel = 3
     block: Literal["relu", "multiplicative"] = "relu"
     unfolding_factor: Annotated[float, Meta(gt=0.0, le=16.0)] = 1.2  # a of |t^| = a|s| + b
     unfolding_offset: Annotated[int, Meta(ge=0, le=1 << 12)] = 0  # b, in bytes
     # How the encoder's column joins the decoder's input: d channels beside d, or 2d added to 2d.
     stacking: Literal["concat", "add"] = "concat"
-    # Times which the columns are as large when training starts; part of the first weights alone.
+    # Factor of the encoder's output when training starts; it changes the initial weights alone.
     encoder_scale: Annotated[float, Meta(gt=0.0, le=100.0)] = 1.0
 
     def __post_init__(self) -> None:
@@ -59,12 +60,12 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
 
     @property
     def encoder_recurrence(self) -> int:
-        """Recurrent layers of the encoder."""
+        """Number of recurrent layers of the encoder; 0 where it is convolutional."""
         return (self.n_encoder_sets or self.n_sets) if self.source and self.recurrent == "both" else 0
 
     @property
     def decoder_recurrence(self) -> int:
-        """Recurrent layers of the decoder."""
+        """Number of recurrent layers of the decoder; 0 where it is convolutional."""
         return 0 if self.recurrent == "none" else self.n_decoder_sets or self.n_sets
 
     @property
@@ -80,17 +81,17 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
 
     @property
     def adds(self) -> bool:
-        """True if encoder columns are added to the decoder's input, and do not stand beside it."""
+        """True if encoder columns are added to the decoder's input instead of concatenated."""
         return self.source and self.stacking == "add"
 
     @property
     def d_column(self) -> int:
-        """Channels of an encoder column."""
+        """Channels of an encoder column, which is the encoder's output at one position."""
         return self.d_channels * (2 if self.adds else 1)
 
     @property
     def d_read(self) -> int:
-        """Channels of what the decoder reads of a byte, 2d together with the column that stands beside it."""
+        """Channels that the decoder's input map gives each byte; with a concatenated column they are 2d."""
         return self.d_channels * (1 if self.source and not self.adds else 2)
 
     @property

@@ -44,32 +44,29 @@ from bytenmt.utf8 import EOS
 
 
 class ByteNetMemory(NamedTuple):
-    """Encoder outputs, unfolded to the length that the target may have.
+    """The memory of n sources: encoder outputs, unfolded to the length that the target may have."""
 
-    columns (n, u + 1, d or 2d): encoder columns, zero from a row's |t^| on; (n, 0, d) without a source;
-    unfolded_len (n,) int64: |t^|.
-    """
-
+    # (n, u + 1, d or 2d), d = d_channels: encoder columns, zero from a row's |t^| on; (n, 0, d) in a model
+    # without a source.
     columns: Tensor
-    unfolded_len: Tensor
+    unfolded_len: Tensor  # (n,) int64: |t^|, the columns of each source
 
 
 class ByteNetState(NamedTuple):
-    """State of the decoder between two bytes.
+    """State of the decoder between two bytes."""
 
-    clock: positions and ancestors; rings: one (rows, capacity, d) a block, inputs of its convolution; hidden:
-    the state of each recurrent layer, whose GRU is 2d wide, (rows, 2d); recent: the last bytes read, see
-    ByteEmbedding.
-    """
-
-    clock: Clock
-    rings: tuple[Tensor, ...]
-    hidden: tuple[Tensor, ...]
-    recent: RecentBytes = ()
+    clock: Clock  # positions of the rows, and the rows whose rings hold their past
+    rings: tuple[Tensor, ...]  # for each block, the last inputs of its convolution: (rows, capacity, d)
+    hidden: tuple[Tensor, ...]  # h of each recurrent layer: (rows, 2d)
+    recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
 
 class Block(nn.Module):
-    """The maps that both residual blocks have. N_MAPS: of the convolution, stacked in its weight."""
+    """Base class of the residual blocks of 2d channels; it has no forward.
+
+    Call `centred` in the encoder, `causal` in the decoder. N_MAPS: maps of d channels that the convolution
+    computes, stacked in its weight.
+    """
 
     N_MAPS: ClassVar = 1
 
@@ -87,12 +84,15 @@ class Block(nn.Module):
         self.dropout = dropout
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x (n, s, 2d), mask (n, s) bool -> (n, s, 2d)."""
+        """Apply the block to columns x (n, s, 2d) of a source; mask (n, s) bool: true on real ones."""
         h = self._before(x)
         return x + drop(self._after(h, self.convolution.centred(h, mask)), self.dropout, self.training)
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
-        """x (rows, t, 2d), ring (rows, capacity, d) -> (rows, t, 2d) and the ring after."""
+        """Apply the block to t more target columns x (rows, t, 2d); see Convolution.causal.
+
+        ring (rows, capacity, d): the convolution's last inputs. Returns (rows, t, 2d) and the new ring.
+        """
         h = self._before(x)
         mixed, ring = self.convolution.causal(h, ring, taps)
         return x + drop(self._after(h, mixed), self.dropout, self.training), ring
@@ -134,7 +134,7 @@ class MultiplicativeBlock(Block):
 
 
 def multiplicative(h: Tensor, gates: Tensor) -> Tensor:
-    """h (..., d) and gates (..., 4d), g_1, g_2, g_3 and u before their functions -> (..., d)."""
+    """Return the multiplicative unit MU of h (..., d), given W_i * h stacked in gates (..., 4d): (..., d)."""
     d = h.shape[-1]
     g_1, g_2, g_3 = torch.sigmoid(gates[..., : 3 * d]).chunk(3, dim=-1)
     return g_1 * torch.tanh(g_2 * h + g_3 * torch.tanh(gates[..., 3 * d :]))
@@ -158,7 +158,7 @@ def _recurrent(config: ByteNetConfig, n_layers: int) -> Sequence[GRU | LSTM]:
 
 
 class ByteNetEncoder(nn.Module):
-    """The encoder's weights."""
+    """Holds the encoder's parameters; it has no forward, ByteNet.encode uses its parts."""
 
     def __init__(self, config: ByteNetConfig) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class ByteNetEncoder(nn.Module):
 
 
 class ByteNetDecoder(nn.Module):
-    """The decoder's weights."""
+    """Holds the decoder's parameters; it has no forward, ByteNet.forward uses its parts."""
 
     def __init__(self, config: ByteNetConfig, embedding: ByteEmbedding) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         self.decoder: ByteNetDecoder = ByteNetDecoder(config, self.embedding)
 
     def unfolded_len(self, src_len: Tensor) -> Tensor:
-        """|t^| of each sentence: (n,) int64 -> (n,) int64. A function of the sentence alone."""
+        """Return the columns |t^| of each source, from its bytes with EOS: (n,) int64 -> (n,) int64."""
         config = self.config
         columns = config.unfolding_factor * src_len.double() + config.unfolding_offset
         # A hair less, so that 1.2 * 15 in binary is 18 columns, not 19.

@@ -31,7 +31,8 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     The encoder may also be one of Gehring et al. 2016.
     """
 
-    encoder_layers: ConvLayers = ()  # of "conv" those that make the keys
+    # Channels and kernel width of each layer; with encoder = "conv" the layers that make the keys.
+    encoder_layers: ConvLayers = ()
     decoder_layers: Annotated[ConvLayers, Meta(min_length=1)]
     encoder_dilations: Dilations = ()  # one a layer of encoder_layers; []: none is dilated
     decoder_dilations: Dilations = ()  # one a layer of decoder_layers; []: none is dilated
@@ -86,13 +87,13 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
 
     @property
     def encoder_stack(self) -> tuple[tuple[int, int, int], ...]:
-        """Channels, kernel width and dilation of each layer of the encoder, or of its keys."""
+        """Channels, kernel width and dilation of each encoder layer, with "conv" of the stack of keys."""
         has_stack = self.source and self.encoder != "pooling"
         return _stack(self.encoder_layers, self.encoder_dilations) if has_stack else ()
 
     @property
     def value_stack(self) -> tuple[tuple[int, int, int], ...]:
-        """Channels, kernel width and dilation of each layer of the values."""
+        """Channels, kernel width and dilation of each layer of the "conv" encoder's stack of values."""
         return _stack(self.value_layers, ())
 
     @property
@@ -107,13 +108,13 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
 
     @property
     def attends(self) -> tuple[bool, ...]:
-        """A flag for each layer of the decoder: it attends."""
+        """For each layer of the decoder, whether it has attention."""
         numbers = range(1, 1 + len(self.decoder_layers))
         return tuple(self.source and one in (self.attention_layers or numbers) for one in numbers)
 
     @property
     def position_kind(self) -> Literal["learned", "sinusoidal", "off"]:
-        """The kind of positions; a table without rows counts as "off"."""
+        """The kind of position embeddings, "off" if their table would have no rows."""
         return self.positions if self.n_positions else "off"
 
     @property

@@ -34,7 +34,8 @@ class ResidualConvolution(nn.Module):
     """A convolution beside a residual branch, which is a linear map where the width changes.
 
     Initialised as in Gehring et al. 2017, section 3.5: N(0, sqrt(GAIN p/n)), where n is the fan-in and p the
-    probability that dropout keeps an input. N_MAPS: of the layer's width, stacked in the convolution.
+    probability that dropout keeps an input. N_MAPS: maps to the layer's width, stacked in the convolution's
+    weight.
     """
 
     N_MAPS: ClassVar = 1
@@ -51,7 +52,7 @@ class ResidualConvolution(nn.Module):
         self.dropout = config.dropout
 
     def carried(self, x: Tensor) -> Tensor:
-        """Compute the residual branch: (rows, t, d_input) to (rows, t, width)."""
+        """Return the residual branch of x (rows, t, d_input), x itself or a linear map: (rows, t, width)."""
         return x if self.residual is None else self.residual(x)
 
     def _drop(self, x: Tensor) -> Tensor:
@@ -59,18 +60,24 @@ class ResidualConvolution(nn.Module):
 
 
 class GatedLayer(ResidualConvolution):
-    """(GLU(conv(x)) + x) sqrt(1/2) (Gehring et al. 2017)."""
+    """A gated convolution, (GLU(conv(x)) + x) sqrt(1/2) (Gehring et al. 2017).
+
+    It has no forward: call `centred` in the encoder, `causal` in the decoder.
+    """
 
     N_MAPS: ClassVar = 2
     GAIN: ClassVar = 4.0
     STACKED: ClassVar = {"convolution": 2}  # maps that stand on one another in a weight
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x (n, s, d_input), mask (n, s) bool, true on real columns -> (n, s, width)."""
+        """Apply the layer to x (n, s, d_input), mask (n, s) bool, true on real columns -> (n, s, width)."""
         return (F.glu(self.convolution.centred(self._drop(x), mask)) + self.carried(x)) * ROOT_HALF
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
-        """Return the GLU without the residual, (rows, t, width), and the ring after it."""
+        """Return GLU(conv(x)), without the residual, for t more columns, and the new ring.
+
+        x (rows, t, d_input) -> (rows, t, width); ring, taps: see Convolution.causal.
+        """
         h, ring = self.convolution.causal(self._drop(x), ring, taps)
         return F.glu(h), ring
 
@@ -79,12 +86,12 @@ class TanhLayer(ResidualConvolution):
     """tanh(conv(x) + x) (Gehring et al. 2016, section 3.2, whose initial range goes with its gradients)."""
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x (n, s, d_input), mask (n, s) bool, true on real columns -> (n, s, width)."""
+        """Apply the layer to x (n, s, d_input), mask (n, s) bool, true on real columns -> (n, s, width)."""
         return torch.tanh(self.convolution.centred(self._drop(x), mask) + self.carried(x))
 
 
 def stack(kind: type[L], config: ConvS2SConfig, sizes: Sequence[LayerSize]) -> Sequence[L]:
-    """Build layers on top of each other; the first one reads as many channels as it has."""
+    """Build a stack of layers of one class; the first one's input has as many channels as its output."""
     widths = [sizes[0][0], *(width for width, _, _ in sizes)]
     return module_list(kind(config, width, size) for width, size in zip(widths, sizes, strict=False))
 
@@ -99,7 +106,7 @@ def pooled(x: Tensor, mask: Tensor, width: int) -> Tensor:
 
 
 class GatedEncoder(nn.Module):
-    """The encoder's weights."""
+    """The encoder of gated convolutions (Gehring et al. 2017)."""
 
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
@@ -111,8 +118,10 @@ class GatedEncoder(nn.Module):
         self.output = scaled_linear(last, f, math.sqrt(1 / last), norm)
 
     def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
-        """e (n, s, d_embedding), mask (n, s) bool, true on real columns -> keys and values, each as e.
-        gradient: the factor of that into the stack."""
+        """Return keys and values, (n, s, d_embedding) each, of embeddings e of the same shape.
+
+        mask (n, s) bool: true on real columns. gradient: factor of the gradient that goes into the stack.
+        """
         z = self.input(e)
         for layer in self.layers:
             z = layer.centred(z, mask)
@@ -121,7 +130,7 @@ class GatedEncoder(nn.Module):
 
 
 class PoolingEncoder(nn.Module):
-    """The mean of the neighbours: no weights but positions."""
+    """The pooling encoder: keys are means of neighbouring embeddings; its only weights are positions."""
 
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
@@ -129,12 +138,12 @@ class PoolingEncoder(nn.Module):
         self.width = config.pooling_width
 
     def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
-        """See GatedEncoder; there is no stack whose gradient would be scaled."""
+        """Return keys and values, see GatedEncoder.forward; `gradient` is ignored, as there is no stack."""
         return pooled(e, mask, self.width), e
 
 
 class TanhStack(nn.Module):
-    """CNN-a or CNN-c."""
+    """A stack of tanh convolutions, CNN-a or CNN-c of the "conv" encoder."""
 
     def __init__(self, config: ConvS2SConfig, layers: Sequence[LayerSize]) -> None:
         super().__init__()
@@ -145,7 +154,7 @@ class TanhStack(nn.Module):
         self.output = None if last == f else scaled_linear(last, f, math.sqrt(1 / last), norm)
 
     def forward(self, e: Tensor, mask: Tensor) -> Tensor:
-        """e (n, s, d_embedding), mask (n, s) bool -> as e."""
+        """Map embeddings e (n, s, d_embedding) to the same shape. mask (n, s) bool: true on real columns."""
         y = e if self.input is None else self.input(e)
         for layer in self.layers:
             y = layer.centred(y, mask)
@@ -153,7 +162,7 @@ class TanhStack(nn.Module):
 
 
 class TwoStackEncoder(nn.Module):
-    """A stack for the keys and one for the values."""
+    """The "conv" encoder: a stack of convolutions for the keys and one for the values."""
 
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
@@ -162,7 +171,7 @@ class TwoStackEncoder(nn.Module):
         self.values = TanhStack(config, config.value_stack)
 
     def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
-        """See GatedEncoder; the gradients into both stacks are scaled."""
+        """Return keys and values, see GatedEncoder.forward; `gradient` scales those into both stacks."""
         return scale_gradient(self.keys(e, mask), gradient), scale_gradient(self.values(e, mask), gradient)
 
 
@@ -175,7 +184,7 @@ ENCODERS: dict[str, type[Encoder]] = {
 
 
 def position_table(config: ConvS2SConfig) -> PositionEmbedding | None:
-    """Build the table of positions that is added to a side's embeddings; None where there is none."""
+    """Build the configured position embeddings of one side, encoder or decoder; None if they are off."""
     if config.position_kind == "off":
         return None
     kind = PositionEmbedding if config.position_kind == "learned" else SinusoidalPositions
@@ -183,5 +192,5 @@ def position_table(config: ConvS2SConfig) -> PositionEmbedding | None:
 
 
 def scale_gradient(x: Tensor, factor: float) -> Tensor:
-    """x itself, its gradient multiplied by factor."""
+    """Return x, whose gradient is multiplied by `factor` in the backward pass."""
     return x.detach() + (x - x.detach()) * factor

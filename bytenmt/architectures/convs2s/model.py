@@ -45,31 +45,23 @@ from bytenmt.utf8 import N_IDS
 
 
 class ConvS2SMemory(NamedTuple):
-    """Encoder outputs that every decoder layer attends to.
+    """The memory of n sources: encoder outputs that decoder layers attend to; s is 0 without a source."""
 
-    keys (n, s, d_embedding): z_j; values (n, s, d_embedding): (z_j + e_j) sqrt(1/2), or the encoder's own;
-    source_len (n,) int64: m.
-    """
-
-    keys: Tensor
-    values: Tensor
-    source_len: Tensor
+    keys: Tensor  # (n, s, d_embedding): z_j
+    values: Tensor  # (n, s, d_embedding): (z_j + e_j) sqrt(1/2), or those of the encoders of 2016
+    source_len: Tensor  # (n,) int64: m, EOS included
 
 
 class ConvS2SState(NamedTuple):
-    """State of the decoder between two bytes.
+    """State of the decoder between two bytes."""
 
-    clock: positions and ancestors; rings: one (rows, capacity, channels) a layer, inputs of its convolution;
-    recent: the last bytes read, see ByteEmbedding.
-    """
-
-    clock: Clock
-    rings: tuple[Tensor, ...]
-    recent: RecentBytes = ()
+    clock: Clock  # positions of the rows, and the rows whose rings hold their past
+    rings: tuple[Tensor, ...]  # for each layer, its convolution's last inputs: (rows, capacity, channels)
+    recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
 
 class DecoderLayer(GatedLayer):
-    """A gated layer with its attention's two maps, or without them."""
+    """A decoder layer: a gated convolution, called by `causal`, and attention to the source, by `attend`."""
 
     def __init__(self, config: ConvS2SConfig, d_input: int, size: LayerSize, attends: bool) -> None:
         super().__init__(config, d_input, size)
@@ -84,8 +76,8 @@ class DecoderLayer(GatedLayer):
     ) -> tuple[Tensor, Tensor | None]:
         """Return (h + attention over the source) * sqrt(1/2) and the attention weights.
 
-        h (rows, t, d_output): the layer's output; g (rows, t, d_embedding): embeddings of the bytes read. The
-        weights (rows, t, s) are None for a layer that does not attend. mask: see masked_softmax.
+        h (rows, t, d_output): the layer's output; g (rows, t, d_embedding): embeddings of the bytes read;
+        mask: see masked_softmax. Weights (rows, t, s). A layer without attention returns h itself and None.
         """
         if self.query is None or self.context is None:
             return h, None
@@ -102,7 +94,7 @@ class DecoderLayer(GatedLayer):
 
 
 class ConvS2SDecoder(nn.Module):
-    """The decoder's weights."""
+    """Holds the decoder's parameters; it has no forward, ConvS2S.forward_aligned uses its parts."""
 
     def __init__(self, config: ConvS2SConfig, embedding: ByteEmbedding) -> None:
         super().__init__()

@@ -44,7 +44,7 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
 
     @property
     def feeds_back(self) -> bool:
-        """True if a step reads the attention vector of the step before (input feeding)."""
+        """True if each step reads the attentional vector h~ of the step before (input feeding)."""
         return self.input_feeding and self.has_attention
 
     @property
@@ -54,11 +54,12 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
 
     @property
     def n_seen(self) -> int:
-        """Bytes of the source that have a score, EOS one of them; 0: all."""
+        """Source bytes, from the first on and EOS counted, that can be attended to; 0: all."""
         return self.n_locations if self.by_location else 0
 
     @property
     def local(self) -> bool:
+        """True if the attention sees only a window of the source."""
         return self.attention in ("local-m", "local-p") and self.has_attention
 
     @property
@@ -68,12 +69,12 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
 
     @property
     def window(self) -> int:
-        """D, in bytes to either side; 0: the whole source."""
+        """D, the bytes that local attention sees on either side of its centre; 0: the whole source."""
         return (self.attention_window or LOCAL_WINDOW) if self.local else 0
 
     @property
     def bell(self) -> Literal["none", "after", "inside"]:
-        """The place of the Gaussian: none, after the softmax, or inside, times the scores."""
+        """The use of the Gaussian: "after" multiplies the weights after the softmax, "inside" the scores."""
         if self.gaussian == "auto" or not self.local:
             return "after" if self.local and self.attention == "local-p" else "none"
         return self.gaussian

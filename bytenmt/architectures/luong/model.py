@@ -45,35 +45,27 @@ from bytenmt.layers.recurrent import State, initialise, read_layers, recurrent_l
 
 
 class LuongMemory(NamedTuple):
-    """Encoder outputs that the decoder attends to.
+    """The memory of n sources: encoder outputs that the decoder attends to and starts from."""
 
-    states (n, s, d_hidden): h-_s, no columns without attention; keys (n, s, d_hidden): the source's share of
-    the score; source_len (n,) int64; final: the last states of the encoder, from which the decoder's layers
-    start, h (n, d_hidden) of each, then c of each; zero without a source.
-    """
-
-    states: Tensor
-    keys: Tensor
-    source_len: Tensor
+    states: Tensor  # (n, s, d_hidden): h-_s, the values; s is 0 without attention or source
+    keys: Tensor  # (n, s, d_hidden): h-_s, or W_a h-_s with score = "general" and "concat"
+    source_len: Tensor  # (n,) int64, EOS included
+    # States that the decoder's layers start from: h (n, d_hidden) of each, then c of each; zero without a
+    # source.
     final: tuple[Tensor, ...]
 
 
 class LuongState(NamedTuple):
-    """State of the decoder between two bytes.
+    """State of the decoder between two bytes."""
 
-    hidden: h (rows, d_hidden) of every layer, then c of every layer; attentional (rows, d_hidden): h~ of the
-    step before, no columns without input feeding; position (rows, 1) int64: t, no column but in local-m;
-    recent: the last bytes read, see ByteEmbedding.
-    """
-
-    hidden: tuple[Tensor, ...]
-    attentional: Tensor
-    position: Tensor
-    recent: RecentBytes = ()
+    hidden: tuple[Tensor, ...]  # h (rows, d_hidden) of every layer, then c of every layer
+    attentional: Tensor  # (rows, d_hidden): h~ of the step before; (rows, 0) without input feeding
+    position: Tensor  # (rows, 1) int64: t, the bytes read; (rows, 0) unless attention = "local-m"
+    recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
 
 class LuongDecoder(nn.Module):
-    """The decoder's weights."""
+    """Holds the decoder's parameters; it has no forward, Luong.forward_aligned uses its parts."""
 
     def __init__(self, config: LuongConfig, embedding: ByteEmbedding) -> None:
         super().__init__()

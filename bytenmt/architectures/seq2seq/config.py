@@ -11,7 +11,7 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
     """GRU or LSTM encoder-decoder (Cho et al. 2014, Sutskever et al. 2014)."""
 
     cell: Literal["gru", "lstm"] = "gru"
-    context: Literal["start", "every_step"] = "start"
+    context: Literal["start", "every_step"] = "start"  # when the decoder sees the encoder's last state
     gru_reset: Reset = "before"  # of both sides, unless the decoder has its own
     decoder_reset: OwnReset = "shared"
     reset_context: bool = False  # the decoder's reset gate acts on the context as well: r * (U h + C c)
@@ -36,7 +36,7 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
 
     @property
     def resets(self) -> tuple[Reset, Reset]:
-        """The place of the reset in the GRUs of the encoder and of the decoder."""
+        """The place of the reset, before or after the product, in GRUs of the encoder and of the decoder."""
         return self.gru_reset, self.gru_reset if self.decoder_reset == "shared" else self.decoder_reset
 
     @property

@@ -37,28 +37,21 @@ from bytenmt.layers.recurrent import initialise, read_layers, recurrent_layers, 
 
 
 class Seq2SeqMemory(NamedTuple):
-    """The encoder's last states, from which the decoder starts.
+    """The memory of n sources: the encoder's last states, from which the decoder starts."""
 
-    final: for each layer of the decoder h_S (n, d_hidden), then, with LSTMs, the cells; zero without a
-    source.
-    """
-
+    # For each layer of the decoder h_S (n, d_hidden), then, with LSTMs, c_S of each; zero without a source.
     final: tuple[Tensor, ...]
 
 
 class Seq2SeqState(NamedTuple):
-    """State of the decoder between two bytes.
+    """State of the decoder between two bytes."""
 
-    hidden: s_i (rows, d_hidden) of every layer, then, with LSTMs, their cells; recent: the last bytes read,
-    see ByteEmbedding.
-    """
-
-    hidden: tuple[Tensor, ...]
-    recent: RecentBytes = ()
+    hidden: tuple[Tensor, ...]  # s_i (rows, d_hidden) of every layer, then, with LSTMs, c of each
+    recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
 
 class Seq2SeqDecoder(nn.Module):
-    """The decoder's weights."""
+    """Holds the decoder's parameters; it has no forward, Seq2Seq.forward uses its parts."""
 
     def __init__(self, config: Seq2SeqConfig, embedding: ByteEmbedding) -> None:
         super().__init__()

@@ -33,41 +33,34 @@ Rotation = tuple[Tensor, Tensor]  # cosines and sines, each (rows or 1, t, 1, e 
 
 
 class TransformerMemory(NamedTuple):
-    """keys, values: one (n, s, d_model) a layer of the decoder; source_len (n,) int64."""
+    """The memory of n sources: keys and values of the decoder's attention; s is 0 without a source."""
 
-    keys: tuple[Tensor, ...]
-    values: tuple[Tensor, ...]
-    source_len: Tensor
+    keys: tuple[Tensor, ...]  # (n, s, d_model) for each layer of the decoder
+    values: tuple[Tensor, ...]  # the same
+    source_len: Tensor  # (n,) int64, EOS included
 
 
 class TransformerState(NamedTuple):
-    """State of the decoder between two bytes.
+    """State of the decoder between two bytes."""
 
-    clock: positions and ancestors; rings: one (rows, capacity, 2 d_model) a layer, keys beside values;
-    recent: the last bytes read, see ByteEmbedding.
-    """
-
-    clock: Clock
+    clock: Clock  # positions of the rows, and the rows whose rings hold their past
+    # For each layer, keys and values, concatenated, of the last bytes: (rows, window, 2 d_model).
     rings: tuple[Tensor, ...]
-    recent: RecentBytes = ()
+    recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
 
 class QueryBlock(NamedTuple):
-    """A block of queries of a chunk, and the columns that they see.
+    """A block of consecutive queries in self-attention, and the keys that they may attend to."""
 
-    Queries begin ... end - 1 of the chunk see the columns low ... high - 1 of [old columns, chunk], as far as
-    mask (rows or 1, 1, queries, columns) is true.
-    """
-
-    begin: int
-    end: int
-    low: int
-    high: int
-    mask: Tensor
+    begin: int  # first query in the chunk of new columns
+    end: int  # one after the last query
+    low: int  # first key in [old columns, chunk]
+    high: int  # one after the last key
+    mask: Tensor  # (rows or 1, 1, queries, keys) bool: true where a query may attend to a key
 
 
 class SelfAttention(nn.Module):
-    """Self-attention with rotary positions."""
+    """Self-attention with rotary positions: call `project`, then forward with old and new keys."""
 
     STACKED: ClassVar = {"qkv": 3}  # maps that stand on one another in a weight
 
@@ -79,17 +72,19 @@ class SelfAttention(nn.Module):
         self.output = _linear(d_model, d_model, residual_scale)
 
     def project(self, x: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor]:
-        """x (rows, t, d_model) -> queries (rows, t, d_model) and keys beside values (rows, t, 2 d_model).
+        """Return rotated queries (rows, t, d_model), and rotated keys with values (rows, t, 2 d_model).
 
-        rotation: of the columns of x.
+        x (rows, t, d_model); rotation: cosines and sines of the positions of x.
         """
         query, key, value = self.qkv(self.norm(x)).chunk(3, dim=2)
         query, key = (_rotate(part, rotation, self.n_heads) for part in (query, key))
         return query, torch.cat([key, value], dim=2)
 
     def forward(self, query: Tensor, keys_values: Tensor, blocks: list[QueryBlock]) -> Tensor:
-        """query (rows, t, d_model) after the old columns of keys_values (rows, m + t, 2 d_model) -> (rows, t,
-        d_model)."""
+        """Attend from t queries to m old and t new columns; return (rows, t, d_model).
+
+        query (rows, t, d_model); keys_values (rows, m + t, 2 d_model); blocks: divide the queries.
+        """
         q, k, v = (_heads(part, self.n_heads) for part in (query, *keys_values.chunk(2, dim=2)))
         parts = []
         for begin, end, low, high, mask in blocks:
@@ -112,8 +107,11 @@ class CrossAttention(nn.Module):
     def forward(
         self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, needs_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """x (rows, t, d_model); keys, values (n, s, d_model); mask (n, s) bool -> (rows, t, d_model), and
-        where they are needed the weights (rows, t, s), the mean over heads."""
+        """Attend from x (rows, t, d_model) to the sources; return (rows, t, d_model) and the weights.
+
+        keys, values (n, s, d_model); mask (n, s) bool: true on real columns. Weights (rows, t, s): the mean
+        over heads; None unless needs_weights.
+        """
         query = self.query(self.norm(x)).reshape(len(keys), -1, x.shape[2])  # a sentence's rows in a row
         q, k, v = (_heads(part.to(query.dtype), self.n_heads) for part in (query, keys, values))
         mask = mask[:, None, None]
@@ -143,15 +141,16 @@ class Layer(nn.Module):
         self.output = _linear(d_ff, d, math.sqrt(2) * residual_scale)
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        """x (..., d_model) -> (..., d_model)."""
+        """Apply the feed-forward sub-layer, with its norm, to x (..., d_model) -> (..., d_model)."""
         fed: Tensor = self.output(F.gelu(self.hidden(self.norm(x))))
         return fed
 
 
 class Stack(nn.Module):
-    """The encoder or the decoder: input map, layers, norm and output map.
+    """The parameters of the encoder or of the decoder: input map, layers, norm and output map.
 
-    The encoder's output map gives each decoder layer's keys and values, the decoder's gives logits.
+    It has no forward; Transformer uses its parts. The encoder's output map gives each decoder layer's keys
+    and values, the decoder's gives logits.
     """
 
     def __init__(self, config: TransformerConfig, n_layers: int, attends: bool, output: nn.Module) -> None:
