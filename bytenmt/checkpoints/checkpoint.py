@@ -50,17 +50,17 @@ Weights = tuple[dict[str, Tensor], Config, Facts]  # of a weights file
 
 
 class Saved(NamedTuple):
-    """A checkpoint to resume from, with tensors on the CPU."""
+    """The contents of trainer.safetensors, from which a run is resumed; all tensors are on the CPU."""
 
-    update: int
-    weights: dict[str, Tensor]  # those that are being trained
-    trainer: dict[str, Tensor]  # see save_checkpoint
+    update: int  # after which it was saved
+    weights: dict[str, Tensor]  # those that are being trained, not their moving average
+    trainer: dict[str, Tensor]  # state of the optimiser and the like, under the names of save_checkpoint
     config: Config
     facts: Facts
 
 
 class Loaded(NamedTuple):
-    """A model in evaluation mode, on its device, with its configuration and facts."""
+    """The result of load_run: a PyTorch model in evaluation mode on its device, and what its file tells."""
 
     model: Model[Any, Any]
     config: Config
@@ -69,10 +69,8 @@ class Loaded(NamedTuple):
 
 @contextmanager
 def one_training(run: Path) -> Iterator[None]:
-    """While the context is open, no other training writes into the run folder, which is created if needed.
-
-    Raises BytenmtError if another training writes there.
-    """
+    """Lock the run folder against other trainings while the context is open; it is created if missing, and
+    removed at the end if nothing was written. Raises BytenmtError if another training has the lock."""
     is_new = not run.exists()
     lock = FileLock(run / LOCK, timeout=0)
     try:
@@ -104,10 +102,11 @@ def save_checkpoint(
     best: bool,
     trained: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Save the weights, also as the best ones if they are, and the trainer's state.
+    """Write last.safetensors, with `best` best.safetensors, too, and trainer.safetensors into a run folder.
 
-    facts: their update is set to this one. trained: the weights that are being trained, where `weights` are
-    their average. Raises CheckpointError if the disk is full or cannot be written to.
+    weights: those that are used; trained: those that are being trained, None if they are the same; trainer:
+    other tensors that a resume needs, by any names that do not begin with "model."; facts: stored with
+    `update`. Raises CheckpointError if the disk is full or cannot be written to.
     """
     facts = msgspec.structs.replace(facts, update=update)
     try:
@@ -127,7 +126,7 @@ def save_checkpoint(
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], config: Config, facts: Facts) -> None:
-    """Write a model's weights as a weights file in fp32. Raises CheckpointError."""
+    """Write tensors, as `weights` returns them, as a weights file in float32. Raises CheckpointError."""
     buffers = buffer_kinds(config.model)
     arrays = {
         # What was trained in float64 is used in float32.
@@ -155,16 +154,18 @@ def load_checkpoint(run: Path) -> Saved:
 
 
 def read_weights(path: Path, which: Which = "best") -> tuple[Path, Weights]:
-    """Read the weights of a run folder or of a weights file as tensors; return its path and contents.
+    """Read a run folder or a weights file; return the path of the file, and its tensors, in float32 also
+    where the file has int8, configuration and facts.
 
-    Converted weights become float32 again. Raises CheckpointError; see weights.read_run.
+    which: in a folder, "best" or "last". Raises CheckpointError.
     """
     file, contents = read_run(path, which)
     return file, (_tensors(contents.arrays), contents.config, contents.facts)
 
 
 def read_start(path: Path, model: ModelConfig) -> tuple[Path, dict[str, Tensor]]:
-    """Read the weights of a run folder, its best checkpoint, or of a weights file, for a run of this model.
+    """Read initial weights for a new run with the configuration `model`, from a run folder (its best weights)
+    or a weights file; return the path of the file and the tensors.
 
     Dropout may differ, and n-gram tables may be new. Raises CheckpointError if they belong to another model.
     """
@@ -184,7 +185,7 @@ def _tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
 
 
 def weights(model: Model[Any, Any]) -> dict[str, Tensor]:
-    """Return a model's parameters and persistent buffers by name, a shared one once."""
+    """Return a model's parameters and persistent buffers by name; unlike state_dict, a shared one once."""
     return {**dict(model.named_parameters()), **persistent_buffers(model)}
 
 
@@ -212,13 +213,19 @@ def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Pa
 
 
 def load_run(path: Path, device: torch.device, which: Which = "best") -> Loaded:
-    """Load the model of a run folder, by default of its best checkpoint, or of a weights file."""
+    """Load a run folder or a weights file as a PyTorch model on a device, in evaluation mode.
+
+    which: in a folder, the "best" or the "last" weights. Raises CheckpointError.
+    """
     file, contents = read_run(path, which)
     return Loaded(build(contents, file).to(device).eval(), contents.config, contents.facts)
 
 
 def build(contents: StoredWeights, file: Path) -> Model[Any, Any]:
-    """Build the model of a weights file, on the CPU. Raises CheckpointError."""
+    """Build a PyTorch model on the CPU, in training mode, from the contents of a weights file.
+
+    file: its path, for messages. Raises CheckpointError.
+    """
     model = build_model(contents.config.model)
     load_weights(model, _tensors(contents.arrays), file)
     return model

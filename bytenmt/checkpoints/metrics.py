@@ -23,7 +23,7 @@ Record = Mapping[str, Any]
 
 
 class Log:
-    """The records of a run: one JSON line each, with TensorBoard beside it where that is wanted."""
+    """Writes the metrics of a training: metrics.jsonl in the run folder, and TensorBoard if wanted."""
 
     def __init__(
         self,
@@ -33,9 +33,9 @@ class Log:
         reporter: Reporter = SILENT,
         watch: Callable[[Record], None] | None = None,
     ) -> None:
-        """update: where the run goes on; later records of a killed run are forgotten.
+        """update: where the run begins or goes on; later records in the file, of a killed run, are removed.
 
-        watch: is called with every record too.
+        watch: called with every record, too; reporter: warned where a record cannot be written.
         """
         self.path, self.watch, self.reporter = run / METRICS, watch, reporter
         self._cut(update)
@@ -47,9 +47,9 @@ class Log:
             self.board = SummaryWriter(str(run / TENSORBOARD), purge_step=update + 1)
 
     def write(self, record: Record) -> None:
-        """Write a record, which has its `update`, whole or not at all.
+        """Append a record, values by name with the key "update", as one line of JSON, whole or not at all.
 
-        A disk that is full costs the record, not the run.
+        If the disk is full the record is lost, with a warning; nothing is raised.
         """
         if self.watch is not None:
             self.watch(record)

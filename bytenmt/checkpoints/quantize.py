@@ -30,10 +30,10 @@ V, G = ".v", ".g"  # suffixes of direction and length of a matrix with weight no
 
 
 def convert(run: Path, output: Path, precision: str, flags: FlagThresholds | None = None) -> list[str]:
-    """Convert the weights of a run, its best checkpoint, or of a weights file to another weights file.
+    """Read a run folder (its best weights) or a weights file, and write it as a weights file in a precision.
 
-    precision: fp32 or int8. flags: thresholds, to replace those of the weights. Returns lines of text for the
-    user. Raises BytenmtError without writing anything.
+    precision: "fp32" or "int8", of the matrices. flags: thresholds to store instead of those that the file
+    has; None keeps them. Returns lines of text for the user. Raises BytenmtError without writing anything.
     """
     file, contents = read_run(run)
     prepare_output(output, [file, *run.glob("*.safetensors")])
@@ -48,7 +48,10 @@ def convert(run: Path, output: Path, precision: str, flags: FlagThresholds | Non
 def write_rounded(
     output: Path, arrays: Mapping[str, Array], config: Config, facts: Facts, precision: str
 ) -> None:
-    """Write a model's float32 weights as a weights file in a precision. Raises CheckpointError."""
+    """Round a model's float32 weights to a precision, "fp32" or "int8", and write them as a weights file.
+
+    Raises CheckpointError.
+    """
     rounded = round_arrays(arrays, precision, buffer_kinds(config.model).keys())
     write_weights_file(output, rounded, config, facts, precision)
 
@@ -56,9 +59,10 @@ def write_rounded(
 def round_arrays(
     arrays: Mapping[str, Array], precision: str, buffers: Collection[str] = ()
 ) -> dict[str, Array]:
-    """Return a model's finite float32 weights, by name, as they are stored; weights.restored is the inverse.
+    """Convert a model's finite float32 weights, by name, to the arrays that a weights file of a precision,
+    "fp32" or "int8", stores; weights.restored turns them back, but for the rounding.
 
-    buffers: names of arrays that are stored as they are.
+    buffers: names of arrays that are not weights and stay as they are.
     """
     arrays = without_zero_rows(arrays)
     if precision == "fp32":

@@ -15,7 +15,7 @@ def quantise(matrix: Array) -> tuple[npt.NDArray[np.int8], Array]:
     """Quantise a matrix (n_out, n_in) float32 to int8: return q (n_out, n_in), -127 to 127, and scales
     (n_out,).
 
-    q * scale is the nearest to the matrix. A row of zeros has scale 0; NaN makes the scale of its row NaN.
+    q * scales[:, None] approximates the matrix. A row of zeros has scale 0; NaN makes its row's scale NaN.
     """
     largest = np.maximum(matrix.max(axis=1), -matrix.min(axis=1)).astype(np.float32)
     scales = largest / np.float32(LARGEST)

@@ -44,7 +44,7 @@ Which = Literal["best", "last"]
 class StoredWeights(NamedTuple):
     """The contents of a weights file."""
 
-    arrays: dict[str, Array]  # as they are stored
+    arrays: dict[str, Array]  # as they are stored, maybe int8; `restored` makes float32 of them
     config: Config
     facts: Facts
     precision: str  # one of PRECISIONS
@@ -56,19 +56,22 @@ def is_weights_file(path: Path) -> bool:
 
 
 def resolve_path(path: Path) -> Path:
-    """Return the path of model.safetensors for a folder that holds it; else the path."""
+    """Return path/model.safetensors if that file exists (a published model), else the path unchanged."""
     published = path / PUBLISHED
     return published if published.is_file() else path
 
 
 def has_checkpoint(run: Path) -> bool:
-    """Return whether a training has saved anything in a folder."""
+    """Return whether a run folder has a checkpoint from which training can be resumed."""
     return (run / TRAINER).is_file()
 
 
 def weights_path(path: Path, which: Which = "best") -> Path:
-    """Return the weights file that a path names, or that of a folder: the best one, if there is one, or the
-    last one. Raises CheckpointError."""
+    """Return the weights file for a path: the file itself, or that of a folder, model.safetensors if it has
+    one, else best.safetensors, or last.safetensors if that is missing or `which` is "last".
+
+    Raises CheckpointError where there is none.
+    """
     path = resolve_path(path)
     if is_weights_file(path):
         return path
@@ -81,9 +84,10 @@ def weights_path(path: Path, which: Which = "best") -> Path:
 
 
 def read_run(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
-    """Read a weights file, or that of a folder; return its path and contents. Raises CheckpointError.
+    """Read a weights file, or that of a folder (see weights_path); return its path and contents.
 
-    Search defaults beside the weights of a folder replace those in the file.
+    Search defaults beside the weights, in search.json, replace those in the file. Raises CheckpointError
+    where it cannot be read, does not fit its configuration, or has values that are not finite.
     """
     file = weights_path(path, which)
     config, facts, precision = read_header(file)
@@ -103,9 +107,9 @@ def read_config(path: Path) -> Config:
 
 
 def read_header(file: Path, holds: str = "weights") -> tuple[Config, Facts, str]:
-    """Return the configuration, facts and precision of a file. Raises CheckpointError.
+    """Read configuration, facts and precision ("fp32" or "int8") of a file, without its tensors.
 
-    holds: "weights" or "trainer".
+    holds: what the file must contain, "weights" or "trainer". Raises CheckpointError.
     """
     try:
         with safe_open(file, framework="np") as opened:
@@ -141,9 +145,8 @@ def _read_arrays(file: Path) -> dict[str, Array]:
 def write_weights_file(
     path: Path, arrays: Mapping[str, Array], config: Config, facts: Facts, precision: str = "fp32"
 ) -> None:
-    """Write arrays as they are stored, see without_zero_rows and quantize.round_arrays.
-
-    Equal contents give equal bytes. Raises CheckpointError.
+    """Write a weights file from arrays in the form in which they are stored (nothing is converted here; see
+    without_zero_rows and quantize.round_arrays). Equal contents give equal bytes. Raises CheckpointError.
     """
     data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     write_atomically(path, *with_metadata(data, config, facts, "weights", precision))
@@ -152,7 +155,10 @@ def write_weights_file(
 def with_metadata(
     data: bytes, config: Config, facts: Facts, holds: str, precision: str = "fp32"
 ) -> tuple[bytes, memoryview]:
-    """Add metadata to the bytes of a safetensors file, in a fixed order, which the library does not keep."""
+    """Add metadata to the bytes of a safetensors file; return the new file as two parts, header and tensors.
+
+    holds: "weights" or "trainer". The metadata has a fixed order, which the library does not keep.
+    """
     metadata = {"format": FORMAT, "holds": holds, "precision": precision}
     metadata |= {"config": json.dumps(config_tree(config)), "facts": json.dumps(msgspec.to_builtins(facts))}
     end = 8 + int.from_bytes(data[:8], "little")
@@ -162,7 +168,8 @@ def with_metadata(
 
 
 def restored(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Convert stored arrays to those of a model, in float32 and with all rows of n-gram tables."""
+    """Convert the arrays of a weights file to a model's float32 weights by name: int8 matrices are multiplied
+    by their scales, and n-gram tables get back their rows of zeros."""
     whole: dict[str, Array] = {}
     for name, array in arrays.items():
         if name + SCALE in arrays:
@@ -179,7 +186,8 @@ def restored(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def without_zero_rows(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return a model's arrays as they are stored: without the rows of n-gram tables that are all zeros."""
+    """Return a model's arrays without the rows of its n-gram tables that are all zeros, to save space, and
+    with a bit mask of the rows that are there; `restored` is the inverse."""
     table = arrays.get(NGRAM_TABLES)
     if table is None:
         return dict(arrays)
@@ -230,7 +238,7 @@ def _describe_kind(kind: tuple[str, tuple[int, ...]] | None) -> str:
 
 
 def read_search(folder: Path) -> SearchDefaults | None:
-    """Read the search defaults of a folder, None where it has none. Raises CheckpointError."""
+    """Read the tuned search settings, search.json, of a folder; None without one. Raises CheckpointError."""
     path = folder / SEARCH
     if not path.is_file():
         return None

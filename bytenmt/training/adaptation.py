@@ -66,21 +66,21 @@ Pair = tuple[str, str]
 
 
 class Measurement(NamedTuple):
-    """How well a model translates some pairs."""
+    """The quality of a model on some pairs: likelihood of the references, and chrF of its translations."""
 
-    bits: float  # per byte of the references
-    chrf: float
+    bits: float  # per byte of the references given their sources, EOS included
+    chrf: float  # 0 to 100
 
 
 class AdaptationReport(NamedTuple):
-    """The result of an adaptation."""
+    """The result of `adapt`, with measurements of the model before and after it."""
 
-    n_pairs: int  # without repetitions
-    n_held_out: int  # pairs that the model was tested on
-    n_updates: int
-    factor: float  # the share of the new weights, but for n-gram tables, which are new
-    new: tuple[Measurement, Measurement]  # of the held-out pairs, before and after
-    old: tuple[Measurement, Measurement] | None  # of the probe text; None without one
+    n_pairs: int  # pairs of the memory, one for each source
+    n_held_out: int  # pairs that the model was tested on, and did not learn before
+    n_updates: int  # of the training
+    factor: float  # weights are old + factor * (new - old), but for n-gram tables, which are the new ones
+    new: tuple[Measurement, Measurement]  # on the held-out pairs, before and after
+    old: tuple[Measurement, Measurement] | None  # on the probe text, before and after; None without one
 
 
 def adapt(
@@ -93,10 +93,12 @@ def adapt(
     seed: int = 1,
     reporter: Reporter = SILENT,
 ) -> AdaptationReport:
-    """Adapt a model to pairs of texts; write it as output/model.safetensors, in its own precision.
+    """Fine-tune a translation model on (source, target) pairs, as of a translation memory, without forgetting
+    other text; write it as output/model.safetensors, in the precision of the model's file.
 
-    model: a run folder or a weights file; name: of the memory, for the model card; probe: pairs of other
-    text, see read_probe. Raises BytenmtError, and writes nothing, where the pairs are too few or do not help.
+    model: a run folder or a weights file; name: of the memory, recorded in the new file; probe: pairs of
+    other text on which the model must stay as good, see read_probe. Raises BytenmtError, and writes no model,
+    where the pairs are too few or do not help.
     """
     stored = read_run(model)[1]
     config = stored.config
@@ -139,7 +141,11 @@ def adapt(
 
 
 def read_probe(source: str | None, target: str | None) -> list[Pair]:
-    """Return the probe text in two languages, empty where it does not exist in one of them."""
+    """Return the (source, target) pairs of the probe text, by which `adapt` measures what a model forgets.
+
+    source, target: codes of two languages, as "en"; the list is empty if the text is not there in one of
+    them, or the language is None.
+    """
     lines = (files("bytenmt") / "training" / "probe.tsv").read_text(encoding="utf-8").splitlines()
     rows = [line.split("\t") for line in lines]
     if source not in rows[0] or target not in rows[0]:

@@ -33,13 +33,13 @@ def configuration(
     init_from: Path | None = None,
     on_gpu: bool = False,
 ) -> Config:
-    """Return a fresh run's configuration, or that of the run to resume, with which the options must agree.
+    """Return the configuration to train the folder `run` with: a new one, or with `resume` and a checkpoint
+    in the folder that of the run, of which the other arguments may change only LIMITS.
 
-    file: a TOML file; settings: a nested dictionary that goes over it; source: whether the texts of a fresh
-    run have one; init_from: the run whose model a fresh one has, with the preset ("small" if none is given)
-    for the rest; on_gpu: see fill_gpu.
-    A folder without a checkpoint holds nothing that could be lost: it is fresh. Raises BytenmtError where
-    `run` is taken, ConfigError for what does not fit.
+    file: a TOML file; settings: a nested dictionary, whose values win over the file; source: whether the
+    training text has sources; init_from: a run whose model section a new run takes, and the rest of the
+    preset ("small" if None); on_gpu: see fill_gpu. A folder without a checkpoint gets a new configuration.
+    Raises BytenmtError where `run` has a checkpoint and `resume` is false, ConfigError for what does not fit.
 
     >>> new = configuration(Path("new"), False, "luong", "tiny", None, {"train": {"lr": 0.5}})
     >>> new.train.lr, new.model.d_hidden
@@ -80,9 +80,11 @@ def configuration(
 
 
 def fill_gpu(config: Config, given: Mapping[str, Any]) -> Config:
-    """Return a configuration with a larger batch, and a rate that grows with its square root.
+    """Adapt a preset's configuration to a GPU: GPU_BATCH times the batch size (train.max_tokens), and the
+    learning rate times the square root of that.
 
-    given: the settings over the preset; a batch or a rate among them stays.
+    given: what the user has set, a nested dictionary. With a batch size in it the configuration is returned
+    unchanged; a learning rate in it stays.
     """
     own, train = given.get("train", {}), config.train
     if "max_tokens" in own:
@@ -93,8 +95,10 @@ def fill_gpu(config: Config, given: Mapping[str, Any]) -> Config:
 
 
 def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:
-    """Return the files that a run was trained on and those that it was validated on, as its last checkpoint
-    names them; None where a program with a loop of its own does not."""
+    """Return the files that a run was trained on, and those that it was validated on, from its checkpoint.
+
+    The former are empty, the latter None, where a program that calls Trainer itself did not record them.
+    """
     facts = read_run(run, "last")[1].facts
     files = [_pair_files(fact.src, fact.tgt, fact.tsv, fact.weight) for fact in facts.corpora]
     files += [PairFiles(tgt=Path(text.path)) for text in facts.texts]
@@ -110,11 +114,12 @@ def _pair_files(src: str | None, tgt: str | None, tsv: str | None, weight: float
 def files_to_train_on(
     run: Path, resume: bool, texts: Sequence[Sequence[Path]], weights: Sequence[float], *valid: Path | None
 ) -> tuple[list[PairFiles], PairFiles]:
-    """Return the files to train on and those to validate on: the given ones, or for a run that goes on and
-    is given none its own.
+    """Return the files to train on and those to validate on. A resumed run for which none are given uses the
+    files that its checkpoint names.
 
-    texts: the files of src, tgt, tsv and, for a language model, text; weights: how often each corpus, one for
-    each tgt, then tsv, is read in an epoch; valid: src, tgt, tsv and text. Raises BytenmtError.
+    texts: four lists of files: src, tgt, tsv, and text for a language model. weights: how often each corpus,
+    first each tgt, then each tsv, is read in an epoch; empty for once. valid: four files, src, tgt, tsv and
+    text, None for those that are not given. Raises BytenmtError where they do not go together.
 
     >>> files, valid = files_to_train_on(
     ...     Path("new"), False, ([], [], [], [Path("tgt")]), (), None, None, None, Path("tgt"))
@@ -163,8 +168,10 @@ def _training_files(texts: Sequence[Sequence[Path]], weights: Sequence[float]) -
 
 
 def settings_tree(settings: Mapping[str, Any] | Iterable[str], train: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings, `key=value` each or values by their keys, and over them those of the section `train`,
-    as a nested dictionary without values of None. Raises ConfigError.
+    """Combine settings into a nested dictionary; values of None are left out. Raises ConfigError.
+
+    settings: values by their keys, or texts `key=value`; train: values of the section `train` by their names
+    in it, which win.
 
     >>> settings_tree(["model.d_hidden=8", "train.schedule=constant"], {"lr": 0.5, "seed": None})
     {'model': {'d_hidden': 8}, 'train': {'schedule': 'constant', 'lr': 0.5}}

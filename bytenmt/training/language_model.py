@@ -36,10 +36,11 @@ WARM, SIDE_BY_SIDE, AT_ONCE = 512, 64, 256  # of text_bits: bytes read first; ro
 
 
 class LanguageModelObjective:
-    """Objective of texts without a source; batches are Windows. Its methods are TranslationObjective's.
+    """The task of a byte language model: batches (data.windows.Window), their gradients, and validation.
 
-    carried: the state of a recurrent model after the last window, this process' rows. Without texts the
-    object computes gradients of windows, and nothing else.
+    Trainer takes it in the place of a TranslationObjective, which explains the methods. carried: the state of
+    a recurrent model after the last window, for this process' rows; None before the first. Without texts only
+    `gradients` and the state can be used.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class LanguageModelObjective:
             self._n_rows = self._count_rows()
 
     def report(self, reporter: Reporter) -> None:
-        """See TranslationObjective."""
+        """Report the sizes of the texts, and warn where they contain the validation text."""
         assert self._valid is not None
         for path, data in (*self._texts, self._valid):
             reporter.say(f"{path}: {len(data):,} bytes")
@@ -101,7 +102,7 @@ class LanguageModelObjective:
     # ---- batches and gradients
 
     def shares(self, epoch: int, batch: int) -> Iterator[Share]:
-        """See TranslationObjective."""
+        """Yield this process' part of each batch from batch `batch` of an epoch on, without end."""
         train, rows = self.train, self.group.own_indices(self._n_rows)
         while True:
             place = train.seed, epoch, batch
@@ -118,7 +119,10 @@ class LanguageModelObjective:
     def gradients(
         self, model: Model[Any, Any], batches: Sequence[Window], target_bytes: int, n_splits: int
     ) -> Tensor:
-        """See TranslationObjective. Carries the state on when all gradients are there."""
+        """Add the gradients of some windows to model's `.grad`; see TranslationObjective.gradients.
+
+        A recurrent model starts from the state after the windows before, and leaves its own in `carried`.
+        """
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         carried = self.carried
         for window in batches:
@@ -149,10 +153,11 @@ class LanguageModelObjective:
     def loss(
         self, model: Model[Any, Any], read: Tensor, truth: Tensor, skipped: Tensor, state: Any
     ) -> tuple[Tensor, Tensor, Any]:
-        """Return the summed loss, the nats, and the state after a window of text.
+        """Return the loss for the gradient, the negative log-likelihood, both summed and in nats, and the
+        model's state after a window of text.
 
         read, truth (n, t) uint8: bytes read and to be predicted; skipped (n,) int64: bytes at the beginning
-        of each row that do not count; state: of n rows.
+        of each row that have no loss; state: the model's state before the window, of n rows.
         """
         logits, state = model(read, _memory(model, len(read)), state)
         real = torch.arange(read.shape[1], device=read.device) >= skipped[:, None]
@@ -190,17 +195,18 @@ class LanguageModelObjective:
     # ---- validation, and what a checkpoint tells of the text
 
     def score(self, model: Model[Any, Any]) -> dict[str, Any]:
-        """Return the bits per byte of the validation text's first bytes."""
+        """Return {"valid_bits_per_byte": …} of the first train.valid_bytes of the validation text under a
+        model in evaluation mode. All processes must call it together."""
         assert self._valid is not None
         text = self._valid[1][: self.train.valid_bytes]
         return {"valid_bits_per_byte": text_bits(model, text, self.device, self.group) / len(text)}
 
     def decode(self, model: Model[Any, Any], seconds: float) -> dict[str, Any]:
-        """Decode nothing: there is no source to translate."""
+        """Return an empty dictionary: without sources nothing is translated at a validation."""
         return {}
 
     def facts(self) -> Facts:
-        """Return the names and sizes of the texts."""
+        """Return the paths and sizes of the texts, for the checkpoint."""
         texts = tuple(TextFact(stored_path(path), len(data)) for path, data in self._texts)
         valid = None if self._valid is None else CorpusFact(tgt=stored_path(self._valid[0]))
         return Facts(texts=texts, valid=valid)
@@ -217,11 +223,11 @@ def _memory(model: Model[Any, Any], n: int) -> Any:
 def text_bits(
     model: Model[Any, Any], text: Bytes, device: torch.device, group: Group = SINGLE_PROCESS
 ) -> float:
-    """Return the bits that a text (n,) uint8 costs a model in evaluation mode; the same in all processes,
-    which share the work.
+    """Return the negative log2-likelihood of a text (n,) uint8 under a model without a source, in evaluation
+    mode. All processes call it together, share the work and get the same number.
 
-    The text is read as up to SIDE_BY_SIDE pieces at once, each after the WARM bytes before it: a receptive
-    field within them gives what one stream gives, and a recurrent model very nearly so.
+    The text is read as up to SIDE_BY_SIDE pieces at once, each after the WARM bytes before it: for a
+    convolutional model that depends on no more bytes this is exact, for a recurrent model very nearly so.
     """
     n_rows = max(1, min(SIDE_BY_SIDE, len(text) // (2 * WARM)))
     each = -(-len(text) // n_rows)

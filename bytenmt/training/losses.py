@@ -19,22 +19,17 @@ N_BYTES_OF_UTF8 = 243  # 0x00 to 0xBF and, after the two that begin nothing, 0xC
 
 
 class LossInputs(NamedTuple):
-    """The tensors of a batch that a loss term of a plugin is computed from.
-
-    logits (n, t, 256); inputs, target (n, t) uint8: the bytes read and those to be predicted; real (n, t)
-    bool: true where a byte counts. source (n, s) uint8 and source_len (n,) int64, with EOS, and memory: None
-    without a source.
-    """
+    """Arguments of a loss, also of a plugin's loss term: a batch and the model's predictions for it."""
 
     model: Model[Any, Any]
     train: TrainConfig
-    logits: Tensor
-    inputs: Tensor
-    target: Tensor
-    real: Tensor
-    source: Tensor | None = None
-    source_len: Tensor | None = None
-    memory: Any = None
+    logits: Tensor  # (n, t, 256)
+    inputs: Tensor  # (n, t) uint8: the bytes that the decoder has read
+    target: Tensor  # (n, t) uint8: the bytes to be predicted, with EOS
+    real: Tensor  # (n, t) bool: true where a byte has a loss, false for padding
+    source: Tensor | None = None  # (n, s) uint8, with EOS; None for a language model, as the two below
+    source_len: Tensor | None = None  # (n,) int64: bytes of each source, EOS included
+    memory: Any = None  # what model.encode returned
 
 
 def batch_loss(inputs: LossInputs) -> tuple[Tensor, Tensor]:
@@ -52,9 +47,11 @@ def batch_loss(inputs: LossInputs) -> tuple[Tensor, Tensor]:
 def masked_loss(
     logits: Tensor, target: Tensor, real: Tensor, label_smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss summed over the bytes where `real` (n, t) is true, smoothed and plain, in nats.
+    """Return the cross-entropy with label smoothing and without it, scalars in nats, each summed over the
+    bytes where `real` (n, t) bool is true.
 
-    Smoothing mixes in the uniform distribution over the 256 ids. The plain loss is detached.
+    logits (n, t, 256); target (n, t) uint8. Smoothing mixes in the uniform distribution over the 256 ids. The
+    loss without it is detached.
     """
     log_p = normalised(logits)
     nats = -of_bytes(log_p, target).masked_fill(~real, 0.0).sum()
@@ -66,8 +63,11 @@ def masked_loss(
 
 
 def drop_bytes(target_in: Tensor, share: float, kind: str) -> Tensor:
-    """target_in (n, t) uint8, BOS first -> the same with a random share of the bytes after BOS hidden:
-    kind "mask" puts PAD there, "replace" any byte that UTF-8 may have (Shaham and Levy 2021)."""
+    """Hide a random share of the decoder's input bytes after BOS (Shaham and Levy 2021).
+
+    target_in (n, t) uint8, BOS first; the result has the same shape and type. kind: "mask" puts PAD in their
+    place, "replace" a random byte of those that UTF-8 may have.
+    """
     hidden = torch.rand(target_in.shape, device=target_in.device) < share
     hidden[:, 0] = False
     if kind == "mask":
@@ -80,11 +80,11 @@ def drop_bytes(target_in: Tensor, share: float, kind: str) -> Tensor:
 def draw_inputs(
     model: Model[Any, Any], memory: Any, target_in: Tensor, ratio: float, kind: str = "best"
 ) -> Tensor:
-    """Decoder inputs of which a share `ratio` are the true bytes and the rest the model's own: kind "best"
-    the likeliest ones, "drawn" from its predictions.
+    """Return decoder inputs for scheduled sampling (Bengio et al. 2015): each byte after BOS is the true one
+    with probability `ratio`, else the model's own prediction, after the inputs chosen so far.
 
-    target_in (n, t) uint8, BOS first -> the same shape. Steps through the target, without gradients; each
-    step reads what the one before it has chosen (Bengio et al. 2015).
+    memory: what model.encode returned; target_in (n, t) uint8, BOS first, as is the result. kind: "best"
+    takes the likeliest byte, any other value, as "drawn", samples one. No gradients.
     """
     state = model.start(memory)
     inputs = target_in.clone()

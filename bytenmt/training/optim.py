@@ -26,12 +26,13 @@ NS_COEFFICIENTS = 3.4445, -4.7750, 2.0315  # Jordan et al.: steepest at 0, witho
 
 
 def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimizer:
-    """The optimiser of train.optimizer; vectors and scalars have no weight decay.
+    """Build the optimiser that train.optimizer names, for all parameters but n-gram tables, which RowAdam
+    updates. Vectors and scalars have no weight decay.
 
     nag is Nesterov's accelerated gradient (Gehring et al. 2017: momentum 0.99); adadelta has
     rho 0.95 and epsilon 1e-6 (Bahdanau et al. 2015; its paper's lr is 1); sgd has no momentum (Luong et
-    al. 2015); muon: see Muon; others are of plugins. A group's "share" is that of the rate which it is
-    given; one of a plugin keeps the ratio of its own rate to train.lr.
+    al. 2015); muon: see Muon; others are of plugins. A group's "share" is a factor of the rate that set_rate
+    gives it, 1 if missing; for a plugin's groups it is their own rate over train.lr.
     """
     every = dense_parameters(model)
     maps = hidden_matrices(model) if train.optimizer == "muon" else {}
@@ -64,13 +65,13 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
 
 
 def dense_parameters(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters of a model but those of n-gram tables, which row_adam.RowAdam updates."""
+    """Return all parameters of a model but those of n-gram tables, which row_adam.RowAdam updates."""
     tables = {p for module in model.modules() if isinstance(module, NgramTables) for p in module.parameters()}
     return [p for p in model.parameters() if p not in tables]
 
 
 def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """The rate of the next update, of which each group has its share."""
+    """Set the learning rate of an optimizer's next update: lr, times the group's "share" if it has one."""
     for group in optimizer.param_groups:
         group["lr"] = lr * group.get("share", 1.0)
 
@@ -104,7 +105,10 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give an optimizer the state that optimizer_tensors returned. Raises ValueError or LookupError."""
+    """Load the state that optimizer_tensors returned into an optimizer of the same parameters.
+
+    Raises ValueError or LookupError where it does not fit.
+    """
     groups = optimizer.state_dict()["param_groups"]
     state: dict[int, dict[str, Any]] = {}
     for name, tensor in tensors.items():
@@ -123,7 +127,8 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
 
 
 def fraction_done(train: TrainConfig, progress: Progress) -> float:
-    """Return the share of the run's limits that is used, 0 to 1; 0 where there is no limit."""
+    """Return how much of a run is done, 0 to 1, by that of its limits (updates, epochs, minutes) which is
+    reached first; 0 where there is no limit."""
     shares = [0.0]
     if train.max_updates:
         shares.append(progress.update / train.max_updates)
@@ -136,7 +141,8 @@ def fraction_done(train: TrainConfig, progress: Progress) -> float:
 
 
 def stopped_early(train: TrainConfig, progress: Progress) -> str:
-    """Why training ends before its limits, or ""."""
+    """Return the reason, for the user, to end training before its limits: train.patience validations without
+    improvement, or a rate below train.min_lr; "" to go on."""
     if train.patience and progress.waited >= train.patience:
         return f"no better {train.metric.replace('_', ' ')} for {progress.waited} validations"
     if train.schedule == "plateau" and train.plateau_factor**progress.standstills < train.min_lr:
@@ -145,7 +151,8 @@ def stopped_early(train: TrainConfig, progress: Progress) -> str:
 
 
 def lr_factor(train: TrainConfig, progress: Progress) -> float:
-    """The schedule: a share of train.lr, linear warm-up first.
+    """Return the learning rate of the next update as a factor of train.lr, by train.schedule, after a linear
+    warm-up.
 
     cosine and linear fall to zero as the nearest of the run's limits (updates, epochs, minutes)
     is used up; wsd (warm-up, stable, decay: Hu et al. 2024) falls linearly in the last train.decay_share;
@@ -177,7 +184,7 @@ def lr_factor(train: TrainConfig, progress: Progress) -> float:
 
 
 class MovingAverage:
-    """An exponential moving average of weights, one tensor a parameter.
+    """The exponential moving average (EMA) of a model's parameters, one tensor for each.
 
     average <- decay average + (1 - decay) weight, with a decay of at most (1 + u) / (10 + u) at update u, so
     that the first, random weights are soon forgotten.
@@ -190,13 +197,13 @@ class MovingAverage:
 
     @torch.no_grad()
     def add(self, update: int) -> None:
-        """Take in the weights after an update."""
+        """Update the average with the parameters as they are after update number `update`, from 1."""
         decay = min(self.decay, (1 + update) / (10 + update))
         torch._foreach_lerp_(self.tensors, list(self.parameters), 1 - decay)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Inside, the parameters hold the average."""
+        """Swap average and parameters while the context is open, so that the model runs with the average."""
         self._swap()
         try:
             yield
@@ -209,7 +216,8 @@ class MovingAverage:
 
 
 def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
-    """Return the matrices that Muon updates, and how many maps are stacked in each.
+    """Return the matrices that Muon updates, each with the number of linear maps stacked in it, as the gates
+    of a GRU in one matrix.
 
     These are all but look-up tables and the output layer. A layer names its stacked parameters in STACKED.
     """
@@ -255,7 +263,7 @@ class Muon(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """One update of all parameters that have a gradient."""
+        """Update all parameters that have a gradient; `closure` is ignored."""
         groups = self.param_groups
         for group in (group for group in groups if group.get("muon")):
             parameters = [p for p in group["params"] if p.grad is not None]
@@ -292,7 +300,8 @@ def _wide(matrix: Tensor, n_maps: int) -> Tensor:
 
 
 def orthogonal(x: Tensor) -> Tensor:
-    """x (maps, m, n) with m <= n: singular values that are not small to about 1, between 0.7 and 1.2."""
+    """Return matrices x (k, m, n), m <= n, with about the same singular vectors and singular values near 1,
+    by a Newton-Schulz iteration; those that were not very small come to lie between 0.7 and 1.2."""
     a, b, c = NS_COEFFICIENTS
     x = x / x.float().norm(dim=(1, 2), keepdim=True).clamp(min=1e-7).to(x.dtype)
     for _ in range(NS_STEPS):

@@ -14,7 +14,7 @@ WIDE = 256  # units of a recurrent model
 
 
 def precision_of(device: torch.device, model: ModelConfig) -> Literal["fp32", "bf16"]:
-    """Return the precision that train.precision = "auto" stands for on a device.
+    """Return the precision of training that train.precision = "auto" stands for on a device.
 
     It is bf16 on a GPU, and on a CPU with instructions for it, else fp32. On a CPU recurrent models of less
     than 256 units keep fp32: rounding their small products takes longer than it saves.
@@ -43,5 +43,5 @@ def in_bf16(train: TrainConfig, device: torch.device) -> bool:
 
 
 def autocast(train: TrainConfig, device: torch.device) -> torch.autocast:
-    """Return the context in which a model runs in training, in the numbers of train.precision."""
+    """Return the torch.autocast context for the forward pass in training: bf16 or, disabled, float32."""
     return torch.autocast(device.type, torch.bfloat16, enabled=in_bf16(train, device))

@@ -25,10 +25,11 @@ EPSILON = 1e-8
 
 
 class RowAdam:
-    """The state of Adam for the rows of `tables`, of dtype and device of their weight.
+    """The optimizer of the n-gram tables: Adam that updates only the rows which the last batches have read.
 
-    exp_avg, exp_avg_sq (rows, d): m and v; n_updates (rows,) int32: c. sums (rows, d): the gradients of an
-    update, zero outside of `step`.
+    The tables collect their gradients in backward themselves. The state is on the device of their weight:
+    exp_avg, exp_avg_sq (rows, d), m and v above, and n_updates (rows,) int32, c. sums (rows, d) is scratch
+    memory for the gradients of an update, zero outside of `step`.
     """
 
     def __init__(self, tables: NgramTables, betas: tuple[float, float]) -> None:
@@ -39,9 +40,8 @@ class RowAdam:
 
     @torch.no_grad()
     def step(self, lr: float, group: Group = SINGLE_PROCESS) -> None:
-        """Update the rows that were read since the last step, then forget their gradients.
-
-        Gradients are summed over all processes of the group.
+        """Update the rows that were read since the last step, with the learning rate lr, then clear their
+        gradients. These are summed over the processes of the group, which must all call this together.
         """
         on_cpu = self.sums.device.type == "cpu"
         for rows, factors, gradient in self.tables.gradients:
@@ -84,11 +84,11 @@ class RowAdam:
         sums.zero_()
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
+        """Clear the gradients that backward has collected."""
         self.tables.gradients.clear()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The state of the rows that were updated at least once.
+        """Return the state of the rows that were updated at least once.
 
         rows (k,) int32: their numbers; n_updates (k,) int32; exp_avg, exp_avg_sq (k, d).
         """
@@ -96,7 +96,8 @@ class RowAdam:
         return {"rows": rows.to(torch.int32)} | {name: part[rows] for name, part in self._parts().items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take up what state_dict returned. Raises LookupError or RuntimeError where it does not fit."""
+        """Load what state_dict returned; all other rows get a state of zeros. Raises LookupError or
+        RuntimeError where it does not fit."""
         rows = state["rows"].to(self.n_updates.device).long()
         for name, part in self._parts().items():
             part.zero_()
@@ -108,9 +109,10 @@ class RowAdam:
 
 @njit
 def add_gradients(rows: Any, factors: Any, gradient: Any, sums: Any) -> None:
-    """Add the gradients of one look-up to the sums (all, d) of its rows.
+    """Add the gradient of each embedding, times its factor, to `sums` at every row that was read for it.
 
-    rows (t, orders) int64, factors as rows or (0, 0), gradient (t, d): see RowGradients.
+    rows (t, orders) int64: rows of the tables; factors (t, orders), or (0, 0) for 1; gradient (t, d): of the
+    embeddings at t positions; sums (all rows, d): changed in place. See ngram_tables.RowGradients.
     """
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
@@ -125,7 +127,8 @@ def add_gradients(rows: Any, factors: Any, gradient: Any, sums: Any) -> None:
 def update_rows(
     weight: Any, exp_avg: Any, exp_avg_sq: Any, n_updates: Any, sums: Any, lr: float, b1: float, b2: float
 ) -> None:
-    """One step of Adam for the rows (d,) of a weight whose sums are not all zero; sets the sums to zero."""
+    """Do one step of Adam, in place, for the rows whose gradients in `sums` are not all zero, and set `sums`
+    to zero. weight, exp_avg, exp_avg_sq, sums (rows, d); n_updates (rows,) int32; b1, b2: Adam's betas."""
     kind = weight.dtype.type
     keep1, take1, keep2, take2 = kind(b1), kind(1 - b1), kind(b2), kind(1 - b2)
     for row in range(len(weight)):

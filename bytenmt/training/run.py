@@ -51,10 +51,10 @@ LAST = 10.0  # seconds that the last validation of a run may decode, whatever th
 
 
 class Outcome(NamedTuple):
-    """The end of a training. update: the last one; signal: the number of the one that stopped it, or 0."""
+    """The result of `train`: where and why it ended."""
 
-    update: int
-    signal: int = 0
+    update: int  # the number of the last update
+    signal: int = 0  # the signal that stopped it, as SIGINT; 0: it has come to its end
 
 
 def train(
@@ -75,10 +75,11 @@ def train(
 ) -> Outcome:
     """Train a model into the folder `run`, as one process of `group`.
 
-    files, valid: all with a source, pairs, or all targets alone, texts whose streams are learnt. resume: go
-    on from the run's checkpoint where there is one. init_from: a run whose weights this one begins with; one
-    that goes on has done so already. watch: is called with every record of metrics.jsonl, in the leading
-    process. threads: of the CPU; None: those of the run that goes on, else as many as are idle.
+    files, valid: the training and the validation text, all with a source, or all targets alone for a language
+    model. errors: "replace" repairs invalid UTF-8, "strict" refuses it. resume: continue from the run's
+    checkpoint if it has one, else begin a new run. init_from: a run whose weights a new run begins with;
+    ignored for a resumed one. watch: called with each record of metrics.jsonl, in the leading process.
+    threads: of the CPU; None: as many as the resumed run had, for a new one as many as cores are idle.
     Raises BytenmtError before anything is written where an input cannot be used.
     """
     _check(config, files, tensorboard)
@@ -250,11 +251,11 @@ def _describe_end(run: Path, trainer: Trainer) -> str:
 
 
 def intervals(train: TrainConfig) -> tuple[float, float]:
-    """Return the intervals from one validation to the next, and from one checkpoint to the next.
+    """Return the intervals between validations and between checkpoints: int updates, or float seconds.
 
-    Left to us they are times where the run's own limit is one. A run that ends by updates stays the same to
-    its best checkpoint however quick the machine is, and so does what is decided by counting validations.
-    Raises ConfigError where those would be counted that come by the clock.
+    "auto" becomes seconds where the run is limited by train.max_minutes, else updates, so that the result
+    does not depend on the machine's speed. Early stopping and the plateau schedule count validations: with
+    them "auto" is updates for validations, and a time raises ConfigError.
     """
     is_timed = bool(train.max_minutes)
     is_counted = train.patience > 0 or train.schedule == "plateau"
@@ -268,20 +269,22 @@ def intervals(train: TrainConfig) -> tuple[float, float]:
 
 
 class Meter:
-    """Sums of one process since the last log record, read from the device only when they are logged."""
+    """Measurements of one process since the last log record, from which the next one is made."""
 
     def __init__(self) -> None:
-        self.nats: list[Tensor] = []
-        self.norm = torch.zeros(())
+        self.nats: list[Tensor] = []  # loss of each update; on the device until it is logged
+        self.norm = torch.zeros(())  # of the last gradient
         self.target_bytes = self.all_bytes = 0
         self.waited = 0.0  # seconds, for batches
         self.started = time.monotonic()
 
 
 class Loop:
-    """Updates until a limit, a standstill or a signal, with validations and checkpoints.
+    """The training loop: updates, validations, log records and checkpoints until a limit is reached, early
+    stopping, or a signal. Call `go` once.
 
-    facts: of the text; log: None in all processes but the leading one; reporter: silent in them.
+    facts: of the training text, for checkpoints; log: None in all processes but the leading one; reporter:
+    silent in these.
     """
 
     def __init__(
@@ -300,7 +303,8 @@ class Loop:
         trainer.start_clock()
 
     def go(self) -> int:
-        """Update until the end; return the signal that ended it, or 0."""
+        """Train until the end, and save; return the number of the signal that stopped it, or 0. All processes
+        must call it together."""
         progress, settings = self.progress, self.settings
         check_program(self.trainer.model, self.trainer.config.model)
         shares = self.objective.shares(progress.epoch, progress.batch)
@@ -329,7 +333,7 @@ class Loop:
             return received[0] if received else int(signal.SIGTERM) * signalled
 
     def has_ended(self) -> bool:
-        """Return whether a limit is reached, or the validation stopped improving."""
+        """Return whether a limit is reached, or training stops early; see optim.stopped_early."""
         stopped = stopped_early(self.settings, self.progress)
         return fraction_done(self.settings, self.progress) >= 1 or bool(stopped)
 

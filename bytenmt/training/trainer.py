@@ -51,10 +51,10 @@ Objective = TranslationObjective | LanguageModelObjective
 
 
 class Trainer:
-    """Model, optimiser, moving average and progress of a run; one process of `group`.
+    """The state of a training in one process of `group`: model, optimiser, moving average and progress.
 
-    A program with a loop of its own calls `learn` with shares of an objective, and `save`; run.train adds
-    validation, checkpoints, limits and signals.
+    It makes single updates and checkpoints, for programs with a loop of their own; run.train is the loop with
+    validation, limits and signals. The objective supplies batches and their gradients.
 
         objective = TranslationObjective(config, corpus, valid)
         trainer = Trainer(config, torch.device("cpu"), objective=objective)
@@ -71,7 +71,8 @@ class Trainer:
         reporter: Reporter = SILENT,
         objective: Objective | None = None,
     ) -> None:
-        """objective: None for one without texts, if only `update` is called."""
+        """Build a new model from train.seed. objective: None if only `update` is called, with batches that
+        the caller has made."""
         train = config.train
         self.config, self.device, self.group, self.reporter = config, device, group, reporter
         torch.manual_seed(train.seed)
@@ -92,13 +93,13 @@ class Trainer:
         self.start_clock()
 
     def start_clock(self) -> None:
-        """Count the time of training from now on."""
+        """Start the clock by which the progress counts seconds: time before this call is not counted."""
         self._tick = time.monotonic()
 
     def sum_over_processes(self, *values: float) -> list[float]:
-        """Return values summed over all processes, in one message with the time since the last call.
+        """Return each value summed over all processes, which must call this together with equally many.
 
-        The progress counts the time of the leading process.
+        It also adds the leading process' time since the last call to progress.seconds, in all processes.
         """
         before, self._tick = self._tick, time.monotonic()
         sums = torch.tensor([*values, (self._tick - before) * self.group.is_leader], dtype=torch.float64)
@@ -108,9 +109,10 @@ class Trainer:
         return totals
 
     def learn(self, shares: Sequence[Share]) -> tuple[Tensor, Tensor]:
-        """Make one update from this process' shares, and move the progress: place in the text, and time.
+        """Make one update from this process' shares of one or more batches, and set the progress to the
+        position in the text behind them. Returns what `update` returns.
 
-        Returns what `update` returns. A process of a group calls it as often as the others do.
+        All processes must call it together; a share may have no rows.
         """
         batches = [share.data for share in shares]
         (target_bytes,) = self.sum_over_processes(sum(batch.counts[1] for batch in batches))
@@ -119,14 +121,14 @@ class Trainer:
         return self.update(batches, int(target_bytes))
 
     def update(self, batches: Sequence[Any], target_bytes: int | None = None) -> tuple[Tensor, Tensor]:
-        """Make one update, which counts but does not move the progress in the text; see `learn`.
+        """Make one update from batches: gradients, clipping, a step of the optimisers and of the average.
 
-        batches: this process' shares; target_bytes: of all shares of all processes, EOS counted, by which the
-        summed loss is divided; None: those of `batches`.
+        `learn` also sets the position in the text. batches: this process' rows; target_bytes: the target
+        bytes of all processes, EOS included, by which the summed loss is divided; None: those of `batches`.
 
-        Returns this process' nats (over its target bytes, without smoothing) and the gradient's norm,
-        scalars on the device. Where the GPU's memory does not hold a share, it is split, and all later
-        ones, and the gradients are summed.
+        Returns this process' negative log-likelihood, summed, in nats and without smoothing, and the norm of
+        the gradient before clipping, scalars on the device. If the GPU runs out of memory, this and all later
+        batches are split, and the gradients of the parts are summed.
         """
         train = self.config.train
         if target_bytes is None:
@@ -157,15 +159,16 @@ class Trainer:
         return nats, norm
 
     def averaged(self) -> AbstractContextManager[None]:
-        """Return a context in which the model has the weights that are validated, saved and used."""
+        """Return a context in which the model has the weights that are validated and saved: their moving
+        average, or the trained ones where train.ema is 0."""
         return nullcontext() if self.average is None else self.average.in_place()
 
     def save(self, run: Path, best: bool = False, facts: Facts | None = None) -> None:
-        """Save a checkpoint, in the first process alone.
+        """Save a checkpoint into the run folder. All processes must call it; the leading one writes.
 
-        best: whether the model that is used is to be this one; facts: of the text.
-        Raises CheckpointError, and for the best one BytenmtError where the CPU engine would compute another
-        model; the old ones stand.
+        best: save the weights as best.safetensors, too, which translation uses; facts: of the training text.
+        Raises CheckpointError where it cannot be written, and for the best one BytenmtError where the CPU
+        engine would compute another model; earlier checkpoints stay.
         """
         state = self.objective.state_dict()
         if not self.group.is_leader:
@@ -186,7 +189,8 @@ class Trainer:
             save_checkpoint(run, update, own, trainer, self.config, facts, best=best, trained=trained)
 
     def load(self, run: Path) -> Facts:
-        """Take up the checkpoint of a run folder; return its facts. Raises CheckpointError."""
+        """Load the checkpoint of a run folder, to resume: weights, optimiser, moving average, the objective's
+        state and progress. Return its facts. Raises CheckpointError where it does not fit."""
         saved, has_best = self.group.on_leader(lambda: (load_checkpoint(run), (run / BEST).is_file()))
         if saved.config.model != self.config.model:
             raise CheckpointError(f"the checkpoint of update {saved.update} in {run} holds another model")
@@ -214,8 +218,11 @@ class Trainer:
         return saved.facts
 
     def begin_with(self, tensors: dict[str, Tensor], file: Path) -> None:
-        """Take the weights of another run, read from `file`, before the first update; the moving average
-        begins with them too. n-gram tables that the other run has not stay zero. Raises CheckpointError."""
+        """Load initial weights from another run before the first update, also into the moving average.
+
+        file: where they were read, for messages. n-gram tables that the other run has not stay zero. Raises
+        CheckpointError where the tensors do not fit the model.
+        """
         own = self.model.embedding.ngrams
         if own is not None and NGRAM_TABLES not in tensors:
             tensors = tensors | {NGRAM_TABLES: torch.zeros_like(own.weight)}

@@ -39,27 +39,29 @@ N_SAMPLES = 3  # lines whose translations are logged: the first ones
 
 
 class Share(NamedTuple):
-    """A process' share of a batch, and the position behind it, from which a resumed run goes on."""
+    """The rows of a batch that one process trains on, and the position in the text behind the batch, from
+    which a resumed run goes on."""
 
-    data: Any
-    epoch: int
-    batch: int  # the next one of the epoch
-    epoch_batches: int = 0  # batches of the epoch
+    data: Any  # a data.batches.Batch, or of a language model a data.windows.Window
+    epoch: int  # from 0
+    batch: int  # the next batch of the epoch
+    epoch_batches: int = 0  # the number of batches in the epoch
 
 
 def to_device(batch: Batch, device: torch.device, is_whole: bool = True) -> Any:
-    """Return a Batch of tensors on a device; same fields, axes and types.
+    """Copy a Batch of NumPy arrays to a device: return a Batch of tensors of the same shapes and types.
 
-    is_whole: the arrays are whole blocks of pinned memory, whose copies may run in parallel. PyTorch knows
-    such a copy by the first address of its block: memory of a part would be reused too early.
+    is_whole: the arrays are not slices, so that copies from pinned memory may run in parallel. PyTorch knows
+    such a copy by the first address of its block: the memory of a slice would be reused too early.
     """
     return Batch(*(torch.from_numpy(part).to(device, non_blocking=is_whole) for part in batch))  # type: ignore[arg-type]
 
 
 class TranslationObjective:
-    """Objective of sentence pairs; batches are data.batches.Batch. Carries nothing from one to the next.
+    """The task of translation: batches (data.batches.Batch) of sentence pairs, their gradients, validation.
 
-    Without corpora it computes gradients of batches, and nothing else.
+    Trainer calls it; a LanguageModelObjective has the same methods. Without a corpus only `gradients` and
+    what it calls can be used.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class TranslationObjective:
         device: torch.device = CPU,
         group: Group = SINGLE_PROCESS,
     ) -> None:
-        """device: where the model is."""
+        """corpus, valid: the training and the validation pairs; device: where the model is."""
         self.config, self.train, self.device, self.group = config, config.train, device, group
         self.corpus, self.valid = corpus, valid
         self._augmenter = None
@@ -78,7 +80,7 @@ class TranslationObjective:
             self._augmenter = Augmenter(corpus, config.data, self.train.seed, self.train.round_to)
 
     def report(self, reporter: Reporter) -> None:
-        """Report the size of the texts, and possible mistakes in them."""
+        """Tell the reporter the sizes of the texts, and warn of possible mistakes in them."""
         assert self.corpus is not None and self.valid is not None
         for line in [*inventory(self.corpus), *inventory(self.valid)]:
             reporter.say(line)
@@ -88,7 +90,8 @@ class TranslationObjective:
     # ---- batches and gradients
 
     def shares(self, epoch: int, batch: int) -> Iterator[Share]:
-        """Yield this process' shares of the batches from a position on, epoch after epoch, without end."""
+        """Yield this process' part of each batch from batch `batch` of epoch `epoch` on, without end; both
+        count from 0. All processes see the same batches; each gets other rows of them."""
         assert self.corpus is not None
         train, share = self.train, (self.group.rank, self.group.size)
         for number in count(epoch):
@@ -116,9 +119,11 @@ class TranslationObjective:
     def gradients(
         self, model: Model[Any, Any], batches: Sequence[Batch], target_bytes: int, n_splits: int
     ) -> Tensor:
-        """Run forward and backward on this process' batches; return the summed nats, float64 on the device.
+        """Run forward and backward on this process' batches: the gradients are added to the parameters'.
 
-        Rows go through the model in n_splits parts; the summed loss is divided by target_bytes.
+        Return the summed negative log-likelihood in nats, a float64 scalar on the device. The loss whose
+        gradient is taken is divided by target_bytes. n_splits: each batch goes through the model in so many
+        parts, which saves memory.
         """
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         for batch in batches:
@@ -135,7 +140,8 @@ class TranslationObjective:
         return nats
 
     def loss(self, model: Model[Any, Any], tensors: Any, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return losses.batch_loss of a batch of to_device. inputs (n, t) uint8: the bytes that are read."""
+        """Run the model on a batch; return the loss for the gradient and the negative log-likelihood, as
+        losses.batch_loss does. tensors: a Batch from to_device; inputs (n, t) uint8: from `inputs`."""
         memory = model.encode(tensors.source, tensors.source_len)
         logits, _ = model(inputs, memory, model.start(memory))
         target = tensors.target_out
@@ -163,23 +169,30 @@ class TranslationObjective:
         return inputs
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the tensors that a checkpoint keeps beside weights and optimiser: none."""
+        """Return an empty dictionary: translation has no state that a checkpoint must keep."""
         return {}
 
     def load_state_dict(self, model: Model[Any, Any], carried: Mapping[str, Tensor]) -> None:
-        """Continue from the tensors that state_dict returned."""
+        """Do nothing: translation has no state of its own to load; the arguments are ignored."""
 
     # ---- validation
 
     def score(self, model: Model[Any, Any]) -> dict[str, Any]:
-        """Return the bits per byte of the validation pairs under a model in evaluation mode."""
+        """Return {"valid_bits_per_byte": …}, of all validation targets given their sources, EOS included.
+
+        model: in evaluation mode. All processes must call it together and share the lines.
+        """
         assert self.valid is not None
         log_p = log_probabilities(TorchReader([model], self.device), self.valid, self.group)
         return {"valid_bits_per_byte": bits_per_byte(log_p, self.valid.target_lengths)}
 
     def decode(self, model: Model[Any, Any], seconds: float) -> dict[str, Any]:
-        """Translate the first validation lines, as many as there is time for, inf for all; return their
-        chrF, BLEU, exact match and the metrics of plugins, by the names of the log."""
+        """Translate the first validation lines and score them: return chrF, BLEU, exact match, the metrics of
+        plugins and some samples, by their names in metrics.jsonl; empty if train.valid_lines is 0.
+
+        seconds: no more lines are begun after so much time; inf for all train.valid_lines, 0 or less for
+        none. All processes must call it together.
+        """
         assert self.valid is not None
         n_lines = min(self.train.valid_lines, len(self.valid))
         if not n_lines:
@@ -227,7 +240,8 @@ class TranslationObjective:
     # ---- what a checkpoint tells of the text
 
     def facts(self) -> Facts:
-        """Return the numbers of pairs and bytes, where they lie, and what languages they are in."""
+        """Return facts about the training text for the checkpoint: numbers of pairs and bytes, the files'
+        paths, and profiles of the languages."""
         assert self.corpus is not None
         corpus = self.corpus
         source_profile, target_profile = language_profiles(corpus)

@@ -41,16 +41,17 @@ Change = Callable[[bytes, bytes, np.uint64], tuple[bytes, bytes]]
 
 
 class Step(NamedTuple):
-    """A change of some pairs: of those whose draw, from 0 to 1, is from `low` to below `high`."""
+    """One kind of augmentation: it changes the pairs whose random number, from 0 to 1, is in a range."""
 
-    number: int  # what the draws are for
-    low: float
+    number: int  # NOISE, COPY, …: steps of the same number have the same random number for a pair
+    low: float  # the range: low <= random number < high
     high: float
     change: Change
 
 
 class Augmenter:
-    """Changes a corpus with a source as the keys of schema.AUGMENTATIONS say."""
+    """Changes training pairs at random, as the keys config.schema.AUGMENTATIONS and `augment` of DataConfig
+    say: call `corpus` before an epoch is planned, and `change` on each of its batches."""
 
     def __init__(self, corpus: ParallelCorpus, config: DataConfig, seed: int, round_to: int = 1) -> None:
         self._corpus, self._config, self._seed, self._round_to = corpus, config, seed, round_to
@@ -84,10 +85,10 @@ class Augmenter:
         return self._sentinels.corpus(mixed(mixed(mixed(self._seed) + epoch) + PLACES))
 
     def change(self, batch: Batch, index: int, epoch: int, share: tuple[int, int] = (0, 1)) -> Batch:
-        """Return what training sees of a process' share of batch `index`; see batches.batches.
+        """Return a batch with random changes: all augmentations but sentinels, which `corpus` has made.
 
-        Both sides may grow by a few bytes, and with them the batch: its plan does not count these changes.
-        A pair that would exceed a limit stays as it was.
+        batch: the rows rank, rank + size, … of batch `index` of the epoch, for share = (rank, size). Pairs
+        may grow, and the batch beyond its budget; a pair that would exceed a limit stays as it was.
         """
         pairs, (rank, size) = batch.pairs(), share
         rows = np.arange(rank, rank + size * len(pairs), size)
@@ -105,16 +106,16 @@ class Augmenter:
 
 
 def without_final_sign(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
-    """Return a pair without the signs at the ends, if both texts have some, and more than these.
-
-    Headings, buttons and hasty writing have none.
+    """Remove full stops and the like at the end of both texts, as headings, buttons and hasty writing lack
+    them; a pair stays as it is if one text has none, or nothing else. `key` is ignored: nothing is random.
     """
     own, other = (to_bytes(FINAL.sub("", to_text(text))) for text in (source, target))
     return (own, other) if own and other and own != source and other != target else (source, target)
 
 
 def without_source(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
-    """Return a pair with an empty source, unless the target has sentinels to carry over."""
+    """Empty the source, so that the model learns the targets alone; a pair whose target has sentinels stays
+    as it is. `key` is ignored: nothing is random."""
     return (source if has_sentinels(target) else b""), target
 
 

@@ -27,7 +27,7 @@ _ALIKE = {letter: letters for letters in _LIKE for letter in letters} | {
 
 
 class Item(NamedTuple):
-    """A name or a number of a text."""
+    """A word or a number in a text, and where it is."""
 
     span: Span
     value: str
@@ -44,9 +44,10 @@ def find_items(text: str) -> list[Item]:
 
 
 def with_other_items(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
-    """Return a pair whose names and numbers that stand once on both sides are replaced by made-up ones.
+    """Replace each name and number that occurs once on both sides by a made-up one, the same on both.
 
-    source, target: UTF-8, in which sentinels may stand. A word of small ASCII letters alone is no name.
+    source, target: UTF-8, in which sentinels may stand. key: of the random choice. A word of small ASCII
+    letters alone is no name.
     """
     own, other, below = to_text(source), to_text(target), keyed_draws(key)
     of_target = {item.value: item.span for item in find_items(other)}
@@ -62,7 +63,7 @@ def with_other_items(source: bytes, target: bytes, key: np.uint64) -> tuple[byte
 
 
 def made_up(value: str, below: Below) -> str:
-    """Return another name or number of as many bytes.
+    """Make up another name or number of as many bytes. below(n): draws a number from 0 to n - 1.
 
     Vowels stand for vowels, so that it can be read, capitals for capitals, digits for digits; a number does
     not begin with 0 where the value does not.

@@ -28,7 +28,7 @@ def row_keys(key: np.uint64, rows: npt.NDArray[np.int64]) -> Keys:
 
 @njit
 def draw_words(key: np.uint64, n: int) -> Keys:
-    """Return the first n draws, (n,) uint64, from a key."""
+    """Return the first n random 64-bit words, (n,) uint64, of the sequence that a key begins."""
     state, words = np.zeros(1, np.uint64), np.empty(n, np.uint64)
     state[0] = key
     for i in range(n):
@@ -43,5 +43,5 @@ def keyed_draws(key: np.uint64) -> Below:
 
 
 def chance(share: float) -> np.uint64:
-    """Return a share as a number out of 2 ** 32, to be compared with the upper half of draws."""
+    """Return a probability as a number out of 2 ** 32, to be compared with the upper half of random words."""
     return np.uint64(round(share * 2**32))

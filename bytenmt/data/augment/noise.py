@@ -20,14 +20,10 @@ DIGITS = frozenset("0123456789")
 
 
 class Letters(NamedTuple):
-    """The letters of some texts, and what may stand for each.
+    """Tables of the letters of some texts, from which noise draws other letters."""
 
-    cased: the letter in the other case, where that has as many bytes. alike: all letters of its script, case
-    and number of bytes, by code point: a typo takes another one of them.
-    """
-
-    cased: dict[str, str]
-    alike: dict[str, str]
+    cased: dict[str, str]  # of a letter: the letter in the other case, where that has as many bytes
+    alike: dict[str, str]  # of a letter: all letters of its script, case and number of bytes, for typos
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> Letters:
@@ -53,7 +49,7 @@ def _group(letter: str) -> tuple[int, str, bool]:
 
 
 def with_noise(data: bytes, share: float, letters: Letters, limit: int, key: np.uint64) -> bytes:
-    """Return a text in which a share of the characters is disturbed, drawn from the key.
+    """Add typos and the like to a random share of the characters of a text; equal keys give equal noise.
 
     data: UTF-8, in which sentinels may stand. limit: bytes, beyond which the text does not grow.
     """
@@ -109,7 +105,7 @@ def _is_sentinel(character: str) -> bool:
 
 
 def noisy_lines(lines: Sequence[bytes], share: float, letters: Letters, seed: int = 0) -> list[bytes]:
-    """Return lines with noise; what a line gets depends on the seed, its number and its text only."""
+    """Add noise to UTF-8 lines, see with_noise. It depends on seed, line number and text alone."""
     keys = row_keys(np.uint64(seed), np.arange(len(lines)))
     return [
         with_noise(line, share, letters, 2 * len(line), key) for line, key in zip(lines, keys, strict=True)

@@ -42,7 +42,8 @@ _WORD = re.compile(rf"(?<![{_LATIN}_])[A-Z0-9\u00c0-\u00de][{_LATIN}]*+(?:[.,:'â
 
 
 class SentinelAugmenter:
-    """The shared spans of a corpus, found once, of which the corpus of each epoch is made."""
+    """Replaces spans that both sides of a training pair share by sentinels, anew for each epoch; the spans of
+    the whole corpus are found once, at the start."""
 
     def __init__(self, corpus: ParallelCorpus, share: float) -> None:
         """share: of the pairs, in which names and numbers become sentinels, too."""
@@ -54,7 +55,8 @@ class SentinelAugmenter:
                 self._shared[k] = shared
 
     def corpus(self, key: int) -> ParallelCorpus:
-        """Return the corpus with sentinels. What a pair gets depends on the key and on its index alone."""
+        """Return the corpus with sentinels in its pairs, drawn anew for each key; a pair's changes depend on
+        the key and on the pair's index alone."""
         corpus = self._corpus
         keys = row_keys(np.uint64(key), np.arange(len(corpus)))
         with_words = keys >> HALF < chance(self._share)
@@ -74,10 +76,10 @@ class SentinelAugmenter:
 
 
 def find_shared(source: str, target: str) -> SharedSpans:
-    """Return the kept spans that both sides share, in the source's order, at most as many as there are
-    sentinels.
+    """Find the kept spans (tags, numbers, addresses, â€¦) whose text is the same in source and target; return
+    their places (in the source, in the target), in the source's order, at most N_SENTINELS.
 
-    Spans with nothing between them are compared as one first, then each by itself.
+    Spans that touch are compared as one first, then each by itself.
     """
     own, other = find_spans(source), find_spans(target)
     if not own or not other:
@@ -98,10 +100,11 @@ def _matched(source: str, target: str, own: Sequence[Span], other: Sequence[Span
 def with_sentinels(
     source: str, target: str, shared: SharedSpans, with_words: bool, below: Below
 ) -> tuple[bytes, bytes]:
-    """Return a pair with sentinels, drawn from all of them at random, in the place of its shared spans.
+    """Replace each shared span of a pair by a sentinel, drawn at random, the same one on both sides; return
+    both texts as UTF-8, in which sentinels are the bytes 0xF5 to 0xFC.
 
-    with_words: whether names and numbers outside of the spans, or a clause, get sentinels, too. below(n)
-    draws a number from 0 to n - 1. Both texts as UTF-8 with sentinels.
+    shared: from find_shared; with_words: whether names and numbers outside of the spans, or a clause, get
+    sentinels, too; below(n): draws a number from 0 to n - 1.
     """
     numbers = list(range(N_SENTINELS))
     for i in range(N_SENTINELS - 1):  # Fisher and Yates' shuffle
