@@ -97,6 +97,7 @@ class AttentiveModel(Model[M, S]):
     """Base class of models with attention, which can return its weights by `forward_aligned`."""
 
     def forward(self, tgt: Tensor, memory: M, state: S) -> tuple[Tensor, S]:
+        """Do what Model.forward says, by forward_aligned without its weights."""
         return self.forward_aligned(tgt, memory, state)[:2]
 
     @abstractmethod

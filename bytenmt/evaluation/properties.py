@@ -43,7 +43,7 @@ class Properties(NamedTuple):
 
 
 def properties(config: ModelSection) -> Properties | None:
-    """Return the properties of a configured model; None if its architecture does not describe its nets."""
+    """Return cost, path lengths and fields of a configured model; None if its architecture gives no facts."""
     nets = config.nets()
     if nets is None:
         return None
@@ -117,7 +117,7 @@ has a path to a prediction."""
 
 
 def table(models: Sequence[tuple[str, ModelSection]]) -> str:
-    """Return the table of named models, a row each, with an explanation of the letters."""
+    """Return a text: a table of the properties of named models, a row each, and a legend."""
     rows = [HEAD, *(_row(name, properties(config)) for name, config in models)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

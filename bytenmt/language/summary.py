@@ -82,7 +82,7 @@ class Figures:
         return dict(sorted(found.items(), key=lambda item: (item[0] != WHOLE, -item[1].n_bytes)))
 
     def lines(self) -> Iterator[str]:
-        """Yield lines for people: bits per byte, bytes, and a table by script. Some must have been added."""
+        """Yield lines for people: bits per byte, bytes and a table by script. Call `add` before."""
         whole = self.sums()[WHOLE]
         yield f"bits per byte: {whole.bits / max(1, whole.n_bytes):.4f}"
         yield f"bytes: {whole.n_bytes:.0f}"

@@ -23,7 +23,7 @@ LINES_AT_ONCE = 1000  # lines of translations in a Surprise, which is in memory
 
 
 class Surprise(NamedTuple):
-    """Bytes and their surprisal under a model.
+    """Bytes and their surprisal, -log2 p, under a model.
 
     In translations EOS ends a line; in a stream that id is a byte like any other.
     """

@@ -75,8 +75,11 @@ class RingTaps(NamedTuple):
         return RingTaps(rows, old % capacity, own, write, 1 if t == 1 else dilation)
 
     def append(self, x: Tensor, ring: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the old columns of ring (rows, capacity, d) followed by x (rows, t, d), and the ring with
-        the new columns: the same tensor written in place without gradients, a fresh one with them."""
+        """Append new columns x (rows, t, d) to a ring (rows, capacity, d).
+
+        Returns the m old columns followed by x, (rows, m + t, d), and the ring with the new columns: the same
+        tensor, written in place, without gradients, a fresh one with them.
+        """
         old = ring[self.rows, self.slots]
         new = x[:, -ring.shape[1] :].to(ring.dtype)
         if torch.is_grad_enabled():
@@ -182,8 +185,8 @@ class Convolution(nn.Module):
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
         """Convolve x (n, s, d_input) around each column; return (n, s, d_output).
 
-        mask (n, s) bool: true on real columns; padding is zeroed, because earlier biases make it non-zero. Of
-        an odd reach the longer half is to the right.
+        mask (n, s) bool: true on real columns; padding is zeroed, because earlier biases make it non-zero. If
+        (k - 1) * dilation is odd, the window has one more column to the right.
         """
         reach = (self.kernel_width - 1) * self.dilation
         x = F.pad(x * mask[:, :, None], (0, 0, reach // 2, reach - reach // 2))

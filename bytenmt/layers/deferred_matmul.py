@@ -35,7 +35,7 @@ def deferred(matrix: Tensor) -> Product:
 
 
 def compute_type(x: Tensor) -> Tensor:
-    """Return x in the type in which autocast would multiply it; x itself if autocast is off."""
+    """Return x in the dtype that autocast takes for matrix products; x itself if autocast is off."""
     device = x.device.type
     if torch.is_autocast_enabled(device) and x.dtype != torch.float64:
         return x.to(torch.get_autocast_dtype(device))
@@ -83,6 +83,7 @@ class DeferredProduct(Deferred):
         super().__init__(matrix)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return x matrix^T, and x, both in the matrix' type."""
         x = compute_type(x)
         return x @ self.matrix.mT, x
 
@@ -95,6 +96,7 @@ class DeferredProduct(Deferred):
         return d_y @ self.matrix
 
     def gather(self) -> tuple[Tensor, ...]:
+        """Return the gradient of the matrix over all steps."""
         inputs, gradients = zip(*self.notes, strict=True)
         return (torch.cat(gradients, dim=-2).mT @ torch.cat(inputs, dim=-2),)
 

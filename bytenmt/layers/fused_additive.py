@@ -105,6 +105,7 @@ class FusedScore(Deferred):
         super().__init__(keys, v)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return scores (n, b, s) of projected queries x (n, b, d), and the exponentials of the queries."""
         q, k = (2 * x.float()).exp().contiguous(), self.exponentials
         scores = q.new_empty(*q.shape[:2], k.shape[1])
         arrays = q.numpy(), k.numpy(), self.v.numpy(), scores.numpy()
@@ -112,6 +113,7 @@ class FusedScore(Deferred):
         return scores, q
 
     def backward(self, saved: Tensor, d_y: Tensor) -> Tensor:
+        """Return the gradient of the queries from d_y (n, b, s), and record d_y for `gather`."""
         d_scores = d_y.float().contiguous()
         self.notes.append((saved, d_scores))
         d_q = torch.empty_like(saved)

@@ -44,14 +44,14 @@ def run_loop(
 class GRU(nn.Module):
     """One layer of gated recurrent units.
 
-    r = sigma(W_r x + U_r h), z = sigma(W_z x + U_z h), one bias a gate in W's share, and
+    r = sigma(W_r x + U_r h), z = sigma(W_z x + U_z h), where each W has a bias, and
     reset "before" the product: g = tanh(W_g x + U_g (r * h))      (Cho et al. 2014, eq. 5-8)
     reset "after" it:           g = tanh(W_g x + r * (U_g h))      (cuDNN's and torch.nn.GRU's form)
     update "keep":              h <- z * h + (1 - z) * g           (Cho et al. 2014, torch.nn.GRU)
     update "take":              h <- (1 - z) * h + z * g           (Bahdanau et al. 2015)
 
-    Of the last d_inside of its inputs, c, reset "after" resets g's share too, as Cho's decoder does:
-    g = tanh(W_g x + r * (U_g h + C_g c)). An input that is always 1 is so torch.nn.GRU's second bias of g.
+    With d_inside, reset "after" also resets the share of g of the last d_inside inputs, c, as Cho's decoder
+    does: g = tanh(W_g x + r * (U_g h + C_g c)). A c that is always 1 is torch.nn.GRU's second bias of g.
     """
 
     STACKED: ClassVar = {"input": 3, "gates": 2}  # maps that are stacked in the weight of a submodule

@@ -81,7 +81,7 @@ ATTENTIONS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
 
 @unique
 class Base(IntEnum):
-    """The term that LINEAR adds the product W a to; its k."""
+    """Values of the field k of LINEAR: the term that the product W a is added to."""
 
     ZERO = 0  # nothing: d = W a
     BIAS = 1  # d = W a + bias
@@ -90,7 +90,7 @@ class Base(IntEnum):
 
 @unique
 class Bell(IntEnum):
-    """The use of the Gaussian in local attention, t of attention instructions; its deviation is s / 2."""
+    """Values of the field t of attentions: the use of local attention's Gaussian, of deviation s / 2."""
 
     NONE = 0
     AFTER = 1  # multiply the weights after the softmax
@@ -98,7 +98,7 @@ class Bell(IntEnum):
 
 
 class Gru:
-    """Bits of k in GRU instructions; layers.recurrent.GRU has the equations."""
+    """Bits of the field k of GRU instructions; layers.recurrent.GRU has the equations."""
 
     RESET_AFTER = 1  # r multiplies the product with the state, not the state: reset = "after"
     UPDATE_TAKES = 2  # z weighs the candidate, not the old state: update = "take"

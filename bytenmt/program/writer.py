@@ -58,10 +58,12 @@ class ParameterShapes:
         self.shapes: Shapes = {}
 
     def vector(self, values: Values) -> int:
+        """Record the shapes of the parameters; return 0."""
         self._add(values)
         return 0
 
     def matrix(self, values: Values) -> Matrix:
+        """Record the shapes of the parameters; return a Matrix at offset 0."""
         self._add(values)
         return Matrix(0, 0, values.shape[0], math.prod(values.shape[1:]))
 

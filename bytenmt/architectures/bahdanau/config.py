@@ -8,7 +8,7 @@ from bytenmt.architectures.section import Layers, ModelSection, Net, Nets, Width
 
 
 class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
-    """Additive attention (Bahdanau et al. 2015)."""
+    """Options of bidirectional GRUs with additive attention (Bahdanau et al. 2015)."""
 
     d_hidden: Width
     d_attention: Width
@@ -19,7 +19,9 @@ class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
 
     @property
     def has_attention(self) -> bool:
+        """True if there is a source."""
         return self.source
 
     def nets(self) -> Nets:
+        """Return facts about encoder and decoder; see ModelSection.nets."""
         return Nets(Net(self.n_encoder_layers, reads="both ways"), Net(1), "attention")

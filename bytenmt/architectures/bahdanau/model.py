@@ -112,6 +112,7 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
             nn.init.normal_(self.decoder.score.query.weight, std=0.001)
 
     def encode(self, src: Tensor, src_len: Tensor) -> BahdanauMemory:
+        """Run the bidirectional encoder; see Model.encode."""
         n, d = len(src), self.config.d_hidden
         if no_source(self.config.source, src) or self.encoder is None:
             zero = self.embedding.weight.new_zeros(n, d)
@@ -124,6 +125,7 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
         return BahdanauMemory(annotations, self.encoder.keys(annotations), src_len, first)
 
     def start(self, memory: BahdanauMemory, beam: int = 1) -> BahdanauState:
+        """Return the first state, s_0 from h<-_1; see Model.start."""
         hidden = memory.first
         if self.decoder.start is not None:
             hidden = torch.tanh(self.decoder.start(hidden))
@@ -133,7 +135,7 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
     def forward_aligned(
         self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState
     ) -> tuple[Tensor, BahdanauState, dict[int, Tensor]]:
-        """See AttentiveModel."""
+        """Read t target bytes, and return the attention weights, too; see AttentiveModel.forward_aligned."""
         n = len(memory.keys)
         d, d_embedding = self.config.d_hidden, self.config.d_embedding
         mask = source_mask(memory.source_len, memory.keys.shape[1])

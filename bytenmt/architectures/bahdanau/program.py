@@ -10,7 +10,7 @@ from bytenmt.program.layers import gru_step, maxout, scan
 
 
 def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the programs of the encoder, if there is a source, and of the decode step."""
+    """Write the programs of the encoder, if there is a source, and of the decode step; return both."""
     d, d_embedding = config.d_hidden, config.d_embedding
     if config.source:
         _write_encoder(config, writer)

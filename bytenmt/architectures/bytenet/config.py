@@ -21,7 +21,7 @@ from bytenmt.architectures.section import (
 
 
 class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
-    """Dilated convolutions stacked on the encoder (Kalchbrenner et al. 2016)."""
+    """Options of ByteNet: dilated convolutions stacked on the encoder (Kalchbrenner et al. 2016)."""
 
     d_channels: Width  # the paper's d: inside a block; 2d between blocks
     # Sets of blocks, one block for each dilation, of encoder and decoder, unless given for one of them.
@@ -96,9 +96,12 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
 
     @property
     def is_serial(self) -> bool:
+        """True if the decoder, or both nets, are recurrent."""
         return self.recurrent != "none"
 
     def nets(self) -> Nets:
+        """Return facts about encoder and decoder; see ModelSection.nets."""
+
         def net(schedule: tuple[int, ...], n_sets: int) -> Net:
             reach = (self.kernel_width - 1) * sum(schedule) + self.ngram_reach
             return Net(len(schedule), 1 + reach) if schedule else Net(n_sets)  # of recurrent layers

@@ -208,6 +208,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         return torch.where(src_len > 0, (columns - 1e-9).ceil().long(), 0)
 
     def encode(self, src: Tensor, src_len: Tensor) -> ByteNetMemory:
+        """Run the encoder over the source, unfolded to |t^| columns; see Model.encode."""
         n, s = src.shape
         unfolded_len = self.unfolded_len(src_len)
         if self.encoder is None:
@@ -230,6 +231,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         return ByteNetMemory(F.pad(columns, (0, 0, 0, 1)), unfolded_len)
 
     def start(self, memory: ByteNetMemory, beam: int = 1) -> ByteNetState:
+        """Return the first state, with empty rings; see Model.start."""
         config, columns = self.config, memory.columns
         rows, d, n_layers = len(columns) * beam, config.d_channels, config.decoder_recurrence
         sizes = [ring_capacity(config.kernel_width, r) for r in self.dilations]
@@ -240,6 +242,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         return ByteNetState(clock, rings, hidden, recent)
 
     def forward(self, tgt: Tensor, memory: ByteNetMemory, state: ByteNetState) -> tuple[Tensor, ByteNetState]:
+        """Read t target bytes; see Model.forward."""
         rows, t = tgt.shape
         clock = state.clock
         x = self.decoder.input(self.embedding(tgt, state.recent))

@@ -10,7 +10,7 @@ from bytenmt.program.writer import Writer, parameter
 
 
 def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the programs of the encoder, if there is a source, and of the decode step."""
+    """Write the programs of the encoder, if there is a source, and of the decode step; return both."""
     d, k = config.d_channels, config.kernel_width
     encode = writer.encode
     make = _Units if config.block == "multiplicative" else _Blocks

@@ -26,7 +26,7 @@ LARGEST_TABLE = 1 << 25  # numbers of a table that no weights file holds
 
 
 class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
-    """Gated convolutions with attention in the decoder's layers (Gehring et al. 2017).
+    """Options of gated convolutions with attention in the decoder's layers (Gehring et al. 2017).
 
     The encoder may also be one of Gehring et al. 2016.
     """
@@ -119,13 +119,16 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
 
     @property
     def is_serial(self) -> bool:
+        """False: training reads all positions at once."""
         return False
 
     @property
     def has_attention(self) -> bool:
+        """True if there is a source."""
         return self.source
 
     def nets(self) -> Nets:
+        """Return facts about encoder and decoder; see ModelSection.nets."""
         stacks = [self._key_reaches, *([_reaches(self.value_stack)] if self.encoder == "conv" else [])]
         left = max(sum(reach // 2 for reach in reaches) for reaches in stacks)
         right = max(sum(reach - reach // 2 for reach in reaches) for reaches in stacks)

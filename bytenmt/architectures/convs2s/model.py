@@ -130,6 +130,7 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
         self.decoder: ConvS2SDecoder = ConvS2SDecoder(config, self.embedding)
 
     def encode(self, src: Tensor, src_len: Tensor) -> ConvS2SMemory:
+        """Run the encoder and return its keys and values; see Model.encode."""
         n, s = src.shape
         if no_source(self.config.source, src) or self.encoder is None:
             nothing = self.embedding.weight.new_zeros(n, 0, self.config.d_embedding)
@@ -142,6 +143,7 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
         return ConvS2SMemory(keys, values, src_len)
 
     def start(self, memory: ConvS2SMemory, beam: int = 1) -> ConvS2SState:
+        """Return the first state, with empty rings; see Model.start."""
         layers, keys = self.config.decoder_stack, memory.keys
         rows = len(keys) * beam
         sizes = [ring_capacity(kernel_width, dilation) for _, kernel_width, dilation in layers]
@@ -153,7 +155,7 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
     def forward_aligned(
         self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState
     ) -> tuple[Tensor, ConvS2SState, dict[int, Tensor]]:
-        """See AttentiveModel."""
+        """Read t target bytes, and return the attention weights, too; see AttentiveModel.forward_aligned."""
         t = tgt.shape[1]
         clock = state.clock
         g = self.embedding(tgt, state.recent)

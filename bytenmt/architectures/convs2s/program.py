@@ -15,7 +15,7 @@ from bytenmt.program.writer import Array, Values, Writer, parameter
 
 
 def write_program(config: ConvS2SConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the programs of the configured encoder, if there is a source, and of the decode step."""
+    """Write the programs of the encoder, if there is a source, and of the decode step; return both."""
     f = config.d_embedding
     encode = writer.encode
     if config.source:

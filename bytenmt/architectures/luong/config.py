@@ -12,7 +12,7 @@ LOCAL_WINDOW = 50  # bytes to either side: the paper's ten words are five or six
 
 
 class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
-    """Stacked LSTM with attention and input feeding (Luong et al. 2015)."""
+    """Options of stacked LSTMs with attention and input feeding (Luong et al. 2015)."""
 
     n_layers: Layers = 2
     # Over the whole source; over a window around a position that moves on with the target (m), or that is
@@ -40,6 +40,7 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
 
     @property
     def has_attention(self) -> bool:
+        """True if there is a source, and attention is not "off"."""
         return self.source and self.attention != "off"
 
     @property
@@ -80,5 +81,6 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
         return self.gaussian
 
     def nets(self) -> Nets:
+        """Return facts about encoder and decoder; see ModelSection.nets."""
         link: Link = "attention" if self.has_attention else "start"
         return Nets(self.encoder_net(self.reverse_source), Net(self.decoder_depth), link)

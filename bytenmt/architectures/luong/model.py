@@ -105,6 +105,7 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
                 nn.init.uniform_(part.v, -0.1, 0.1)
 
     def encode(self, src: Tensor, src_len: Tensor) -> LuongMemory:
+        """Run the LSTMs of the encoder; see Model.encode."""
         config, zero = self.config, self.embedding.weight.new_zeros(len(src), self.config.d_hidden)
         if no_source(config.source, src):
             nothing = zero.new_zeros(len(src), 0, config.d_hidden)
@@ -121,6 +122,7 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         return LuongMemory(x, keys, src_len, config.first_states(final))
 
     def start(self, memory: LuongMemory, beam: int = 1) -> LuongState:
+        """Return the first state, from the encoder's last ones; see Model.start."""
         hidden = tuple(part.repeat_interleave(beam, dim=0) for part in memory.final)
         top, rows = hidden[0], len(hidden[0])
         attentional = top.new_zeros(rows, self.config.d_hidden if self.config.feeds_back else 0)
@@ -131,7 +133,7 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
     def forward_aligned(
         self, tgt: Tensor, memory: LuongMemory, state: LuongState
     ) -> tuple[Tensor, LuongState, dict[int, Tensor]]:
-        """See AttentiveModel."""
+        """Read t target bytes, and return the attention weights, too; see AttentiveModel.forward_aligned."""
         x = self.embedding(tgt, state.recent)
         read = self._read_with_feeding if self.config.feeds_back else self._read_at_once
         attentional, weights, hidden = read(x, memory, state)

@@ -13,7 +13,7 @@ from bytenmt.program.writer import Writer
 
 
 def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the programs of the encoder, if there is a source, and of the decode step.
+    """Write the programs of the encoder, if there is a source, and of the decode step; return both.
 
     States: h of each layer, then c of each, which start from the encoder's last ones, without a source at
     zero; then, with input feeding, h~, from zero.

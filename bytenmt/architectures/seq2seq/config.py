@@ -8,7 +8,7 @@ from bytenmt.architectures.section import Link, Net, Nets, OwnReset, Reset, Stac
 
 
 class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
-    """GRU or LSTM encoder-decoder (Cho et al. 2014, Sutskever et al. 2014)."""
+    """Options of a GRU or LSTM encoder-decoder (Cho et al. 2014, Sutskever et al. 2014)."""
 
     cell: Literal["gru", "lstm"] = "gru"
     context: Literal["start", "every_step"] = "start"  # when the decoder sees the encoder's last state
@@ -48,8 +48,10 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
 
     @property
     def n_parts(self) -> int:
+        """Vectors (d_hidden,) in the state of a layer: h, and in an LSTM c."""
         return 2 if self.cell == "lstm" else 1
 
     def nets(self) -> Nets:
+        """Return facts about encoder and decoder; see ModelSection.nets."""
         link: Link = "every step" if self.context == "every_step" else "start"
         return Nets(self.encoder_net(self.reverse_source), Net(self.decoder_depth), link)

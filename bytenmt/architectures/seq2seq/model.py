@@ -94,6 +94,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
                     nn.init.uniform_(parameter, -0.08, 0.08)
 
     def encode(self, src: Tensor, src_len: Tensor) -> Seq2SeqMemory:
+        """Run the encoder and return its last states; see Model.encode."""
         zero = (self.embedding.weight.new_zeros(len(src), self.config.d_hidden),)
         if no_source(self.config.source, src):
             return Seq2SeqMemory(zero * self.config.n_states)
@@ -104,6 +105,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         return Seq2SeqMemory(self.config.first_states(final))
 
     def start(self, memory: Seq2SeqMemory, beam: int = 1) -> Seq2SeqState:
+        """Return the first state, from the encoder's last ones; see Model.start."""
         hidden = memory.final
         if self.decoder.start is not None:
             hidden = torch.tanh(self.decoder.start(self._context(memory))).chunk(len(hidden), dim=-1)
@@ -111,6 +113,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         return Seq2SeqState(tuple(part.repeat_interleave(beam, dim=0) for part in hidden), recent)
 
     def forward(self, tgt: Tensor, memory: Seq2SeqMemory, state: Seq2SeqState) -> tuple[Tensor, Seq2SeqState]:
+        """Read t target bytes; see Model.forward."""
         rows, t = tgt.shape
         x = seen = self.embedding(tgt, state.recent)
         if self.decoder.context is not None:

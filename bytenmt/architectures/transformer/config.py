@@ -18,7 +18,7 @@ from bytenmt.architectures.section import (
 
 
 class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transformer"):
-    """A Transformer on bytes whose decoder attends to its last `window` bytes (Vaswani et al. 2017)."""
+    """Options of a Transformer whose decoder attends to its last `window` bytes (Vaswani et al. 2017)."""
 
     d_model: Width
     n_heads: Annotated[int, Meta(ge=1, le=256)] = 4
@@ -37,17 +37,21 @@ class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transfor
 
     @property
     def is_serial(self) -> bool:
+        """False: training reads all positions at once."""
         return False
 
     @property
     def has_attention(self) -> bool:
+        """True if there is a source."""
         return self.source
 
     def attention_cost(self, source_bytes: int) -> int:
+        """Count those of self-attention, over the whole window, too; see ModelSection.attention_cost."""
         columns = self.window + (source_bytes if self.source else 0)
         return 2 * self.d_model * columns * self.decoder_depth
 
     def nets(self) -> Nets:
+        """Return facts about encoder and decoder; see ModelSection.nets."""
         field = 1 + self.decoder_depth * (self.window - 1) + self.ngram_reach
         encoder = Net(self.encoder_depth, reads="all at once")
         return Nets(encoder, Net(self.decoder_depth, field, "all at once"), "attention", self.encoder_depth)

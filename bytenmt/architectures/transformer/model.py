@@ -179,6 +179,7 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
         self.decoder: Stack = Stack(config, depth, config.source, output)
 
     def encode(self, src: Tensor, src_len: Tensor) -> TransformerMemory:
+        """Run the encoder; return keys and values for each decoder layer; see Model.encode."""
         (n, s), depth = src.shape, self.config.decoder_depth
         if no_source(self.config.source, src) or self.encoder is None:
             nothing = (self.embedding.weight.new_zeros(n, 0, self.config.d_model),) * depth
@@ -194,6 +195,7 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
         return TransformerMemory(parts[:depth], parts[depth:], src_len)
 
     def start(self, memory: TransformerMemory, beam: int = 1) -> TransformerState:
+        """Return the first state, with empty rings; see Model.start."""
         rows, device = len(memory.source_len) * beam, memory.source_len.device
         shape = rows, self.config.window, 2 * self.config.d_model
         rings = tuple(self.embedding.weight.new_zeros(shape) for _ in self.decoder.layers)
@@ -204,12 +206,16 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
     def forward(
         self, tgt: Tensor, memory: TransformerMemory, state: TransformerState
     ) -> tuple[Tensor, TransformerState]:
+        """Read t target bytes; see Model.forward."""
         return self._read(tgt, memory, state)[:2]
 
     def forward_aligned(
         self, tgt: Tensor, memory: TransformerMemory, state: TransformerState
     ) -> tuple[Tensor, TransformerState, dict[int, Tensor]]:
-        """See AttentiveModel; the mean over a layer's heads."""
+        """Read t target bytes, and return each layer's weights, too, the mean over its heads.
+
+        See AttentiveModel.forward_aligned.
+        """
         logits, after, weights = self._read(tgt, memory, state, needs_weights=True)
         return logits, after, dict(enumerate(weights, 1))
 
