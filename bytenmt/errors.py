@@ -5,7 +5,7 @@ Also `printable`, which shows foreign text, such as a file name, in a line for a
 
 
 def printable(text: object) -> str:
-    """Return a text on one line without terminal commands.
+    """Return str(text) as one line in which no control character is left that a terminal would obey.
 
     Characters that Python's repr would escape are escaped; \\xff is a byte of a file name that is not UTF-8.
     """

@@ -167,7 +167,7 @@ def compile_patterns(
 
 
 def find_spans(text: str, patterns: Sequence[re.Pattern[str]] = compile_patterns()) -> list[Span]:
-    """Return the spans of a text that match one of the patterns, in the order of the text.
+    """Return the spans of a text that match one of the patterns, by default of all CLASSES, in text order.
 
     Of overlapping matches the longest is taken, of equally long ones the earliest.
     """

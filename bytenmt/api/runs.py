@@ -176,7 +176,8 @@ class LanguageModel:
 
     @classmethod
     def load(cls, *runs: str | Path, reporter: Reporter = SILENT, **engine: Any) -> LanguageModel:
-        """Load a model from run folders or weights files. Raises BytenmtError.
+        """Load a model from a run folder or a weights file; several are an ensemble, whose probabilities are
+        averaged. Raises BytenmtError, also for translation models.
 
         engine: engine, device, precision and threads, as of Translator.load.
         """

@@ -190,7 +190,8 @@ def weights(model: Model[Any, Any]) -> dict[str, Tensor]:
 
 
 def check_can_be_stored(model: Model[Any, Any], config: ModelSection) -> None:
-    """Raise ConfigError, which names a tensor, where the model's checkpoints could not be read again."""
+    """Raise ConfigError, which names a tensor, where the parameters of an architecture's PyTorch module are
+    not those of its configuration and program, so that its checkpoints could not be read again."""
     own = {name: tuple(tensor.shape) for name, tensor in weights(model).items()}
     buffers = {name: kind.shape for name, kind in buffer_kinds(config).items()}
     wrong = sorted(own.items() ^ {**parameter_shapes(config), **buffers}.items())
@@ -202,7 +203,8 @@ def check_can_be_stored(model: Model[Any, Any], config: ModelSection) -> None:
 
 
 def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy tensors into a model of the same shapes. Raises CheckpointError, which names the path."""
+    """Copy tensors by name into a model of the same shapes, in place; path: where they are from, for the
+    message of the CheckpointError that is raised where names or shapes differ."""
     own = weights(model)
     shapes, others = ({name: part.shape for name, part in some.items()} for some in (own, tensors))
     if shapes != others:

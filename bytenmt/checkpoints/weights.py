@@ -196,10 +196,8 @@ def without_zero_rows(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def describe_misfit(arrays: Mapping[str, Array], config: Config, precision: str) -> str | None:
-    """Describe what is wrong with the tensors of a weights file, as words that follow its name.
-
-    Returns None if they are those of the model that it describes, and finite.
-    """
+    """Return what is wrong with the stored tensors of a model, as the rest of a sentence that begins with the
+    file's name; None if names, types and shapes fit the configuration and all values are finite."""
     own: Kinds = {name: (array.dtype.name, array.shape) for name, array in arrays.items()}
     expected: Kinds = {}
     for name, shape in parameter_shapes(config.model).items():
@@ -251,8 +249,7 @@ def read_search(folder: Path) -> SearchDefaults | None:
 def prepare_output(output: Path, inputs: Sequence[Path]) -> None:
     """Create the folder of a weights file that is to be written.
 
-    Raises CheckpointError if the name does not end in .safetensors, or is that of one of the inputs.
-    """
+    Raises CheckpointError if the name does not end in .safetensors, or is that of one of the inputs."""
     if not is_weights_file(output):
         raise CheckpointError(f"-o {output}: give a name that ends in .safetensors")
     if output.exists() and any(output.samefile(path) for path in inputs):

@@ -68,7 +68,7 @@ Amount = Annotated[float, Meta(ge=0.0, le=1e6)]
 
 
 class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Thresholds beyond which translations of a model are flagged, from its validation text."""
+    """Thresholds, measured on validation text, beyond which a translation is flagged as probably wrong."""
 
     n_lines: Count  # of that text
     # A translation by greedy search that costs more is likelier wrong than right.

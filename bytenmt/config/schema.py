@@ -69,7 +69,8 @@ AUGMENTATIONS = (
 
 # The comments of the sections are the meanings in docs/configuration.md, see tools/configuration_page.py.
 class DataConfig(Section, frozen=True):
-    """The training pairs that are used, and the changes that are made to them anew in every epoch."""
+    """Configuration section `data`: which training pairs are used, and how augmentation changes them anew in
+    every epoch."""
 
     max_source_bytes: Positive = 1000  # longest source; longer pairs are left out and reported
     max_target_bytes: Positive = 1000  # longest target; longer pairs are left out and reported
@@ -92,13 +93,14 @@ class DataConfig(Section, frozen=True):
 
     @property
     def augmentations(self) -> tuple[str, ...]:
-        """The keys of AUGMENTATIONS that are not 0, and those of `augment`."""
+        """The keys of the augmentations that are not 0, as "noise", or "augment.NAME" for a plugin's."""
         own = tuple(key for key in AUGMENTATIONS if getattr(self, key))
         return own + tuple(f"augment.{name}" for name, share in self.augment.items() if share)
 
 
 class TrainConfig(Section, frozen=True):
-    """The training loop. Keys with a `help` are options of `train` by their own names."""
+    """Configuration section `train`: optimiser, limits, batches, validation. Keys with a `help` are options
+    of `bytenmt train` by their own names, as max_updates is --max-updates."""
 
     seed: Annotated[Seed, help("Random seed of the training.")] = 1
     max_updates: Annotated[Count, help("Stop after this number of updates; 0 is no limit.")] = 20_000

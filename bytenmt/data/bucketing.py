@@ -45,6 +45,7 @@ def random_below(state: RandomState, limit: int) -> int:
 
 @njit
 def shuffle(items: Indices, state: RandomState) -> None:
+    """Shuffle `items` in place (Fisher and Yates), and advance `state`."""
     for last in range(len(items) - 1, 0, -1):
         other = random_below(state, last + 1)
         items[last], items[other] = items[other], items[last]
@@ -86,12 +87,14 @@ def count(
 def strips(
     cells: Counts, source_values: Indices, target_values: Indices, budget: int, factor: int
 ) -> tuple[Counts, int]:
-    """Cut the target keys into strips. Returns the strip of each key (n,) int32 and their number.
+    """Cut the target keys into strips, ranges of similar target lengths, so that batches have little padding;
+    return the strip of each target key, (target keys,) int32, and the number of strips.
 
     A strip of N pairs, w target lengths and s source lengths pads about N * w / 2 bytes of targets; its
     batches of n pairs span its source lengths once, which pads n * s / 2 bytes of sources. Both are least
-    together where they are equal: there a strip ends. values: the length of a key, which is in the unit of
-    the budget; factor / PLAIN moves the ends.
+    together where they are equal: there a strip ends. cells: the counts of `count`; source_values,
+    target_values: the length that each key stands for; budget: of a batch, in the same unit; factor: PLAIN
+    puts the ends there, another number moves them.
     """
     strip_of = np.zeros(len(cells), np.int32)
     strip, first = 0, 0

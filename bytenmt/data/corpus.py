@@ -47,6 +47,7 @@ class Part(NamedTuple):
 
     @property
     def name(self) -> str:
+        """The paths of its files, for messages."""
         return " and ".join(str(text.path) for text in self.files)
 
 

@@ -103,7 +103,8 @@ def warnings_of_texts(texts: Sequence[tuple[Path, Bytes]], path: Path, valid: By
 
 
 def multi_sentence_share(corpus: ParallelCorpus) -> float:
-    """Return the share of a corpus' pairs whose source (without one: whose target) holds several sentences.
+    """Estimate the share, 0 to 1, of a corpus' pairs whose source (or, without one, target) holds several
+    sentences.
 
     Each part counts with its weight, as often as training sees it.
     """
@@ -124,7 +125,7 @@ def multi_sentence_share(corpus: ParallelCorpus) -> float:
 
 
 def language_profiles(corpus: ParallelCorpus) -> tuple[str, str]:
-    """Return the profiles of a corpus' source and target language as text, see `language_profile`.
+    """Return trigram profiles of a corpus' source and target language, written by LanguageProfile.to_text.
 
     They are counted from evenly spaced pairs; empty for a corpus without a source, whose language nobody asks
     for, and for a side without letters.

@@ -62,8 +62,8 @@ def epoch_plan(
     that is not there has none) and rounded up to a multiple of `round_to`, and at most `max_tokens`; a pair
     that costs more alone is a batch alone. Which pairs meet is drawn anew in every epoch, and so is the
     batches' order.
-    bounds (n_parts + 1,) int64, weights (n_parts,): the pairs bounds[p] to bounds[p + 1] come as often as
-    the whole part of weights[p] says, and a share of them, its fraction, once more, drawn anew.
+    bounds (n_parts + 1,) int64, weights (n_parts,): each of the pairs bounds[p] to bounds[p + 1] - 1 occurs
+    floor(weights[p]) times, and a random share of them, the weight's fraction, once more; None: once.
     short_first: the batches in order of their widths instead of a random one. Raises ValueError for
     more than MOST_PAIRS.
     """

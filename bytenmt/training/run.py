@@ -205,7 +205,7 @@ def _check_same_text(run: Path, saved: Facts, now: Facts) -> None:
 
 @contextmanager
 def same_threads_afterwards() -> Iterator[None]:
-    """Restore PyTorch's number of CPU threads on leaving."""
+    """Restore PyTorch's number of CPU threads at the end of the context."""
     before = torch.get_num_threads()
     try:
         yield
@@ -218,7 +218,8 @@ def idle_threads() -> int:
     average of the last minute, at least one and at most PyTorch's default.
 
     Threads that wait for one another at every operation are very slow on cores that others use: on a busy
-    machine two threads can take several times the CPU time of one. A number in OMP_NUM_THREADS stands.
+    machine two threads can take several times the CPU time of one. With OMP_NUM_THREADS set it is PyTorch's
+    own number.
     """
     default = torch.get_num_threads()
     if "OMP_NUM_THREADS" in os.environ:

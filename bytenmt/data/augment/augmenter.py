@@ -79,7 +79,8 @@ class Augmenter:
         return lambda source, target, key: (with_noise(source, config.noise, letters, limit, key), target)
 
     def corpus(self, epoch: int) -> ParallelCorpus:
-        """Return the corpus with the sentinels of an epoch, by which the epoch's batches are planned."""
+        """Return the corpus to plan an epoch's batches from: with sentinels in the place of some spans if
+        data.sentinels is above 0, else unchanged."""
         if self._sentinels is None:
             return self._corpus
         return self._sentinels.corpus(mixed(mixed(mixed(self._seed) + epoch) + PLACES))

@@ -18,7 +18,8 @@ HALF = np.uint64(32)
 
 @njit
 def row_keys(key: np.uint64, rows: npt.NDArray[np.int64]) -> Keys:
-    """Return a key for each row, (n,) uint64, mixed so that the draws of two rows are unrelated."""
+    """Return a random key for each row of a batch, (n,) uint64, from the batch's key and the numbers of the
+    rows, so that what is drawn for two rows is unrelated."""
     state, keys = np.zeros(1, np.uint64), np.empty(len(rows), np.uint64)
     for i in range(len(rows)):
         state[0] = key + np.uint64(rows[i])
