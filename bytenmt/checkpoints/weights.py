@@ -249,7 +249,8 @@ def read_search(folder: Path) -> SearchDefaults | None:
 def prepare_output(output: Path, inputs: Sequence[Path]) -> None:
     """Create the folder of a weights file that is to be written.
 
-    Raises CheckpointError if the name does not end in .safetensors, or is that of one of the inputs."""
+    Raises CheckpointError if the name does not end in .safetensors, or is that of one of the inputs.
+    """
     if not is_weights_file(output):
         raise CheckpointError(f"-o {output}: give a name that ends in .safetensors")
     if output.exists() and any(output.samefile(path) for path in inputs):
