@@ -75,6 +75,7 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     ngrams: tuple[Annotated[int, Meta(ge=2, le=8)], ...] = ()
     ngram_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0  # of each table, a power of two; 0: 8192
     # Rows of one more table, a power of two, for the beginnings of words up to the byte itself; 0: none.
+    # Ignored without ngrams.
     ngram_word_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
     ngram_dropout: Dropout = 0.0  # chance that a look-up (an n at a position) reads zero in training
     ngram_case: Literal["kept", "folded"] = "kept"  # folded: A to Z are hashed as a to z
@@ -88,7 +89,10 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
 
     @property
     def ngram_reach(self) -> int:
-        """Bytes before a byte that its embedding depends on: one less than the longest n-gram has."""
+        """Bytes before a byte that its embedding depends on: one less than the longest n-gram has.
+
+        The table of words, which depends on a word's bytes from its start on, is not counted.
+        """
         return max(self.ngrams, default=1) - 1
 
     @property

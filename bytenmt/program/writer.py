@@ -100,7 +100,7 @@ class Writer:
         return self.weights.vector(parameter(name, *shape))
 
     def matrix(self, name: str, n_output: int, n_input: int) -> Matrix:
-        """Pass a parameter to the sink as a matrix; return its place."""
+        """Pass a parameter (n_output, n_input) to the sink as a matrix; return its offsets."""
         return self.weights.matrix(parameter(name, n_output, n_input))
 
     def emit(

@@ -83,7 +83,10 @@ class GatedLayer(ResidualConvolution):
 
 
 class TanhLayer(ResidualConvolution):
-    """tanh(conv(x) + x) (Gehring et al. 2016, section 3.2, whose initial range goes with its gradients)."""
+    """A convolution with a residual, tanh(conv(x) + x) (Gehring et al. 2016, section 3.2).
+
+    It has no forward: call `centred`, as only the encoder has such layers.
+    """
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
         """Apply the layer to x (n, s, d_input), mask (n, s) bool, true on real columns -> (n, s, width)."""
