@@ -170,8 +170,7 @@ class KeepSettings:
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """The engine, device, precision and CPU threads that decode. loading.load_runs replaces AUTO by what
-    suits the machine.
+    """The engine, device, precision and threads that decode; load_runs replaces AUTO by what suits best.
 
     precision stays AUTO where the weights files decide, threads None where the engine does. reverse: a run
     folder or weights file of the opposite direction, whose model reranks hypotheses. Raises SettingError for

@@ -225,10 +225,8 @@ class Translator:
     def batch(
         self, lines: Sequence[bytes | Sequence[Part]], first: int = 0, keep: KeepSpec | None = None
     ) -> LineBatch:
-        """Return a LineBatch, which makes requests of lines, with this Translator's settings; decode nothing.
-
-        lines, first: see LineBatch. keep: the spans to be kept; None: those of the settings.
-        """
+        """Return a LineBatch of lines with this Translator's settings; nothing is decoded.
+        lines, first: see LineBatch. keep: the spans to be kept; None for those of the settings."""
         settings, limit, languages = self.settings, self.max_source_bytes, self.languages
         return LineBatch(
             lines, settings, limit, self.has_source, first, keep or self.keep, languages, self.reranker

@@ -34,9 +34,9 @@ INDEX = "*.nbi"  # the files in which Numba lists the machine code of a folder
 
 
 def compile_kernels(reporter: Reporter = SILENT) -> None:
-    """Load the kernels of all models from disk, or compile them.
+    """Load the machine code of the CPU engine from disk, or compile it and store it there.
 
-    reporter: is told why it takes long, and shows the progress.
+    It serves all models; a second call does nothing. reporter: tells why it takes long, shows the progress.
     """
     dispatcher: Any = interpreter.run
     if not dispatcher.signatures:
@@ -45,21 +45,22 @@ def compile_kernels(reporter: Reporter = SILENT) -> None:
 
 @njit_borrowing
 def choose(search: SearchState, params: SearchParams) -> None:
-    """Choose the next bytes of all running sentences, see beam_search."""
+    """Execute beam_search.choose_bytes as compiled code, for engines in PyTorch."""
     choose_bytes(search, params)
 
 
 def compiled_search_step(reporter: Reporter = SILENT) -> SearchStep:
-    """Return a compiled step of the search for the engines in PyTorch, from the disk or compiled now."""
+    """Return the compiled step of the search for the engines in PyTorch, loaded from disk or compiled now."""
     batch = SearchBatch(Options(), 1)
     compile_once(lambda: choose(batch.state, batch.params), cache_folder(Path(__file__)), reporter)
     return SearchStep(choose, np.float32)
 
 
 def compile_once(call: Callable[[], object], folder: Path | None, reporter: Reporter) -> None:
-    """Call a function that loads kernels from `folder`, or compiles them there behind a progress bar.
+    """Call `call`, whose first call loads kernels from disk or compiles them, showing a progress bar then.
 
-    One process compiles while others wait. folder: None if none can be written.
+    One process compiles while others wait for a lock. folder: where the machine code is stored; None if no
+    folder can be written, so that it is compiled in every process.
     """
     if _is_stored(folder):
         call()

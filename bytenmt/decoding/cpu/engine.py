@@ -14,10 +14,10 @@ from bytenmt.decoding.search.batch import SearchBatch
 
 
 class NumbaEngine(SearchBatch):
-    """An Engine (see interface) over packed models of any architectures; several form an ensemble.
+    """The Engine (see interface) on the CPU by compiled kernels; several models form an ensemble.
 
     The hypotheses of a sentence have the same bits whatever is decoded beside it, on any number of threads.
-    threads: at most. run: see session.ModelSession.
+    packed: the models, of any architectures. threads: how many decode at most. run: the interpreter.
     """
 
     def __init__(
@@ -33,9 +33,9 @@ class NumbaEngine(SearchBatch):
         self._team = ThreadTeam(threads)
 
     def admit(self, requests: list[Request]) -> list[int]:
-        """Encode sources and put them into slots; return their handles.
+        """Encode sources and put them into free slots; return their handles.
 
-        Raises ValueError without enough room.
+        Raises ValueError without enough free slots.
         """
         handles, slots = self.begin(requests)
         for model in self._models if requests else ():
@@ -44,7 +44,7 @@ class NumbaEngine(SearchBatch):
         return handles
 
     def advance(self, n_steps: int) -> None:
-        """Execute n_steps passes over all sentences that are not done."""
+        """Execute n_steps decode steps of all sentences that are not done: each adds a byte to every beam."""
         if len(self._models) == 1:
             self._steps(0, n_steps)
             return

@@ -91,7 +91,7 @@ def execute(
     program: Ints, model: ModelBuffers, rows: Rows, search: SearchState, ctx: ThreadContext, n_all: int,
     n_columns: int,
 ) -> None:  # fmt: skip
-    """Execute a program over the first n_all rows.
+    """Execute a program, (instructions, len(Column)), over the first n_all rows; all threads of ctx call it.
 
     n_columns: rows of each text. A serial part of the program, whose rows depend on each other, is executed
     for the first row of all texts, then for the second, and so on.
@@ -169,7 +169,10 @@ def execute_row_op(
     op: int, ids: Bytes, word: Any, position: Ints, row: int, d: int, a: int, b: int, w: int, v: int, n: int,
     m: int, k: int,
 ) -> None:  # fmt: skip
-    """Execute an instruction that depends on neither sentences nor states, for one row."""
+    """Execute an instruction before Op.RING, which depends on neither sentences nor states, for one row.
+
+    d, a, b, w, v: addresses of its destination, sources and weights. n, m, k: its numbers, see Op.
+    """
     if op == Op.EMBED:
         copy(d, w + 4 * n * np.int64(ids[row]), n)
     elif op == Op.POSITION:
@@ -206,7 +209,7 @@ def execute_row_op(
 
 @compiled
 def add_ngrams(d: int, tables: int, word: Any, prefix: Any, n: int, orders: int, k: int) -> None:
-    """Add the rows of n-gram tables that a byte reads to d (n,); see layers/ngram_tables.py.
+    """Add the embeddings of the n-grams that end with a byte to d (n,); see layers/ngram_tables.py.
 
     word, prefix: the last eight bytes read and the prefix hash, uint64, see ngram_hash.py. orders: bit i is
     set if there is a table of i-grams. k: bits of a row number, and FOLD_CASE, and from bit WORD_BITS on the
@@ -229,7 +232,8 @@ def execute_step_op(
     op: int, model: ModelBuffers, rows: Rows, step: Ints, parent: Ints, ctx: ThreadContext, row: int, d: int,
     a: int, b: int, code: Ints,
 ) -> None:  # fmt: skip
-    """Execute an instruction that only decoder steps have, for one row. code: the instruction."""
+    """Execute an instruction that only decoder steps have, Op.RING to PREDICT_CENTRE, for one row.
+    d, a, b: addresses of its destination and sources. code: the instruction."""
     n, m, k, v = code[N], code[M], code[K], code[V]
     slot, beam, position = rows.owner[row], rows.beam[row], rows.position[row]
     n_beams, bank = parent.shape[1], position & 1
@@ -262,7 +266,7 @@ def execute_step_op(
 def execute_source_op(
     op: int, model: ModelBuffers, rows: Rows, row: int, source: int, n: int, m: int, k: int, scratch: int
 ) -> None:
-    """Copy a row of the encoder's results to the decoder's memory or first state: the KEEP instructions.
+    """Execute a KEEP instruction: copy a row of the encoder's results to the decoder's memory or first state.
 
     source: address of the row's register, which KEEP_EXPONENTIAL overwrites. n: its width. k: number of the
     memory's item or of the state's part. m: not 0 where columns are reversed. scratch: see store_column.
@@ -285,7 +289,10 @@ def execute_source_op(
 
 @compiled
 def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> int:
-    """Fill `rows` for a pass and return their number; with several beams, update the ancestors of rings."""
+    """Fill `rows` with the bytes that the running sentences read in the next pass; return their number.
+
+    Also sets search.row_slot and n_rows and, with several beams, updates the ancestors of ring buffers.
+    """
     forced, n_beams, row = search.forced, search.last.shape[1], 0
     for slot in range(len(search.state)):
         if search.state[slot] != RUNNING:
@@ -308,9 +315,9 @@ def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> int:
 
 @compiled
 def write_last_bytes(search: SearchState, slot: int, beam: int, column: int, word: Any) -> None:
-    """Write the last eight bytes that a row has read, packed, and their prefix hash to word (2,) uint64.
+    """Set word (2,) uint64 to the last eight bytes that a row has read, packed, and their prefix hash.
 
-    See ngram_hash.py.
+    See ngram_hash.py. column: which byte of the pass the row reads, for a text that is scored.
     """
     forced = search.forced
     if len(forced.n_text) > 0:
@@ -338,7 +345,7 @@ def write_last_bytes(search: SearchState, slot: int, beam: int, column: int, wor
 
 @compiled
 def append_byte(word: Any, byte: int) -> None:
-    """Extend the last eight bytes and the prefix hash, word (2,) uint64, by a byte."""
+    """Append a byte to word (2,) uint64, which holds the last eight bytes of a text and its prefix hash."""
     word[0] = (word[0] << BYTE) | np.uint64(byte)
     word[1] = extend_prefix(word[1], np.uint64(byte))
 
@@ -355,13 +362,13 @@ def run(
     n_steps: int,
     ctx: ThreadContext,
 ) -> None:
-    """Execute n_steps passes of model `which` over all running sentences, or fewer if all of them end.
+    """Execute n_steps decode steps of one model for all running sentences, or fewer if all of them end.
 
-    All threads of ctx call it at once. What is chosen goes into `search`.
+    A step executes the program, stores the logits in `search` and, for the last model of an ensemble, chooses
+    the next bytes (or scores those of fixed texts). All threads of ctx must call it at once.
 
-    In an ensemble, passes of the last model end by choosing bytes, or by scoring the forced ones. With
-    n_steps = 0 the program is an encoder's, and is executed once over the rows as they are.
-
+    which: the model's number in the ensemble, from 0. n_steps = 0: the program is an encoder's, and is
+    executed once over the rows as they are.
     logits (3,): start, stride and column of the register that holds the logits after a step.
     """
     if n_steps == 0:

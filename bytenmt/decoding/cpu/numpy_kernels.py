@@ -25,7 +25,7 @@ Array = npt.NDArray[np.float32]
 
 
 def floats(address: int, *shape: int, stride: int | None = None) -> Array:
-    """Return the float32 numbers at an address as an array.
+    """Return the float32 numbers at a memory address as an array that shares the memory.
 
     stride: numbers from one row of two dimensions to the next; None for contiguous rows.
     """
@@ -143,7 +143,7 @@ STAND_INS: dict[Any, Callable[..., Any]] = {
 
 @cache
 def numpy_interpreter() -> Callable[..., None]:
-    """Return interpreter.run as Python over the NumPy kernels: for one thread and models in fp32.
+    """Return interpreter.run as a Python function that uses NumPy kernels: for one thread and fp32 models.
 
     Results equal those of the compiled kernels up to the rounding of sums.
     """

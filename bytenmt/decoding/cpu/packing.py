@@ -22,9 +22,10 @@ Tensors = Mapping[str, Array]  # a model's weights by the names of its parameter
 
 
 class PackedModel(NamedTuple):
-    """A model ready to run, in one precision.
+    """A model in the form that the CPU engine executes.
 
-    program: its programs and sizes. weights: one block of bytes, aligned to a cache line.
+    program: its instructions and sizes. weights: all of them in one block of bytes, aligned to a cache line.
+    precision: of the matrices in it, "fp32" or "int8".
     """
 
     program: ModelProgram
@@ -33,9 +34,10 @@ class PackedModel(NamedTuple):
 
 
 def pack_model(tensors: Tensors, config: ModelSection, precision: str) -> PackedModel:
-    """Pack a model's weights (float32, by parameter name) in one of kernel_constants.PRECISIONS.
+    """Return a model packed for the CPU engine.
 
-    Raises ValueError where the architecture has no program, or a tensor another shape than its parameter.
+    tensors: its float32 weights by parameter name. precision: of the matrices, "fp32" or "int8". Raises
+    ValueError where the architecture has no program, or a tensor another shape than its parameter.
     """
     write_program = of_config(config).write_program
     if write_program is None:
@@ -46,7 +48,11 @@ def pack_model(tensors: Tensors, config: ModelSection, precision: str) -> Packed
 
 
 class PackedWeights:
-    """A WeightSink that collects weights into one block; every entry begins on a cache line."""
+    """Collects the weights that a program uses into one block, as the WeightSink of its writer.
+
+    Every entry begins on a cache line; offsets are bytes from the begin of the block. tensors: float32
+    weights by parameter name.
+    """
 
     def __init__(self, tensors: Tensors, precision: str) -> None:
         if precision not in PRECISIONS:
@@ -57,11 +63,11 @@ class PackedWeights:
         self._parts: list[Bytes] = []
 
     def vector(self, values: Values) -> int:
-        """Add float32 numbers, padded with zeros to whole panels; return their offset."""
+        """Add a vector in float32, padded with zeros to whole panels of 64; return its offset."""
         return self._add_vector(self._array(values))
 
     def matrix(self, values: Values) -> Matrix:
-        """Pack a matrix in the block's precision."""
+        """Add a matrix (outputs, inputs) in the block's precision; return its offsets and shape."""
         array = self._array(values)
         array = array.reshape(len(array), -1)
         n_output, n_input = array.shape

@@ -103,13 +103,14 @@ class _TextBatch:
 
 
 class CpuStream:
-    """Score a text as it arrives; see reading.Stream."""
+    """A reading.Stream on the CPU: scores a text without a source as it arrives."""
 
     def __init__(self, packed: Sequence[PackedModel], team: ThreadTeam, run: RunProgram = run) -> None:
         self._batch = _TextBatch(packed, 1, _shape(packed)[1], team, run=run)
         self._batch.begin([None])
 
     def read(self, data: bytes) -> Reading:
+        """Return the scores of the next bytes of the text, at least one, given all bytes before them."""
         self._batch.make_room(len(data))
         self._batch.read(0, data)
         self._batch.run()
@@ -117,7 +118,7 @@ class CpuStream:
 
 
 class CpuReader:
-    """Score texts by packed models of any architectures; see reading.Reader.
+    """A reading.Reader on the CPU: scores fixed texts by packed models; several form an ensemble.
 
     The scores of a text have the same bits whatever is read beside it, on any number of threads.
     """
@@ -127,15 +128,18 @@ class CpuReader:
         self._packed, self._team, self._run = packed, ThreadTeam(threads), run
 
     def stream(self) -> CpuStream:
+        """Return a new stream, which scores one text as it arrives."""
         return CpuStream(self._packed, self._team, self._run)
 
     def texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
+        """Return the scores of each text, in their order; see reading.Reader."""
         readings: dict[int, Reading] = {}
         for batch, group in self._groups(sources, texts):
             readings.update((which, batch.reading(slot)) for slot, which in enumerate(group))
         return [readings[i] for i in range(len(texts))]
 
     def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
+        """Return the attention weights of each pair (source, text) by layer number; see reading.Reader."""
         (packed,) = self._packed
         program, sources = packed.program, [source for source, _ in pairs]
         found: dict[int, dict[int, Weights]] = {}

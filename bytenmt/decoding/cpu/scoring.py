@@ -24,15 +24,17 @@ BYTE = np.uint64(8)
 
 @allocating
 def write_log_p(search: SearchState) -> None:
-    """Write the log-probabilities of the next byte for all rows of the pass, the mean over the models."""
+    """Set search.log_p of all rows of the pass from search.logits, averaging the models' probabilities."""
     for row in range(search.n_rows[0]):
         log_softmax(search.logits, row, search.log_p[row])
 
 
 @allocating
 def log_softmax(logits: Any, row: int, merged: Any) -> None:
-    """Write the logarithm of the mean of the models' probabilities in a row to merged (256,) float32; NaN
-    everywhere if any logit of a model is NaN."""
+    """Set merged (256,) float32 to the logarithm of the mean of the models' probabilities in a row.
+
+    logits (models, rows, 256). The result is NaN everywhere if any logit in the row is NaN.
+    """
     n_models = logits.shape[0]
     exponentials = np.empty(N_IDS, np.float32)
     for model in range(n_models):
@@ -70,8 +72,9 @@ def record_attention(
 ) -> None:  # fmt: skip
     """Store the attention weights of a row, which its instruction has just left in the scratch memory.
 
-    centre, window, bound: the arguments of that instruction. rooted: whether the weights were multiplied by
-    the square root of the number of columns, which is undone here.
+    They go to forced.attention; layer: the instruction's number among the attention instructions. centre,
+    window, bound: its arguments. rooted: whether the weights were multiplied by the square root of the source
+    length, which is undone here.
     """
     slot = rows.owner[row]
     at = forced.n_read[slot] + rows.position[row] - step[slot]
@@ -86,7 +89,10 @@ def record_attention(
 
 @allocating
 def score_forced_bytes(search: SearchState) -> None:
-    """Score the bytes of given texts that follow the rows of the pass, and mark them as read."""
+    """Store log-probability and rank of the bytes of fixed texts that a pass has predicted, and move on.
+
+    Texts that are scored to their end get the state DONE.
+    """
     forced = search.forced
     merged = np.empty(N_IDS, np.float32)
     first = 0
@@ -109,7 +115,7 @@ def score_forced_bytes(search: SearchState) -> None:
 
 @allocating
 def log_p_of(logits: Any, row: int, byte: int) -> float:
-    """Return the logarithm of a byte's probability, averaged over the models."""
+    """Return the logarithm of a byte's probability, averaged over the models. logits (models, rows, 256)."""
     exponentials = np.empty(N_IDS, np.float32)
     merged = 0.0
     for model in range(logits.shape[0]):
@@ -127,7 +133,10 @@ def log_p_of(logits: Any, row: int, byte: int) -> float:
 
 @compiled
 def rank_of(logits: Any, row: int, byte: int, merged: Any) -> int:
-    """Return how many bytes are likelier, or as likely and of lower value."""
+    """Return how many bytes the models find likelier than `byte`, or as likely and of lower value.
+
+    logits (models, rows, 256). merged (256,) float32: temporary memory.
+    """
     if logits.shape[0] == 1:
         for other in range(N_IDS):
             merged[other] = logits[0, row, other]

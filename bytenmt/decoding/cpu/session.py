@@ -31,7 +31,10 @@ NO_WORDS = np.zeros((0, 2), np.uint64)  # for programs without n-gram tables
 
 
 class ModelSession:
-    """A packed model and its state of n_slots sentences. The models of an ensemble share one SearchState."""
+    """A packed model with the memory for n_slots sentences: decoder states, encoder results and registers.
+
+    The models of an ensemble have a session each and share one SearchState.
+    """
 
     def __init__(
         self,
@@ -90,13 +93,19 @@ class ModelSession:
         n_threads: int,
         barrier: Barrier,
     ) -> None:
-        """Execute one thread's part of n_passes over all running sentences; see interpreter.run."""
+        """Execute n_passes decode steps of all running sentences; all threads of a ThreadTeam call it.
+
+        which: the model's number in the ensemble. thread, n_threads, barrier: see thread_team.Task.
+        """
         ctx = self._thread_context(thread, n_threads, barrier)
         table, rows = self._program.step.instructions, self._step_rows
         self._run(table, self._logits, self._buffers(), rows, search, params, which, n_passes, ctx)
 
     def prepare(self, sources: Sequence[bytes | None], at: Sequence[int]) -> list[Rows]:
-        """Make room for sentences in the slots `at`; return the rows of the encoder's calls."""
+        """Make room for new sentences in the slots `at`, and reset their states.
+
+        Returns records of rows; `encode` must be called with each.
+        """
         texts = [None if source is None else self._encoder_bytes(source) for source in sources]
         order = sorted(range(len(texts)), key=lambda i: -_length(texts[i]))
         for i in order:
@@ -134,7 +143,7 @@ class ModelSession:
         n_threads: int,
         barrier: Barrier,
     ) -> None:
-        """Execute one thread's part of an encoder call that `prepare` returned."""
+        """Encode the sources of a record that `prepare` returned; all threads of a ThreadTeam call it."""
         ctx = self._thread_context(thread, n_threads, barrier)
         table = self._program.encode.instructions
         self._run(table, self._logits, self._buffers(), rows, search, params, 0, 0, ctx)
@@ -224,12 +233,13 @@ def _item_kinds(packed: PackedModel) -> list[int]:
 
 
 def memory_column_floats(width: int, kind: int) -> int:
-    """Return the floats that one column of an item of the encoder memory takes, by its kind."""
+    """Return how many float32 numbers a column of `width` numbers takes in an item of the encoder memory.
+    kind: FLAT, KEYS or VALUES of decoder_memory."""
     return width if kind == FLAT else padded(width) // 4 + 1
 
 
 def round_up_to_lines(n_floats: int) -> int:
-    """Return n_floats rounded up to whole cache lines."""
+    """Return n_floats rounded up to whole cache lines (of 16 float32 numbers)."""
     return -(-4 * n_floats // ALIGNMENT) * ALIGNMENT // 4
 
 

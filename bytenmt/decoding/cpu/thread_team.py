@@ -22,7 +22,7 @@ from bytenmt.decoding.engine_selection import n_cores
 from bytenmt.errors import BytenmtError
 
 Barrier = npt.NDArray[np.int64]  # the counters of kernels.barrier
-Task = Callable[[int, int, Barrier], None]  # of a thread's number, the number of threads, and their barrier
+Task = Callable[[int, int, Barrier], None]  # (number of the thread, from 0; number of threads; their barrier)
 
 
 class ThreadTeam:
@@ -59,7 +59,7 @@ class ThreadTeam:
         self._run(task, self.size)
 
     def run_timed(self, task: Task) -> None:
-        """Like `run`, for one of many similar calls: adapts the size of the team to the times they take."""
+        """Do as `run` for one of many similar calls, whose times decide how many threads later ones use."""
         if self.max_threads == 1:
             return self.run(task)
         turn = self._turn

@@ -35,7 +35,10 @@ Capture = Callable[[Callable[[], None]], Callable[[], None]]
 
 
 class Plan(NamedTuple):
-    """The captured pass for one source capacity: states, inputs, and the log-probabilities that it writes."""
+    """A captured pass of the models for sources of up to some length, with the buffers that it uses.
+
+    `replay` reads `inputs`, updates `states` and writes log_p (slots, beams, 256), natural log-probabilities.
+    """
 
     states: tuple[ModelState, ...]
     inputs: Inputs
@@ -44,10 +47,10 @@ class Plan(NamedTuple):
 
 
 class CudaGraphEngine(PyTorchEngine):
-    """Decode sentences in `capacity` fixed slots.
+    """An engine that decodes on a GPU by replaying a CUDA graph, in `capacity` fixed slots.
 
-    models: preferably in bf16; their weights must not change. capture: how a pass is captured; None for CUDA
-    graphs.
+    models: preferably in bf16; their weights must not change. capture: turns a pass into a function that
+    repeats it; None for CUDA graphs. Tests pass one that runs on a CPU. For the others see PyTorchEngine.
     """
 
     def __init__(
@@ -130,7 +133,10 @@ class CudaGraphEngine(PyTorchEngine):
 
 
 class CudaCapture:
-    """Capture passes on one GPU. All graphs share one memory pool for intermediate results."""
+    """Called with a function, captures its work on a GPU as a CUDA graph; returns a function to replay it.
+
+    All graphs share one memory pool for intermediate results. The function is called a few times before.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

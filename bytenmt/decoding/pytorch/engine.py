@@ -31,10 +31,10 @@ from bytenmt.utf8 import N_IDS
 
 
 class PyTorchEngine(SearchBatch):
-    """Slots, models and steps of an engine in PyTorch; see interface.Engine.
+    """The common part of the engines in PyTorch (see interface.Engine); subclasses execute the models' pass.
 
     models: in evaluation mode on `device`, in the precision in which they compute; several form an ensemble,
-    whose probabilities are averaged. search: a step of the search; None for Python.
+    whose probabilities are averaged. search: a step of the search on the host; None: one in plain Python.
     """
 
     def __init__(
@@ -56,6 +56,10 @@ class PyTorchEngine(SearchBatch):
 
     @torch.no_grad()
     def admit(self, requests: list[Request]) -> list[int]:
+        """Encode sources and put them into free slots; return their handles.
+
+        Raises ValueError without enough room, or where sentences with and without a source are mixed.
+        """
         if not requests:
             return []
         is_idle, has_source = self.room() == self.capacity, requests[0].source is not None
@@ -69,21 +73,22 @@ class PyTorchEngine(SearchBatch):
 
     @torch.no_grad()
     def advance(self, n_steps: int) -> None:
+        """Execute n_steps passes and steps of the search, or fewer if all sentences end."""
         for _ in range(n_steps):
             if not self.is_running(self._slots_of_rows).any():
                 return
             self._step()
 
     def is_running(self, slots: Sequence[int]) -> npt.NDArray[np.bool_]:
-        """Return for each slot whether its sentence is not done yet: (n,) bool."""
+        """Return for each of n slots whether its sentence is still being decoded: (n,) bool."""
         running: npt.NDArray[np.bool_] = self.state.state[list(slots)] == RUNNING
         return running
 
     def choose(self, slots: Sequence[int], log_p: npt.NDArray[Any]) -> None:
-        """Choose the next bytes of the running sentences.
+        """Execute the step of the search that follows a pass: choose the next bytes of the running sentences.
 
-        log_p (n, b, 256): log-probabilities of the byte after each one of state.last; those of
-        sentences that are done are ignored.
+        slots: of the n sentences in the pass. log_p (n, b, 256): natural log-probabilities of the next byte
+        of each beam; those of sentences that are done are ignored.
         """
         state, beam = self.state, log_p.shape[1]
         running = np.flatnonzero(self.is_running(slots))
@@ -106,12 +111,15 @@ class PyTorchEngine(SearchBatch):
 
 
 class TorchEngine(PyTorchEngine):
-    """Decode sentences together. The rows of those that are done are removed when they are a quarter, or when
-    others are admitted."""
+    """An engine in plain PyTorch, on any device.
+
+    Finished sentences leave the batch when they are a quarter of it, or when others are admitted.
+    """
 
     _states: tuple[ModelState, ...] = ()
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
+        """Return the sentences done as SearchBatch does, and shrink the batch if many are."""
         finished = super().finished()
         if 4 * int((~self.is_running(self._slots_of_rows)).sum()) >= len(self._slots_of_rows):
             self._compact()

@@ -16,28 +16,38 @@ from bytenmt.utf8 import EOS, PAD
 
 
 class Decoder(Protocol):
-    """The methods of a model that an engine calls; see architectures.base.Model."""
+    """Protocol: the methods of a model that an engine calls; architectures.base.Model describes them."""
 
-    def encode(self, src: Tensor, src_len: Tensor) -> Any: ...
+    def encode(self, src: Tensor, src_len: Tensor) -> Any:
+        """Return the memory of sources (n, longest) uint8 of src_len (n,) bytes."""
+        ...
 
-    def start(self, memory: Any, beam: int = 1) -> Any: ...
+    def start(self, memory: Any, beam: int = 1) -> Any:
+        """Return the decoder's state before the first byte, in n * beam rows."""
+        ...
 
     def __call__(self, tgt: Tensor, memory: Any, state: Any) -> tuple[Tensor, Any]: ...
 
-    def reorder(self, state: Any, parents: Tensor) -> Any: ...
+    def reorder(self, state: Any, parents: Tensor) -> Any:
+        """Return the state in which each row is that of the row parents[row], (n * beam,) int64, before."""
+        ...
 
 
 class ModelState(NamedTuple):
-    """A model's memory of n sources, in n rows, and the state of its decoder, in n * b rows."""
+    """The tensors of one model for n sentences with b beams each.
+
+    memory: the encoded sources, trees of tensors with n rows. state: of the decoder, with n * b rows.
+    """
 
     memory: Any
     state: Any
 
 
 class Inputs(NamedTuple):
-    """The inputs of a pass.
+    """The inputs of a pass over n sentences with b beams each.
 
-    bytes (n, b) uint8. parents (n, b) int64: the beam of the previous pass that each beam continues.
+    bytes (n, b) uint8: what each beam reads. parents (n, b) int64: the beam of the previous pass, from 0 to
+    b - 1, that each beam continues.
     """
 
     bytes: Tensor
@@ -47,7 +57,7 @@ class Inputs(NamedTuple):
 def begin(
     models: Sequence[Decoder], requests: Sequence[Request], beam: int, device: torch.device
 ) -> tuple[ModelState, ...]:
-    """Encode the sources of sentences; return each model's state before the first byte.
+    """Encode the sources of requests; return each model's state, with `beam` beams, before the first byte.
 
     Raises ValueError if only some of the requests have a source.
     """
@@ -65,10 +75,11 @@ def begin(
 def forward(
     models: Sequence[Decoder], states: Sequence[ModelState], inputs: Inputs, options: Options
 ) -> tuple[Tensor, tuple[ModelState, ...]]:
-    """Read a byte of every beam with all models; return what follows it, and the new states.
+    """Execute one decode step: read a byte of every beam with all models.
 
-    The given states are consumed. What follows is natural log-probabilities of the next byte, averaged over
-    the models, (n, b, 256).
+    Returns the natural log-probabilities of the next byte (n, b, 256), averaged over the models, and the new
+    states. The given states must not be used again. options: in a search, beams are reordered by
+    inputs.parents; with options.sample they are not.
     """
     n, b = inputs.bytes.shape
     after, log_ps = [], []
@@ -84,14 +95,14 @@ def forward(
 
 
 def mean(log_ps: Sequence[Tensor]) -> Tensor:
-    """Return the logarithm of the mean probability of several models; each log_p (n, b, 256)."""
+    """Return the logarithm of the mean probability of several models: (n, b, 256), as each of log_ps."""
     if len(log_ps) == 1:
         return log_ps[0]
     return torch.stack(tuple(log_ps)).logsumexp(dim=0) - math.log(len(log_ps))
 
 
 def padded(texts: Sequence[bytes], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return texts as a padded tensor (n, longest) uint8, and their lengths (n,) int64."""
+    """Return n texts as a tensor (n, longest) uint8, padded with PAD, and their lengths (n,) int64."""
     width = max(map(len, texts))
     data = bytearray(b"".join(text.ljust(width, bytes([PAD])) for text in texts))
     rows = torch.frombuffer(data, dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
@@ -100,7 +111,7 @@ def padded(texts: Sequence[bytes], device: torch.device) -> tuple[Tensor, Tensor
 
 
 def select_sentences(states: Sequence[ModelState], keep: Tensor, beam: int) -> tuple[ModelState, ...]:
-    """Return the states of some sentences. keep (m,) int64: their indices."""
+    """Return the states of some sentences of a batch. keep (m,) int64: their indices. beam: beams of each."""
     rows = rows_of(keep, beam)
     return tuple(ModelState(select(one.memory, keep), select(one.state, rows)) for one in states)
 
@@ -108,7 +119,10 @@ def select_sentences(states: Sequence[ModelState], keep: Tensor, beam: int) -> t
 def place_sentences(
     states: Sequence[ModelState], slots: Tensor, fresh: Sequence[ModelState], beam: int
 ) -> None:
-    """Write the states of new sentences into slots (m,) int64, in place."""
+    """Overwrite the states of some sentences of a batch, in place, by those of m new ones.
+
+    states: of the batch. slots (m,) int64: the indices to overwrite. fresh: of the new ones.
+    """
     rows = rows_of(slots, beam)
     for old, new in zip(states, fresh, strict=True):
         place(old.memory, slots, new.memory)
@@ -116,5 +130,5 @@ def place_sentences(
 
 
 def rows_of(sentences: Tensor, beam: int) -> Tensor:
-    """Return the rows of a decoder's state that belong to sentences (m,) int64."""
+    """Return the indices (m * beam,) int64 of the rows of a decoder's state of sentences (m,) int64."""
     return (sentences[:, None] * beam + torch.arange(beam, device=sentences.device)).view(-1)

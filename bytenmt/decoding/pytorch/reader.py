@@ -18,7 +18,10 @@ CELLS = 1 << 14  # bytes of texts and sources that are read together, padding in
 
 
 class TorchStream:
-    """Score a text as it arrives; see reading.Stream."""
+    """A reading.Stream by PyTorch: scores a text without a source as it arrives.
+
+    models: as for TorchReader.
+    """
 
     def __init__(self, models: Sequence[Model[Any, Any]], device: torch.device) -> None:
         self._models, self._device = models, device
@@ -30,7 +33,7 @@ class TorchStream:
 
     @torch.no_grad()
     def read(self, data: bytes) -> Reading:
-        """Score the next bytes of the text, at least one."""
+        """Return the scores of the next bytes of the text, at least one, given all bytes before them."""
         truth, _ = padded([data], self._device)
         read = torch.cat([torch.full_like(truth[:, :1], self._last), truth[:, :-1]], dim=1)
         each = []
@@ -43,16 +46,21 @@ class TorchStream:
 
 
 class TorchReader:
-    """Score texts; see reading.Reader. models: in evaluation mode on the device, in their final precision."""
+    """A reading.Reader by PyTorch: scores fixed texts, without a search.
+
+    models: in evaluation mode on the device, in their final precision; several form an ensemble.
+    """
 
     def __init__(self, models: Sequence[Any], device: torch.device) -> None:
         self._models, self._device = models, device
 
     def stream(self) -> TorchStream:
+        """Return a new stream, which scores one text as it arrives."""
         return TorchStream(self._models, self._device)
 
     @torch.no_grad()
     def texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
+        """Return the scores of each text, in their order; see reading.Reader."""
         ended = [b"" if sources is None else sources[i] + bytes([EOS]) for i in range(len(texts))]
         found: dict[int, Reading] = {}
         for group in batches([(len(text), len(ended[i])) for i, text in enumerate(texts)]):
@@ -70,6 +78,7 @@ class TorchReader:
 
     @torch.no_grad()
     def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
+        """Return the attention weights of each pair (source, text) by layer number; see reading.Reader."""
         (model,) = self._models
         found: dict[int, dict[int, Weights]] = {}
         for group in batches([(len(text), len(source) + 1) for source, text in pairs]):
@@ -86,9 +95,10 @@ class TorchReader:
 
 
 def batches(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
-    """Yield the indices of texts of similar size, in groups that fit CELLS with their padding.
+    """Yield groups (lists of indices) of texts of similar size, to be padded and read together.
 
-    sizes: bytes of each text and of its source.
+    sizes: bytes of each text and of its source. A group has at most CELLS bytes with its padding, unless it
+    is a single text.
     """
     group: list[int] = []
     widest = (0, 0)
@@ -103,10 +113,10 @@ def batches(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
 
 
 def score_bytes(each: Sequence[Tensor], truth: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the log-probability (rows, t), float64, and the rank (rows, t), int64, of the true bytes.
+    """Return the log-probability (rows, t), float64, and the rank (rows, t), int64, of given bytes.
 
-    each: the logits of every model, (rows, t, 256), whose probabilities are averaged. truth (rows, t) uint8.
-    Rank 0 is the likeliest byte.
+    each: the logits of every model, (rows, t, 256), whose probabilities are averaged. truth (rows, t) uint8:
+    the byte whose score is wanted at each position. Rank 0 is the likeliest byte.
     """
     log_p = torch.stack([of_bytes(normalised(logits), truth).double() for logits in each])
     whole = each[0]

@@ -19,9 +19,10 @@ from bytenmt.splitmix import draw_key
 
 
 class SearchBatch:
-    """`capacity` slots for sentences, and the search state of the sentences in them.
+    """The base class of engines: `capacity` slots for sentences, and the state of the search in them.
 
-    state: replaced by a larger one when a sentence needs more room. params: for compiled code.
+    It implements room, finished, drop and so_far of interface.Engine; subclasses add admit and advance.
+    state: replaced by a larger one when a sentence needs more room. params: the options, for compiled code.
     """
 
     def __init__(
@@ -42,13 +43,13 @@ class SearchBatch:
         self._n_admitted = 0
 
     def room(self) -> int:
-        """Return how many sentences `admit` would take now."""
+        """Return the number of free slots."""
         return self.capacity - len(self._slots)
 
     def begin(self, requests: Sequence[Request]) -> tuple[list[int], list[int]]:
-        """Put new sentences into free slots; return their handles and their slots.
+        """Put new sentences into free slots, at their first byte; return their handles and their slots.
 
-        Raises ValueError if there are not enough slots.
+        A handle is a number that is never used again. Raises ValueError if there are not enough free slots.
         """
         if len(requests) > self.room():
             raise ValueError(f"{len(requests)} sentences, but there is room for {self.room()}")
@@ -67,8 +68,8 @@ class SearchBatch:
         return handles, slots
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Return handles and hypotheses, best first, of the sentences done since the last call, and free
-        their slots. Raises BytenmtError if a model's probabilities are NaN."""
+        """Return (handle, hypotheses, best first) of the sentences done since the last call, and free their
+        slots. Raises BytenmtError if a model's probabilities are NaN."""
         done = [(handle, slot) for handle, slot in self._slots.items() if self.state.state[slot] == DONE]
         hypotheses = [(handle, self._hypotheses(slot)) for handle, slot in done]
         for handle, _ in done:
@@ -76,11 +77,11 @@ class SearchBatch:
         return hypotheses
 
     def drop(self, handle: int) -> None:
-        """Free the slot of a sentence."""
+        """Abandon a sentence: its slot is free again."""
         self.state.state[self._slots.pop(handle)] = FREE
 
     def so_far(self, handle: int) -> bytes:
-        """Return the bytes of a running sentence so far, of its only beam."""
+        """Return the output so far of a sentence that is still being decoded; only for beam 1."""
         slot = self._slots[handle]
         return self.state.text(slot, int(self.state.step[slot]), 0)
 

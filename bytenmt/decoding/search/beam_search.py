@@ -27,11 +27,12 @@ from bytenmt.utf8 import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS
 
 
 class Workspace(NamedTuple):
-    """Temporary arrays of one call of `choose_bytes`.
+    """Temporary arrays of one call of `choose_bytes`, overwritten for every beam or sentence.
 
-    allowed (256,) bool: next bytes of the current beam. text (t,) uint8: its bytes. values (256,), of log_p's
-    type: what its next bytes are ranked by. ranking (2 * beam,) float64: what the candidates of a sentence
-    are ranked by, best first; number int64: beam * 256 + byte.
+    Of the current beam: allowed (256,) bool: its possible next bytes. text (t,) uint8: its bytes so far.
+    values (256,), of log_p's type: what its next bytes are ranked by.
+    Of the current sentence: ranking (2 * beam,) float64: the values of its best candidates, best first.
+    number (2 * beam,) int64: which they are, as beam * 256 + byte.
     """
 
     allowed: npt.NDArray[np.bool_]
@@ -43,7 +44,7 @@ class Workspace(NamedTuple):
 
 @allocating
 def workspace(search: SearchState, params: SearchParams) -> Workspace:
-    """Return the arrays for one call of `choose_bytes`."""
+    """Return new temporary arrays for one call of `choose_bytes`, uninitialised."""
     n_candidates = 2 * params.beam  # at least `beam` of these do not end: each beam has one EOS
     return Workspace(
         np.empty(N_IDS, np.bool_),
@@ -56,7 +57,11 @@ def workspace(search: SearchState, params: SearchParams) -> Workspace:
 
 @allocating
 def choose_bytes(search: SearchState, params: SearchParams) -> None:
-    """Choose the next byte of every running sentence. search.log_p: log-probabilities of the pass's rows."""
+    """Execute one step of the search: choose the next byte of every beam of the sentences in the pass.
+
+    Reads search.log_p, row_slot and n_rows, which the engine has filled; updates all else in place. Sentences
+    that end get the state DONE.
+    """
     work = workspace(search, params)
     for row in range(0, search.n_rows[0], params.beam):
         slot = search.row_slot[row]
@@ -72,9 +77,9 @@ def choose_bytes(search: SearchState, params: SearchParams) -> None:
 
 @inlined
 def fill_allowed(search: SearchState, params: SearchParams, work: Workspace, slot: int, beam: int) -> None:
-    """Fill work.allowed for the next byte of a beam.
+    """Set work.allowed[byte] for each of the 256 bytes: whether it may be the next one of a beam.
 
-    Within the prefix one byte is allowed. After it, UTF-8, the length limit, pending sentinels and n-gram
+    Within the forced prefix only one byte is. After it, UTF-8, the length limit, pending sentinels and n-gram
     blocking restrict the bytes.
     """
     allowed, step = work.allowed, search.step[slot]
@@ -103,9 +108,10 @@ def fill_allowed(search: SearchState, params: SearchParams, work: Workspace, slo
 
 @inlined
 def rank_pending(search: SearchState, work: Workspace, slot: int, beam: int, log_p: Any) -> None:
-    """Write to work.values what the next bytes of a beam with pending sentinels are ranked by.
+    """Fill work.values, by which the next bytes of a beam with pending sentinels are ranked.
 
-    That is their log-probability; of the likeliest allowed sentinel, that of EOS if it is higher.
+    It is log_p (256,), except that the likeliest allowed sentinel has the log-probability of EOS if that is
+    higher: where the model would end, it writes a sentinel.
     """
     copy_values(work.values, log_p)
     best = -1
@@ -118,9 +124,9 @@ def rank_pending(search: SearchState, work: Workspace, slot: int, beam: int, log
 
 @inlined_allocating
 def find_candidates(search: SearchState, params: SearchParams, work: Workspace, slot: int, row: int) -> int:
-    """Write the best continuations of a sentence's beams to `work`, best first; return their number.
+    """Find the best continuations of a sentence's beams by one byte; return their number, 2 * beam at most.
 
-    row: the row of the first beam.
+    They are written to work.ranking and work.number, best first. row: the row of the first beam in log_p.
     """
     n_found = 0
     for beam in range(params.beam):
@@ -138,9 +144,10 @@ def find_candidates(search: SearchState, params: SearchParams, work: Workspace, 
 def continue_beams(
     search: SearchState, params: SearchParams, work: Workspace, slot: int, row: int, n_found: int
 ) -> None:
-    """Finish or continue the best candidates of a sentence. row: the row of its first beam.
+    """Make the best candidates of a sentence its finished hypotheses or its beams of the next step.
 
-    Candidates among the first `beam` that end with EOS are finished; the first `beam` others continue.
+    Candidates among the first `beam` that end with EOS are finished; the first `beam` others continue. row:
+    the row of the sentence's first beam in log_p. n_found: the number of candidates in `work`.
     """
     step, n_beams = search.step[slot], params.beam
     utf8, pending, past_end = (
@@ -184,7 +191,10 @@ def continue_beams(
 def take_byte(
     search: SearchState, params: SearchParams, slot: int, beam: int, utf8: int, pending: int, byte: int
 ) -> None:
-    """Set the state of a beam after a byte. utf8, pending: of the beam that it continues."""
+    """Update the UTF-8 automaton and the pending sentinels of a beam that takes a byte.
+
+    utf8, pending: those of the beam that it continues.
+    """
     if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS:
         search.utf8[slot, beam] = ACCEPT
         search.pending[slot, beam] = pending & (0xFF ^ (1 << (byte - FIRST_SENTINEL)))
@@ -195,9 +205,9 @@ def take_byte(
 
 @inlined
 def is_search_over(search: SearchState, params: SearchParams, slot: int, best: float) -> bool:
-    """Return whether no hypothesis that continues is expected among the n_best.
+    """Return whether the search of a sentence ends, since no open hypothesis is expected among the n_best.
 
-    best: the highest ranking of those that continue, -inf if there are none. It is not enough that as many
+    best: the highest ranking value of the open ones, -inf if there are none. It is not enough that as many
     have finished as there are beams: a confident model has an early EOS of small probability among the best
     candidates at nearly every step, all of them worse than the hypothesis that continues. So the search ends
     when the n_best finished hypotheses outrank the score that `best` would have after LOOK_AHEAD times its
@@ -218,9 +228,9 @@ def is_search_over(search: SearchState, params: SearchParams, slot: int, best: f
 def finish_hypothesis(
     search: SearchState, params: SearchParams, slot: int, ranking: float, total: float, beam: int
 ) -> None:
-    """Keep a finished hypothesis if it is among the best.
+    """Insert a hypothesis that took EOS into the sorted finished ones, if it is among the `beam` best.
 
-    total: its log-probability; ranking: the same with its bonus.
+    total: its log-probability. ranking: the same plus its bonus, by which it is ranked. beam: its number.
     """
     score = ranking / float(search.step[slot] + 1) ** params.length_penalty
     n = search.n_finished[slot]
@@ -244,9 +254,10 @@ def finish_hypothesis(
 def sample_byte(
     search: SearchState, params: SearchParams, work: Workspace, slot: int, beam: int, row: int
 ) -> None:
-    """Draw the next byte of one sample.
+    """Draw the next byte of one sample, which is beam `beam` of a sentence, and update its state.
 
-    The likeliest pending sentinel has the probability of EOS if that is higher.
+    The likeliest pending sentinel is drawn with the probability of EOS if that is higher. row: its row in
+    log_p. After EOS the sample is a finished hypothesis.
     """
     step, log_p = search.step[slot], search.log_p[row]
     fill_allowed(search, params, work, slot, beam)

@@ -15,14 +15,18 @@ BLOCK = 16  # bytes compared at once
 
 @compiled
 def copy_values(target: Any, source: Any) -> None:
-    """Copy a one-dimensional array. A slice assignment would make Numba copy twice."""
+    """Copy a one-dimensional array into another one. A slice assignment would make Numba copy twice."""
     for i in range(len(source)):
         target[i] = source[i]
 
 
 @compiled
 def insert(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
-    """Insert a candidate into the n best ones, sorted by score, after its equals; return their new number."""
+    """Insert a candidate into the n best ones, after its equals; return their new number.
+
+    best: scores, highest first; where it is full, the last one drops out. index: the candidates' numbers.
+    total, candidate: the score and number of the new one.
+    """
     at = n if n < len(best) else n - 1
     n = at + 1
     while at > 0 and total > best[at - 1]:
@@ -34,7 +38,7 @@ def insert(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
 
 @compiled
 def consider(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
-    """Insert a candidate if it is among the best; return the new number of candidates."""
+    """Insert a candidate if there is room or it beats the last one; return the new number. See insert."""
     if total > (best[n - 1] if n == len(best) else NO_SCORE):
         return insert(best, index, n, total, candidate)
     return n
@@ -44,9 +48,10 @@ def consider(best: Any, index: Any, n: int, total: float, candidate: int) -> int
 def consider_all(
     best: Any, index: Any, n: int, score: float, log_p: Any, allowed: Any, candidate: int
 ) -> int:
-    """Insert the continuations of a beam by all allowed bytes; return the new number of candidates.
+    """Insert the continuations of a beam by all allowed bytes into the n best; return their new number.
 
-    score: of the beam. log_p (256,): of the bytes. candidate: the number of its continuation by byte 0.
+    best, index: see insert. score: of the beam. log_p (256,): of its next bytes. candidate: the number of the
+    continuation by byte 0, to which the byte is added.
     """
     for first in range(0, N_IDS, BLOCK):
         # Few blocks have a candidate, and a comparison without branches compiles to vector instructions.

@@ -14,10 +14,10 @@ from bytenmt.jit import as_python
 
 
 class SearchStep(NamedTuple):
-    """A step of the search, compiled or as Python.
+    """One step of the search as a function of Python, compiled by Numba or not.
 
-    run(search, params): choose the next bytes of all sentences. dtype: type of the log-probabilities that it
-    reads.
+    run(search, params): chooses the next bytes of all sentences, see beam_search.choose_bytes. dtype: the
+    type that SearchState.log_p must have for it.
     """
 
     run: Callable[[SearchState, SearchParams], None]
@@ -25,7 +25,7 @@ class SearchStep(NamedTuple):
 
 
 def python_search_step(dtype: type[np.floating[Any]] = np.float64) -> SearchStep:
-    """Return a step of the search as Python, with NumPy in place of its longest loops."""
+    """Return the step of the search that is not compiled: Python, with NumPy for its longest loops."""
     choose = as_python(choose_bytes, STAND_INS)
 
     def run(search: SearchState, params: SearchParams) -> None:

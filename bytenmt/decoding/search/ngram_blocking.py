@@ -13,9 +13,10 @@ from bytenmt.utf8 import ACCEPT, N_IDS
 
 @allocating
 def block_ngrams(text: Any, params: SearchParams, utf8: int, allowed: Any) -> None:
-    """Remove bytes from `allowed` that would repeat n characters of the text, unless none would be left.
+    """Set allowed[byte] = False for bytes that would complete n characters that the text already contains.
 
-    text (t,) uint8: the bytes so far. utf8: state of the UTF-8 automaton.
+    If none would be left, all stay. n is params.ngram. text (t,) uint8: the bytes so far. utf8: the state of
+    the UTF-8 automaton after them. allowed (256,) bool.
     """
     begun = len(text)  # where the unfinished character begins
     while utf8 != ACCEPT and begun > 0:

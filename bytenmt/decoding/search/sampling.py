@@ -18,16 +18,20 @@ DROPPED_BITS = np.uint64(40)  # of 64: a draw has the 24 highest
 
 @compiled
 def uniform(key: np.uint64, step: int) -> float:
-    """Return the draw of a text's byte at a step, from 0 to under 1: splitmix.mixed(key + step)."""
+    """Return the random number in [0, 1) that decides a text's byte at a step: splitmix.mixed(key + step).
+
+    key: of the text, from draw_key.
+    """
     return float(scrambled(key + np.uint64(step) + INCREMENT) >> DROPPED_BITS) / float(1 << 24)
 
 
 @allocating
 def draw_byte(log_p: Any, allowed: Any, params: SearchParams, share: float) -> int:
-    """Draw a byte: the first one at which the cumulative probability exceeds `share` of the total.
+    """Return a byte drawn by its probability: the first at which the cumulative one exceeds share * total.
 
-    log_p (256,): natural log-probabilities. allowed (256,) bool. Of the allowed bytes, after the temperature
-    is applied, the top_k likeliest count, and of these the fewest whose probabilities reach top_p.
+    log_p (256,): natural log-probabilities. allowed (256,) bool. share: a random number in [0, 1). Of the
+    allowed bytes, after the temperature is applied, only the top_k likeliest can be drawn, and of these only
+    the fewest whose probabilities reach top_p.
     """
     order = np.empty(N_IDS, np.int64)
     n = sort_allowed(log_p, allowed, order)

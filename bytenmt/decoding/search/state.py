@@ -28,10 +28,11 @@ FREE, RUNNING, DONE = 0, 1, 2  # states of a slot
 
 
 class SearchParams(NamedTuple):
-    """interface.Options and tables of UTF-8, for compiled code.
+    """The options of a search (see interface.Options) and tables of UTF-8, as a record for compiled code.
 
     ngram: size of the n-grams that may not be repeated, 0 for no blocking. utf8_allowed (5, 10, 256) bool:
-    see utf8.allowed_bytes; utf8_next (10, 256) uint8: the state after a byte.
+    [bytes left, automaton state, byte], see utf8.allowed_bytes. utf8_next (10, 256) uint8: the state after a
+    byte.
     """
 
     beam: int
@@ -47,7 +48,7 @@ class SearchParams(NamedTuple):
 
     @staticmethod
     def from_options(options: Options) -> SearchParams:
-        """Return the parameters of a search with these options."""
+        """Return the record of these options."""
         return SearchParams(
             options.beam,
             options.n_best,
@@ -63,13 +64,13 @@ class SearchParams(NamedTuple):
 
 
 class ForcedText(NamedTuple):
-    """Given texts to score instead of a search, one for each of p slots; p is 0 if there is a search.
+    """Fixed texts that are scored instead of searched for, one in each of p slots, and their scores.
 
-    text (p, c) uint8: bytes; n_text, n_read (p,) int64: their number, and how many have been read. most (1,)
-    int64: bytes of a text that one pass reads at most. word (p, 2) uint64: the last eight bytes read and
-    their prefix hash, see ngram_hash.py. log_p (p, c) float64, rank (p, c) int64: results, see
-    reading.Reading. attention (p, c, l, s) float32: the weights of l attention instructions over s columns; l
-    may be 0.
+    p is 0 if there is a search. text (p, c) uint8: the bytes. n_text, n_read (p,) int64: their number, and
+    how many have been scored. most (1,) int64: bytes of a text that one pass reads at most. word (p, 2)
+    uint64: the last eight bytes read and their prefix hash, see ngram_hash.py. log_p (p, c) float64, rank
+    (p, c) int64: results, see reading.Reading. attention (p, c, l, s) float32: the weights of l attention
+    instructions over s source columns; l is 0 if they are not recorded.
     """
 
     text: Bytes
@@ -83,7 +84,10 @@ class ForcedText(NamedTuple):
 
     @staticmethod
     def allocate(n_slots: int, length: int, n_layers: int = 0, columns: int = 0) -> ForcedText:
-        """Return room for texts of `length` bytes, and for the attention of n_layers over so many columns."""
+        """Return n_slots empty slots for texts of at most `length` bytes.
+
+        n_layers, columns: room for the attention weights of so many layers over so many source columns.
+        """
         each = (n_slots, length)
         return ForcedText(
             np.zeros(each, np.uint8),
@@ -97,17 +101,17 @@ class ForcedText(NamedTuple):
         )
 
     def begin(self, slot: int, text: bytes) -> None:
-        """Put a text, or the next part of a text, into a slot."""
+        """Put a text, or the next part of a text, into a slot, to be scored from its first byte."""
         self.text[slot, : len(text)] = np.frombuffer(text, np.uint8)
         self.n_text[slot], self.n_read[slot] = len(text), 0
 
 
 class SearchState(NamedTuple):
-    """The sentences of p slots with b beams each.
+    """The search of a batch: sentences in p slots, with b beams (open hypotheses) each.
 
-    state (p,) int64: FREE, RUNNING or DONE. step, limit (p,) int64: the number of bytes chosen, and the most.
-    prefix (p, _) uint8, n_prefix (p,) int64: forced bytes. before (p, 8) uint8: for each sentinel the bits of
-    those that must have been written before it.
+    Slots. state (p,) int64: FREE, RUNNING or DONE. step, limit (p,) int64: the number of bytes chosen, and
+    the length limit. prefix (p, _) uint8, n_prefix (p,) int64: forced bytes at the beginning, and their
+    number. before (p, 8) uint8: for each sentinel the bits of those that must have been written before it.
 
     Beams. last (p, b) uint8: the byte to read next, BOS first. parent (p, b) int64: the beam of the previous
     step that each beam continues. utf8 (p, b) uint8: state of the UTF-8 automaton. score (p, b) float64:
@@ -170,11 +174,11 @@ class SearchState(NamedTuple):
         forced: ForcedText | None = None,
         dtype: type[np.floating[Any]] = np.float32,
     ) -> SearchState:
-        """Return free slots for outputs of at most `length` bytes and prefixes of `prefix` bytes.
+        """Return n_slots free slots for outputs of at most `length` bytes and prefixes of `prefix` bytes.
 
         n_models: number of models whose logits are stored; 0 if an engine writes log_p itself, in `dtype`.
-        n_rows: rows of a pass at most, if more than slots times beams. keeps_scores: whether the score of
-        every byte is kept.
+        n_rows: rows of a pass at most, if more than slots times beams. keeps_scores: whether history_score
+        is kept. forced: texts to score instead of a search.
         """
         each = (n_slots, beam)
         n_rows = max(n_rows, n_slots * beam)
@@ -211,7 +215,7 @@ class SearchState(NamedTuple):
         )
 
     def enlarged(self, length: int, prefix: int) -> SearchState:
-        """Return a copy with room for longer outputs and prefixes."""
+        """Return a copy with room for outputs of `length` bytes and prefixes of `prefix` bytes."""
         n_slots, beam = self.last.shape
         new = SearchState.allocate(
             n_slots,
@@ -228,9 +232,9 @@ class SearchState(NamedTuple):
         return new
 
     def begin(self, slot: int, request: Request, draw_keys: list[int] | None) -> None:
-        """Put a new sentence into a slot.
+        """Put a new sentence into a slot, in the state before its first byte; the arrays must have room.
 
-        draw_keys: of the independent samples, one for each beam; None if bytes are not sampled.
+        draw_keys: keys of the random numbers of each beam, in sampling; None in a search.
         """
         prefix, sentinels = request.prefix, sentinel_numbers(request.source or b"")
         self.state[slot], self.step[slot] = RUNNING, 0
@@ -253,7 +257,7 @@ class SearchState(NamedTuple):
         self.finished_score[slot] = self.finished_log_p[slot] = -np.inf
 
     def text(self, slot: int, step: int, beam: int) -> bytes:
-        """Return the bytes of a beam, chosen before a step."""
+        """Return the first `step` bytes of a hypothesis. beam: the beam that it was at that step."""
         if self.last.shape[1] == 1:
             return self.history_byte[slot, :step, 0].tobytes()
         text = bytearray(step)
@@ -263,9 +267,9 @@ class SearchState(NamedTuple):
         return bytes(text)
 
     def byte_scores(self, slot: int, step: int, beam: int, total: float) -> tuple[float, ...]:
-        """Return the log-probability of each byte of a beam, chosen before a step, and of EOS.
+        """Return the log-probability of each of the first `step` bytes of a hypothesis, and of EOS.
 
-        total: log-probability of the text with EOS. Returns () if scores are not kept.
+        beam: see text. total: log-probability of the text with EOS. Returns () if scores are not kept.
         """
         if not self.history_score.shape[1]:
             return ()
@@ -277,10 +281,10 @@ class SearchState(NamedTuple):
 
 
 def sentinel_numbers(data: bytes) -> list[int]:
-    """Return the numbers of the sentinels of a text, from 0, in their order."""
+    """Return the numbers of the sentinels in a text, in their order: byte 0xF5 has the number 0."""
     return [byte - FIRST_SENTINEL for byte in data if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS]
 
 
 def flatten_arrays(tree: tuple[Any, ...]) -> list[Any]:
-    """Return the arrays of a record and of the records in it, in order."""
+    """Return the leaves (arrays) of nested tuples, in order."""
     return [leaf for part in tree for leaf in (flatten_arrays(part) if isinstance(part, tuple) else [part])]

@@ -205,13 +205,13 @@ add_weighted = _weighted_kernel()
 
 @compiled
 def write_centre(model: ModelBuffers, slot: int, position: int, bound: int, d: int) -> None:
-    """Execute Op.CENTRE for a row: d = the position, at most that of the last column."""
+    """Execute Op.CENTRE for a row: store its position, at most that of the last source column, at d."""
     store_float(d, 0, np.float32(min(position, n_visible(model, slot, bound) - 1)))
 
 
 @compiled
 def predict_centre(model: ModelBuffers, slot: int, a: int, v: int, n: int, bound: int, d: int) -> None:
-    """Execute Op.PREDICT_CENTRE for a row: d = n_columns sigmoid(a . v)."""
+    """Execute Op.PREDICT_CENTRE for a row: store n_columns * sigmoid(a . v), a centre of attention, at d."""
     share = np.float32(1) / np.float32(1 + math.exp(-dot(a, v, n)))
     store_float(d, 0, np.float32(np.float32(n_visible(model, slot, bound)) * share))
 
@@ -221,7 +221,8 @@ def attend_dot(
     model: ModelBuffers, ctx: ThreadContext, slot: int, d: int, width: int, query: int, k: int, v: int, root:
     int, centre: int, window: int, bell: int,
 ) -> None:  # fmt: skip
-    """Execute Op.ATTEND_DOT for a row. centre: address of the window's centre."""
+    """Execute Op.ATTEND_DOT (dot-product attention) for a row. k, v: items of the memory. root: multiply the
+    result by the root of the source length. centre: address of the window's centre."""
     first, last = window_range(n_visible(model, slot, 0), centre, window)
     n_query = model.items[k, 1]
     if model.items[k, 2] == KEYS:
@@ -240,7 +241,7 @@ def attend_additive(
     model: ModelBuffers, ctx: ThreadContext, slot: int, d: int, width: int, query: int, w: int, k: int, v:
     int, centre: int, window: int, bell: int,
 ) -> None:  # fmt: skip
-    """Execute Op.ATTEND_ADDITIVE for a row; overwrites the query."""
+    """Execute Op.ATTEND_ADDITIVE (additive attention) for a row. It overwrites the query."""
     first, last = window_range(n_visible(model, slot, 0), centre, window)
     n_query, weights = model.items[k, 1], model.weights + w
     keys = item_column(model, slot, k, first)
@@ -257,7 +258,7 @@ def attend_location(
     model: ModelBuffers, ctx: ThreadContext, slot: int, d: int, width: int, scores: int, bound: int, v: int,
     twice: int, centre: int, window: int, bell: int,
 ) -> None:  # fmt: skip
-    """Execute Op.ATTEND_LOCATION for a row."""
+    """Execute Op.ATTEND_LOCATION for a row: attention whose scores, one a column, are given at an address."""
     first, last = window_range(n_visible(model, slot, bound), centre, window)
     if last > first:
         copy(ctx.scratch, scores + 4 * first, last - first)
@@ -268,7 +269,7 @@ def attend_location(
 
 @compiled
 def n_visible(model: ModelBuffers, slot: int, bound: int) -> int:
-    """Return how many columns a row may attend to: at most `bound`, unless that is 0."""
+    """Return how many source columns a row may attend to: at most `bound`, unless that is 0."""
     n: int = model.columns[slot]
     return min(n, bound) if bound else n
 
@@ -292,7 +293,7 @@ def weighted_mean(
     model: ModelBuffers, scores: int, slot: int, first: int, last: int, v: int, width: int, factor: float, d:
     int, centre: int, window: int, bell: int,
 ) -> None:  # fmt: skip
-    """Set d = factor times the mean of the columns of item v, weighted by the softmax of the scores.
+    """Store at d factor times the mean of the columns of item v, weighted by the softmax of the scores.
 
     The scores, which begin with that of column `first`, are replaced by the weights times the factor. d is
     zero if there are no columns. bell: whether and where a Gaussian applies, see program.instructions.Bell.

@@ -49,7 +49,7 @@ _pause_core = emit_function(0, 0, _pause)
 
 @compiled
 def barrier(counters: int, n_threads: int) -> bool:
-    """Wait until all n_threads have called it and return True; return False if the barrier is aborted.
+    """Wait until all n_threads threads have called it and return True; False if a thread has failed.
 
     counters: address of COUNTERS int64 numbers, zero before the first use. Only the number at ABORTED may be
     set by others.

@@ -42,7 +42,7 @@ _store_byte = emit_function(3, 0, _emit_store_byte)  # (x, i, byte)
 def gather_taps(
     model: ModelBuffers, rows: Rows, step: int, ring: int, row: int, d: int, a: int, a_stride: int, taps: int
 ) -> None:
-    """Copy the taps of a causal convolution to d, oldest first, and store a, the newest, in the row's ring.
+    """Copy the inputs (taps) of a causal convolution to d, oldest first; store a, the newest, in its ring.
 
     Taps from the sentence's `step` on are inputs of earlier rows of this pass, at a's stride.
     """
@@ -68,7 +68,7 @@ def gather_taps(
 
 @inlined
 def ring_column(model: ModelBuffers, rows: Rows, ring: int, row: int, at: int) -> int:
-    """Return the address of the column of an earlier position, in the ring of the row's ancestor."""
+    """Return the address of the column of an earlier position `at`, in the ring of the ancestor beam."""
     n_beams, history = model.n_rows // len(model.columns), model.ancestors.shape[2]
     slot, beam = rows.owner[row], rows.beam[row]
     if n_beams > 1:
@@ -78,7 +78,7 @@ def ring_column(model: ModelBuffers, rows: Rows, ring: int, row: int, at: int) -
 
 @inlined
 def ring_entry(model: ModelBuffers, ring: int, row: int, index: int) -> int:
-    """Return the address of column `index` of a row's ring."""
+    """Return the address of column `index` of ring buffer `ring` of a row (slot * beams + beam)."""
     capacity, width = model.rings[ring, 1], model.rings[ring, 2]
     first = model.past + 4 * model.rings[ring, 0] * model.n_rows
     address: int = first + 4 * width * (row * capacity + index)
@@ -87,8 +87,8 @@ def ring_entry(model: ModelBuffers, ring: int, row: int, index: int) -> int:
 
 @compiled
 def inherit_ancestors(model: ModelBuffers, slot: int, parents: Ints, position: int) -> None:
-    """Set the ancestors of a slot's beams before a step: those of their parents, and themselves for the new
-    position."""
+    """Update model.ancestors before a step: each beam of a slot inherits those of its parent, and is its own
+    at the new position."""
     n_beams, history = len(parents), model.ancestors.shape[2]
     now, before = model.ancestors[position & 1], model.ancestors[1 - (position & 1)]
     for beam in range(n_beams):
@@ -100,7 +100,7 @@ def inherit_ancestors(model: ModelBuffers, slot: int, parents: Ints, position: i
 
 @compiled
 def state_address(model: ModelBuffers, k: int, bank: int, row: int) -> int:
-    """Return the address of state k of a row, in one of the two banks."""
+    """Return the address of recurrent state k of a row in bank 0 or 1, one of which a step reads."""
     start, width = model.states[k, 0], model.states[k, 1]
     address: int = model.hidden + 4 * (start * 2 * model.n_rows + (bank * model.n_rows + row) * width)
     return address
@@ -108,7 +108,7 @@ def state_address(model: ModelBuffers, k: int, bank: int, row: int) -> int:
 
 @inlined
 def item_address(model: ModelBuffers, slot: int, k: int) -> int:
-    """Return the address of item k of a slot's memory."""
+    """Return the address of item k of a slot's encoder memory, an array of one vector per source column."""
     before = model.items[k, 0] * padded(model.columns[slot])
     first: int = model.memory + 4 * (model.memory_offset[slot] + before)
     return first
@@ -116,14 +116,14 @@ def item_address(model: ModelBuffers, slot: int, k: int) -> int:
 
 @inlined
 def item_column(model: ModelBuffers, slot: int, k: int, column: int) -> int:
-    """Return the address of a column of a flat item."""
+    """Return the address of a column of item k of a slot's encoder memory; for items of the kind FLAT."""
     address: int = item_address(model, slot, k) + 4 * model.items[k, 1] * column
     return address
 
 
 @inlined
 def item_scales(model: ModelBuffers, slot: int, k: int) -> int:
-    """Return the address of the scales of an int8 item."""
+    """Return the address of the scales, float32, of item k of a slot's encoder memory; for int8 items."""
     n, width, kind = model.columns[slot], model.items[k, 1], model.items[k, 2]
     n_outputs, n_inputs = (n, width) if kind == KEYS else (width, n)
     return item_address(model, slot, k) + padded(n_outputs) // PANEL * int8_panel_bytes(n_inputs)
@@ -131,13 +131,14 @@ def item_scales(model: ModelBuffers, slot: int, k: int) -> int:
 
 @inlined
 def int8_panel_bytes(n_inputs: int) -> int:
-    """Return the bytes of an int8 panel of n_inputs."""
+    """Return the bytes of an int8 panel: 64 outputs of n_inputs weights each, see panels.py."""
     return ((n_inputs + 3) >> 2) * STEP_BYTES
 
 
 @compiled
 def store_column(model: ModelBuffers, slot: int, k: int, column: int, x: int, scratch: int) -> None:
-    """Store x as a column of item k. scratch: address of room for a prepared row."""
+    """Store a vector x as a column of item k of a slot's encoder memory, rounded to int8 for KEYS and VALUES.
+    scratch: address of temporary memory for a prepared row (see microkernels.Int8)."""
     width, kind = model.items[k, 1], model.items[k, 2]
     if kind == FLAT:
         copy(item_column(model, slot, k, column), x, width)
@@ -154,7 +155,7 @@ def store_column(model: ModelBuffers, slot: int, k: int, column: int, x: int, sc
 
 @compiled
 def fixed_address(model: ModelBuffers, slot: int, k: int) -> int:
-    """Return the address of fixed part k of a slot's memory."""
+    """Return the address of part k of a slot's encoder memory that has one vector for the whole source."""
     after = model.item_floats * padded(model.columns[slot])
     address: int = model.memory + 4 * (model.memory_offset[slot] + after + model.fixed[k, 0])
     return address

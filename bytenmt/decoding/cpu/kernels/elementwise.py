@@ -56,12 +56,12 @@ _TANH_Q = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.8
 
 
 def at_most(b: Builder, x: Value, limit: float) -> Value:
-    """Emit LLVM code for min(x, limit); NaN stays NaN."""
+    """Emit LLVM code for min(x, limit) of a vector x; NaN stays NaN."""
     return b.select(b.fcmp_ordered(">", x, splat(limit)), splat(limit), x)
 
 
 def at_least(b: Builder, x: Value, limit: float) -> Value:
-    """Return max(x, limit); NaN stays NaN."""
+    """Emit LLVM code for max(x, limit) of a vector x; NaN stays NaN."""
     return b.select(b.fcmp_ordered("<", x, splat(limit)), splat(limit), x)
 
 
@@ -79,7 +79,7 @@ def _power_of_two(b: Builder, n: Value) -> Value:
 
 
 def emit_exp(b: Builder, x: Value) -> Value:
-    """Return exp(x)."""
+    """Emit LLVM code for exp(x) of a vector x of 16 numbers; return its value."""
     x = at_least(b, at_most(b, x, _EXP_RANGE[1]), _EXP_RANGE[0])
     moved = multiply_add(b, x, splat(1 / math.log(2)), splat(_TO_INTEGER))
     n = b.fsub(moved, splat(_TO_INTEGER))
@@ -94,12 +94,12 @@ def emit_exp(b: Builder, x: Value) -> Value:
 
 
 def emit_sigmoid(b: Builder, x: Value) -> Value:
-    """Return 1 / (1 + exp(-x))."""
+    """Emit LLVM code for 1 / (1 + exp(-x)) of a vector x of 16 numbers; return its value."""
     return b.fdiv(splat(1.0), b.fadd(splat(1.0), emit_exp(b, b.fsub(splat(-0.0), x))))
 
 
 def emit_tanh(b: Builder, x: Value) -> Value:
-    """Return tanh(x)."""
+    """Emit LLVM code for tanh(x) of a vector x of 16 numbers; return its value."""
     x = at_least(b, at_most(b, x, _TANH_RANGE), -_TANH_RANGE)
     square = b.fmul(x, x)
     p = b.fmul(x, _polynomial(b, square, _TANH_P))
@@ -107,7 +107,8 @@ def emit_tanh(b: Builder, x: Value) -> Value:
 
 
 def map_kernel(n_sources: int, n_floats: int, compute: Callable[..., Value]) -> Any:
-    """Return a kernel (y, sources …, n, floats …) that sets y[i] = compute(builder, *sources[i], *floats)."""
+    """Return a kernel (y, sources …, n, floats …) that sets y[i] = compute(builder, *sources[i], *floats).
+    y and the sources are addresses of n numbers each. compute emits LLVM code for vectors of 16 numbers."""
 
     def generate(b: Builder, destination: Value, *rest: Value) -> None:
         sources, n = rest[:n_sources], rest[n_sources]
@@ -258,27 +259,27 @@ row_max = reduce_kernel(1, 0, lambda b, most, x: _larger(b, x, most), _larger, -
 
 @compiled
 def exp_sum(y: int, x: int, n: int, shift: float) -> np.float32:
-    """Set y = exp(x - shift) and return the sum of y."""
+    """Set y = exp(x - shift) for n numbers and return the sum of y. x, y: addresses."""
     _exp_shifted(y, x, n, shift)
     return np.float32(row_sum(y, n))
 
 
 @compiled
 def softmax(y: int, x: int, n: int) -> None:
-    """Set y = exp(x) / sum of exp(x)."""
+    """Set y to the softmax of n numbers x. x, y: addresses."""
     scale(y, y, n, np.float32(1) / np.float32(exp_sum(y, x, n, row_max(x, n))))
 
 
 @compiled
 def layer_norm(y: int, x: int, gain: int, bias: int, n: int, epsilon: float) -> None:
-    """Set y = (x - mean) / sqrt(variance + epsilon) * gain + bias."""
+    """Set y = (x - mean) / sqrt(variance + epsilon) * gain + bias for n numbers; all others are addresses."""
     mean, factor = _mean_and_scale(x, n, epsilon)
     _normalised(y, x, gain, bias, n, mean, factor)
 
 
 @compiled
 def layer_norm_relu(y: int, x: int, gain: int, bias: int, n: int, epsilon: float) -> None:
-    """Set y = max(0, layer_norm(x))."""
+    """Set y = max(0, layer norm of x); arguments as of layer_norm."""
     mean, factor = _mean_and_scale(x, n, epsilon)
     _normalised_relu(y, x, gain, bias, n, mean, factor)
 
@@ -293,12 +294,14 @@ def _mean_and_scale(x: int, n: int, epsilon: float) -> tuple[np.float32, np.floa
 
 @compiled
 def multiplicative(y: int, maps: int, h: int, n: int) -> None:
-    """Set y = the multiplicative unit of h. maps: g1, g2, g3, u, n numbers each, before their functions."""
+    """Set y to the multiplicative unit g1 tanh(g2 h + g3 u) of h, n numbers (ByteNet, Kalchbrenner et al.
+    2016). maps: address of g1, g2, g3 and u, one after another, before their sigmoids and tanh."""
     _multiplicative_unit(y, h, maps, maps + 4 * n, maps + 8 * n, maps + 12 * n, n)
 
 
 @compiled
 def lstm_step(h: int, c: int, gates: int, n: int) -> None:
-    """Set c = sigma(f) c + sigma(i) tanh(g), h = sigma(o) tanh(c). gates: i, f, g, o, n numbers each."""
+    """Execute an LSTM step in place: c = sigma(f) c + sigma(i) tanh(g), then h = sigma(o) tanh(c).
+    h, c: addresses of n numbers. gates: address of i, f, g and o, one after another."""
     _lstm_cells(c, c, gates, gates + 4 * n, gates + 8 * n, n)
     _lstm_outputs(h, gates + 12 * n, c, n)

@@ -193,9 +193,9 @@ _TOGETHER, _INPUT_BYTES = _INT8.inputs_per_step, _INT8.input_bytes
 
 
 def scratch_bytes(n_in: int, rows: int = _TILE) -> int:
-    """Return the scratch bytes that linear_panels needs, for rows of n_in inputs in any precision.
+    """Return the bytes of temporary memory that linear_panels needs for up to `rows` rows of n_in inputs.
 
-    rows: how many there are at most; by default any number.
+    They suffice for any precision; by default, for any number of rows.
     """
     return min(rows, _TILE) * row_bytes.py_func(n_in, 4)  # type: ignore[attr-defined, no-any-return]
 
@@ -252,7 +252,7 @@ def linear_panels(
 
 @compiled
 def linear_row(x: int, w: int, n_in: int, y: int, n_out: int, wide: bool, scales: int, scratch: int) -> None:
-    """Compute linear_panels for a single row in int8, whose weights no other row shares.
+    """Set y[o] = scale[o] * sum_i w[o, i] x[i]: a single row of linear_panels, with int8 weights.
 
     wide: round inputs to 16 bits, see microkernels.Int8Wide. y and scales have room for whole vectors;
     scratch: scratch_bytes(n_in, 1) bytes.

@@ -65,11 +65,11 @@ prefetch_range = emit_function(2, 0, _fetch)  # (x, n): prefetch n bytes at x
 
 
 class ThreadContext(NamedTuple):
-    """One thread of a call.
+    """The view of one of the threads that execute a compiled call together.
 
-    thread, n_threads: its number, and how many there are. barrier: address of the counters at which they
-    wait for each other. scratch: address of memory of this thread, for prepared rows of any matrix and for
-    the scores of a source.
+    thread, n_threads: its number from 0, and how many there are. barrier: address of the counters by which
+    they wait for each other. scratch: address of temporary memory of this thread alone, for a matrix
+    product's inputs or the attention scores of a source.
     """
 
     thread: int
@@ -81,6 +81,8 @@ class ThreadContext(NamedTuple):
 class ModelBuffers(NamedTuple):
     """The weights of a packed model and its decoder state for p slots, as addresses for compiled code.
 
+    The memory holds what the encoder made of a slot's source: items, arrays of a vector for each of its
+    columns (bytes), and fixed parts, one vector each.
     weights, hidden, past, memory: addresses. precision: its code, see panels.py. n_rows: slots * beams.
     item_floats: floats of one column of all items of the memory.
     states (_, 2): offset in floats per row, and width, of each recurrent state.
@@ -113,7 +115,7 @@ class ModelBuffers(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The rows of a decoder step, or of n sentences that are encoded together.
+    """The rows of a call, each of which reads a byte: the beams of a decoder step, or all bytes of n sources.
 
     space: address of the registers; capacity: the number of rows for which there is room.
     ids (rows,) uint8: the byte that each row reads. position (rows,): its position in the text.
@@ -138,13 +140,13 @@ class Rows(NamedTuple):
 
 @compiled
 def thread_range(n: int, ctx: ThreadContext) -> tuple[int, int]:
-    """Return this thread's range (first, last + 1) of n pieces of work."""
+    """Return this thread's share of n pieces of work as a range (first, last + 1)."""
     return n * ctx.thread // ctx.n_threads, n * (ctx.thread + 1) // ctx.n_threads
 
 
 @compiled
 def barrier_wait(ctx: ThreadContext) -> bool:
-    """Wait for the other threads. Return False if one of them failed, so that this one must return, too."""
+    """Wait until all threads of a call are here. Return False if one failed: the caller must then return."""
     if ctx.n_threads > 1:
         return barrier(ctx.barrier, ctx.n_threads)
     return True
@@ -166,9 +168,10 @@ def linear(
     base: int,
     base_stride: int,
 ) -> None:
-    """Set y = base + W x for this thread's panels of W, n outputs by m inputs.
+    """Set y = base + W x of n_rows rows, for this thread's share of the n outputs; W has m inputs.
 
-    w, scales: offsets in the weights. base: an address, 0 for zeros. Strides are in floats.
+    y, x, base: addresses; base 0 stands for zeros. w, scales: byte offsets in the weights. Strides are in
+    floats. All threads must call it.
     """
     first, last = thread_range((n + PANEL - 1) // PANEL, ctx)
     matrix = model.weights + w
@@ -197,10 +200,10 @@ def gather_windows(
     rows: Rows, begin: int, end: int, d: int, d_stride: int, a: int, a_stride: int, width: int, taps: int,
     dilation: int,
 ) -> None:  # fmt: skip
-    """Copy the `taps` columns around each row's own to d, zeros outside of its sentence.
+    """Copy a convolution's inputs to d: `taps` columns of a around each row's, zeros outside its sentence.
 
-    Done for rows begin to end - 1; d and a are the addresses of row 0. Of an odd reach the longer half is to
-    the right.
+    Done for rows begin to end - 1; d and a are the addresses of row 0. A reach that cannot be halved is
+    longer to the right.
     """
     for row in range(begin, end):
         sentence, to = rows.owner[row], d + 4 * row * d_stride

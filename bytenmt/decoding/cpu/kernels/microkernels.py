@@ -47,7 +47,10 @@ _BYTES = ir.VectorType(INT8, LANES)
 
 
 class Fp32:
-    """Weights and inputs in float32, without preparation."""
+    """How a matrix product computes a step in float32; subclasses do it in other precisions.
+
+    gemm.py calls the methods, which emit LLVM code. A step adds `inputs_per_step` inputs to 16 sums.
+    """
 
     inputs_per_step: ClassVar[int] = 1  # inputs of an output that stand together in a panel
     input_bytes: ClassVar[int] = 0  # per input of a prepared row; 0: rows need no preparation
@@ -61,33 +64,36 @@ class Fp32:
         raise NotImplementedError
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
-        """Return the inputs of a step, each broadcast to all lanes."""
+        """Emit loads of a row's inputs of a step; return them, each broadcast to all lanes."""
         return [_broadcast_from(b, row, FLOAT, step)]
 
     def weights(self, b: Builder, panel: Value, step: Value, k: int) -> Sequence[Value]:
-        """Return the weights of a step for the outputs 16 k to 16 k + 15."""
+        """Emit loads of a step's weights of the outputs 16 k to 16 k + 15; return them."""
         return [load(b, panel, _weight_index(b, step, k))]
 
     def add(self, b: Builder, sums: Sequence[Value], x: Sequence[Value], w: Sequence[Value]) -> list[Value]:
-        """Return the sums of 16 outputs after one more step."""
+        """Emit the additions of a step: return the sums of 16 outputs after it. x, w: its inputs, weights."""
         total = sums[0]
         for input_, weight in zip(x, w, strict=True):
             total = multiply_add(b, input_, weight, total)
         return [total]
 
     def result(self, b: Builder, sums: Sequence[Value], row: Value) -> Value:
-        """Return the products of 16 outputs, before their scales are applied."""
+        """Return 16 outputs made of their final sums, before their scales are applied."""
         return sums[0]
 
 
 class Int8InFloat32(Fp32):
-    """Weights in int8, converted to float32. Inputs stay float32; they are copied to pad them with zeros."""
+    """Steps with int8 weights on machines without integer dot products: weights are converted to float32.
+    Inputs stay float32; they are copied to pad them with zeros."""
 
     inputs_per_step = 4
     input_bytes = 4
     scaled = True
 
     def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
+        """Emit a copy of n_in numbers at x to `to`, padded with zeros."""
+
         def write(place: Value, values: Value) -> None:
             b.store(values, b.bitcast(pointer(b, to, FLOAT, place), VECTOR.as_pointer()), align=4)
 
@@ -106,7 +112,7 @@ class Int8InFloat32(Fp32):
 
 
 class Int8(Int8InFloat32):
-    """Weights in int8; inputs of a row rounded to integers x of 8 bits.
+    """Steps with int8 weights, and the inputs of a row rounded to integers x of 8 bits, by AVX-512 VNNI.
 
     The instruction multiplies unsigned bytes, the weights plus 128, with signed bytes; 128 times the sum of
     the inputs is subtracted from the result. A prepared row begins with a header of 64 bytes: the scale of x,
@@ -130,6 +136,7 @@ class Int8(Int8InFloat32):
         return b.trunc(parts[0], _BYTES)
 
     def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
+        """Emit code that rounds n_in numbers at x to integers and writes them, after a header, to `to`."""
         most = _map_row(b, x, n_in, [splat_int(0)], lambda _, values, most: [_larger(b, most, values)])[0]
         most = reduce_lanes(b, most, lambda low, high: b.select(b.icmp_unsigned(">", low, high), low, high))
         most = b.bitcast(most, FLOAT)
@@ -169,6 +176,7 @@ class Int8(Int8InFloat32):
         return [call(b, name, INT_VECTOR, [sum_, w[0], part]) for sum_, part in zip(sums, x, strict=True)]
 
     def result(self, b: Builder, sums: Sequence[Value], row: Value) -> Value:
+        """Return 16 outputs: sums less 128 times those of the inputs, times the scale of the row's inputs."""
         parts = [
             b.sitofp(b.sub(sum_, _broadcast_from(b, row, INT32, const_int(1 + k))), VECTOR)
             for k, sum_ in enumerate(sums)
@@ -178,9 +186,9 @@ class Int8(Int8InFloat32):
 
 
 class Int8Wide(Int8):
-    """Weights in int8; inputs rounded to integers of 16 bits: x = 256 h + l, -128 <= h, l < 128.
+    """Steps as Int8, with inputs rounded to integers of 16 bits: x = 256 h + l, -128 <= h, l < 128.
 
-    Attention multiplies its values so, since a softmax has many small weights beside a large one.
+    Used for the weighted sum of attention, since a softmax has many small weights beside a large one.
     """
 
     input_bytes = 2
@@ -200,7 +208,7 @@ class Int8Wide(Int8):
 
 
 class Int8InInt16(Int8):
-    """Weights in int8 and inputs of 16 bits, multiplied as 16-bit integers by AVX2.
+    """Steps with int8 weights and inputs of 16 bits, multiplied as 16-bit integers by AVX2.
 
     The weights plus 128 are unsigned bytes: those of inputs 0 and 2 of a step, and those of 1 and 3, become
     pairs of 16 bits, and inputs stand in pairs, too. Sums wrap around in 32 bits, which is exact as long as
@@ -266,9 +274,8 @@ _TO_INTEGER = 1.5 * 2.0**23  # adding it to a float32 rounds to integers in its 
 
 @compiled
 def row_bytes(n_in: int, input_bytes: int) -> int:
-    """Return the size of a prepared row in bytes: its header, then n_in inputs of input_bytes each, in whole
-    cache lines.
-    """
+    """Return the size in bytes of a prepared row (see Fp32.prepare): its header, then n_in inputs of
+    input_bytes each, in whole cache lines."""
     return ROW_HEADER + ((n_in + LANES - 1) // LANES * LANES * input_bytes + 63) // 64 * 64
 
 

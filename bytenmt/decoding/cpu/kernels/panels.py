@@ -22,10 +22,10 @@ TOGETHER = {"fp32": 1, "int8": 4}  # inputs of an output that stand together
 
 
 def pack(matrix: Array, precision: str) -> Bytes:
-    """Return the panels of a matrix (n_out, n_in) float32, as bytes; the last one is padded with zeros.
+    """Return a matrix (n_out, n_in) float32 in the order in which kernels read it, as bytes.
 
-    Layouts: fp32 [panel][input][64]; int8 [panel][input / 4][64][4], where 128 is added to the integers of
-    `quantise`. The scales are not part of the panels.
+    precision: "fp32": [panel][input][64 outputs]; "int8": [panel][input / 4][64][4], where 128 is added to
+    the integers of `quantise`; its scales are not included. The last panel is padded with zeros.
     """
     from bytenmt.checkpoints.rounding import quantise  # here: not part of the kernels' cache key
 

@@ -37,14 +37,14 @@ NONE: Any = np.int64(0)  # no base; for a plain 0 products would be compiled onc
 
 @compiled
 def gru_reset(rs: int, gates: int, h: int, n: int) -> None:
-    """Set gates[:n] = r = sigma(gates[:n]) and rs = r h for one row."""
+    """Execute a GRU's reset gate for one row: gates[:n] = r = sigma(gates[:n]), then rs = r * h."""
     sigmoid(gates, gates, n)
     multiply(rs, gates, h, n)
 
 
 @compiled
 def gru_update(h: int, gates: int, u: int, n: int, flags: int) -> None:
-    """Set h to the new state of a GRU for one row.
+    """Set h to the new state of a GRU for one row. h, gates, u: addresses of vectors of n numbers.
 
     gates: r, then the input's share of z and of g before sigma and tanh. u: the state's share of g.
     flags: bit 0: r resets u, bit 1: z takes the new value, see layers.recurrent.GRU.
@@ -65,8 +65,8 @@ def gru_scan(
     model: ModelBuffers, rows: Rows, ctx: ThreadContext, d: int, d_stride: int, x: int, x_stride: int, h: int,
     stride: int, w: int, v: int, s: int, t: int, n: int, backwards: int, flags: int,
 ) -> None:  # fmt: skip
-    """Execute Op.GRU_SCAN. h: address of the scratch register with the parts h, u (2n), r h and g, each
-    padded to whole panels."""
+    """Execute Op.GRU_SCAN: run a GRU over all bytes of the sources. h: address of the scratch register with
+    the parts h, u (2n), r h and g, each padded to whole panels."""
     wide, wider = 4 * padded(n), 4 * padded(2 * n)
     u, rs, g = h + wide, h + wide + wider, h + 2 * wide + wider
     n_sentences = len(rows.slot)
@@ -103,8 +103,8 @@ def lstm_scan(
     model: ModelBuffers, rows: Rows, ctx: ThreadContext, d: int, d_stride: int, x: int, x_stride: int, h: int,
     stride: int, w: int, s: int, n: int, backwards: int,
 ) -> None:  # fmt: skip
-    """Execute Op.LSTM_SCAN. h: address of the scratch register with the parts h, c and u (4n), each padded to
-    whole panels."""
+    """Execute Op.LSTM_SCAN: run an LSTM over all bytes of the sources. h: address of the scratch register
+    with the parts h, c and u (4n), each padded to whole panels."""
     c, u = h + 4 * padded(n), h + 8 * padded(n)
     first, last = thread_range(len(rows.slot), ctx)
     for row in range(first, last):
@@ -130,7 +130,7 @@ def lstm_scan(
 
 @compiled
 def max_length(rows: Rows) -> int:
-    """Return the columns of the longest sentence, which comes first."""
+    """Return the columns (bytes read) of the longest sentence, which comes first; 0 without sentences."""
     return int(rows.first[1]) if len(rows.slot) else 0
 
 

@@ -48,9 +48,10 @@ Builder = Any
 def emit_function(
     n_addresses: int, n_floats: int, generate: Callable[..., Value], result: Any = types.void
 ) -> Any:
-    """Return a function for compiled code that takes int64 numbers, then float32 numbers.
+    """Return a function written in LLVM IR, which functions compiled by Numba can call.
 
-    generate(builder, *arguments): emits its body and returns its result, or None. result: its Numba type.
+    Its arguments are n_addresses int64, then n_floats float32 numbers. generate(builder, *arguments) emits
+    its body and returns its result, or None. result: the Numba type of that.
     """
     parameters = [types.int64] * n_addresses + [types.float32] * n_floats
 
@@ -66,17 +67,17 @@ def emit_function(
 
 
 def const_int(number: int) -> Value:
-    """Return an int64 constant."""
+    """Return an LLVM constant of the type int64."""
     return ir.Constant(INT64, number)
 
 
 def splat(number: float) -> Value:
-    """Return a constant vector of one float32 number."""
+    """Return an LLVM constant: a vector whose 16 lanes are the same float32 number."""
     return ir.Constant(VECTOR, [number] * LANES)
 
 
 def splat_int(number: int) -> Value:
-    """Return a constant vector of one int32 number."""
+    """Return an LLVM constant: a vector whose 16 lanes are the same int32 number."""
     return ir.Constant(INT_VECTOR, [number] * LANES)
 
 
@@ -87,39 +88,39 @@ def pointer(builder: Builder, address: Value, kind: Any, index: Value | None = N
 
 
 def load(builder: Builder, address: Value, index: Value) -> Value:
-    """Load a vector: the 16 floats at an address from element `index` on."""
+    """Emit the load of a vector of 16 float32 numbers, from element `index` of an array at an address."""
     at = pointer(builder, address, FLOAT, index)
     return builder.load(builder.bitcast(at, VECTOR.as_pointer()), align=4)
 
 
 def store(builder: Builder, value: Value, address: Value, index: Value) -> None:
-    """Store a vector as the 16 floats at an address from element `index` on."""
+    """Emit the store of a vector of 16 float32 numbers, to element `index` of an array at an address."""
     at = pointer(builder, address, FLOAT, index)
     builder.store(value, builder.bitcast(at, VECTOR.as_pointer()), align=4)
 
 
 def broadcast(builder: Builder, scalar: Value) -> Value:
-    """Return a vector of which all lanes are one scalar."""
+    """Return a vector whose 16 lanes are the same scalar, an LLVM value of any type."""
     kind = ir.VectorType(scalar.type, LANES)
     one = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(INT32, 0))
     return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), splat_int(0))
 
 
 def call(builder: Builder, name: str, kind: Any, arguments: Sequence[Value]) -> Value:
-    """Call an LLVM intrinsic by its name. kind: its result type."""
+    """Emit a call of an LLVM intrinsic by its name; return its result, of the LLVM type `kind`."""
     signature = ir.FunctionType(kind, [argument.type for argument in arguments])
     function = cgutils.get_or_insert_function(builder.module, signature, name)  # type: ignore[no-untyped-call]
     return builder.call(function, arguments)
 
 
 def prefetch(builder: Builder, address: Value) -> None:
-    """Prefetch the cache line of an address into the second-level cache; the address need not be valid."""
+    """Emit a prefetch of an address's cache line into the second-level cache; it need not be valid memory."""
     numbers = [ir.Constant(INT32, number) for number in (0, 2, 1)]  # read, locality, data cache
     call(builder, "llvm.prefetch.p0", ir.VoidType(), [pointer(builder, address, INT8), *numbers])
 
 
 def multiply_add(builder: Builder, a: Value, b: Value, c: Value) -> Value:
-    """Return a * b + c, fused where the machine has the instruction."""
+    """Emit a * b + c of float32 vectors, fused where the machine has the instruction; return the result."""
     if FUSED:
         return call(builder, f"llvm.fma.v{LANES}f32", VECTOR, [a, b, c])
     return builder.fadd(builder.fmul(a, b), c)
@@ -188,14 +189,14 @@ def lane_mask(builder: Builder, n: Value) -> Value:
 
 
 def masked_load(builder: Builder, address: Value, index: Value, lanes: Value) -> Value:
-    """Load the lanes of a mask as `load` does; the other lanes are zero."""
+    """Emit a `load` of the lanes of a mask (see lane_mask) alone; the others are not read, and zero."""
     at = builder.bitcast(pointer(builder, address, FLOAT, index), VECTOR.as_pointer())
     arguments = [at, ir.Constant(INT32, 4), lanes, splat(0.0)]
     return call(builder, f"llvm.masked.load.v{LANES}f32.p0", VECTOR, arguments)
 
 
 def masked_store(builder: Builder, value: Value, address: Value, index: Value, lanes: Value) -> None:
-    """Store the lanes of a mask as `store` does; the others are not written."""
+    """Emit a `store` of the lanes of a mask (see lane_mask) alone; the others are not written."""
     at = builder.bitcast(pointer(builder, address, FLOAT, index), VECTOR.as_pointer())
     arguments = [value, at, ir.Constant(INT32, 4), lanes]
     call(builder, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), arguments)
