@@ -51,8 +51,7 @@ NO_TEXT = compile_patterns(("placeholders", "tags", "urls", "emails"))
 class Verdict(NamedTuple):
     """The judgement of a translation by its flags.
 
-    level: "sure", "check" or "wrong", that of the gravest flag. reasons: each flag in words, the gravest
-    first.
+    level: "sure", "check" or "wrong", by the gravest flag. reasons: each flag in words, the gravest first.
     """
 
     level: str
@@ -156,7 +155,7 @@ def _numbers(line: bytes) -> Counter[int]:
 def is_copy(source: bytes, text: bytes) -> bool:
     """Return whether a translation has the same letters as its source, in any letter case, and at least one.
 
-    URLs, tags and other spans of NO_TEXT do not count.
+    Letters in placeholders, tags, URLs and e-mail addresses do not count.
     """
     letters, own = ("".join(filter(str.isalpha, plain_text(one).casefold())) for one in (text, source))
     return letters == own != ""

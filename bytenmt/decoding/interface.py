@@ -29,7 +29,8 @@ class Request(NamedTuple):
     prefix: valid UTF-8 that the output must begin with, at most `limit` bytes. It may contain sentinels of
     the source, and line ends if Options.endless; its log-probability is part of the hypothesis'.
     number: identifies the text for sampling: the random numbers depend on it, not on the batch.
-    pairs: numbers of two sentinels each, from 0; the first of a pair is written before the second.
+    pairs: pairs of sentinel numbers, from 0 (an opening and its closing tag); the first of a pair must be
+    written before the second.
     """
 
     source: bytes | None

@@ -70,8 +70,7 @@ class KeepSpec:
 
         keep: classes of sentinels.PATTERNS, as one text with commas ("urls,numbers") or as several names;
         None: all classes; "none" or "": no class. keep_pattern: one further regular expression or several.
-        glossary: a file, a Glossary, or None. Raises SettingError, and DataError for a file that cannot be
-        used.
+        glossary: a file, a Glossary, or None. Raises SettingError, and DataError for a malformed file.
         """
         if isinstance(keep, str):
             keep = tuple(name.strip() for name in keep.split(",") if name.strip() not in ("", NONE))

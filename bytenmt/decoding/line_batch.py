@@ -49,9 +49,9 @@ class Chunk(NamedTuple):
     """A part of a line, usually a sentence, that is translated by itself.
 
     text: valid UTF-8. separator: white space between this chunk and the next one, copied into translations.
-    source: the text as the model reads it: sentinel k (byte 0xF5 + k) stands for spans[k]. spans: parts of
-    the text that are copied unchanged. pairs: indices into `spans` of an opening and its closing tag, of
-    which the first must be written first.
+    source: the text as the model reads it: sentinel k (byte 0xF5 + k) stands for spans[k]. spans: the kept
+    spans of the text, in order. pairs: indices into `spans` of an opening and its closing tag, of which the
+    first must be written first.
     """
 
     text: bytes

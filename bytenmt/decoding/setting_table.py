@@ -50,7 +50,7 @@ limited = partial(option, group="search", heading="Sentences and lengths")
 
 @dataclass(frozen=True)
 class Options:
-    """Options of the search. The last two, endless and byte_scores, are set by programs, not by options.
+    """Options of the search. Commands set the last two, endless and byte_scores, themselves.
 
     Values are not checked here but by Settings.from_dict.
     beam: beam size, 1 is greedy search. n_best: number of hypotheses returned, at most `beam`.

@@ -35,7 +35,7 @@ BYTES_PER_STEP, BYTES_PER_BLOCKED_STEP = 8, 48
 
 @dataclass(frozen=True, eq=False)
 class Translator:
-    """Translates lines with one or several runs.
+    """Translates lines with one trained model (a run), or with several as an ensemble.
 
     >>> translator = Translator.load("runs/mine", beam=4, n_best=2)
     >>> texts = translator.translate(["오후 3시 40분", "2026년 11월 21일"])
@@ -163,7 +163,7 @@ class Translator:
     @overload
     def n_best(self, lines: Iterable[AnyStr]) -> list[list[Hypothesis[AnyStr]]]: ...
     def n_best(self, lines: Any) -> Any:
-        """Return up to `n_best` hypotheses of a line, or of each line, best first, with their scores."""
+        """Return the hypotheses of a line, best first, up to the setting n_best; of several, a list each."""
         is_one = isinstance(lines, str | bytes)
         lines = [lines] if is_one else list(lines)
         names = ["the line"] if is_one else [f"line {number}" for number in range(1, len(lines) + 1)]

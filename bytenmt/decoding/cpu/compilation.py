@@ -57,10 +57,10 @@ def compiled_search_step(reporter: Reporter = SILENT) -> SearchStep:
 
 
 def compile_once(call: Callable[[], object], folder: Path | None, reporter: Reporter) -> None:
-    """Call `call`, whose first call loads kernels from disk or compiles them, showing a progress bar then.
+    """Call a function that needs kernels. If they are not stored on disk, show a progress bar meanwhile.
 
     One process compiles while others wait for a lock. folder: where the machine code is stored; None if no
-    folder can be written, so that it is compiled in every process.
+    folder can be written, so that every process compiles it.
     """
     if _is_stored(folder):
         call()

@@ -111,10 +111,8 @@ class PyTorchEngine(SearchBatch):
 
 
 class TorchEngine(PyTorchEngine):
-    """An engine in plain PyTorch, on any device.
-
-    Finished sentences leave the batch when they are a quarter of it, or when others are admitted.
-    """
+    """An engine in plain PyTorch, on any device. Finished sentences leave the batch when they are a quarter
+    of it, or when others are admitted."""
 
     _states: tuple[ModelState, ...] = ()
 

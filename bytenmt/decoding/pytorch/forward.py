@@ -29,7 +29,7 @@ class Decoder(Protocol):
     def __call__(self, tgt: Tensor, memory: Any, state: Any) -> tuple[Tensor, Any]: ...
 
     def reorder(self, state: Any, parents: Tensor) -> Any:
-        """Return the state in which each row is that of the row parents[row], (n * beam,) int64, before."""
+        """Return the state in which row i continues row parents[i]; parents (n * beam,) int64."""
         ...
 
 

@@ -81,8 +81,8 @@ class ThreadContext(NamedTuple):
 class ModelBuffers(NamedTuple):
     """The weights of a packed model and its decoder state for p slots, as addresses for compiled code.
 
-    The memory holds what the encoder made of a slot's source: items, arrays of a vector for each of its
-    columns (bytes), and fixed parts, one vector each.
+    The memory holds what the encoder made of a slot's source: items, which have a vector for each of its
+    columns (positions, mostly one a byte), and fixed parts, one vector each.
     weights, hidden, past, memory: addresses. precision: its code, see panels.py. n_rows: slots * beams.
     item_floats: floats of one column of all items of the memory.
     states (_, 2): offset in floats per row, and width, of each recurrent state.

@@ -47,9 +47,9 @@ _BYTES = ir.VectorType(INT8, LANES)
 
 
 class Fp32:
-    """How a matrix product computes a step in float32; subclasses do it in other precisions.
+    """The inner step of a matrix product in float32, as methods that emit LLVM code for gemm.py.
 
-    gemm.py calls the methods, which emit LLVM code. A step adds `inputs_per_step` inputs to 16 sums.
+    A step adds the products of `inputs_per_step` inputs to 16 sums. Subclasses are for other precisions.
     """
 
     inputs_per_step: ClassVar[int] = 1  # inputs of an output that stand together in a panel
@@ -59,8 +59,7 @@ class Fp32:
     narrow_rows: ClassVar[int] = 6  # rows per block where there are 16 registers of 8 numbers
 
     def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
-        """Emit code that writes n_in numbers at x, padded to whole vectors, in the form that `inputs`
-        reads."""
+        """Emit code that writes n_in numbers at x, padded to whole vectors, to `to` for `inputs` to read."""
         raise NotImplementedError
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
@@ -100,6 +99,7 @@ class Int8InFloat32(Fp32):
         _map_row(b, x, n_in, [], write)
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
+        """Return the four inputs of a step, each broadcast to all lanes."""
         first = b.mul(step, const_int(4))
         return [_broadcast_from(b, row, FLOAT, b.add(first, const_int(j))) for j in range(4)]
 
@@ -162,6 +162,7 @@ class Int8(Int8InFloat32):
             b.store(value, pointer(b, to, INT32, const_int(1 + k)), align=4)
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
+        """Return the four inputs of a step, packed in one int32 for each byte of an input, in all lanes."""
         first = b.mul(step, const_int(self.input_bytes))
         return [
             _broadcast_from(b, row, INT32, b.add(first, const_int(ROW_HEADER // 4 + k)))
@@ -169,9 +170,11 @@ class Int8(Int8InFloat32):
         ]
 
     def weights(self, b: Builder, panel: Value, step: Value, k: int) -> Sequence[Value]:
+        """Return the four weights of a step as bytes in an int32, one lane for each of 16 outputs."""
         return [b.bitcast(load(b, panel, _weight_index(b, step, k)), INT_VECTOR)]
 
     def add(self, b: Builder, sums: Sequence[Value], x: Sequence[Value], w: Sequence[Value]) -> list[Value]:
+        """Add the dot products of four inputs and weights to the int32 sums, one vector a part of x."""
         name = "llvm.x86.avx512.vpdpbusd.512"
         return [call(b, name, INT_VECTOR, [sum_, w[0], part]) for sum_, part in zip(sums, x, strict=True)]
 
@@ -239,11 +242,13 @@ class Int8InInt16(Int8):
         return b.shuffle_vector(words, words, ir.Constant(INT_VECTOR, order))
 
     def weights(self, b: Builder, panel: Value, step: Value, k: int) -> Sequence[Value]:
+        """Return the weights of inputs 0 and 2 of a step as pairs of 16 bits, then those of 1 and 3."""
         fours = b.bitcast(load(b, panel, _weight_index(b, step, k)), _WORDS)
         even = b.and_(fours, ir.Constant(_WORDS, [0xFF] * (2 * LANES)))
         return [even, b.lshr(fours, ir.Constant(_WORDS, [8] * (2 * LANES)))]
 
     def add(self, b: Builder, sums: Sequence[Value], x: Sequence[Value], w: Sequence[Value]) -> list[Value]:
+        """Return the sums of 16 outputs, int32, after the four inputs of a step."""
         total = sums[0]
         for input_, weight in zip(x, w, strict=True):
             total = b.add(total, _add_pairs(b, b.bitcast(input_, _WORDS), weight))
@@ -274,8 +279,7 @@ _TO_INTEGER = 1.5 * 2.0**23  # adding it to a float32 rounds to integers in its 
 
 @compiled
 def row_bytes(n_in: int, input_bytes: int) -> int:
-    """Return the size in bytes of a prepared row (see Fp32.prepare): its header, then n_in inputs of
-    input_bytes each, in whole cache lines."""
+    """Return the bytes of a prepared row: a header and n_in inputs of input_bytes, in whole cache lines."""
     return ROW_HEADER + ((n_in + LANES - 1) // LANES * LANES * input_bytes + 63) // 64 * 64
 
 

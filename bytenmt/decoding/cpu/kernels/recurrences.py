@@ -44,7 +44,7 @@ def gru_reset(rs: int, gates: int, h: int, n: int) -> None:
 
 @compiled
 def gru_update(h: int, gates: int, u: int, n: int, flags: int) -> None:
-    """Set h to the new state of a GRU for one row. h, gates, u: addresses of vectors of n numbers.
+    """Set h to the new state of a GRU for one row. Addresses: h and u of n numbers, gates of 3n.
 
     gates: r, then the input's share of z and of g before sigma and tanh. u: the state's share of g.
     flags: bit 0: r resets u, bit 1: z takes the new value, see layers.recurrent.GRU.

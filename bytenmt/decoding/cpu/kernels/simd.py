@@ -164,8 +164,7 @@ def loop_with_tail(
 ) -> list[Value]:
     """Emit a loop over `width` numbers, `step` at a time: carried = body(index, n_left, *carried).
 
-    n_left: None for a full step; for a shorter last one, how many numbers are left. Returns the loop-carried
-    values.
+    n_left: None for a full step; for a shorter last one, how many numbers are left. Returns `carried`.
     """
     end = builder.and_(width, const_int(-step))
     _, *carried = loop(builder, end, step, carried, lambda index, *values: body(index, None, *values))
