@@ -49,30 +49,37 @@ def load_models(
     # for the HTTP server.
     threads = decoding["threads"] or max(1, min(MAX_THREADS, n_cores() // (len(runs) + 1)))
     loaded = dict[Direction, Model]()
-    for direction, paths in runs.items():
-        opposite = runs.get(Direction(direction.target, direction.source), [None])
-        reverse = opposite[0] if decoding["reverse"] else None
-        spec = EngineSpec(AUTO, "cpu", decoding["precision"], threads, reverse=reverse)
-        runtime = load_runs(paths, spec, reporter)
-        if not runtime.has_source:
-            raise BytenmtError(
-                f"{paths[0]} is a language model and cannot translate: give a translation model"
+    try:
+        for direction, paths in runs.items():
+            opposite = runs.get(Direction(direction.target, direction.source), [None])
+            reverse = opposite[0] if decoding["reverse"] else None
+            spec = EngineSpec(AUTO, "cpu", decoding["precision"], threads, reverse=reverse)
+            runtime = load_runs(paths, spec, reporter)
+            if not runtime.has_source:
+                raise BytenmtError(
+                    f"{paths[0]} is a language model and cannot translate: give a translation model"
+                )
+            if not runtime.has_sentinels and (direction in terms or decoding["keep"] not in (None, "", NONE)):
+                raise BytenmtError(
+                    f"{paths[0]} was trained without sentinels: leave out --keep and --glossary"
+                )
+            glossary = Glossary(terms.get(direction, ()))
+            keep = replace(kept, glossary=glossary) if runtime.has_sentinels else None
+            judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=_beam(runtime, search))
+            n_best = 1 + MOST_ALTERNATIVES
+            more = {"n_best": n_best, "beam": max(n_best, _beam(runtime, search))}
+            worker, alternatives = (
+                Worker(partial(Translator.from_runtime, runtime, Settings.from_dict(own)), judge, on_wait)
+                for own in (search, search | more)
             )
-        if not runtime.has_sentinels and (direction in terms or decoding["keep"] not in (None, "", NONE)):
-            raise BytenmtError(f"{paths[0]} was trained without sentinels: leave out --keep and --glossary")
-        glossary = Glossary(terms.get(direction, ()))
-        keep = replace(kept, glossary=glossary) if runtime.has_sentinels else None
-        judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=_beam(runtime, search))
-        n_best = 1 + MOST_ALTERNATIVES
-        more = {"n_best": n_best, "beam": max(n_best, _beam(runtime, search))}
-        worker, alternatives = (
-            Worker(partial(Translator.from_runtime, runtime, Settings.from_dict(own)), judge, on_wait)
-            for own in (search, search | more)
-        )
-        loaded[direction] = Model(worker, alternatives, keep)
-        # The first client need not wait for the engine, and errors show now.
-        worker.submit(Job([b"a"], keep=keep)).result()
-    return Models(loaded, [] if api_keys is None else read_keys(api_keys))
+            loaded[direction] = Model(worker, alternatives, keep)
+            # The first client need not wait for the engine, and errors show now.
+            worker.submit(Job([b"a"], keep=keep)).result()
+        return Models(loaded, [] if api_keys is None else read_keys(api_keys))
+    except BaseException:
+        for model in loaded.values():
+            model.finish()
+        raise
 
 
 def _beam(runtime: Runtime, search: Mapping[str, Any]) -> int:

@@ -60,8 +60,7 @@ class GracefulServer(uvicorn.Server):
             logger.error("reload failed: %s", f"{type(error).__name__}: {error}"[:500])
             return
         for model in former.by_direction.values():
-            model.worker.finish()
-            model.alternatives.finish()
+            model.finish()
         reloads.labels("done").inc()
         logger.info("reloaded")
 

@@ -61,6 +61,11 @@ class Model(NamedTuple):
     alternatives: Worker  # with a beam for MOST_ALTERNATIVES further hypotheses
     keep: KeepSpec | None  # spans and server's terms to keep; None: trained without sentinels
 
+    def finish(self) -> None:
+        """End both threads when their lines are translated; see Worker.finish."""
+        self.worker.finish()
+        self.alternatives.finish()
+
     def keep_with(self, terms: Sequence[Term]) -> KeepSpec | None:
         """Return `keep` with a client's terms, which precede the server's.
 

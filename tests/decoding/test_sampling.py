@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from compiled_calls import from_python
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from made_up import (
     NO_SENTINELS,
@@ -17,6 +17,7 @@ from made_up import (
     Sentinels,
     few_bytes,
     float32,
+    is_past_end,
     random_distribution,
     repeats,
 )
@@ -180,6 +181,7 @@ def sampled(
     prefix=st.sampled_from([b"", "한a".encode()]),
     more=st.sampled_from([0, 2, SENTINELS[:1], SENTINELS[1:4]]),
 )
+@example(0, 1, SHAPES[0], "한a".encode(), SENTINELS[:1])
 def test_sampled_texts_are_the_naive_ones(
     seed: int, beam: int, shape: Options, prefix: bytes, more: int | bytes
 ) -> None:
@@ -200,6 +202,7 @@ def test_sampled_texts_are_the_naive_ones(
         for h, (text, total) in zip(hypotheses, expected, strict=True):
             assert h.log_probability == pytest.approx(total, abs=1e-5)
             assert h.score == pytest.approx(total / (len(text) + 1), abs=1e-5)
+            assert h.is_past_end == is_past_end(distributions[i], rule, text, len(prefix))
 
 
 @pytest.mark.slow

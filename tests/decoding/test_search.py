@@ -24,6 +24,7 @@ from made_up import (
     everything,
     few_bytes,
     float32,
+    is_past_end,
     missing,
     naive_beam,
     naive_greedy,
@@ -193,12 +194,6 @@ def rules(draw: st.DrawFn) -> Sentinels:
 def request(rule: Sentinels, limit: int, prefix: bytes = b"", number: int = 0) -> Request:
     pairs = tuple((first - SENTINELS[0], second - SENTINELS[0]) for first, second in rule.pairs)
     return Request(b"0" + rule.bytes, limit, prefix, number, pairs)
-
-
-def is_past_end(log_p: Distribution, rule: Sentinels, text: bytes, n_prefix: int = 0) -> bool:
-    """Would the model have ended the text before one of its bytes, while sentinels were pending?"""
-    rows = [(log_p(text[:k]), text[k], rule.pending(text[:k])) for k in range(n_prefix, len(text))]
-    return any(bool(pending) and row[EOS] > row[byte] for row, byte, pending in rows)
 
 
 @pytest.mark.slow

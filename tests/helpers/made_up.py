@@ -265,3 +265,9 @@ def everything(log_p: Distribution, alphabet: bytes, limit: int) -> dict[bytes, 
                 steps = [log_p(text[:i])[byte] for i, byte in enumerate([*text, EOS])]
                 found[text] = float(sum(steps))
     return found
+
+
+def is_past_end(log_p: Distribution, rule: Sentinels, text: bytes, n_prefix: int = 0) -> bool:
+    """Would the model have ended the text before one of its bytes, while sentinels were pending?"""
+    rows = [(log_p(text[:k]), text[k], rule.pending(text[:k])) for k in range(n_prefix, len(text))]
+    return any(bool(pending) and row[EOS] > row[byte] for row, byte, pending in rows)

@@ -23,6 +23,9 @@ from made_up_engine import make_run
 from made_up_service import SECONDS, Gate, made_up_app, made_up_models, serving, wait_until
 
 from bytenmt.cli.main import main
+from bytenmt.errors import BytenmtError
+from bytenmt.reporter import SILENT
+from bytenmt.serve.loading import load_models
 from bytenmt.serve.work_queue import Limits
 from tools.served import ServerProcess, run_server
 
@@ -103,6 +106,14 @@ def test_it_ends_when_it_has_answered() -> None:
         answers = [one.result(SECONDS) for one in coming]
     assert all(b"A0" in one for one in answers)
     assert [b"connection: close" in one for one in answers if b"event: " not in one] == [True]
+
+
+def test_a_failed_load_leaves_no_threads(tmp_path: Path) -> None:
+    run, before = make_run(tmp_path / "run"), set(threading.enumerate())
+    decoding = {"precision": "auto", "threads": 1, "reverse": False, "keep": "", "glossary": ()}
+    with pytest.raises(BytenmtError, match="nowhere"):
+        load_models([f"en-de={run}", "de-en=nowhere"], decoding, None, lambda seconds: None, SILENT)
+    wait_until(lambda: not any(thread.name == "translator" for thread in {*threading.enumerate()} - before))
 
 
 def test_reloading(caplog: pytest.LogCaptureFixture) -> None:

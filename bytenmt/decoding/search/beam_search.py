@@ -281,6 +281,6 @@ def sample_byte(
         if search.n_finished[slot] == params.beam:
             search.state[slot] = DONE
         return
-    is_past_end = pending != 0 and log_p[EOS] > log_p[byte]
+    is_past_end = pending != 0 and step >= search.n_prefix[slot] and log_p[EOS] > log_p[byte]
     search.past_end[slot, beam] = search.past_end[slot, beam] or is_past_end
     take_byte(search, params, slot, beam, search.utf8[slot, beam], pending, byte)
