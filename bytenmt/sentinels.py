@@ -227,7 +227,10 @@ def to_bytes(text: str) -> bytes:
 
 
 def to_text(data: bytes) -> str:
-    """Decode UTF-8 whose sentinels are the bytes 0xF5 to 0xFC; the inverse of to_bytes."""
+    """Decode UTF-8; its sentinels, the bytes 0xF5 to 0xFC, become lone surrogates. The inverse of to_bytes.
+
+    Other bytes that are not valid UTF-8 become lone surrogates, too: it never raises UnicodeDecodeError.
+    """
     return data.decode("utf-8", "surrogateescape")
 
 

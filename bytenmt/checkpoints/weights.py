@@ -197,7 +197,11 @@ def without_zero_rows(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 def describe_misfit(arrays: Mapping[str, Array], config: Config, precision: str) -> str | None:
     """Return what is wrong with the stored tensors of a model, as the rest of a sentence that begins with the
-    file's name; None if names, types and shapes fit the configuration and all values are finite."""
+    file's name; None if names, types and shapes fit the configuration and all values are finite.
+
+    arrays: all tensors of the file by name, scales included. precision: of the matrices in it, "fp32" or
+    "int8".
+    """
     own: Kinds = {name: (array.dtype.name, array.shape) for name, array in arrays.items()}
     expected: Kinds = {}
     for name, shape in parameter_shapes(config.model).items():

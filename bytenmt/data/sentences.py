@@ -93,7 +93,10 @@ def ends_at_signs(line: str) -> list[int]:
     """Split a line at signs that no translation changes: return the offsets in characters where a list mark
     ends, where the text before each repeated sign ends, and where the repeated sign ends.
 
-    As in sentence_ends, white space after an end and the end of the line are left out.
+    A list mark is one such as "-", "•" or "##" at the beginning of the line. A repeated sign is one sign at
+    least four times, with or without single spaces between; of repeated "!" and "?" after a word, the first
+    one belongs to the text before. As in sentence_ends, an end stands before the white space that follows,
+    and the end of the line is left out.
 
     >>> line = "- Name: ________ Really????"
     >>> [line[:end] for end in ends_at_signs(line)]

@@ -68,9 +68,10 @@ def recut(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 
 def translations(reader: Reader, corpus: ParallelCorpus) -> Iterator[Surprise]:
-    """Yield the surprisal of each byte of a corpus' targets, given their sources, some lines at a time.
+    """Yield the surprisal, in bits, of each byte of a corpus' targets, given their sources.
 
-    Each line is followed by EOS, whose surprisal is included.
+    Each Surprise has up to LINES_AT_ONCE whole lines, one after another. EOS follows each line, and its
+    surprisal is included.
     """
     for first in range(0, len(corpus), LINES_AT_ONCE):
         some = range(first, min(first + LINES_AT_ONCE, len(corpus)))

@@ -47,7 +47,10 @@ class ByteEmbedding(nn.Module):
 
 
 class PositionEmbedding(nn.Module):
-    """Learned embeddings of absolute positions. Positions past the table share its last row."""
+    """Learned embeddings of absolute positions: maps int64 positions (...) from 0 to (..., d_embedding).
+
+    Positions past the table share its last row.
+    """
 
     weight: Tensor
 

@@ -99,7 +99,8 @@ class GRU(nn.Module):
     ) -> tuple[Tensor, State]:
         """Read inputs x (rows, t, d_input); return h at each (rows, t, d_hidden) and the last state (h,).
 
-        before: the state before them, (h,); lengths: see run_loop.
+        before: the state before the first input, (h,), h (rows, d_hidden). lengths (rows,) int64: the
+        inputs after which each row's last state is taken, None: t. h is returned after all t inputs.
         """
         if self.reset == "after" and not self.d_inside and has_sequence_kernels(x):
             recurrent = torch.cat([self.gates.weight, self.candidate.weight])

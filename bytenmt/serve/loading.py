@@ -34,9 +34,13 @@ def load_models(
     """Return models that are ready to translate, with their glossaries, and the API keys. Raises
     BytenmtError.
 
-    models: PAIR=RUN each; several of one pair decode as an ensemble. decoding: the settings of the search by
-    name, keep (classes of spans, None for all), glossary (PAIR=FILE each), and reverse, precision and
-    threads. on_wait: see Worker. reporter: shows warnings of the models that are loaded.
+    models: PAIR=RUN each, as en-de=runs/a; several of one pair decode as an ensemble. decoding: settings of
+    the search by name, those left out or None at their defaults, and five keys that must be there: keep
+    (classes of spans, None: all), glossary (a sequence of PAIR=FILE), reverse (bool: rerank by the model
+    of the opposite direction, if there is one), precision, and threads (of each model; None: an equal share
+    of the cores). api_keys: a file with one key per line; None: clients need no key. on_wait: called with
+    the seconds from a job's submission to its first decoding step. reporter: shows warnings of the models
+    that are loaded.
     """
     search = {name: decoding[name] for name in TABLE if decoding.get(name) is not None}
     # What contradicts each other shows here.

@@ -107,10 +107,11 @@ class CrossAttention(nn.Module):
     def forward(
         self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, needs_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend from x (rows, t, d_model) to the sources; return (rows, t, d_model) and the weights.
+        """Attend from x (rows, t, d_model) to n sources; return what is to be added to x, of its shape,
+        and the weights (rows, t, s), the mean over heads; None unless needs_weights.
 
-        keys, values (n, s, d_model); mask (n, s) bool: true on real columns. Weights (rows, t, s): the mean
-        over heads; None unless needs_weights.
+        x is normalised here. Its rows are n * beam, those of one source side by side. keys, values (n, s,
+        d_model): as the encoder has projected them. mask (n, s) bool: true on real columns.
         """
         query = self.query(self.norm(x)).reshape(len(keys), -1, x.shape[2])  # a sentence's rows in a row
         q, k, v = (_heads(part.to(query.dtype), self.n_heads) for part in (query, keys, values))
@@ -206,7 +207,8 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
     def forward(
         self, tgt: Tensor, memory: TransformerMemory, state: TransformerState
     ) -> tuple[Tensor, TransformerState]:
-        """Read t target bytes; see Model.forward."""
+        """Read target bytes (rows, t); return the logits of the byte after each of them (rows, t, 256), and
+        the new state. See Model.forward."""
         return self._read(tgt, memory, state)[:2]
 
     def forward_aligned(

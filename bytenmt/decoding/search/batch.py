@@ -81,7 +81,8 @@ class SearchBatch:
         self.state.state[self._slots.pop(handle)] = FREE
 
     def so_far(self, handle: int) -> bytes:
-        """Return the output so far of a sentence that is still being decoded; only for beam 1."""
+        """Return the output so far of a sentence that `finished` has not returned; it may end inside a
+        character. Only for beam 1: with more beams it may change at the next step."""
         slot = self._slots[handle]
         return self.state.text(slot, int(self.state.step[slot]), 0)
 

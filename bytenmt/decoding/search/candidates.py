@@ -38,7 +38,11 @@ def insert(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
 
 @compiled
 def consider(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
-    """Insert a candidate if there is room or it beats the last one; return the new number. See insert."""
+    """Insert a candidate into the n best ones if its score is high enough; return their new number.
+
+    It must exceed NO_SCORE, and the lowest score where `best` is full (n is its length). Arguments: see
+    insert.
+    """
     if total > (best[n - 1] if n == len(best) else NO_SCORE):
         return insert(best, index, n, total, candidate)
     return n

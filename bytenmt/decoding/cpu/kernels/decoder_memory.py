@@ -42,9 +42,12 @@ _store_byte = emit_function(3, 0, _emit_store_byte)  # (x, i, byte)
 def gather_taps(
     model: ModelBuffers, rows: Rows, step: int, ring: int, row: int, d: int, a: int, a_stride: int, taps: int
 ) -> None:
-    """Copy the inputs (taps) of a causal convolution to d, oldest first; store a, the newest, in its ring.
+    """Copy the inputs (taps) of a causal convolution at a row to d, oldest first; store the newest, at a, in
+    ring buffer number `ring`, which also gives their width and dilation.
 
-    Taps from the sentence's `step` on are inputs of earlier rows of this pass, at a's stride.
+    d, a: addresses; a is this row's input. taps: their number, the newest included; those before the text
+    are zero. step: the first position of the sentence in this pass. Taps before it are read from the ring of
+    the ancestor beam, later ones from earlier rows of this pass, a_stride floats apart.
     """
     capacity, width, dilation = model.rings[ring, 1], model.rings[ring, 2], model.rings[ring, 3]
     position = rows.position[row]
@@ -108,7 +111,11 @@ def state_address(model: ModelBuffers, k: int, bank: int, row: int) -> int:
 
 @inlined
 def item_address(model: ModelBuffers, slot: int, k: int) -> int:
-    """Return the address of item k of a slot's encoder memory, an array of one vector per source column."""
+    """Return the address of item k (a row of model.items) of a slot's encoder memory.
+
+    An item has a vector for each source column: FLAT float32 columns one after another, KEYS and VALUES a
+    matrix of int8 panels.
+    """
     before = model.items[k, 0] * padded(model.columns[slot])
     first: int = model.memory + 4 * (model.memory_offset[slot] + before)
     return first

@@ -99,7 +99,10 @@ class Int8InFloat32(Fp32):
         _map_row(b, x, n_in, [], write)
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
-        """Return the four inputs of a step, each broadcast to all lanes."""
+        """Emit loads of inputs 4 step to 4 step + 3 of a row; return them, each broadcast to all lanes.
+
+        row: address of a prepared row.
+        """
         first = b.mul(step, const_int(4))
         return [_broadcast_from(b, row, FLOAT, b.add(first, const_int(j))) for j in range(4)]
 
