@@ -1,7 +1,5 @@
 """Fixtures and settings of all tests: their order, one thread, the number of examples, pairs to train on."""
 
-from __future__ import annotations
-
 import os
 import random
 import sys

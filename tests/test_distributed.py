@@ -1,7 +1,5 @@
 """Test communication between processes, and how they end together; a single process does not communicate."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The rooms of the package: who may import whom and how large each may grow, as docs/architecture.md says."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The editable installation of a checkout, as `pip install -e .` makes it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

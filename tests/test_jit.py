@@ -1,7 +1,5 @@
 """Test the cache of compiled code: kept between runs, made anew for other sources, and never required."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator

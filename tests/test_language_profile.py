@@ -1,7 +1,5 @@
 """Profiles of languages: what they count, what they survive, and how well they tell languages apart."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 from collections import Counter

@@ -1,7 +1,5 @@
 """The hash of n-grams: values computed by hand, the same for Python's integers, compiled code and tensors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

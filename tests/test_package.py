@@ -1,7 +1,5 @@
 """Test the built package: all sub-packages, the marker of types, and the build."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

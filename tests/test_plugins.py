@@ -1,7 +1,5 @@
 """Plugins: those of the guide train, resume exactly, and are asked for; bad ones end in one line."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -2,8 +2,6 @@
 together.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The translators in the clone: small, with a card that says whose sentences they learnt; they translate."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rules of the test suite: test modules do not import each other, and docstrings name existing files."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

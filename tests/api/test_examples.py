@@ -1,7 +1,5 @@
 """The examples of the library run, and what they say is so."""
 
-from __future__ import annotations
-
 import doctest
 import io
 import threading

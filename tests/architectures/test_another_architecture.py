@@ -1,7 +1,5 @@
 """The example architecture of docs/adding-an-architecture.md is trained, stored and used to translate."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

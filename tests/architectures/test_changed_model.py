@@ -1,7 +1,5 @@
 """The examples of the guide "Change a model" are applied to a copy of the package and pass its tests."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

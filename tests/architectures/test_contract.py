@@ -1,7 +1,5 @@
 """The contract that all architectures obey (architectures/base.py), over several of their options."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any

@@ -4,8 +4,6 @@ Each fault is patched in, then the invariants that should notice it must raise A
 invariants pass unpatched in test_contract.py, test_reference.py and test_pytorch_engines.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

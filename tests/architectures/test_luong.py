@@ -1,7 +1,5 @@
 """Test the variants of Luong's attention: location, windows, Gaussians, all columns at once, and none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import invariants

@@ -1,7 +1,5 @@
 """Options of architectures: what does not go together is one line, what has no effect has none."""
 
-from __future__ import annotations
-
 import pytest
 
 from bytenmt.architectures.parameters import parameter_shapes

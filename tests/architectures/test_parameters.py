@@ -1,7 +1,5 @@
 """The parameters told from a configuration are those of the model that PyTorch builds, and what they need."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sizes of the presets, and which options of architectures go together."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

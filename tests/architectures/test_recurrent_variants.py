@@ -1,7 +1,5 @@
 """The recurrent encoder-decoders beside PyTorch's layers and beside each other, and how they start."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import invariants

@@ -1,7 +1,5 @@
 """Models against NumPy (reference.py), layers against PyTorch, ConvS2S' initialisation."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

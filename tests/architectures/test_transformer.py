@@ -1,7 +1,5 @@
 """Attention of the byte Transformer: the products that gradients take on a CPU equal PyTorch's fused one."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F

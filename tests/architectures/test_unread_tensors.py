@@ -1,7 +1,5 @@
 """Architectures whose module has parameters and buffers that its program does not read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Checkpoints: whole or not there at any moment, and refused by name when they are not what was written."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

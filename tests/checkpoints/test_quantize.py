@@ -1,7 +1,5 @@
 """Converted weights: as near as their type allows, the same for every engine, and smaller."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Weights files: those of earlier versions are read, and what does not fit is refused in one line."""
 
-from __future__ import annotations
-
 import json
 import tarfile
 from collections.abc import Callable

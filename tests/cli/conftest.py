@@ -1,7 +1,5 @@
 """Runs and texts, good and bad, for the tests of commands."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

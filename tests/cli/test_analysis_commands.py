@@ -1,7 +1,5 @@
 """evaluate and plot as a user meets them: what they print and write."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """The commands as a user meets them: what they print, and one line for what can go wrong."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

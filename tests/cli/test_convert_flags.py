@@ -1,7 +1,5 @@
 """convert calibrates the thresholds of flags, and keeps those that a file has."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

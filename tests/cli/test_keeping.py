@@ -1,7 +1,5 @@
 """Test translate --keep, --keep-pattern and --glossary with a model that knows sentinels."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """predict and generate as a user meets them: what they print, and one line for what can go wrong."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma

@@ -1,7 +1,5 @@
 """Lines as they come: each answered, in order, at once where it comes alone, in bounded memory."""
 
-from __future__ import annotations
-
 import io
 import os
 import random

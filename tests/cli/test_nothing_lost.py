@@ -1,7 +1,5 @@
 """Nothing is lost and nothing mixed: one writer of a run, texts that change, outputs that stay."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """Test the output formats: every field of a JSON line, and n-best lists."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Lines and bars on stderr, on a terminal and off it."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys

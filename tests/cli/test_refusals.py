@@ -1,7 +1,5 @@
 """Commands refuse wrong input: one line says why, nothing on stdout, nothing written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Test what is printed on a terminal: foreign names and texts are escaped, and an error is one line."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The command translate-file, with an engine that writes capitals: what it makes, tells and refuses."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The rules of the configuration: what a setting may be, and what goes over what."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

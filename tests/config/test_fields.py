@@ -1,7 +1,5 @@
 """Values out of bounds: refused alike by the commands, the configuration and the Python interface."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any, get_args

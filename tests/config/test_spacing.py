@@ -1,7 +1,5 @@
 """Updates and times between what a training does now and then."""
 
-from __future__ import annotations
-
 import pytest
 
 from bytenmt.config.schema import TrainConfig

@@ -1,7 +1,5 @@
 """Augmented training pairs: against plain Python, whatever the batch, process or restart."""
 
-from __future__ import annotations
-
 import random
 import re
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Texts as streams: what is read of them, and that training on them loses nothing when it stops."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command `translate-dataset` on Ray itself, in its local mode."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """A column of texts in batches of Arrow, translated by a made-up engine."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

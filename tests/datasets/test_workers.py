@@ -1,7 +1,5 @@
 """Lines answered by several processes: in their order, with the bytes of one process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from concurrent.futures import BrokenExecutor

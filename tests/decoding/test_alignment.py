@@ -1,7 +1,5 @@
 """Alignments: the weights are those by which the model predicts, and characters add up their bytes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

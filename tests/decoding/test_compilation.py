@@ -1,7 +1,5 @@
 """Test the compilation of the CPU engine's kernels: once per machine, by one process, and announced."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Test confidence measures and flags of translations without a reference."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The CPU engine's own memory and precisions; test_engines.py has what it shares with the others."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -2,8 +2,6 @@
 lines with each sentinel once.
 """
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ctrl-C ends a translation wherever it arrives."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import CodeType, FrameType

@@ -1,7 +1,5 @@
 """Test what becomes of kept spans, codes and terms between a line and its translation."""
 
-from __future__ import annotations
-
 import doctest
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The vector kernels of the CPU engine: products with panels, functions and sums of spans, the barrier."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A translator in a server that forks its workers after it was loaded and used: `gunicorn --preload`."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A module and a program of which only one was edited are refused before they compute two models."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Given texts: the compiled reader against plain PyTorch, and that against the model's own distribution."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import invariants

@@ -1,7 +1,5 @@
 """A reverse model ranks hypotheses by the probability that it gives their source."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

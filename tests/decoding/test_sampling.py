@@ -1,7 +1,5 @@
 """Sampling and n-gram blocking: against the same written with NumPy integers and plain lists."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Requests that come and go while others are decoded: turns, and places of those who have left."""
 
-from __future__ import annotations
-
 import pytest
 from made_up_engine import MadeUpEngine
 

@@ -3,8 +3,6 @@ must be true of any result; compiled, and as the Python that it was compiled fro
 see each caught.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """Lines are split into sentences, translated one by one, and joined with their own white space."""
 
-from __future__ import annotations
-
 import doctest
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The table of settings: commands, Python API and server offer what its lines declare, and nothing else."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

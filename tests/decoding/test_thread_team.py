@@ -1,8 +1,6 @@
 """Thread teams: every thread takes part, failures reach the caller, the number of threads adapts and is
 bounded."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Lines in, translations out: a valid one for each, in order, whatever shares the engine."""
 
-from __future__ import annotations
-
 import doctest
 import io
 import os

@@ -1,7 +1,5 @@
 """The README and the guides: their commands run, their output is real, their links lead somewhere."""
 
-from __future__ import annotations
-
 import doctest
 import os
 import re

@@ -1,7 +1,5 @@
 """Word documents: codes kept, and what is none; samples/word.docx has the rest."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Entries of PO that are format strings: their conversions are kept, and compared as msgfmt does."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

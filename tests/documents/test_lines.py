@@ -1,7 +1,5 @@
 """Units cut into lines; what is copied, and what is restored around their translations."""
 
-from __future__ import annotations
-
 import json
 import re
 import tracemalloc

@@ -1,7 +1,5 @@
 """Translation memories: what is found, what is exchanged, and how a document is translated with one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files that are malformed or in other encodings, which units count as translated, and languages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polib

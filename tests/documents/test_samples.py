@@ -5,8 +5,6 @@ that are there already, and inputs of users that once came back broken. The expe
 were written; the formats' libraries and msgfmt judge other translations.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

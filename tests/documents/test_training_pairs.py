@@ -1,7 +1,5 @@
 """Documents as training text: which of their units are pairs, in little memory, and by the command."""
 
-from __future__ import annotations
-
 import tracemalloc
 from pathlib import Path
 from typing import Any

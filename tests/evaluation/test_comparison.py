@@ -1,7 +1,5 @@
 """Systems beside each other: p is small where they differ and large where not; seeds are summed up."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

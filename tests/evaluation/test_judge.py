@@ -1,7 +1,5 @@
 """Test flags of translations, and the calibration of their thresholds on a validation text."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Figures: what stands in them, in letters that can be read."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

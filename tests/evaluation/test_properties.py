@@ -1,7 +1,5 @@
 """The table of properties: what it claims of each model, counted and probed on small ones of all variants."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

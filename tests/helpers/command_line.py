@@ -1,7 +1,5 @@
 """Run commands as a user does: what they print, and what they refuse in one line."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

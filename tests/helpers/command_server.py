@@ -4,8 +4,6 @@ A shell finds a program `bytenmt` that hands its arguments, its environment and 
 this process over a Unix socket and ends with the command's exit code.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Call functions that only compiled code can call, since calling them from Python would crash."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numba

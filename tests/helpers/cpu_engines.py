@@ -1,7 +1,5 @@
 """Small models, sentences, and all engines run over them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Parametrize tests by variants of architectures; under --fast only the main ones run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

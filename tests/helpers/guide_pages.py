@@ -6,8 +6,6 @@ file that the commands find; `python` with `>>>` is a doctest; `sh` is not run b
 has the comment `<!-- run by PATH -->` above it, which names what runs it.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A reporter that keeps what it is told."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

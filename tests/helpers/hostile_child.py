@@ -1,7 +1,5 @@
 """A child of a document pool that does what the name of a document says; imports nothing else."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -3,8 +3,6 @@ test_pytorch_engines.py run them over all models; test_faults.py plants faults a
 Everything is float64 with random parameters, so that no zero hides a mistake.
 """
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

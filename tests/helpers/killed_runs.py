@@ -3,8 +3,6 @@
 For a process of its own: one with threads must not fork.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -6,8 +6,6 @@ PyTorch, scalars of the CPU may meet other tensors, but not in fused optimisers,
 pointer on the device. Every read of a labelled value by the host is counted: there a GPU would be waited for.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Made-up distributions over bytes, a decoder that follows them, and searches written in plain lists."""
 
-from __future__ import annotations
-
 import unicodedata
 import zlib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """An engine without a model, whose answers anybody can tell; and small random models for engines with one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,8 +1,6 @@
 """An application whose engines are made up: what it says of a line is the line in capitals and a 0, whatever
 the direction; its engines may wait until they are let go on."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence

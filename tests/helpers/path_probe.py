@@ -5,8 +5,6 @@ between two values of e the gradient grows by (e_1 / e_2)^L. The probe uses wher
 outputs, but none of the claims about path lengths.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

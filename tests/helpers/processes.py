@@ -3,8 +3,6 @@
 Nothing here waits for ever: a job that has not ended in time is killed and fails its test.
 """
 
-from __future__ import annotations
-
 import importlib
 import multiprocessing
 import os

@@ -6,8 +6,6 @@ EOS, or b"" where there is none; `target` is the decoder's input, BOS first; the
 (t, 256).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Sampling written with Python's integers and plain loops, as the reference for every engine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

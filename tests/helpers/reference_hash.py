@@ -1,7 +1,5 @@
 """The hash of n-grams in Python's integers, a reference for bytenmt/ngram_hash.py and the tensors."""
 
-from __future__ import annotations
-
 BOS = 0xFE
 WORD = (1 << 64) - 1  # all bits of a word
 

@@ -1,7 +1,5 @@
 """Pairs of what is tested and how, by rotation instead of all with all."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Trainings of a few thousand weights that end in a moment, and what they leave."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

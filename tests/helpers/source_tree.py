@@ -1,7 +1,5 @@
 """The package's files and what each imports, read from their source."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small models with the options of the architectures: each at least once, and all of the equations."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

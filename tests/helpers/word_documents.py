@@ -1,7 +1,5 @@
 """Word documents as text: a line `== NAME` before each part of the archive."""
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile

@@ -1,7 +1,5 @@
 """Text drawn from a model: always valid UTF-8, line ends allowed, as long as it may be, in both engines."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

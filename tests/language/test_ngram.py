@@ -1,7 +1,5 @@
 """The n-gram beside the figures: a proper distribution, equal to its definition written in dictionaries."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 

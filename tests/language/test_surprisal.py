@@ -1,8 +1,6 @@
 """Character prediction: any cut of a stream gives the same, and the figures and the page count every byte
 once."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Fast paths of the layers equal their plain forms, values and gradients, over a grid of shapes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

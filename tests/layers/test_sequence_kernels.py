@@ -3,8 +3,6 @@
 The CPU's kernels share the interface with cuDNN's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Test that the kernels for training on a CPU equal PyTorch's plain form, values and gradients."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import product as combinations

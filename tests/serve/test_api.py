@@ -1,7 +1,5 @@
 """LibreTranslate's API as its clients use it, over made-up engines: a line comes back in capitals."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

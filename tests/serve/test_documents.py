@@ -4,8 +4,6 @@ Nothing here is timed: a child that is held up waits for a file, which a test wr
 others go on.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable

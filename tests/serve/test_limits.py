@@ -1,7 +1,5 @@
 """Limits of clients: keys, hosts and origins, shares of the queue, and deadlines."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

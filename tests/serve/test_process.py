@@ -1,8 +1,6 @@
 """The server over real connections, and the command as a process: it reloads, and ends when it has
 answered."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

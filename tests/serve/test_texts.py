@@ -1,7 +1,5 @@
 """Texts as lines and what stands between them, languages, and requests of any kind."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The thread that owns the engines: batches grow with the load, and whoever leaves is let go."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The mean of checkpoints against NumPy's; a card of what it measured."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every tool runs from wherever it is called, and with this checkout's package."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import sys

@@ -1,7 +1,5 @@
 """Corpora from addresses and folders: checked, unpacked, cut; what is another file is refused."""
 
-from __future__ import annotations
-
 import gzip
 import tomllib
 from pathlib import Path

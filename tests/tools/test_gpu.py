@@ -1,7 +1,5 @@
 """The program for a GPU: green on a CPU, small; a part that fails does not stop the next one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Faults that are planted are what they are called, and are counted."""
 
-from __future__ import annotations
-
 import re
 
 from bytenmt.decoding.confidence import is_copy, lacks_number

@@ -1,7 +1,5 @@
 """A table made again: trained, stopped and gone on with, decoded, scored; rows that were not run are told."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

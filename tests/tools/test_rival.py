@@ -1,7 +1,5 @@
 """The subword rival: it learns, goes on where it stopped, and CTranslate2 translates as PyTorch does."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """The figures of a model by what it answers, without one: its translations are made up."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Words and their translations, found in made-up parallel text."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

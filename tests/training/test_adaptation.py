@@ -1,7 +1,5 @@
 """Adaptation to a memory: what is written, what is refused, and that forgetting is limited."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

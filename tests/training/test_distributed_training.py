@@ -1,7 +1,5 @@
 """Several processes train one model: the number of them changes nothing, and torchrun restarts what dies."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """kill -9 at any moment, in the middle of a checkpoint's writing too, changes nothing in the end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import killed_runs

@@ -1,7 +1,5 @@
 """Optimisers against their papers' formulas, schedules, limits, and the moving average."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

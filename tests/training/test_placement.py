@@ -1,7 +1,5 @@
 """Test on an emulated device that no tensor of a training or of decoding is left on the CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """--resume: a run that was stopped ends with the bits of one at one go, whatever is trained."""
 
-from __future__ import annotations
-
 import math
 from contextlib import nullcontext
 from itertools import islice

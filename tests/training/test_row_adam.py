@@ -1,8 +1,6 @@
 """n-gram tables in training: rows that are read are updated as by Adam, the others not touched; dropout,
 several processes, checkpoints."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A training run: what it learns, validates and saves, how it begins and how it ends."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from pathlib import Path

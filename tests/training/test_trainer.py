@@ -1,7 +1,5 @@
 """One update: its losses, the bytes that the decoder reads, split batches, summed batches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import invariants

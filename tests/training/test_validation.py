@@ -1,7 +1,5 @@
 """The translations of a validation: their weights, and no more time than there is for them."""
 
-from __future__ import annotations
-
 import math
 import time
 from pathlib import Path

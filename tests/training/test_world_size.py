@@ -1,7 +1,5 @@
 """The number of processes changes when a run goes on: what is learnt stays the same, in its order."""
 
-from __future__ import annotations
-
 from itertools import islice
 from pathlib import Path
 from typing import Any
