@@ -14,7 +14,7 @@ paste <(echo "$some") <(bytenmt translate data/models/en-de <<<"$some")
 echo "== training on data/ (Korean to English) for ${UPDATES:=2000} updates into $run" >&2
 # A number of updates, so that the result does not depend on the machine. One thread: so small a model gains half
 # as much again from a second core, but loses far more where that core is busy with something else.
-resume=$([ ! -f $run/trainer.safetensors ] || echo --resume)
+resume=$([ ! -f $run/trainer.pt ] || echo --resume)
 bytenmt train -o $run --arch bahdanau --preset tiny $resume --threads 1 \
   --src data/train.ko --tgt data/train.en --valid-src data/valid.ko --valid-tgt data/valid.en \
   --max-updates "$UPDATES"

@@ -2,21 +2,21 @@
 
     config.toml, metrics.jsonl              for people and for plots
     last.safetensors, best.safetensors      weights, with configuration and facts: files like any other model
-    trainer.safetensors                     all that a resume needs, written last
+    trainer.pt                              all that a resume needs, by torch.save, written last
 
 Every file is replaced atomically. If the process is killed between two of them, the run goes on from the
-older trainer.safetensors and writes the others again.
+older trainer.pt and writes the others again.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import safetensors.torch
 import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
@@ -33,10 +33,10 @@ from bytenmt.checkpoints.weights import (
     Array,
     StoredWeights,
     Which,
-    read_header,
+    metadata_of,
+    parse_metadata,
     read_run,
     restored,
-    with_metadata,
     without_zero_rows,
     write_weights_file,
 )
@@ -44,17 +44,16 @@ from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, ModelConfig
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 
-MODEL = "model."  # before the names of weights in the trainer's file
 LOCK = "training.lock"  # in a run folder, while a training writes there
 Weights = tuple[dict[str, Tensor], Config, Facts]  # of a weights file
 
 
 class Saved(NamedTuple):
-    """The contents of trainer.safetensors, from which a run is resumed; all tensors are on the CPU."""
+    """The contents of trainer.pt, from which a run is resumed; all tensors are on the CPU."""
 
     update: int  # after which it was saved
     weights: dict[str, Tensor]  # those that are being trained, not their moving average
-    trainer: dict[str, Tensor]  # state of the optimiser and the like, under the names of save_checkpoint
+    trainer: dict[str, Any]  # the states of the optimiser and so on that save_checkpoint was given
     config: Config
     facts: Facts
 
@@ -95,18 +94,18 @@ def save_checkpoint(
     run: Path,
     update: int,
     weights: Mapping[str, Tensor],
-    trainer: Mapping[str, Tensor],
+    trainer: Mapping[str, Any],
     config: Config,
     facts: Facts,
     *,
     best: bool,
     trained: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Write last.safetensors, with `best` best.safetensors, too, and trainer.safetensors into a run folder.
+    """Write last.safetensors, with `best` best.safetensors, too, and trainer.pt into a run folder.
 
     weights: those that are used; trained: those that are being trained, None if they are the same; trainer:
-    other tensors that a resume needs, by any names that do not begin with "model."; facts: stored with
-    `update`. Raises CheckpointError if the disk is full or cannot be written to.
+    what else a resume needs, such as state dicts: tensors, numbers, texts, lists and dictionaries of them;
+    facts: stored with `update`. Raises CheckpointError if the disk is full or cannot be written to.
     """
     facts = msgspec.structs.replace(facts, update=update)
     try:
@@ -115,12 +114,11 @@ def save_checkpoint(
         raise CheckpointError(f"cannot write into {run}: {error.strerror}") from None
     for name in [LAST, BEST] if best else [LAST]:
         write_weights(run / name, weights, config, facts)
-    model = without_zero_rows({name: _array(tensor) for name, tensor in (trained or weights).items()})
-    state = {f"{MODEL}{name}": torch.from_numpy(array) for name, array in model.items()}
-    # Clones, because the library refuses tensors that share memory.
-    state |= {name: tensor.detach().cpu().clone() for name, tensor in trainer.items()}
-    data = safetensors.torch.save({name: tensor.contiguous() for name, tensor in state.items()})
-    write_atomically(run / TRAINER, *with_metadata(data, config, facts, "trainer"))
+    arrays = without_zero_rows({name: _array(tensor) for name, tensor in (trained or weights).items()})
+    model = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    file = io.BytesIO()
+    torch.save({"metadata": metadata_of(config, facts), "weights": model, "trainer": dict(trainer)}, file)
+    write_atomically(run / TRAINER, file.getbuffer())
     for left in run.glob(f".*{SUFFIX}"):  # by a killed process
         left.unlink()
 
@@ -143,14 +141,17 @@ def _array(tensor: Tensor) -> Array:
 
 def load_checkpoint(run: Path) -> Saved:
     """Load the checkpoint of a run folder to resume from. Raises CheckpointError."""
-    config, facts, _ = read_header(run / TRAINER, "trainer")
-    model, trainer = {}, {}
-    for name, tensor in safetensors.torch.load_file(run / TRAINER).items():
-        if name.startswith(MODEL):
-            model[name.removeprefix(MODEL)] = tensor.numpy()
-        else:
-            trainer[name] = tensor
-    return Saved(facts.update or 0, _tensors(model), trainer, config, facts)
+    file = run / TRAINER
+    try:
+        saved = torch.load(file, map_location="cpu", weights_only=True)
+        metadata, model, trainer = saved["metadata"], saved["weights"], saved["trainer"]
+    except FileNotFoundError:
+        raise CheckpointError(f"{file} is missing") from None
+    except Exception as error:  # of the archive, of what is in it, of PyTorch
+        raise CheckpointError(f"{file} is damaged ({' '.join(str(error).split()):.200})") from None
+    config, facts, _ = parse_metadata(metadata, file)
+    arrays = {name: tensor.numpy() for name, tensor in model.items()}
+    return Saved(facts.update or 0, _tensors(arrays), trainer, config, facts)
 
 
 def read_weights(path: Path, which: Which = "best") -> tuple[Path, Weights]:

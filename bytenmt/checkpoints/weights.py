@@ -28,7 +28,7 @@ FORMAT = "bytenmt 2"
 PUBLISHED = "model.safetensors"
 # The files of a run folder: configuration, log, weights, and what a resume needs besides.
 CONFIG, METRICS, BEST, LAST = "config.toml", "metrics.jsonl", "best.safetensors", "last.safetensors"
-TRAINER = "trainer.safetensors"
+TRAINER = "trainer.pt"
 SEARCH = "search.json"  # search defaults that were tuned for a model, beside its weights
 PRECISIONS = {"fp32": "float32", "int8": "int8"}  # the type of the matrices
 SCALE = ":scale"  # suffix of the tensor with the scales of an int8 matrix
@@ -106,10 +106,10 @@ def read_config(path: Path) -> Config:
     return read_header(weights_path(path, "last"))[0]
 
 
-def read_header(file: Path, holds: str = "weights") -> tuple[Config, Facts, str]:
-    """Read configuration, facts and precision ("fp32" or "int8") of a file, without its tensors.
+def read_header(file: Path) -> tuple[Config, Facts, str]:
+    """Read configuration, facts and precision ("fp32" or "int8") of a weights file, without its tensors.
 
-    holds: what the file must contain, "weights" or "trainer". Raises CheckpointError.
+    Raises CheckpointError.
     """
     try:
         with safe_open(file, framework="np") as opened:
@@ -120,8 +120,20 @@ def read_header(file: Path, holds: str = "weights") -> tuple[Config, Facts, str]
         raise CheckpointError(f"{file} cannot be read ({error.strerror or error})") from None
     except SafetensorError as error:
         raise CheckpointError(f"{file} is damaged or cut off ({error})") from None
-    if (metadata.get("format"), metadata.get("holds")) != (FORMAT, holds):
-        raise CheckpointError(f"{file} does not hold the {holds} of a model of this version of bytenmt")
+    return parse_metadata(metadata, file)
+
+
+def metadata_of(config: Config, facts: Facts, precision: str = "fp32") -> dict[str, str]:
+    """Return configuration, facts and precision as texts by name, the metadata of a weights file."""
+    texts = {"config": json.dumps(config_tree(config)), "facts": json.dumps(msgspec.to_builtins(facts))}
+    return {"format": FORMAT, "precision": precision, **texts}
+
+
+def parse_metadata(metadata: Mapping[str, str], file: Path) -> tuple[Config, Facts, str]:
+    """Return what `metadata_of` was called with. file: for the message of the CheckpointError that is raised
+    for other metadata."""
+    if metadata.get("format") != FORMAT:
+        raise CheckpointError(f"{file} does not hold the weights of a model of this version of bytenmt")
     try:
         config = parse_config(json.loads(metadata["config"]))
         facts = parse_facts(json.loads(metadata["facts"]))
@@ -149,22 +161,12 @@ def write_weights_file(
     without_zero_rows and quantize.round_arrays). Equal contents give equal bytes. Raises CheckpointError.
     """
     data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
-    write_atomically(path, *with_metadata(data, config, facts, "weights", precision))
-
-
-def with_metadata(
-    data: bytes, config: Config, facts: Facts, holds: str, precision: str = "fp32"
-) -> tuple[bytes, memoryview]:
-    """Add metadata to the bytes of a safetensors file; return the new file as two parts, header and tensors.
-
-    holds: "weights" or "trainer". The metadata has a fixed order, which the library does not keep.
-    """
-    metadata = {"format": FORMAT, "holds": holds, "precision": precision}
-    metadata |= {"config": json.dumps(config_tree(config)), "facts": json.dumps(msgspec.to_builtins(facts))}
+    # The library does not keep the order of metadata: they are written into the header here.
     end = 8 + int.from_bytes(data[:8], "little")
+    metadata = metadata_of(config, facts, precision)
     text = json.dumps({"__metadata__": metadata, **json.loads(data[8:end])}).encode()
     text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text, memoryview(data)[end:]
+    write_atomically(path, len(text).to_bytes(8, "little") + text, memoryview(data)[end:])
 
 
 def restored(arrays: Mapping[str, Array]) -> dict[str, Array]:

@@ -13,14 +13,13 @@ from torch import Tensor, nn
 
 from bytenmt.config.facts import Progress
 from bytenmt.config.schema import TrainConfig
-from bytenmt.errors import BytenmtError, ConfigError
+from bytenmt.errors import BytenmtError
 from bytenmt.layers.embedding import ByteEmbedding, PositionEmbedding
 from bytenmt.layers.ngram_tables import NgramTables
 from bytenmt.plugins import OPTIMIZERS, SCHEDULES
 from bytenmt.training.precision import in_bf16
 
 NGRAM_LR = 0.03  # of n-gram tables, where train.ngram_lr is left to us
-NUMBER = ":number"  # how the names of plain numbers of an optimizer's state end
 NS_STEPS = 5
 NS_COEFFICIENTS = 3.4445, -4.7750, 2.0315  # Jordan et al.: steepest at 0, without a limit at 1
 
@@ -74,56 +73,6 @@ def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
     """Set the learning rate of an optimizer's next update: lr, times the group's "share" if it has one."""
     for group in optimizer.param_groups:
         group["lr"] = lr * group.get("share", 1.0)
-
-
-def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return an optimizer's state by flat names: "3.exp_avg" is exp_avg of parameter 3, "group.0.k" is k of
-    the first group. The name of a plain number ends in NUMBER. Raises ConfigError for other values."""
-    state = optimizer.state_dict()
-    parts = {f"{index}": dict(values) for index, values in state["state"].items()}
-    for number, group in enumerate(state["param_groups"]):
-        # The rate is set before every update; what is no number is an option of the builder.
-        parts[f"group.{number}"] = {
-            name: value
-            for name, value in group.items()
-            if name not in ("params", "lr", "share") and isinstance(value, Tensor | bool | int | float)
-        }
-    tensors: dict[str, Tensor] = {}
-    for place, values in parts.items():
-        for name, value in values.items():
-            if isinstance(value, Tensor):
-                tensors[f"{place}.{name}"] = value
-            elif isinstance(value, bool | int | float):
-                dtype = torch.float64 if isinstance(value, float) else None  # int64 and bool of themselves
-                tensors[f"{place}.{name}{NUMBER}"] = torch.tensor(value, dtype=dtype)
-            elif value is not None:
-                raise ConfigError(
-                    f"train.optimizer: {name} is of the type {type(value).__name__}, which checkpoints do not"
-                    " keep: let the optimizer keep tensors and numbers"
-                )
-    return tensors
-
-
-def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Load the state that optimizer_tensors returned into an optimizer of the same parameters.
-
-    Raises ValueError or LookupError where it does not fit.
-    """
-    groups = optimizer.state_dict()["param_groups"]
-    state: dict[int, dict[str, Any]] = {}
-    for name, tensor in tensors.items():
-        place, _, key = name.rpartition(".")
-        value: Any = tensor.item() if key.endswith(NUMBER) else tensor
-        values = groups[int(place[6:])] if place.startswith("group.") else state.setdefault(int(place), {})
-        values[key.removesuffix(NUMBER)] = value
-    optimizer.load_state_dict({"state": state, "param_groups": groups})
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    for index, values in state.items():
-        restored = optimizer.state[parameters[index]]
-        for key, value in values.items():
-            # PyTorch gives every tensor the type of its parameter, also one that counts in int64.
-            if isinstance(value, Tensor) and key in restored:
-                restored[key] = value.to(restored[key].device)
 
 
 def fraction_done(train: TrainConfig, progress: Progress) -> float:

@@ -31,7 +31,6 @@ from bytenmt.config.schema import Config
 from bytenmt.decoding.program_check import check_program
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, CheckpointError
-from bytenmt.plugins import OPTIMIZERS
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.training.language_model import LanguageModelObjective
 from bytenmt.training.optim import (
@@ -40,8 +39,6 @@ from bytenmt.training.optim import (
     build_optimizer,
     dense_parameters,
     lr_factor,
-    optimizer_tensors,
-    restore_optimizer,
     set_rate,
 )
 from bytenmt.training.row_adam import RowAdam
@@ -89,7 +86,6 @@ class Trainer:
         self.optimizer = build_optimizer(self.model, train)
         self.average = MovingAverage(self.parameters, train.ema) if train.ema else None
         self.n_splits = 1  # a batch's rows go through the model in so many parts
-        self._has_checked_optimizer = train.optimizer not in OPTIMIZERS
         self.start_clock()
 
     def start_clock(self) -> None:
@@ -148,9 +144,6 @@ class Trainer:
         self._all_reduce_gradients()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, train.clip_norm or math.inf)
         self.optimizer.step()
-        if not self._has_checked_optimizer:
-            optimizer_tensors(self.optimizer)  # raises where a checkpoint could not keep its state
-            self._has_checked_optimizer = True
         if self.row_adam is not None:
             self.row_adam.step((train.ngram_lr or NGRAM_LR) * factor, self.group)
         self.progress.update += 1
@@ -170,23 +163,21 @@ class Trainer:
         Raises CheckpointError where it cannot be written, and for the best one BytenmtError where the CPU
         engine would compute another model; earlier checkpoints stay.
         """
-        state = self.objective.state_dict()
+        state = {"objective": self.objective.state_dict(), "optimizer": self.optimizer.state_dict()}
         if not self.group.is_leader:
             return
         if best:
             check_program(self.model, self.config.model)
-        parts = {"optimizer": optimizer_tensors(self.optimizer), "state": state}
         if self.average is not None:
-            parts["average"] = {f"{number}": tensor for number, tensor in enumerate(self.average.tensors)}
+            state["average"] = list(self.average.tensors)
         if self.row_adam is not None:
-            parts["ngrams"] = self.row_adam.state_dict()
-        trainer = {f"{part}.{name}": part_of for part, own in parts.items() for name, part_of in own.items()}
+            state["ngrams"] = self.row_adam.state_dict()
         trained = {name: tensor.detach() for name, tensor in weights(self.model).items()}
         facts = msgspec.structs.replace(facts or Facts(), progress=self.progress)
         update = self.progress.update
         with self.averaged():
-            own = weights(self.model)
-            save_checkpoint(run, update, own, trainer, self.config, facts, best=best, trained=trained)
+            used = weights(self.model)
+            save_checkpoint(run, update, used, state, self.config, facts, best=best, trained=trained)
 
     def load(self, run: Path) -> Facts:
         """Load the checkpoint of a run folder, to resume: weights, optimiser, moving average, the objective's
@@ -194,19 +185,16 @@ class Trainer:
         saved, has_best = self.group.on_leader(lambda: (load_checkpoint(run), (run / BEST).is_file()))
         if saved.config.model != self.config.model:
             raise CheckpointError(f"the checkpoint of update {saved.update} in {run} holds another model")
-        parts: dict[str, dict[str, Tensor]] = {"optimizer": {}, "state": {}, "ngrams": {}, "average": {}}
+        state = saved.trainer
         try:
-            for name, tensor in saved.trainer.items():
-                part, _, rest = name.partition(".")
-                parts[part][rest] = tensor
             load_weights(self.model, saved.weights, run)
+            self.optimizer.load_state_dict(state["optimizer"])
             if self.average is not None:
-                for number, tensor in enumerate(self.average.tensors):
-                    tensor.copy_(parts["average"][str(number)])
+                for tensor, stored in zip(self.average.tensors, state["average"], strict=True):
+                    tensor.copy_(stored)
             if self.row_adam is not None:
-                self.row_adam.load_state_dict(parts["ngrams"])
-            restore_optimizer(self.optimizer, parts["optimizer"])
-            self.objective.load_state_dict(self.model, parts["state"])
+                self.row_adam.load_state_dict(state["ngrams"])
+            self.objective.load_state_dict(self.model, state["objective"])
         except (LookupError, ValueError, RuntimeError) as error:
             raise CheckpointError(
                 f"{run / TRAINER} does not fit its training ({error}): begin another run with"

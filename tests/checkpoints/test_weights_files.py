@@ -173,7 +173,6 @@ METADATA: dict[str, tuple[Callable[[Metadata], Metadata], str]] = {
     "a key with a line's end": (lambda t: with_model(t, **{"a\nb": 1}), r"model"),
     "infinite": (lambda t: with_model(t, dropout=float("inf")), "model.dropout"),
     "another format": (lambda t: t | {"format": "bytenmt 1"}, "does not hold the weights of a model of this"),
-    "another kind": (lambda t: t | {"holds": "trainer"}, "does not hold the weights of a model of this"),
 }
 
 

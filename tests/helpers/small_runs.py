@@ -70,9 +70,17 @@ def records(run: Path) -> list[dict[str, Any]]:
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
-    """All tensors of the last checkpoint."""
+    """All tensors and numbers of the last checkpoint."""
     saved = load_checkpoint(run)
-    return saved.weights | {f"trainer.{name}": tensor for name, tensor in saved.trainer.items()}
+    return saved.weights | flat(saved.trainer, "trainer")
+
+
+def flat(state: Any, name: str) -> dict[str, torch.Tensor]:
+    """The tensors and numbers in nested dictionaries and lists, by the keys that lead to them."""
+    if isinstance(state, dict | list | tuple):
+        items = state.items() if isinstance(state, dict) else enumerate(state)
+        return {key: one for part, inner in items for key, one in flat(inner, f"{name}.{part}").items()}
+    return {} if state is None or isinstance(state, str) else {name: torch.as_tensor(state)}
 
 
 def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:

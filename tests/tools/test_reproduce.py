@@ -156,7 +156,7 @@ def test_time_that_is_used_stops_a_training_which_goes_on(
         assert child.method_calls[-3:] == [call.wait(0.0), call.send_signal(signal.SIGINT), call.wait(ANY)]
         assert ("--resume" in started.call_args[0][0]) == goes_on
         (tmp_path / "long" / "run").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "long" / "run" / "trainer.safetensors").touch()
+        (tmp_path / "long" / "run" / "trainer.pt").touch()
 
 
 MIXED = """

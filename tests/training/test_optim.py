@@ -1,6 +1,7 @@
 """Optimisers against their papers' formulas, schedules, limits, and the moving average."""
 
 import math
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,6 @@ from bytenmt.training.optim import (
     build_optimizer,
     fraction_done,
     lr_factor,
-    optimizer_tensors,
-    restore_optimizer,
     set_rate,
     stopped_early,
 )
@@ -30,9 +29,9 @@ def descend(train: TrainConfig, n_steps: int, resume_at: int | None = None) -> n
     optimizer = build_optimizer(parameters, train)
     for step in range(n_steps):
         if step == resume_at:
-            kept = {name: tensor.clone() for name, tensor in optimizer_tensors(optimizer).items()}
+            kept = deepcopy(optimizer.state_dict())
             optimizer = build_optimizer(parameters, train)
-            restore_optimizer(optimizer, kept)
+            optimizer.load_state_dict(kept)
         for parameter in parameters:
             parameter.grad = torch.cos(parameter.detach())
         optimizer.step()

@@ -39,6 +39,7 @@ if __name__ == "__main__":
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+import safetensors.torch
 
 import bytenmt
 
@@ -64,6 +65,19 @@ def load_runtime(run: Path, engine: str, threads: int) -> Any:
 
     name = "torch" if engine == "pytorch" else "numba"
     return load_runs([run], EngineSpec(name, "cpu", "fp32", threads))
+
+
+def trainer_tensors(run: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the tensors of the trainer's state in a run folder by the keys that lead to them."""
+    from bytenmt.checkpoints.checkpoint import load_checkpoint
+
+    todo: list[tuple[str, Any]] = [("", load_checkpoint(run).trainer)]
+    for name, value in todo:  # which grows
+        if isinstance(value, list | dict):
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            todo += [(f"{name}.{key}".lstrip("."), one) for key, one in items]
+        elif hasattr(value, "numpy"):
+            yield name, value.clone().contiguous()
 
 
 def epoch_plan_arrays(
@@ -296,11 +310,11 @@ def digest(arrays: Sequence[Any]) -> str:
 def run_digest(run: Path) -> dict[str, str]:
     """Return a hash of each tensor in a run's checkpoint files, by the file's kind and the tensor's name."""
     found: dict[str, str] = {}
-    for kind, path in (("weights", run / "last.safetensors"), ("trainer", run / "trainer.safetensors")):
-        data = path.read_bytes()
+    trainer = safetensors.torch.save(dict(trainer_tensors(run)))
+    for kind, data in (("weights", (run / "last.safetensors").read_bytes()), ("trainer", trainer)):
         header_bytes = int.from_bytes(data[:8], "little")
         for name, entry in json.loads(data[8 : 8 + header_bytes]).items():
-            if name != "__metadata__" and not (kind == "trainer" and name.startswith("model.")):
+            if name != "__metadata__":
                 first, last = (8 + header_bytes + offset for offset in entry["data_offsets"])
                 prefix = f"{entry['dtype']} {entry['shape']} ".encode()
                 found[f"{kind} {name}"] = hashlib.sha256(prefix + data[first:last]).hexdigest()[:16]
