@@ -30,7 +30,7 @@ class DocumentFormat(NamedTuple):
 
 FORMATS: dict[str, DocumentFormat] = {
     "tmx": DocumentFormat("tmx.read", (".tmx",)),
-    "xliff": DocumentFormat("xliff.read", (".xlf", ".xliff", ".xlif", ".sdlxliff")),
+    "xliff": DocumentFormat("xliff.read", (".xlf", ".xliff", ".xlif")),
     "po": DocumentFormat("po.read", (".po", ".pot")),
     "srt": DocumentFormat("subtitles.read_srt", (".srt",)),
     "vtt": DocumentFormat("subtitles.read_vtt", (".vtt",)),

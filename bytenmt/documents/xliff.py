@@ -1,9 +1,8 @@
-"""XLIFF 1.2 and 2, also as SDL Trados (.sdlxliff) writes it.
+"""XLIFF 1.2 and 2.
 
 A unit is a <segment> of version 2 and a <trans-unit> of version 1.2, or every segment of one whose
 <seg-source> is segmented (<mrk mtype="seg">). Its translation fills the target, which is made if missing.
-Trados keeps the state of a segment in <sdl:seg conf="…">. Text that is marked as not to be translated is one
-code.
+Text that is marked as not to be translated is one code.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ DOUBTED, TRANSLATED = "needs-review-translation", "translated"
 # Version 2 has no state for this, but lets tools name some of their own.
 SUB_STATE = "bytenmt:needs-review"
 ANGULAR = re.compile(r"(START|CLOSE)_(.*?)(?:_\d+)?")  # the id of an <x/>, such as START_TAG_SPAN_1
-CONFIRMED = ("Translated", "ApprovedTranslation", "ApprovedSignOff")  # states of a segment in Trados
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
@@ -74,8 +72,6 @@ def _units(holder: Element) -> Iterator[Unit]:
     segments, begun, made = _segments(segmented), _segments(target), list[Element]()
     is_whole = not segments or (target is not None and "".join(target.itertext()).strip() and not begun)
     there = {None: target} if is_whole else {one.get("mid"): one for one in begun}
-    definitions = child(holder, "seg-defs")  # of Trados, with the state of each segment
-    of_trados = {one.get("id"): one for one in ([] if definitions is None else definitions)}
 
     # 2) A translation needs its element in the target, which gets the form of a segmented source once.
     def make(number: int) -> Element:
@@ -90,39 +86,27 @@ def _units(holder: Element) -> Iterator[Unit]:
                 inline_xml.set_content(one, content)
         return made[number]
 
-    # 3) The state is kept at the segment, else at the target.
-    def set_state(trados: Element | None, is_doubtful: bool) -> None:
+    # 3) The state is kept at the segment of version 2, else at the target.
+    def set_state(is_doubtful: bool) -> None:
         whole = child(holder, "target")
-        if trados is not None:
-            trados.attrib.pop("percent", None)  # of a match that was there before
-            trados.attrib.update({"conf": "Draft" if is_doubtful else "Translated", "origin": "mt"})
-        elif is_version_2:
+        if is_version_2:
             holder.attrib.pop("subState", None)
             holder.set("state", "initial" if is_doubtful else TRANSLATED)
             holder.attrib.update({"subState": SUB_STATE} if is_doubtful else {})
         elif is_doubtful or is_whole or whole.get("state") != DOUBTED:
             whole.set("state", DOUBTED if is_doubtful else TRANSLATED)
 
+    with_state = holder if is_version_2 else target
+    state = "" if with_state is None else with_state.get("state", "")
     for number, one in enumerate([source] if is_whole else segments):
         content, before, mid = _content(one), there.get(one.get("mid")), one.get("mid")
         parts = () if before is None else merged(_content(before).source)
-        trados = None if is_whole else of_trados.get(mid)
-        if trados is not None and trados.get("locked") == "true":
-            continue
-        states = (child(holder, "target"), holder)[is_version_2], trados
-        state = (
-            next((one.get("conf") or one.get("state") for one in states[::-1] if one is not None), None) or ""
-        )
 
         def write(
-            translation: Parts,
-            is_doubtful: bool,
-            number: int = number,
-            content: InlineContent = content,
-            trados: Element | None = trados,
+            translation: Parts, is_doubtful: bool, number: int = number, content: InlineContent = content
         ) -> None:
             inline_xml.set_content(make(number), content.build(translation))
-            set_state(trados, is_doubtful)
+            set_state(is_doubtful)
 
         # An unapproved copy of the source is no translation.
         is_changed = merged(content.source) != parts or bool(state) or holder.get("approved") == "yes"
@@ -133,9 +117,7 @@ def _units(holder: Element) -> Iterator[Unit]:
             "/".join(filter(None, (holder.get("id") or holder.getparent().get("id"), mid))),
             target=parts,
             is_done=bool(joined(parts).strip()) and state not in NOT_YET and is_changed,
-            is_doubted=state.startswith("needs-")
-            or (trados is not None and state not in CONFIRMED)
-            or "needs-review" in holder.get("subState", ""),
+            is_doubted=state.startswith("needs-") or "needs-review" in holder.get("subState", ""),
         )
 
 

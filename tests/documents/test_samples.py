@@ -97,7 +97,6 @@ DOUBTED = {
     "catalogue.po": ('#, fuzzy, c-format\nmsgid "%d file"', 4),
     "version-1.2.xlf": ('state="needs-review-translation"', 5),
     "version-2.xlf": ('state="initial" subState="bytenmt:needs-review"', 2),
-    "trados.sdlxliff": ('conf="Draft"', 5),
     "segmented.xlf": ('state="needs-review-translation"', 3),
     "memory.tmx": ('<prop type="x-state">needs-review-translation</prop>', 2),
 }

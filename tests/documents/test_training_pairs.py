@@ -24,11 +24,6 @@ XLIFF = (SAMPLES / "version-1.2.xlf.in").read_text()
         ("a.tmx", (SAMPLES / "memory.tmx.in").read_text(), [("one", "eins")]),
         ("a.xlf", XLIFF, [("done", 'fertig "so"')]),
         ("a.xlf", XLIFF.replace('state="final"', 'state="needs-review-translation"'), []),
-        (
-            "a.sdlxliff",
-            (SAMPLES / "trados.sdlxliff.in").read_text(),
-            [("Open the file.", "Datei \xf6ffnen.")],
-        ),
         ("a.po", (SAMPLES / "catalogue.po.in").read_text(), [("done", "fertig")]),
         ("a.tsv", "a\tb\nc\t\n", [("a", "b")]),
     ],
