@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bytenmt.cli.console import check_output, say, standard_input, standard_input_size, stream_of, writer
+from bytenmt.cli.console import check_output, say, standard_input, standard_input_size, stream_of
 from bytenmt.cli.options import InputOptions, collect_given, command, models, record
 from bytenmt.config.fields import NBytes, option
 from bytenmt.decoding.interface import EngineSpec
@@ -34,7 +34,6 @@ class Prediction(InputOptions):
 
     src: Path | None = option(None, "Source text, parallel to FILE; needed by a translation model.")
     per_byte: bool = option(False, "Print bits and rank of every byte on stdout, as JSON lines.")
-    html: Path | None = option(None, "Write an HTML page that colours the text by bits per byte.")
     reference: bool = option(
         True,
         "Also print the bits per byte of an n-gram of the training text of a language model (default: yes).",
@@ -64,14 +63,12 @@ def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: Prediction, en
     """
     from bytenmt.cli import inputs
     from bytenmt.data.text_file import check_file
-    from bytenmt.language import html_report
-    from bytenmt.language.summary import Characters, Figures, WholeCharacters, json_lines
+    from bytenmt.language.summary import Figures, WholeCharacters, json_lines
 
-    file, src, page = stream_of(files[0]) if files else None, how.src, how.html
+    file, src = stream_of(files[0]) if files else None, how.src
     if file is not None:
         check_file(file)
-    for output in (page, sys.stdout):
-        check_output(output, file or sys.stdin, src)
+    check_output(sys.stdout, file or sys.stdin, src)
     runtime = inputs.load_models(runs, replace(engine, precision="fp32"))
     inputs.check_source(runs[0], runtime.has_source, src)
     baseline, missing = None, ""
@@ -82,13 +79,9 @@ def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: Prediction, en
             missing = f"no n-gram beside it: {error}"
     reader = runtime.reader()
     costs = _stream(reader, file) if src is None else _translations(reader, file, src, how.errors)
-    figures, whole, shown = Figures(line_ends=runtime.has_source), WholeCharacters(), list[Characters]()
-    n_bytes = 0
+    figures, whole, n_bytes = Figures(line_ends=runtime.has_source), WholeCharacters(), 0
     for surprise in chain(costs, [None]):
-        characters = whole.add(surprise)
-        figures.add(characters)
-        if page is not None and n_bytes < html_report.SHOWN:
-            shown.append(characters)
+        figures.add(whole.add(surprise))
         if surprise is not None:
             if baseline is not None:
                 baseline.add(surprise.data.tobytes())
@@ -96,10 +89,6 @@ def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: Prediction, en
                 sys.stdout.buffer.write(json_lines(surprise, n_bytes))
             n_bytes += len(surprise.data)
     lines = [*figures.lines(), *([] if baseline is None else [baseline.line()])]
-    if page is not None:
-        title = f"{file or STDIN} by {', '.join(map(str, runs))}"
-        with writer(page) as out:
-            out.write(html_report.page(title, shown, lines, runtime.has_source))
     click.echo("\n".join(lines), err=how.per_byte)
     if missing:
         say(missing)

@@ -102,18 +102,6 @@ def test_each_byte_as_json() -> None:
 
 
 @pytest.mark.slow
-def test_the_page_is_there_when_it_is_whole() -> None:
-    """With the figures of stdout; nothing is left of one that was given up."""
-    told = accepted("predict no_source text --html page.html")
-    page = Path("page.html").read_text(encoding="utf-8")
-    assert page.startswith("<!DOCTYPE html>") and page.endswith("</html>\n")
-    assert told.splitlines()[0] in page and "고" in page and "&lt;" in page
-    before = sorted(Path.cwd().iterdir())
-    assert invoke("predict no_source cut.xz --html other.html").exit_code == 1
-    assert sorted(Path.cwd().iterdir()) == before
-
-
-@pytest.mark.slow
 def test_a_translation_model_is_told_the_source(stdin: Any) -> None:
     """The figure is evaluate's; stdin may be the target."""
     told = accepted("predict run target --src source")

@@ -14,7 +14,6 @@ from bytenmt.cli.progress import Console
 from bytenmt.config.schema import load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.errors import BytenmtError, DataError, printable
-from bytenmt.language.html_report import page
 from bytenmt.training.language_model import LanguageModelObjective
 from bytenmt.training.translation import TranslationObjective
 
@@ -73,11 +72,6 @@ def test_no_arguments_show_the_help() -> None:
 def test_warnings_too(capsys: pytest.CaptureFixture[str]) -> None:
     Console().warn(HOSTILE)
     assert capsys.readouterr().err == f"bytenmt: warning: {SHOWN}\n"
-
-
-@pytest.mark.parametrize("name", [UNDECODABLE, A_FILE])
-def test_a_page_of_a_file_of_any_name(name: str) -> None:
-    assert f"<title>{printable(name)} by run</title>" in page(f"{name} by run", [], ["1"]).decode()
 
 
 LANGUAGE_MODEL = ["model.source=false", "model.input_feeding=false", "train.window=4"]

@@ -1,8 +1,6 @@
 """Character prediction: any cut of a stream gives the same, and the figures and the page count every byte
 once."""
 
-import html
-import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -16,7 +14,6 @@ from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.pytorch.reader import TorchReader, TorchStream, score_bytes
 from bytenmt.decoding.reading import Reading
 from bytenmt.evaluation.likelihood import log_probabilities
-from bytenmt.language.html_report import page
 from bytenmt.language.scripts import script
 from bytenmt.language.summary import ENDS, WHOLE, Characters, Figures, Sums, WholeCharacters
 from bytenmt.language.surprisal import Surprise, stream, translations
@@ -218,21 +215,3 @@ def test_characters_are_pythons(text: bytes) -> None:
         assert [code for part in parts for code in part.code.tolist()] == expected
         assert all(part.n_bytes.sum() == len(part.surprise.data) for part in parts)
         assert sum(len(part.surprise.data) for part in parts) == len(text)
-
-
-def test_the_page_shows_every_character_and_nothing_of_it_is_markup() -> None:
-    """Whatever the bytes are; each with its bits, of which there is a colour."""
-    text = "<script>alert('&amp;')</script>\n가\x00\u202e".encode() + b"\xff\"'"
-    costs = made_up(text)
-    made = page("<run> & text", cut(costs, [10, 10]), ["bits per byte: 1 < 2"]).decode()
-    body = made.partition("<main>")[2].partition("</main>")[0]
-    marks = re.findall(r'<s class=c(\d) title="([^"]*)">([^<>]*)</s>', body)
-    shown = "".join(html.unescape(mark[2]) for mark in marks)
-    assert shown == "<script>alert('&amp;')</script>↵가␀⟨U+202E⟩\\xff\"'"
-    assert re.sub(r"<s [^>]*>[^<>]*</s>", "", body) == "\n"
-    assert "&lt;run&gt; &amp; text" in made and "bits per byte: 1 &lt; 2" in made
-    assert marks[0][1] == f"3C: {costs.bits[0]:.2f} bits, rank {costs.rank[0] + 1}"
-    assert [byte for mark in marks for byte in re.findall("([0-9A-F]{2}):", mark[1])] == [
-        f"{byte:02X}" for byte in text
-    ]
-    assert page("a", cut(made_up(b"a\xffb"), []), [], line_ends=True).decode().count("↵</s>\n") == 1
