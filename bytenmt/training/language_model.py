@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.section import architecture
-from bytenmt.architectures.tensor_tree import concatenate, map_tensors, select, tensors
+from bytenmt.architectures.tensor_tree import map_tensors, tensors
 from bytenmt.config.facts import CorpusFact, Facts, TextFact
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus_report import warnings_of_texts
@@ -116,32 +116,25 @@ class LanguageModelObjective:
                 yield Share(window, epoch, batch, window.epoch_batches)
             epoch, batch = epoch + 1, 0
 
-    def gradients(
-        self, model: Model[Any, Any], batches: Sequence[Window], target_bytes: int, n_splits: int
-    ) -> Tensor:
+    def gradients(self, model: Model[Any, Any], batches: Sequence[Window], target_bytes: int) -> Tensor:
         """Add the gradients of some windows to model's `.grad`; see TranslationObjective.gradients.
 
         A recurrent model starts from the state after the windows before, and leaves its own in `carried`.
         """
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
-        carried = self.carried
-        for window in batches:
-            n = len(window.read)
-            step = max(1, -(-n // n_splits))
-            states = []
-            for begin in range(0, n, step):
-                read, truth, skipped = (self._on_device(part[begin : begin + step]) for part in window[:3])
-                if self.train.byte_dropout:
-                    read = drop_bytes(read, self.train.byte_dropout, self.train.byte_dropout_kind)
-                rows = torch.arange(begin, begin + len(read), device=self.device)
-                state = model.start(_memory(model, len(read))) if window.fresh else select(carried, rows)
-                with autocast(self.train, self.device):
-                    loss, part_nats, state = self.loss(model, read, truth, skipped, state)
-                (loss / target_bytes).backward()  # type: ignore[no-untyped-call]
-                nats += part_nats
-                states.append(map_tensors(lambda part: part.detach(), state))
-            carried = concatenate(states) if states and self._carries else None
-        self.carried = carried
+        for window in (window for window in batches if len(window.read)):
+            read, truth, skipped = map(self._on_device, window[:3])
+            if self.train.byte_dropout:
+                read = drop_bytes(read, self.train.byte_dropout, self.train.byte_dropout_kind)
+            state = model.start(_memory(model, len(read))) if window.fresh else self.carried
+            with autocast(self.train, self.device):
+                loss, window_nats, state = self.loss(model, read, truth, skipped, state)
+            (loss / target_bytes).backward()  # type: ignore[no-untyped-call]
+            nats += window_nats
+            if self._carries:  # copies, since a state may be a view of all columns of the window
+                self.carried = map_tensors(
+                    lambda part: part.detach().clone(memory_format=torch.contiguous_format), state
+                )
         return nats
 
     def _on_device(self, part: npt.NDArray[Any]) -> Tensor:

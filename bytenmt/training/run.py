@@ -98,7 +98,7 @@ def train(
         # 2) model and optimiser, fresh or as they were
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # TF32
-        trainer = Trainer(config, device, group, reporter, objective)
+        trainer = Trainer(config, device, group, objective)
         if is_resumed:
             _check_same_text(run, trainer.load(run), facts)
         elif init_from is not None:

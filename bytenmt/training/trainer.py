@@ -31,7 +31,6 @@ from bytenmt.config.schema import Config
 from bytenmt.decoding.program_check import check_program
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, CheckpointError
-from bytenmt.reporter import SILENT, Reporter
 from bytenmt.training.language_model import LanguageModelObjective
 from bytenmt.training.optim import (
     NGRAM_LR,
@@ -65,13 +64,12 @@ class Trainer:
         config: Config,
         device: torch.device,
         group: Group = SINGLE_PROCESS,
-        reporter: Reporter = SILENT,
         objective: Objective | None = None,
     ) -> None:
         """Build a new model from train.seed. objective: None if only `update` is called, with batches that
         the caller has made."""
         train = config.train
-        self.config, self.device, self.group, self.reporter = config, device, group, reporter
+        self.config, self.device, self.group = config, device, group
         torch.manual_seed(train.seed)
         self.model: Model[Any, Any] = build_model(config.model).to(device)
         check_can_be_stored(self.model, config.model)
@@ -85,7 +83,6 @@ class Trainer:
         self.progress = Progress()
         self.optimizer = build_optimizer(self.model, train)
         self.average = MovingAverage(self.parameters, train.ema) if train.ema else None
-        self.n_splits = 1  # a batch's rows go through the model in so many parts
         self.start_clock()
 
     def start_clock(self) -> None:
@@ -123,24 +120,23 @@ class Trainer:
         bytes of all processes, EOS included, by which the summed loss is divided; None: those of `batches`.
 
         Returns this process' negative log-likelihood, summed, in nats and without smoothing, and the norm of
-        the gradient before clipping, scalars on the device. If the GPU runs out of memory, this and all later
-        batches are split, and the gradients of the parts are summed.
+        the gradient before clipping, scalars on the device. Raises BytenmtError if the GPU lacks memory.
         """
         train = self.config.train
         if target_bytes is None:
             target_bytes = sum(batch.counts[1] for batch in batches)
         factor = lr_factor(train, self.progress)
         set_rate(self.optimizer, train.lr * factor)
-        nats = None
-        while nats is None:
-            torch.manual_seed(_draw_seed(train.seed, self.progress.update, self.group.rank))
-            self.optimizer.zero_grad(set_to_none=True)
-            if self.row_adam is not None:
-                self.row_adam.zero_grad()
-            try:
-                nats = self.objective.gradients(self.model, batches, target_bytes, self.n_splits)
-            except torch.OutOfMemoryError:
-                self._split_more(batches)
+        torch.manual_seed(_draw_seed(train.seed, self.progress.update, self.group.rank))
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.row_adam is not None:
+            self.row_adam.zero_grad()
+        try:
+            nats = self.objective.gradients(self.model, batches, target_bytes)
+        except torch.OutOfMemoryError:
+            raise BytenmtError(
+                "not enough GPU memory: halve train.max_tokens, with --update-freq 2 for the same updates"
+            ) from None
         self._all_reduce_gradients()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, train.clip_norm or math.inf)
         self.optimizer.step()
@@ -217,21 +213,6 @@ class Trainer:
         load_weights(self.model, tensors, file)
         if self.average is not None:
             self.average = MovingAverage(self.parameters, self.config.train.ema)
-
-    def _split_more(self, batches: Sequence[Any]) -> None:
-        """Make twice as many parts from now on. Raises BytenmtError where a part is one pair."""
-        if self.n_splits >= max(len(batch[0]) for batch in batches):
-            raise BytenmtError(
-                "not enough GPU memory for a single training pair: lower data.max_source_bytes and"
-                " data.max_target_bytes, or use a smaller preset"
-            )
-        self.n_splits *= 2
-        torch.cuda.empty_cache()
-        if self.n_splits == 2:
-            self.reporter.warn(
-                "out of GPU memory: batches are split and their gradients summed, with the same result; a"
-                " lower train.max_tokens with --update-freq 2 would be faster"
-            )
 
     def _all_reduce_gradients(self) -> None:
         """Sum the gradients over the processes; one that had no row of the batch adds zeros."""

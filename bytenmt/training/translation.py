@@ -48,13 +48,13 @@ class Share(NamedTuple):
     epoch_batches: int = 0  # the number of batches in the epoch
 
 
-def to_device(batch: Batch, device: torch.device, is_whole: bool = True) -> Any:
+def to_device(batch: Batch, device: torch.device) -> Any:
     """Copy a Batch of NumPy arrays to a device: return a Batch of tensors of the same shapes and types.
 
-    is_whole: the arrays are not slices, so that copies from pinned memory may run in parallel. PyTorch knows
-    such a copy by the first address of its block: the memory of a slice would be reused too early.
+    Copies from pinned memory run in parallel; PyTorch knows them by the first addresses of the arrays, which
+    must not be slices: their memory would be used again too early.
     """
-    return Batch(*(torch.from_numpy(part).to(device, non_blocking=is_whole) for part in batch))  # type: ignore[arg-type]
+    return Batch(*(torch.from_numpy(part).to(device, non_blocking=True) for part in batch))  # type: ignore[arg-type]
 
 
 class TranslationObjective:
@@ -116,27 +116,20 @@ class TranslationObjective:
                 yield Share(data, number, behind, plan.n_batches)
             batch = 0
 
-    def gradients(
-        self, model: Model[Any, Any], batches: Sequence[Batch], target_bytes: int, n_splits: int
-    ) -> Tensor:
+    def gradients(self, model: Model[Any, Any], batches: Sequence[Batch], target_bytes: int) -> Tensor:
         """Run forward and backward on this process' batches: the gradients are added to the parameters'.
 
         Return the summed negative log-likelihood in nats, a float64 scalar on the device. The loss whose
-        gradient is taken is divided by target_bytes. n_splits: each batch goes through the model in so many
-        parts, which saves memory.
+        gradient is taken is divided by target_bytes.
         """
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
-        for batch in batches:
-            n = len(batch.target_len)
-            step = max(1, -(-n // n_splits))
-            for begin in range(0, n, step):
-                parts: Any = [part[begin : begin + step] for part in batch]
-                tensors = to_device(Batch(*parts), self.device, is_whole=n_splits == 1)
-                inputs = self.inputs(model, tensors)
-                with autocast(self.train, self.device):
-                    loss, part_nats = self.loss(model, tensors, inputs)
-                (loss / target_bytes).backward()  # type: ignore[no-untyped-call]
-                nats += part_nats
+        for batch in (batch for batch in batches if len(batch.target_len)):
+            tensors = to_device(batch, self.device)
+            inputs = self.inputs(model, tensors)
+            with autocast(self.train, self.device):
+                loss, batch_nats = self.loss(model, tensors, inputs)
+            (loss / target_bytes).backward()  # type: ignore[no-untyped-call]
+            nats += batch_nats
         return nats
 
     def loss(self, model: Model[Any, Any], tensors: Any, inputs: Tensor) -> tuple[Tensor, Tensor]:
