@@ -236,7 +236,6 @@ def train(
     on_metrics: Callable[[Mapping[str, float | str]], None] = lambda record: None,
     threads: int | None = None,
     errors: str = "replace",
-    tensorboard: bool = False,
     reporter: Reporter = SILENT,
     group: Group | None = None,
     prepare: Callable[[], object] = lambda: None,
@@ -293,7 +292,6 @@ def train(
         reporter=reporter,
         watch=on_metrics,
         threads=threads,
-        tensorboard=tensorboard,
     )
     if outcome.signal:
         raise KeyboardInterrupt(outcome.signal)

@@ -1,9 +1,8 @@
-"""Write the metrics of a training: JSON lines, and TensorBoard."""
+"""Write the metrics of a training as JSON lines."""
 
 from __future__ import annotations
 
 import errno
-import importlib.util
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -15,21 +14,18 @@ import msgspec
 
 from bytenmt.atomic_file import write_atomically
 from bytenmt.checkpoints.weights import METRICS
-from bytenmt.errors import BytenmtError
 from bytenmt.reporter import SILENT, Reporter
 
-TENSORBOARD = "tensorboard"
 Record = Mapping[str, Any]
 
 
 class Log:
-    """Writes the metrics of a training: metrics.jsonl in the run folder, and TensorBoard if wanted."""
+    """Writes the metrics of a training to metrics.jsonl in its run folder."""
 
     def __init__(
         self,
         run: Path,
         update: int,
-        tensorboard: bool = False,
         reporter: Reporter = SILENT,
         watch: Callable[[Record], None] | None = None,
     ) -> None:
@@ -39,12 +35,6 @@ class Log:
         """
         self.path, self.watch, self.reporter = run / METRICS, watch, reporter
         self._cut(update)
-        self.board = None
-        if tensorboard:
-            require_tensorboard()
-            from torch.utils.tensorboard import SummaryWriter
-
-            self.board = SummaryWriter(str(run / TENSORBOARD), purge_step=update + 1)
 
     def write(self, record: Record) -> None:
         """Append a record, values by name with the key "update", as one line of JSON, whole or not at all.
@@ -61,11 +51,6 @@ class Log:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             self.reporter.warn(f"cannot write {self.path}: {error.strerror}")
-        if self.board is not None:
-            for name, value in record.items():
-                if name != "update" and isinstance(value, float):
-                    self.board.add_scalar(name, value, int(record["update"]))
-            self.board.flush()
 
     def _cut(self, update: int) -> None:
         """Keep the records up to an update: a resumed run writes the later ones again."""
@@ -75,9 +60,3 @@ class Log:
                 if line.endswith(b"\n") and json.loads(line)["update"] <= update:
                     kept.append(line)
         write_atomically(self.path, b"".join(kept))
-
-
-def require_tensorboard() -> None:
-    """Raise BytenmtError where TensorBoard's writer is not installed."""
-    if importlib.util.find_spec("tensorboard") is None:
-        raise BytenmtError("--tensorboard needs a missing package: pip install tensorboard")

@@ -38,7 +38,6 @@ class Start(PresetOptions):
     resume: bool = option(
         False, "Continue the run in -o on the texts it was started with; limits may be raised."
     )
-    tensorboard: bool = option(False, "Also write the metrics for TensorBoard.")
 
 
 @dataclass(frozen=True, kw_only=True)

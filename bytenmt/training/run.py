@@ -24,7 +24,7 @@ from torch import Tensor
 
 from bytenmt.atomic_file import write_atomically
 from bytenmt.checkpoints.checkpoint import one_training, read_start
-from bytenmt.checkpoints.metrics import Log, Record, require_tensorboard
+from bytenmt.checkpoints.metrics import Log, Record
 from bytenmt.checkpoints.weights import CONFIG, has_checkpoint, read_config
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, TrainConfig, architecture, config_toml, fingerprint
@@ -67,7 +67,6 @@ def train(
     errors: str = "replace",
     resume: bool = False,
     init_from: Path | None = None,
-    tensorboard: bool = False,
     group: Group = SINGLE_PROCESS,
     reporter: Reporter = SILENT,
     watch: Callable[[Record], None] | None = None,
@@ -82,7 +81,7 @@ def train(
     threads: of the CPU; None: as many as the resumed run had, for a new one as many as cores are idle.
     Raises BytenmtError before anything is written where an input cannot be used.
     """
-    _check(config, files, tensorboard)
+    _check(config, files)
     leader_reporter = reporter if group.is_leader else SILENT
     with same_threads_afterwards(), one_training(run) if group.is_leader else nullcontext():
         is_resumed = resume and group.broadcast(has_checkpoint(run))
@@ -113,7 +112,7 @@ def train(
         log = None
         if group.is_leader:
             write_atomically(run / CONFIG, config_toml(config).encode())
-            log = Log(run, progress.update, tensorboard, reporter, watch)
+            log = Log(run, progress.update, reporter, watch)
         loop = Loop(run, trainer, facts, log, leader_reporter)
         if is_resumed and loop.has_ended():
             leader_reporter.say(f"{run} is finished at update {progress.update}: raise its limits to go on")
@@ -131,7 +130,7 @@ def train(
         return Outcome(progress.update, number)
 
 
-def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> None:
+def _check(config: Config, files: Sequence[PairFiles]) -> None:
     """Raise BytenmtError for settings that do not go together."""
     train, model, has_source = config.train, config.model, files[0].has_source
     if model.source != has_source:
@@ -150,8 +149,6 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> Non
         raise ConfigError(f"train.metric = {train.metric} needs a source, and train.valid_lines above 0")
     if train.teacher_forcing < 1 and not has_source:
         raise ConfigError("train.teacher_forcing below 1 needs a source: leave it at 1")
-    if tensorboard:
-        require_tensorboard()
 
 
 def _open(

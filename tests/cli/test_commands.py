@@ -204,7 +204,6 @@ def test_train_hands_over(call: Call) -> None:
         "errors": "strict",
         "resume": False,
         "init_from": None,
-        "tensorboard": False,
         "group": SINGLE_PROCESS,
         "threads": 3,
     }

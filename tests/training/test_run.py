@@ -15,7 +15,6 @@ from small_runs import CPU, assert_same, config, records, weights
 
 from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.checkpoints.checkpoint import load_checkpoint, load_run, read_weights
-from bytenmt.checkpoints.metrics import TENSORBOARD
 from bytenmt.checkpoints.weights import read_run
 from bytenmt.config.schema import Config, load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
@@ -101,19 +100,6 @@ def test_auto_is_the_quicker_precision(
     assert precision_of(CPU, load_config(arch, preset, "", ()).model) == precision
     monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", dict)
     assert precision_of(CPU, load_config(arch, preset, "", ()).model) == "fp32"
-
-
-@pytest.mark.slow
-def test_tensorboard(texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its absence is one line."""
-    pytest.importorskip("tensorboard")
-    run, short = tmp_path / "run", config("luong", "train.max_updates=2")
-    train(run, short, **texts, device=CPU, tensorboard=True)
-    assert any((run / TENSORBOARD).iterdir())
-    monkeypatch.setattr("bytenmt.checkpoints.metrics.importlib.util.find_spec", lambda name: None)
-    with pytest.raises(BytenmtError, match="pip install tensorboard"):
-        train(tmp_path / "none", short, **texts, device=CPU, tensorboard=True)
-    assert not (tmp_path / "none").exists()
 
 
 # ---- the beginning
