@@ -75,12 +75,14 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
 def _lines(path: Path, pair: tuple[str, str] | None, limit: int) -> Iterator[tuple[str, str]]:
     """Yield the translated lines of a file, as a model sees them. limit: bytes of a line, not exceeded."""
     from bytenmt.documents import formats
-    from bytenmt.documents.lines import Line, split_unit
-    from bytenmt.documents.unit import joined
+    from bytenmt.documents.lines import UnitLine, split_unit
+    from bytenmt.documents.unit import to_markup
 
     for source, target, *_ in formats.unit_pairs(path, formats.format_of(path), pair):
-        sides = [[one for one in split_unit(parts) if isinstance(one, Line)] for parts in (source, target)]
+        sides = [
+            [one for one in split_unit(parts) if isinstance(one, UnitLine)] for parts in (source, target)
+        ]
         for line, translation in zip(*sides, strict=True) if len(sides[0]) == len(sides[1]) else ():
-            texts = joined(line.parts), joined(translation.parts)
+            texts = to_markup(line.parts), to_markup(translation.parts)
             if all(text and len(text.encode()) <= limit for text in texts):
                 yield texts

@@ -152,9 +152,9 @@ def convert_document(document: Conversion) -> str:
 def _lines(document: Conversion) -> Iterator[bytes]:
     """Yield the lines of the table of a document."""
     from bytenmt.documents.formats import unit_pairs
-    from bytenmt.documents.unit import joined
+    from bytenmt.documents.unit import to_markup
 
     for parts in unit_pairs(document.path, document.format, document.pair):
-        source, target = (" ".join(joined(some).split()) for some in parts[:2])
+        source, target = (" ".join(to_markup(some).split()) for some in parts[:2])
         if source and target:
             yield f"{source}\t{target}\n".encode()

@@ -19,7 +19,7 @@ from lxml import etree
 
 from bytenmt.documents import inline_xml
 from bytenmt.documents.inline_xml import SPACE, Element, InlineContent, child, local_name
-from bytenmt.documents.unit import Document, Parts, ReadOptions, Tag, Unit
+from bytenmt.documents.unit import CodedText, Document, ReadOptions, Tag, Unit
 from bytenmt.errors import DataError
 
 PARTS = re.compile(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml")  # that have text
@@ -80,7 +80,7 @@ def _unit(group: Sequence[Sequence[Element]], place: str) -> Unit:
     texts, elements = _texts(group), [one for item in group for one in item]
     content = InlineContent(texts.text, texts, lambda node: Tag("<code>") if node.tag == "code" else None)
 
-    def write(parts: Parts, _: bool) -> None:
+    def write(parts: CodedText, _: bool) -> None:
         parent, made = elements[0].getparent(), content.build(parts)
         at = parent.index(elements[0])
         prefix = next(run for one in elements for run in one.iter("{*}r")).tag[: -len("r")]

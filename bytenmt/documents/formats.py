@@ -9,10 +9,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from bytenmt.documents.unit import Document, Parts, ReadOptions, joined
+from bytenmt.documents.unit import CodedText, Document, ReadOptions, to_markup
 from bytenmt.errors import BytenmtError, DataError, missing_package
 
-UnitPair = tuple[Parts, Parts, str]  # source and translation of a unit, and its name
+UnitPair = tuple[CodedText, CodedText, str]  # source and translation of a unit, and its name
 
 
 class DocumentFormat(NamedTuple):
@@ -75,7 +75,7 @@ def read(data: bytes, options: ReadOptions, path: Path | str = "the document") -
         raise BytenmtError(missing_package(error)) from None
     with _as_data_error(path, options.format):
         document: Document = reader(data, options)
-        document.units = [unit for unit in document.units if joined(unit.parts).strip()]
+        document.units = [unit for unit in document.units if to_markup(unit.parts).strip()]
     document.dump = _as_data_error(path, options.format)(document.dump)
     return document
 

@@ -16,7 +16,16 @@ import lxml.html
 from lxml import etree
 
 from bytenmt.documents.inline_xml import Element, InlineContent, as_tag, local_name
-from bytenmt.documents.unit import Document, Parts, ReadOptions, Tag, TextFile, Unit, merged, text_writer
+from bytenmt.documents.unit import (
+    CodedText,
+    Document,
+    ReadOptions,
+    Tag,
+    TextFile,
+    Unit,
+    merge_strings,
+    text_writer,
+)
 
 INLINE_NAMES = (
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd mark math q rp rt ruby s samp"
@@ -113,12 +122,12 @@ def _run(parent: Element, before: Element | None, nodes: Sequence[Element]) -> I
     end = (nodes[-1].tail or "") if nodes else text
     start_space, end_space = text[: len(text) - len(text.lstrip())], end[len(end.rstrip()) :]
     content = InlineContent(text, nodes, _as_code, partial(SPACE.sub, " "))
-    source = list(merged(content.source))
+    source = list(merge_strings(content.source))
     for at, strip in ((0, str.lstrip), (-1, str.rstrip)):
         if source and isinstance(one := source[at], str):
             source[at] = strip(one)
 
-    def write(parts: Parts, _: bool) -> None:
+    def write(parts: CodedText, _: bool) -> None:
         made = content.build((start_space, *parts, end_space))
         for node in nodes:
             parent.remove(node)

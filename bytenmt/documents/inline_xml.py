@@ -9,7 +9,7 @@ from typing import Any
 
 from lxml import etree
 
-from bytenmt.documents.unit import Parts, Tag, joined, paired
+from bytenmt.documents.unit import CodedText, Tag, pair_codes, to_markup
 from bytenmt.errors import DataError
 from bytenmt.sentinels import Code
 
@@ -100,7 +100,7 @@ class InlineContent:
     ) -> None:
         self._as_code, self._normalise = as_code, normalise
         items = list(self._items(text, nodes))
-        self.source = paired(tag for tag, _, _ in items)
+        self.source = pair_codes(tag for tag, _, _ in items)
         # The elements of each code, and whether it stands for the start or the end of one alone.
         self._elements = dict[Code, list[tuple[Element, bool]]]()
         for code, (_, element, is_around) in zip(self.source, items, strict=True):
@@ -123,7 +123,7 @@ class InlineContent:
                 yield Tag(f"</{name}>", key, False), node, True
             yield self._normalise(node.tail or ""), None, False
 
-    def build(self, parts: Parts) -> Element:
+    def build(self, parts: CodedText) -> Element:
         """Return a new element <content> around a translation: a code becomes a copy of its element.
 
         parts: strings, and each code of `source` once, with pairs properly nested.
@@ -132,7 +132,7 @@ class InlineContent:
         following = {code: iter(elements) for code, elements in self._elements.items()}
         for part in parts:
             if isinstance(part, str) or part not in following:
-                append_text(top, joined([part]))
+                append_text(top, to_markup([part]))
                 continue
             element, is_around = next(following[part])
             if is_around and not part.opens:

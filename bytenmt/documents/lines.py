@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from bytenmt.decoding.confidence import NO_TEXT
-from bytenmt.documents.unit import Parts, joined, merged
+from bytenmt.documents.unit import CodedText, merge_strings, to_markup
 from bytenmt.sentinels import Code, find_spans
 
 SEPARATOR = re.compile(r"(\r\n|[\n\r\t]|[ ]+\|[ ]+|[ ]{2,})")
@@ -39,7 +39,7 @@ VALUE = re.compile(r"\s*(?:#[0-9A-Fa-f]{3,8}|true|false|null|(?:[a-z]{2,3}(?:-\w
 
 
 @dataclass(frozen=True)
-class Line:
+class UnitLine:
     """A piece of a unit that a model translates on its own.
 
     parts: strings and codes as the translator gets them, the codes renumbered <1>, </1>, <2/>. codes: what
@@ -47,30 +47,30 @@ class Line:
     of which the mark has been removed from the text; empty for none.
     """
 
-    parts: Parts
-    codes: dict[Code, Parts] = field(default_factory=dict)
+    parts: CodedText
+    codes: dict[Code, CodedText] = field(default_factory=dict)
     shortcut: str = ""
 
-    def restore(self, translation: Sequence[str | Code]) -> Parts:
+    def restore(self, translation: Sequence[str | Code]) -> CodedText:
         """Return a translation of `parts` for the unit: with the original codes and the shortcut mark.
 
         A final colon, ellipsis or question mark of the source is added if the translation lacks it.
         """
         parts = list(translation)
-        source, text = self.parts[-1], joined(parts).rstrip()
+        source, text = self.parts[-1], to_markup(parts).rstrip()
         for signs in ENDS:
             if isinstance(source, str) and source.endswith(signs) and not text.endswith(signs):
                 if isinstance(parts[-1], str):
                     parts[-1] = parts[-1].rstrip(" .,;:!\u3002")
                 parts.append(next(sign for sign in signs if source.endswith(sign)))
         if self.shortcut:
-            parts = [_with_shortcut(joined(parts), *self.shortcut)]
-        return merged(
+            parts = [_set_shortcut(to_markup(parts), *self.shortcut)]
+        return merge_strings(
             one for part in parts for one in ([part] if isinstance(part, str) else self.codes.get(part, ()))
         )
 
 
-def is_icu_message(source: Parts) -> bool:
+def is_icu_message(source: CodedText) -> bool:
     """Return whether a unit is an ICU message with forms, as {n, plural, one {# file} other {# files}}."""
     return any(isinstance(part, str) and ICU_FORMS.search(part) for part in source)
 
@@ -91,14 +91,14 @@ def has_words(parts: Sequence[str | Code]) -> bool:
     return False
 
 
-def split_unit(source: Parts) -> list[Line | Parts]:
-    """Split a unit into a list, in order: a Line is translated, a tuple of parts between lines is copied.
+def split_unit(source: CodedText) -> list[UnitLine | CodedText]:
+    """Split a unit into a list, in order: a UnitLine is translated, a tuple of parts between lines is copied.
 
     Empty for an ICU message, which is left as it is.
     """
     if is_icu_message(source):
         return []
-    made, texts = list[Line | Parts](), [list[str | Code]()]
+    made, texts = list[UnitLine | CodedText](), [list[str | Code]()]
     for part in source:
         pieces = SEPARATOR.split(part) if isinstance(part, str) else [part]
         texts[-1].append(pieces[0])
@@ -106,20 +106,20 @@ def split_unit(source: Parts) -> list[Line | Parts]:
             texts += [[separator], [piece]]
     arguments = set[str]()  # of the options so far, which descriptions name
     earlier = ["-", "-"]  # the two pieces before a text
-    for text, following in pairwise([*map(merged, texts), ()]):
-        before, core, behind = _core(text)
-        word, has_gap = joined(core), joined(following).startswith("  ")
+    for text, following in pairwise([*map(merge_strings, texts), ()]):
+        before, core, behind = _split_surroundings(text)
+        word, has_gap = to_markup(core), to_markup(following).startswith("  ")
         is_indented = not earlier[0] and earlier[1].startswith("  ")
         if has_gap and (OPTION.fullmatch(word) or (is_indented and KEYWORD.fullmatch(word))):
             arguments |= {*ARGUMENT.findall(word)}
             made.append(text)
         else:
-            made += [before, _line(core, arguments), behind] if has_words(core) else [text]
-        earlier = [earlier[1], joined(text)]
+            made += [before, _make_line(core, arguments), behind] if has_words(core) else [text]
+        earlier = [earlier[1], to_markup(text)]
     return made
 
 
-def _partners(parts: Sequence[str | Code]) -> dict[int, int]:
+def _pair_partners(parts: Sequence[str | Code]) -> dict[int, int]:
     """Map the index of each code of a pair to that of the other one, if it is there."""
     opened, partners = dict[int, int](), dict[int, int]()
     for index, part in enumerate(parts):
@@ -130,9 +130,9 @@ def _partners(parts: Sequence[str | Code]) -> dict[int, int]:
     return partners
 
 
-def _core(text: Parts) -> tuple[Parts, Parts, Parts]:
+def _split_surroundings(text: CodedText) -> tuple[CodedText, CodedText, CodedText]:
     """Split off the white space and symbols around a text, enclosing pairs, and halves of other pairs."""
-    partners, low, high = _partners(text), 0, len(text)
+    partners, low, high = _pair_partners(text), 0, len(text)
 
     def is_beside(index: int) -> bool:
         part = text[index]
@@ -154,16 +154,16 @@ def _core(text: Parts) -> tuple[Parts, Parts, Parts]:
     if core and isinstance(last := core[-1], str):
         core[-1] = END.sub("", last)
         behind.insert(0, last[len(core[-1]) :])
-    return merged(before), merged(core), merged(behind)
+    return merge_strings(before), merge_strings(core), merge_strings(behind)
 
 
-def _line(core: Parts, arguments: set[str]) -> Line:
+def _make_line(core: CodedText, arguments: set[str]) -> UnitLine:
     """Return a line, whose codes are <1>, </1>, <2/> and so on.
 
     A pair around kept text alone is one code. Names of products and arguments are codes, too.
     """
-    parts, codes, numbers = list[str | Code](), dict[Code, Parts](), dict[int, int]()
-    partners, end = _partners(core), -1
+    parts, codes, numbers = list[str | Code](), dict[Code, CodedText](), dict[int, int]()
+    partners, end = _pair_partners(core), -1
     for index, part in enumerate(core):
         if index <= end:
             continue
@@ -183,15 +183,15 @@ def _line(core: Parts, arguments: set[str]) -> Line:
             code = Code(f"<{number}>" if part.opens else f"</{number}>", number, part.opens)
         parts.append(code)
         codes[code] = core[index : max(index, end) + 1]
-    text = joined(core) if len(core) == 1 and not codes else ""
+    text = to_markup(core) if len(core) == 1 and not codes else ""
     marks = list(SHORTCUT.finditer(text)) if len(text) <= MAX_SHORTCUT else []
     if len(marks) != 1 or text.count(marks[0][0]) > 1:
-        return Line(merged(parts), codes)
+        return UnitLine(merge_strings(parts), codes)
     at = marks[0].start()
-    return Line((text[:at] + text[at + 1 :],), codes, text[at : at + 2])
+    return UnitLine((text[:at] + text[at + 1 :],), codes, text[at : at + 2])
 
 
-def _with_shortcut(text: str, mark: str, letter: str) -> str:
+def _set_shortcut(text: str, mark: str, letter: str) -> str:
     """Return a translation with the mark of a shortcut before its letter, or before the first one.
 
     In a script without capitals it stands behind the text with the letter: (&F).
@@ -203,31 +203,31 @@ def _with_shortcut(text: str, mark: str, letter: str) -> str:
     return f"{text}({mark}{letter.upper()})"
 
 
-def keeps_spans(source: Parts, translation: Parts) -> bool:
+def keeps_spans(source: CodedText, translation: CodedText) -> bool:
     """Return whether a translation has all placeholders, tags and addresses in the strings of its source.
 
     A model that was trained without sentinels, which protect them, may lose some.
     """
     texts = [part for part in source if isinstance(part, str)]
     spans = Counter(text[begin:end] for text in texts for begin, end in find_spans(text, NO_TEXT))
-    written = joined(translation)
+    written = to_markup(translation)
     return all(written.count(span) >= n for span, n in spans.items())
 
 
-def keeps_codes(source: Parts, translation: Parts) -> bool:
+def keeps_codes(source: CodedText, translation: CodedText) -> bool:
     """Return whether a translation has each code as often as its source, and no other code."""
     codes = [Counter(one for one in parts if isinstance(one, Code)) for parts in (source, translation)]
     return codes[0] == codes[1]
 
 
-def pairs_with_words(parts: Parts) -> set[int]:
+def pairs_with_words(parts: CodedText) -> set[int]:
     """Return the numbers (Code.pair) of the pairs of codes with a word between them; see has_words."""
-    partners = _partners(parts)
+    partners = _pair_partners(parts)
     opened = ((at, one) for at, one in enumerate(parts) if isinstance(one, Code) and one.opens)
     return {one.pair for at, one in opened if at in partners and has_words(parts[at : partners[at]])}
 
 
-def nested(source: Parts, translation: Parts) -> Parts:
+def nest_pairs(source: CodedText, translation: CodedText) -> CodedText:
     """Return a translation in which a pair of codes is inside another one only where it is so in the source.
 
     An outer pair is closed before a pair that does not belong into it: a link may not be in another one.
@@ -266,4 +266,4 @@ def nested(source: Parts, translation: Parts) -> Parts:
             made.append(part)
         while isinstance(part, Code) and part.pair in opened and not part.opens:
             close()
-    return merged(made)
+    return merge_strings(made)

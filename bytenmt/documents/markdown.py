@@ -18,16 +18,16 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from bytenmt.documents.unit import (
+    CodedText,
     Document,
-    Parts,
     ReadOptions,
     Tag,
     TextFile,
     Unit,
-    joined,
-    merged,
-    paired,
+    merge_strings,
+    pair_codes,
     parse_tag,
+    to_markup,
 )
 from bytenmt.documents.yaml import edit_scalars
 from bytenmt.sentinels import Code
@@ -129,19 +129,19 @@ class _Reader:
         hard = "\\" if "\\\n" in content else "  " if "  \n" in content else ""
         line_end = f"{hard}\n{self._lines[first + 1][: places[1]]}" if len(lines) > 1 else " "
 
-        def write(parts: Parts, _: bool) -> None:
+        def write(parts: CodedText, _: bool) -> None:
             # A text is escaped where it would be read in another way without.
             parts = _without_empty(parts)
-            text = joined(parts)
+            text = to_markup(parts)
             if not self._is_read_as(text, parts, kind):
-                text = joined(map(_escaped, ("", *parts), parts))
+                text = to_markup(map(_escaped, ("", *parts), parts))
             text = text.replace("|", "\\|") if kind in CELLS else text
             text = text.replace("\xa0", "&nbsp;").replace("\n", line_end)
             self._file.replace(start, end, text)
 
         return Unit(self._parts(content), write, f"line {first + 1}")
 
-    def _is_read_as(self, text: str, parts: Parts, kind: str) -> bool:
+    def _is_read_as(self, text: str, parts: CodedText, kind: str) -> bool:
         """Return whether a text in Markdown has these parts, apart from white space."""
         if kind == "paragraph_open" and len(self._markdown.parse(text, self._environment)) != 3:
             return False
@@ -167,7 +167,7 @@ class _Reader:
             is_kept = end == "\r" or not (had_words and has_words)
             tags += [("\n" if is_kept else " ") if end else "", *line]
             line, had_words, end = [], has_words, str(tag)
-        return paired(tags)
+        return pair_codes(tags)
 
     def _tags(self, tokens: Iterator[Token]) -> Iterator[str | Tag]:
         """Yield texts and tags; a soft line end as \\n and a hard one as \\r."""
@@ -204,7 +204,7 @@ class _Reader:
                 yield Tag(token.content)
 
 
-def _without_empty(parts: Parts) -> Parts:
+def _without_empty(parts: CodedText) -> CodedText:
     """Return parts without emphasis around nothing, whose marks would be read as text."""
     made = list[str | Code]()
     for part in parts:
@@ -214,7 +214,7 @@ def _without_empty(parts: Parts) -> Parts:
                 made.pop()
                 continue
         made.append(part)
-    return merged(made)
+    return merge_strings(made)
 
 
 def _escaped(before: str | Code, part: str | Code) -> str | Code:

@@ -13,7 +13,7 @@ from bytenmt.decoding.confidence import NO_TEXT
 from bytenmt.documents import formats
 from bytenmt.documents.formats import UnitPair
 from bytenmt.documents.lines import is_icu_message
-from bytenmt.documents.unit import Parts, joined, merged
+from bytenmt.documents.unit import CodedText, merge_strings, to_markup
 from bytenmt.errors import DataError
 from bytenmt.sentinels import Code, find_spans
 
@@ -50,7 +50,7 @@ class TranslationMemory:
             raise DataError(f"{path} has no pair of texts{languages} that are translated")
         return memory
 
-    def match(self, source: Parts, name: str = "") -> Parts | None:
+    def match(self, source: CodedText, name: str = "") -> CodedText | None:
         """Return the stored translation with the codes, placeholders and outer white space of `source`.
 
         None if there is none, or if it is unclear which code belongs where. Of several translations that of
@@ -72,11 +72,11 @@ class TranslationMemory:
             same = waiting.get(part.text, []) if isinstance(part, Code) else []
             slot = same.pop(0) if same else part
             made.append(slot.text if isinstance(slot, Code) and slot.pair == IN_TEXT else slot)
-        text = joined(source)
-        return merged([text[: len(text) - len(text.lstrip())], *made, text[len(text.rstrip()) :]])
+        text = to_markup(source)
+        return merge_strings([text[: len(text) - len(text.lstrip())], *made, text[len(text.rstrip()) :]])
 
 
-def _split(parts: Parts) -> list[str | Code]:
+def _split(parts: CodedText) -> list[str | Code]:
     """Return parts with the kept spans of their texts as codes, without white space at the ends."""
     made, is_whole = list[str | Code](), is_icu_message(parts)
     for part in parts:

@@ -15,7 +15,7 @@ from gettext import c2py
 import polib
 
 from bytenmt.documents.format_strings import format_style, has_same_arguments
-from bytenmt.documents.unit import Document, Parts, ReadOptions, TextFile, Unit, joined
+from bytenmt.documents.unit import CodedText, Document, ReadOptions, TextFile, Unit, to_markup
 
 CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([A-Za-z0-9._:-]+)', re.IGNORECASE)
 EMPTY_HEADER = 'msgid ""\nmsgstr ""\n'
@@ -82,9 +82,9 @@ def _units(entry: polib.POEntry, one: int, is_frequent: bool, n_forms: int) -> I
     is_doubted, is_written = entry.fuzzy, False
 
     def unit(source: str, target: str, name: str, put: Callable[[str], None]) -> Unit:
-        def write(parts: Parts, is_doubtful: bool) -> None:
+        def write(parts: CodedText, is_doubtful: bool) -> None:
             nonlocal is_written
-            put(joined(parts))
+            put(to_markup(parts))
             # An entry is fuzzy as soon as one of its translations is doubtful.
             entry.fuzzy, is_written = is_doubtful or (entry.fuzzy and is_written), True
             entry.previous_msgid = entry.previous_msgid_plural = entry.previous_msgctxt = None

@@ -17,13 +17,13 @@ from moz.l10n.resource import parse_resource, serialize_resource
 
 from bytenmt.documents.format_strings import PERCENT, has_same_arguments
 from bytenmt.documents.unit import (
+    CodedText,
     Document,
-    Parts,
     ReadOptions,
     Tag,
     TextFile,
     Unit,
-    paired,
+    pair_codes,
     parse_tag,
     text_writer,
 )
@@ -82,13 +82,13 @@ def _pattern_unit(pattern: list[Any], place: str, name: str, is_of_java: bool) -
             item.arg = re.sub(r"\\(.)", r"\1", str(item.arg))
     text = "".join(one for one in pattern if isinstance(one, str))
     is_doubled = is_of_java and re.search(r"\{\d", text) and ("''" in text or "'" not in text)
-    codes = paired(
+    codes = pair_codes(
         one.replace("''", "'" if is_doubled else "''") if isinstance(one, str) else _tag(one)
         for one in pattern
     )
     items = dict(zip(codes, pattern, strict=True))
 
-    def write(parts: Parts, _: bool) -> None:
+    def write(parts: CodedText, _: bool) -> None:
         pattern[:] = [
             # moz.l10n does not escape the end of CDATA.
             one.replace("'", "''" if is_doubled else "'").replace("]]>", "]] >")

@@ -16,7 +16,7 @@ from html import unescape
 import srt
 import webvtt
 
-from bytenmt.documents.unit import Document, Parts, ReadOptions, TextFile, Unit, split_codes
+from bytenmt.documents.unit import CodedText, Document, ReadOptions, TextFile, Unit, split_codes
 from bytenmt.errors import DataError
 from bytenmt.sentinels import Code
 
@@ -72,15 +72,15 @@ def _cue_units(text: str, put: Callable[[str], None], name: str, is_vtt: bool) -
         if is_vtt:
             source = tuple(unescape(part) if isinstance(part, str) else part for part in source)
 
-        def write(parts: Parts, _: bool, number: int = number, begin: int = begin) -> None:
-            text = "".join(_written(part, is_vtt) for part in parts)
+        def write(parts: CodedText, _: bool, number: int = number, begin: int = begin) -> None:
+            text = "".join(_to_markup(part, is_vtt) for part in parts)
             lines[number] = lines[number][:begin] + text
-            put("\n".join(lines if has_turns else broken(text, n_lines)).replace("\0", " "))
+            put("\n".join(lines if has_turns else break_lines(text, n_lines)).replace("\0", " "))
 
         yield Unit(source, write, f"cue {name}", name)
 
 
-def _written(part: str | Code, is_vtt: bool) -> str:
+def _to_markup(part: str | Code, is_vtt: bool) -> str:
     """Return a part for the file; a code with zero bytes for its spaces, at which it may not be broken."""
     if isinstance(part, Code):
         return part.text.replace(" ", "\0")
@@ -89,7 +89,7 @@ def _written(part: str | Code, is_vtt: bool) -> str:
     return part.replace("-->", "->")
 
 
-def broken(text: str, n: int) -> list[str]:
+def break_lines(text: str, n: int) -> list[str]:
     """Break a text into at most n lines of about the same length.
 
     It stays one line if a further line would begin with a time or a dash, which a reader takes for a new cue

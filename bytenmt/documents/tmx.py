@@ -9,7 +9,7 @@ from lxml import etree
 
 from bytenmt.documents import inline_xml
 from bytenmt.documents.inline_xml import LANG, SAFE, Element, InlineContent, as_tag, child, local_name
-from bytenmt.documents.unit import Document, Parts, ReadOptions, Tag, Unit, joined, merged
+from bytenmt.documents.unit import CodedText, Document, ReadOptions, Tag, Unit, merge_strings, to_markup
 from bytenmt.errors import DataError
 
 REVIEW = "needs-review-translation"
@@ -24,7 +24,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
     return Document(units, lambda: inline_xml.dump(tree, data))
 
 
-def pairs(file: BinaryIO, pair: tuple[str, str]) -> Iterator[tuple[Parts, Parts, str]]:
+def pairs(file: BinaryIO, pair: tuple[str, str]) -> Iterator[tuple[CodedText, CodedText, str]]:
     """Yield source, translation and tuid of each <tu> in both languages; the file is read as a stream."""
     for _, one in etree.iterparse(file, tag="{*}tu", **SAFE):
         unit = _unit(one, pair)
@@ -64,9 +64,9 @@ def _unit(one: Element, pair: tuple[str, str]) -> Unit | None:
     if source is None or segment is None or source is other:
         return None
     content = _content(segment)
-    begun = () if target is None else merged(_content(target).source)
+    begun = () if target is None else merge_strings(_content(target).source)
 
-    def write(translation: Parts, is_doubtful: bool) -> None:
+    def write(translation: CodedText, is_doubtful: bool) -> None:
         variant = _variant(one, pair[1])
         if variant is None:
             variant = etree.SubElement(one, source.tag, {LANG if LANG in source.attrib else "lang": pair[1]})
@@ -80,4 +80,4 @@ def _unit(one: Element, pair: tuple[str, str]) -> Unit | None:
             variant.insert(0, note)
 
     place, name = f"line {segment.sourceline}", one.get("tuid", "")
-    return Unit(content.source, write, place, name, begun, bool(joined(begun).strip()))
+    return Unit(content.source, write, place, name, begun, bool(to_markup(begun).strip()))

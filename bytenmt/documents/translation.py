@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from bytenmt.decoding.confidence import FORMAT, SURE, UNMET, WORDLESS, Verdict
 from bytenmt.decoding.line_batch import PLACEMENT
 from bytenmt.documents.lines import (
-    Line,
+    UnitLine,
     has_words,
     keeps_codes,
     keeps_spans,
-    nested,
+    nest_pairs,
     pairs_with_words,
     split_unit,
 )
-from bytenmt.documents.unit import Document, Parts, Unit, joined, merged
+from bytenmt.documents.unit import CodedText, Document, Unit, merge_strings, to_markup
 from bytenmt.sentinels import Code
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class LineTranslation(NamedTuple):
-    """A translated line: its strings and codes (those of Line.parts), and flags, see confidence.REASONS."""
+    """A translated line: strings and codes (those of UnitLine.parts), and flags, see confidence.REASONS."""
 
     parts: Sequence[str | Code]
     flags: Sequence[str] = ()
@@ -47,22 +47,22 @@ class TranslationReport:
 
 def lines_to_translate(
     document: Document, overwrite: bool = False, memory: TranslationMemory | None = None
-) -> list[Parts]:
-    """Return Line.parts of each distinct line that a model must translate, in order of the document.
+) -> list[CodedText]:
+    """Return UnitLine.parts of each distinct line that a model must translate, in order of the document.
 
     overwrite: include units that are translated already. memory: units that it can translate are left out.
     """
-    lines = dict[Parts, None]()
+    lines = dict[CodedText, None]()
     for unit in document.units:
         is_wanted = overwrite or not unit.is_done
         if is_wanted and not (memory and memory.match(unit.parts, unit.name)):
-            lines |= dict.fromkeys(one.parts for one in split_unit(unit.parts) if isinstance(one, Line))
+            lines |= dict.fromkeys(one.parts for one in split_unit(unit.parts) if isinstance(one, UnitLine))
     return list(lines)
 
 
 def translate(
     document: Document,
-    translations: Mapping[Parts, LineTranslation],
+    translations: Mapping[CodedText, LineTranslation],
     overwrite: bool = False,
     memory: TranslationMemory | None = None,
 ) -> TranslationReport:
@@ -83,11 +83,11 @@ def translate(
 
 
 def _translate_unit(
-    unit: Unit, translations: Mapping[Parts, LineTranslation], report: TranslationReport
+    unit: Unit, translations: Mapping[CodedText, LineTranslation], report: TranslationReport
 ) -> None:
     pieces = split_unit(unit.parts)
-    lines = [translations[one.parts] for one in pieces if isinstance(one, Line)]
-    if not pieces or not all(joined(line.parts).strip() for line in lines):
+    lines = [translations[one.parts] for one in pieces if isinstance(one, UnitLine)]
+    if not pieces or not all(to_markup(line.parts).strip() for line in lines):
         kind = "without a translation" if pieces else "ICU message"
         report.counts[kind] += 1
         report.notes.append((unit.place, kind))
@@ -97,25 +97,25 @@ def _translate_unit(
             unit.write(unit.parts, False)
     else:
         following = iter(lines)
-        made = (one.restore(next(following).parts) if isinstance(one, Line) else one for one in pieces)
+        made = (one.restore(next(following).parts) if isinstance(one, UnitLine) else one for one in pieces)
         flags = [flag for line in lines for flag in line.flags]
-        _write(unit, merged(part for piece in made for part in piece), flags, report)
+        _write(unit, merge_strings(part for piece in made for part in piece), flags, report)
 
 
-def _write(unit: Unit, parts: Parts, flags: list[str], report: TranslationReport) -> None:
+def _write(unit: Unit, parts: CodedText, flags: list[str], report: TranslationReport) -> None:
     """Put a translation into its document and into a report. Codes that it lacks are put at its end."""
     if not keeps_spans(unit.parts, parts):
         flags.append(UNMET)
     if not keeps_codes(unit.parts, parts):
         flags.append(UNMET)
         texts = [part for part in parts if isinstance(part, str)]
-        parts = merged([*texts, *(part for part in unit.parts if isinstance(part, Code))])
+        parts = merge_strings([*texts, *(part for part in unit.parts if isinstance(part, Code))])
     if not has_words(parts) and has_words(unit.parts):
         flags.append(WORDLESS)
-    parts = nested(unit.parts, parts)
+    parts = nest_pairs(unit.parts, parts)
     if pairs_with_words(unit.parts) - pairs_with_words(parts):
         flags.append(PLACEMENT)
-    if not unit.is_valid(joined(parts)):
+    if not unit.is_valid(to_markup(parts)):
         flags.append(FORMAT)
     verdict = Verdict.from_flags(flags)
     report.counts["translated"] += 1

@@ -15,12 +15,12 @@ from bytenmt.sentinels import Code
 BYTE_ORDER_MARKS = {"utf-8-sig": (b"\xef\xbb\xbf",), "utf-16": (b"\xff\xfe", b"\xfe\xff")}
 TAG_NAME = re.compile(r"</?([A-Za-z][^\s/>.]*)")
 
-# A text of a document as its pieces in order: plain strings, and inline codes such as tags, which are kept.
-Parts = tuple[str | Code, ...]
+# A text of a document as its parts in order: plain strings, and inline codes such as tags, which are kept.
+CodedText = tuple[str | Code, ...]
 
 
 class Tag(NamedTuple):
-    """An inline code as it is read, before `paired` matches opening with closing ones and returns Codes.
+    """An inline code as it is read, before `pair_codes` matches opening with closing ones and returns Codes.
 
     text: its markup. key: the same string for an opening tag and its closing one, such as the element's name;
     empty for a code that stands alone. opens: whether it is an opening tag; without meaning if key is empty.
@@ -31,7 +31,7 @@ class Tag(NamedTuple):
     opens: bool = False
 
 
-def paired(parts: Iterable[str | Tag]) -> list[str | Code]:
+def pair_codes(parts: Iterable[str | Tag]) -> list[str | Code]:
     """Replace each Tag by a Code, whose `pair` tells which opening and closing tags belong together.
 
     The list is as long as `parts`; the number of a pair is the index of its opening tag. Tags without a
@@ -53,7 +53,7 @@ def paired(parts: Iterable[str | Tag]) -> list[str | Code]:
     return made
 
 
-def merged(parts: Iterable[str | Code]) -> Parts:
+def merge_strings(parts: Iterable[str | Code]) -> CodedText:
     """Join adjacent strings and leave out empty ones; codes stay where they are."""
     made = list[str | Code]()
     for part in parts:
@@ -64,13 +64,13 @@ def merged(parts: Iterable[str | Code]) -> Parts:
     return tuple(made)
 
 
-def split_codes(text: str, pattern: re.Pattern[str]) -> Parts:
+def split_codes(text: str, pattern: re.Pattern[str]) -> CodedText:
     """Split a text into strings and codes: each match of the pattern is a code, tags are paired by name."""
     parts, last = list[str | Tag](), 0
     for match in pattern.finditer(text):
         parts += [text[last : match.start()], parse_tag(match[0])]
         last = match.end()
-    return merged(paired([*parts, text[last:]]))
+    return merge_strings(pair_codes([*parts, text[last:]]))
 
 
 def parse_tag(text: str) -> Tag:
@@ -85,19 +85,19 @@ def parse_tag(text: str) -> Tag:
     return Tag(text, name[1].lower(), not text.startswith("</"))
 
 
-def joined(parts: Iterable[str | Code]) -> str:
+def to_markup(parts: Iterable[str | Code]) -> str:
     """Return all parts as one string, in which a code is its markup (Code.text)."""
     return "".join(part if isinstance(part, str) else part.text for part in parts)
 
 
-def text_writer(put: Callable[[str], object]) -> Callable[[Parts, bool], None]:
+def text_writer(put: Callable[[str], object]) -> Callable[[CodedText, bool], None]:
     """Return a function for Unit.write that calls `put` with the translation as one string.
 
     It ignores whether the translation is doubtful: for formats that have no mark for that.
     """
 
-    def write(parts: Parts, _: bool) -> None:
-        put(joined(parts))
+    def write(parts: CodedText, _: bool) -> None:
+        put(to_markup(parts))
 
     return write
 
@@ -112,23 +112,23 @@ class Unit:
     # The text, with inline codes such as tags; see `parts`.
     source: Iterable[str | Code]
     # Stores a translation in the document in memory; the second argument: whether people should review it.
-    write: Callable[[Parts, bool], None]
+    write: Callable[[CodedText, bool], None]
     # Where the unit stands in the file, for messages, such as "line 12".
     place: str
     # Its id, context or key in the file: tells units with the same source apart in a translation memory.
     name: str = ""
     # In a format with two languages: the translation in the file (empty for none; None in other formats),
     # whether it is finished, so that it stays, and whether the file marks it for review.
-    target: Parts | None = None
+    target: CodedText | None = None
     is_done: bool = False
     is_doubted: bool = False
     # Returns whether a program could use a translation, such as one with the same %s as the source.
     is_valid: Callable[[str], bool] = lambda translation: True
 
     @cached_property
-    def parts(self) -> Parts:
+    def parts(self) -> CodedText:
         """The source as a tuple, with adjacent strings joined."""
-        return merged(self.source)
+        return merge_strings(self.source)
 
 
 @dataclass(eq=False)

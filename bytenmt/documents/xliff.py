@@ -15,7 +15,7 @@ from lxml import etree
 
 from bytenmt.documents import inline_xml
 from bytenmt.documents.inline_xml import SPACE, Element, InlineContent, as_tag, child, local_name
-from bytenmt.documents.unit import Document, Parts, ReadOptions, Tag, Unit, joined, merged
+from bytenmt.documents.unit import CodedText, Document, ReadOptions, Tag, Unit, merge_strings, to_markup
 from bytenmt.errors import DataError
 
 CODES = ("ph", "it", "x", "cp")  # with their content
@@ -100,23 +100,23 @@ def _units(holder: Element) -> Iterator[Unit]:
     state = "" if with_state is None else with_state.get("state", "")
     for number, one in enumerate([source] if is_whole else segments):
         content, before, mid = _content(one), there.get(one.get("mid")), one.get("mid")
-        parts = () if before is None else merged(_content(before).source)
+        parts = () if before is None else merge_strings(_content(before).source)
 
         def write(
-            translation: Parts, is_doubtful: bool, number: int = number, content: InlineContent = content
+            translation: CodedText, is_doubtful: bool, number: int = number, content: InlineContent = content
         ) -> None:
             inline_xml.set_content(make(number), content.build(translation))
             set_state(is_doubtful)
 
         # An unapproved copy of the source is no translation.
-        is_changed = merged(content.source) != parts or bool(state) or holder.get("approved") == "yes"
+        is_changed = merge_strings(content.source) != parts or bool(state) or holder.get("approved") == "yes"
         yield Unit(
             content.source,
             write,
             f"line {one.sourceline}",
             "/".join(filter(None, (holder.get("id") or holder.getparent().get("id"), mid))),
             target=parts,
-            is_done=bool(joined(parts).strip()) and state not in NOT_YET and is_changed,
+            is_done=bool(to_markup(parts).strip()) and state not in NOT_YET and is_changed,
             is_doubted=state.startswith("needs-") or "needs-review" in holder.get("subState", ""),
         )
 

@@ -74,12 +74,12 @@ def _unit(file: TextFile, start: int, scalar: ScalarNode, name: str) -> Unit:
     begin = properties.end() if properties else begin
 
     def put(text: str) -> None:
-        file.replace(begin, end, _written(text, file.text[begin:end], str(scalar.style or "")))
+        file.replace(begin, end, _to_yaml(text, file.text[begin:end], str(scalar.style or "")))
 
     return Unit([scalar.value], text_writer(put), file.line(begin), name)
 
 
-def _written(value: str, before: str, style: str) -> str:
+def _to_yaml(value: str, before: str, style: str) -> str:
     """Return a scalar in the style of the one that stood there, or in quotes where it cannot have that."""
     is_printable = UNPRINTABLE.search(value) is None
     if style in "|>" and style and is_printable and value[0] not in " \n\t":

@@ -22,7 +22,7 @@ from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
 
 from bytenmt.documents import formats
 from bytenmt.documents.translation import LineTranslation, lines_to_translate, translate
-from bytenmt.documents.unit import Document, Parts, ReadOptions
+from bytenmt.documents.unit import CodedText, Document, ReadOptions
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.work_queue import Refusal
 
@@ -48,8 +48,8 @@ class DocumentSource(NamedTuple):
         return formats.read(self.data, options, f"the file{path.suffix}")
 
 
-def read(source: DocumentSource) -> list[Parts]:
-    """Return the distinct lines of a file to translate, in order, as strings and codes (Line.parts)."""
+def read(source: DocumentSource) -> list[CodedText]:
+    """Return the distinct lines of a file to translate, in order, as strings and codes (UnitLine.parts)."""
     return lines_to_translate(source.parse())
 
 

@@ -8,15 +8,15 @@ import pytest
 
 from bytenmt.decoding.confidence import UNSURE
 from bytenmt.decoding.line_batch import split_line
-from bytenmt.documents.lines import Line, has_words, keeps_codes, nested, split_unit
-from bytenmt.documents.unit import Parts, joined, merged, split_codes
+from bytenmt.documents.lines import UnitLine, has_words, keeps_codes, nest_pairs, split_unit
+from bytenmt.documents.unit import CodedText, merge_strings, split_codes, to_markup
 from bytenmt.sentinels import Code
 from tools.verify.made_up_translations import capitals, document, translated, upper
 
 TAG = re.compile("</?[a-z]+/?>")
 
 
-def parts(text: str) -> Parts:
+def parts(text: str) -> CodedText:
     """A unit with its tags as codes."""
     return split_codes(text, TAG)
 
@@ -24,18 +24,18 @@ def parts(text: str) -> Parts:
 def cut(text: str) -> list[str]:
     """The pieces of a unit; lines between « and »."""
     return [
-        f"«{joined(piece.parts)}»" if isinstance(piece, Line) else joined(piece)
+        f"«{to_markup(piece.parts)}»" if isinstance(piece, UnitLine) else to_markup(piece)
         for piece in split_unit(parts(text))
-        if isinstance(piece, Line) or joined(piece)
+        if isinstance(piece, UnitLine) or to_markup(piece)
     ]
 
 
 def restored(text: str, translation: str) -> str:
     """A unit whose one line is translated so."""
     pieces = split_unit(parts(text))
-    assert sum(isinstance(piece, Line) for piece in pieces) == 1
-    return joined(
-        part for one in pieces for part in (one.restore((translation,)) if isinstance(one, Line) else one)
+    assert sum(isinstance(piece, UnitLine) for piece in pieces) == 1
+    return to_markup(
+        part for one in pieces for part in (one.restore((translation,)) if isinstance(one, UnitLine) else one)
     )
 
 
@@ -82,7 +82,7 @@ PIECES = {
 def test_what_has_no_words_is_copied(text: str) -> None:
     is_translated = text in TRANSLATED
     assert has_words(parts(text)) == is_translated
-    assert any(isinstance(one, Line) for one in split_unit(parts(text))) == is_translated
+    assert any(isinstance(one, UnitLine) for one in split_unit(parts(text))) == is_translated
 
 
 @pytest.mark.parametrize("text", PIECES)
@@ -93,9 +93,9 @@ def test_the_lines_of_a_unit(text: str) -> None:
 def test_names_are_codes() -> None:
     """Keep names of products, and of arguments that an option of the unit has."""
     pieces = split_unit(("  -x, --not=PAT  PAT and GitHub, PATH",))
-    (line,) = (one for one in pieces if isinstance(one, Line))
+    (line,) = (one for one in pieces if isinstance(one, UnitLine))
     assert line.parts == (Code("PAT"), " and ", Code("GitHub"), ", PATH")
-    assert joined(line.restore((Code("GitHub"), " und ", Code("PAT")))) == "GitHub und PAT"
+    assert to_markup(line.restore((Code("GitHub"), " und ", Code("PAT")))) == "GitHub und PAT"
     (chunk,) = split_line((*line.parts, Code("<1/>")), 99)  # of a model without sentinels they are text
     assert chunk.source == b"PAT and GitHub, PATH"
 
@@ -103,11 +103,11 @@ def test_names_are_codes() -> None:
 def test_a_pair_around_kept_text_is_one_code() -> None:
     """A link whose text is its address; codes are numbered, so that lines with other attributes are one."""
     text = "See <a>https://x.org</a> or <b>it</b> <i>5</i> <b>me</b>."
-    (line,) = (one for one in split_unit(parts(text)) if isinstance(one, Line))
-    assert joined(line.parts) == "See <1/> or <2>it</2> <4/> <5>me</5>."
-    assert joined(line.restore(line.parts)) == text
+    (line,) = (one for one in split_unit(parts(text)) if isinstance(one, UnitLine))
+    assert to_markup(line.parts) == "See <1/> or <2>it</2> <4/> <5>me</5>."
+    assert to_markup(line.restore(line.parts)) == text
     found = split_unit(parts("x <b>a</b>\nx <i>a</i>"))
-    first, second = (one.parts for one in found if isinstance(one, Line))
+    first, second = (one.parts for one in found if isinstance(one, UnitLine))
     assert first == second == ("x ", Code("<1>", 1, True), "a", Code("</1>", 1))
 
 
@@ -135,7 +135,7 @@ def test_ends_and_shortcuts_are_those_of_the_source(text: str, translation: str,
 
 @pytest.mark.parametrize("text", ["AT&T", "R&D costs", "a && b", "Fish &amp; Chips", "my_name", "A & B"])
 def test_what_is_no_shortcut_stays(text: str) -> None:
-    assert not any(one.shortcut for one in split_unit(parts(text)) if isinstance(one, Line))
+    assert not any(one.shortcut for one in split_unit(parts(text)) if isinstance(one, UnitLine))
 
 
 FORMS = "{n, plural, one {one file} other {# files}}"
@@ -172,9 +172,11 @@ SIBLINGS, INSIDE = (B, "a", END_B, C, "b", END_C), (B, C, "a", END_C, END_B)
         (INSIDE, (B, C, " a ", END_C, END_B, " b"), (" ", B, C, "a", END_C, END_B, " b")),
     ],
 )
-def test_pairs_are_nested_as_in_the_source(source: Parts, translation: Parts, expected: Parts) -> None:
-    made = nested(source, translation)
-    assert made == merged(expected) and keeps_codes(source, made)
+def test_pairs_are_nested_as_in_the_source(
+    source: CodedText, translation: CodedText, expected: CodedText
+) -> None:
+    made = nest_pairs(source, translation)
+    assert made == merge_strings(expected) and keeps_codes(source, made)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +189,7 @@ def test_pairs_are_nested_as_in_the_source(source: Parts, translation: Parts, ex
         (("ein alter", ONE, END_ONE), "ein alter<b></b>", "check", "in the wrong place"),
     ],
 )
-def test_a_translation_is_judged(translation: Parts, expected: str, level: str | None, why: str) -> None:
+def test_a_translation_is_judged(translation: CodedText, expected: str, level: str | None, why: str) -> None:
     made, report = translated("a.html", "<p>an <b>old</b></p>", lambda _: translation)
     assert made.decode() == f"<p>{expected}</p>"
     assert report.notes == [] if level is None else report.notes[0][1].startswith(f"to review: {level}")
@@ -216,7 +218,7 @@ def test_conversions_are_compared_in_catalogues_and_strings() -> None:
 
 
 def test_lines_are_translated_once_and_empty_translations_left() -> None:
-    asked = list[Parts]()
+    asked = list[CodedText]()
     made, report = translated(
         "a.txt",
         "one\ntwo\none\n",

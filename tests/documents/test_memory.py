@@ -7,7 +7,7 @@ import pytest
 
 from bytenmt.documents.memory import TranslationMemory
 from bytenmt.documents.translation import LineTranslation, TranslationReport, lines_to_translate, translate
-from bytenmt.documents.unit import joined
+from bytenmt.documents.unit import to_markup
 from bytenmt.errors import DataError
 from tools.verify.made_up_translations import PAIR, capitals, document
 
@@ -18,7 +18,7 @@ def memory(*pairs: tuple[str, str]) -> TranslationMemory:
 
 def looked_up(entries: TranslationMemory, source: str) -> str | None:
     match = entries.match((source,))
-    return None if match is None else joined(match)
+    return None if match is None else to_markup(match)
 
 
 @pytest.mark.parametrize(

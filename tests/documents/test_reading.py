@@ -6,7 +6,7 @@ import polib
 import pytest
 
 from bytenmt.documents.formats import format_of, read
-from bytenmt.documents.unit import ReadOptions, joined
+from bytenmt.documents.unit import ReadOptions, to_markup
 from bytenmt.errors import BytenmtError, DataError
 from tools.verify.made_up_translations import SAMPLES, document, translated
 
@@ -65,7 +65,7 @@ def test_the_delimiter_by_which_rows_are_even() -> None:
         document("a.csv", text)
     options = ReadOptions("csv", column="1")
     for data, expected in ((text, ["text; two; three", "four; five", "six"]), ("a,b;c\n1;x\n", ["a,b", "1"])):
-        assert [joined(unit.parts) for unit in read(data.encode(), options).units] == expected
+        assert [to_markup(unit.parts) for unit in read(data.encode(), options).units] == expected
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from bytenmt.cli.main import main
 from bytenmt.cli.train import CACHE
 from bytenmt.documents.formats import format_of, unit_pairs
-from bytenmt.documents.unit import joined
+from bytenmt.documents.unit import to_markup
 from bytenmt.training import run as training
 from bytenmt.training.run import Outcome
 from tools.verify.made_up_translations import PAIR, SAMPLES
@@ -34,7 +34,7 @@ def test_what_is_translated_and_not_doubted(
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     pairs = unit_pairs(path, format_of(path), PAIR)
-    assert [(joined(source), joined(target)) for source, target, *_ in pairs] == expected
+    assert [(to_markup(source), to_markup(target)) for source, target, *_ in pairs] == expected
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from ruamel.yaml import YAML
 
 from bytenmt.documents import formats
 from bytenmt.documents.translation import LineTranslation, TranslationReport, lines_to_translate, translate
-from bytenmt.documents.unit import Document, Parts, ReadOptions, TextFile
+from bytenmt.documents.unit import CodedText, Document, ReadOptions, TextFile
 from bytenmt.sentinels import Code, find_spans
 
 SAMPLES = Path(__file__).parents[2] / "tests/documents/samples"
@@ -50,12 +50,12 @@ def upper(text: str) -> str:
     return "".join([*pieces, text[last:].upper()])
 
 
-def capitals(line: Parts) -> Parts:
+def capitals(line: CodedText) -> CodedText:
     """Translate a line to capitals."""
     return tuple(upper(part) if isinstance(part, str) else part for part in line)
 
 
-def moved(line: Parts) -> Parts:
+def moved(line: CodedText) -> CodedText:
     """Translate a line to signs of many formats, with all codes in another order: every other pair first."""
     pairs = {
         part.pair: [one for one in line if isinstance(one, Code) and one.pair == part.pair]
@@ -73,7 +73,7 @@ def moved(line: Parts) -> Parts:
 def translated(
     path: Path | str,
     data: bytes | str,
-    how: Callable[[Parts], Parts] = capitals,
+    how: Callable[[CodedText], CodedText] = capitals,
     flags: tuple[str, ...] = (),
     overwrite: bool = False,
 ) -> tuple[bytes, TranslationReport]:
@@ -84,7 +84,7 @@ def translated(
     return made.dump(), report
 
 
-def codes_of(parts: Parts) -> Counter[str]:
+def codes_of(parts: CodedText) -> Counter[str]:
     """Return the codes of parts without the values of attributes, which may be translated."""
     return Counter(re.sub('".*"', "", one.text) for one in parts if isinstance(one, Code))
 
