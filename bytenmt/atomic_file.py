@@ -15,7 +15,7 @@ SUFFIX = ".tmp"
 
 
 @contextmanager
-def replacing(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
+def replace_atomically(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
     """Open a temporary binary file for writing, which replaces `path` when the context ends; after an
     exception it is deleted and `path` stays as it was.
 
@@ -55,7 +55,7 @@ def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
     """Replace the file `path` by the concatenated parts in one step, flushed to the disk: readers see the old
     file or the whole new one. Raises CheckpointError where it cannot be written."""
     try:
-        with replacing(path) as file:
+        with replace_atomically(path) as file:
             for part in parts:
                 file.write(part)
     except OSError as error:

@@ -174,13 +174,13 @@ def find_spans(text: str, patterns: Sequence[re.Pattern[str]] = compile_patterns
     if patterns is _ALL_PATTERNS and not _TRIGGER.search(text):
         return []
     matches = {match.span() for pattern in patterns for match in pattern.finditer(text)}
-    return choose_spans(matches)
+    return drop_overlaps(matches)
 
 
 _ALL_PATTERNS = compile_patterns()
 
 
-def choose_spans(matches: Iterable[tuple[int, int]]) -> list[Span]:
+def drop_overlaps(matches: Iterable[tuple[int, int]]) -> list[Span]:
     """Reduce (begin, end) pairs to spans that do not overlap, in the order of the text.
 
     Of overlapping pairs the longest is taken, of equally long ones the earliest; empty ones are left out.
@@ -216,7 +216,7 @@ def merge_adjacent(spans: Sequence[Span]) -> list[Span]:
     return merged
 
 
-def sentinel(number: int) -> str:
+def sentinel_char(number: int) -> str:
     """Return sentinel `number`, from 0 to N_SENTINELS - 1, as a str of one lone surrogate."""
     return chr(0xDC00 + FIRST_SENTINEL + number)
 

@@ -16,8 +16,8 @@ from bytenmt.decoding.setting_table import KEPT
 from bytenmt.errors import SettingError
 from bytenmt.sentinels import (
     CLASSES,
-    choose_spans,
     compile_patterns,
+    drop_overlaps,
     find_spans,
     pair_tags,
     to_bytes,
@@ -91,7 +91,7 @@ SIGNS = st.sampled_from(
 @given(st.lists(SIGNS, max_size=12).map("".join))
 def test_no_text_that_has_spans_is_passed_over(text: str) -> None:
     matches = {match.span() for pattern in compile_patterns() for match in pattern.finditer(text)}
-    assert find_spans(text) == choose_spans(matches)
+    assert find_spans(text) == drop_overlaps(matches)
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), max_size=12))
@@ -101,7 +101,7 @@ def test_the_longest_are_chosen_then_the_earliest(drawn: list[tuple[int, int]]) 
     for begin, end in sorted(matches, key=lambda span: (span[0] - span[1], span[0])):
         if begin < end and all(end <= other[0] or begin >= other[1] for other in expected):
             expected.append((begin, end))
-    assert choose_spans(matches) == sorted(expected)
+    assert drop_overlaps(matches) == sorted(expected)
 
 
 HOSTILE = [

@@ -22,7 +22,7 @@ import numpy as np
 
 from bytenmt.architectures.parameters import buffer_kinds
 from bytenmt.checkpoints.quantize import write_rounded
-from bytenmt.checkpoints.weights import prepare_output, read_run, restored
+from bytenmt.checkpoints.weights import prepare_output, read_run, restore_weights
 from bytenmt.errors import BytenmtError, CheckpointError
 
 
@@ -39,13 +39,13 @@ def average(paths: Sequence[Path], output: Path) -> str:
             raise CheckpointError(f"{file} holds another model than {files[0]}")
     latest = max(stored, key=lambda one: one.facts.update or 0)
     updates = tuple(sorted(one.facts.update or 0 for one in stored))
-    arrays = [restored(one.arrays) for one in stored]
+    arrays = [restore_weights(one.arrays) for one in stored]
     buffers = buffer_kinds(latest.config.model)
     mean = {
         name: array
         if name in buffers
         else np.mean([one[name].astype(np.float64) for one in arrays], axis=0).astype(np.float32)
-        for name, array in restored(latest.arrays).items()
+        for name, array in restore_weights(latest.arrays).items()
     }
     facts = msgspec.structs.replace(latest.facts.of_the_text(), update=updates[-1], averaged=updates)
     write_rounded(output, mean, latest.config, facts, "fp32")

@@ -36,7 +36,7 @@ from bytenmt.decoding.confidence import SURE, WRONG, Verdict, is_copy
 from bytenmt.decoding.interface import AUTO, EngineSpec, Hypothesis
 from bytenmt.decoding.loading import load_runs
 from bytenmt.errors import BytenmtError
-from bytenmt.evaluation.judge import Judge, costs
+from bytenmt.evaluation.judge import Judge, bits_of_texts
 
 TEXTS = {
     "tatoeba": "tatoeba-eng-deu/test",
@@ -107,7 +107,7 @@ def judge_pairs(judge: Judge, pairs: Sequence[Pair]) -> Count:
     """Judge pairs as if the model had written the texts, and count the flags."""
     sources = [pair.source.encode() for pair in pairs]
     texts = [pair.text.encode() for pair in pairs]
-    bits = costs(judge.reader, sources, texts)
+    bits = bits_of_texts(judge.reader, sources, texts)
     written = [Hypothesis(text, -LN2 * cost, 0.0) for text, cost in zip(texts, bits.tolist(), strict=True)]
     every = judge.flags(sources, written)
     levels = [Verdict.from_flags(flags).level for flags in every]

@@ -23,7 +23,7 @@ from bytenmt.evaluation.comparison import read_metrics
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import TextScores, text_scores
 from bytenmt.language.generate import generate
-from bytenmt.language.surprisal import CHUNK, Surprise, stream
+from bytenmt.language.surprisal import CHUNK, Surprisal, stream_surprisal
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import EOS
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # they import PyTorch
 
 Name = str | Path
 Names = Name | Sequence[Name]
-NOTHING = Surprise(np.zeros(0, np.uint8), np.zeros(0), np.zeros(0, np.int64))
+NOTHING = Surprisal(np.zeros(0, np.uint8), np.zeros(0), np.zeros(0, np.int64))
 Texts = Name | Iterable[str]  # a file's name, or the lines themselves
 
 
@@ -122,10 +122,10 @@ class Run:
 
     def model(self, device: str = "cpu") -> Model[Any, Any]:
         """Load the run as a PyTorch module with its weights, in evaluation mode on `device`."""
-        from bytenmt.checkpoints.checkpoint import build
+        from bytenmt.checkpoints.checkpoint import build_from_weights
 
         file, stored = read_run(self.path)
-        return build(stored, file).to(device).eval()
+        return build_from_weights(stored, file).to(device).eval()
 
     def evaluate(
         self, sources: Texts, references: Texts, *, tokenize: str = "13a", **options: Any
@@ -186,23 +186,23 @@ class LanguageModel:
             raise SettingError(f"{runs[0]} is a translation model, not a language model: use Translator")
         return cls(runtime)
 
-    def surprisal(self, text: str | bytes) -> Surprise:
+    def surprisal(self, text: str | bytes) -> Surprisal:
         """Return what each byte of a text costs given all bytes before it: arrays of the bytes, of their
         -log2 p, and of their ranks among the 256 possible bytes, 0 for the likeliest."""
         data = text.encode() if isinstance(text, str) else text
-        return Surprise.joined([NOTHING, *self.stream([data])])
+        return Surprisal.concatenate([NOTHING, *self.stream([data])])
 
     def model(self, device: str = "cpu") -> Model[Any, Any]:
         """Load the (first) model as a PyTorch module with its weights, in evaluation mode on `device`."""
         return Run(self.runtime.runs[0].file).model(device)
 
-    def stream(self, pieces: Iterable[bytes], chunk: int = CHUNK) -> Iterator[Surprise]:
+    def stream(self, pieces: Iterable[bytes], chunk: int = CHUNK) -> Iterator[Surprisal]:
         """Yield what surprisal returns for a text that arrives in pieces and may be endless, part by part in
         constant memory.
 
         pieces: cut anywhere; chunk: bytes that the model reads at once, and of each part that is yielded.
         """
-        return stream(self.runtime.reader(), pieces, chunk)
+        return stream_surprisal(self.runtime.reader(), pieces, chunk)
 
     def generate(self, prompt: AnyStr, n_bytes: int = 1000, **sampling: Any) -> AnyStr:
         """Sample a continuation: return the prompt and up to n_bytes more, ending in a whole character.

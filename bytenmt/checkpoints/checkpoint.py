@@ -36,7 +36,7 @@ from bytenmt.checkpoints.weights import (
     metadata_of,
     parse_metadata,
     read_run,
-    restored,
+    restore_weights,
     without_zero_rows,
     write_weights_file,
 )
@@ -48,7 +48,7 @@ LOCK = "training.lock"  # in a run folder, while a training writes there
 Weights = tuple[dict[str, Tensor], Config, Facts]  # of a weights file
 
 
-class Saved(NamedTuple):
+class TrainerCheckpoint(NamedTuple):
     """The contents of trainer.pt, from which a run is resumed; all tensors are on the CPU."""
 
     update: int  # after which it was saved
@@ -58,7 +58,7 @@ class Saved(NamedTuple):
     facts: Facts
 
 
-class Loaded(NamedTuple):
+class LoadedModel(NamedTuple):
     """The result of load_run: a PyTorch model in evaluation mode on its device, and what its file tells."""
 
     model: Model[Any, Any]
@@ -67,7 +67,7 @@ class Loaded(NamedTuple):
 
 
 @contextmanager
-def one_training(run: Path) -> Iterator[None]:
+def training_lock(run: Path) -> Iterator[None]:
     """Lock the run folder against other trainings while the context is open; it is created if missing, and
     removed at the end if nothing was written. Raises BytenmtError if another training has the lock."""
     is_new = not run.exists()
@@ -124,7 +124,7 @@ def save_checkpoint(
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], config: Config, facts: Facts) -> None:
-    """Write tensors, as `weights` returns them, as a weights file in float32. Raises CheckpointError."""
+    """Write tensors, as of `model_tensors`, as a weights file in float32. Raises CheckpointError."""
     buffers = buffer_kinds(config.model)
     arrays = {
         # What was trained in float64 is used in float32.
@@ -139,7 +139,7 @@ def _array(tensor: Tensor) -> Array:
     return array
 
 
-def load_checkpoint(run: Path) -> Saved:
+def load_checkpoint(run: Path) -> TrainerCheckpoint:
     """Load the checkpoint of a run folder to resume from. Raises CheckpointError."""
     file = run / TRAINER
     try:
@@ -151,7 +151,7 @@ def load_checkpoint(run: Path) -> Saved:
         raise CheckpointError(f"{file} is damaged ({' '.join(str(error).split()):.200})") from None
     config, facts, _ = parse_metadata(metadata, file)
     arrays = {name: tensor.numpy() for name, tensor in model.items()}
-    return Saved(facts.update or 0, _tensors(arrays), trainer, config, facts)
+    return TrainerCheckpoint(facts.update or 0, _tensors(arrays), trainer, config, facts)
 
 
 def read_weights(path: Path, which: Which = "best") -> tuple[Path, Weights]:
@@ -164,7 +164,7 @@ def read_weights(path: Path, which: Which = "best") -> tuple[Path, Weights]:
     return file, (_tensors(contents.arrays), contents.config, contents.facts)
 
 
-def read_start(path: Path, model: ModelConfig) -> tuple[Path, dict[str, Tensor]]:
+def read_initial_weights(path: Path, model: ModelConfig) -> tuple[Path, dict[str, Tensor]]:
     """Read initial weights for a new run with the configuration `model`, from a run folder (its best weights)
     or a weights file; return the path of the file and the tensors.
 
@@ -182,10 +182,10 @@ def read_start(path: Path, model: ModelConfig) -> tuple[Path, dict[str, Tensor]]
 
 def _tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
     """Return stored weights as tensors."""
-    return {name: torch.from_numpy(array) for name, array in restored(arrays).items()}
+    return {name: torch.from_numpy(array) for name, array in restore_weights(arrays).items()}
 
 
-def weights(model: Model[Any, Any]) -> dict[str, Tensor]:
+def model_tensors(model: Model[Any, Any]) -> dict[str, Tensor]:
     """Return a model's parameters and persistent buffers by name; unlike state_dict, a shared one once."""
     return {**dict(model.named_parameters()), **persistent_buffers(model)}
 
@@ -193,7 +193,7 @@ def weights(model: Model[Any, Any]) -> dict[str, Tensor]:
 def check_can_be_stored(model: Model[Any, Any], config: ModelSection) -> None:
     """Raise ConfigError, which names a tensor, where the parameters of an architecture's PyTorch module are
     not those of its configuration and program, so that its checkpoints could not be read again."""
-    own = {name: tuple(tensor.shape) for name, tensor in weights(model).items()}
+    own = {name: tuple(tensor.shape) for name, tensor in model_tensors(model).items()}
     buffers = {name: kind.shape for name, kind in buffer_kinds(config).items()}
     wrong = sorted(own.items() ^ {**parameter_shapes(config), **buffers}.items())
     if wrong:
@@ -206,7 +206,7 @@ def check_can_be_stored(model: Model[Any, Any], config: ModelSection) -> None:
 def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Path) -> None:
     """Copy tensors by name into a model of the same shapes, in place; path: where they are from, for the
     message of the CheckpointError that is raised where names or shapes differ."""
-    own = weights(model)
+    own = model_tensors(model)
     shapes, others = ({name: part.shape for name, part in some.items()} for some in (own, tensors))
     if shapes != others:
         raise CheckpointError(f"{path} does not fit the model: it has another architecture or size")
@@ -215,16 +215,16 @@ def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Pa
             parameter.copy_(tensors[name])
 
 
-def load_run(path: Path, device: torch.device, which: Which = "best") -> Loaded:
+def load_run(path: Path, device: torch.device, which: Which = "best") -> LoadedModel:
     """Load a run folder or a weights file as a PyTorch model on a device, in evaluation mode.
 
     which: in a folder, the "best" or the "last" weights. Raises CheckpointError.
     """
     file, contents = read_run(path, which)
-    return Loaded(build(contents, file).to(device).eval(), contents.config, contents.facts)
+    return LoadedModel(build_from_weights(contents, file).to(device).eval(), contents.config, contents.facts)
 
 
-def build(contents: StoredWeights, file: Path) -> Model[Any, Any]:
+def build_from_weights(contents: StoredWeights, file: Path) -> Model[Any, Any]:
     """Build a PyTorch model on the CPU, in training mode, from the contents of a weights file.
 
     file: its path, for messages. Raises CheckpointError.

@@ -19,7 +19,7 @@ from bytenmt.reporter import SILENT, Reporter
 Record = Mapping[str, Any]
 
 
-class Log:
+class MetricsLog:
     """Writes the metrics of a training to metrics.jsonl in its run folder."""
 
     def __init__(

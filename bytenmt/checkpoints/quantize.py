@@ -19,7 +19,7 @@ from bytenmt.checkpoints.weights import (
     Array,
     prepare_output,
     read_run,
-    restored,
+    restore_weights,
     without_zero_rows,
     write_weights_file,
 )
@@ -40,7 +40,7 @@ def convert(run: Path, output: Path, precision: str, flags: FlagThresholds | Non
     facts = contents.facts.without_folders()
     if flags is not None:
         facts = msgspec.structs.replace(facts, flags=flags)
-    write_rounded(output, restored(contents.arrays), contents.config, facts, precision)
+    write_rounded(output, restore_weights(contents.arrays), contents.config, facts, precision)
     before, after = file.stat().st_size, output.stat().st_size
     return [f"{output}: {after:,} bytes in {precision}, of {before:,} in {contents.precision}"]
 
@@ -60,7 +60,7 @@ def round_arrays(
     arrays: Mapping[str, Array], precision: str, buffers: Collection[str] = ()
 ) -> dict[str, Array]:
     """Convert a model's finite float32 weights, by name, to the arrays that a weights file of a precision,
-    "fp32" or "int8", stores; weights.restored turns them back, but for the rounding.
+    "fp32" or "int8", stores; weights.restore_weights turns them back, but for the rounding.
 
     buffers: names of arrays that are not weights and stay as they are.
     """
@@ -95,7 +95,7 @@ def _rounded_norm(name: str, v: Array, length: str, g: Array) -> dict[str, Array
     flat = v.reshape(len(v), -1).astype(np.float64)
     folded = (flat * (g / np.linalg.norm(flat, axis=1))[:, None]).astype(np.float32)
     stored = _rounded(name, folded)
-    lengths = np.linalg.norm(restored(stored)[name].astype(np.float64), axis=1).astype(np.float32)
+    lengths = np.linalg.norm(restore_weights(stored)[name].astype(np.float64), axis=1).astype(np.float32)
     nothing = lengths == 0
     if nothing.any():
         folded[nothing, 0] = 1

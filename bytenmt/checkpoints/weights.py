@@ -1,7 +1,7 @@
 """Read and write weights files: a model's tensors, with its configuration and facts in their metadata.
 
 The format is safetensors. Tensors are NumPy arrays by the names of parameters, so that nothing here needs
-PyTorch. Matrices are float32, or int8 with a scale for each output; `restored` makes float32 of both.
+PyTorch. Matrices are float32, or int8 with a scale for each output; `restore_weights` makes float32 of both.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Which = Literal["best", "last"]
 class StoredWeights(NamedTuple):
     """The contents of a weights file."""
 
-    arrays: dict[str, Array]  # as they are stored, maybe int8; `restored` makes float32 of them
+    arrays: dict[str, Array]  # as they are stored, maybe int8; `restore_weights` makes float32 of them
     config: Config
     facts: Facts
     precision: str  # one of PRECISIONS
@@ -169,7 +169,7 @@ def write_weights_file(
     write_atomically(path, len(text).to_bytes(8, "little") + text, memoryview(data)[end:])
 
 
-def restored(arrays: Mapping[str, Array]) -> dict[str, Array]:
+def restore_weights(arrays: Mapping[str, Array]) -> dict[str, Array]:
     """Convert the arrays of a weights file to a model's float32 weights by name: int8 matrices are multiplied
     by their scales, and n-gram tables get back their rows of zeros."""
     whole: dict[str, Array] = {}
@@ -189,7 +189,7 @@ def restored(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 def without_zero_rows(arrays: Mapping[str, Array]) -> dict[str, Array]:
     """Return a model's arrays without the rows of its n-gram tables that are all zeros, to save space, and
-    with a bit mask of the rows that are there; `restored` is the inverse."""
+    with a bit mask of the rows that are there; `restore_weights` is the inverse."""
     table = arrays.get(NGRAM_TABLES)
     if table is None:
         return dict(arrays)

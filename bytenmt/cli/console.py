@@ -16,7 +16,7 @@ from typing import BinaryIO, TextIO
 
 import click
 
-from bytenmt.atomic_file import keep_mode, make_folder_of, replacing
+from bytenmt.atomic_file import keep_mode, make_folder_of, replace_atomically
 from bytenmt.cli.options import VERBOSE
 from bytenmt.errors import BytenmtError, printable
 
@@ -97,7 +97,7 @@ def writer(path: Path | None) -> Iterator[BinaryIO]:
         with open(path, "wb") as file:
             yield file
         return
-    with replacing(path.resolve(), sync=False) as file:  # a link stays one
+    with replace_atomically(path.resolve(), sync=False) as file:  # a link stays one
         yield file
 
 

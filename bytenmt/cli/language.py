@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bytenmt.config.facts import TextFact
     from bytenmt.decoding.reading import Reader
     from bytenmt.language.ngram import NGramBaseline
-    from bytenmt.language.surprisal import Surprise
+    from bytenmt.language.surprisal import Surprisal
 
 PIECE = 1 << 16  # bytes of stdin that are read at once
 STDIN = "standard input"
@@ -63,7 +63,7 @@ def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: Prediction, en
     """
     from bytenmt.cli import inputs
     from bytenmt.data.text_file import check_file
-    from bytenmt.language.summary import Figures, WholeCharacters, json_lines
+    from bytenmt.language.summary import PredictionSummary, WholeCharacters, json_lines
 
     file, src = stream_of(files[0]) if files else None, how.src
     if file is not None:
@@ -79,7 +79,7 @@ def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: Prediction, en
             missing = f"no n-gram beside it: {error}"
     reader = runtime.reader()
     costs = _stream(reader, file) if src is None else _translations(reader, file, src, how.errors)
-    figures, whole, n_bytes = Figures(line_ends=runtime.has_source), WholeCharacters(), 0
+    figures, whole, n_bytes = PredictionSummary(line_ends=runtime.has_source), WholeCharacters(), 0
     for surprise in chain(costs, [None]):
         figures.add(whole.add(surprise))
         if surprise is not None:
@@ -108,14 +108,14 @@ def _baseline(texts: tuple[TextFact, ...]) -> NGramBaseline:
     return NGramBaseline(found)
 
 
-def _stream(reader: Reader, file: Path | None) -> Iterator[Surprise]:
+def _stream(reader: Reader, file: Path | None) -> Iterator[Surprisal]:
     """Yield the cost of the bytes of a file or of stdin under a model without a source.
 
     Shows a progress bar on a terminal.
     """
     from bytenmt.cli.progress import progress
     from bytenmt.data.text_file import is_packed, pieces_of
-    from bytenmt.language.surprisal import stream
+    from bytenmt.language.surprisal import stream_surprisal
 
     if file is None:
         size = standard_input_size()
@@ -123,7 +123,7 @@ def _stream(reader: Reader, file: Path | None) -> Iterator[Surprise]:
         size = None if is_packed(file) or not file.is_file() else file.stat().st_size
     empty = True
     with progress(size, "B") as (bar, _):
-        for surprise in stream(reader, pieces_of(file) if file else _stdin()):
+        for surprise in stream_surprisal(reader, pieces_of(file) if file else _stdin()):
             yield surprise
             bar.advance(len(surprise.data))
             empty = False
@@ -131,19 +131,19 @@ def _stream(reader: Reader, file: Path | None) -> Iterator[Surprise]:
         raise DataError(f"{file or STDIN} is empty: give a text to score")
 
 
-def _translations(reader: Reader, file: Path | None, src: Path, errors: str) -> Iterator[Surprise]:
+def _translations(reader: Reader, file: Path | None, src: Path, errors: str) -> Iterator[Surprisal]:
     """Yield the cost of the lines of a file or of stdin under a translation model."""
     from bytenmt.cli import inputs
     from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.data.text_file import TextFile
-    from bytenmt.language.surprisal import translations
+    from bytenmt.language.surprisal import translation_surprisal
 
     source = inputs.text_file(src, errors)
     if file is None:
         target = inputs.checked(TextFile.from_bytes(b"".join(_stdin()), STDIN, errors))
     else:
         target = inputs.text_file(file, errors)
-    yield from translations(reader, ParallelCorpus.from_texts(source, target, keep_empty=True))
+    yield from translation_surprisal(reader, ParallelCorpus.from_texts(source, target, keep_empty=True))
 
 
 def _stdin() -> Iterator[bytes]:

@@ -89,7 +89,7 @@ def attention(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec
             raise BytenmtError(f"{name} has {len(data.decode())} characters: expected 1 to {LONGEST}")
     (reader,) = runtime.attention()
     maps = plots.attention_maps(source, text, reader.layers([(source, text)])[0])
-    unknown = plots.Labels.from_texts((source.decode(), text.decode())).unknown
+    unknown = plots.FontLabels.from_texts((source.decode(), text.decode())).unknown
     if unknown:
         say(f"bytenmt: no font here has {''.join(sorted(unknown))[:20]}: they are spelt in ASCII")
     with writer(how.output) as out:
@@ -104,12 +104,12 @@ def embedding(runs: tuple[Path, ...], how: EmbeddingOptions) -> None:
 
     Bytes that never occurred in training keep their random initial vectors: use --text to leave them out.
     """
-    from bytenmt.checkpoints.weights import read_run, restored
+    from bytenmt.checkpoints.weights import read_run, restore_weights
     from bytenmt.cli.inputs import text_file
     from bytenmt.evaluation import plots
 
     _check(how.output, *how.texts)
-    table = restored(read_run(runs[0])[1].arrays)["embedding.weight"].astype("float64")
+    table = restore_weights(read_run(runs[0])[1].arrays)["embedding.weight"].astype("float64")
     chosen = {byte for text in how.texts for line in text_file(text, "replace") for byte in line}
     if not how.texts:
         chosen = {byte for kind in plots.BYTES.values() for byte in kind}

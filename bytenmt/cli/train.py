@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from bytenmt.atomic_file import replacing
+from bytenmt.atomic_file import replace_atomically
 from bytenmt.cli.console import detail
 from bytenmt.cli.languages import LanguageOptions, language_pair
 from bytenmt.cli.options import ARCHITECTURES, MACHINE, InputOptions, PresetOptions, collect_given, command
@@ -142,7 +142,7 @@ def convert_document(document: Conversion) -> str:
         raise DataError(f"{document.path} has no translated pair of texts{languages}")
     document.table.parent.mkdir(parents=True, exist_ok=True)
     n_pairs = 0
-    with replacing(document.table) as file:
+    with replace_atomically(document.table) as file:
         for line in chain([first], lines):
             file.write(line)
             n_pairs += 1

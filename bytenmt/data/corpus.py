@@ -31,7 +31,7 @@ class PairFiles(NamedTuple):
         return self.src is not None or self.tsv is not None
 
 
-class Part(NamedTuple):
+class CorpusPart(NamedTuple):
     """The opened files of one of the corpora that a ParallelCorpus joins; see PairFiles."""
 
     src: TextFile | None  # None for a model without a source
@@ -65,7 +65,7 @@ class ParallelCorpus:
     Empty and too long pairs are left out. All parts have a source or none has.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[CorpusPart, ...]
     bounds: Indices  # (n_parts + 1,) int64: part p holds the pairs bounds[p] to bounds[p + 1] - 1
     lines: Lengths  # (m,) int32: the line, from 0, of each pair in the files of its part
     source_lengths: Lengths  # (m,) int32: bytes without EOS; without a source all 0
@@ -96,10 +96,10 @@ class ParallelCorpus:
         parts = []
         for src, tgt, tsv, weight in files:
             if tsv is not None:
-                parts.append(Part(*TextFile.open(tsv, errors).split(), weight))
+                parts.append(CorpusPart(*TextFile.open(tsv, errors).split(), weight))
             elif tgt is not None:
                 source = None if src is None else TextFile.open(src, errors)
-                parts.append(Part(source, TextFile.open(tgt, errors), weight))
+                parts.append(CorpusPart(source, TextFile.open(tgt, errors), weight))
         return cls._from_parts(parts, max_source_bytes, max_target_bytes)
 
     @classmethod
@@ -116,12 +116,12 @@ class ParallelCorpus:
         src: None for no source; limits: of open_all; keep_empty: keep pairs with an empty side, too, for
         scoring line by line.
         """
-        return cls._from_parts([Part(src, tgt, 1.0)], max_source_bytes, max_target_bytes, keep_empty)
+        return cls._from_parts([CorpusPart(src, tgt, 1.0)], max_source_bytes, max_target_bytes, keep_empty)
 
     @classmethod
     def _from_parts(
         cls,
-        parts: Sequence[Part],
+        parts: Sequence[CorpusPart],
         max_source_bytes: int | None,
         max_target_bytes: int | None,
         keep_empty: bool = False,
@@ -152,9 +152,9 @@ class ParallelCorpus:
         return cls(
             parts=tuple(parts),
             bounds=np.cumsum([0, *map(len, lines)], dtype=np.int64),
-            lines=_joined(lines),
-            source_lengths=_joined(sources),
-            target_lengths=_joined(targets),
+            lines=_concatenate(lines),
+            source_lengths=_concatenate(sources),
+            target_lengths=_concatenate(targets),
             left_out=tuple(left_out),
             max_source_bytes=max_source_bytes,
             max_target_bytes=max_target_bytes,
@@ -193,7 +193,7 @@ class ParallelCorpus:
             return self.changed[k][1]
         return self._part(k).tgt.line(int(self.lines[k]))
 
-    def _part(self, k: int) -> Part:
+    def _part(self, k: int) -> CorpusPart:
         return self.parts[int(np.searchsorted(self.bounds, k, "right")) - 1]
 
     def require_pairs(self) -> None:
@@ -210,7 +210,7 @@ class ParallelCorpus:
             )
 
 
-def _joined(arrays: Sequence[Lengths]) -> Lengths:
+def _concatenate(arrays: Sequence[Lengths]) -> Lengths:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 

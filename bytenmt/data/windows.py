@@ -18,7 +18,7 @@ Bytes = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.int64]
 
 
-class Window(NamedTuple):
+class WindowBatch(NamedTuple):
     """A batch for a language model, or one process' share of it: n pieces of the text, t bytes each."""
 
     read: Bytes  # (n, t) uint8: the model's input, the byte before each of truth, or BOS
@@ -42,7 +42,9 @@ class Streams:
         self.ends = np.cumsum([len(text) for text in texts])
         self.n_bytes = int(self.ends[-1])
 
-    def window(self, starts: Indices, width: int, skipped: Indices, fresh: bool, open_all: bool) -> Window:
+    def window(
+        self, starts: Indices, width: int, skipped: Indices, fresh: bool, open_all: bool
+    ) -> WindowBatch:
         """Return a batch with the `width` bytes from each position of `starts` (n,) int64 on.
 
         skipped, fresh: fields of Window. The input before a text's first byte is BOS; with open_all the first
@@ -57,7 +59,7 @@ class Streams:
             read[inside, column[inside]] = BOS
         if open_all:
             read[:, 0] = BOS
-        return Window(read, truth, skipped, fresh)
+        return WindowBatch(read, truth, skipped, fresh)
 
     def _bytes(self, start: int, n: int) -> Bytes:
         """Return n bytes from `start` on, across the texts' ends."""
@@ -72,9 +74,9 @@ class Streams:
         return np.concatenate(pieces)
 
 
-def contiguous(
+def serial_windows(
     streams: Streams, n_rows: int, own: range, width: int, seed: int, epoch: int, first: int = 0
-) -> Iterator[Window]:
+) -> Iterator[WindowBatch]:
     """Yield the batches of an epoch for recurrent models: each row goes on where it ended in the batch
     before, `width` bytes at a time.
 
@@ -92,7 +94,7 @@ def contiguous(
         yield window._replace(epoch_batches=n_batches)
 
 
-def windows(
+def shuffled_windows(
     streams: Streams,
     n_rows: int,
     own: range,
@@ -101,7 +103,7 @@ def windows(
     seed: int,
     epoch: int,
     first: int = 0,
-) -> Iterator[Window]:
+) -> Iterator[WindowBatch]:
     """Yield the batches of an epoch of a convolutional language model, which needs no state between them.
 
     A batch has n_rows windows of context + width bytes, in random order; the last batch may have fewer. Each

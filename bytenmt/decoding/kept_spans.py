@@ -14,11 +14,11 @@ from bytenmt.sentinels import (
     FIRST_SENTINEL,
     N_SENTINELS,
     Code,
-    choose_spans,
     compile_patterns,
+    drop_overlaps,
     find_spans,
     pair_tags,
-    sentinel,
+    sentinel_char,
     to_bytes,
 )
 
@@ -94,7 +94,7 @@ class KeepSpec:
                     is_adjacent = False
                     continue
                 if not is_adjacent:
-                    texts.append(sentinel(0))
+                    texts.append(sentinel_char(0))
                     groups.append([])
                 groups[-1].append(piece)
                 is_adjacent = True
@@ -110,7 +110,7 @@ class KeepSpec:
         terms = {match.span: match.term for match in self.glossary.find(text)} if self.glossary else {}
         chosen = find_spans(text, self.patterns)
         if terms:
-            chosen = choose_spans([*chosen, *terms])
+            chosen = drop_overlaps([*chosen, *terms])
         pieces, end = list[str | KeptSpan](), 0
         for span in chosen:
             source, term = text[span.begin : span.end], terms.get(span)

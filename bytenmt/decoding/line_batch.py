@@ -31,7 +31,7 @@ from bytenmt.sentinels import (
     compile_patterns,
     find_spans,
     replace_spans,
-    sentinel,
+    sentinel_char,
     to_bytes,
     to_text,
 )
@@ -276,7 +276,7 @@ def split_sentences(data: bytes, languages: Sequence[str]) -> list[tuple[bytes, 
     at the beginning of a line of several sentences follows an empty text.
     """
     text = to_text(data)
-    probe = text.replace(sentinel(0), SPAN_CHARACTER)
+    probe = text.replace(sentinel_char(0), SPAN_CHARACTER)
     ends = sorted({*sentence_ends(probe, languages), *ends_at_signs(probe)})
     if not ends:
         return [(data, b"")]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.architectures.section import ModelSection
-from bytenmt.checkpoints.weights import StoredWeights, read_run, restored
+from bytenmt.checkpoints.weights import StoredWeights, read_run, restore_weights
 from bytenmt.config.facts import Facts, SearchDefaults
 from bytenmt.config.schema import Config, architecture
 from bytenmt.data.sentences import UNKNOWN_LANGUAGE, languages_of_files
@@ -219,7 +219,7 @@ def _load_numba(stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, 
     from bytenmt.decoding.cpu.reader import CpuReader
 
     def packed_in(precision: str, one: StoredWeights) -> PackedModel:
-        return pack_model(restored(one.arrays), one.config.model, precision)
+        return pack_model(restore_weights(one.arrays), one.config.model, precision)
 
     if "torch" in sys.modules:
         _check_programs(stored)
@@ -247,12 +247,12 @@ def _check_programs(stored: Sequence[tuple[Path, StoredWeights]]) -> None:
 
     Where PyTorch would have to be imported for it, nothing is compared: the training has done it.
     """
-    from bytenmt.checkpoints.checkpoint import build
+    from bytenmt.checkpoints.checkpoint import build_from_weights
     from bytenmt.decoding.program_check import check_program
 
     for file, one in stored:
         if one.config.model not in _CHECKED:
-            check_program(build(one, file), one.config.model)
+            check_program(build_from_weights(one, file), one.config.model)
             _CHECKED.add(one.config.model)
 
 
@@ -265,7 +265,7 @@ def _load_pytorch(
     """
     import torch
 
-    from bytenmt.checkpoints.checkpoint import build
+    from bytenmt.checkpoints.checkpoint import build_from_weights
     from bytenmt.decoding.cpu.compilation import compiled_search_step
     from bytenmt.decoding.pytorch.reader import TorchReader
     from bytenmt.distributed import local_device
@@ -277,7 +277,7 @@ def _load_pytorch(
     def build_models(precisions: Sequence[str]) -> list[Model[Any, Any]]:
         dtypes = [torch.bfloat16 if precision == "bf16" else torch.float32 for precision in precisions]
         pairs = zip(dtypes, stored, strict=True)
-        return [build(one, file).to(device, dtype).eval() for dtype, (file, one) in pairs]
+        return [build_from_weights(one, file).to(device, dtype).eval() for dtype, (file, one) in pairs]
 
     precisions = [precision_of(one.precision, spec) for _, one in stored]
     exact = ["fp32" if spec.precision == AUTO else spec.precision] * len(stored)

@@ -15,7 +15,7 @@ import torch
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.registry import has_program
 from bytenmt.architectures.section import ModelSection, architecture
-from bytenmt.checkpoints.checkpoint import weights
+from bytenmt.checkpoints.checkpoint import model_tensors
 from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
 from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.cpu.reader import CpuReader
@@ -39,7 +39,7 @@ def check_program(model: Model[Any, Any], config: ModelSection) -> None:
     is_training, cpu = model.training, torch.device("cpu")
     module = model if model.embedding.weight.device == cpu else deepcopy(model).to(cpu)
     packed = pack_model(
-        {name: part.detach().float().numpy() for name, part in weights(module).items()}, config, "fp32"
+        {name: part.detach().float().numpy() for name, part in model_tensors(module).items()}, config, "fp32"
     )
     readers = TorchReader([module.eval()], cpu), CpuReader([packed], run=numpy_interpreter())
     sources = SOURCES if config.source else None

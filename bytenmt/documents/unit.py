@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from bytenmt.decoding.kept_spans import merge_texts
 from bytenmt.errors import DataError
 from bytenmt.sentinels import Code
 
@@ -55,13 +56,7 @@ def pair_codes(parts: Iterable[str | Tag]) -> list[str | Code]:
 
 def merge_strings(parts: Iterable[str | Code]) -> CodedText:
     """Join adjacent strings and leave out empty ones; codes stay where they are."""
-    made = list[str | Code]()
-    for part in parts:
-        if isinstance(part, str) and made and isinstance(made[-1], str):
-            made[-1] += part
-        elif part != "":
-            made.append(part)
-    return tuple(made)
+    return tuple(merge_texts(parts))
 
 
 def split_codes(text: str, pattern: re.Pattern[str]) -> CodedText:

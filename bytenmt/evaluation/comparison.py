@@ -55,7 +55,7 @@ def without_seed(config: Config) -> Config:
     return msgspec.structs.replace(config, train=msgspec.structs.replace(config.train, seed=0))
 
 
-def over_seeds(systems: Sequence[System]) -> list[tuple[list[str], dict[str, tuple[float, float]]]]:
+def summarise_seeds(systems: Sequence[System]) -> list[tuple[list[str], dict[str, tuple[float, float]]]]:
     """Group the models that differ in their seeds alone; return each group of two or more.
 
     A group is the names of its systems, and the mean and sample standard deviation of each score by its name.
@@ -115,7 +115,7 @@ def table(systems: Sequence[System]) -> Iterator[str]:
     for name, architecture, *numbers in rows:
         words = [name.ljust(widths[0]), architecture.ljust(widths[1])]
         yield "  ".join([*words, *map(str.rjust, numbers, widths[2:])]).rstrip()
-    for names, of_seeds in over_seeds(systems):
+    for names, of_seeds in summarise_seeds(systems):
         told = ", ".join(f"{name} {middle:.4g} ± {spread:.2g}" for name, (middle, spread) in of_seeds.items())
         yield f"{len(names)} seeds ({', '.join(names)}): {told}"
     scores = systems[0].scores
@@ -154,7 +154,7 @@ def to_dict(systems: Sequence[System]) -> dict[str, Any]:
         "systems": [system.to_dict() for system in systems],
         "seeds": [
             {"systems": names} | {name: {"mean": m, "std": s} for name, (m, s) in of_seeds.items()}
-            for names, of_seeds in over_seeds(systems)
+            for names, of_seeds in summarise_seeds(systems)
         ],
     }
 

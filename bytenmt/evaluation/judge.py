@@ -136,12 +136,12 @@ class Judge:
         if self.thresholds is None or self.thresholds.source_bits is None or not translations:
             return []
         texts = [best.text for best in translations]
-        alone = costs(self.reader, None, texts, copied_spans)
+        alone = bits_of_texts(self.reader, None, texts, copied_spans)
         of_source = np.array([-best.log_probability / math.log(2) for best in translations])
         with_spans = [k for k, best in enumerate(translations) if copied_spans(best.text)]
         if with_spans:  # the search has the cost of the whole text alone
             some = [sources[k] for k in with_spans], [texts[k] for k in with_spans]
-            of_source[with_spans] = costs(self.reader, *some, copied_spans)
+            of_source[with_spans] = bits_of_texts(self.reader, *some, copied_spans)
         return [float(bits) for bits in alone - of_source]
 
     def is_in_source_language(self, text: bytes) -> bool:
@@ -181,7 +181,7 @@ def bits_of_text(translation: Hypothesis) -> float | None:
     return -translation.log_probability / math.log(2) / n_bytes if n_bytes else None
 
 
-def costs(
+def bits_of_texts(
     reader: Reader,
     sources: Sequence[bytes] | None,
     texts: Sequence[bytes],
@@ -241,7 +241,7 @@ def calibrate(
     """
     source_bits = None
     if knows_empty_sources:
-        saved = costs(reader, None, references) - costs(reader, sources, references)
+        saved = bits_of_texts(reader, None, references) - bits_of_texts(reader, sources, references)
         source_bits = round(float(np.quantile(saved, FALSE_ALARMS)), 3)
     n_source, n_target = (np.array([len(line) for line in lines]) for lines in (sources, references))
     ratio = n_target.sum() / max(1, n_source.sum())

@@ -63,14 +63,14 @@ def png(figure: Figure) -> bytes:
     return file.getvalue()
 
 
-class Labels(NamedTuple):
+class FontLabels(NamedTuple):
     """The fonts for labels in any script, and the characters that none of them has."""
 
     families: list[str]  # names of font families, in order of preference
     unknown: set[str]  # characters that no installed font has
 
     @classmethod
-    def from_texts(cls, texts: Iterable[str]) -> Labels:
+    def from_texts(cls, texts: Iterable[str]) -> FontLabels:
         """Choose installed fonts that together have the characters of the texts, as far as any font does."""
         from matplotlib.font_manager import findfont, fontManager
 
@@ -86,16 +86,16 @@ class Labels(NamedTuple):
 
     def legible(self, text: str) -> str:
         """Return a text with unknown characters in ASCII: Hangul by its sound, others by their numbers."""
-        return "".join(spelt(letter) if letter in self.unknown else letter for letter in text)
+        return "".join(spell_in_ascii(letter) if letter in self.unknown else letter for letter in text)
 
 
-def spelt(letter: str) -> str:
+def spell_in_ascii(letter: str) -> str:
     """Return a character in ASCII: a Hangul syllable by its sound, others by their code point in hex."""
     name = unicodedata.name(letter, "")
     return name.rpartition(" ")[2].lower() if name.startswith("HANGUL SYLLABLE") else f"{ord(letter):04X}"
 
 
-def shown(letter: str) -> str:
+def visible_label(letter: str) -> str:
     """Return a visible label for a character: ␣ for a space, the code point in hex if it is not printable."""
     if letter == " ":
         return "␣"
@@ -120,7 +120,7 @@ def learning_curves(runs: Mapping[str, Records]) -> Figure:
     """
     from matplotlib.figure import Figure
 
-    labels = Labels.from_texts(runs)
+    labels = FontLabels.from_texts(runs)
     panels = [curve for curve in CURVES if any(curve[1] in one for log in runs.values() for one in log)]
     figure = Figure(figsize=(4.4 * len(panels), 4.2), layout="constrained")
     for place, (x, y, x_label, y_label, unit) in enumerate(panels, 1):
@@ -162,8 +162,8 @@ def draw_attention(source: str, text: str, maps: Mapping[str, Weights]) -> Figur
     """Draw a heat map for each map of attention_maps: source at the top, text at the side, large is dark."""
     from matplotlib.figure import Figure
 
-    labels = Labels.from_texts((source, text))
-    across, down = ([labels.legible(shown(letter)) for letter in line] for line in (source, text))
+    labels = FontLabels.from_texts((source, text))
+    across, down = ([labels.legible(visible_label(letter)) for letter in line] for line in (source, text))
     across.append(END)
     width = INCH * (len(across) + max(map(len, down))) + 0.9
     height = INCH * (len(down) + max(map(len, across))) + 0.9
@@ -189,7 +189,7 @@ def byte_label(byte: int) -> str:
     return chr(byte) if 0x20 < byte < 0x7F else f"{byte:02X}"
 
 
-def principal(table: Table, chosen: Sequence[int]) -> tuple[Table, npt.NDArray[np.float64]]:
+def principal_components(table: Table, chosen: Sequence[int]) -> tuple[Table, npt.NDArray[np.float64]]:
     """Project the vectors of n chosen bytes on their first two principal components.
 
     Returns the projections (n, 2), and each component's share of the variance, (2,).
@@ -204,7 +204,7 @@ def draw_embedding(table: Table, chosen: Sequence[int]) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    places, shares = principal(table, chosen)
+    places, shares = principal_components(table, chosen)
     kind_of = {byte: kind for kind, bytes_ in BYTES.items() for byte in bytes_}
     kinds = list(dict.fromkeys(kind_of.get(byte, "not in a text") for byte in chosen))
     colours = {kind: f"C{number}" for number, kind in enumerate([*BYTES, "not in a text"])}

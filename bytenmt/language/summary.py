@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.language.scripts import ESCAPED, LAST_ESCAPED, script
-from bytenmt.language.surprisal import Surprise
+from bytenmt.language.surprisal import Surprisal
 from bytenmt.utf8 import EOS
 
 WHOLE = "in all"  # the name of the sums over all characters
@@ -23,7 +23,7 @@ class Characters(NamedTuple):
 
     code: npt.NDArray[np.uint32]  # (n,), code points; a byte that is not UTF-8 is 0xDC00 plus the byte
     n_bytes: npt.NDArray[np.int64]  # (n,), bytes of each character
-    surprise: Surprise  # of all their bytes, in order
+    surprise: Surprisal  # of all their bytes, in order
 
 
 class WholeCharacters:
@@ -31,20 +31,20 @@ class WholeCharacters:
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-        self._waiting = Surprise(np.zeros(0, np.uint8), np.zeros(0), np.zeros(0, np.int64))
+        self._waiting = Surprisal(np.zeros(0, np.uint8), np.zeros(0), np.zeros(0, np.int64))
 
-    def add(self, surprise: Surprise | None) -> Characters:
+    def add(self, surprise: Surprisal | None) -> Characters:
         """Add the next bytes (None at the end of the text); return the characters that are now complete."""
         text = self._decoder.decode(b"" if surprise is None else surprise.data.tobytes(), surprise is None)
         code = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
         n_bytes = 1 + (code >= 0x80).astype(np.int64) + (code >= 0x800) + (code >= 0x10000)
         n_bytes[(code >= ESCAPED) & (code <= LAST_ESCAPED)] = 1
-        both = self._waiting if surprise is None else Surprise.joined([self._waiting, surprise])
-        whole, self._waiting = both.cut(int(n_bytes.sum()))
+        both = self._waiting if surprise is None else Surprisal.concatenate([self._waiting, surprise])
+        whole, self._waiting = both.split(int(n_bytes.sum()))
         return Characters(code, n_bytes, whole)
 
 
-class Sums(NamedTuple):
+class PredictionSums(NamedTuple):
     """Sums over the predictions of a text's bytes, or of those of one script."""
 
     n_bytes: float  # bytes of the text
@@ -54,7 +54,7 @@ class Sums(NamedTuple):
     fifth: float  # predictions whose true byte was among the five likeliest
 
 
-class Figures:
+class PredictionSummary:
     """Accumulates bits and accuracy of predictions, in all and by script.
 
     line_ends: EOS ends a line and is not a byte of the text, as in translations.
@@ -76,9 +76,9 @@ class Figures:
             self._sums[name] += values[:, names == name].sum(axis=1)
         self._sums[WHOLE] += values.sum(axis=1)
 
-    def sums(self) -> dict[str, Sums]:
+    def sums(self) -> dict[str, PredictionSums]:
         """Return the sums of all characters, under the name WHOLE, then those by script, most bytes first."""
-        found = {name: Sums(*values.tolist()) for name, values in self._sums.items()}
+        found = {name: PredictionSums(*values.tolist()) for name, values in self._sums.items()}
         return dict(sorted(found.items(), key=lambda item: (item[0] != WHOLE, -item[1].n_bytes)))
 
     def lines(self) -> Iterator[str]:
@@ -93,7 +93,7 @@ class Figures:
             yield f"  {name:26}{n_bytes:12.0f}{cost:>16}{shares}"
 
 
-def json_lines(surprise: Surprise, first: int) -> bytes:
+def json_lines(surprise: Surprisal, first: int) -> bytes:
     """Format a JSON object a line for each byte: its offset, byte, bits and rank (1 for the likeliest).
 
     first: offset of the first byte. The end of a translation's line is the byte 255, EOS.

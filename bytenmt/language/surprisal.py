@@ -22,7 +22,7 @@ CHUNK = 1024  # bytes of a stream that a model reads in one call
 LINES_AT_ONCE = 1000  # lines of translations in a Surprise, which is in memory
 
 
-class Surprise(NamedTuple):
+class Surprisal(NamedTuple):
     """Bytes and their surprisal, -log2 p, under a model.
 
     In translations EOS ends a line; in a stream that id is a byte like any other.
@@ -33,28 +33,28 @@ class Surprise(NamedTuple):
     rank: npt.NDArray[np.int64]  # (n,), how many bytes were likelier, or as likely and of lower value
 
     @staticmethod
-    def joined(parts: Sequence[Surprise]) -> Surprise:
+    def concatenate(parts: Sequence[Surprisal]) -> Surprisal:
         """Concatenate at least one Surprise."""
         data, bits, rank = zip(*parts, strict=True)
-        return Surprise(np.concatenate(data), np.concatenate(bits), np.concatenate(rank))
+        return Surprisal(np.concatenate(data), np.concatenate(bits), np.concatenate(rank))
 
-    def cut(self, n: int) -> tuple[Surprise, Surprise]:
+    def split(self, n: int) -> tuple[Surprisal, Surprisal]:
         """Split after the first n bytes."""
         data, bits, rank = self
-        return Surprise(data[:n], bits[:n], rank[:n]), Surprise(data[n:], bits[n:], rank[n:])
+        return Surprisal(data[:n], bits[:n], rank[:n]), Surprisal(data[n:], bits[n:], rank[n:])
 
 
-def stream(reader: Reader, pieces: Iterable[bytes], chunk: int = CHUNK) -> Iterator[Surprise]:
+def stream_surprisal(reader: Reader, pieces: Iterable[bytes], chunk: int = CHUNK) -> Iterator[Surprisal]:
     """Yield the surprisal of each byte of a stream under a language model, `chunk` bytes at a time.
 
     pieces: the stream, cut anywhere; the same bytes give the same numbers however they are cut.
     """
     opened = reader.stream()
-    for data in recut(pieces, chunk):
-        yield surprise(data, opened.read(data))
+    for data in rechunk(pieces, chunk):
+        yield to_surprisal(data, opened.read(data))
 
 
-def recut(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
+def rechunk(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
     """Yield the same stream in pieces of `size` bytes; the last one may be shorter, none is empty."""
     waiting = bytearray()
     for piece in pieces:
@@ -67,7 +67,7 @@ def recut(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
         yield bytes(waiting)
 
 
-def translations(reader: Reader, corpus: ParallelCorpus) -> Iterator[Surprise]:
+def translation_surprisal(reader: Reader, corpus: ParallelCorpus) -> Iterator[Surprisal]:
     """Yield the surprisal, in bits, of each byte of a corpus' targets, given their sources.
 
     Each Surprise has up to LINES_AT_ONCE whole lines, one after another. EOS follows each line, and its
@@ -77,9 +77,9 @@ def translations(reader: Reader, corpus: ParallelCorpus) -> Iterator[Surprise]:
         some = range(first, min(first + LINES_AT_ONCE, len(corpus)))
         texts = [corpus.target(k) + bytes([EOS]) for k in some]
         readings = reader.texts([corpus.source(k) for k in some], texts)
-        yield Surprise.joined([surprise(*pair) for pair in zip(texts, readings, strict=True)])
+        yield Surprisal.concatenate([to_surprisal(*pair) for pair in zip(texts, readings, strict=True)])
 
 
-def surprise(data: bytes, reading: Reading) -> Surprise:
+def to_surprisal(data: bytes, reading: Reading) -> Surprisal:
     """Return bytes with their surprisal in bits, from a reader's log-probabilities of them."""
-    return Surprise(np.frombuffer(data, np.uint8), -reading.log_p / math.log(2), reading.rank)
+    return Surprisal(np.frombuffer(data, np.uint8), -reading.log_p / math.log(2), reading.rank)

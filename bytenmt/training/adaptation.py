@@ -29,7 +29,7 @@ from torch import Tensor
 from bytenmt.architectures.model_program import NGRAM_TABLES
 from bytenmt.architectures.registry import build_model
 from bytenmt.atomic_file import make_folder_of
-from bytenmt.checkpoints.checkpoint import load_weights, read_start, weights
+from bytenmt.checkpoints.checkpoint import load_weights, model_tensors, read_initial_weights
 from bytenmt.checkpoints.quantize import write_rounded
 from bytenmt.checkpoints.weights import PUBLISHED, read_run
 from bytenmt.config.facts import CorpusFact, Facts
@@ -46,7 +46,7 @@ from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.training.optim import fraction_done, stopped_early
-from bytenmt.training.run import same_threads_afterwards
+from bytenmt.training.run import preserve_thread_count
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation import CPU, TranslationObjective
 
@@ -112,9 +112,9 @@ def adapt(
     held_out, learned = unique[:n_held_out], unique[n_held_out:]
     target = output / PUBLISHED
     make_folder_of(target)
-    _, old = read_start(model, config.model)
+    _, old = read_initial_weights(model, config.model)
     few = n_held_out < FEWEST_TO_STOP_BY
-    with same_threads_afterwards(), tempfile.TemporaryDirectory(dir=output) as folder:
+    with preserve_thread_count(), tempfile.TemporaryDirectory(dir=output) as folder:
         torch.set_num_threads(1)  # the same weights on every machine load
         new, n_updates = _train(config, old, learned, held_out, seed, FIXED_UPDATES if few else 0)
         factor = _best_factor(config, old, new, held_out, probe, CAREFUL_FACTORS if few else FACTORS)
@@ -125,7 +125,7 @@ def adapt(
             )
         facts = _facts(stored.facts, unique, name, n_updates)
         tested = Path(folder) / PUBLISHED
-        write_rounded(tested, _mixed(old, new, factor), config, facts, stored.precision)
+        write_rounded(tested, _mix_weights(old, new, factor), config, facts, stored.precision)
         report = AdaptationReport(
             len(unique),
             n_held_out,
@@ -136,7 +136,7 @@ def adapt(
         )
         if len(unique) < SMALL_MEMORY:
             new, _ = _train(config, old, unique, held_out, seed, n_updates)
-        write_rounded(target, _mixed(old, new, factor), config, facts, stored.precision)
+        write_rounded(target, _mix_weights(old, new, factor), config, facts, stored.precision)
     return report
 
 
@@ -201,7 +201,9 @@ def _train(
             progress.waited += 1
             if n_updates or bits < (math.inf if progress.best is None else progress.best):
                 progress.best, progress.best_update, progress.waited = bits, progress.update, 0
-                best = {name: tensor.detach().clone() for name, tensor in weights(trainer.model).items()}
+                best = {
+                    name: tensor.detach().clone() for name, tensor in model_tensors(trainer.model).items()
+                }
         if is_last or stopped_early(settings, progress):
             break
     return best, progress.best_update
@@ -213,7 +215,9 @@ def _corpus(pairs: Sequence[Pair], limits: tuple[int | None, int | None] = (None
     return ParallelCorpus.from_texts(source, target, *limits)
 
 
-def _mixed(old: Mapping[str, Tensor], new: Mapping[str, Tensor], factor: float) -> dict[str, np.ndarray]:
+def _mix_weights(
+    old: Mapping[str, Tensor], new: Mapping[str, Tensor], factor: float
+) -> dict[str, np.ndarray]:
     """Return the weights between two models as float32 arrays, old + factor * (new - old).
 
     Of n-gram tables and of buffers that are not float32 they are the new ones, unless the factor is 0. Equal
@@ -242,11 +246,11 @@ def _best_factor(
     reader = TorchReader([module], CPU)
     best, forgotten, least = 0.0, math.inf, math.inf
     for factor in (0.0, *factors):
-        mixed = {name: torch.from_numpy(array) for name, array in _mixed(old, new, factor).items()}
+        mixed = {name: torch.from_numpy(array) for name, array in _mix_weights(old, new, factor).items()}
         load_weights(module, mixed, Path("the adapted model"))
-        bits = _bits(reader, held_out)
+        bits = _bits_per_byte(reader, held_out)
         if probe:
-            of_probe = _bits(reader, probe)
+            of_probe = _bits_per_byte(reader, probe)
             forgotten = min(forgotten, of_probe + MOST_FORGOTTEN) if not factor else forgotten
             if of_probe > forgotten:
                 continue
@@ -255,7 +259,7 @@ def _best_factor(
     return best
 
 
-def _bits(reader: Any, pairs: Sequence[Pair]) -> float:
+def _bits_per_byte(reader: Any, pairs: Sequence[Pair]) -> float:
     """Return the bits per byte of the references under a reader of any engine."""
     corpus = _corpus(pairs)
     return bits_per_byte(log_probabilities(reader, corpus), corpus.target_lengths)
@@ -267,7 +271,7 @@ def _measure(model: Path, pairs: Sequence[Pair], reporter: Reporter = SILENT) ->
     translator = Translator.from_runtime(runtime, Settings.from_dict({}))
     texts = [text.decode() for text in translator.translate([source.encode() for source, _ in pairs])]
     chrf = text_scores(texts, [target for _, target in pairs]).chrf
-    return Measurement(_bits(runtime.reader(), pairs), chrf)
+    return Measurement(_bits_per_byte(runtime.reader(), pairs), chrf)
 
 
 def _facts(old: Facts, pairs: Sequence[Pair], name: str, n_updates: int) -> Facts:

@@ -52,7 +52,7 @@ def configuration(
         merge(given, settings)
         if init_from is None:
             config = resolve_config(arch, preset, given)
-            return fill_gpu(config, given) if on_gpu else config
+            return scale_batch_for_gpu(config, given) if on_gpu else config
         model = read_config(init_from).model
         own = architecture(model)
         if arch not in (None, own):
@@ -79,7 +79,7 @@ def configuration(
     return config
 
 
-def fill_gpu(config: Config, given: Mapping[str, Any]) -> Config:
+def scale_batch_for_gpu(config: Config, given: Mapping[str, Any]) -> Config:
     """Adapt a preset's configuration to a GPU: GPU_BATCH times the batch size (train.max_tokens), and the
     learning rate times the square root of that.
 

@@ -23,20 +23,20 @@ from bytenmt.config.facts import CorpusFact, Facts, TextFact
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus_report import warnings_of_texts
 from bytenmt.data.text_file import read_bytes, stored_path
-from bytenmt.data.windows import Bytes, Streams, Window, contiguous, windows
+from bytenmt.data.windows import Bytes, Streams, WindowBatch, serial_windows, shuffled_windows
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import ConfigError, DataError
 from bytenmt.reporter import Reporter
 from bytenmt.training.losses import LossInputs, batch_loss, drop_bytes, masked_loss
 from bytenmt.training.precision import autocast
-from bytenmt.training.translation import CPU, Share
+from bytenmt.training.translation import CPU, BatchShare
 from bytenmt.utf8 import BOS
 
 WARM, SIDE_BY_SIDE, AT_ONCE = 512, 64, 256  # of text_bits: bytes read first; rows at most; columns a call
 
 
 class LanguageModelObjective:
-    """The task of a byte language model: batches (data.windows.Window), their gradients, and validation.
+    """The task of a byte language model: batches (data.windows.WindowBatch), their gradients, and validation.
 
     Trainer takes it in the place of a TranslationObjective, which explains the methods. carried: the state of
     a recurrent model after the last window, for this process' rows; None before the first. Without texts only
@@ -101,22 +101,22 @@ class LanguageModelObjective:
 
     # ---- batches and gradients
 
-    def shares(self, epoch: int, batch: int) -> Iterator[Share]:
+    def shares(self, epoch: int, batch: int) -> Iterator[BatchShare]:
         """Yield this process' part of each batch from batch `batch` of an epoch on, without end."""
         train, rows = self.train, self.group.own_indices(self._n_rows)
         while True:
             place = train.seed, epoch, batch
             found = (
-                contiguous(self._streams, self._n_rows, rows, train.window, *place)
+                serial_windows(self._streams, self._n_rows, rows, train.window, *place)
                 if self._carries
-                else windows(self._streams, self._n_rows, rows, train.context, train.window, *place)
+                else shuffled_windows(self._streams, self._n_rows, rows, train.context, train.window, *place)
             )
             for window in found:
                 batch += 1
-                yield Share(window, epoch, batch, window.epoch_batches)
+                yield BatchShare(window, epoch, batch, window.epoch_batches)
             epoch, batch = epoch + 1, 0
 
-    def gradients(self, model: Model[Any, Any], batches: Sequence[Window], target_bytes: int) -> Tensor:
+    def gradients(self, model: Model[Any, Any], batches: Sequence[WindowBatch], target_bytes: int) -> Tensor:
         """Add the gradients of some windows to model's `.grad`; see TranslationObjective.gradients.
 
         A recurrent model starts from the state after the windows before, and leaves its own in `carried`.

@@ -23,8 +23,8 @@ from msgspec.structs import replace
 from torch import Tensor
 
 from bytenmt.atomic_file import write_atomically
-from bytenmt.checkpoints.checkpoint import one_training, read_start
-from bytenmt.checkpoints.metrics import Log, Record
+from bytenmt.checkpoints.checkpoint import read_initial_weights, training_lock
+from bytenmt.checkpoints.metrics import MetricsLog, Record
 from bytenmt.checkpoints.weights import CONFIG, has_checkpoint, read_config
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, TrainConfig, architecture, config_toml, fingerprint
@@ -40,7 +40,7 @@ from bytenmt.training.language_model import LanguageModelObjective
 from bytenmt.training.optim import fraction_done, lr_factor, stopped_early
 from bytenmt.training.precision import precision_of
 from bytenmt.training.trainer import Objective, Trainer
-from bytenmt.training.translation import Share, TranslationObjective
+from bytenmt.training.translation import BatchShare, TranslationObjective
 
 # Where train.valid_every and train.save_every are left to us: for runs that end by updates, or by time.
 BY_UPDATES, VALID_TIME, SAVE_TIME = 500, 120.0, 300.0
@@ -50,7 +50,7 @@ ALWAYS = 2.0  # seconds that decoding may take in any training: the share of 40 
 LAST = 10.0  # seconds that the last validation of a run may decode, whatever the others took
 
 
-class Outcome(NamedTuple):
+class TrainingOutcome(NamedTuple):
     """The result of `train`: where and why it ended."""
 
     update: int  # the number of the last update
@@ -71,7 +71,7 @@ def train(
     reporter: Reporter = SILENT,
     watch: Callable[[Record], None] | None = None,
     threads: int | None = None,
-) -> Outcome:
+) -> TrainingOutcome:
     """Train a model into the folder `run`, as one process of `group`.
 
     files, valid: the training and the validation text, all with a source, or all targets alone for a language
@@ -83,7 +83,7 @@ def train(
     """
     _check(config, files)
     leader_reporter = reporter if group.is_leader else SILENT
-    with same_threads_afterwards(), one_training(run) if group.is_leader else nullcontext():
+    with preserve_thread_count(), training_lock(run) if group.is_leader else nullcontext():
         is_resumed = resume and group.broadcast(has_checkpoint(run))
         # 1) the configuration, with the precision of this machine, and the text
         config = group.on_leader(lambda: _settled(config, read_config(run) if is_resumed else None, device))
@@ -101,7 +101,7 @@ def train(
         if is_resumed:
             _check_same_text(run, trainer.load(run), facts)
         elif init_from is not None:
-            file, tensors = group.on_leader(lambda: read_start(init_from, config.model))
+            file, tensors = group.on_leader(lambda: read_initial_weights(init_from, config.model))
             trainer.begin_with(tensors, file)
             leader_reporter.say(f"starting from the weights of {file}")
         progress = trainer.progress
@@ -112,11 +112,11 @@ def train(
         log = None
         if group.is_leader:
             write_atomically(run / CONFIG, config_toml(config).encode())
-            log = Log(run, progress.update, reporter, watch)
-        loop = Loop(run, trainer, facts, log, leader_reporter)
+            log = MetricsLog(run, progress.update, reporter, watch)
+        loop = TrainingLoop(run, trainer, facts, log, leader_reporter)
         if is_resumed and loop.has_ended():
             leader_reporter.say(f"{run} is finished at update {progress.update}: raise its limits to go on")
-            return Outcome(progress.update)
+            return TrainingOutcome(progress.update)
         if is_resumed:
             leader_reporter.say(f"resuming {run} at update {progress.update}")
         elif resume:
@@ -127,7 +127,7 @@ def train(
             leader_reporter.say(f"stopped at update {progress.update}, saved; continue with --resume")
         else:
             leader_reporter.say(_describe_end(run, trainer))
-        return Outcome(progress.update, number)
+        return TrainingOutcome(progress.update, number)
 
 
 def _check(config: Config, files: Sequence[PairFiles]) -> None:
@@ -201,7 +201,7 @@ def _check_same_text(run: Path, saved: Facts, now: Facts) -> None:
 
 
 @contextmanager
-def same_threads_afterwards() -> Iterator[None]:
+def preserve_thread_count() -> Iterator[None]:
     """Restore PyTorch's number of CPU threads at the end of the context."""
     before = torch.get_num_threads()
     try:
@@ -277,7 +277,7 @@ class Meter:
         self.started = time.monotonic()
 
 
-class Loop:
+class TrainingLoop:
     """The training loop: updates, validations, log records and checkpoints until a limit is reached, early
     stopping, or a signal. Call `go` once.
 
@@ -286,7 +286,7 @@ class Loop:
     """
 
     def __init__(
-        self, run: Path, trainer: Trainer, facts: Facts, log: Log | None, reporter: Reporter
+        self, run: Path, trainer: Trainer, facts: Facts, log: MetricsLog | None, reporter: Reporter
     ) -> None:
         self.run, self.trainer, self.facts, self.log, self.reporter = run, trainer, facts, log, reporter
         self.group, self.progress, self.objective = trainer.group, trainer.progress, trainer.objective
@@ -335,7 +335,7 @@ class Loop:
         stopped = stopped_early(self.settings, self.progress)
         return fraction_done(self.settings, self.progress) >= 1 or bool(stopped)
 
-    def _update(self, shares: Iterator[Share], received: list[int]) -> bool:
+    def _update(self, shares: Iterator[BatchShare], received: list[int]) -> bool:
         """Do one update; return whether any process has received a signal, after which none is done."""
         meter, begun = self.meter, time.monotonic()
         step_shares = list(islice(shares, self.settings.update_freq))

@@ -22,8 +22,8 @@ from bytenmt.checkpoints.checkpoint import (
     check_can_be_stored,
     load_checkpoint,
     load_weights,
+    model_tensors,
     save_checkpoint,
-    weights,
 )
 from bytenmt.checkpoints.weights import BEST, TRAINER
 from bytenmt.config.facts import Facts, Progress
@@ -41,7 +41,7 @@ from bytenmt.training.optim import (
     set_rate,
 )
 from bytenmt.training.row_adam import RowAdam
-from bytenmt.training.translation import Share, TranslationObjective
+from bytenmt.training.translation import BatchShare, TranslationObjective
 
 Objective = TranslationObjective | LanguageModelObjective
 
@@ -101,7 +101,7 @@ class Trainer:
         self.progress.seconds += seconds
         return totals
 
-    def learn(self, shares: Sequence[Share]) -> tuple[Tensor, Tensor]:
+    def learn(self, shares: Sequence[BatchShare]) -> tuple[Tensor, Tensor]:
         """Make one update from this process' shares of one or more batches, and set the progress to the
         position in the text behind them. Returns what `update` returns.
 
@@ -168,11 +168,11 @@ class Trainer:
             state["average"] = list(self.average.tensors)
         if self.row_adam is not None:
             state["ngrams"] = self.row_adam.state_dict()
-        trained = {name: tensor.detach() for name, tensor in weights(self.model).items()}
+        trained = {name: tensor.detach() for name, tensor in model_tensors(self.model).items()}
         facts = msgspec.structs.replace(facts or Facts(), progress=self.progress)
         update = self.progress.update
         with self.averaged():
-            used = weights(self.model)
+            used = model_tensors(self.model)
             save_checkpoint(run, update, used, state, self.config, facts, best=best, trained=trained)
 
     def load(self, run: Path) -> Facts:

@@ -18,7 +18,7 @@ from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.config.schema import Config
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import Batch, batches
-from bytenmt.data.corpus import ParallelCorpus, Part
+from bytenmt.data.corpus import CorpusPart, ParallelCorpus
 from bytenmt.data.corpus_report import inventory, language_profiles, multi_sentence_share, warnings_of_pairs
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.data.text_file import stored_path
@@ -38,11 +38,11 @@ LINES_TOGETHER = {"cpu": 32, "cuda": 256}  # of a validation, in each process be
 N_SAMPLES = 3  # lines whose translations are logged: the first ones
 
 
-class Share(NamedTuple):
+class BatchShare(NamedTuple):
     """The rows of a batch that one process trains on, and the position in the text behind the batch, from
     which a resumed run goes on."""
 
-    data: Any  # a data.batches.Batch, or of a language model a data.windows.Window
+    data: Any  # a data.batches.Batch, or of a language model a data.windows.WindowBatch
     epoch: int  # from 0
     batch: int  # the next batch of the epoch
     epoch_batches: int = 0  # the number of batches in the epoch
@@ -89,7 +89,7 @@ class TranslationObjective:
 
     # ---- batches and gradients
 
-    def shares(self, epoch: int, batch: int) -> Iterator[Share]:
+    def shares(self, epoch: int, batch: int) -> Iterator[BatchShare]:
         """Yield this process' part of each batch from batch `batch` of epoch `epoch` on, without end; both
         count from 0. All processes see the same batches; each gets other rows of them."""
         assert self.corpus is not None
@@ -113,7 +113,7 @@ class TranslationObjective:
             pin, round_to = self.device.type == "cuda", train.round_to
             assembled = batches(corpus, plan, batch, share=share, round_to=round_to, pin=pin, change=change)
             for behind, data in enumerate(assembled, batch + 1):
-                yield Share(data, number, behind, plan.n_batches)
+                yield BatchShare(data, number, behind, plan.n_batches)
             batch = 0
 
     def gradients(self, model: Model[Any, Any], batches: Sequence[Batch], target_bytes: int) -> Tensor:
@@ -251,7 +251,7 @@ class TranslationObjective:
         )
 
 
-def _corpus_fact(part: Part) -> CorpusFact:
+def _corpus_fact(part: CorpusPart) -> CorpusFact:
     """Return where the files of a part of a corpus lie: a target alone, both sides, or a table."""
     paths = [stored_path(text.path) for text in part.files]
     if part.src is None:

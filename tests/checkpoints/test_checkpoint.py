@@ -21,11 +21,11 @@ from bytenmt.checkpoints import checkpoint
 from bytenmt.checkpoints.checkpoint import (
     load_checkpoint,
     load_run,
+    model_tensors,
     save_checkpoint,
-    weights,
     write_weights,
 )
-from bytenmt.checkpoints.metrics import Log
+from bytenmt.checkpoints.metrics import MetricsLog
 from bytenmt.checkpoints.weights import has_checkpoint
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config
@@ -42,7 +42,7 @@ def make_run(run: Path, arch: str = "bytenet", *settings: str, update: int = 3) 
     config = load_config(arch, "tiny", "", settings)
     (run / "config.toml").write_text(config_toml(config))
     model = build_model(config.model)
-    save_checkpoint(run, update, weights(model), {"step": torch.ones(1)}, config, Facts(), best=True)
+    save_checkpoint(run, update, model_tensors(model), {"step": torch.ones(1)}, config, Facts(), best=True)
     return config
 
 
@@ -101,7 +101,7 @@ def test_a_run_comes_back(tmp_path: Path, tie: str) -> None:
     for path in (tmp_path / "run", file, copy):
         loaded = load_run(path, CPU)
         assert (loaded.config, loaded.facts, loaded.model.training) == (config, Facts(update=3), False)
-        for name, tensor in weights(loaded.model).items():
+        for name, tensor in model_tensors(loaded.model).items():
             assert torch.equal(tensor, saved[name])
         tied = loaded.model.decoder.output.weight is loaded.model.embedding.weight
         assert tied == (tie == "true")
@@ -141,7 +141,7 @@ def test_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
     make_run(tmp_path / "run")
     larger = load_config("bytenet", "tiny", "", ["model.d_channels=100"])
     own = tmp_path / "own.safetensors"
-    write_weights(own, weights(build_model(larger.model)), CONFIG, Facts())
+    write_weights(own, model_tensors(build_model(larger.model)), CONFIG, Facts())
     with pytest.raises(CheckpointError, match="does not fit the model"):
         load_run(own, CPU)
     own.write_bytes(safetensors.torch.save({"a": torch.zeros(2)}))
@@ -165,7 +165,7 @@ def test_best_and_last_of_a_run(tmp_path: Path) -> None:
     config = make_run(run)
     for update in (4, 5):
         model = build_model(config.model)
-        save_checkpoint(run, update, weights(model), {}, config, Facts(), best=False)
+        save_checkpoint(run, update, model_tensors(model), {}, config, Facts(), best=False)
     assert load_run(run, CPU).facts == Facts(update=3)
     assert load_run(run, CPU, "last").facts == Facts(update=5)
     (run / "best.safetensors").unlink()
@@ -179,7 +179,7 @@ def test_an_average_and_the_weights_that_are_trained(run: Path) -> None:
     save_checkpoint(run, 1, mean, state, CONFIG, Facts(), best=True, trained=trained)
     saved = load_checkpoint(run)
     assert all(torch.equal(saved.weights[name], tensor) for name, tensor in trained.items())
-    used = weights(load_run(run, CPU).model)
+    used = model_tensors(load_run(run, CPU).model)
     assert all(torch.equal(used[name], tensor) for name, tensor in mean.items())
 
 
@@ -283,7 +283,7 @@ def test_a_real_limit(run: Path) -> None:
 
 def test_the_folder_of_a_run(tmp_path: Path) -> None:
     """A training and a save make it, with the folders that it lies in; a file in its place is told."""
-    with checkpoint.one_training(tmp_path / "a" / "run"):
+    with checkpoint.training_lock(tmp_path / "a" / "run"):
         assert (tmp_path / "a" / "run").is_dir()
     save(tmp_path / "b" / "run", 1)
     assert is_saved(tmp_path / "b" / "run", 1)
@@ -295,7 +295,7 @@ def test_the_folder_of_a_run(tmp_path: Path) -> None:
 def test_metrics_are_whole_lines(tmp_path: Path) -> None:
     """A disk that fills in the middle of a record leaves the records before it."""
     heard, path = Heard(), tmp_path / "metrics.jsonl"
-    log = Log(tmp_path, 0, reporter=heard)
+    log = MetricsLog(tmp_path, 0, reporter=heard)
     log.write({"update": 1})
     with file_limit(20):
         log.write({"update": 2, "bits_per_byte": 1.5})
@@ -305,7 +305,7 @@ def test_metrics_are_whole_lines(tmp_path: Path) -> None:
     assert path.read_bytes() == b'{"update":1}\n{"update":3}\n'
     with open(path, "ab") as file:
         file.write(b'{"update":1,"x')
-    Log(tmp_path, 1)
+    MetricsLog(tmp_path, 1)
     assert path.read_bytes() == b'{"update":1}\n'
 
 

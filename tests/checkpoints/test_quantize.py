@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from made_up_engine import make_run
 
 from bytenmt.architectures.registry import ARCHITECTURES
-from bytenmt.checkpoints.checkpoint import load_run, save_checkpoint, weights
+from bytenmt.checkpoints.checkpoint import load_run, model_tensors, save_checkpoint
 from bytenmt.checkpoints.quantize import round_arrays
-from bytenmt.checkpoints.weights import NGRAM_TABLES, SCALE, read_run, restored
+from bytenmt.checkpoints.weights import NGRAM_TABLES, SCALE, read_run, restore_weights
 from bytenmt.cli.main import main
 from bytenmt.config.facts import CorpusFact, Facts, TextFact
 from bytenmt.decoding.cpu.packing import pack_model
@@ -52,7 +52,7 @@ def test_every_number_is_the_nearest(tmp_path: Path, arch: str, precision: str) 
     run = make_run(tmp_path / "run", arch)
     before = folded({name: part.numpy() for name, part in read(run).items()})
     loaded = load_run(convert(run, precision), CPU)
-    after = folded({name: part.detach().numpy() for name, part in weights(loaded.model).items()})
+    after = folded({name: part.detach().numpy() for name, part in model_tensors(loaded.model).items()})
     assert before.keys() == after.keys() and loaded.facts == Facts(update=70)
     changed = 0
     for name, matrix in before.items():
@@ -68,7 +68,7 @@ def test_every_number_is_the_nearest(tmp_path: Path, arch: str, precision: str) 
 
 
 def read(run: Path) -> dict[str, torch.Tensor]:
-    return {name: part.detach() for name, part in weights(load_run(run, CPU).model).items()}
+    return {name: part.detach() for name, part in model_tensors(load_run(run, CPU).model).items()}
 
 
 def test_the_file_is_smaller(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_it_is_packed_as_the_run_would_be(tmp_path: Path, arch: str) -> None:
     cuts a matrix in two; and again converted, nothing changes."""
     run = make_run(tmp_path / "run", arch)
     file = convert(run, "int8")
-    once = restored(read_run(file)[1].arrays)
-    twice = restored(round_arrays(once, "int8"))
+    once = restore_weights(read_run(file)[1].arrays)
+    twice = restore_weights(round_arrays(once, "int8"))
     for name, array in folded(once).items():
         assert np.allclose(array, folded(twice)[name], rtol=1e-6, atol=1e-12), name
     config = read_run(file)[1].config.model
@@ -119,7 +119,7 @@ def test_engines_agree_on_a_converted_file(tmp_path: Path, arch: str) -> None:
 def test_weight_normalisation(names: tuple[str, str]) -> None:
     """The lengths are those of the rounded rows, so that a model reads these; one of length 0 stays one."""
     arrays = {"a.v": np.arange(1, 13, dtype=np.float32).reshape(3, 2, 2), "a.g": np.float32([1, 0, 2])}
-    back = restored(round_arrays({name: arrays[name] for name in names}, "int8"))
+    back = restore_weights(round_arrays({name: arrays[name] for name in names}, "int8"))
     assert back["a.v"].shape == (3, 2, 2)
     assert np.allclose(folded(back)["a.v"], folded(arrays)["a.v"], rtol=0.01)
     lengths = np.linalg.norm(back["a.v"].reshape(3, -1), axis=1)
@@ -133,7 +133,7 @@ def test_rows_of_tables_that_are_zero_are_left_out(precision: str) -> None:
     table[rows] = np.random.default_rng(3).normal(size=(3, 5))
     stored = round_arrays({NGRAM_TABLES: table}, precision)
     assert stored[NGRAM_TABLES].shape == (3, 5)
-    found = restored(stored)[NGRAM_TABLES]
+    found = restore_weights(stored)[NGRAM_TABLES]
     assert found.shape == table.shape and np.flatnonzero(found.any(axis=1)).tolist() == rows
     step = np.abs(table).max(axis=1, keepdims=True) / 127 if precision == "int8" else 0
     assert (np.abs(found - table) <= step / 2 * 1.0001).all()
@@ -159,7 +159,7 @@ def test_a_file_that_is_handed_on_tells_no_folders(tmp_path: Path) -> None:
         corpora=(CorpusFact("/home/me/a.ko", "/home/me/a.en"), CorpusFact(tsv="file:///home/me/%E9.tsv")),
         texts=(TextFact("/home/me/text", 7),),
     )
-    save_checkpoint(run, 80, weights(model.model), {}, model.config, facts, best=True)
+    save_checkpoint(run, 80, model_tensors(model.model), {}, model.config, facts, best=True)
     output = convert(run, "int8")
     assert b"/home/me" not in output.read_bytes() and b"/home/me" in (run / "last.safetensors").read_bytes()
     told = load_run(output, CPU).facts

@@ -17,7 +17,14 @@ from safetensors.numpy import load_file, save_file
 
 from bytenmt.architectures.parameters import NGRAM_TABLES
 from bytenmt.checkpoints.quantize import round_arrays
-from bytenmt.checkpoints.weights import ROWS, Array, describe_misfit, read_run, restored, without_zero_rows
+from bytenmt.checkpoints.weights import (
+    ROWS,
+    Array,
+    describe_misfit,
+    read_run,
+    restore_weights,
+    without_zero_rows,
+)
 from bytenmt.cli.main import main
 from bytenmt.config.schema import load_config
 from bytenmt.errors import CheckpointError, ConfigError
@@ -121,13 +128,13 @@ def test_tensors_that_do_not_fit(what: str, template: dict[str, Any], tmp_path: 
 def test_rows_of_tables_are_checked_too(template: dict[str, Any], tmp_path: Path) -> None:
     """There are as many as the bits say, and as many bits as the tables have rows; both are read again."""
     arrays, metadata = template["luong"]
-    table, rows = restored(arrays)[NGRAM_TABLES].copy(), NGRAM_TABLES + ROWS
+    table, rows = restore_weights(arrays)[NGRAM_TABLES].copy(), NGRAM_TABLES + ROWS
     table[[0, 9, 64, 127]] = 0
     arrays = arrays | without_zero_rows({NGRAM_TABLES: table})
     path, stored, bits = tmp_path / "whole.safetensors", arrays[NGRAM_TABLES], arrays[rows]
     save_file(arrays, path, metadata)
     assert stored.shape == (124, 8) and np.array_equal(
-        restored(read_run(path)[1].arrays)[NGRAM_TABLES], table
+        restore_weights(read_run(path)[1].arrays)[NGRAM_TABLES], table
     )
     for wrong, message in (
         ({rows: np.append(bits, np.uint8(0))}, "which is uint8 17, expected uint8 16"),
@@ -287,7 +294,7 @@ def read_mutated(path: Path, data: bytes) -> None:
         assert str(error).isprintable() and str(error).startswith(str(path))
         return
     assert describe_misfit(stored.arrays, stored.config, stored.precision) is None
-    assert restored(stored.arrays)
+    assert restore_weights(stored.arrays)
 
 
 @given(draw=st.data())

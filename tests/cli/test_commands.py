@@ -34,7 +34,7 @@ from bytenmt.config.schema import Config, config_toml, load_config, parse_config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS
 from bytenmt.training import run as training
-from bytenmt.training.run import Outcome
+from bytenmt.training.run import TrainingOutcome
 
 # So that a child in another folder finds the package under test.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}
@@ -181,9 +181,9 @@ class Call:
 
     signal = 0
 
-    def __call__(self, run: Path, config: Config, **rest: Any) -> Outcome:
+    def __call__(self, run: Path, config: Config, **rest: Any) -> TrainingOutcome:
         self.run, self.config, self.rest = run, config, rest
-        return Outcome(0, self.signal)
+        return TrainingOutcome(0, self.signal)
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from processes import job
 from small_runs import CPU, config
 
 import bytenmt
-from bytenmt.atomic_file import replacing
-from bytenmt.checkpoints.checkpoint import LOCK, load_checkpoint, one_training
+from bytenmt.atomic_file import replace_atomically
+from bytenmt.checkpoints.checkpoint import LOCK, load_checkpoint, training_lock
 from bytenmt.checkpoints.weights import CONFIG
 from bytenmt.cli import translate as cli_module
 from bytenmt.cli.line_filter import Filter
@@ -50,7 +50,7 @@ def test_a_second_training_is_refused(texts: dict[str, Any], tmp_path: Path) -> 
     process alone says why.
     """
     run = tmp_path / "run"
-    with one_training(run):
+    with training_lock(run):
         for resume in (False, True):
             with pytest.raises(BytenmtError, match=f"^another process is training {run}: give -o another"):
                 train(run, settings(2), **texts, device=CPU, resume=resume)
@@ -68,16 +68,16 @@ def test_the_lock_of_a_killed_training_is_free(tmp_path: Path) -> None:
     ready, message = os.pipe()
     pid = os.fork()
     if not pid:
-        with one_training(run):
+        with training_lock(run):
             os.write(message, b"x")
             time.sleep(60)
         os._exit(0)
     os.read(ready, 1)
-    with pytest.raises(BytenmtError, match="another process"), one_training(run):
+    with pytest.raises(BytenmtError, match="another process"), training_lock(run):
         pass
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    with one_training(run):
+    with training_lock(run):
         pass
 
 
@@ -275,13 +275,13 @@ def test_a_planted_link_is_not_followed(place: Path) -> None:
     victim = place / "victim"
     victim.write_text("precious")
     (place / f".page.{os.getpid()}.tmp").symlink_to(victim)
-    with replacing(place / "page") as file:
+    with replace_atomically(place / "page") as file:
         file.write(b"x")
     assert (place / "page").read_bytes() == b"x"
     run = place / "run"
     run.mkdir()
     (run / LOCK).symlink_to(victim)
-    with pytest.raises(BytenmtError, match="cannot write into"), one_training(run):
+    with pytest.raises(BytenmtError, match="cannot write into"), training_lock(run):
         pass
     assert victim.read_text() == "precious"
 

@@ -18,9 +18,9 @@ from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.checkpoints.checkpoint import load_run
 from bytenmt.config.schema import Config, load_config
 from bytenmt.data.corpus import PairFiles
-from bytenmt.data.windows import Streams, Window, contiguous, windows
+from bytenmt.data.windows import Streams, WindowBatch, serial_windows, shuffled_windows
 from bytenmt.decoding.pytorch.reader import TorchReader
-from bytenmt.language.surprisal import stream
+from bytenmt.language.surprisal import stream_surprisal
 from bytenmt.training.language_model import LanguageModelObjective, text_bits
 from bytenmt.training.run import train
 from bytenmt.utf8 import BOS
@@ -37,7 +37,7 @@ def texts_of(lengths: list[int]) -> list[Any]:
     return np.split(every.astype(np.uint8), np.cumsum(lengths)[:-1])
 
 
-def check_rows(window: Window, texts: list[Any], fresh_rows: bool) -> None:
+def check_rows(window: WindowBatch, texts: list[Any], fresh_rows: bool) -> None:
     """Each byte is read right before its successor is to be told; BOS where a text or a fresh row begins."""
     whole = np.concatenate(texts)
     begins = {0, *np.cumsum([len(text) for text in texts])[:-1].tolist()}
@@ -60,7 +60,7 @@ def test_rows_read_on(lengths: list[int], n_rows: int, width: int, epoch: int) -
     plan = n_rows, range(n_rows), width, 5, epoch
     if sum(lengths) < width:
         return
-    found = list(contiguous(streams, *plan))
+    found = list(serial_windows(streams, *plan))
     assert [window.fresh for window in found] == [True] + [False] * (len(found) - 1)
     for window in found:
         check_rows(window, texts, window.fresh)
@@ -69,7 +69,7 @@ def test_rows_read_on(lengths: list[int], n_rows: int, width: int, epoch: int) -
         assert (after.truth[:, 0] == expected).all()
     seen = np.concatenate([window.truth.ravel() for window in found])
     assert len(np.unique(seen)) == len(seen) > sum(lengths) - n_rows * width - n_rows
-    again = list(contiguous(streams, n_rows, range(0, n_rows, 2), width, 5, epoch, first=1))
+    again = list(serial_windows(streams, n_rows, range(0, n_rows, 2), width, 5, epoch, first=1))
     assert len(again) == len(found) - 1
     assert all((a.truth == b.truth[::2]).all() for a, b in zip(again, found[1:], strict=True))
 
@@ -86,7 +86,7 @@ def test_windows_tile_each_text(lengths: list[int], context: int, width: int, n_
     texts = texts_of(lengths)
     streams = Streams(texts)
     plan = context, width, 5, 1
-    found = list(windows(streams, n_rows, range(n_rows), *plan))
+    found = list(shuffled_windows(streams, n_rows, range(n_rows), *plan))
     counted, firsts, every = [], [], set[int]()
     for window in found:
         assert window.fresh and window.truth.shape[1] == context + width
@@ -102,7 +102,9 @@ def test_windows_tile_each_text(lengths: list[int], context: int, width: int, n_
     if context:
         assert len(set(counted)) == len(counted)
     assert len(every) == sum(lengths)
-    halves = [list(windows(streams, n_rows, range(rank, n_rows, 2), *plan, first=1)) for rank in range(2)]
+    halves = [
+        list(shuffled_windows(streams, n_rows, range(rank, n_rows, 2), *plan, first=1)) for rank in range(2)
+    ]
     for whole, even, odd in zip(found[1:], *halves, strict=True):
         assert (even.truth == whole.truth[::2]).all() and (odd.truth == whole.truth[1::2]).all()
 
@@ -111,11 +113,11 @@ def test_epochs_differ() -> None:
     """Another epoch or seed has other windows in another order; the same ones are the same."""
     streams = Streams([np.arange(250).astype(np.uint8)])
     drawn = [
-        next(windows(streams, 3, range(3), 2, 5, seed, epoch)).truth.tolist()
+        next(shuffled_windows(streams, 3, range(3), 2, 5, seed, epoch)).truth.tolist()
         for seed, epoch in ((1, 0), (1, 1), (2, 0), (1, 0))
     ]
     assert drawn[0] == drawn[3] and drawn[0] != drawn[1] and drawn[0] != drawn[2]
-    starts = [next(contiguous(streams, 3, range(3), 5, 1, epoch)).truth[0, 0] for epoch in range(4)]
+    starts = [next(serial_windows(streams, 3, range(3), 5, 1, epoch)).truth[0, 0] for epoch in range(4)]
     assert len(set(starts)) > 1
 
 
@@ -189,12 +191,12 @@ def test_the_state_is_carried(name: str) -> None:
     objective = LanguageModelObjective(config(arch, "train.label_smoothing=0.1"))
     text = invariants.some_bytes(1, 41).numpy()
     read, truth, none = text[:, :-1], text[:, 1:], np.zeros(1, np.int64)
-    whole = objective.gradients(model, [Window(read, truth, none, True)], 40, 1)
-    first = objective.gradients(model, [Window(read[:, :25], truth[:, :25], none, True)], 40, 1)
+    whole = objective.gradients(model, [WindowBatch(read, truth, none, True)], 40)
+    first = objective.gradients(model, [WindowBatch(read[:, :25], truth[:, :25], none, True)], 40)
     model.zero_grad()
-    rest = objective.gradients(model, [Window(read[:, 25:], truth[:, 25:], none, False)], 40, 1)
+    rest = objective.gradients(model, [WindowBatch(read[:, 25:], truth[:, 25:], none, False)], 40)
     assert float(first + rest) == pytest.approx(float(whole), abs=1e-9)
-    alone = objective.gradients(model, [Window(read[:, 25:], truth[:, 25:], none, True)], 40, 1)
+    alone = objective.gradients(model, [WindowBatch(read[:, 25:], truth[:, 25:], none, True)], 40)
     assert abs(float(alone - rest)) > 1e-6
     seen = set(text[0, 25:-1].tolist())
     touched = {i for i in range(256) if bool(model.embedding.weight.grad[i].any())}
@@ -207,7 +209,7 @@ def test_what_is_context_only_costs_nothing() -> None:
     model: Any = build_model(settings.model)
     objective = LanguageModelObjective(settings)
     text = invariants.some_bytes(2, 31).numpy()
-    whole = Window(text[:, :-1], text[:, 1:], np.array([12, 0]), True)
+    whole = WindowBatch(text[:, :-1], text[:, 1:], np.array([12, 0]), True)
     with torch.no_grad():
         memory = model.encode(torch.zeros(2, 0, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64))
         logits, _ = model(torch.from_numpy(whole.read), memory, model.start(memory))
@@ -224,5 +226,5 @@ def test_validation_is_prediction(name: str, n: int) -> None:
     torch.manual_seed(n)
     model = invariants.build(WITHOUT_SOURCE[name], scale=0.2)
     text = invariants.some_bytes(1, n).numpy()[0]
-    expected = sum(part.bits.sum() for part in stream(TorchReader([model], CPU), [text.tobytes()]))
+    expected = sum(part.bits.sum() for part in stream_surprisal(TorchReader([model], CPU), [text.tobytes()]))
     assert text_bits(model, text, CPU) == pytest.approx(expected, rel=1e-6)

@@ -12,7 +12,7 @@ from bytenmt.cli.train import CACHE
 from bytenmt.documents.formats import format_of, unit_pairs
 from bytenmt.documents.unit import to_markup
 from bytenmt.training import run as training
-from bytenmt.training.run import Outcome
+from bytenmt.training.run import TrainingOutcome
 from tools.verify.made_up_translations import PAIR, SAMPLES
 
 XLIFF = (SAMPLES / "version-1.2.xlf.in").read_text()
@@ -58,9 +58,9 @@ def outcome(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return the training pairs of a command."""
     message: dict[str, Any] = {}
 
-    def train(run: Path, config: object, **more: Any) -> Outcome:
+    def train(run: Path, config: object, **more: Any) -> TrainingOutcome:
         message.update(more)
-        return Outcome(0)
+        return TrainingOutcome(0)
 
     monkeypatch.setattr(training, "train", train)
     return message

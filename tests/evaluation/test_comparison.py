@@ -8,8 +8,8 @@ import pytest
 from bytenmt.config.schema import load_config
 from bytenmt.evaluation.comparison import (
     System,
-    over_seeds,
     read_metrics,
+    summarise_seeds,
     table,
     to_dict,
     with_significance,
@@ -54,7 +54,7 @@ def test_seeds_have_a_mean_and_a_standard_deviation() -> None:
         for (name, lines), config, bits in zip(texts.items(), (one, two, other), (1.0, 3.0, 4.0), strict=True)
     ]
     systems.append(scored("a text", REFERENCES))
-    [(names, scores)] = over_seeds(systems)
+    [(names, scores)] = summarise_seeds(systems)
     assert names == ["a", "b"] and scores["bits_per_byte"] == (2.0, pytest.approx(2**0.5))
     assert scores["exact_match"] == (75.0, pytest.approx(50 / 2**0.5))
     assert to_dict(systems)["seeds"][0]["exact_match"]["mean"] == 75.0

@@ -14,7 +14,7 @@ from bytenmt.config.facts import FlagThresholds
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import Chunk, TranslationResult
 from bytenmt.decoding.reading import Reading, Stream
-from bytenmt.evaluation.judge import Judge, best_split, calibrate, costs
+from bytenmt.evaluation.judge import Judge, best_split, bits_of_texts, calibrate
 from bytenmt.language_profile import LanguageProfile
 
 THRESHOLDS = FlagThresholds(
@@ -128,8 +128,8 @@ def test_copies_and_texts_in_the_source_language() -> None:
 def test_costs_are_those_of_each_text() -> None:
     """Results are in order, however texts are batched; an empty text has the score of EOS."""
     texts = [bytes(97 + k % 26 for k in range(n)) for n in (5, 0, 150, 3) * 60]
-    assert costs(FakeReader(), None, texts) == pytest.approx([len(text) + 1 for text in texts])
-    half = costs(FakeReader(), texts, texts)
+    assert bits_of_texts(FakeReader(), None, texts) == pytest.approx([len(text) + 1 for text in texts])
+    half = bits_of_texts(FakeReader(), texts, texts)
     assert half == pytest.approx([len(text) / 2 + 1 for text in texts])
 
 

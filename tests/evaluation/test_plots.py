@@ -59,17 +59,17 @@ def test_what_no_font_has_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
     font_manager = pytest.importorskip("matplotlib.font_manager")
     usual = plots._characters(str(font_manager.findfont(plots.SANS)))
     monkeypatch.setattr(plots, "_characters", lambda file: usual)
-    labels = plots.Labels.from_texts(["한글 abc é", "漢"])
+    labels = plots.FontLabels.from_texts(["한글 abc é", "漢"])
     assert labels == ([plots.SANS], {"한", "글", "漢"})
     assert labels.legible("한글 é漢") == "hangeul é6F22"
     korean = usual | set("한글")
     monkeypatch.setattr(plots, "_characters", lambda file: korean if "Mono" in file else usual)
-    families, unknown = plots.Labels.from_texts(["한글 漢"])
+    families, unknown = plots.FontLabels.from_texts(["한글 漢"])
     assert families == [plots.SANS, plots.MONO] and unknown == {"漢"}
 
 
 def test_every_label_can_be_seen() -> None:
-    assert [plots.shown(letter) for letter in " \tx가\u200b"] == ["␣", "0009", "x", "가", "200B"]
+    assert [plots.visible_label(letter) for letter in " \tx가\u200b"] == ["␣", "0009", "x", "가", "200B"]
     assert [plots.byte_label(byte) for byte in b" x\xea"] == ["␣", "x", "EA"]
 
 
@@ -79,7 +79,7 @@ def test_the_map_is_that_of_the_covariance(n: int, d: int, seed: int) -> None:
     and the shares are theirs of the trace."""
     table = np.random.default_rng(seed).normal(size=(256, d))
     chosen = [*range(40, 40 + n)]
-    places, shares = plots.principal(table, chosen)
+    places, shares = plots.principal_components(table, chosen)
     values = np.linalg.eigvalsh(np.cov(table[chosen].T, bias=True).reshape(d, d))[::-1]
     values = values[:2]
     assert np.allclose(np.cov(places.T, bias=True), np.diag(values), atol=1e-9)

@@ -7,7 +7,7 @@ import torch
 
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.registry import build_model
-from bytenmt.checkpoints.checkpoint import save_checkpoint, weights
+from bytenmt.checkpoints.checkpoint import model_tensors, save_checkpoint
 from bytenmt.checkpoints.weights import CONFIG
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config
@@ -122,7 +122,7 @@ def make_run(
     config = small_config(arch, *settings)
     model = small_model(arch, seed, *settings).float()
     (folder / CONFIG).write_text(config_toml(config), encoding="utf-8")
-    save_checkpoint(folder, 70, weights(model), {}, config, facts or Facts(), best=True)
+    save_checkpoint(folder, 70, model_tensors(model), {}, config, facts or Facts(), best=True)
     return folder
 
 

@@ -15,8 +15,15 @@ from bytenmt.decoding.pytorch.reader import TorchReader, TorchStream, score_byte
 from bytenmt.decoding.reading import Reading
 from bytenmt.evaluation.likelihood import log_probabilities
 from bytenmt.language.scripts import script
-from bytenmt.language.summary import ENDS, WHOLE, Characters, Figures, Sums, WholeCharacters
-from bytenmt.language.surprisal import Surprise, stream, translations
+from bytenmt.language.summary import (
+    ENDS,
+    WHOLE,
+    Characters,
+    PredictionSummary,
+    PredictionSums,
+    WholeCharacters,
+)
+from bytenmt.language.surprisal import Surprisal, stream_surprisal, translation_surprisal
 from bytenmt.utf8 import BOS
 
 CPU = torch.device("cpu")
@@ -35,7 +42,7 @@ def reader(model: AnyModel) -> TorchReader:
 
 
 def bits_of(model: AnyModel, text: bytes, chunk: int) -> np.ndarray:
-    return Surprise.joined(list(stream(reader(model), [text], chunk))).bits
+    return Surprisal.concatenate(list(stream_surprisal(reader(model), [text], chunk))).bits
 
 
 CUTS = ((1, 40), (7, 100), (256, 600))  # bytes of a chunk, and of the text that is cut into such
@@ -105,7 +112,8 @@ def test_the_numbers_do_not_depend_on_the_pieces() -> None:
     model, text = make("convs2s"), some_text(200)
     pieces = [text[:3], text[3:150], b"", text[150:]]
     assert np.array_equal(
-        Surprise.joined(list(stream(reader(model), pieces, 64))).bits, bits_of(model, text, 64)
+        Surprisal.concatenate(list(stream_surprisal(reader(model), pieces, 64))).bits,
+        bits_of(model, text, 64),
     )
 
 
@@ -122,7 +130,7 @@ def test_a_stream_is_read_as_it_is_predicted() -> None:
 
     for name in VARIANTS:
         read = 0
-        found = stream(reader(make(name)), endless(), 20)
+        found = stream_surprisal(reader(make(name)), endless(), 20)
         for n in range(1, 5):
             assert len(next(found).data) == 20
             assert read == 20 * n
@@ -139,7 +147,7 @@ def test_translations_cost_what_evaluate_says(name: str, monkeypatch: pytest.Mon
     for cells, at_once in ((1, 1000), (40, 3), (10_000, 1000)):
         monkeypatch.setattr("bytenmt.decoding.pytorch.reader.CELLS", cells)
         monkeypatch.setattr("bytenmt.language.surprisal.LINES_AT_ONCE", at_once)
-        found = Surprise.joined(list(translations(model, corpus)))
+        found = Surprisal.concatenate(list(translation_surprisal(model, corpus)))
         ends = np.flatnonzero(found.data == 0xFF)
         assert found.data.tobytes().split(b"\xff")[:-1] == [*target]
         lines = np.split(found.bits, ends + 1)[:-1]
@@ -149,24 +157,24 @@ def test_translations_cost_what_evaluate_says(name: str, monkeypatch: pytest.Mon
 # Characters and figures.
 
 
-def made_up(text: bytes, seed: int = 0) -> Surprise:
+def made_up(text: bytes, seed: int = 0) -> Surprisal:
     generator = np.random.default_rng(seed)
-    return Surprise(
+    return Surprisal(
         np.frombuffer(text, np.uint8), generator.random(len(text)), generator.integers(0, 9, len(text))
     )
 
 
-def cut(costs: Surprise, sizes: list[int]) -> list[Characters]:
+def cut(costs: Surprisal, sizes: list[int]) -> list[Characters]:
     """Return whole characters as they come when a stream is cut into pieces of these sizes and the rest."""
     whole, found, rest = WholeCharacters(), [], costs
     for size in sizes:
-        part, rest = rest.cut(size)
+        part, rest = rest.split(size)
         found.append(whole.add(part))
     return [*found, whole.add(rest), whole.add(None)]
 
 
-def sums(costs: Surprise, sizes: list[int], line_ends: bool = False) -> dict[str, Sums]:
-    figures = Figures(line_ends)
+def sums(costs: Surprisal, sizes: list[int], line_ends: bool = False) -> dict[str, PredictionSums]:
+    figures = PredictionSummary(line_ends)
     for characters in cut(costs, sizes):
         figures.add(characters)
     return figures.sums()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from made_up_engine import make_run, small_config, small_model
 
-from bytenmt.checkpoints.checkpoint import save_checkpoint, weights
+from bytenmt.checkpoints.checkpoint import model_tensors, save_checkpoint
 from bytenmt.checkpoints.weights import read_run
 from bytenmt.config.facts import Facts
 from bytenmt.decoding.interface import EngineSpec
@@ -27,7 +27,7 @@ def files(tmp_path: Path) -> list[Path]:
     run, copies = make_run(tmp_path / "run", "bytenet"), []
     for update in (70, 80, 90):
         model, config = small_model("bytenet", update).float(), small_config("bytenet")
-        save_checkpoint(run, update, weights(model), {}, config, Facts(pairs=1), best=True)
+        save_checkpoint(run, update, model_tensors(model), {}, config, Facts(pairs=1), best=True)
         copies.append(Path(shutil.copy(run / "last.safetensors", tmp_path / f"{update}.safetensors")))
     return copies
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from made_up_engine import make_run
 
 from bytenmt.checkpoints.quantize import convert, write_rounded
-from bytenmt.checkpoints.weights import read_run, restored
+from bytenmt.checkpoints.weights import read_run, restore_weights
 from bytenmt.cli.main import main
 from bytenmt.config.facts import CorpusFact
 from bytenmt.decoding.translator import Translator
@@ -32,7 +32,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     contents = read_run(path)[1]
     corpora = (CorpusFact("train.en", "train.de"),)
     facts = msgspec.structs.replace(contents.facts, corpora=corpora, pairs=7, source_profile="x")
-    write_rounded(path, restored(contents.arrays), contents.config, facts, "int8")
+    write_rounded(path, restore_weights(contents.arrays), contents.config, facts, "int8")
     return path
 
 
@@ -87,7 +87,7 @@ def test_tables_of_n_grams_are_the_new_ones() -> None:
         for value in (1.0, 5.0)
     )
     for factor, table, other in ((0.0, 1.0, 1.0), (0.25, 5.0, 2.0), (0.5, 5.0, 3.0)):
-        mixed = adaptation._mixed(old, new, factor)
+        mixed = adaptation._mix_weights(old, new, factor)
         assert mixed["embedding.ngrams.weight"].tolist() == [table] * 3
         assert mixed["output"].tolist() == [other] * 2
 

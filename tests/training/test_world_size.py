@@ -8,7 +8,7 @@ import pytest
 from small_runs import config
 
 from bytenmt.data.corpus import ParallelCorpus
-from bytenmt.data.windows import Window
+from bytenmt.data.windows import WindowBatch
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.training.language_model import LanguageModelObjective
 from bytenmt.training.trainer import Objective
@@ -53,6 +53,6 @@ def test_the_rows_of_all_processes_are_those_of_one(kind: str, texts: dict[str, 
 
 def rows(batch: Any) -> list[bytes]:
     """Return the rows of a batch's targets."""
-    if isinstance(batch, Window):
+    if isinstance(batch, WindowBatch):
         return list(map(bytes, batch.truth))
     return [bytes(row).rstrip(bytes([PAD])) for row in batch.target]

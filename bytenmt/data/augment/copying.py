@@ -55,14 +55,14 @@ def with_other_items(source: bytes, target: bytes, key: np.uint64) -> tuple[byte
     for span, value in find_items(own):
         is_name = not (value.isascii() and value.islower())
         if is_name and value in of_target and own.count(value) == other.count(value) == 1:
-            changes.append((span, of_target[value], made_up(value, below)))
+            changes.append((span, of_target[value], make_up_value(value, below)))
     return (
         to_bytes(replace_spans(own, [(span, new) for span, _, new in changes])),
         to_bytes(replace_spans(other, [(span, new) for _, span, new in changes])),
     )
 
 
-def made_up(value: str, below: Below) -> str:
+def make_up_value(value: str, below: Below) -> str:
     """Make up another name or number of as many bytes. below(n): draws a number from 0 to n - 1.
 
     Vowels stand for vowels, so that it can be read, capitals for capitals, digits for digits; a number does

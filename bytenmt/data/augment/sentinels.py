@@ -23,7 +23,7 @@ from bytenmt.sentinels import (
     find_spans,
     merge_adjacent,
     replace_spans,
-    sentinel,
+    sentinel_char,
     shared_spans,
     to_bytes,
 )
@@ -112,11 +112,11 @@ def with_sentinels(
         numbers[i], numbers[j] = numbers[j], numbers[i]
     changes: list[list[tuple[Span, str]]] = [[], []]
     for spans in shared:
-        symbol = sentinel(numbers.pop())
+        symbol = sentinel_char(numbers.pop())
         for side, span in enumerate(spans):
             changes[side].append((span, symbol))
     if with_words and below(CLAUSE) == 0 and len(numbers) > 1:
-        symbols = [sentinel(numbers.pop()), sentinel(numbers.pop())]
+        symbols = [sentinel_char(numbers.pop()), sentinel_char(numbers.pop())]
         for side, clause in enumerate(_clauses(source, target, below)):
             changes[side] += [(Span(at, at), symbol) for at, symbol in zip(clause, symbols, strict=True)]
         with_words = False
@@ -126,7 +126,7 @@ def with_sentinels(
         is_around = below(AROUND) == 0
         if len(numbers) < 1 + is_around:
             break
-        symbols = [sentinel(numbers.pop()) for _ in range(1 + is_around)]
+        symbols = [sentinel_char(numbers.pop()) for _ in range(1 + is_around)]
         for side, (text, span) in enumerate(zip((source, target), spans, strict=True)):
             new = text[span.begin : span.end].join(symbols) if is_around else symbols[0]
             changes[side].append((span, new))
