@@ -1,4 +1,4 @@
-"""Character prediction: any cut of a stream gives the same, and the figures and the page count every byte
+"""Character prediction: any cut of a stream gives the same, and the figures count every byte
 once."""
 
 from collections.abc import Iterator, Sequence
