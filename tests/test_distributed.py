@@ -2,17 +2,13 @@
 
 import os
 import time
-from pathlib import Path
 from typing import Any, NoReturn
 
-import command_server
 import pytest
 import torch
 import torch.distributed as dist
-from click.testing import CliRunner
-from processes import Outcome, job, results, torchrun
+from processes import Outcome, job, results
 
-from bytenmt.cli.main import main
 from bytenmt.distributed import SINGLE_PROCESS, Group, LostProcess, local_device, process_group
 from bytenmt.errors import DataError, DeviceError
 
@@ -160,31 +156,3 @@ def test_each_process_has_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "2")
     with pytest.raises(DeviceError, match="process 3 on a machine with 2 GPUs: start at most 2"):
         local_device(cuda)
-
-
-def test_torchrun_translates_as_one_process(tmp_path: Path) -> None:
-    """The commands as a user starts them: one ordered output, byte for byte; an input that is wrong in the
-    end is told once and is the job's failure."""
-    lines = b"".join(b"%d lines and %d\n" % (k, k * k) for k in range(20))
-    (tmp_path / "text").write_bytes(lines)
-    text = str(tmp_path / "text")
-    files = [f"--{name}={text}" for name in ("src", "tgt", "valid-src", "valid-tgt")]
-    sizes = ["encoder_layers=[[8,3]]", "decoder_layers=[[8,3]]", "d_embedding=8"]
-    settings = [f"--set=model.{size}" for size in sizes] + ["--set=train.valid_lines=0"]
-    run = ["--arch=convs2s", "--preset=tiny", "--max-updates=2", "--device=cpu", "-o", f"{tmp_path}/run"]
-    translate = ["translate", "-m", f"{tmp_path}/run", "--device=cpu", "--errors=strict"]
-    translate += ["--max-len-a=0", "--max-len-b=9", "--beam=2", "--max-tokens=200", "--buffer-size=15"]
-    runner = CliRunner()
-    assert runner.invoke(main, ["train", *files, *settings, *run]).exit_code == 0
-    alone = runner.invoke(main, [*translate, "-i", text])
-    assert alone.exit_code == 0 and len(set(alone.stdout.splitlines())) > 1, alone.stderr
-
-    with command_server.serving(tmp_path) as program:
-        job = ["--nproc-per-node=2", "--no-python", str(program), *translate]
-        found = torchrun(tmp_path, *job, stdin=lines + b"bad \xff\n")
-    assert found.stdout == alone.stdout_bytes
-    said = [line for line in found.stderr.splitlines() if line.startswith("bytenmt: ")]
-    assert len(said) == 1 and "standard input, line 21, byte offset 4" in said[0]
-    assert found.exit_code == 1
-    root = found.stderr.partition("Root Cause")[2]
-    assert "rank      : 0" in root, "torchrun names the process that met the error"

@@ -24,7 +24,6 @@ from bytenmt.errors import BytenmtError, printable
 if TYPE_CHECKING:
     from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.decoding.settings import Settings
-    from bytenmt.distributed import Group
     from bytenmt.evaluation.comparison import System
 
 
@@ -61,12 +60,10 @@ def evaluate(runs: tuple[Path, ...], scoring: Scoring, settings: dict[str, Any],
 
     Translates --src and compares the result with --ref. chrF and BLEU come with sacreBLEU's signatures.
     Several models give a table; p is the p-value of the difference from the first one, by sacreBLEU's paired
-    bootstrap, and runs that differ only in their seeds get mean and standard deviation. Under torchrun the
-    processes share the lines.
+    bootstrap, and runs that differ only in their seeds get mean and standard deviation.
     """
     from bytenmt.cli import inputs
     from bytenmt.data.corpus import ParallelCorpus
-    from bytenmt.decoding.engine_selection import choose, processes
     from bytenmt.evaluation import comparison
     from bytenmt.evaluation.scores import text_scores
 
@@ -98,21 +95,17 @@ def evaluate(runs: tuple[Path, ...], scoring: Scoring, settings: dict[str, Any],
         scores = text_scores(texts, references, scoring.tokenize)
         return comparison.System(name, texts, scores, made_with, **of_model)
 
-    texts = [inputs.text_file(hyp, scoring.errors) for hyp in hyps]
-    for text in texts:
+    hypotheses = [inputs.text_file(hyp, scoring.errors) for hyp in hyps]
+    for text in hypotheses:
         ParallelCorpus.from_texts(text, corpus.tgt, keep_empty=True)  # raises where line counts differ
     systems: list[System] = []
-    if runs:
-        with processes(choose(engine).device) as group:
-            for name, run in zip(names, runs, strict=False):
-                found = _translated(run, corpus, checked, engine, group)
-                systems += [] if found is None else [score(name, *found[:2], **found[2])]
-        if group is not None and not group.is_leader:
-            return
+    for name, run in zip(names, runs, strict=False):
+        texts, made_with, of_model = _translate(run, corpus, checked, engine)
+        systems.append(score(name, texts, made_with, **of_model))
     if scoring.hyp_out is not None:
         with writer(scoring.hyp_out) as out:
             out.write(b"".join(text.encode() + b"\n" for text in systems[0].texts))
-    for name, text in zip(names[len(runs) :], texts, strict=True):
+    for name, text in zip(names[len(runs) :], hypotheses, strict=True):
         systems.append(score(name, [line.decode() for line in text], [str(text.path)]))
     systems = comparison.with_significance(systems, references, scoring.tokenize)
     if scoring.json:
@@ -155,12 +148,10 @@ def _print_log_probabilities(runs: Sequence[Path], corpus: ParallelCorpus, spec:
         click.echo("\t".join(f"{value:.6f}\t{cost:.6f}" for value, cost in zip(nats, bits, strict=True)))
 
 
-def _translated(
-    run: Path, corpus: ParallelCorpus, settings: Settings, spec: EngineSpec, group: Group | None
-) -> tuple[list[str], list[str], dict[str, Any]] | None:
-    """Return a model's translations, what they were made with, and the fields of System about the model; None
-    in processes that do not lead.
-    """
+def _translate(
+    run: Path, corpus: ParallelCorpus, settings: Settings, spec: EngineSpec
+) -> tuple[list[str], list[str], dict[str, Any]]:
+    """Return a model's translations of a corpus, how they were made, and fields of System about the model."""
     from bytenmt.architectures.parameters import n_parameters
     from bytenmt.cli import inputs
     from bytenmt.config.schema import architecture
@@ -168,13 +159,11 @@ def _translated(
     from bytenmt.evaluation.comparison import without_seed
     from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 
-    is_leader = group is None or group.is_leader
-    runtime = inputs.load_models((run,), spec, is_leader)
+    runtime = inputs.load_models((run,), spec)
     inputs.check_source(run, runtime.has_source, corpus.src, has_pairs=True)
     assert corpus.src is not None
-    translator = Translator.from_runtime(runtime, settings, group=group)
-    results = inputs.translate_lines(translator, list(corpus.src))
-    log_p = log_probabilities(runtime.reader(), corpus, group)
+    results = inputs.translate_lines(Translator.from_runtime(runtime, settings), list(corpus.src))
+    log_p = log_probabilities(runtime.reader(), corpus)
     config = runtime.runs[0].config
     of_model = {
         "architecture": architecture(config.model),
@@ -182,8 +171,7 @@ def _translated(
         "bits_per_byte": bits_per_byte(log_p, corpus.target_lengths),
         "config": without_seed(config),
     }
-    texts = [result.best.text.decode() for result in results]
-    return (texts, inputs.provenance(runtime), of_model) if is_leader else None
+    return [result.best.text.decode() for result in results], inputs.provenance(runtime), of_model
 
 
 def _print(system: System) -> None:

@@ -38,23 +38,22 @@ def checked_settings(values: Mapping[str, Any]) -> Settings:
     return Settings.from_dict(values, lambda name: ({**TABLE, **KEEP})[name].long)
 
 
-def load_models(runs: Sequence[Path], spec: EngineSpec, is_leader: bool = True) -> Runtime:
-    """Load models, several as an ensemble, and with -v describe them on stderr if is_leader."""
+def load_models(runs: Sequence[Path], spec: EngineSpec) -> Runtime:
+    """Load models, several as an ensemble, and with -v describe them on stderr."""
     began = time.monotonic()
     runtime = load_runs(runs, spec, Console())
-    if is_leader:
-        spec, seconds = runtime.spec, time.monotonic() - began
-        for run in runtime.runs:
-            detail(f"{run.file}: {architecture(run.config.model)}, {_update(run)}, stored in {run.precision}")
-        precisions = ", ".join(dict.fromkeys(precision_of(run.precision, spec) for run in runtime.runs))
-        threads = f", {n_threads(spec)} threads" if spec.device == "cpu" else ""
-        detail(f"engine {spec.engine} on {spec.device}, {precisions}{threads}; loaded in {seconds:.2f} s")
+    spec, seconds = runtime.spec, time.monotonic() - began
+    for run in runtime.runs:
+        detail(f"{run.file}: {architecture(run.config.model)}, {_update(run)}, stored in {run.precision}")
+    precisions = ", ".join(dict.fromkeys(precision_of(run.precision, spec) for run in runtime.runs))
+    threads = f", {n_threads(spec)} threads" if spec.device == "cpu" else ""
+    detail(f"engine {spec.engine} on {spec.device}, {precisions}{threads}; loaded in {seconds:.2f} s")
     return runtime
 
 
-def load_translation_models(runs: Sequence[Path], spec: EngineSpec, is_leader: bool = True) -> Runtime:
+def load_translation_models(runs: Sequence[Path], spec: EngineSpec) -> Runtime:
     """Load models as load_models does. Raises BytenmtError for a language model."""
-    runtime = load_models(runs, spec, is_leader)
+    runtime = load_models(runs, spec)
     if not runtime.has_source:
         raise BytenmtError(f"{runs[0]} is a language model and cannot translate: give a translation model")
     return runtime
@@ -119,14 +118,10 @@ def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:
 def translate_lines(
     translator: Translator, lines: Sequence[bytes | Sequence[Part]]
 ) -> list[TranslationResult]:
-    """Return a result for each line, in order, and show a progress bar; [] in processes that do not lead."""
-    if translator.group is not None and not translator.group.is_leader:
-        translator.follow()
-        return []
+    """Return a result for each line, in order, and show a progress bar."""
     results: list[TranslationResult] = []
     with progress(len(lines), " lines") as (bar, _):
         for first in range(0, len(lines), BATCH):
-            results += translator.lead(lines[first : first + BATCH], first)
+            results += translator.translate_lines(lines[first : first + BATCH], first)
             bar.advance(len(results) - first)
-    translator.release_followers()
     return results

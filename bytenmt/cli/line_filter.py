@@ -8,11 +8,10 @@ slow, the input is read slowly.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from queue import Empty, Queue
+from queue import Queue
 from threading import Thread
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -28,11 +27,9 @@ if TYPE_CHECKING:
     from bytenmt.data.text_file import TextFile
 
 BUFFER_SIZE = 1000  # lines that are translated together
-BUFFER_BYTES = 1 << 24  # of lines that wait
-LONGEST_LINE = 1 << 26  # bytes: what never ends is no line
+LONGEST_LINE = 1 << 24  # bytes: what never ends is no line
 STANDARD_INPUT = "standard input"
 LINES_CHECKED = 100  # of a stream, after which its encoding is checked
-HEARTBEAT = 60.0  # seconds without a line until the other processes hear that there is none
 
 # Formats results. Its other arguments: the number of the first line, from 0; seconds since each line arrived.
 OutputFormat = Callable[[Sequence[TranslationResult], int, Sequence[float]], bytes]
@@ -56,56 +53,23 @@ def format_plain(results: Sequence[TranslationResult], first: int, seconds: Sequ
 class LineQueue(Queue["Line | Exception | None"]):
     """A bounded queue of lines from the thread that reads to the one that translates.
 
-    It holds at most BUFFER_BYTES, and about most_lines lines. Its last item is None, or the error of reading.
+    Its last item is None, or the error of reading.
     """
 
-    def __init__(self, most_lines: int) -> None:
-        super().__init__(BUFFER_BYTES)
-        self._least = -(-BUFFER_BYTES // most_lines)  # bytes that a line counts at least
+    def batches(self) -> Iterator[list[Line]]:
+        """Yield the lines that have arrived, at least one and at most maxsize, until the end of input.
 
-    def _init(self, maxsize: int) -> None:
-        self._lines, self._n_bytes = deque[Line | Exception | None](), 0
-
-    def _weight(self, line: Line | Exception | None) -> int:
-        return max(self._least, len(line.text) if isinstance(line, Line) else 0)
-
-    def _qsize(self) -> int:
-        return self._n_bytes
-
-    def _put(self, item: Line | Exception | None) -> None:
-        self._lines.append(item)
-        self._n_bytes += self._weight(item)
-
-    def _get(self) -> Line | Exception | None:
-        item = self._lines.popleft()
-        self._n_bytes -= self._weight(item)
-        return item
-
-    def batches(self, most: int, patience: float | None = None) -> Iterator[list[Line]]:
-        """Yield the lines that have arrived, at least one, in batches until the end of input.
-
-        most: lines of a batch. patience: seconds without a line after which an empty batch is yielded; None
-        waits for ever. Raises the error that ended the reading after the lines before it.
+        Raises the error that ended the reading after the lines before it.
         """
-        item: Line | Exception | None
-        while True:
-            try:
-                item = self.get(timeout=patience)
-            except Empty:
-                yield []
-                continue
-            lines: list[Line] = []
-            while isinstance(item, Line):
+        while isinstance(item := self.get(), Line):
+            lines = [item]
+            while len(lines) < self.maxsize and not self.empty() and isinstance(item := self.get(), Line):
                 lines.append(item)
-                if len(lines) == most or self.empty():
-                    break
-                item = self.get()
-            if lines:
-                yield lines
-            if isinstance(item, Exception):
-                raise item
-            if item is None:
-                return
+            yield lines
+            if not isinstance(item, Line):
+                break
+        if isinstance(item, Exception):
+            raise item
 
     def fill(self, lines: Iterable[Line]) -> None:
         """Put all lines, then None, or the error of reading them. The reading thread runs it."""
@@ -123,7 +87,7 @@ class Filter:
 
     form: formats the results; None writes each line byte by byte as it is decoded. buffer_size: lines that
     are translated together. n_done: the number of lines that the output has already, which are skipped.
-    translate: called in place of translator.lead, with lines and the number of the first one.
+    translate: called in place of translator.translate_lines, with lines and the number of the first one.
     """
 
     translator: Translator
@@ -157,13 +121,12 @@ class Filter:
         once the lines before it are written. An OSError of the input is raised here too. size: bytes of the
         stream, if known, for a progress bar.
         """
-        queue, group = LineQueue(self.buffer_size), self.translator.group
-        patience = HEARTBEAT if group is not None and group.size > 1 else None
+        queue = LineQueue(self.buffer_size)
         with progress(size, "B") as (bar, reporter):
             # A daemon: where this loop fails, the thread may be waiting for a line that never comes.
             lines = read_lines(input, name, errors, reporter)
             Thread(target=queue.fill, args=(lines,), daemon=True).start()
-            self._answer_all(queue.batches(self.buffer_size, patience), name, bar, reporter)
+            self._answer_all(queue.batches(), name, bar, reporter)
 
     def _answer_all(self, batches: Iterable[list[Line]], name: str, bar: Bar, reporter: Reporter) -> None:
         """Write a line for each line after the first n_done. Raises DataError if there are fewer."""
@@ -179,7 +142,6 @@ class Filter:
                 f"--resume: the input has {n_read:,} lines, but {self.n_done:,} are translated already: give"
                 " the same input, or leave out --resume"
             )
-        self.translator.release_followers()
 
     def _answer(self, lines: Sequence[Line], first: int, name: str, reporter: Reporter) -> None:
         """Translate lines and write them; `first`: number of the first one, from 0."""
@@ -192,7 +154,7 @@ class Filter:
                     self.output.write(part)
                     self.output.flush()
             return
-        results = (self.translate or self.translator.lead)(texts, first)
+        results = (self.translate or self.translator.translate_lines)(texts, first)
         now = time.monotonic()
         self.output.write(self.form(results, first, [now - line.at for line in lines]))
         self.output.flush()

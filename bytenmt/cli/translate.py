@@ -108,12 +108,12 @@ def translate(
 
     One line is written for each line read, in order. A line that arrives alone is translated immediately; an
     empty line stays empty. An output file appears when it is complete; after an interruption the same command
-    with --resume continues. Under torchrun the processes share the lines.
+    with --resume continues.
     """
     from bytenmt.cli import inputs
     from bytenmt.cli.line_filter import Filter
     from bytenmt.datasets.workers import Workers
-    from bytenmt.decoding.engine_selection import choose, n_cores, processes
+    from bytenmt.decoding.engine_selection import n_cores
     from bytenmt.decoding.translator import Translator
 
     input, output = stream_of(files.input), stream_of(files.output)
@@ -124,34 +124,27 @@ def translate(
     checked = inputs.checked_settings(settings)
     if files.workers > 1 and engine.threads is None:
         engine = replace(engine, threads=max(1, n_cores() // files.workers))
-    with processes(choose(engine).device) as group, ExitStack() as stack:
-        is_leader = group is None or group.is_leader
-        is_shared = files.workers > 1 or group is not None
-        if answers.stream and (is_shared or answers.format != "text" or checked.search.beam > 1):
-            raise BytenmtError(
-                "--stream prints the plain text of a greedy search in one process: drop it, or --format,"
-                " --beam-size and --workers"
-            )
-        if files.workers > 1 and group is not None:
-            raise BytenmtError("--workers cannot be combined with torchrun: drop one of the two")
-        check_output(output or sys.stdout, input or sys.stdin)
-        is_file = output is not None and (output.is_file() or not output.exists())  # no device, no pipe
-        is_list = checked.search.n_best > 1 and answers.format == "text"
-        if files.resume and (not is_file or is_list):
-            raise BytenmtError("--resume needs a file with a line for each line: give -o, and no --n-best")
-        is_stream = input is None or input.is_fifo()  # lines of a pipe are translated as they come
-        text = inputs.text_file(input, files.errors) if input and is_leader and not is_stream else None
-        runtime = inputs.load_translation_models(runs, engine, is_leader)
-        translator = Translator.from_runtime(runtime, checked, group=group)
-        if not is_leader:
-            translator.follow()
-            return
-        form = _output_format(answers, runtime, checked.search.n_best, translator.options.beam)
+    if answers.stream and (files.workers > 1 or answers.format != "text" or checked.search.beam > 1):
+        raise BytenmtError(
+            "--stream prints the plain text of a greedy search in one process: drop it, or --format,"
+            " --beam-size and --workers"
+        )
+    check_output(output or sys.stdout, input or sys.stdin)
+    is_file = output is not None and (output.is_file() or not output.exists())  # no device, no pipe
+    is_list = checked.search.n_best > 1 and answers.format == "text"
+    if files.resume and (not is_file or is_list):
+        raise BytenmtError("--resume needs a file with a line for each line: give -o, and no --n-best")
+    is_stream = input is None or input.is_fifo()  # lines of a pipe are translated as they come
+    text = None if input is None or is_stream else inputs.text_file(input, files.errors)
+    runtime = inputs.load_translation_models(runs, engine)
+    translator = Translator.from_runtime(runtime, checked)
+    form = _output_format(answers, runtime, checked.search.n_best, translator.options.beam)
+    with ExitStack() as stack:
         if output is not None and is_file:
             out, n_done = stack.enter_context(resumable_writer(output, files.resume))
         else:
             out, n_done = stack.enter_context(writer(output)), 0
-        call: Callable[[Sequence[bytes], int], list[TranslationResult]] = translator.lead
+        call: Callable[[Sequence[bytes], int], list[TranslationResult]] = translator.translate_lines
         if files.workers > 1:
             load = partial(Translator.load, *runs, **vars(engine), **settings)
             call = stack.enter_context(Workers(files.workers, load)).translate

@@ -65,7 +65,6 @@ def translate_file(
     """
     from bytenmt.cli import inputs
     from bytenmt.data.text_file import read_bytes
-    from bytenmt.decoding.engine_selection import choose, processes
     from bytenmt.decoding.translator import Translator
     from bytenmt.documents import formats
     from bytenmt.documents.memory import TranslationMemory
@@ -80,35 +79,26 @@ def translate_file(
         raise BytenmtError(f"standard input has no suffix: give --format, one of {', '.join(FORMATS)}")
     pair = language_pair(how.pair)
     reading = ReadOptions(how.format or formats.format_of(source), pair, how.column, how.to_column)
-    with processes(choose(engine).device) as group:
-        is_leader = group is None or group.is_leader
-        check_output(output or sys.stdout, input or sys.stdin)
-        document = None
-        if is_leader:
-            data = standard_input().read() if input is None else read_bytes(input).tobytes()
-            document = formats.read(data, reading, source)
-        runtime = inputs.load_translation_models(runs, engine, is_leader)
-        translator = Translator.from_runtime(runtime, checked, group=group)
-        if document is None:
-            translator.follow()
-            return
-        corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
-        languages = agreed_languages(pair, runs[0], corpora, Console().warn)
-        memory = None if how.memory is None else TranslationMemory.from_file(how.memory, languages)
-        judge = Judge.from_runtime(runtime, how.flag_above, FLAG_ABOVE, translator.options.beam)
-        detail(judge.describe())
-        lines = lines_to_translate(document, how.overwrite, memory)
-        if not runtime.has_sentinels and not all(isinstance(part, str) for line in lines for part in line):
-            Console().warn(
-                f"{runs[0]} was trained without sentinels: inline codes are put at the end of units"
-            )
-        results = judge.flag(inputs.translate_lines(translator, lines))
-        translations = {
-            line: LineTranslation(result.parts, result.best.flags or ())
-            for line, result in zip(lines, results, strict=True)
-        }
-        report = translate(document, translations, how.overwrite, memory)
-        written = document.dump()
+    check_output(output or sys.stdout, input or sys.stdin)
+    data = standard_input().read() if input is None else read_bytes(input).tobytes()
+    document = formats.read(data, reading, source)
+    runtime = inputs.load_translation_models(runs, engine)
+    translator = Translator.from_runtime(runtime, checked)
+    corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
+    languages = agreed_languages(pair, runs[0], corpora, Console().warn)
+    memory = None if how.memory is None else TranslationMemory.from_file(how.memory, languages)
+    judge = Judge.from_runtime(runtime, how.flag_above, FLAG_ABOVE, translator.options.beam)
+    detail(judge.describe())
+    lines = lines_to_translate(document, how.overwrite, memory)
+    if not runtime.has_sentinels and not all(isinstance(part, str) for line in lines for part in line):
+        Console().warn(f"{runs[0]} was trained without sentinels: inline codes are put at the end of units")
+    results = judge.flag(inputs.translate_lines(translator, lines))
+    translations = {
+        line: LineTranslation(result.parts, result.best.flags or ())
+        for line, result in zip(lines, results, strict=True)
+    }
+    report = translate(document, translations, how.overwrite, memory)
+    written = document.dump()
     with writer(output) as out:
         out.write(written)
     counts = ", ".join(f"{n} {name}" for name, n in sorted(report.counts.items(), reverse=True))

@@ -1,21 +1,15 @@
 """Select the engine, device and precision for this machine.
 
-PyTorch is imported only where a GPU driver is installed, or for a job of several processes.
+PyTorch is imported only where a GPU driver is installed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.errors import BytenmtError, DeviceError
-
-if TYPE_CHECKING:
-    from bytenmt.distributed import Group
 
 ON_THE_CPU = "numba"  # the engine that AUTO takes where there is no GPU
 PLACES = {"numba": ("cpu", "the CPU"), "cuda-graph": ("cuda", "a GPU")}  # of engines with only one
@@ -60,24 +54,6 @@ def has_gpu() -> bool:
     except ModuleNotFoundError:  # an installation for the CPU
         return False
     return torch.cuda.is_available()
-
-
-@contextmanager
-def processes(device: str) -> Iterator[Group | None]:
-    """Yield the process group of a job that torchrun started; None for one process alone.
-
-    A context manager: the group is joined at its begin and left at its end. device: "cpu" or "cuda", where
-    its tensors are. For one process alone PyTorch is not imported.
-    """
-    if not os.environ.get("RANK") or not os.environ.get("WORLD_SIZE"):
-        yield None
-        return
-    import torch
-
-    from bytenmt.distributed import local_device, process_group
-
-    with process_group(local_device(torch.device(device))) as group:
-        yield group if group.size > 1 else None
 
 
 def precision_of(stored: str, spec: EngineSpec) -> str:

@@ -1,7 +1,7 @@
 """Translate lines: their order is kept, and many are decoded side by side.
 
 A Translator has a LineBatch make requests of lines, sorts these by length, and has an engine decode as many
-at once as a byte budget allows. Several processes share the requests. Imports no PyTorch.
+at once as a byte budget allows. Imports no PyTorch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, AnyStr, overload
+from typing import Any, AnyStr, overload
 
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Hypothesis, Options, Request
 from bytenmt.decoding.kept_spans import KeepSpec, Part, restored_text
@@ -22,9 +22,6 @@ from bytenmt.decoding.scheduler import decode, stream_characters
 from bytenmt.decoding.settings import Settings, encode_line
 from bytenmt.errors import BytenmtError, SettingError
 from bytenmt.reporter import SILENT, Reporter
-
-if TYPE_CHECKING:
-    from bytenmt.distributed import Group  # it imports PyTorch
 
 MAX_SENTENCES = 1024  # side by side, however short
 # For the chosen bytes of the sentences side by side; a single one may take four times that.
@@ -48,7 +45,7 @@ class Translator:
     Usually made by `load` or `from_runtime`. make_engine: returns an engine that decodes up to the given
     number of sentences side by side, with the options `settings.search`.
     has_source: False for language models, which write their likeliest text, whatever the line.
-    longest_source: bytes of the longest line in training. group: processes that share the work; None for one.
+    longest_source: bytes of the longest line in training.
     languages: by their rules lines are split into sentences; none: a line is one sentence. reranker: ranks
     the hypotheses of each line anew; make_engine's engines then return the whole beam. keep: the spans that
     are copied unchanged, by models that were trained with sentinels; None: no span.
@@ -59,7 +56,6 @@ class Translator:
     settings: Settings = field(default_factory=Settings)
     has_source: bool = True
     longest_source: int = 1000
-    group: Group | None = None
     languages: Sequence[str] = ()
     reranker: Reranker | None = None
     keep: KeepSpec | None = None
@@ -96,14 +92,12 @@ class Translator:
         cls,
         runtime: Runtime,
         settings: Settings | None = None,
-        *,
-        group: Group | None = None,
         **named: Any,
     ) -> Translator:
         """Return a Translator of runs that loading.load_runs has loaded.
 
         settings: the defaults stored in the runs stand for what is not set. named: settings by keyword, read
-        only if `settings` is None. group: processes that share the lines.
+        only if `settings` is None.
         """
         settings = Settings.from_dict(named) if settings is None else settings
         if settings.needs_sentinels and not runtime.has_sentinels:
@@ -122,7 +116,6 @@ class Translator:
             settings=settings,
             has_source=runtime.has_source,
             longest_source=runtime.max_source_bytes,
-            group=group,
             languages=runtime.sentence_languages(settings.split_sentences),
             reranker=reranker,
             keep=settings.keep if runtime.has_sentinels else None,
@@ -182,45 +175,14 @@ class Translator:
         lines: valid UTF-8 without line ends; or, for a line of a document, its texts and inline codes
         (sentinels.Code), which are then in TranslationResult.parts. first: the number of the first line, on
         which random draws depend. Empty lines and lines of URLs and e-mail addresses alone are copied. Equal
-        lines are translated once, except in sampling. In a group all processes must call it with the same
-        lines; each decodes its share and gets all results.
+        lines are translated once, except in sampling.
         """
         batch = self.batch(lines, first)
-        rank, size = (self.group.rank, self.group.size) if self.group else (0, 1)
         for capacity, requests in self._by_capacity(batch.requests):
-            own = requests[rank::size]
-            if own:
-                with self._engine(capacity) as engine:
-                    for index, hypotheses in decode(engine, own):
-                        batch.add(own[index], hypotheses)
-        if self.group:
-            for hypotheses_of_one in self.group.gather_all(batch.hypotheses):
-                batch.hypotheses |= hypotheses_of_one
+            with self._engine(capacity) as engine:
+                for index, hypotheses in decode(engine, requests):
+                    batch.add(requests[index], hypotheses)
         return batch.results()
-
-    def lead(self, lines: Sequence[bytes | Sequence[Part]], first: int = 0) -> list[TranslationResult]:
-        """Translate lines as translate_lines does, when only this process (rank 0) of the group has them.
-
-        The lines are sent to the other processes, which must be in `follow` and decode their shares. Without
-        a group it is translate_lines.
-        """
-        if self.group is not None:
-            self.group.broadcast((lines, first))
-        return self.translate_lines(lines, first)
-
-    def follow(self) -> None:
-        """Decode this process' share of all lines that rank 0 passes to `lead`; return when rank 0 calls
-        `release_followers`. Raises ValueError for rank 0, or without a group."""
-        if self.group is None or self.group.is_leader:
-            raise ValueError("the leading process has nobody to follow")
-        nothing: tuple[Sequence[bytes | Sequence[Part]], int] | None = None
-        while (lines_and_first := self.group.broadcast(nothing)) is not None:
-            self.translate_lines(*lines_and_first)
-
-    def release_followers(self) -> None:
-        """End the `follow` of the other processes of the group. Called by rank 0 after its last `lead`."""
-        if self.group is not None:
-            self.group.broadcast(None)
 
     def batch(
         self, lines: Sequence[bytes | Sequence[Part]], first: int = 0, keep: KeepSpec | None = None

@@ -29,7 +29,7 @@ def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = SimpleNamespace(has_source=True, has_sentinels=False, runs=[SimpleNamespace(facts=facts)])
     monkeypatch.setattr(inputs, "load_models", lambda *_, **__: loaded)
 
-    def from_runtime(_: object, settings: Any, group: object = None) -> Translator:
+    def from_runtime(_: object, settings: Any) -> Translator:
         return made_up_translator(max_source_bytes=settings.max_source_bytes or 1000)
 
     monkeypatch.setattr(Translator, "from_runtime", from_runtime)

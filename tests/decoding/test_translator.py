@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_engine import MadeUpEngine, make_run, small_model
 from made_up_engine import made_up_translator as made_up
-from processes import results
 from rotation import rotated
 
 import bytenmt
@@ -26,7 +25,6 @@ from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.line_batch import cut_text
 from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.decoding.translator import Translator
-from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, ConfigError, DataError, SettingError
 
 CPU = torch.device("cpu")
@@ -373,34 +371,3 @@ def test_misuse_is_told(tmp_path: Path) -> None:
         runtime_from_models([small_model("luong").train()], CPU)
     with pytest.raises(SettingError, match="no run"):
         Translator.load()
-
-
-# Several processes.
-
-
-def shared(group: Group, arch: str) -> dict[str, Any]:
-    """Return the results and the requests of this process."""
-    draw = random.Random(7)
-    lines = [bytes(draw.choices(b"abcdef gh", k=draw.randrange(40))) for _ in range(30)]
-    admitted: list[list[Request]] = []
-    made_up(admitted, group=group, max_tokens=200).translate_lines(lines)
-    translator = make(arch, beam=2, n_best=2, max_tokens=200, group=group)
-    sampling = make(arch, sample=True, max_tokens=200, group=group)
-    return {
-        "asked": [request for batch in admitted for request in batch],
-        "found": [[h.text for h in result.hypotheses] for result in translator.translate_lines(lines)],
-        "drawn": [result.best.text for result in sampling.translate_lines(lines)],
-    }
-
-
-@pytest.mark.slow
-def test_processes_answer_as_one() -> None:
-    """All of them get all; each sentence is decoded by one of them, and none has nothing to do."""
-    arch, size = "luong", 3
-    alone = shared(SINGLE_PROCESS, arch)
-    found = results(shared, arch, size=size)
-    assert [one["found"] == alone["found"] for one in found] == [True] * size
-    assert [one["drawn"] == alone["drawn"] for one in found] == [True] * size
-    assert sorted(request for one in found for request in one["asked"]) == sorted(alone["asked"])
-    assert min(len(one["asked"]) for one in found) >= len(alone["asked"]) // (size + 1)
-    assert len({text for texts in alone["found"] for text in texts}) > 10

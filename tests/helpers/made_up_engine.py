@@ -14,7 +14,6 @@ from bytenmt.config.schema import Config, config_toml, load_config
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
-from bytenmt.distributed import Group
 from bytenmt.sentinels import SENTINELS
 from bytenmt.utf8 import whole_characters
 
@@ -71,16 +70,13 @@ class MadeUpEngine:
         return [Hypothesis(text, -1.0 - k, (-1.0 - k) / (len(text) + 1)) for k, text in enumerate(texts)]
 
 
-def made_up_translator(
-    admitted: list[list[Request]] | None = None, group: Group | None = None, **named: Any
-) -> Translator:
+def made_up_translator(admitted: list[list[Request]] | None = None, **named: Any) -> Translator:
     """A Translator of this engine; named: its settings. It keeps spans where they say what."""
     settings = Settings.from_dict(named)
     notes = [] if admitted is None else admitted
     return Translator(
         lambda capacity: MadeUpEngine(capacity, settings.search, notes),
         settings=settings,
-        group=group,
         keep=settings.keep if settings.needs_sentinels else None,
     )
 
