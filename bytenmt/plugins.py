@@ -1,9 +1,8 @@
-"""Plugins: modules of a user that add to the package, and the registries that they add to.
+"""Plugins: Python files of a user that add to the package, and the registries that they add to.
 
-A plugin is a Python file or an importable module that calls the `register_…` functions of this module, or
-`bytenmt.architectures.registry.register`, when it is imported. It is named by `--plugin`, which every command
-has. Child processes import the same plugins. Its
-own options are keys of `train.options`.
+A plugin calls the `register_…` functions of this module, or `bytenmt.architectures.registry.register`, when
+it is imported. It is named by `--plugin`, which every command has. Child processes import the same plugins.
+Its own options are keys of `train.options`.
 
 What each kind is given and returns is told by its `register_…` function; docs/for-researchers.md has an
 example of each.
@@ -14,9 +13,9 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from importlib import import_module
+from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -37,41 +36,28 @@ Augmentation = Callable[[bytes, bytes, "random.Random"], tuple[bytes, bytes]]  #
 
 ENVIRONMENT = "BYTENMT_PLUGINS"  # the plugins of --plugin, a line each, for child processes
 T = TypeVar("T")
-_importing: str | None = None  # the plugin that is being imported: a module, or the name of a file
 
 
 class Registry(dict[str, T]):
     """A dict of the objects of one kind that plugins have added, by name.
 
     kind: their kind in words. built_in: names that the package itself has, which are no keys. reserved: names
-    that no entry may have. owners: the plugin, or module, of each entry; on_remove: called with a name.
+    that no entry may have.
     """
 
     def __init__(self, kind: str, built_in: Sequence[str] = (), reserved: Sequence[str] = ()) -> None:
         super().__init__()
         self.kind, self.built_in, self.reserved = kind, tuple(built_in), tuple(reserved)
-        self.owners: dict[str, str] = {}
-        self.on_remove: Callable[[str], object] = lambda name: None
 
-    def add(self, name: str, entry: T, owner: str = "") -> None:
-        """Add an object under a name.
-
-        owner: the module that adds it, if no plugin is being imported; "": the object's own. Raises
-        ValueError for a name that is taken, reserved or no identifier.
-        """
-        if name in self.built_in or name in self:
+    def add(self, name: str, entry: T) -> None:
+        """Add an object under a name. Raises ValueError for one that is taken, reserved or no identifier."""
+        if name in self.names:
             raise ValueError(f"there is a {self.kind} {name!r} already")
         if name in self.reserved:
             raise ValueError(f"the name {name!r} is reserved for scores of the package: choose another")
         if not name.replace("-", "_").isidentifier():
             raise ValueError(f"{name!r} is no name for a {self.kind}: expected letters, digits, - and _")
-        self[name], self.owners[name] = entry, _importing or owner or str(entry.__module__)
-
-    def remove(self, name: str) -> None:
-        """Remove an entry, if it is there, and call on_remove."""
-        if self.pop(name, None) is not None:
-            self.owners.pop(name)
-            self.on_remove(name)
+        self[name] = entry
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -98,15 +84,6 @@ SCORE_NAMES = (
     *("system", "made_with", "architecture", "parameters"),
 )
 METRICS: Registry[Metric] = Registry("metric", ("bits_per_byte", "chrf"), SCORE_NAMES)
-ARCHITECTURES: Registry[Any] = Registry("architecture")  # entries are in architectures/registry.py
-REGISTRIES: tuple[Registry[Any], ...] = (
-    LOSS_TERMS,
-    SCHEDULES,
-    OPTIMIZERS,
-    AUGMENTATIONS,
-    METRICS,
-    ARCHITECTURES,
-)
 
 
 def register_loss_term(name: str, term: LossTerm) -> None:
@@ -153,59 +130,43 @@ def register_metric(
 
     score: is given hypotheses and references, a line each. The name may not be one of SCORE_NAMES.
     """
-    METRICS.add(name, Metric(score, higher_is_better), str(score.__module__))
+    METRICS.add(name, Metric(score, higher_is_better))
 
 
-def load_plugins(names: Iterable[str]) -> None:
-    """Import plugins, each named by a file `*.py` or as a module, and have child processes import them too.
+def load_plugins(files: Iterable[str]) -> None:
+    """Import plugins, each a Python file, and have child processes import them too.
 
     A plugin that has been imported is not imported again. Raises BytenmtError, in one line, for one that is
     missing or cannot be imported.
     """
-    load_installed()
-    for name in names:
-        full = str(Path(name).resolve()) if name.endswith(".py") else name
-        _import(full)
-        known = os.environ.get(ENVIRONMENT, "").splitlines()
-        os.environ[ENVIRONMENT] = "\n".join(dict.fromkeys([*known, full]))
+    load_inherited_plugins()
+    for file in files:
+        path = str(Path(file).resolve())
+        _import(path)
+        inherited = os.environ.get(ENVIRONMENT, "").splitlines()
+        os.environ[ENVIRONMENT] = "\n".join(dict.fromkeys([*inherited, path]))
 
 
 @cache
-def load_installed() -> None:
+def load_inherited_plugins() -> None:
     """Import the plugins that the parent process named in the environment, once a process."""
-    for name in os.environ.get(ENVIRONMENT, "").splitlines():
-        _import(name)
+    for path in os.environ.get(ENVIRONMENT, "").splitlines():
+        _import(path)
 
 
-def _import(plugin: str) -> None:
-    """Import a module by its name or from a file `*.py`. Raises BytenmtError."""
-    global _importing
-    path = Path(plugin) if plugin.endswith(".py") else None
-    name = module_of(plugin) if path is None else path.stem
-    outer, _importing = _importing, name if path is None else path.name
+def _import(path: str) -> None:
+    """Import a Python file as the module of its name. Raises BytenmtError."""
+    name = Path(path).stem
+    if name in sys.modules:
+        return
     try:
-        if path is None:
-            import_module(name)
-        elif name not in sys.modules:
-            spec = spec_from_file_location(name, path)
-            assert spec is not None and spec.loader is not None
-            sys.modules[name] = module = module_from_spec(spec)
-            spec.loader.exec_module(module)
+        spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, path))
+        assert spec is not None and spec.loader is not None
+        sys.modules[name] = module = module_from_spec(spec)
+        spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == plugin]
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
         place = f" (line {frames[-1].lineno})" if frames else ""
         text = " ".join(f"{type(error).__name__}: {error}".split())
-        raise BytenmtError(f"--plugin {plugin}: {text}{place}") from error
-    finally:
-        _importing = outer
-
-
-def module_of(plugin: str) -> str:
-    """Return a plugin's name without ".py", as earlier versions recorded a file as its module's name."""
-    return plugin.removesuffix(".py")
-
-
-def owners(names: Iterable[tuple[Registry[Any], str]]) -> Iterator[str]:
-    """Yield each plugin, a module or a file's name, that has added one of these (registry, name) entries."""
-    yield from dict.fromkeys(registry.owners[name] for registry, name in names if name in registry.owners)
+        raise BytenmtError(f"--plugin {path}: {text}{place}") from error

@@ -14,7 +14,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from heard import Heard
-from small_runs import CPU, assert_same, config, weights
+from small_runs import CPU, assert_same, config, forget_architecture, weights
 
 from bytenmt import plugins
 from bytenmt.checkpoints.weights import BEST, read_config, read_run
@@ -36,6 +36,13 @@ from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 
 GUIDE = guide_pages.files(guide_pages.ROOT / "bytenmt" / "docs" / "for-researchers.md")
+REGISTRIES = (
+    plugins.LOSS_TERMS,
+    plugins.SCHEDULES,
+    plugins.OPTIMIZERS,
+    plugins.AUGMENTATIONS,
+    plugins.METRICS,
+)
 USED = (
     *("train.loss_terms.confidence=0.1", "train.schedule=sawtooth", "train.optimizer=adamax"),
     *("data.augment.word_drop=0.5", "train.options.epsilon=1e-7"),
@@ -45,11 +52,11 @@ USED = (
 @pytest.fixture(autouse=True)
 def removed_afterwards() -> Iterator[None]:
     """Remove what a test has registered."""
-    before = [set(registry) for registry in plugins.REGISTRIES]
+    before = [dict(registry) for registry in REGISTRIES]
     yield
-    for registry, names in zip(plugins.REGISTRIES, before, strict=True):
-        for name in set(registry) - names:
-            registry.remove(name)
+    for registry, entries in zip(REGISTRIES, before, strict=True):
+        registry.clear()
+        registry.update(entries)
 
 
 @pytest.fixture
@@ -66,14 +73,13 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
 def test_the_plugins_of_the_guide_train_and_resume_exactly(
     files: list[str], tmp_path: Path, texts: dict[str, Any]
 ) -> None:
-    """Each kind but an architecture, together; the run records its plugins."""
+    """Each kind but an architecture, together."""
     load_plugins(files)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     for run, limit in ((whole, 8), (parts, 3), (parts, 8)):
         settings = config("luong", *USED, f"train.max_updates={limit}")
         train(run, settings, **texts, device=CPU, resume=run == parts)
     assert_same(weights(whole), weights(parts))
-    assert set(read_config(whole).plugins) == {"confidence_penalty.py", "schedules.py", "word_drop.py"}
     assert read_config(whole).train.loss_terms == {"confidence": 0.1}
 
 
@@ -96,16 +102,15 @@ def test_a_loss_term_changes_the_weights_by_its_weight(
 
 def forget_plugins() -> None:
     """Leave this process as one that has imported no plugin of the guide."""
-    for registry in plugins.REGISTRIES:
-        for name in [name for name, owner in registry.owners.items() if owner in GUIDE]:
-            registry.remove(name)
+    for registry in REGISTRIES:
+        registry.clear()
     for name in {Path(file).stem for file in GUIDE} & set(sys.modules):
         del sys.modules[name]
-    plugins.load_installed.cache_clear()
+    plugins.load_inherited_plugins.cache_clear()
 
 
 @pytest.mark.slow
-def test_a_run_says_which_plugin_is_missing(
+def test_a_run_says_what_is_missing(
     files: list[str], tmp_path: Path, texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The plugin is needed for training but not for translating."""
@@ -115,7 +120,8 @@ def test_a_run_says_which_plugin_is_missing(
     monkeypatch.setenv(plugins.ENVIRONMENT, "")
     forget_plugins()
     resumed = CliRunner().invoke(main, ["train", "-o", str(run), "--resume", "--max-updates", "3"])
-    assert resumed.exit_code and "--plugin schedules.py" in resumed.stderr
+    assert resumed.exit_code and "'adamax' is none of adamw, " in resumed.stderr
+    assert "one of a plugin needs `--plugin" in resumed.stderr
     assert len(resumed.stderr.splitlines()) == 1
     assert Translator.load(run, engine="torch", device="cpu", max_len_a=0, max_len_b=2).translate(["ab"])
 
@@ -124,7 +130,7 @@ def test_a_child_process_has_the_plugins(files: list[str]) -> None:
     """A process with the environment of one that has loaded them reads a configuration with their names."""
     load_plugins(files)
     forget_plugins()
-    assert load_config("luong", "tiny", "", ["train.schedule=sawtooth"]).plugins == ("schedules.py",)
+    assert load_config("luong", "tiny", "", ["train.schedule=sawtooth"]).train.schedule == "sawtooth"
 
 
 ARCHITECTURE = """
@@ -140,17 +146,16 @@ register(MineConfig, Transformer, {"small": {"model": {"d_embedding": 8, "d_mode
 
 
 def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
-    """A configuration names it; a stored one without the plugin says which to give."""
+    """A configuration names it; a stored one, also of a version that recorded plugins, needs it."""
     plugin = tmp_path / "mine_plugin.py"
     plugin.write_text(ARCHITECTURE)
     load_plugins([str(plugin)])
     settings = load_config("mine", None, "", [])
-    assert settings.plugins == ("mine_plugin.py",)
     tree = {"model": {"arch": "mine", "d_embedding": 8, "d_model": 8}, "plugins": ["mine_plugin.py"]}
     assert parse_config(tree).model == settings.model
-    plugins.ARCHITECTURES.remove("mine")
+    forget_architecture("mine")
     del sys.modules["mine_plugin"]
-    with pytest.raises(ConfigError, match="'mine'.*--plugin mine_plugin.py"):
+    with pytest.raises(ConfigError, match="'mine'.*one of a plugin needs `--plugin"):
         parse_config(tree)
 
 
@@ -193,12 +198,10 @@ def test_a_bad_plugin_is_one_line(files: list[str], tmp_path: Path, text: str, m
     assert "bad" not in sys.modules
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("nothing.py", "No such file"), ("no.such.module", "No module named 'no'")]
-)
-def test_a_missing_plugin_is_one_line(files: list[str], name: str, message: str) -> None:
+@pytest.mark.parametrize("name", ["nothing.py", "no.such.module"])
+def test_a_missing_plugin_is_one_line(files: list[str], name: str) -> None:
     result = CliRunner().invoke(main, ["info", "luong", "--plugin", name])
-    assert result.exit_code == 1 and message in result.stderr and len(result.stderr.splitlines()) == 1
+    assert result.exit_code == 1 and "No such file" in result.stderr and len(result.stderr.splitlines()) == 1
 
 
 def test_a_plugin_is_imported_once(files: list[str]) -> None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.section import ModelSection, architecture
-from bytenmt.plugins import ARCHITECTURES as PLUGGED_IN
 
 if TYPE_CHECKING:  # they import PyTorch and NumPy
     from bytenmt.architectures.base import Model
@@ -96,26 +95,9 @@ def register(
         raise ValueError(f"there is an architecture {name!r} already")
     if "small" not in presets or not presets.keys() <= PRESETS.keys():
         raise ValueError(f"presets {', '.join(presets)}: expected small, and others of {', '.join(PRESETS)}")
-    PLUGGED_IN.add(name, new, str(section.__module__))
     ARCHITECTURES[name] = new
     for preset, sections in presets.items():
         PRESETS[preset][name] = {part: dict(sections.get(part, {})) for part in ("model", "train")}
-
-
-def unregister(name: str) -> None:
-    """Remove a plugin's architecture and its presets. Raises ValueError for one of the package."""
-    if name in BUILT_IN:
-        raise ValueError(f"{name} is part of the package")
-    PLUGGED_IN.remove(name)
-
-
-def _forget(name: str) -> None:
-    ARCHITECTURES.pop(name, None)
-    for sizes in PRESETS.values():
-        sizes.pop(name, None)
-
-
-PLUGGED_IN.on_remove = _forget
 
 
 def of_config(config: ModelSection) -> Architecture:

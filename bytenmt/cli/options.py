@@ -42,15 +42,15 @@ def common_options() -> list[click.Parameter]:
     def store(ctx: click.Context, param: click.Parameter, is_set: bool) -> None:
         ctx.meta[f"bytenmt.{param.name}"] = is_set or ctx.meta.get(f"bytenmt.{param.name}", False)
 
-    def load(ctx: click.Context, _: click.Parameter, names: tuple[str, ...]) -> None:
+    def load(ctx: click.Context, _: click.Parameter, files: tuple[str, ...]) -> None:
         if not ctx.resilient_parsing:
-            load_plugins(names)
+            load_plugins(files)
 
     hidden: dict[str, Any] = {"expose_value": False, "heading": GENERAL}
     flag: dict[str, Any] = {"is_flag": True, "callback": store, **hidden}
-    plugin: dict[str, Any] = {"metavar": "MODULE|FILE.py", "multiple": True, "callback": load, **hidden}
+    plugin: dict[str, Any] = {"metavar": "FILE.py", "multiple": True, "callback": load, **hidden}
     plugin["is_eager"] = True  # what it adds may be named by other options
-    plugin["help"] = "Load a plugin, a Python module or file, before the options are read; may be repeated."
+    plugin["help"] = "Load a plugin, a Python file, before the options are read; may be repeated."
     return [
         HeadedOption(["--plugin"], **plugin),
         HeadedOption(["-q", "--quiet"], help="Print only errors on stderr.", **flag),

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args, get_type_hints
 
 import msgspec
@@ -29,7 +28,6 @@ from bytenmt.config.fields import explained as expected
 from bytenmt.config.spacing import AUTO
 from bytenmt.config.tree import assign, merge_settings, preset_tree
 from bytenmt.errors import ConfigError
-from bytenmt.plugins import ARCHITECTURES as PLUGGED_IN_ARCHITECTURES
 from bytenmt.plugins import AUGMENTATIONS as PLUGGED_IN_AUGMENTATIONS
 from bytenmt.plugins import (
     LOSS_TERMS,
@@ -37,9 +35,7 @@ from bytenmt.plugins import (
     OPTIMIZERS,
     SCHEDULES,
     Registry,
-    load_installed,
-    module_of,
-    owners,
+    load_inherited_plugins,
 )
 
 Decay = Annotated[float, Meta(gt=0.0, lt=1.0)]
@@ -48,6 +44,9 @@ NonNegative = Annotated[float, Meta(ge=0.0, le=MOST)]
 Finite = Annotated[float, Meta(ge=-MOST, le=MOST)]
 Length = Annotated[int, Meta(ge=0, le=1 << 20)]  # bytes of a window
 Name = Annotated[str, Meta(min_length=1, max_length=64)]  # of what a registry has
+
+
+NEEDS_PLUGIN = "one of a plugin needs `--plugin FILE.py`, or its import"
 
 
 def help(text: str) -> Meta:
@@ -199,19 +198,6 @@ class Config(Section, frozen=True, kw_only=True):
     model: ModelConfig  # the section of the run's architecture
     data: DataConfig = DataConfig()
     train: TrainConfig = TrainConfig()
-    plugins: Annotated[tuple[Name, ...], Meta(max_length=64)] = ()  # those whose additions the run uses
-
-    def registered_names(self) -> list[tuple[str, Registry[Any], str]]:
-        """Return (key, registry, name) for each name in the configuration that a plugin may have added, as
-        ("train.optimizer", OPTIMIZERS, "adamw")."""
-        data, train = self.data, self.train
-        return [
-            ("train.optimizer", OPTIMIZERS, train.optimizer),
-            ("train.schedule", SCHEDULES, train.schedule),
-            ("train.metric", METRICS, train.metric),
-            *(("train.loss_terms", LOSS_TERMS, name) for name in train.loss_terms),
-            *(("data.augment", PLUGGED_IN_AUGMENTATIONS, name) for name in data.augment),
-        ]
 
 
 def load_config(arch: str | None, preset: str | None, toml: str, settings: Iterable[str]) -> Config:
@@ -233,10 +219,9 @@ def load_config(arch: str | None, preset: str | None, toml: str, settings: Itera
 def resolve_config(arch: str | None, preset: str | None, settings: Mapping[str, Any]) -> Config:
     """Return the configuration of a preset in which `settings`, a nested dictionary, replace values.
 
-    arch, preset: as of load_config; arch may be None if the settings have model.arch. The plugins that added
-    its names are recorded. Raises ConfigError, also for a name of a plugin that is not loaded.
+    arch, preset: as of load_config; arch may be None if the settings have model.arch. Raises ConfigError,
+    also for a name of a plugin that is not loaded.
     """
-    load_installed()
     model = settings.get("model", {})
     if not isinstance(model, dict):
         raise ConfigError(f"configuration model: expected a section, got {model!r}")
@@ -247,51 +232,46 @@ def resolve_config(arch: str | None, preset: str | None, settings: Mapping[str, 
         raise ConfigError(f"no architecture: give --arch, one of {', '.join(PRESETS['small'])}")
     tree = preset_tree(named, preset or "small", model.get("source") is not False)
     merge_settings(tree, settings)
-    config = parse_config(tree)
-    _check_names(config)
-    used = [(registry, name) for _, registry, name in config.registered_names()]
-    used.append((PLUGGED_IN_ARCHITECTURES, architecture(config.model)))
-    return msgspec.structs.replace(config, plugins=tuple(owners(used)))
+    return check_names(parse_config(tree))
 
 
-def _check_names(config: Config) -> None:
-    """Raise ConfigError for a name that is in none of the registries."""
-    for key, registry, name in config.registered_names():
-        if name not in registry.names:
-            known = f" is none of {', '.join(registry.names)}" if registry.names else " is not registered"
-            what = f"configuration {key}: {registry.kind} {shortened(name)}{known}"
-            raise ConfigError(f"{what}; {_missing_plugins(config.plugins)}")
-
-
-def _missing_plugins(plugins: object) -> str:
-    """Return a hint which plugins of a run to load. plugins: modules and files that the run has recorded."""
-    named = [name for name in plugins if isinstance(name, str)] if isinstance(plugins, list | tuple) else []
-    absent = [name for name in named if module_of(name) not in sys.modules]
-    if absent:
-        return f"the run has plugins: give {' '.join(f'--plugin {name}' for name in absent)}"
-    return "one of a plugin needs `--plugin MODULE|FILE.py`, or its import"
+def check_names(config: Config) -> Config:
+    """Return a configuration to train with. Raises ConfigError for a name of a part, such as an optimizer,
+    that neither the package nor a plugin has."""
+    data, train = config.data, config.train
+    names: list[tuple[str, Registry[Any], Iterable[str]]] = [
+        ("train.optimizer", OPTIMIZERS, [train.optimizer]),
+        ("train.schedule", SCHEDULES, [train.schedule]),
+        ("train.metric", METRICS, [train.metric]),
+        ("train.loss_terms", LOSS_TERMS, train.loss_terms),
+        ("data.augment", PLUGGED_IN_AUGMENTATIONS, data.augment),
+    ]
+    for key, registry, used in names:
+        for name in (name for name in used if name not in registry.names):
+            expected = f"is none of {', '.join(registry.names)}" if registry.names else "is not registered"
+            what = f"configuration {key}: {registry.kind} {shortened(name)} {expected}"
+            raise ConfigError(f"{what}; {NEEDS_PLUGIN}")
+    return config
 
 
 def parse_config(tree: Mapping[str, Any]) -> Config:
     """Convert a nested dictionary, which must have model.arch, to a Config; removed keys are ignored.
 
-    Raises ConfigError, which names the key, for an unknown key or a wrong value. In a configuration with
-    plugins the names of optimizers, metrics and the like are not checked: a model is used without them.
+    Raises ConfigError, which names the key, for an unknown key or a wrong value. The names of optimizers,
+    metrics and the like are not checked: without a plugin its models can be used, only not trained.
     """
-    load_installed()
+    load_inherited_plugins()
     tree = _without_removed_keys(tree)
     arch = _named_architecture(tree)
     if isinstance(arch, str) and arch not in ARCHITECTURES:
         what = f"configuration model.arch: {shortened(arch)} is not one of {', '.join(BUILT_IN)}"
-        raise ConfigError(f"{what}; {_missing_plugins(tree.get('plugins'))}")
+        raise ConfigError(f"{what}; {NEEDS_PLUGIN}")
     is_plugged_in = isinstance(arch, str) and arch not in BUILT_IN
     try:
         kind = _config_type(ARCHITECTURES[str(arch)].section) if is_plugged_in else Config
         config = msgspec.convert(tree, kind)
     except msgspec.ValidationError as error:
         raise ConfigError(_explained(str(error), tree)) from None
-    if not config.plugins:
-        _check_names(config)
     return config
 
 
@@ -321,7 +301,7 @@ def _explained(message: str, tree: Mapping[str, Any]) -> str:
 
 def _without_removed_keys(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     """Leave out REMOVED_KEYS; but a model that does not have a key's default is not itself without it."""
-    kept = dict(tree)
+    kept = {section: values for section, values in tree.items() if section != "plugins"}
     for section, removed in REMOVED_KEYS.items():
         if isinstance(values := tree.get(section), Mapping):
             kept[section] = {
@@ -338,7 +318,7 @@ def _named_architecture(tree: Mapping[str, Any]) -> Any:
     return model.get("arch") if isinstance(model, Mapping) else None
 
 
-@lru_cache
+@cache
 def _config_type(section: type[ModelSection]) -> type[Config]:
     """Return the class of configurations whose model is of an architecture that a program has registered."""
     kind = msgspec.defstruct(
@@ -353,7 +333,7 @@ def config_tree(config: Config) -> dict[str, Any]:
     assert isinstance(tree, dict)
     # Without plugins a configuration looks as in versions that knew none.
     data, train = tree["data"], tree["train"]
-    for section, key in ((data, "augment"), (train, "loss_terms"), (train, "options"), (tree, "plugins")):
+    for section, key in ((data, "augment"), (train, "loss_terms"), (train, "options")):
         if not section[key]:
             del section[key]
     return tree

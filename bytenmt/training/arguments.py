@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from bytenmt.checkpoints.weights import has_checkpoint, read_config, read_run
-from bytenmt.config.schema import Config, architecture, config_tree, parse_config, resolve_config
+from bytenmt.config.schema import Config, architecture, check_names, config_tree, parse_config, resolve_config
 from bytenmt.config.tree import assign, assign_value, merge, merge_settings, preset_tree
 from bytenmt.data.corpus import PairFiles
 from bytenmt.errors import BytenmtError, ConfigError
@@ -59,7 +59,7 @@ def configuration(
             raise ConfigError(f"--arch is {arch!r}, but --init-from {init_from} is {own!r}: leave --arch out")
         tree = preset_tree(own, preset or "small", model.source) | {"model": msgspec.to_builtins(model)}
         merge(tree, given)
-        return parse_config(tree)
+        return check_names(parse_config(tree))
     if not resume:
         raise BytenmtError(
             f"{run} already holds a run: continue it with --resume, or give another folder as -o"

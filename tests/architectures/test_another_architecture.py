@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 import torch
-from small_runs import CPU
+from small_runs import CPU, forget_architecture
 from source_tree import PACKAGE
 
 from bytenmt import architectures
 from bytenmt.architectures.parameters import decoder_weights, parameter_shapes, receptive_field, state_bytes
-from bytenmt.architectures.registry import build_model, register, unregister
+from bytenmt.architectures.registry import build_model, register
 from bytenmt.config.schema import load_config, parse_config
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import pack_model
@@ -76,7 +76,7 @@ def echo(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ModuleType]
             if name.startswith("bytenmt.architectures.echo"):
                 del sys.modules[name]
         vars(architectures).pop("echo", None)
-        unregister("echo")
+        forget_architecture("echo")
 
 
 def trained(run: Path, texts: dict[str, Any], *settings: str) -> Path:

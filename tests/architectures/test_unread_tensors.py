@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_runs import CPU, assert_same, weights
+from small_runs import CPU, assert_same, forget_architecture, weights
 from torch import Tensor, nn
 
 from bytenmt.api.runs import Run
@@ -15,7 +15,7 @@ from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.architectures.luong.model import Luong
 from bytenmt.architectures.luong.program import write_program
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter
-from bytenmt.architectures.registry import register, unregister
+from bytenmt.architectures.registry import register
 from bytenmt.checkpoints.checkpoint import read_weights
 from bytenmt.checkpoints.quantize import convert
 from bytenmt.checkpoints.weights import read_run, write_weights_file
@@ -57,7 +57,7 @@ def headed() -> Iterator[None]:
     """The architecture, registered for the length of a test."""
     register(HeadedConfig, Headed, {"small": SIZES}, write_program)
     yield
-    unregister("headed")
+    forget_architecture("headed")
 
 
 def config(*settings: str) -> Config:
@@ -150,4 +150,4 @@ def test_a_program_that_reads_other_tensors(
             train(tmp_path / "run", config(), **texts, device=CPU)
         assert "\n" not in str(error.value)
     finally:
-        unregister("headed")
+        forget_architecture("headed")

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from bytenmt.architectures.presets import PRESETS
+from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.checkpoints.checkpoint import load_checkpoint
 from bytenmt.checkpoints.weights import METRICS
 from bytenmt.config.schema import Config, load_config
@@ -37,6 +39,13 @@ def config(arch: str, *settings: str) -> Config:
         "train.lr=0.002",
     ]
     return load_config(arch, "tiny", "", [*common, *SMALL[arch], *settings])
+
+
+def forget_architecture(name: str) -> None:
+    """Remove an architecture that a test has registered, with its presets."""
+    ARCHITECTURES.pop(name, None)
+    for sizes in PRESETS.values():
+        sizes.pop(name, None)
 
 
 def write_pairs(
