@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import MISSING, dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from bytenmt.atomic_file import replace_atomically
+from bytenmt.atomic_file import make_folder_of, replace_atomically
 from bytenmt.cli.console import detail
 from bytenmt.cli.languages import LanguageOptions, language_pair
 from bytenmt.cli.options import ARCHITECTURES, MACHINE, InputOptions, PresetOptions, collect_given, command
@@ -17,10 +16,10 @@ from bytenmt.cli.progress import Console
 from bytenmt.config.fields import Weight, option, options_of
 from bytenmt.config.schema import TrainConfig
 from bytenmt.decoding.interface import EngineSpec
-from bytenmt.errors import BytenmtError, DataError
+from bytenmt.errors import DataError
 
 Paths = tuple[Path, ...]
-CACHE = "cache"  # folder of a run, for tables of pairs
+TABLES = "cache"  # folder of a run, for the pairs of translation memories
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +49,15 @@ class Texts(InputOptions, LanguageOptions):
     tgt: Paths = option((), "Target text of the training pairs, parallel to --src; may be repeated.")
     tsv: Paths = option((), "Training pairs as lines `source TAB target`; may be repeated.")
     text: Paths = option((), "Monolingual training text of a language model, any bytes; may be repeated.")
-    tmx: Paths = option((), "Translation memory (TMX) of training pairs; needs --pair. May be repeated.")
-    xliff: Paths = option((), "XLIFF file whose translated units are training pairs; may be repeated.")
-    po: Paths = option((), "PO file whose translated, not fuzzy entries are training pairs.")
+    memory: Paths = option(
+        (),
+        "TMX (needs --pair), XLIFF or PO file whose translations, but doubtful ones, are training pairs; may"
+        " be repeated.",
+    )
     weights: tuple[Weight, ...] = option(
         (),
         "How often the pairs of a corpus occur per epoch (default: 1). Give one weight per corpus, in the"
-        " order --tgt, --tsv, --tmx, --xliff, --po.",
+        " order --tgt, --tsv, --memory.",
         "--weight",
     )
     valid_src: Path | None = option(None, "Source text for validation.")
@@ -69,8 +70,8 @@ class Texts(InputOptions, LanguageOptions):
 def train(start: Start, texts: Texts, limits: dict[str, Any], machine: EngineSpec) -> None:
     """Train a translation model or a language model.
 
-    A translation model is trained on parallel text: --src and --tgt, --tsv, --tmx, --xliff and --po, which
-    may be combined and repeated. A byte language model is trained on --text. Text files may be packed (.gz,
+    A translation model is trained on parallel text: --src and --tgt, --tsv and --memory, which may be
+    combined and repeated. A byte language model is trained on --text. Text files may be packed (.gz,
     .xz, .zst). Options of the training are keys of the configuration, whose defaults a preset may change.
     Under torchrun all processes train one model.
     """
@@ -81,15 +82,18 @@ def train(start: Start, texts: Texts, limits: dict[str, Any], machine: EngineSpe
 
     device, console = local_device(pick_device(machine.device)), Console()
     options = {**vars(start), **vars(texts), **limits}
-    output, settings, pair = (options.pop(name) for name in ("output", "assignments", "pair"))
-    documents = {name: options.pop(name) for name in ("tmx", "xliff", "po")}
+    output, settings, pair, memory = (
+        options.pop(name) for name in ("output", "assignments", "pair", "memory")
+    )
+    languages = language_pair(pair)
+    # Numbered, so that two files of one name do not meet, and --resume finds them where they were.
+    tables = [output / TABLES / f"{number}-{path.name[:80]}.tsv" for number, path in enumerate(memory, 1)]
+    options["tsv"] += tuple(tables)
     with process_group(device) as group:
-        tables = conversions(output, documents, pair)
-        options["tsv"] += tuple(one.table for one in tables)
 
-        def convert() -> None:
-            for line in group.on_leader(lambda: [*map(convert_document, tables)]):
-                console.say(line)
+        def write_tables() -> None:
+            for path, table in zip(memory, tables, strict=True):
+                console.say(group.on_leader(lambda: write_table(path, languages, table)))  # noqa: B023
 
         detail(f"training on {device}, PyTorch {torch.__version__}", console.say)
         runs.train(
@@ -100,61 +104,34 @@ def train(start: Start, texts: Texts, limits: dict[str, Any], machine: EngineSpe
             threads=machine.threads,
             reporter=console,
             group=group,
-            prepare=convert,
+            prepare=write_tables,
         )
 
 
-class Conversion(NamedTuple):
-    """A document (TMX, XLIFF or PO) to convert to a TSV file in the run folder, on which the run is trained.
+def write_table(path: Path, languages: tuple[str, str] | None, table: Path) -> str:
+    """Write the pairs of a translation memory as lines `source TAB target`; return a line with their number.
 
-    path, format: of the document. pair: its languages, for TMX. table: the TSV file to write, by whose digest
-    --resume finds out whether the text is still the same.
+    languages: source and target, which TMX needs. Raises DataError if there are no pairs.
     """
-
-    path: Path
-    format: str
-    pair: tuple[str, str] | None
-    table: Path
-
-
-def conversions(run: Path, documents: Mapping[str, Sequence[Path]], pair: str | None) -> list[Conversion]:
-    """Return a Conversion for each document; writes nothing. Raises BytenmtError for TMX without a pair.
-
-    documents: paths by format. pair: the value of --pair.
-    """
-    if documents["tmx"] and pair is None:
-        raise BytenmtError("--tmx needs the languages to read: give --pair, such as --pair en-de")
-    languages, found = language_pair(pair), []
-    for name, paths in documents.items():
-        for path in paths:
-            key = hashlib.sha256(f"{path.resolve()} {pair}".encode(errors="surrogateescape")).hexdigest()[:12]
-            table = run / CACHE / f"{path.name[:80]}.{key}.tsv"
-            found.append(Conversion(path, name, languages if name == "tmx" else None, table))
-    return found
-
-
-def convert_document(document: Conversion) -> str:
-    """Write document.table and return a line with its number of pairs. Raises DataError if there are none."""
-    lines = _lines(document)
+    lines = _lines(path, languages)
     first = next(lines, None)  # before anything is written: raises if the file cannot be read
     if first is None:
-        languages = "" if document.pair is None else f" {document.pair[0]} and {document.pair[1]}"
-        raise DataError(f"{document.path} has no translated pair of texts{languages}")
-    document.table.parent.mkdir(parents=True, exist_ok=True)
+        raise DataError(f"{path} has no translated pair of texts {' and '.join(languages or ())}".rstrip())
+    make_folder_of(table)
     n_pairs = 0
-    with replace_atomically(document.table) as file:
+    with replace_atomically(table) as file:
         for line in chain([first], lines):
             file.write(line)
             n_pairs += 1
-    return f"{document.path}: {n_pairs:,} pairs"
+    return f"{path}: {n_pairs:,} pairs"
 
 
-def _lines(document: Conversion) -> Iterator[bytes]:
-    """Yield the lines of the table of a document."""
-    from bytenmt.documents.formats import unit_pairs
+def _lines(path: Path, languages: tuple[str, str] | None) -> Iterator[bytes]:
+    """Yield the lines of the table of a translation memory."""
+    from bytenmt.documents.formats import format_of, unit_pairs
     from bytenmt.documents.unit import to_markup
 
-    for parts in unit_pairs(document.path, document.format, document.pair):
-        source, target = (" ".join(to_markup(some).split()) for some in parts[:2])
+    for parts in unit_pairs(path, format_of(path), languages):
+        source, target = (" ".join(to_markup(side).split()) for side in parts[:2])
         if source and target:
             yield f"{source}\t{target}\n".encode()

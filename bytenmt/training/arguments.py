@@ -161,7 +161,7 @@ def _training_files(texts: Sequence[Sequence[Path]], weights: Sequence[float]) -
     if weights and len(weights) != len(files):
         raise BytenmtError(
             f"{len(weights)} --weight for {len(files)} corpora: give one for each --tgt, then each --tsv,"
-            " --tmx, --xliff, --po"
+            " then each --memory"
         )
     weights = weights or [1.0] * len(files)
     return [pair._replace(weight=weight) for pair, weight in zip(files, weights, strict=True)]

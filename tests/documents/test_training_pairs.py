@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bytenmt.cli.main import main
-from bytenmt.cli.train import CACHE
+from bytenmt.cli.train import TABLES
 from bytenmt.documents.formats import format_of, unit_pairs
 from bytenmt.documents.unit import to_markup
 from bytenmt.training import run as training
@@ -75,15 +75,13 @@ def train(tmp_path: Path, *arguments: str) -> Result:
 
 
 def test_the_command_trains_on_documents(tmp_path: Path, outcome: dict[str, Any]) -> None:
-    files = [
-        f"--{kind}={tmp_path}/a.{suffix}" for kind, suffix in (("tmx", "tmx"), ("xliff", "xlf"), ("po", "po"))
-    ]
+    files = [f"--memory={tmp_path}/a.{suffix}" for suffix in ("tmx", "xlf", "po")]
     result = train(tmp_path, *files, "--pair", "en-de", "--weight", "1", "--weight", "2", "--weight", "3")
     assert result.exit_code == 0, result.output
     tables = [pair.tsv for pair in outcome["files"]]
     assert [pair.weight for pair in outcome["files"]] == [1, 2, 3]
     assert [table.read_text() for table in tables] == ["one\teins\n", 'done\tfertig "so"\n', "done\tfertig\n"]
-    assert all(table.parent == tmp_path / "run" / CACHE for table in tables)
+    assert all(table.parent == tmp_path / "run" / TABLES for table in tables)
     again = train(tmp_path, *files, "--pair", "en-de")
     assert again.exit_code == 0 and [pair.tsv for pair in outcome["files"]] == tables  # as --resume needs it
 
@@ -91,13 +89,13 @@ def test_the_command_trains_on_documents(tmp_path: Path, outcome: dict[str, Any]
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--tmx a.tmx", "--tmx needs the languages to read: give --pair"),
-        ("--tmx a.tmx --pair en", "--pair en: expected two languages"),
-        ("--tmx a.tmx --pair en-GB-de", "--pair en-GB-de: expected two languages"),
-        ("--tmx a.tmx --pair fr:ko", "a.tmx has no translated pair of texts fr and ko"),
-        ("--tmx none.tmx --pair en-de", "none.tmx does not exist"),
-        ("--po a.tmx", "a.tmx: not po: Syntax error"),
-        ("--po a.po --text valid.tsv", "--text trains a language model"),
+        ("--memory a.tmx", "a.tmx: a translation memory may have several languages: give --pair"),
+        ("--memory a.tmx --pair en", "--pair en: expected two languages"),
+        ("--memory a.tmx --pair en-GB-de", "--pair en-GB-de: expected two languages"),
+        ("--memory a.tmx --pair fr:ko", "a.tmx has no translated pair of texts fr and ko"),
+        ("--memory none.tmx --pair en-de", "none.tmx does not exist"),
+        ("--memory a.none", "a.none: no format has the suffix '.none'"),
+        ("--memory a.po --text valid.tsv", "--text trains a language model"),
     ],
 )
 def test_one_line_for_a_mistake(
