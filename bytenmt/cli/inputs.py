@@ -15,7 +15,7 @@ from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.kept_spans import Part
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.loading import LoadedRun, Runtime, load_runs, n_threads
-from bytenmt.decoding.setting_table import KEEP, TABLE
+from bytenmt.decoding.setting_table import TABLE, option_name
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
@@ -35,7 +35,7 @@ def checked_settings(values: Mapping[str, Any]) -> Settings:
     for name in values:
         if name in TABLE and TABLE[name].needs_sample and not values.get("sample"):
             Console().warn(f"{TABLE[name].long} has no effect without --sample")
-    return Settings.from_dict(values, lambda name: ({**TABLE, **KEEP})[name].long)
+    return Settings.from_dict(values, option_name)
 
 
 def load_models(runs: Sequence[Path], spec: EngineSpec) -> Runtime:

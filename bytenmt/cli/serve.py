@@ -85,7 +85,7 @@ DECODING = (
         "glossary",
         tuple[str, ...],
         (),
-        "Glossary of a direction, as of `translate --glossary`; terms of a request take precedence.",
+        "Glossary of a direction, as of `translate --glossary`; may be repeated.",
         metavar="PAIR=FILE",
         heading=CONSTRAINTS,
     ),
@@ -154,14 +154,11 @@ def serve(models: tuple[str, ...], network: Network, decoding: dict[str, Any]) -
     if network.suggestions is not None:
         network.suggestions.mkdir(parents=True, exist_ok=True)
     metrics, pairs = Metrics(), [_with_pair(model) for model in models]
-    left_out = {"keep": None, "glossary": (), "reverse": False, "precision": "auto", "threads": None}
     with listening(network.host, network.port) as listener:
         address = listener.getsockname()[0]
         own = (*LOOPBACK_NAMES, address) if ip_address(address).is_loopback else ()
         app_options = (*own, *network.allowed_host) or ("*",), network.allowed_origin, network.suggestions
-        load = partial(
-            load_models, pairs, left_out | decoding, network.api_keys, metrics.wait.observe, Console()
-        )
+        load = partial(load_models, pairs, decoding, network.api_keys, metrics.wait.observe, Console())
         limits = Limits(network.max_characters, network.max_queue, network.timeout)
         service = Service(load(), limits, metrics)
         run(App(service, *app_options), listener, load, hang_up, network.trusted_proxy)

@@ -212,3 +212,8 @@ class EngineSpec:
 SEARCH, LINES, KEEP = options_of(Options), options_of(LineSettings), options_of(KeepSettings)
 TABLE = SEARCH | LINES
 ENGINE = options_of(EngineSpec)
+
+
+def option_name(setting: str) -> str:
+    """Return the name of a setting's option, such as "--beam-size" for beam, for messages of commands."""
+    return (TABLE | KEEP)[setting].long

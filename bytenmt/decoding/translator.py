@@ -184,15 +184,11 @@ class Translator:
                     batch.add(requests[index], hypotheses)
         return batch.results()
 
-    def batch(
-        self, lines: Sequence[bytes | Sequence[Part]], first: int = 0, keep: KeepSpec | None = None
-    ) -> LineBatch:
+    def batch(self, lines: Sequence[bytes | Sequence[Part]], first: int = 0) -> LineBatch:
         """Return a LineBatch of lines with this Translator's settings; nothing is decoded.
-        lines, first: see LineBatch. keep: the spans to be kept; None for those of the settings."""
+        lines, first: see LineBatch."""
         settings, limit, languages = self.settings, self.max_source_bytes, self.languages
-        return LineBatch(
-            lines, settings, limit, self.has_source, first, keep or self.keep, languages, self.reranker
-        )
+        return LineBatch(lines, settings, limit, self.has_source, first, self.keep, languages, self.reranker)
 
     def stream(self, line: AnyStr) -> Iterator[AnyStr]:
         """Yield the translation of a line while it is decoded, in parts of whole characters; for beam 1."""

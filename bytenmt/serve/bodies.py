@@ -31,12 +31,11 @@ class KeyBody(Struct, kw_only=True):
 
 
 class PairBody(KeyBody, kw_only=True):
-    """Languages (codes of /languages; source may be auto), and a glossary: {term: target}, or lines
-    `term TAB target`. A document to translate is in a part named file."""
+    """Languages (codes of /languages; source may be auto). A document to translate is in a part named
+    file."""
 
     source: str = "auto"
     target: str
-    glossary: str | dict[str, str] = ""
 
 
 class TranslateBody(PairBody, kw_only=True):

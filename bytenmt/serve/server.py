@@ -14,7 +14,7 @@ import uvicorn
 
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.app import App
-from bytenmt.serve.service import Models
+from bytenmt.serve.service import ServedModels
 
 BACKLOG = 2048
 logger = logging.getLogger(__package__)
@@ -28,7 +28,7 @@ class GracefulServer(uvicorn.Server):
     """
 
     def __init__(
-        self, config: uvicorn.Config, app: App, load: Callable[[], Models], hang_up: threading.Event
+        self, config: uvicorn.Config, app: App, load: Callable[[], ServedModels], hang_up: threading.Event
     ) -> None:
         super().__init__(config)
         self._service, self._load, self._hang_up = app.service, load, hang_up
@@ -94,7 +94,7 @@ def listening(host: str, port: int) -> socket.socket:
 def run(
     app: App,
     listener: socket.socket,
-    load: Callable[[], Models],
+    load: Callable[[], ServedModels],
     hang_up: threading.Event,
     proxies: Sequence[str] = (),
 ) -> None:

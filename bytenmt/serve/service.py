@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -18,8 +18,7 @@ from prometheus_client import (
 )
 
 from bytenmt import __version__
-from bytenmt.decoding.glossary import Glossary, Term
-from bytenmt.decoding.kept_spans import KeepSpec, Part
+from bytenmt.decoding.kept_spans import Part
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.documents.translation import LineTranslation
 from bytenmt.serve.bodies import PairBody, TranslateBody
@@ -31,7 +30,6 @@ from bytenmt.serve.worker import Worker
 AUTO = "auto"
 MOST_ALTERNATIVES = 3  # to a best translation
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # of histograms, in seconds
-MAX_TERMS, MAX_TERM_CHARACTERS = 200, 300  # of a request's glossary; characters of a term and of its target
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the time at which each counter was made
 
@@ -54,47 +52,34 @@ class Metrics:
         self.in_flight = Gauge("requests_in_flight", "Requests that wait or are decoded.", **own)
 
 
-class Model(NamedTuple):
-    """A loaded model of one direction: two decoding threads, and what it keeps untranslated."""
+class DirectionWorkers(NamedTuple):
+    """The two threads that decode with the model of one direction."""
 
     worker: Worker  # for the best translation alone
     alternatives: Worker  # with a beam for MOST_ALTERNATIVES further hypotheses
-    keep: KeepSpec | None  # spans and server's terms to keep; None: trained without sentinels
 
     def finish(self) -> None:
         """End both threads when their lines are translated; see Worker.finish."""
         self.worker.finish()
         self.alternatives.finish()
 
-    def keep_with(self, terms: Sequence[Term]) -> KeepSpec | None:
-        """Return `keep` with a client's terms, which precede the server's.
-
-        Raises Refusal (400) for terms if `keep` is None.
-        """
-        if terms and self.keep is None:
-            raise Refusal(400, "the model was trained without sentinels and takes no glossary")
-        if not terms or self.keep is None:
-            return self.keep
-        return replace(self.keep, glossary=Glossary((*terms, *(self.keep.glossary or Glossary(())).terms)))
-
 
 @dataclass
-class Models:
+class ServedModels:
     """The models and API keys of a server, replaced together at a reload; `languages`: of the models."""
 
-    by_direction: dict[Direction, Model]
+    by_direction: dict[Direction, DirectionWorkers]
     keys: Sequence[str] = ()  # API keys, of which a client needs one; empty: none is needed
 
     def __post_init__(self) -> None:
         self.languages = Languages(list(self.by_direction))
 
 
-class Plan(NamedTuple):
-    """The direction, terms and client of a request to translate. Its model may be reloaded before it runs."""
+class TranslationPlan(NamedTuple):
+    """The direction and client of a request to translate. Its model may be reloaded before it runs."""
 
     direction: Direction
     guess: Guess | None  # the detected source language, None if the client named it
-    terms: Sequence[Term]  # the client's
     client: str  # the account that takes turns with others
 
     @property
@@ -123,7 +108,7 @@ def split_lines(text: str) -> tuple[list[bytes], list[str]]:
 class Service:
     """Translates texts and documents for the routes of the server, by its models, within its limits."""
 
-    models: Models
+    models: ServedModels
     limits: Limits = Limits()
     metrics: Metrics = field(default_factory=Metrics)
     n_open: int = 0  # requests of which the answer is not sent in full
@@ -148,18 +133,17 @@ class Service:
         """Return the languages that the joined texts may be in, likeliest first; see Languages.guesses."""
         return await asyncio.to_thread(self.models.languages.guesses, "\n".join(texts))
 
-    async def plan(self, body: PairBody, texts: Sequence[str], client: str) -> Plan:
+    async def plan(self, body: PairBody, texts: Sequence[str], client: str) -> TranslationPlan:
         """Choose the direction of a request, detecting its source language if that is "auto".
 
-        client: its account, see account_of. Raises Refusal (400) for a direction that is not served and for a
-        glossary that is too long or malformed.
+        client: its account, see account_of. Raises Refusal (400) for a direction that is not served.
         """
         languages, guess = self.models.languages, None
         target = languages.known(body.target)
         if body.source.lower() == AUTO:
             guess = (await self.guesses(texts))[0]
         source = guess.language if guess else languages.known(body.source)
-        plan = Plan(Direction(source, target), guess, parse_terms(body.glossary), client)
+        plan = TranslationPlan(Direction(source, target), guess, client)
         if not (plan.is_copy or plan.direction in self.models.by_direction):
             detected = f"the text is in {name_of(source)} ({source}), as detected: " if guess else ""
             raise Refusal(400, f"{detected}no model translates from {source} into {target}: see /languages")
@@ -168,7 +152,7 @@ class Service:
     async def translate(
         self,
         texts: Sequence[str],
-        plan: Plan,
+        plan: TranslationPlan,
         body: TranslateBody,
         on_part: Callable[[str], object] | None = None,
     ) -> list[list[str]]:
@@ -218,7 +202,7 @@ class Service:
             return data
 
     async def _translate_documents(
-        self, files: Sequence[DocumentSource], lines: Sequence[Any], plan: Plan, is_judged: bool
+        self, files: Sequence[DocumentSource], lines: Sequence[Any], plan: TranslationPlan, is_judged: bool
     ) -> list[bytes]:
         """Return files with their lines translated. is_judged: whether doubtful units are marked."""
         if plan.is_copy:
@@ -231,7 +215,7 @@ class Service:
     async def _translate_lines(
         self,
         groups: Sequence[Sequence[bytes | Sequence[Part]]],
-        plan: Plan,
+        plan: TranslationPlan,
         has_alternatives: bool = False,
         **options: Any,
     ) -> list[list[TranslationResult]]:
@@ -240,8 +224,7 @@ class Service:
         model = self.models.by_direction[plan.direction]
         worker = model.alternatives if has_alternatives else model.worker
         lines = list(chain.from_iterable(groups))
-        options |= {"keep": model.keep_with(plan.terms), "client": plan.client}
-        results = iter(await worker.translate(lines, **options))
+        results = iter(await worker.translate(lines, client=plan.client, **options))
         made = [[next(results) for _ in group] for group in groups]
         n_bytes = sum(len(one.source) for one in chain.from_iterable(made))
         self.metrics.source_bytes.labels(str(plan.direction)).inc(n_bytes)
@@ -252,14 +235,3 @@ def _variant(separators: Sequence[str], results: Sequence[TranslationResult], k:
     """Return a text with the k-th hypotheses of its lines, or the best one where a line has fewer."""
     chosen = (one.hypotheses[k if k < len(one.hypotheses) else 0].text.decode() for one in results)
     return "".join(part for pair in zip(separators, [*chosen, ""], strict=True) for part in pair)
-
-
-def parse_terms(value: str | dict[str, str]) -> list[Term]:
-    """Parse the glossary of a request: {term: target}, or lines `term TAB target`. Raises Refusal (400)."""
-    pairs = value.items() if isinstance(value, dict) else (line.split("\t", 1) for line in value.splitlines())
-    cleaned = [[" ".join(side.split()) for side in pair] for pair in pairs if all(map(str.strip, pair))]
-    if len(cleaned) > MAX_TERMS or any(len(side) > MAX_TERM_CHARACTERS for pair in cleaned for side in pair):
-        raise Refusal(400, f"a glossary has at most {MAX_TERMS} terms of {MAX_TERM_CHARACTERS} characters")
-    if any(len(pair) != 2 for pair in cleaned):
-        raise Refusal(400, "a line of the glossary is not a term, a tab and a target")
-    return [Term(source, target) for source, target in cleaned]

@@ -17,7 +17,7 @@ from threading import Thread
 from typing import Any
 
 from bytenmt.decoding.interface import Request
-from bytenmt.decoding.kept_spans import KeepSpec, Part
+from bytenmt.decoding.kept_spans import Part
 from bytenmt.decoding.line_batch import LineBatch, TranslationResult
 from bytenmt.decoding.scheduler import Scheduler
 from bytenmt.decoding.translator import Translator
@@ -34,7 +34,6 @@ class Job:
     """Lines of one request for a Worker, which sets the future `results`. Cancelling it drops the lines."""
 
     lines: Sequence[bytes | Sequence[Part]]  # see Translator.translate_lines
-    keep: KeepSpec | None = None  # spans and terms to keep; None: those of the translator's settings
     client: str = ""  # clients take turns
     is_judged: bool = False  # whether the best hypotheses get flags
     # Called by the worker's thread with the index of a line and its next translated sentences.
@@ -48,18 +47,15 @@ class Job:
 class Worker:
     """A thread with one engine, which decodes the lines of all submitted jobs in common batches.
 
-    It starts at once. make: returns the translator; called by the thread for the first job, and again after
-    the engine has failed. judge: flags the translations of jobs with is_judged. on_wait: called with the
-    seconds from a job's submission to its first decoding step.
+    It starts at once. translator: the model and its settings; of it the thread makes an engine for the first
+    job, and again after that has failed. judge: flags the translations of jobs with is_judged. on_wait:
+    called with the seconds from a job's submission to its first decoding step.
     """
 
-    def __init__(
-        self, make: Callable[[], Translator], judge: Judge, on_wait: Callable[[float], None]
-    ) -> None:
-        self._make, self._judge, self._on_wait = make, judge, on_wait
+    def __init__(self, translator: Translator, judge: Judge, on_wait: Callable[[float], None]) -> None:
+        self._translator, self._judge, self._on_wait = translator, judge, on_wait
         self._submitted = SimpleQueue[Job | None]()  # None ends the thread
-        self._translator: Translator | None = None  # made for the first job, and after a failure
-        self._scheduler: Scheduler
+        self._scheduler: Scheduler | None = None  # of the engine
         self._jobs, self._waiting = set[Job](), set[Job]()  # waiting: for their first slots
         self._requests: dict[int, tuple[Job, Request]] = {}  # by the scheduler's numbers
         self.thread = Thread(target=self._run, name="translator", daemon=True)
@@ -94,10 +90,10 @@ class Worker:
             for job in [job for job in self._jobs if job.results.cancelled()]:
                 self._end(job)
             try:
-                if self._jobs:
-                    self._advance()
+                if self._scheduler is not None and self._jobs:
+                    self._advance(self._scheduler)
             except Exception as error:  # the engine is in no known state: it and its lines are given up
-                self._translator, jobs, self._jobs = None, self._jobs, set()
+                self._scheduler, jobs, self._jobs = None, self._jobs, set()
                 self._requests.clear()
                 for job in jobs:
                     self._end(job, error)
@@ -105,12 +101,11 @@ class Worker:
     def _begin(self, job: Job) -> None:
         """Submit the lines of a job to the scheduler; equal lines once."""
         try:
-            if self._translator is None:
-                translator = self._make()
+            translator = self._translator
+            if self._scheduler is None:
                 usual = translator.capacity(min(USUAL_LINE_BYTES, translator.max_source_bytes))
                 self._scheduler = Scheduler(translator.make_engine(min(MAX_SLOTS, usual)))
-                self._translator = translator
-            job.batch = self._translator.batch(job.lines, keep=job.keep)
+            job.batch = translator.batch(job.lines)
             self._jobs.add(job)
             self._waiting.add(job)
             for request in job.batch.requests:
@@ -119,10 +114,10 @@ class Worker:
         except Exception as error:
             self._end(job, error)
 
-    def _advance(self) -> None:
+    def _advance(self, scheduler: Scheduler) -> None:
         """Decode a few steps, and report the sentences that are done."""
-        done = self._scheduler.step()
-        begun = self._scheduler.running_jobs() | {self._requests[number][0] for number, _ in done}
+        done = scheduler.step()
+        begun = scheduler.running_jobs() | {self._requests[number][0] for number, _ in done}
         for job in begun & self._waiting:
             self._on_wait(time.monotonic() - job.submitted)
         self._waiting -= begun
@@ -149,7 +144,8 @@ class Worker:
         self._waiting.discard(job)
         if job in self._jobs:
             self._jobs.remove(job)
-            self._scheduler.drop(job)
+            if self._scheduler is not None:
+                self._scheduler.drop(job)
             self._requests = {number: one for number, one in self._requests.items() if one[0] is not job}
         with suppress(InvalidStateError):  # it was cancelled
             if isinstance(outcome, Exception):

@@ -21,7 +21,7 @@ from bytenmt.serve import server as server_module
 from bytenmt.serve.app import App
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.server import GracefulServer, listening, run
-from bytenmt.serve.service import Metrics, Model, Models, Service
+from bytenmt.serve.service import DirectionWorkers, Metrics, ServedModels, Service
 from bytenmt.serve.work_queue import Limits
 from bytenmt.serve.worker import Worker
 
@@ -38,10 +38,15 @@ class Gate:
         if is_open:
             self.open.set()
 
-    def worker(self, on_wait: Callable[[float], None] = lambda seconds: None, n_best: int = 1) -> Worker:
-        return Worker(lambda: self.translator(n_best), Judge(flag_above=0.2), on_wait)
+    def worker(
+        self,
+        on_wait: Callable[[float], None] = lambda seconds: None,
+        n_best: int = 1,
+        terms: Sequence[Term] = (),
+    ) -> Worker:
+        return Worker(self.translator(n_best, terms), Judge(flag_above=0.2), on_wait)
 
-    def translator(self, n_best: int) -> Translator:
+    def translator(self, n_best: int, terms: Sequence[Term]) -> Translator:
         settings = Settings.from_dict({"beam": n_best, "n_best": n_best})
 
         def make(capacity: int) -> Engine:
@@ -56,7 +61,7 @@ class Gate:
             engine.advance = advance  # type: ignore[method-assign]
             return engine
 
-        return Translator(make, settings=settings, keep=settings.keep)
+        return Translator(make, settings=settings, keep=KeepSpec(glossary=Glossary(terms)))
 
     def lines(self) -> list[bytes]:
         return [request.source or b"" for batch in self.admitted for request in batch]
@@ -68,16 +73,16 @@ def made_up_models(
     keys: Sequence[str] = (),
     terms: Sequence[Term] = (),
     metrics: Metrics | None = None,
-) -> Models:
-    """Models of these pairs; terms: of the server, from English into German."""
+) -> ServedModels:
+    """ServedModels of these pairs; terms: of the server, from English into German."""
     on_wait = (metrics or Metrics()).wait.observe
     directions = [Direction.parse(pair) for pair in pairs or ("ko-en", "en-de", "de-en")]
-    own = {Direction("en", "de"): Glossary(terms)}
+    own = {Direction("en", "de"): terms}
     models = {
-        one: Model(*((gate or Gate()).worker(on_wait, n) for n in (1, 4)), KeepSpec(glossary=own.get(one)))
+        one: DirectionWorkers(*((gate or Gate()).worker(on_wait, n, own.get(one, ())) for n in (1, 4)))
         for one in directions
     }
-    return Models(models, keys)
+    return ServedModels(models, keys)
 
 
 def made_up_app(
@@ -103,7 +108,7 @@ def wait_until(is_true: Callable[[], Any], what: str = "nothing came") -> None:
 
 @contextmanager
 def serving(
-    app: App, load: Callable[[], Models] = made_up_models
+    app: App, load: Callable[[], ServedModels] = made_up_models
 ) -> Iterator[tuple[GracefulServer, tuple[str, int]]]:
     """Run an application in a thread, and end it as SIGTERM does; yields the server and its address."""
     found: list[GracefulServer] = []

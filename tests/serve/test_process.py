@@ -108,9 +108,8 @@ def test_it_ends_when_it_has_answered() -> None:
 
 def test_a_failed_load_leaves_no_threads(tmp_path: Path) -> None:
     run, before = make_run(tmp_path / "run"), set(threading.enumerate())
-    decoding = {"precision": "auto", "threads": 1, "reverse": False, "keep": "", "glossary": ()}
     with pytest.raises(BytenmtError, match="nowhere"):
-        load_models([f"en-de={run}", "de-en=nowhere"], decoding, None, lambda seconds: None, SILENT)
+        load_models([f"en-de={run}", "de-en=nowhere"], {"threads": 1}, None, lambda seconds: None, SILENT)
     wait_until(lambda: not any(thread.name == "translator" for thread in {*threading.enumerate()} - before))
 
 

@@ -58,7 +58,7 @@ VALUES = (
     | st.text(max_size=9)
     | st.lists(st.text(max_size=9), max_size=3)
 )
-NAMES = st.sampled_from(["q", "s", "source", "target", "format", "alternatives", "glossary", "api_key"])
+NAMES = st.sampled_from(["q", "s", "source", "target", "format", "alternatives", "api_key"])
 FIELDS = st.dictionaries(NAMES, VALUES | st.sampled_from(["auto", "en", "de", "html"]), max_size=9)
 TYPES = st.sampled_from(
     ["application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=b", "a/b"]

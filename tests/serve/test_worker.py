@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from made_up_service import SECONDS, Gate, wait_until
 
+from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.judge import Judge
 from bytenmt.serve.worker import MAX_SLOTS, Job, Worker
 
@@ -70,10 +71,10 @@ def test_what_goes_wrong_ends_the_lines_that_it_meets() -> None:
     worker.submit(four := job("d"))
     assert texts(four) == [["D0"]] and three.results.done()
 
-    def unmade() -> Any:
+    def unmade(capacity: int) -> Any:
         raise ValueError("no")
 
-    unlucky = Worker(unmade, Judge(), lambda seconds: None)
+    unlucky = Worker(Translator(unmade), Judge(), lambda seconds: None)
     unlucky.submit(one := job("a"))
     with pytest.raises(ValueError, match="no"):
         texts(one)

@@ -60,22 +60,8 @@ function mark() {
   $("swap").disabled = !sources().some((one) => one.code === to && (from === "auto" || one.targets.includes(from)));
 }
 
-function terms() { // what the lines of the field say; those that say nothing are left out
-  const lines = $("glossary").value.split("\n").map((line) => line.split(/\s*(?:=|\t)\s*/).map((part) => part.trim()));
-  return Object.fromEntries(lines.filter((parts) => parts.length === 2 && parts[0] && parts[1]));
-}
-
-function note() { // why terms have no effect, where they have none
-  const some = Object.keys(terms()).length > 0, from = $("from").value;
-  const why = some && from === "auto" ? "Name the language of the text to have terms kept." : "";
-  $("termsnote").textContent = why;
-  $("termsnote").classList.toggle("bad", why !== "");
-  return some && !why;
-}
-
 function body(more) {
-  const owed = note() ? { glossary: terms() } : {};
-  return JSON.stringify({ source: $("from").value, target: $("to").value, api_key: $("key").value, ...owed, ...more });
+  return JSON.stringify({ source: $("from").value, target: $("to").value, api_key: $("key").value, ...more });
 }
 
 function stop() { if (running) running.abort(); running = null; clearTimeout(timer); clearTimeout(speaking); }
@@ -179,7 +165,6 @@ async function translateFile(file) {
   if (!file) return;
   const form = new FormData(), fields = JSON.parse(body({}));
   if (!settings.supportedFilesFormat.includes(kindOf(file))) { say(`Files of these kinds are translated: ${settings.supportedFilesFormat.join(", ")}`, true); return; }
-  if (fields.glossary) fields.glossary = Object.entries(fields.glossary).map((pair) => pair.join("\t")).join("\n");
   for (const [name, value] of Object.entries(fields)) form.append(name, value);
   form.append("file", file);
   say(`Translating ${file.name}…`);
@@ -213,7 +198,6 @@ async function begin() {
 }
 
 $("source").addEventListener("input", typed);
-$("glossary").addEventListener("input", typed);
 $("from").addEventListener("change", () => { fillTargets(); mark(); typed(); });
 $("to").addEventListener("change", () => { mark(); typed(); });
 $("key").addEventListener("change", () => { storeKey(); typed(); });
