@@ -1,6 +1,6 @@
 """Messages and progress of long operations.
 
-Callers of the library pass a Reporter that shows them; the base class here is silent, and cli/progress.py
+Callers of the library pass a Reporter that shows them; the base class here is silent, and cli/console.py
 has one for terminals.
 """
 

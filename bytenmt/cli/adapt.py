@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
-from bytenmt.cli.console import say
+from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.languages import agreed_languages, language_pair
 from bytenmt.cli.options import command, models
-from bytenmt.cli.progress import Console
 from bytenmt.config.fields import Seed, option
 from bytenmt.errors import BytenmtError, DataError
 
@@ -52,15 +51,15 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
         some = list(_lines(path, languages, limit))
         if not some:
             raise DataError(f"{path} has no pair of texts that are translated")
-        say(f"{path}: {len(some):,} pairs")
+        CONSOLE.say(f"{path}: {len(some):,} pairs")
         pairs += some
     probe = read_probe(*languages) if languages else []
     if not probe:
-        Console().warn("there is no probe text in these languages: what the model forgets is not measured")
+        CONSOLE.warn("there is no probe text in these languages: what the model forgets is not measured")
     report = adapt_model(
-        model, pairs, output, name=files[-1].name, probe=probe, seed=how.seed, reporter=Console()
+        model, pairs, output, name=files[-1].name, probe=probe, seed=how.seed, reporter=CONSOLE
     )
-    say(
+    CONSOLE.say(
         f"{report.n_pairs:,} different pairs, {report.n_held_out:,} held out; {report.n_updates} updates,"
         f" weights {report.factor:.0%} of the way"
     )
@@ -68,8 +67,8 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
     texts += [] if report.old is None else [(f"old text ({len(probe)} sentences)", report.old)]
     for name, (before, after) in texts:
         chrf = f"chrF {before.chrf:.1f} -> {after.chrf:.1f}"
-        say(f"{name}: {chrf}, bits per byte {before.bits:.3f} -> {after.bits:.3f}")
-    say(f"{output / PUBLISHED}: written")
+        CONSOLE.say(f"{name}: {chrf}, bits per byte {before.bits:.3f} -> {after.bits:.3f}")
+    CONSOLE.say(f"{output / PUBLISHED}: written")
 
 
 def _lines(path: Path, pair: tuple[str, str] | None, limit: int) -> Iterator[tuple[str, str]]:

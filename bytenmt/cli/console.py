@@ -1,129 +1,118 @@
-"""Standard streams and files of the commands, and lines on stderr.
+"""What commands print on stderr: lines, and on a terminal a progress bar below them.
 
-Imports nothing heavy.
+Off a terminal, a training prints a line every half minute, with the time of day and the time left. Imports
+nothing heavy before a bar is drawn.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedReader
-from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any
 
 import click
 
-from bytenmt.atomic_file import keep_mode, make_folder_of, replace_atomically
 from bytenmt.cli.options import VERBOSE
-from bytenmt.errors import BytenmtError, printable
+from bytenmt.errors import printable
+from bytenmt.reporter import Bar, Reporter
+
+QUIET_SECONDS = 30.0
+SHARES = "{desc}{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"  # of a bar whose total is 1
 
 
-def say(text: object) -> None:
-    """Print a text on stderr as one line: line breaks and other unprintable characters are escaped."""
-    click.echo(printable(text), err=True)
+class Console(Reporter):
+    """A Reporter that prints lines, of torchrun's processes only in rank 0, and bars on stderr."""
+
+    def __init__(self) -> None:
+        self._is_logging = False  # whether lines begin with the time of day
+
+    def say(self, line: str) -> None:
+        """Print a line on stderr, above a progress bar if there is one."""
+        if sys.stderr is None or os.environ.get("RANK", "0") != "0":  # a job says it once
+            return
+        clock = f"{time.strftime('%H:%M:%S')} " if self._is_logging else ""
+        line = f"{clock}{printable(line)}"
+        if sys.stderr.isatty() and "tqdm" in sys.modules:  # a bar may be drawn
+            sys.modules["tqdm"].tqdm.write(line, file=sys.stderr)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def detail(self, line: str) -> None:
+        """Print a line of details, if the command has -v."""
+        context = click.get_current_context(silent=True)
+        if context is not None and context.meta.get(VERBOSE):
+            self.say(f"bytenmt: {line}")
+
+    @contextmanager
+    def bar(self, total: float | None, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
+        """Show a progress bar on a terminal; arguments as in Reporter.bar. None for `total` shows none.
+
+        Off a terminal, work without a unit, such as a training, prints a line from time to time.
+        """
+        if total is None:
+            yield Bar()
+        elif sys.stderr is not None and sys.stderr.isatty():
+            from tqdm import tqdm  # here: off a terminal its import is not worth its time
+
+            more: dict[str, Any] = (
+                {"unit": unit, "unit_scale": unit == "B"} if unit else {"bar_format": SHARES}
+            )
+            more |= {"desc": printable(what) or None, "leave": not what, "dynamic_ncols": True}
+            with tqdm(total=total, initial=begun, file=sys.stderr, **more) as drawn:
+                yield _Drawn(drawn)
+        elif unit:
+            yield Bar()
+        else:
+            self._is_logging = True
+            try:
+                yield _Logged(self, total, begun, what)
+            finally:
+                self._is_logging = False
 
 
-def detail(text: object, tell: Callable[[str], None] = say) -> None:
-    """Call `tell` with a line of details, which by default prints it on stderr; without -v do nothing."""
-    context = click.get_current_context(silent=True)
-    if context is not None and context.meta.get(VERBOSE):
-        tell(f"bytenmt: {text}")
+CONSOLE = Console()
 
 
-def stream_of(path: Path | None) -> Path | None:
-    """Return the path of an option, or None for a standard stream: where it is `-` or left out (None)."""
-    return None if path == Path("-") else path
+class _Drawn(Bar):
+    """A progress bar on a terminal. bar: tqdm's."""
+
+    def __init__(self, bar: Any) -> None:
+        self._bar = bar
+
+    def advance(self, n: float) -> None:
+        self._bar.update(n)
+
+    def show(self, done: float, text: str) -> None:
+        self._bar.n = done
+        self._bar.set_postfix_str(text)
 
 
-def standard_input() -> BufferedReader:
-    """Open standard input for reading bytes, in place of sys.stdin.buffer.
-
-    That one has a lock that a waiting thread would hold while the program ends, which
-    Python takes for a fatal error.
+class _Logged(Bar):
+    """The progress of a training off a terminal: from time to time a line, with the time left once it can be
+    estimated.
     """
-    if sys.stdin is None:
-        raise BytenmtError("standard input is closed: name an input file by -i FILE")
-    return open(sys.stdin.fileno(), "rb", closefd=False)
+
+    def __init__(self, console: Console, total: float, begun: float, what: str) -> None:
+        self._console, self._total, self._begun, self._what = console, total, begun, what
+        self._start = self._last = time.monotonic()
+
+    def show(self, done: float, text: str) -> None:
+        now = time.monotonic()
+        if now - self._last > QUIET_SECONDS:
+            self._last = now
+            words = [f"{done / self._total:.0%}", text or self._what]
+            if self._begun < done < self._total:
+                left = (now - self._start) / (done - self._begun) * (self._total - done)
+                words.append(f"{duration(left)} left")
+            self._console.say(", ".join(filter(None, words)))
 
 
-def standard_input_size() -> int | None:
-    """Return the number of bytes of standard input still to be read, None if it is no regular file (a pipe or
-    terminal).
-    """
-    status = _regular(sys.stdin)
-    return None if status is None else status.st_size - os.lseek(sys.stdin.fileno(), 0, os.SEEK_CUR)
-
-
-def check_output(output: Path | TextIO | None, *inputs: Path | TextIO | None) -> None:
-    """Create the folder of an output file; raise BytenmtError if it is a folder, or one of the inputs.
-
-    output, inputs: paths or standard streams such as sys.stdin; None is skipped.
-    """
-    if isinstance(output, Path) and output.is_dir():
-        raise BytenmtError(f"{output} is a directory: give the name of a file to write")
-    written = _regular(output)
-    for read in filter(None, map(_regular, inputs)):
-        if written is not None and os.path.samestat(read, written):
-            name = output if isinstance(output, Path) else "standard output"
-            raise BytenmtError(f"{name} is the input too: give another file for the output")
-    if isinstance(output, Path):
-        make_folder_of(output)
-
-
-def _regular(file: Path | TextIO | None) -> os.stat_result | None:
-    """Return the status of a regular file or standard stream; None for anything else."""
-    try:
-        status = os.stat(file) if isinstance(file, Path) else os.fstat(file.fileno()) if file else None
-    except (OSError, ValueError):  # not there, or no file of the operating system
-        return None
-    return status if status is not None and stat.S_ISREG(status.st_mode) else None
-
-
-@contextmanager
-def writer(path: Path | None) -> Iterator[BinaryIO]:
-    """Open an output for writing bytes: a file, or standard output for None.
-
-    The file replaces one of its name at the end of the context, and only if there is no error.
-    """
-    if path is None:
-        if sys.stdout is None:
-            raise BytenmtError("standard output is closed: name an output file by -o FILE")
-        yield sys.stdout.buffer
-        return
-    if path.exists() and not path.is_file():  # a device or a pipe, such as /dev/stdout
-        with open(path, "wb") as file:
-            yield file
-        return
-    with replace_atomically(path.resolve(), sync=False) as file:  # a link stays one
-        yield file
-
-
-@contextmanager
-def resumable_writer(path: Path, resume: bool) -> Iterator[tuple[BinaryIO, int]]:
-    """Open .NAME.part, which becomes the file NAME at the end of the context.
-
-    Yields the open file and the number of lines that it has already. resume: keep the whole lines that an
-    interrupted command has written there; otherwise it begins empty. After an error it stays, unless empty.
-    """
-    path = path.resolve()  # a link stays one
-    part = path.with_name(f".{path.name}.part")
-    with open(part, "r+b" if resume and part.exists() else "w+b") as file:
-        n_lines = n_bytes = 0
-        for line in file:
-            if line.endswith(b"\n"):
-                n_lines, n_bytes = n_lines + 1, n_bytes + len(line)
-        file.truncate(n_bytes)
-        file.seek(n_bytes)
-        try:
-            yield file, n_lines
-            keep_mode(file.fileno(), path)
-        except BaseException:
-            if file.tell():
-                say(f"bytenmt: what is translated is kept in {part}: continue with --resume")
-            else:
-                part.unlink(missing_ok=True)
-            raise
-    os.replace(part, path)
+def duration(seconds: float) -> str:
+    """Format seconds for people: 40 s, 12 min, 3 h 05 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02} min"

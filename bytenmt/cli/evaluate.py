@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bytenmt import __version__
-from bytenmt.cli.console import check_output, say, writer
+from bytenmt.cli.console import CONSOLE
+from bytenmt.cli.files import check_output, writer
 from bytenmt.cli.options import InputOptions, command, models, settings
 from bytenmt.config.fields import option
 from bytenmt.decoding.interface import EngineSpec
@@ -125,12 +126,12 @@ def _draw_curves(runs: dict[str, Path], output: Path) -> None:
     records = {name: read_metrics(run) for name, run in runs.items()}
     logged = {name: written for name, written in records.items() if written}
     for name in records.keys() - logged.keys():
-        say(f"bytenmt: {name} has no metrics.jsonl: its curve is left out")
+        CONSOLE.say(f"bytenmt: {name} has no metrics.jsonl: its curve is left out")
     if not logged:
         raise BytenmtError("--curves needs a run folder: no model has metrics.jsonl")
     with writer(output) as out:
         out.write(png(learning_curves(logged)))
-    say(f"{output}: written")
+    CONSOLE.say(f"{output}: written")
 
 
 def _print_log_probabilities(runs: Sequence[Path], corpus: ParallelCorpus, spec: EngineSpec) -> None:

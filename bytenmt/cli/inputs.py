@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bytenmt.cli.console import detail
-from bytenmt.cli.progress import Console, progress
+from bytenmt.cli.console import CONSOLE
 from bytenmt.config.schema import architecture, fingerprint
 from bytenmt.decoding.engine_selection import precision_of
 from bytenmt.decoding.interface import EngineSpec
@@ -34,20 +33,21 @@ def checked_settings(values: Mapping[str, Any]) -> Settings:
     """
     for name in values:
         if name in TABLE and TABLE[name].needs_sample and not values.get("sample"):
-            Console().warn(f"{TABLE[name].long} has no effect without --sample")
+            CONSOLE.warn(f"{TABLE[name].long} has no effect without --sample")
     return Settings.from_dict(values, option_name)
 
 
 def load_models(runs: Sequence[Path], spec: EngineSpec) -> Runtime:
     """Load models, several as an ensemble, and with -v describe them on stderr."""
     began = time.monotonic()
-    runtime = load_runs(runs, spec, Console())
+    runtime = load_runs(runs, spec, CONSOLE)
     spec, seconds = runtime.spec, time.monotonic() - began
     for run in runtime.runs:
-        detail(f"{run.file}: {architecture(run.config.model)}, {_update(run)}, stored in {run.precision}")
+        name = architecture(run.config.model)
+        CONSOLE.detail(f"{run.file}: {name}, {_update(run)}, stored in {run.precision}")
     precisions = ", ".join(dict.fromkeys(precision_of(run.precision, spec) for run in runtime.runs))
     threads = f", {n_threads(spec)} threads" if spec.device == "cpu" else ""
-    detail(f"engine {spec.engine} on {spec.device}, {precisions}{threads}; loaded in {seconds:.2f} s")
+    CONSOLE.detail(f"engine {spec.engine} on {spec.device}, {precisions}{threads}; loaded in {seconds:.2f} s")
     return runtime
 
 
@@ -103,7 +103,7 @@ def checked(text: TextFile) -> TextFile:
 
     text.require_lines()
     if len(text.repaired):
-        Console().warn(repair_warning(text.path, len(text.repaired), len(text)))
+        CONSOLE.warn(repair_warning(text.path, len(text.repaired), len(text)))
     return text
 
 
@@ -120,7 +120,7 @@ def translate_lines(
 ) -> list[TranslationResult]:
     """Return a result for each line, in order, and show a progress bar."""
     results: list[TranslationResult] = []
-    with progress(len(lines), " lines") as (bar, _):
+    with CONSOLE.bar(len(lines), " lines") as bar:
         for first in range(0, len(lines), BATCH):
             results += translator.translate_lines(lines[first : first + BATCH], first)
             bar.advance(len(results) - first)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bytenmt.cli.console import check_output, say, standard_input, standard_input_size, stream_of
+from bytenmt.cli.console import CONSOLE
+from bytenmt.cli.files import check_output, standard_input, standard_input_size, stream_of
 from bytenmt.cli.options import InputOptions, collect_given, command, models, record
 from bytenmt.config.fields import NBytes, option
 from bytenmt.decoding.interface import EngineSpec
@@ -91,7 +92,7 @@ def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: Prediction, en
     lines = [*figures.lines(), *([] if baseline is None else [baseline.line()])]
     click.echo("\n".join(lines), err=how.per_byte)
     if missing:
-        say(missing)
+        CONSOLE.say(missing)
 
 
 def _baseline(texts: tuple[TextFact, ...]) -> NGramBaseline:
@@ -113,7 +114,6 @@ def _stream(reader: Reader, file: Path | None) -> Iterator[Surprisal]:
 
     Shows a progress bar on a terminal.
     """
-    from bytenmt.cli.progress import progress
     from bytenmt.data.text_file import is_packed, pieces_of
     from bytenmt.language.surprisal import stream_surprisal
 
@@ -122,7 +122,7 @@ def _stream(reader: Reader, file: Path | None) -> Iterator[Surprisal]:
     else:
         size = None if is_packed(file) or not file.is_file() else file.stat().st_size
     empty = True
-    with progress(size, "B") as (bar, _):
+    with CONSOLE.bar(size, "B") as bar:
         for surprise in stream_surprisal(reader, pieces_of(file) if file else _stdin()):
             yield surprise
             bar.advance(len(surprise.data))

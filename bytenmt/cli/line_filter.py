@@ -15,12 +15,12 @@ from queue import Queue
 from threading import Thread
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from bytenmt.cli.progress import progress
+from bytenmt.cli.console import CONSOLE
 from bytenmt.data.text_file import check_encoding, repair_warning
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import DataError
-from bytenmt.reporter import Bar, Reporter
+from bytenmt.reporter import Bar
 from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, first_invalid, repair
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ class Filter:
             [Line(text.line(k), 1, time.monotonic()) for k in range(first, min(first + size, n))]
             for first in range(0, n, size)
         )
-        with progress(n, " lines") as (bar, reporter):
-            self._answer_all(batches, str(text.path), bar, reporter)
+        with CONSOLE.bar(n, " lines") as bar:
+            self._answer_all(batches, str(text.path), bar)
 
     def stream(
         self,
@@ -122,19 +122,19 @@ class Filter:
         stream, if known, for a progress bar.
         """
         queue = LineQueue(self.buffer_size)
-        with progress(size, "B") as (bar, reporter):
+        with CONSOLE.bar(size, "B") as bar:
             # A daemon: where this loop fails, the thread may be waiting for a line that never comes.
-            lines = read_lines(input, name, errors, reporter)
+            lines = read_lines(input, name, errors)
             Thread(target=queue.fill, args=(lines,), daemon=True).start()
-            self._answer_all(queue.batches(), name, bar, reporter)
+            self._answer_all(queue.batches(), name, bar)
 
-    def _answer_all(self, batches: Iterable[list[Line]], name: str, bar: Bar, reporter: Reporter) -> None:
+    def _answer_all(self, batches: Iterable[list[Line]], name: str, bar: Bar) -> None:
         """Write a line for each line after the first n_done. Raises DataError if there are fewer."""
         n_read = 0
         for lines in batches:
             n_skipped = min(max(0, self.n_done - n_read), len(lines))
             if not n_skipped or n_skipped < len(lines):
-                self._answer(lines[n_skipped:], n_read + n_skipped, name, reporter)
+                self._answer(lines[n_skipped:], n_read + n_skipped, name)
             n_read += len(lines)
             bar.advance(sum(line.size for line in lines))
         if n_read < self.n_done:
@@ -143,11 +143,11 @@ class Filter:
                 " the same input, or leave out --resume"
             )
 
-    def _answer(self, lines: Sequence[Line], first: int, name: str, reporter: Reporter) -> None:
+    def _answer(self, lines: Sequence[Line], first: int, name: str) -> None:
         """Translate lines and write them; `first`: number of the first one, from 0."""
         texts = [line.text for line in lines]
         for warning in warnings_of_chunks(self.translator, texts, first, name):
-            reporter.warn(warning)
+            CONSOLE.warn(warning)
         if self.form is None:
             for number, text in enumerate(texts, first):
                 for part in chain(self.translator.stream_bytes(text, number), [b"\n"]):
@@ -177,7 +177,7 @@ def warnings_of_chunks(
             )
 
 
-def read_lines(input: BinaryIO, name: str, errors: str, reporter: Reporter) -> Iterator[Line]:
+def read_lines(input: BinaryIO, name: str, errors: str) -> Iterator[Line]:
     """Yield the lines of a stream as valid UTF-8; at its end, warn of how many were repaired.
 
     name: of the stream, for messages. errors: "replace" or "strict", see `clean`. Raises DataError.
@@ -196,7 +196,7 @@ def read_lines(input: BinaryIO, name: str, errors: str, reporter: Reporter) -> I
         yield Line(clean(line, name, n_lines, errors), len(line), time.monotonic())
     check_encoding(name, n_repaired, n_lines, sample)
     if n_repaired:
-        reporter.warn(repair_warning(name, n_repaired, n_lines))
+        CONSOLE.warn(repair_warning(name, n_repaired, n_lines))
 
 
 def clean(line: bytes, name: str, number: int, errors: str) -> bytes:

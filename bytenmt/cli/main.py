@@ -15,7 +15,6 @@ from typing import Any
 import click
 
 from bytenmt import __version__
-from bytenmt.cli.console import say
 from bytenmt.cli.options import Group
 from bytenmt.errors import BytenmtError, missing_package, printable
 
@@ -105,7 +104,7 @@ def _report(error: Exception) -> int:
             line = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
         case _:
             raise error
-    say(f"bytenmt: {line}")
+    click.echo(printable(f"bytenmt: {line}"), err=True)
     return 1
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bytenmt.cli.console import check_output, say
+from bytenmt.cli.console import CONSOLE
+from bytenmt.cli.files import check_output
 from bytenmt.cli.options import ARCHITECTURES, Part, PresetOptions, command, complete_architecture, models
 from bytenmt.config.fields import option
 from bytenmt.errors import BytenmtError
@@ -84,7 +85,7 @@ def convert(runs: tuple[Path, ...], how: ConvertOptions) -> None:
         check_output(how.output, src, tgt)
         flags = _calibrate_flags(run, src, tgt)
     for line in write_converted(run, how.output, how.precision, flags):
-        say(line)
+        CONSOLE.say(line)
 
 
 def _own_validation_text(run: Path) -> tuple[Path, Path] | tuple[None, None]:
@@ -116,5 +117,5 @@ def _calibrate_flags(run: Path, src: Path, tgt: Path) -> FlagThresholds:
     flags = calibrate_runtime(runtime, list(corpus.src), list(corpus.tgt))
     greedy, beam = flags.unsure_above(1), flags.unsure_above(2)
     above = f"unsure above {greedy:.2f} bits per byte, with a beam above {beam:.2f}"
-    say(f"flags calibrated on {flags.n_lines:,} lines: {above}")
+    CONSOLE.say(f"flags calibrated on {flags.n_lines:,} lines: {above}")
     return flags

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from bytenmt.cli.console import check_output, say, standard_input, writer
+from bytenmt.cli.console import CONSOLE
+from bytenmt.cli.files import check_output, standard_input, writer
 from bytenmt.cli.options import MACHINE, Group, InputOptions, command, models
 from bytenmt.config.fields import Beam, option
 from bytenmt.decoding.interface import EngineSpec
@@ -91,11 +92,11 @@ def attention(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec
     maps = plots.attention_maps(source, text, reader.layers([(source, text)])[0])
     unknown = plots.FontLabels.from_texts((source.decode(), text.decode())).unknown
     if unknown:
-        say(f"bytenmt: no font here has {''.join(sorted(unknown))[:20]}: they are spelt in ASCII")
+        CONSOLE.say(f"bytenmt: no font here has {''.join(sorted(unknown))[:20]}: they are spelt in ASCII")
     with writer(how.output) as out:
         out.write(plots.png(plots.draw_attention(source.decode(), text.decode(), maps)))
     click.echo(text.decode())
-    say(f"{how.output}: written")
+    CONSOLE.say(f"{how.output}: written")
 
 
 @command("embedding", models("MODEL", most=1))
@@ -117,7 +118,7 @@ def embedding(runs: tuple[Path, ...], how: EmbeddingOptions) -> None:
         raise BytenmtError(f"{how.texts[0]} has {len(chosen)} different bytes: expected 3 or more")
     with writer(how.output) as out:
         out.write(plots.png(plots.draw_embedding(table, sorted(chosen))))
-    say(f"{how.output}: written")
+    CONSOLE.say(f"{how.output}: written")
 
 
 plot = Group("plot", help="Draw a model's attention or its byte embedding.", commands=[attention, embedding])

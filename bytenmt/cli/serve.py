@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
+from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.options import FILES, Command, HeadedOption, Part, collect_given, command
-from bytenmt.cli.progress import Console
 from bytenmt.config.fields import Option, Port, Positive, option
 from bytenmt.decoding.setting_table import CONSTRAINTS, ENGINE, KEEP, SEARCH_HEADING, TABLE
 from bytenmt.errors import BytenmtError
@@ -158,7 +158,7 @@ def serve(models: tuple[str, ...], network: Network, decoding: dict[str, Any]) -
         address = listener.getsockname()[0]
         own = (*LOOPBACK_NAMES, address) if ip_address(address).is_loopback else ()
         app_options = (*own, *network.allowed_host) or ("*",), network.allowed_origin, network.suggestions
-        load = partial(load_models, pairs, decoding, network.api_keys, metrics.wait.observe, Console())
+        load = partial(load_models, pairs, decoding, network.api_keys, metrics.wait.observe, CONSOLE)
         limits = Limits(network.max_characters, network.max_queue, network.timeout)
         service = Service(load(), limits, metrics)
         run(App(service, *app_options), listener, load, hang_up, network.trusted_proxy)

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bytenmt.atomic_file import make_folder_of, replace_atomically
-from bytenmt.cli.console import detail
+from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.languages import LanguageOptions, language_pair
 from bytenmt.cli.options import ARCHITECTURES, MACHINE, InputOptions, PresetOptions, collect_given, command
-from bytenmt.cli.progress import Console
 from bytenmt.config.fields import Weight, option, options_of
 from bytenmt.config.schema import TrainConfig
 from bytenmt.decoding.interface import EngineSpec
@@ -80,7 +79,7 @@ def train(start: Start, texts: Texts, limits: dict[str, Any], machine: EngineSpe
     from bytenmt.api import runs
     from bytenmt.distributed import local_device, pick_device, process_group
 
-    device, console = local_device(pick_device(machine.device)), Console()
+    device = local_device(pick_device(machine.device))
     options = {**vars(start), **vars(texts), **limits}
     output, settings, pair, memory = (
         options.pop(name) for name in ("output", "assignments", "pair", "memory")
@@ -93,16 +92,16 @@ def train(start: Start, texts: Texts, limits: dict[str, Any], machine: EngineSpe
 
         def write_tables() -> None:
             for path, table in zip(memory, tables, strict=True):
-                console.say(group.on_leader(lambda: write_table(path, languages, table)))  # noqa: B023
+                CONSOLE.say(group.on_leader(lambda: write_table(path, languages, table)))  # noqa: B023
 
-        detail(f"training on {device}, PyTorch {torch.__version__}", console.say)
+        CONSOLE.detail(f"training on {device}, PyTorch {torch.__version__}")
         runs.train(
             output,
             **options,
             settings=settings,
             device=machine.device,
             threads=machine.threads,
-            reporter=console,
+            reporter=CONSOLE,
             group=group,
             prepare=write_tables,
         )

@@ -10,11 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bytenmt.cli.console import (
+from bytenmt.cli.console import CONSOLE
+from bytenmt.cli.files import (
     check_output,
-    detail,
     resumable_writer,
-    say,
     standard_input,
     standard_input_size,
     stream_of,
@@ -176,12 +175,12 @@ def _output_format(answers: Answers, runtime: Runtime, n_best: int, beam: int) -
     elif answers.flag_above is None:
         return form
     judge = Judge.from_runtime(runtime, answers.flag_above, beam=beam)
-    detail(judge.describe())
+    CONSOLE.detail(judge.describe())
 
     def write(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
         flagged = judge.flag(results)
         for line in () if is_json else describe_flags(flagged, first):
-            say(f"bytenmt: {line}")
+            CONSOLE.say(f"bytenmt: {line}")
         return form(flagged, first, seconds)
 
     return write

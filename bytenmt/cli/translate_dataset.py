@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bytenmt.cli.console import say
+from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.options import command, models, settings
 from bytenmt.config.fields import Positive, option
 from bytenmt.decoding.interface import EngineSpec
@@ -85,8 +85,9 @@ def translate_dataset(
     for path in left:
         parts[path].parent.mkdir(parents=True, exist_ok=True)
         ray_job.translate_file(path, parts[path], forms[path], names, keywords, columns.actors)
-        say(f"bytenmt: {path} is translated: {parts[path]}")
-    say(f"bytenmt: {len(left)} files translated, {len(parts) - len(hidden) - len(left)} were there already")
+        CONSOLE.say(f"bytenmt: {path} is translated: {parts[path]}")
+    n_done = len(parts) - len(hidden) - len(left)
+    CONSOLE.say(f"bytenmt: {len(left)} files translated, {n_done} were there already")
 
 
 def _format_of(path: Path) -> str:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bytenmt.cli.console import check_output, detail, say, standard_input, stream_of, writer
+from bytenmt.cli.console import CONSOLE
+from bytenmt.cli.files import check_output, standard_input, stream_of, writer
 from bytenmt.cli.languages import LanguageOptions, agreed_languages, language_pair
 from bytenmt.cli.options import command, models, settings
-from bytenmt.cli.progress import Console
 from bytenmt.config.fields import Bits, option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.documents.formats import FORMATS
@@ -85,13 +85,13 @@ def translate_file(
     runtime = inputs.load_translation_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
     corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
-    languages = agreed_languages(pair, runs[0], corpora, Console().warn)
+    languages = agreed_languages(pair, runs[0], corpora, CONSOLE.warn)
     memory = None if how.memory is None else TranslationMemory.from_file(how.memory, languages)
     judge = Judge.from_runtime(runtime, how.flag_above, FLAG_ABOVE, translator.options.beam)
-    detail(judge.describe())
+    CONSOLE.detail(judge.describe())
     lines = lines_to_translate(document, how.overwrite, memory)
     if not runtime.has_sentinels and not all(isinstance(part, str) for line in lines for part in line):
-        Console().warn(f"{runs[0]} was trained without sentinels: inline codes are put at the end of units")
+        CONSOLE.warn(f"{runs[0]} was trained without sentinels: inline codes are put at the end of units")
     results = judge.flag(inputs.translate_lines(translator, lines))
     translations = {
         line: LineTranslation(result.parts, result.best.flags or ())
@@ -102,6 +102,6 @@ def translate_file(
     with writer(output) as out:
         out.write(written)
     counts = ", ".join(f"{n} {name}" for name, n in sorted(report.counts.items(), reverse=True))
-    say(f"{sum(1 for _ in document.units)} units: {counts or 'none'}")
+    CONSOLE.say(f"{sum(1 for _ in document.units)} units: {counts or 'none'}")
     for place, note in report.notes:
-        detail(f"{place}: {note}")
+        CONSOLE.detail(f"{place}: {note}")

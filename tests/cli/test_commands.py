@@ -25,9 +25,9 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.checkpoints.weights import BEST, CONFIG
 from bytenmt.cli import translate as translate_module
-from bytenmt.cli.console import writer
+from bytenmt.cli.console import Console
+from bytenmt.cli.files import writer
 from bytenmt.cli.main import main
-from bytenmt.cli.progress import Console
 from bytenmt.cli.serve import _with_pair
 from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.config.schema import Config, config_toml, load_config, parse_config

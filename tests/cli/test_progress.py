@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from bytenmt.cli.progress import Console, duration
+from bytenmt.cli.console import Console, duration
 
 
 class Terminal(io.StringIO):

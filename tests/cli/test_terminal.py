@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from bytenmt.cli.console import Console
 from bytenmt.cli.main import main
-from bytenmt.cli.progress import Console
 from bytenmt.config.schema import load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.errors import BytenmtError, DataError, printable

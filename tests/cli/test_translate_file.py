@@ -83,7 +83,7 @@ def test_the_standard_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_pipe_by_its_name() -> None:
     """/dev/stdout is no file, but a link to the pipe."""
-    code = "from pathlib import Path; from bytenmt.cli.console import writer\n"
+    code = "from pathlib import Path; from bytenmt.cli.files import writer\n"
     code += "with writer(Path('/dev/stdout')) as file: file.write(b'one')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=ENVIRONMENT)
     assert done.stdout == b"one"

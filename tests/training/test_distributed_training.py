@@ -13,7 +13,7 @@ from processes import results, torchrun
 from small_runs import config, records, write_pairs
 
 from bytenmt.checkpoints.checkpoint import load_checkpoint
-from bytenmt.cli.progress import Console
+from bytenmt.cli.console import Console
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.training.run import train

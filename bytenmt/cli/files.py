@@ -1,0 +1,112 @@
+"""Standard streams and files of the commands. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from bytenmt.atomic_file import keep_mode, make_folder_of, replace_atomically
+from bytenmt.cli.console import CONSOLE
+from bytenmt.errors import BytenmtError
+
+
+def stream_of(path: Path | None) -> Path | None:
+    """Return the path of an option, or None for a standard stream: where it is `-` or left out (None)."""
+    return None if path == Path("-") else path
+
+
+def standard_input() -> BufferedReader:
+    """Open standard input for reading bytes, in place of sys.stdin.buffer.
+
+    That one has a lock that a waiting thread would hold while the program ends, which
+    Python takes for a fatal error.
+    """
+    if sys.stdin is None:
+        raise BytenmtError("standard input is closed: name an input file by -i FILE")
+    return open(sys.stdin.fileno(), "rb", closefd=False)
+
+
+def standard_input_size() -> int | None:
+    """Return the number of bytes of standard input still to be read, None if it is no regular file (a pipe or
+    terminal).
+    """
+    status = _regular(sys.stdin)
+    return None if status is None else status.st_size - os.lseek(sys.stdin.fileno(), 0, os.SEEK_CUR)
+
+
+def check_output(output: Path | TextIO | None, *inputs: Path | TextIO | None) -> None:
+    """Create the folder of an output file; raise BytenmtError if it is a folder, or one of the inputs.
+
+    output, inputs: paths or standard streams such as sys.stdin; None is skipped.
+    """
+    if isinstance(output, Path) and output.is_dir():
+        raise BytenmtError(f"{output} is a directory: give the name of a file to write")
+    written = _regular(output)
+    for read in filter(None, map(_regular, inputs)):
+        if written is not None and os.path.samestat(read, written):
+            name = output if isinstance(output, Path) else "standard output"
+            raise BytenmtError(f"{name} is the input too: give another file for the output")
+    if isinstance(output, Path):
+        make_folder_of(output)
+
+
+def _regular(file: Path | TextIO | None) -> os.stat_result | None:
+    """Return the status of a regular file or standard stream; None for anything else."""
+    try:
+        status = os.stat(file) if isinstance(file, Path) else os.fstat(file.fileno()) if file else None
+    except (OSError, ValueError):  # not there, or no file of the operating system
+        return None
+    return status if status is not None and stat.S_ISREG(status.st_mode) else None
+
+
+@contextmanager
+def writer(path: Path | None) -> Iterator[BinaryIO]:
+    """Open an output for writing bytes: a file, or standard output for None.
+
+    The file replaces one of its name at the end of the context, and only if there is no error.
+    """
+    if path is None:
+        if sys.stdout is None:
+            raise BytenmtError("standard output is closed: name an output file by -o FILE")
+        yield sys.stdout.buffer
+        return
+    if path.exists() and not path.is_file():  # a device or a pipe, such as /dev/stdout
+        with open(path, "wb") as file:
+            yield file
+        return
+    with replace_atomically(path.resolve(), sync=False) as file:  # a link stays one
+        yield file
+
+
+@contextmanager
+def resumable_writer(path: Path, resume: bool) -> Iterator[tuple[BinaryIO, int]]:
+    """Open .NAME.part, which becomes the file NAME at the end of the context.
+
+    Yields the open file and the number of lines that it has already. resume: keep the whole lines that an
+    interrupted command has written there; otherwise it begins empty. After an error it stays, unless empty.
+    """
+    path = path.resolve()  # a link stays one
+    part = path.with_name(f".{path.name}.part")
+    with open(part, "r+b" if resume and part.exists() else "w+b") as file:
+        n_lines = n_bytes = 0
+        for line in file:
+            if line.endswith(b"\n"):
+                n_lines, n_bytes = n_lines + 1, n_bytes + len(line)
+        file.truncate(n_bytes)
+        file.seek(n_bytes)
+        try:
+            yield file, n_lines
+            keep_mode(file.fileno(), path)
+        except BaseException:
+            if file.tell():
+                CONSOLE.say(f"bytenmt: what is translated is kept in {part}: continue with --resume")
+            else:
+                part.unlink(missing_ok=True)
+            raise
+    os.replace(part, path)
