@@ -7,20 +7,19 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 
 from bytenmt.cli.console import CONSOLE
-from bytenmt.cli.languages import agreed_languages, language_pair
+from bytenmt.cli.languages import LanguageOptions, agreed_languages, language_pair
 from bytenmt.cli.options import command, models
 from bytenmt.config.fields import Seed, option
 from bytenmt.errors import BytenmtError, DataError
 
 
-@dataclass(frozen=True)
-class AdaptOptions:
+@dataclass(frozen=True, kw_only=True)
+class AdaptOptions(LanguageOptions):
     """The options of `bytenmt adapt`, a field each."""
 
     output: Path = option(
         MISSING, "Folder of the adapted model; it must not hold a model yet.", "-o", "--output"
     )
-    pair: str | None = option(None, "Language pair such as en-de (default: the model's).", metavar="SRC-TGT")
     seed: Seed = option(1, "Random seed of the held-out part and of the training.")
 
 

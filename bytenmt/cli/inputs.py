@@ -14,7 +14,7 @@ from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.kept_spans import Part
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.loading import LoadedRun, Runtime, load_runs, n_threads
-from bytenmt.decoding.setting_table import TABLE, option_name
+from bytenmt.decoding.setting_table import SAMPLING, option_name
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
@@ -32,8 +32,8 @@ def checked_settings(values: Mapping[str, Any]) -> Settings:
     Warns of options without effect. Raises BytenmtError for a value that is not allowed.
     """
     for name in values:
-        if name in TABLE and TABLE[name].needs_sample and not values.get("sample"):
-            CONSOLE.warn(f"{TABLE[name].long} has no effect without --sample")
+        if name in SAMPLING and not values.get("sample"):
+            CONSOLE.warn(f"{option_name(name)} has no effect without --sample")
     return Settings.from_dict(values, option_name)
 
 

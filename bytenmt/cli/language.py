@@ -13,10 +13,10 @@ import click
 
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output, standard_input, standard_input_size, stream_of
-from bytenmt.cli.options import InputOptions, collect_given, command, models, record
+from bytenmt.cli.options import InputOptions, command, dataclass_options, given_options, models
 from bytenmt.config.fields import NBytes, option
 from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.setting_table import SEARCH
+from bytenmt.decoding.setting_table import SAMPLING
 from bytenmt.errors import BytenmtError, DataError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Generation:
 @command(
     "predict",
     models("MODEL [FILE]", "Several models predict as an ensemble."),
-    record("engine", EngineSpec, ("engine", "device", "threads")),
+    dataclass_options("engine", EngineSpec, ("engine", "device", "threads")),
 )
 def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: Prediction, engine: EngineSpec) -> None:
     """Print the bits per byte of a text under a model.
@@ -156,8 +156,8 @@ def _stdin() -> Iterator[bytes]:
 @command(
     "generate",
     models("MODEL", most=1),
-    collect_given("sampling", [one for one in SEARCH.values() if one.needs_sample]),
-    record("engine", EngineSpec, ("engine", "device", "precision", "threads")),
+    given_options("sampling", SAMPLING.values()),
+    dataclass_options("engine", EngineSpec, ("engine", "device", "precision", "threads")),
 )
 def generate(runs: tuple[Path, ...], text: Generation, sampling: dict[str, Any], engine: EngineSpec) -> None:
     """Sample text from a language model.

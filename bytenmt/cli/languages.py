@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bytenmt.config.fields import option
-from bytenmt.errors import BytenmtError
+from bytenmt.serve.languages import NAMES, Direction
 
 if TYPE_CHECKING:
     from bytenmt.config.facts import CorpusFact
@@ -21,50 +21,44 @@ class LanguageOptions:
 
     pair: str | None = option(
         None,
-        "Source and target language, such as en-de or en-US:pt-BR. Required for TMX; XLIFF, PO, HTML, ARB and"
-        " YAML files of Rails then declare the target language.",
+        "Source and target language, such as en-de or en-US:pt-BR, where the model does not tell them."
+        " Required for TMX by train and translate-file; XLIFF, PO, HTML, ARB and YAML files of Rails then"
+        " declare the target language.",
         metavar="SRC-TGT",
     )
 
 
-def language_pair(codes: str | None) -> tuple[str, str] | None:
-    """Split `en-de` or `en-US:de` into two language codes; None stays None. Raises BytenmtError."""
-    if codes is None:
-        return None
-    for separator in (":", "-"):
-        source, found, target = codes.partition(separator)
-        if found and source and target and (separator == ":" or "-" not in target):
-            return source, target
-    raise BytenmtError(f"--pair {codes}: expected two languages, such as en-de or en-US:pt-BR")
+def language_pair(codes: str | None) -> Direction | None:
+    """Parse the value of --pair; None stays None. Raises BytenmtError."""
+    return None if codes is None else Direction.parse(codes)
 
 
-def model_languages(corpora: Sequence[CorpusFact]) -> tuple[str | None, str | None]:
-    """Return source and target language of a model by the names of its training files: train.en, train.de.gz.
+def model_languages(corpora: Sequence[CorpusFact]) -> Direction | None:
+    """Return the languages of a model by the names of its training files, such as train.en and train.de.gz.
 
-    None for a side whose files have no language in their names, or several.
+    None if the files of a side have no language in their names, or several.
     """
-    from bytenmt.serve.languages import NAMES
 
     def language(names: Sequence[str | None]) -> str | None:
-        suffixes = [[one[1:].lower() for one in Path(name).suffixes] for name in names if name]
-        found = {next((code for code in reversed(some) if code in NAMES), None) for some in suffixes}
-        return found.pop() if len(found) == 1 else None
+        suffixes = [[suffix[1:].lower() for suffix in Path(name).suffixes] for name in names if name]
+        codes = {next((code for code in reversed(some) if code in NAMES), None) for some in suffixes}
+        return codes.pop() if len(codes) == 1 else None
 
-    source, target = language([one.src for one in corpora]), language([one.tgt for one in corpora])
-    return (source, target) if source != target else (None, None)
+    source = language([corpus.src for corpus in corpora])
+    target = language([corpus.tgt for corpus in corpora])
+    return Direction(source, target) if source and target and source != target else None
 
 
 def agreed_languages(
-    pair: tuple[str, str] | None, run: Path, corpora: Sequence[CorpusFact], tell: Callable[[str], object]
-) -> tuple[str, str] | None:
-    """Return source and target language: those of --pair, else of the model; None if not both are known.
+    pair: Direction | None, run: Path, corpora: Sequence[CorpusFact], tell: Callable[[str], object]
+) -> Direction | None:
+    """Return the languages of --pair, else of the model; None if they are not known.
 
     corpora: the training files of the model `run`. tell: called with a line for each side where --pair and
     the model have different languages; regions (de-AT) may differ.
     """
     trained_on = model_languages(corpora)
-    for side, one, other in zip(("source", "target"), pair or (), trained_on, strict=False):
-        if other and re.split("[-_]", one.lower())[0] != re.split("[-_]", other.lower())[0]:
-            tell(f"--pair has {one} as the {side} language, and {run} was trained on {other}")
-    source, target = pair or trained_on
-    return (source, target) if source and target else None
+    for side, code, other in zip(("source", "target"), pair or (), trained_on or (), strict=False):
+        if re.split("[-_]", code.lower())[0] != re.split("[-_]", other.lower())[0]:
+            tell(f"--pair has {code} as the {side} language, and {run} was trained on {other}")
+    return pair or trained_on

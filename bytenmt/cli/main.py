@@ -15,7 +15,6 @@ from typing import Any
 import click
 
 from bytenmt import __version__
-from bytenmt.cli.options import Group
 from bytenmt.errors import BytenmtError, missing_package, printable
 
 BROKEN_PIPE = 141  # an exit code, as a shell gives it: 128 + the signal
@@ -43,7 +42,7 @@ The shell completes commands, options, architectures and files after
 """
 
 
-class MainGroup(Group):
+class MainGroup(click.Group):
     """The program's group of commands: imports their modules on demand, and prints an error as one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

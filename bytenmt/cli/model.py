@@ -10,7 +10,14 @@ import click
 
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output
-from bytenmt.cli.options import ARCHITECTURES, Part, PresetOptions, command, complete_architecture, models
+from bytenmt.cli.options import (
+    ARCHITECTURES,
+    OptionGroup,
+    PresetOptions,
+    command,
+    complete_architecture,
+    models,
+)
 from bytenmt.config.fields import option
 from bytenmt.errors import BytenmtError
 
@@ -44,7 +51,7 @@ class ConvertOptions:
     valid_tgt: Path | None = option(None, "Reference translation of --valid-src.")
 
 
-@command("info", Part("named", [NAMED], lambda values: {"named": values.pop("named")}))
+@command("info", OptionGroup("named", [NAMED], lambda values: {"named": values.pop("named")}))
 def info(named: tuple[str, ...], how: InfoOptions) -> None:
     """Print the size, cost and configuration of a model.
 

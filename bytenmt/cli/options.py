@@ -19,7 +19,7 @@ from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.setting_table import KEEP, TABLE
 from bytenmt.plugins import load_plugins
 
-QUIET, VERBOSE = "bytenmt.quiet", "bytenmt.verbose"  # in click's meta, which a group and its command share
+QUIET, VERBOSE = "bytenmt.quiet", "bytenmt.verbose"  # in click's meta
 # Headings of --help, besides those of setting_table.
 OPTIONS, FILES, GENERAL = "Options", "Input and output", "General options"
 ARCHITECTURES = tuple(PRESETS["small"])
@@ -34,13 +34,11 @@ class HeadedOption(click.Option):
 
 
 def common_options() -> list[click.Parameter]:
-    """Return the options -q, -v and --plugin, for the program as well as for each command.
-
-    Commands do not get them as arguments: -q and -v are stored in ctx.meta, and --plugin loads its modules.
-    """
+    """Return the options -q, -v and --plugin, which every command has but does not get as arguments: -q and
+    -v are stored in ctx.meta, and --plugin loads its files."""
 
     def store(ctx: click.Context, param: click.Parameter, is_set: bool) -> None:
-        ctx.meta[f"bytenmt.{param.name}"] = is_set or ctx.meta.get(f"bytenmt.{param.name}", False)
+        ctx.meta[f"bytenmt.{param.name}"] = is_set
 
     def load(ctx: click.Context, _: click.Parameter, files: tuple[str, ...]) -> None:
         if not ctx.resilient_parsing:
@@ -80,22 +78,12 @@ class Command(click.Command):
         """Run the command; with -q everything on stderr but errors is discarded."""
         if not ctx.meta[QUIET]:
             return super().invoke(ctx)
-        if ctx.meta[VERBOSE]:
-            raise click.UsageError("--quiet and --verbose: give one of them.", ctx)
         # Whatever writes notes or progress writes them to sys.stderr; errors are told after this.
         with open(os.devnull, "w") as nowhere, redirect_stderr(nowhere):
             return super().invoke(ctx)
 
 
-class Group(click.Group):
-    """A group of commands with -q, -v and --plugin."""
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.params += common_options()
-
-
-class Part(NamedTuple):
+class OptionGroup(NamedTuple):
     """Click parameters that give one or more arguments of a command's function, see `command`.
 
     name: the first of these arguments. take: called with the values of all parameters by name; removes its
@@ -108,29 +96,29 @@ class Part(NamedTuple):
 
 
 def command(
-    name: str, *parts: Part, kind: type[Command] = Command
+    name: str, *groups: OptionGroup, kind: type[Command] = Command
 ) -> Callable[[Callable[..., None]], Command]:
     """Return a decorator that makes a click command of a function, with its docstring as the help.
 
-    An argument of the function that has the name of a part gets its value from that part; for an argument
+    An argument of the function that has the name of a group gets its value from that group; for an argument
     whose type is a dataclass, the options are the fields that this declares by config.fields.option.
     """
 
     def decorate(function: Callable[..., None]) -> Command:
-        named = {part.name: part for part in parts}
+        by_name = {group.name: group for group in groups}
         hints = get_type_hints(function)
         for key, hint in hints.items():
-            if key not in named and is_dataclass(hint):
-                named[key] = record(key, hint)
-        ordered = [named[key] for key in hints if key in named]
+            if key not in by_name and is_dataclass(hint):
+                by_name[key] = dataclass_options(key, hint)
+        ordered = [by_name[key] for key in hints if key in by_name]
 
         def callback(**values: Any) -> None:
             arguments: dict[str, Any] = {}
-            for part in ordered:
-                arguments |= part.take(values)
+            for group in ordered:
+                arguments |= group.take(values)
             function(**arguments)
 
-        params = [param for part in ordered for param in part.params]
+        params = [param for group in ordered for param in group.params]
         return kind(name, callback=callback, params=params, help=inspect.getdoc(function))
 
     return decorate
@@ -185,35 +173,37 @@ def click_option(option: Option, default: Any, heading: str = OPTIONS) -> Headed
     return HeadedOption(names, heading=option.heading or heading, help=help, **more)
 
 
-def record(name: str, kind: Any, only: Sequence[str] = ()) -> Part:
+def dataclass_options(name: str, kind: Any, only: Sequence[str] = ()) -> OptionGroup:
     """Return the options that a dataclass declares, of which the command's argument `name` gets an instance.
 
     kind: the dataclass; its attribute `heading`, if any, is that of --help. only: names of the fields to
     offer; empty: all.
     """
     heading = getattr(kind, "heading", OPTIONS)
-    options = [one for one in options_of(kind).values() if not only or one.name in only]
-    own = inspect.get_annotations(kind)
-    options.sort(key=lambda one: one.name not in own)  # those that it inherits come last
-    params = [click_option(one, one.default, heading) for one in options]
-    return Part(
-        name, params, lambda values: {name: kind(**{one.name: values.pop(one.name) for one in options})}
-    )
+    options = [option for option in options_of(kind).values() if not only or option.name in only]
+    declared = inspect.get_annotations(kind)
+    options.sort(key=lambda option: option.name not in declared)  # those that it inherits come last
+    params = [click_option(option, option.default, heading) for option in options]
+
+    def take(values: dict[str, Any]) -> dict[str, Any]:
+        return {name: kind(**{option.name: values.pop(option.name) for option in options})}
+
+    return OptionGroup(name, params, take)
 
 
-def collect_given(name: str, options: Iterable[Option], heading: str = OPTIONS) -> Part:
+def given_options(name: str, options: Iterable[Option], heading: str = OPTIONS) -> OptionGroup:
     """Return options; the argument `name` gets a dict with the values, by name, that the user has given."""
     options = tuple(options)
 
     def take(values: dict[str, Any]) -> dict[str, Any]:
-        taken = {one.name: values.pop(one.name) for one in options}
+        taken = {option.name: values.pop(option.name) for option in options}
         given = {key: value for key, value in taken.items() if value is not None and value is not False}
         return {name: {key: value for key, value in given.items() if value != ()}}
 
-    return Part(name, [click_option(one, None, heading) for one in options], take)
+    return OptionGroup(name, [click_option(option, None, heading) for option in options], take)
 
 
-def models(metavar: str = "MODEL...", help: str = "", most: int = MOST, least: int = 1) -> Part:
+def models(metavar: str = "MODEL...", help: str = "", most: int = MOST, least: int = 1) -> OptionGroup:
     """Return the argument MODEL and the option -m, whose paths a command's function gets as `runs`.
 
     help: the meaning of several models. least, most: the allowed number of models. Words after MODEL in the
@@ -237,7 +227,7 @@ def models(metavar: str = "MODEL...", help: str = "", most: int = MOST, least: i
 
     path = click.Path(path_type=Path)
     text = f"Run folder, checkpoint or weights file, instead of MODEL. {help}".rstrip()
-    return Part(
+    return OptionGroup(
         "runs",
         [
             HeadedOption(["-m", "--model", "runs"], type=path, multiple=True, help=text),
@@ -253,10 +243,10 @@ def complete_architecture(_: click.Context, param: click.Parameter, begun: str) 
     return items if isinstance(param, click.Option) else [*items, CompletionItem(begun, type="file")]
 
 
-def settings(*groups: str) -> Part:
+def settings(*groups: str) -> OptionGroup:
     """Return the options of groups such as "search" and on kept spans, as the dict `settings`."""
-    options = [one for one in TABLE.values() if one.group in groups]
-    return collect_given("settings", [*options, *KEEP.values()])
+    options = [option for option in TABLE.values() if option.group in groups]
+    return given_options("settings", [*options, *KEEP.values()])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,4 +274,4 @@ class PresetOptions:
     )
 
 
-MACHINE = record("machine", EngineSpec, ("device", "threads"))
+MACHINE = dataclass_options("machine", EngineSpec, ("device", "threads"))

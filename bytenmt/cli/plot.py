@@ -9,7 +9,7 @@ import click
 
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output, standard_input, writer
-from bytenmt.cli.options import MACHINE, Group, InputOptions, command, models
+from bytenmt.cli.options import MACHINE, InputOptions, command, models
 from bytenmt.config.fields import Beam, option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.errors import BytenmtError
@@ -121,4 +121,6 @@ def embedding(runs: tuple[Path, ...], how: EmbeddingOptions) -> None:
     CONSOLE.say(f"{how.output}: written")
 
 
-plot = Group("plot", help="Draw a model's attention or its byte embedding.", commands=[attention, embedding])
+plot = click.Group(
+    "plot", help="Draw a model's attention or its byte embedding.", commands=[attention, embedding]
+)

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from bytenmt.cli.console import CONSOLE
-from bytenmt.cli.options import FILES, Command, HeadedOption, Part, collect_given, command
+from bytenmt.cli.options import FILES, Command, HeadedOption, OptionGroup, command, given_options
 from bytenmt.config.fields import Option, Port, Positive, option
 from bytenmt.decoding.setting_table import CONSTRAINTS, ENGINE, KEEP, SEARCH_HEADING, TABLE
 from bytenmt.errors import BytenmtError
@@ -114,7 +114,7 @@ class ServeCommand(Command):
         return super().parse_args(ctx, args)
 
 
-MODELS = Part(
+MODELS = OptionGroup(
     "models",
     [
         HeadedOption(
@@ -129,7 +129,7 @@ MODELS = Part(
 )
 
 
-@command("serve", MODELS, collect_given("decoding", DECODING), kind=ServeCommand)
+@command("serve", MODELS, given_options("decoding", DECODING), kind=ServeCommand)
 def serve(models: tuple[str, ...], network: Network, decoding: dict[str, Any]) -> None:
     """Serve translations over HTTP: LibreTranslate's API.
 
@@ -171,7 +171,7 @@ def _with_pair(model: str) -> str:
 
     if "=" in model:
         return model
-    source, target = model_languages(read_run(Path(model))[1].facts.corpora)
-    if source is None or target is None:
+    languages = model_languages(read_run(Path(model))[1].facts.corpora)
+    if languages is None:
         raise BytenmtError(f"{model} names no languages: expected a pair and a path, such as en-de={model}")
-    return f"{source}:{target}={model}"
+    return f"{':'.join(languages)}={model}"

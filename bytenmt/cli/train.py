@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from bytenmt.atomic_file import make_folder_of, replace_atomically
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.languages import LanguageOptions, language_pair
-from bytenmt.cli.options import ARCHITECTURES, MACHINE, InputOptions, PresetOptions, collect_given, command
+from bytenmt.cli.options import ARCHITECTURES, MACHINE, InputOptions, PresetOptions, command, given_options
 from bytenmt.config.fields import Weight, option, options_of
 from bytenmt.config.schema import TrainConfig
 from bytenmt.decoding.interface import EngineSpec
@@ -65,7 +65,7 @@ class Texts(InputOptions, LanguageOptions):
     valid_text: Path | None = option(None, "Monolingual validation text of a language model.")
 
 
-@command("train", collect_given("limits", options_of(TrainConfig).values(), "Training"), MACHINE)
+@command("train", given_options("limits", options_of(TrainConfig).values(), "Training"), MACHINE)
 def train(start: Start, texts: Texts, limits: dict[str, Any], machine: EngineSpec) -> None:
     """Train a translation model or a language model.
 

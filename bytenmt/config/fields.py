@@ -53,7 +53,6 @@ class Option(NamedTuple):
     choices: tuple[str, ...] = ()  # the allowed values of a text; empty: any
     heading: str = ""  # of --help, under which it is listed; empty: that of its dataclass
     group: str = ""  # which commands have it, see decoding.setting_table
-    needs_sample: bool = False  # whether it has no effect without --sample
 
     @property
     def long(self) -> str:

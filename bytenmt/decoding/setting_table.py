@@ -41,100 +41,85 @@ ALWAYS, NEVER = "always", "never"
 MAX_TOKENS = 16_000  # source bytes of a batch, padding included, times the beam size
 SEARCH_HEADING, SPEED, CONSTRAINTS = "Search", "Speed and memory", "Constraints"  # headings of --help
 
-searched = partial(option, group="search", heading=SEARCH_HEADING)
-sampled = partial(option, group="sampling", heading="Sampling")
-kept = partial(option, heading=CONSTRAINTS)
-of_engine = partial(option, heading=SPEED)
-limited = partial(option, group="search", heading="Sentences and lengths")
+search_option = partial(option, group="search", heading=SEARCH_HEADING)
+sampling_option = partial(option, group="sampling", heading="Sampling")
+keep_option = partial(option, heading=CONSTRAINTS)
+engine_option = partial(option, heading=SPEED)
+length_option = partial(option, group="search", heading="Sentences and lengths")
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options of the search. Commands set the last two, endless and byte_scores, themselves.
+    """Options of the search, which Settings.from_dict checks. Commands set the last two themselves."""
 
-    Values are not checked here but by Settings.from_dict.
-    beam: beam size, 1 is greedy search. n_best: number of hypotheses returned, at most `beam`.
-    length_penalty: hypotheses are ranked by log_probability / (bytes + 1) ** length_penalty.
-    no_repeat_ngram_size: n-grams of this many characters occur only once in a text, unless nothing else is
-    possible; 0 is off. sample: sample instead of searching; `beam` is then the number of independent
-    samples. temperature divides the logits; then top_k keeps the most likely bytes (0: all) and top_p the
-    fewest bytes whose probabilities, after the temperature, sum to top_p. seed: random seed; a random number
-    depends on the seed, the line's number, the sample's number and the byte's position alone. endless: the
-    output is a text, not a line: line ends are allowed, and it ends at its limit only. byte_scores: keep the
-    log-probability of every byte, for Hypothesis.byte_scores.
-    """
-
-    beam: Beam = searched(
+    beam: Beam = search_option(
         1,
-        "Beam size; 1 is greedy search. With --sample, the number of samples per line.",
+        "Beam size; 1 is greedy search. With --sample, the number of samples per line (default: 4 for models"
+        " that were trained with sentinels, otherwise 1).",
         *("-b", "--beam-size", "--beam"),
     )
-    n_best: Beam = searched(
+    n_best: Beam = search_option(
         1, "Number of translations printed per line, at most --beam-size.", group="output"
     )
-    length_penalty: LengthPenalty = searched(
+    length_penalty: LengthPenalty = search_option(
         1.0,
-        "Exponent A of the length penalty: hypotheses are ranked by log-probability / length**A. Needs beam"
-        " search (default: the value tuned for the model, otherwise 1).",
+        "Exponent A of the length penalty: hypotheses are ranked by log-probability / (bytes + 1)**A. Needs"
+        " beam search (default: the value tuned for the model, otherwise 1).",
         *("--length-penalty", "--lenpen"),
     )
-    no_repeat_ngram_size: Count = searched(
+    no_repeat_ngram_size: Count = search_option(
         0,
-        "Forbid repeated n-grams of N characters within a translation; 0 allows them (default: the value"
-        " tuned for the model, otherwise 0).",
+        "Forbid repeated n-grams of N characters within a translation, unless nothing else is possible; 0"
+        " allows them (default: the value tuned for the model, otherwise 0).",
         metavar="N",
     )
-    sample: bool = sampled(
+    sample: bool = sampling_option(
         False, "Sample translations instead of searching; --beam-size is then the number of samples."
     )
-    temperature: Annotated[float, Meta(ge=0.001, le=1000.0)] = sampled(
-        1.0, "Sampling temperature; values below 1 favour likely bytes.", needs_sample=True
+    temperature: Annotated[float, Meta(ge=0.001, le=1000.0)] = sampling_option(
+        1.0, "Sampling temperature; values below 1 favour likely bytes."
     )
-    top_k: Annotated[int, Meta(ge=0, le=256)] = sampled(
-        0, "Sample from the K most likely bytes only; 0 is no limit.", needs_sample=True
+    top_k: Annotated[int, Meta(ge=0, le=256)] = sampling_option(
+        0, "Sample from the K most likely bytes only; 0 is no limit."
     )
-    top_p: Annotated[float, Meta(gt=0.0, le=1.0)] = sampled(
+    top_p: Annotated[float, Meta(gt=0.0, le=1.0)] = sampling_option(
         1.0,
         "Nucleus sampling: sample from the fewest bytes whose probabilities sum to P.",
-        needs_sample=True,
     )
-    seed: Seed = sampled(0, "Random seed of sampling; the same seed gives the same text.", needs_sample=True)
+    # A random number depends on it, the line's number, the sample's number and the byte's position alone.
+    seed: Seed = sampling_option(0, "Random seed of sampling; the same seed gives the same text.")
+    # The output is a text, not a line: line ends are allowed, and it ends at its limit only.
     endless: bool = False
+    # Keep the log-probability of every byte, for Hypothesis.byte_scores.
     byte_scores: bool = False
 
 
 @dataclass(frozen=True)
 class LineSettings:
-    """Settings of lines, independent of the search: how they are split, batched and limited in length.
+    """Settings of lines, independent of the search: how they are split, batched and limited in length."""
 
-    A translation has at most max_len_a * (source bytes) + max_len_b bytes. prefix: the beginning of every
-    translation, except of empty lines; it may be longer than that limit. A line of more than
-    max_source_bytes is translated in parts; None: the limit of the training pairs. max_tokens: source bytes
-    in a batch, EOS and padding included, times the beam size; a line that needs more is decoded alone.
-    split_sentences: AUTO, ALWAYS or NEVER.
-    """
-
+    # Not of empty lines; it may be longer than the limit of the length.
     prefix: bytes = option(
         b"",
         "Forced decoding: text with which every translation begins.",
         group="output",
         heading=CONSTRAINTS,
     )
-    max_len_a: Annotated[float, Meta(ge=0.0, le=1000.0)] = limited(
+    max_len_a: Annotated[float, Meta(ge=0.0, le=1000.0)] = length_option(
         3.0, "Length limit of a translation: A * source bytes + --max-len-b bytes."
     )
-    max_len_b: Annotated[int, Meta(ge=0, le=10**6)] = limited(
+    max_len_b: Annotated[int, Meta(ge=0, le=10**6)] = length_option(
         100, "Length limit of a translation: --max-len-a * source bytes + B bytes."
     )
-    max_source_bytes: Annotated[int, Meta(ge=4, le=10**9)] | None = limited(
+    max_source_bytes: Annotated[int, Meta(ge=4, le=10**9)] | None = length_option(
         None,
         "Maximum source length in bytes; longer lines are split at spaces and translated in parts (default:"
         " the maximum length of the model's training pairs).",
     )
-    max_tokens: Positive = limited(
+    max_tokens: Positive = length_option(
         MAX_TOKENS, "Batch size in source bytes, padding included, times the beam size.", heading=SPEED
     )
-    split_sentences: str = limited(
+    split_sentences: str = length_option(
         AUTO,
         "Split lines into sentences and translate them one by one; auto does so if the model was trained on"
         " single sentences.",
@@ -149,19 +134,19 @@ class KeepSettings:
     KeepSpec.from_settings of kept_spans reads them.
     """
 
-    keep: str | None = kept(
+    keep: str | None = keep_option(
         None,
         "Classes of spans that are copied unchanged from the source to the translation, separated by commas;"
         " none keeps nothing (default: all, if the model was trained with sentinels).",
         metavar=",".join(KEPT),
     )
-    keep_pattern: tuple[str, ...] = kept(
+    keep_pattern: tuple[str, ...] = keep_option(
         (),
         "Copy every match of this regular expression, in Python's syntax, unchanged to the translation; may"
         " be repeated.",
         metavar="REGEX",
     )
-    glossary: Path | None = kept(
+    glossary: Path | None = keep_option(
         None,
         "Glossary file of lines `term TAB target`: the translation has the target where the source has the"
         " term, also with the ending of a plural or case.",
@@ -177,27 +162,27 @@ class EngineSpec:
     a value that is not a choice.
     """
 
-    engine: str = of_engine(
+    engine: str = engine_option(
         AUTO,
         "Inference engine: numba (compiled CPU kernels), torch (PyTorch) or cuda-graph (PyTorch with CUDA"
         " graphs); auto takes the fastest one for the device.",
         choices=(AUTO, *ENGINES),
     )
-    device: str = of_engine(
+    device: str = engine_option(
         AUTO,
         "Device to run on; auto is the GPU if there is one, otherwise the CPU.",
         choices=(AUTO, *DEVICES),
     )
-    precision: str = of_engine(
+    precision: str = engine_option(
         AUTO,
         "Precision of the weights; int8 is for numba and bf16 for the others."
         " auto is the file's precision with numba, bf16 with cuda-graph and fp32 with torch.",
         choices=(AUTO, *PRECISIONS),
     )
-    threads: Threads | None = of_engine(
+    threads: Threads | None = engine_option(
         None, "Number of CPU threads (default: chosen by the number of cores)."
     )
-    reverse: Path | None = of_engine(
+    reverse: Path | None = engine_option(
         None,
         "A model of the opposite direction, which ranks the hypotheses of a beam search, too: better"
         " translations in two to three times the time.",
@@ -211,6 +196,10 @@ class EngineSpec:
 
 SEARCH, LINES, KEEP = options_of(Options), options_of(LineSettings), options_of(KeepSettings)
 TABLE = SEARCH | LINES
+# Options without effect where `sample` is false.
+SAMPLING = {
+    name: option for name, option in SEARCH.items() if option.group == "sampling" and name != "sample"
+}
 ENGINE = options_of(EngineSpec)
 
 

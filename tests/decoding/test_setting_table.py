@@ -12,7 +12,7 @@ from source_tree import PACKAGE
 
 from bytenmt.cli.main import main
 from bytenmt.config.fields import Option
-from bytenmt.decoding.setting_table import TABLE
+from bytenmt.decoding.setting_table import SAMPLING, TABLE
 from bytenmt.decoding.settings import Settings
 from bytenmt.errors import SettingError
 
@@ -29,7 +29,7 @@ def options_of(command: str) -> dict[str, click.Option]:
 def test_a_setting_is_an_option_of_the_commands_of_its_group(row: Option) -> None:
     expected = {
         "search": {*TRANSLATING, "serve"},
-        "sampling": {*TRANSLATING} | ({"generate"} if row.needs_sample else set()),
+        "sampling": {*TRANSLATING} | ({"generate"} if row.name in SAMPLING else set()),
         "output": {"translate"},
     }[row.group]
     offered = {name for name in main.every() if row.name in options_of(name)}
@@ -46,7 +46,7 @@ def test_messages_use_the_names_of_the_caller() -> None:
 
 
 ADDED = """
-    coverage: Annotated[int, Meta(ge=0, le=9)] = searched(7, "Of a test.", "--coverage-of-test")
+    coverage: Annotated[int, Meta(ge=0, le=9)] = search_option(7, "Of a test.", "--coverage-of-test")
 """
 PROGRAM = """
 from click.testing import CliRunner
@@ -80,7 +80,7 @@ def test_adding_a_setting_is_one_line(tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, tmp_path / "bytenmt", ignore=shutil.ignore_patterns("__pycache__"))
     table = tmp_path / "bytenmt/decoding/setting_table.py"
     text = table.read_text(encoding="utf-8")
-    before = "    beam: Beam = searched(\n"
+    before = "    beam: Beam = search_option(\n"
     assert text.count(before) == 1
     table.write_text(text.replace(before, ADDED + before), encoding="utf-8")
     subprocess.run(

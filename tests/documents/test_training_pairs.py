@@ -90,8 +90,8 @@ def test_the_command_trains_on_documents(tmp_path: Path, outcome: dict[str, Any]
     ("arguments", "message"),
     [
         ("--memory a.tmx", "a.tmx: a translation memory may have several languages: give --pair"),
-        ("--memory a.tmx --pair en", "--pair en: expected two languages"),
-        ("--memory a.tmx --pair en-GB-de", "--pair en-GB-de: expected two languages"),
+        ("--memory a.tmx --pair en", "'en' is not a language pair: expected one such as en-de"),
+        ("--memory a.tmx --pair en-GB-de", "'en-GB-de' is not a language pair: expected one such as en-de"),
         ("--memory a.tmx --pair fr:ko", "a.tmx has no translated pair of texts fr and ko"),
         ("--memory none.tmx --pair en-de", "none.tmx does not exist"),
         ("--memory a.none", "a.none: no format has the suffix '.none'"),
