@@ -12,7 +12,8 @@ from bytenmt.config.fields import Positive, option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.errors import BytenmtError, DataError
 
-SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+# Of files; any other one is text. A packed file has another suffix before that of the packing.
+FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 PACKED = (".gz", ".zst")
 SAMPLE = 1 << 20  # bytes of a file whose encoding is checked
 
@@ -23,11 +24,6 @@ class Columns:
 
     column: str = option("text", "Column of IN with the source texts.")
     to: str = option("translation", "New column for the translations.", metavar="COLUMN")
-    format: str | None = option(
-        None,
-        "Format of IN (default: by the suffix of each file, text for any other).",
-        choices=(*dict.fromkeys(SUFFIXES.values()), "text"),
-    )
     actors: Positive | None = option(
         None, "Number of engines, each with --threads threads (default: the CPUs of the cluster)."
     )
@@ -47,12 +43,12 @@ def translate_dataset(
 ) -> None:
     """Translate a column of a data set with Ray Data.
 
-    IN is a file or folder of Parquet, CSV, JSON lines or text. For each file OUT gets a folder of the same
-    name, whose files have all rows in order and in the same format (JSON lines for text), with the column of
-    translations. The folder appears when it is complete; files that have one already are skipped, so the
-    same command continues an interrupted job. Uses the Ray cluster of RAY_ADDRESS or `ray start`, otherwise
-    this machine; all machines of a cluster must see IN, OUT and the models under the same paths. With
-    --device cuda each actor takes a GPU.
+    IN is a file or folder of Parquet, CSV, JSON lines (.jsonl) and text, told apart by suffixes. For each
+    file OUT gets a folder of the same name, whose files have all rows in order and in the same format (JSON
+    lines for text), with the column of translations. The folder appears when it is complete; files that have
+    one already are skipped, so the same command continues an interrupted job. Uses the Ray cluster of
+    RAY_ADDRESS or `ray start`, otherwise this machine; all machines of a cluster must see IN, OUT and the
+    models under the same paths. With --device cuda each actor takes a GPU.
     """
     from bytenmt.cli import inputs
     from bytenmt.datasets import Translate, ray_job
@@ -73,7 +69,7 @@ def translate_dataset(
         raise DataError(f"{given} is no file, and no folder of files")
     if given in (out, *out.parents):
         raise BytenmtError(f"{out} is in the folder of the input: give another one")
-    forms = {path: columns.format or _format_of(path) for path in left}
+    forms = {path: _format_of(path) for path in left}
     for path in left:
         if forms[path] != "parquet":
             _check_encoding(path)
@@ -91,9 +87,8 @@ def translate_dataset(
 
 
 def _format_of(path: Path) -> str:
-    """Return the format of a file by its suffix."""
-    name = path.with_suffix("") if path.suffix in PACKED else path
-    return SUFFIXES.get(name.suffix, "text")
+    """Return the format of a file by its suffix: parquet, csv, jsonl or text."""
+    return FORMATS.get((path.with_suffix("") if path.suffix in PACKED else path).suffix, "text")
 
 
 def _check_encoding(path: Path) -> None:

@@ -16,7 +16,7 @@ from bytenmt.errors import BytenmtError
 
 PARTS_PER_PROCESS = 4  # into which lines are cut, so that no process waits long for the last one
 
-_own: list[Translator] = []  # the translator of a worker process
+_translators: list[Translator] = []  # of a worker process: one
 
 
 class Workers:
@@ -29,7 +29,7 @@ class Workers:
         self._n = n
         os.environ["PYTHONSAFEPATH"] = "1"  # children import nothing from the folder that they begin in
         # Spawned: a process with threads must not fork.
-        self._pool = ProcessPoolExecutor(n, get_context("spawn"), _begin, (load,))
+        self._pool = ProcessPoolExecutor(n, get_context("spawn"), _initialize, (load,))
 
     def translate(self, lines: Sequence[bytes], first: int) -> list[TranslationResult]:
         """Translate lines as Translator.translate_lines does. first: number of the first line, from 0.
@@ -40,8 +40,8 @@ class Workers:
         begins = range(0, len(lines), size)
         parts = [list(lines[begin : begin + size]) for begin in begins]
         try:
-            found = self._pool.map(_translate, parts, [first + begin for begin in begins])
-            return [result for results in found for result in results]
+            results_of_parts = self._pool.map(_translate, parts, [first + begin for begin in begins])
+            return [result for results in results_of_parts for result in results]
         except BrokenExecutor:
             raise BytenmtError("a process of --workers died: if memory ran out, give fewer") from None
 
@@ -52,14 +52,14 @@ class Workers:
         self._pool.shutdown(wait=kind is None, cancel_futures=True)
 
 
-def _begin(load: Callable[[], Translator]) -> None:
+def _initialize(load: Callable[[], Translator]) -> None:
     """Initialize a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the leading process hears it too
-    Thread(target=_end_with_parent, daemon=True).start()
-    _own.append(load())
+    Thread(target=_exit_with_parent, daemon=True).start()
+    _translators.append(load())
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     """End this process with its parent, also if the parent is killed."""
     if (leading := parent_process()) is not None:
         leading.join()
@@ -67,4 +67,4 @@ def _end_with_parent() -> None:
 
 
 def _translate(lines: list[bytes], first: int) -> list[TranslationResult]:
-    return _own[0].translate_lines(lines, first)
+    return _translators[0].translate_lines(lines, first)
