@@ -1,11 +1,9 @@
 """Plugins: Python files of a user that add to the package, and the registries that they add to.
 
-A plugin calls the `register_…` functions of this module, or `bytenmt.architectures.registry.register`, when
-it is imported. It is named by `--plugin`, which every command has. Child processes import the same plugins.
-Its own options are keys of `train.options`.
-
-What each kind is given and returns is told by its `register_…` function; docs/for-researchers.md has an
-example of each.
+When it is imported, a plugin puts functions into the registries of this module, as in
+`SCHEDULES["half"] = lambda train, progress: 0.5`, or calls `bytenmt.architectures.registry.register`. It is
+named by `--plugin`, which every command has. Child processes import the same plugins. Its own options are
+keys of `train.options`. docs/for-researchers.md has an example of each kind.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
     import torch
 
-# Types of the functions that the `register_…` functions take, which describe their arguments and results.
+# Types of the entries, which describe their arguments and results.
 LossTerm = Callable[[Any], "torch.Tensor"]  # (training.losses.LossInputs)
 Schedule = Callable[[Any, Any], float]  # (config.schema.TrainConfig, config.facts.Progress)
 # (parameter groups, config.schema.TrainConfig)
@@ -38,26 +36,33 @@ ENVIRONMENT = "BYTENMT_PLUGINS"  # the plugins of --plugin, a line each, for chi
 T = TypeVar("T")
 
 
+class Metric(NamedTuple):
+    """A measure of translations."""
+
+    score: Callable[[Sequence[str], Sequence[str]], float]  # (hypotheses, references), a line each
+    higher_is_better: bool = True  # so that validation can choose the best checkpoint
+
+
 class Registry(dict[str, T]):
     """A dict of the objects of one kind that plugins have added, by name.
 
     kind: their kind in words. built_in: names that the package itself has, which are no keys. reserved: names
-    that no entry may have.
+    that no entry may have. Setting an entry raises ValueError for a name that is taken, reserved or no
+    identifier.
     """
 
     def __init__(self, kind: str, built_in: Sequence[str] = (), reserved: Sequence[str] = ()) -> None:
         super().__init__()
         self.kind, self.built_in, self.reserved = kind, tuple(built_in), tuple(reserved)
 
-    def add(self, name: str, entry: T) -> None:
-        """Add an object under a name. Raises ValueError for one that is taken, reserved or no identifier."""
+    def __setitem__(self, name: str, entry: T) -> None:
         if name in self.names:
             raise ValueError(f"there is a {self.kind} {name!r} already")
         if name in self.reserved:
             raise ValueError(f"the name {name!r} is reserved for scores of the package: choose another")
         if not name.replace("-", "_").isidentifier():
             raise ValueError(f"{name!r} is no name for a {self.kind}: expected letters, digits, - and _")
-        self[name] = entry
+        super().__setitem__(name, entry)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,72 +70,36 @@ class Registry(dict[str, T]):
         return self.built_in + tuple(self)
 
 
-class Metric(NamedTuple):
-    """A measure of translations, as `register_metric` adds it."""
-
-    score: Callable[[Sequence[str], Sequence[str]], float]  # (hypotheses, references), a line each
-    higher_is_better: bool = True  # so that validation can choose the best checkpoint
-
-
+# `train.loss_terms.NAME = WEIGHT` adds the term NAME to the loss of every batch. It returns a scalar: a sum
+# over the batch's target bytes, in nats, not a mean, so that batches can be split among processes.
 LOSS_TERMS: Registry[LossTerm] = Registry("loss term")
+
+# Learning rate schedules, values of `train.schedule`. One returns the factor of train.lr after the warm-up: a
+# function of its arguments alone, so that a resumed run is the same.
 SCHEDULES: Registry[Schedule] = Registry(
     "schedule", ("cosine", "linear", "inverse_sqrt", "constant", "wsd", "plateau")
 )
+
+# Values of `train.optimizer`. Each parameter group has its weight_decay. Before every update each group's lr
+# is set to the scheduled rate, times the ratio of the group's own lr to train.lr. Checkpoints keep tensors
+# and numbers of the optimizer's state and groups.
 OPTIMIZERS: Registry[OptimizerBuilder] = Registry("optimizer", ("adamw", "muon", "nag", "sgd", "adadelta"))
+
+# `data.augment.NAME = SHARE` applies the augmentation NAME to that share of the training pairs. It is given
+# UTF-8 and a random number generator of the pair, and returns the new pair; if that is longer than
+# data.max_source_bytes or max_target_bytes, the pair stays unchanged.
 AUGMENTATIONS: Registry[Augmentation] = Registry("augmentation")
-# Names that stand beside metrics in metrics.jsonl, and in the JSON of `evaluate`.
-SCORE_NAMES = (
-    *("bleu", "exact_match", "chrf_p", "bleu_p"),
-    *("system", "made_with", "architecture", "parameters"),
+
+# Measures of translations in validation and `evaluate`, and values of `train.metric`. The reserved names
+# stand beside metrics in metrics.jsonl, and in the JSON of `evaluate`.
+METRICS: Registry[Metric] = Registry(
+    "metric",
+    built_in=("bits_per_byte", "chrf"),
+    reserved=(
+        *("bleu", "exact_match", "chrf_p", "bleu_p"),
+        *("system", "made_with", "architecture", "parameters"),
+    ),
 )
-METRICS: Registry[Metric] = Registry("metric", ("bits_per_byte", "chrf"), SCORE_NAMES)
-
-
-def register_loss_term(name: str, term: LossTerm) -> None:
-    """Add a loss term, which `train.loss_terms.NAME = WEIGHT` adds to the loss of every batch.
-
-    term: is given training.losses.LossInputs and returns a scalar: a sum over the batch's target bytes, in
-    nats, not a mean, so that batches can be split among processes.
-    """
-    LOSS_TERMS.add(name, term)
-
-
-def register_schedule(name: str, schedule: Schedule) -> None:
-    """Add a learning rate schedule, a value of `train.schedule`.
-
-    schedule: is given the section `train` and the progress (update, epoch, …) and returns the factor of
-    train.lr after the warm-up; a function of these alone, so that a resumed run is the same.
-    """
-    SCHEDULES.add(name, schedule)
-
-
-def register_optimizer(name: str, build: OptimizerBuilder) -> None:
-    """Add an optimizer, a value of `train.optimizer`.
-
-    build: is given parameter groups, each with its weight_decay, and the section `train`, and returns a
-    torch.optim.Optimizer. Before every update each group's lr is set to the scheduled rate, times the ratio
-    of the group's own lr to train.lr. Checkpoints keep tensors and numbers of its state and groups.
-    """
-    OPTIMIZERS.add(name, build)
-
-
-def register_augmentation(name: str, change: Augmentation) -> None:
-    """Add a change of training pairs, which `data.augment.NAME = SHARE` applies to that share of the pairs.
-
-    change: is given source and target in UTF-8 and a random number generator of the pair, and returns the new
-    pair; if that is longer than data.max_source_bytes or max_target_bytes, the pair stays unchanged.
-    """
-    AUGMENTATIONS.add(name, change)
-
-
-def register_metric(
-    name: str, score: Callable[[Sequence[str], Sequence[str]], float], higher_is_better: bool = True
-) -> None:
-    """Add a measure of translations to validation and `evaluate`, and as a value of `train.metric`.
-
-    score: is given hypotheses and references, a line each. The name may not be one of SCORE_NAMES.
-    """
-    METRICS.add(name, Metric(score, higher_is_better))
 
 
 def load_plugins(files: Iterable[str]) -> None:

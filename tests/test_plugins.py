@@ -23,26 +23,20 @@ from bytenmt.config.schema import load_config, parse_config
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, ConfigError, DataError
 from bytenmt.plugins import (
-    SCORE_NAMES,
+    AUGMENTATIONS,
+    LOSS_TERMS,
+    METRICS,
+    OPTIMIZERS,
+    SCHEDULES,
+    Metric,
     load_plugins,
-    register_augmentation,
-    register_loss_term,
-    register_metric,
-    register_optimizer,
-    register_schedule,
 )
 from bytenmt.training import run as training
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 
 GUIDE = guide_pages.files(guide_pages.ROOT / "bytenmt" / "docs" / "for-researchers.md")
-REGISTRIES = (
-    plugins.LOSS_TERMS,
-    plugins.SCHEDULES,
-    plugins.OPTIMIZERS,
-    plugins.AUGMENTATIONS,
-    plugins.METRICS,
-)
+REGISTRIES = (LOSS_TERMS, SCHEDULES, OPTIMIZERS, AUGMENTATIONS, METRICS)
 USED = (
     *("train.loss_terms.confidence=0.1", "train.schedule=sawtooth", "train.optimizer=adamax"),
     *("data.augment.word_drop=0.5", "train.options.epsilon=1e-7"),
@@ -182,8 +176,8 @@ def test_a_new_run_says_that_a_plugin_is_needed(setting: str, message: str) -> N
         ("import sys; sys.exit(3)", "SystemExit: 3"),
         ("def f(:", "SyntaxError"),
         ("import nothing_of_that_name", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
-        ("from bytenmt.plugins import *\nregister_schedule('cosine', len)", "a schedule 'cosine' already"),
-        ("from bytenmt.plugins import *\nregister_schedule('a.b', len)", "'a.b' is no name"),
+        ("from bytenmt.plugins import *\nSCHEDULES['cosine'] = len", "a schedule 'cosine' already"),
+        ("from bytenmt.plugins import *\nSCHEDULES['a.b'] = len", "'a.b' is no name"),
     ],
 )
 def test_a_bad_plugin_is_one_line(files: list[str], tmp_path: Path, text: str, message: str) -> None:
@@ -268,15 +262,30 @@ class Counting(torch.optim.Optimizer):
 
 @pytest.mark.slow
 def test_plain_numbers_of_an_optimizer_are_resumed_exactly(tmp_path: Path, texts: dict[str, Any]) -> None:
-    register_optimizer("counting", lambda groups, train: Counting(groups, train.lr))
+    OPTIMIZERS["counting"] = lambda groups, train: Counting(groups, train.lr)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     for run, limit in ((whole, 6), (parts, 3), (parts, 6)):
         settings = ("train.optimizer=counting", "train.schedule=constant", f"train.max_updates={limit}")
         train(run, config("luong", *settings), **texts, device=CPU, resume=run == parts)
     assert_same(weights(whole), weights(parts))
     saved = weights(whole)
-    assert saved["trainer.optimizer.param_groups.0.k"] == 6 and saved["trainer.optimizer.state.0.n"] == 6
-    assert saved["trainer.optimizer.state.0.ages.5"] == 1
+    assert saved["trainer.optimizer.group.0.k:number"] == 6 and saved["trainer.optimizer.0.n:number"] == 6
+    assert saved["trainer.optimizer.0.age"] == 6 * ((1 << 24) + 1)
+
+
+def test_other_state_of_an_optimizer_is_refused(tmp_path: Path, texts: dict[str, Any]) -> None:
+    """The training ends after its first update."""
+
+    class Listing(Counting):
+        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            super().step()
+            self.state[self.param_groups[0]["params"][0]]["history"] = [1]
+
+    OPTIMIZERS["listing"] = lambda groups, train: Listing(groups, train.lr)
+    settings = config("luong", "train.optimizer=listing", "train.max_updates=2")
+    with pytest.raises(ConfigError, match="history is of the type list"):
+        train(tmp_path / "run", settings, **texts, device=CPU)
+    assert not (tmp_path / "run" / BEST).exists()
 
 
 def test_groups_keep_their_share_of_the_rate(tmp_path: Path, texts: dict[str, Any]) -> None:
@@ -292,8 +301,8 @@ def test_groups_keep_their_share_of_the_rate(tmp_path: Path, texts: dict[str, An
         groups[0]["lr"] = 10 * train.lr
         return Watched(groups, lr=train.lr)
 
-    register_optimizer("watched", build)
-    register_schedule("half", lambda train, progress: 0.5)
+    OPTIMIZERS["watched"] = build
+    SCHEDULES["half"] = lambda train, progress: 0.5
     settings = (
         "train.optimizer=watched",
         "train.schedule=half",
@@ -318,7 +327,7 @@ def test_nan_is_never_the_best(tmp_path: Path, texts: dict[str, Any], is_higher_
         ("first", [math.nan, 2.0, math.nan, math.nan], 2, 4),
         ("never", [math.nan, math.nan, math.nan], None, 2),
     ):
-        register_metric(name, one_after_the_other(values), is_higher_better)
+        METRICS[name] = Metric(one_after_the_other(values), is_higher_better)
         settings = [f"train.metric={name}", "train.valid_lines=2", "train.patience=2"]
         settings += ["train.valid_every=1", "train.max_updates=9", "train.schedule=constant"]
         heard = Heard()
@@ -329,14 +338,14 @@ def test_nan_is_never_the_best(tmp_path: Path, texts: dict[str, Any], is_higher_
 
 
 def test_the_names_of_scores_are_reserved() -> None:
-    for name in SCORE_NAMES:
+    for name in ("bleu", "architecture", *METRICS.reserved):
         with pytest.raises(ValueError, match=f"'{name}' is reserved"):
-            register_metric(name, lambda texts, truth: 0.0)
+            METRICS[name] = Metric(lambda texts, truth: 0.0)
 
 
 @pytest.mark.parametrize("returned", [(b"a\nb", b"c"), (b"\xff", b"c"), ("a", "b"), None])
 def test_a_bad_augmentation_is_one_line(tmp_path: Path, texts: dict[str, Any], returned: Any) -> None:
-    register_augmentation("bad", lambda source, target, random: returned)
+    AUGMENTATIONS["bad"] = lambda source, target, random: returned
     with pytest.raises(DataError, match="data.augment.bad returned .*: correct the plugin"):
         train(tmp_path / "run", config("luong", "data.augment.bad=1.0"), **texts, device=CPU)
 
@@ -345,9 +354,9 @@ def test_a_run_that_diverges_ends(
     tmp_path: Path, texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loss is NaN, or stays higher than that of any model that learns; what was saved stands."""
-    register_loss_term("nan", lambda x: x.logits.sum() * math.nan)
-    register_schedule("broken", lambda train, progress: math.nan)
-    register_optimizer("wild", lambda groups, train: torch.optim.SGD(groups, lr=1e30))
+    LOSS_TERMS["nan"] = lambda x: x.logits.sum() * math.nan
+    SCHEDULES["broken"] = lambda train, progress: math.nan
+    OPTIMIZERS["wild"] = lambda groups, train: torch.optim.SGD(groups, lr=1e30)
     monkeypatch.setattr(training, "MOST_UPDATES", 4)
     common = ["train.clip_norm=0.0", "train.warmup_updates=2", "train.max_updates=9"]
     for settings, message in (
@@ -366,7 +375,7 @@ def test_a_run_that_diverges_ends(
 
 def test_records_of_nan_are_json(tmp_path: Path, texts: dict[str, Any]) -> None:
     """A metric that is NaN is null in metrics.jsonl."""
-    register_metric("nothing", lambda texts, truth: math.nan)
+    METRICS["nothing"] = Metric(lambda texts, truth: math.nan)
     settings = ("train.metric=nothing", "train.valid_lines=1", "train.max_updates=1")
     train(tmp_path / "run", config("luong", *settings), **texts, device=CPU)
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
