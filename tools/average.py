@@ -47,7 +47,7 @@ def average(paths: Sequence[Path], output: Path) -> str:
         else np.mean([one[name].astype(np.float64) for one in arrays], axis=0).astype(np.float32)
         for name, array in restore_weights(latest.arrays).items()
     }
-    facts = msgspec.structs.replace(latest.facts.of_the_text(), update=updates[-1], averaged=updates)
+    facts = msgspec.structs.replace(latest.facts.for_other_weights(), update=updates[-1])
     write_rounded(output, mean, latest.config, facts, "fp32")
     return f"{output}: the mean of {len(files)} checkpoints, of updates {', '.join(map(str, updates))}"
 

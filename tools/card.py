@@ -60,7 +60,9 @@ def _body(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> Ite
         f"A translation model on raw UTF-8 bytes, {' to '.join(args.language) or 'languages not told'}:"
         f" {architecture(config.model)}, {size} in {model.precision}, bytenmt {__version__}.\n"
     )
-    yield f"- Training text: {facts.pairs or 0:,} pairs, {', '.join([*args.data, *facts.file_names()])}"
+    corpora = facts.without_folders().corpora
+    files = [name for corpus in corpora for name in (corpus.src, corpus.tgt, corpus.tsv) if name is not None]
+    yield f"- Training text: {facts.pairs or 0:,} pairs, {', '.join([*args.data, *files])}"
     yield f"- Training: update {facts.update or 0:,}"
     yield f"- On {measured.n_lines:,} lines of {args.ref.name}, beam {args.beam}:"
     yield f"  chrF {scores.chrf:.2f} `{scores.chrf_signature}`, BLEU {scores.bleu:.2f}"

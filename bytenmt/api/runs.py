@@ -192,10 +192,6 @@ class LanguageModel:
         data = text.encode() if isinstance(text, str) else text
         return Surprisal.concatenate([NOTHING, *self.stream([data])])
 
-    def model(self, device: str = "cpu") -> Model[Any, Any]:
-        """Load the (first) model as a PyTorch module with its weights, in evaluation mode on `device`."""
-        return Run(self.runtime.runs[0].file).model(device)
-
     def stream(self, pieces: Iterable[bytes], chunk: int = CHUNK) -> Iterator[Surprisal]:
         """Yield what surprisal returns for a text that arrives in pieces and may be endless, part by part in
         constant memory.

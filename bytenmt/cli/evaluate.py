@@ -17,7 +17,7 @@ import click
 from bytenmt import __version__
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output, writer
-from bytenmt.cli.options import InputOptions, command, models, settings
+from bytenmt.cli.options import command, models, settings
 from bytenmt.config.fields import option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.errors import BytenmtError, printable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scoring(InputOptions):
+class Scoring:
     """The options of `bytenmt evaluate`: the texts to score, and what is computed and printed."""
 
     src: Path | None = option(None, "Source side of the test set, one sentence per line.")
@@ -85,7 +85,7 @@ def evaluate(runs: tuple[Path, ...], scoring: Scoring, settings: dict[str, Any],
         return
     if scoring.hyp_out is not None and len(runs) != 1:
         raise BytenmtError(f"--hyp-out is for the translations of one model: {len(runs)} are given")
-    corpus = inputs.all_pairs(src, ref, scoring.errors)
+    corpus = inputs.all_pairs(src, ref)
     checked = inputs.checked_settings(settings)
     if scoring.log_probabilities:
         _print_log_probabilities(runs, corpus, engine)
@@ -96,7 +96,7 @@ def evaluate(runs: tuple[Path, ...], scoring: Scoring, settings: dict[str, Any],
         scores = text_scores(texts, references, scoring.tokenize)
         return comparison.System(name, texts, scores, made_with, **of_model)
 
-    hypotheses = [inputs.text_file(hyp, scoring.errors) for hyp in hyps]
+    hypotheses = [inputs.text_file(hyp) for hyp in hyps]
     for text in hypotheses:
         ParallelCorpus.from_texts(text, corpus.tgt, keep_empty=True)  # raises where line counts differ
     systems: list[System] = []

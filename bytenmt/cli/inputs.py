@@ -87,7 +87,7 @@ def check_source(run: Path, has_source: bool, src: object, has_pairs: bool = Fal
         raise BytenmtError(f"{run} is a language model: leave out --src")
 
 
-def text_file(path: Path, errors: str) -> TextFile:
+def text_file(path: Path, errors: str = "replace") -> TextFile:
     """Open a text file, or a named pipe, which is read to its end.
 
     errors: for invalid UTF-8, "replace" (by U+FFFD, with a warning) or "strict". Raises DataError.
@@ -107,12 +107,12 @@ def checked(text: TextFile) -> TextFile:
     return text
 
 
-def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:
+def all_pairs(src: Path | None, tgt: Path) -> ParallelCorpus:
     """Open parallel files as a corpus that keeps empty and long lines. src=None: target lines alone."""
     from bytenmt.data.corpus import ParallelCorpus
 
-    source = None if src is None else text_file(src, errors)
-    return ParallelCorpus.from_texts(source, text_file(tgt, errors), keep_empty=True)
+    source = None if src is None else text_file(src)
+    return ParallelCorpus.from_texts(source, text_file(tgt), keep_empty=True)
 
 
 def translate_lines(

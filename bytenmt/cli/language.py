@@ -13,7 +13,7 @@ import click
 
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output, standard_input, standard_input_size, stream_of
-from bytenmt.cli.options import InputOptions, command, dataclass_options, given_options, models
+from bytenmt.cli.options import command, dataclass_options, given_options, models
 from bytenmt.config.fields import NBytes, option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.setting_table import SAMPLING
@@ -30,7 +30,7 @@ STDIN = "standard input"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prediction(InputOptions):
+class Prediction:
     """The options of `bytenmt predict`, a field each."""
 
     src: Path | None = option(None, "Source text, parallel to FILE; needed by a translation model.")
@@ -79,7 +79,7 @@ def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: Prediction, en
         except DataError as error:
             missing = f"no n-gram beside it: {error}"
     reader = runtime.reader()
-    costs = _stream(reader, file) if src is None else _translations(reader, file, src, how.errors)
+    costs = _stream(reader, file) if src is None else _translations(reader, file, src)
     figures, whole, n_bytes = PredictionSummary(line_ends=runtime.has_source), WholeCharacters(), 0
     for surprise in chain(costs, [None]):
         figures.add(whole.add(surprise))
@@ -131,18 +131,18 @@ def _stream(reader: Reader, file: Path | None) -> Iterator[Surprisal]:
         raise DataError(f"{file or STDIN} is empty: give a text to score")
 
 
-def _translations(reader: Reader, file: Path | None, src: Path, errors: str) -> Iterator[Surprisal]:
+def _translations(reader: Reader, file: Path | None, src: Path) -> Iterator[Surprisal]:
     """Yield the cost of the lines of a file or of stdin under a translation model."""
     from bytenmt.cli import inputs
     from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.data.text_file import TextFile
     from bytenmt.language.surprisal import translation_surprisal
 
-    source = inputs.text_file(src, errors)
+    source = inputs.text_file(src)
     if file is None:
-        target = inputs.checked(TextFile.from_bytes(b"".join(_stdin()), STDIN, errors))
+        target = inputs.checked(TextFile.from_bytes(b"".join(_stdin()), STDIN))
     else:
-        target = inputs.text_file(file, errors)
+        target = inputs.text_file(file)
     yield from translation_surprisal(reader, ParallelCorpus.from_texts(source, target, keep_empty=True))
 
 

@@ -118,7 +118,7 @@ def _calibrate_flags(run: Path, src: Path, tgt: Path) -> FlagThresholds:
     from bytenmt.evaluation.judge import calibrate_runtime
 
     runtime = load_runs([run], EngineSpec())
-    corpus = all_pairs(src, tgt, "replace")
+    corpus = all_pairs(src, tgt)
     check_source(run, runtime.has_source, corpus.src, has_pairs=True)
     assert corpus.src is not None
     flags = calibrate_runtime(runtime, list(corpus.src), list(corpus.tgt))

@@ -9,7 +9,7 @@ import click
 
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output, standard_input, writer
-from bytenmt.cli.options import MACHINE, InputOptions, command, models
+from bytenmt.cli.options import MACHINE, command, models
 from bytenmt.config.fields import Beam, option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.errors import BytenmtError
@@ -18,7 +18,7 @@ LONGEST = 300  # characters of either text: no label of more could be read
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionOptions(InputOptions):
+class AttentionOptions:
     """The options of `bytenmt plot attention`, a field each."""
 
     line: str | None = option(None, "Source line (default: the first line of stdin).", metavar="TEXT")
@@ -66,7 +66,7 @@ def attention(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec
 
     _check(how.output)
     if how.line is None:
-        source = clean(standard_input().readline(), STANDARD_INPUT, 1, how.errors)
+        source = clean(standard_input().readline(), STANDARD_INPUT, 1, "replace")
     else:
         source = how.line.encode()
     runtime = load_runs(runs, replace(machine, precision="fp32"))
@@ -111,7 +111,7 @@ def embedding(runs: tuple[Path, ...], how: EmbeddingOptions) -> None:
 
     _check(how.output, *how.texts)
     table = restore_weights(read_run(runs[0])[1].arrays)["embedding.weight"].astype("float64")
-    chosen = {byte for text in how.texts for line in text_file(text, "replace") for byte in line}
+    chosen = {byte for text in how.texts for line in text_file(text) for byte in line}
     if not how.texts:
         chosen = {byte for kind in plots.BYTES.values() for byte in kind}
     if len(chosen) < 3:

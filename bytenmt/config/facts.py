@@ -105,7 +105,6 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     target_profile: Annotated[str, Meta(max_length=LONGEST_PROFILE)] = ""
     texts: tuple[TextFact, ...] = ()  # of a language model
     valid: CorpusFact | None = None  # the files that the run was validated on, tgt alone for a text
-    averaged: tuple[Count, ...] = ()  # the updates of the checkpoints of which these weights are the mean
     search: SearchDefaults | None = None
     flags: FlagThresholds | None = None  # None where they were not calibrated
     patterns: Count | None = None  # the version of the patterns of spans that it learns to carry
@@ -120,16 +119,10 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
         texts = tuple(replace(text, path=_file_name(text.path)) for text in self.texts)
         return replace(self, corpora=corpora, texts=texts, valid=None)
 
-    def file_names(self) -> list[str]:
-        """Return the names of all training files, without folders."""
-        own = self.without_folders()
-        names = [name for one in own.corpora for name in (one.src, one.tgt, one.tsv)]
-        return [name for name in [*names, *(text.path for text in own.texts)] if name is not None]
-
-    def of_the_text(self) -> Facts:
+    def for_other_weights(self) -> Facts:
         """Return the facts that stay true for other weights of this run, as for a mean of checkpoints:
         without update and progress, and without folders."""
-        return replace(self.without_folders(), update=None, progress=None, averaged=())
+        return replace(self.without_folders(), update=None, progress=None)
 
 
 def parse_facts(tree: Any) -> Facts:

@@ -23,7 +23,7 @@ from bytenmt.architectures.registry import ARCHITECTURES, BUILT_IN
 from bytenmt.architectures.section import Dropout, Section
 from bytenmt.architectures.section import ModelSection as ModelSection
 from bytenmt.architectures.section import architecture as architecture
-from bytenmt.config.fields import MOST, Count, Fraction, Interval, Positive, Seed, shortened
+from bytenmt.config.fields import LONGEST_VALUE, MOST, Count, Fraction, Interval, Positive, Seed, shortened
 from bytenmt.config.fields import explained as expected
 from bytenmt.config.spacing import AUTO
 from bytenmt.config.tree import assign, merge_settings, preset_tree
@@ -287,9 +287,8 @@ def _explained(message: str, tree: Mapping[str, Any]) -> str:
         known = [f"{name}.{one}" for name, section in sections.items() for one in section.__struct_fields__]
         alike = [one for one in known if one.endswith(f".{unknown[1]}")]
         alike = alike or get_close_matches(key, known, n=1, cutoff=0.75)
-        return (
-            f"unknown key {key}: {f'did you mean {alike[0]}?' if alike else '`bytenmt info ARCH` prints all'}"
-        )
+        hint = f"did you mean {alike[0]}?" if alike else "`bytenmt info ARCH` prints all"
+        return f"unknown key {key[:LONGEST_VALUE]}: {hint}"
     section, _, key = path.partition(".")
     if what.startswith("Invalid enum value") and section in sections:
         choices = ", ".join(map(str, get_args(get_type_hints(sections[section])[key])))

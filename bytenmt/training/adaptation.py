@@ -278,7 +278,7 @@ def _facts(old: Facts, pairs: Sequence[Pair], name: str, n_updates: int) -> Fact
     """Return the facts of the adapted model: it has learned the former text and the pairs."""
     n_bytes = [sum(len(pair[side].encode()) for pair in pairs) for side in (0, 1)]
     return msgspec.structs.replace(
-        old.of_the_text(),
+        old.for_other_weights(),
         update=n_updates,
         pairs=(old.pairs or 0) + len(pairs),
         source_bytes=(old.source_bytes or 0) + n_bytes[0],

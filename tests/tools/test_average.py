@@ -41,7 +41,7 @@ def test_the_mean_of_checkpoints(files: list[Path], n: int) -> None:
         output = run.parent / f"mean{number}.safetensors"
         assert average(paths, output).endswith(", ".join(map(str, updates)))
         mean = read_run(output)[1]
-        assert mean.facts.averaged == tuple(updates) and mean.facts.update == 90 and mean.facts.pairs == 1
+        assert mean.facts.update == 90 and mean.facts.pairs == 1
         for name, array in mean.arrays.items():
             parts = np.mean([one[name].astype(np.float64) for one in expected], axis=0)
             assert np.array_equal(array, parts.astype(np.float32)), name
