@@ -20,7 +20,7 @@ from safetensors.numpy import save
 from bytenmt.architectures.parameters import NGRAM_TABLES, buffer_kinds, is_matrix, parameter_shapes
 from bytenmt.atomic_file import make_folder_of, write_atomically
 from bytenmt.config.facts import Facts, SearchDefaults, parse_facts
-from bytenmt.config.fields import shortened
+from bytenmt.config.fields import shorten
 from bytenmt.config.schema import Config, config_tree, parse_config
 from bytenmt.errors import CheckpointError, ConfigError
 
@@ -141,7 +141,7 @@ def parse_metadata(metadata: Mapping[str, str], file: Path) -> tuple[Config, Fac
         raise CheckpointError(f"{file}: its configuration or facts cannot be read: {error}") from None
     precision = metadata.get("precision", "fp32")
     if precision not in PRECISIONS:
-        raise CheckpointError(f"{file} is in the precision {shortened(precision)}: expected fp32 or int8")
+        raise CheckpointError(f"{file} is in the precision {shorten(precision)}: expected fp32 or int8")
     return config, facts, precision
 
 
@@ -221,12 +221,12 @@ def describe_misfit(arrays: Mapping[str, Array], config: Config, precision: str)
         kinds = [_describe_kind(some.get(wrong[0])) for some in (own, expected)]
         return (
             f"does not fit the model that it describes: {len(wrong)} tensors differ, first"
-            f" {shortened(wrong[0])}, which is {kinds[0]}, expected {kinds[1]}"
+            f" {shorten(wrong[0])}, which is {kinds[0]}, expected {kinds[1]}"
         )
     for name, array in arrays.items():
         # A buffer may be a mask of infinities.
         if array.dtype.kind == "f" and (np.isnan if name in buffers else _is_not_finite)(array).any():
-            return f"is not usable: {shortened(name)} holds what is no number, its training has diverged"
+            return f"is not usable: {shorten(name)} holds what is no number, its training has diverged"
     return None
 
 

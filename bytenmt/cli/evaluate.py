@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scoring:
+class ScoringOptions:
     """The options of `bytenmt evaluate`: the texts to score, and what is computed and printed."""
 
     src: Path | None = option(None, "Source side of the test set, one sentence per line.")
@@ -56,7 +56,9 @@ class Scoring:
 
 
 @command("evaluate", models(help="Several models are compared.", least=0), settings("search", "sampling"))
-def evaluate(runs: tuple[Path, ...], scoring: Scoring, settings: dict[str, Any], engine: EngineSpec) -> None:
+def evaluate(
+    runs: tuple[Path, ...], scoring: ScoringOptions, settings: dict[str, Any], engine: EngineSpec
+) -> None:
     """Score translations by chrF, BLEU and bits per byte.
 
     Translates --src and compares the result with --ref. chrF and BLEU come with sacreBLEU's signatures.
@@ -85,8 +87,8 @@ def evaluate(runs: tuple[Path, ...], scoring: Scoring, settings: dict[str, Any],
         return
     if scoring.hyp_out is not None and len(runs) != 1:
         raise BytenmtError(f"--hyp-out is for the translations of one model: {len(runs)} are given")
-    corpus = inputs.all_pairs(src, ref)
-    checked = inputs.checked_settings(settings)
+    corpus = inputs.open_pairs(src, ref)
+    checked = inputs.check_settings(settings)
     if scoring.log_probabilities:
         _print_log_probabilities(runs, corpus, engine)
         return
@@ -96,7 +98,7 @@ def evaluate(runs: tuple[Path, ...], scoring: Scoring, settings: dict[str, Any],
         scores = text_scores(texts, references, scoring.tokenize)
         return comparison.System(name, texts, scores, made_with, **of_model)
 
-    hypotheses = [inputs.text_file(hyp) for hyp in hyps]
+    hypotheses = [inputs.open_text(hyp) for hyp in hyps]
     for text in hypotheses:
         ParallelCorpus.from_texts(text, corpus.tgt, keep_empty=True)  # raises where line counts differ
     systems: list[System] = []

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BATCH = 1000  # lines that are translated together
 
 
-def checked_settings(values: Mapping[str, Any]) -> Settings:
+def check_settings(values: Mapping[str, Any]) -> Settings:
     """Return the values of options, by name, as checked Settings; unnamed ones have their defaults.
 
     Warns of options without effect. Raises BytenmtError for a value that is not allowed.
@@ -87,17 +87,17 @@ def check_source(run: Path, has_source: bool, src: object, has_pairs: bool = Fal
         raise BytenmtError(f"{run} is a language model: leave out --src")
 
 
-def text_file(path: Path, errors: str = "replace") -> TextFile:
+def open_text(path: Path, errors: str = "replace") -> TextFile:
     """Open a text file, or a named pipe, which is read to its end.
 
     errors: for invalid UTF-8, "replace" (by U+FFFD, with a warning) or "strict". Raises DataError.
     """
     from bytenmt.data.text_file import TextFile
 
-    return checked(TextFile.open(path, errors))
+    return check_text(TextFile.open(path, errors))
 
 
-def checked(text: TextFile) -> TextFile:
+def check_text(text: TextFile) -> TextFile:
     """Return the text given; warn of repaired lines. Raises DataError for no lines or another encoding."""
     from bytenmt.data.text_file import repair_warning
 
@@ -107,12 +107,12 @@ def checked(text: TextFile) -> TextFile:
     return text
 
 
-def all_pairs(src: Path | None, tgt: Path) -> ParallelCorpus:
+def open_pairs(src: Path | None, tgt: Path) -> ParallelCorpus:
     """Open parallel files as a corpus that keeps empty and long lines. src=None: target lines alone."""
     from bytenmt.data.corpus import ParallelCorpus
 
-    source = None if src is None else text_file(src)
-    return ParallelCorpus.from_texts(source, text_file(tgt), keep_empty=True)
+    source = None if src is None else open_text(src)
+    return ParallelCorpus.from_texts(source, open_text(tgt), keep_empty=True)
 
 
 def translate_lines(

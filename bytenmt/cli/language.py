@@ -30,7 +30,7 @@ STDIN = "standard input"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prediction:
+class PredictOptions:
     """The options of `bytenmt predict`, a field each."""
 
     src: Path | None = option(None, "Source text, parallel to FILE; needed by a translation model.")
@@ -43,7 +43,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Generation:
+class GenerateOptions:
     """The options of `bytenmt generate`, a field each."""
 
     prompt: str = option("", "Beginning of the text.")
@@ -55,7 +55,7 @@ class Generation:
     models("MODEL [FILE]", "Several models predict as an ensemble."),
     dataclass_options("engine", EngineSpec, ("engine", "device", "threads")),
 )
-def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: Prediction, engine: EngineSpec) -> None:
+def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: PredictOptions, engine: EngineSpec) -> None:
     """Print the bits per byte of a text under a model.
 
     The text is FILE, or stdin. A language model reads any bytes of any length as one stream, in constant
@@ -138,11 +138,11 @@ def _translations(reader: Reader, file: Path | None, src: Path) -> Iterator[Surp
     from bytenmt.data.text_file import TextFile
     from bytenmt.language.surprisal import translation_surprisal
 
-    source = inputs.text_file(src)
+    source = inputs.open_text(src)
     if file is None:
-        target = inputs.checked(TextFile.from_bytes(b"".join(_stdin()), STDIN))
+        target = inputs.check_text(TextFile.from_bytes(b"".join(_stdin()), STDIN))
     else:
-        target = inputs.text_file(file)
+        target = inputs.open_text(file)
     yield from translation_surprisal(reader, ParallelCorpus.from_texts(source, target, keep_empty=True))
 
 
@@ -159,7 +159,9 @@ def _stdin() -> Iterator[bytes]:
     given_options("sampling", SAMPLING.values()),
     dataclass_options("engine", EngineSpec, ("engine", "device", "precision", "threads")),
 )
-def generate(runs: tuple[Path, ...], text: Generation, sampling: dict[str, Any], engine: EngineSpec) -> None:
+def generate(
+    runs: tuple[Path, ...], text: GenerateOptions, sampling: dict[str, Any], engine: EngineSpec
+) -> None:
     """Sample text from a language model.
 
     Prints valid UTF-8 while it is sampled. The same --seed gives the same text.

@@ -35,7 +35,7 @@ LINES_CHECKED = 100  # of a stream, after which its encoding is checked
 OutputFormat = Callable[[Sequence[TranslationResult], int, Sequence[float]], bytes]
 
 
-class Line(NamedTuple):
+class InputLine(NamedTuple):
     """A line of input. text: valid UTF-8 without the line end; size: what it counts in the progress bar,
     bytes for a stream and 1 for a file; at: time.monotonic() of its arrival.
     """
@@ -50,28 +50,30 @@ def format_plain(results: Sequence[TranslationResult], first: int, seconds: Sequ
     return b"".join(result.best.text + b"\n" for result in results)
 
 
-class LineQueue(Queue["Line | Exception | None"]):
+class LineQueue(Queue["InputLine | Exception | None"]):
     """A bounded queue of lines from the thread that reads to the one that translates.
 
     Its last item is None, or the error of reading.
     """
 
-    def batches(self) -> Iterator[list[Line]]:
+    def batches(self) -> Iterator[list[InputLine]]:
         """Yield the lines that have arrived, at least one and at most maxsize, until the end of input.
 
         Raises the error that ended the reading after the lines before it.
         """
-        while isinstance(item := self.get(), Line):
+        while isinstance(item := self.get(), InputLine):
             lines = [item]
-            while len(lines) < self.maxsize and not self.empty() and isinstance(item := self.get(), Line):
+            while (
+                len(lines) < self.maxsize and not self.empty() and isinstance(item := self.get(), InputLine)
+            ):
                 lines.append(item)
             yield lines
-            if not isinstance(item, Line):
+            if not isinstance(item, InputLine):
                 break
         if isinstance(item, Exception):
             raise item
 
-    def fill(self, lines: Iterable[Line]) -> None:
+    def fill(self, lines: Iterable[InputLine]) -> None:
         """Put all lines, then None, or the error of reading them. The reading thread runs it."""
         try:
             for line in lines:
@@ -82,7 +84,7 @@ class LineQueue(Queue["Line | Exception | None"]):
 
 
 @dataclass(frozen=True, eq=False)
-class Filter:
+class LineFilter:
     """Translates the lines of a file or a stream and writes the translations to `output` in order.
 
     form: formats the results; None writes each line byte by byte as it is decoded. buffer_size: lines that
@@ -101,7 +103,7 @@ class Filter:
         """Translate all lines of a file to the output, with a progress bar where stderr is a terminal."""
         n, size = len(text), self.buffer_size
         batches = (
-            [Line(text.line(k), 1, time.monotonic()) for k in range(first, min(first + size, n))]
+            [InputLine(text.line(k), 1, time.monotonic()) for k in range(first, min(first + size, n))]
             for first in range(0, n, size)
         )
         with CONSOLE.bar(n, " lines") as bar:
@@ -128,7 +130,7 @@ class Filter:
             Thread(target=queue.fill, args=(lines,), daemon=True).start()
             self._answer_all(queue.batches(), name, bar)
 
-    def _answer_all(self, batches: Iterable[list[Line]], name: str, bar: Bar) -> None:
+    def _answer_all(self, batches: Iterable[list[InputLine]], name: str, bar: Bar) -> None:
         """Write a line for each line after the first n_done. Raises DataError if there are fewer."""
         n_read = 0
         for lines in batches:
@@ -143,7 +145,7 @@ class Filter:
                 " the same input, or leave out --resume"
             )
 
-    def _answer(self, lines: Sequence[Line], first: int, name: str) -> None:
+    def _answer(self, lines: Sequence[InputLine], first: int, name: str) -> None:
         """Translate lines and write them; `first`: number of the first one, from 0."""
         texts = [line.text for line in lines]
         for warning in warnings_of_chunks(self.translator, texts, first, name):
@@ -177,7 +179,7 @@ def warnings_of_chunks(
             )
 
 
-def read_lines(input: BinaryIO, name: str, errors: str) -> Iterator[Line]:
+def read_lines(input: BinaryIO, name: str, errors: str) -> Iterator[InputLine]:
     """Yield the lines of a stream as valid UTF-8; at its end, warn of how many were repaired.
 
     name: of the stream, for messages. errors: "replace" or "strict", see `clean`. Raises DataError.
@@ -193,7 +195,7 @@ def read_lines(input: BinaryIO, name: str, errors: str) -> Iterator[Line]:
             sample += line
         if n_lines == LINES_CHECKED:
             check_encoding(name, n_repaired, n_lines, sample)
-        yield Line(clean(line, name, n_lines, errors), len(line), time.monotonic())
+        yield InputLine(clean(line, name, n_lines, errors), len(line), time.monotonic())
     check_encoding(name, n_repaired, n_lines, sample)
     if n_repaired:
         CONSOLE.warn(repair_warning(name, n_repaired, n_lines))

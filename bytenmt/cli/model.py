@@ -112,13 +112,13 @@ def _own_validation_text(run: Path) -> tuple[Path, Path] | tuple[None, None]:
 
 def _calibrate_flags(run: Path, src: Path, tgt: Path) -> FlagThresholds:
     """Return the thresholds of a run's flags from a validation text; see judge.calibrate."""
-    from bytenmt.cli.inputs import all_pairs, check_source
+    from bytenmt.cli.inputs import check_source, open_pairs
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.evaluation.judge import calibrate_runtime
 
     runtime = load_runs([run], EngineSpec())
-    corpus = all_pairs(src, tgt)
+    corpus = open_pairs(src, tgt)
     check_source(run, runtime.has_source, corpus.src, has_pairs=True)
     assert corpus.src is not None
     flags = calibrate_runtime(runtime, list(corpus.src), list(corpus.tgt))

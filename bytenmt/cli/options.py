@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from bytenmt.architectures.presets import PRESETS
-from bytenmt.config.fields import MOST, Interval, Option, option, options_of, shortened
+from bytenmt.config.fields import MOST, Interval, Option, option, options_of, shorten
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.setting_table import KEEP, TABLE
 from bytenmt.plugins import load_plugins
@@ -124,7 +124,7 @@ def command(
     return decorate
 
 
-class Value(click.ParamType):  # type: ignore[type-arg]  # which is generic in the latest alone
+class OptionValue(click.ParamType):  # type: ignore[type-arg]  # which is generic in the latest alone
     """The click type of an option: converts a value by Option.convert, or tells why it is not allowed."""
 
     def __init__(self, option: Option) -> None:
@@ -140,17 +140,17 @@ class Value(click.ParamType):  # type: ignore[type-arg]  # which is generic in t
             elif isinstance(value, str):
                 return self.option.convert(value, is_text=True)
         except UnicodeEncodeError:  # what Python made of a byte of the command line
-            self.fail(f"{shortened(value)} is not UTF-8.", param, ctx)
+            self.fail(f"{shorten(value)} is not UTF-8.", param, ctx)
         except ValueError as error:
-            self.fail(f"{shortened(value)}: {error}.", param, ctx)
+            self.fail(f"{shorten(value)}: {error}.", param, ctx)
         return value
 
 
 def click_type(option: Option) -> Any:
-    """Return the click type of an option's values: Choice, Path or Value."""
+    """Return the click type of an option's values: Choice, Path or OptionValue."""
     if option.choices:
         return click.Choice(option.choices)
-    return click.Path(path_type=Path) if option.item is Path else Value(option)
+    return click.Path(path_type=Path) if option.item is Path else OptionValue(option)
 
 
 def click_option(option: Option, default: Any, heading: str = OPTIONS) -> HeadedOption:

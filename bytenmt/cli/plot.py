@@ -105,13 +105,13 @@ def embedding(runs: tuple[Path, ...], how: EmbeddingOptions) -> None:
 
     Bytes that never occurred in training keep their random initial vectors: use --text to leave them out.
     """
-    from bytenmt.checkpoints.weights import read_run, restore_weights
-    from bytenmt.cli.inputs import text_file
+    from bytenmt.checkpoints.weights import read_run
+    from bytenmt.cli.inputs import open_text
     from bytenmt.evaluation import plots
 
     _check(how.output, *how.texts)
     table = restore_weights(read_run(runs[0])[1].arrays)["embedding.weight"].astype("float64")
-    chosen = {byte for text in how.texts for line in text_file(text) for byte in line}
+    chosen = {byte for text in how.texts for line in open_text(text) for byte in line}
     if not how.texts:
         chosen = {byte for kind in plots.BYTES.values() for byte in kind}
     if len(chosen) < 3:

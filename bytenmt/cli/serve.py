@@ -26,7 +26,7 @@ LOOPBACK_NAMES = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True)
-class Network:
+class NetworkOptions:
     """The options of `bytenmt serve` on its address, on access and on limits."""
 
     host: str = option("127.0.0.1", "Address to listen on.", heading=FILES)
@@ -130,7 +130,7 @@ MODELS = OptionGroup(
 
 
 @command("serve", MODELS, given_options("decoding", DECODING), kind=ServeCommand)
-def serve(models: tuple[str, ...], network: Network, decoding: dict[str, Any]) -> None:
+def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, Any]) -> None:
     """Serve translations over HTTP: LibreTranslate's API.
 
     PAIR is the direction of a model, such as en-de=MODEL, where the names of its training files do not

@@ -22,7 +22,7 @@ TABLES = "cache"  # folder of a run, for the pairs of translation memories
 
 
 @dataclass(frozen=True, kw_only=True)
-class Start(PresetOptions):
+class RunOptions(PresetOptions):
     """The options of `bytenmt train` on the run folder, the model, and its initial weights."""
 
     heading: ClassVar[str] = "Run and model"
@@ -39,7 +39,7 @@ class Start(PresetOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Texts(InputOptions, LanguageOptions):
+class TextOptions(InputOptions, LanguageOptions):
     """The options of `bytenmt train` on the texts to train on and to validate on."""
 
     heading: ClassVar[str] = "Training data"
@@ -66,7 +66,7 @@ class Texts(InputOptions, LanguageOptions):
 
 
 @command("train", given_options("limits", options_of(TrainConfig).values(), "Training"), MACHINE)
-def train(start: Start, texts: Texts, limits: dict[str, Any], machine: EngineSpec) -> None:
+def train(start: RunOptions, texts: TextOptions, limits: dict[str, Any], machine: EngineSpec) -> None:
     """Train a translation model or a language model.
 
     A translation model is trained on parallel text: --src and --tgt, --tsv and --memory, which may be

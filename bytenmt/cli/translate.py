@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextFiles(InputOptions):
+class FileOptions(InputOptions):
     """The options of `bytenmt translate` on its files, and on how many lines are translated together."""
 
     heading: ClassVar[str] = FILES
@@ -64,7 +64,7 @@ class TextFiles(InputOptions):
 
 
 @dataclass(frozen=True)
-class Answers:
+class OutputOptions:
     """The options of `bytenmt translate` on the output format. alignment: None if it is not given."""
 
     heading: ClassVar[str] = "Output format"
@@ -98,8 +98,8 @@ class Answers:
 )
 def translate(
     runs: tuple[Path, ...],
-    files: TextFiles,
-    answers: Answers,
+    files: FileOptions,
+    answers: OutputOptions,
     settings: dict[str, Any],
     engine: EngineSpec,
 ) -> None:
@@ -110,7 +110,7 @@ def translate(
     with --resume continues.
     """
     from bytenmt.cli import inputs
-    from bytenmt.cli.line_filter import Filter
+    from bytenmt.cli.line_filter import LineFilter
     from bytenmt.datasets.workers import Workers
     from bytenmt.decoding.engine_selection import n_cores
     from bytenmt.decoding.translator import Translator
@@ -120,7 +120,7 @@ def translate(
         settings["byte_scores"] = True
     if answers.stream:
         settings.setdefault("beam", 1)
-    checked = inputs.checked_settings(settings)
+    checked = inputs.check_settings(settings)
     if files.workers > 1 and engine.threads is None:
         engine = replace(engine, threads=max(1, n_cores() // files.workers))
     if answers.stream and (files.workers > 1 or answers.format != "text" or checked.search.beam > 1):
@@ -134,7 +134,7 @@ def translate(
     if files.resume and (not is_file or is_list):
         raise BytenmtError("--resume needs a file with a line for each line: give -o, and no --n-best")
     is_stream = input is None or input.is_fifo()  # lines of a pipe are translated as they come
-    text = None if input is None or is_stream else inputs.text_file(input, files.errors)
+    text = None if input is None or is_stream else inputs.open_text(input, files.errors)
     runtime = inputs.load_translation_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
     form = _output_format(answers, runtime, checked.search.n_best, translator.options.beam)
@@ -147,7 +147,7 @@ def translate(
         if files.workers > 1:
             load = partial(Translator.load, *runs, **vars(engine), **settings)
             call = stack.enter_context(Workers(files.workers, load)).translate
-        lines = Filter(translator, out, form, files.buffer_size * files.workers, n_done, call)
+        lines = LineFilter(translator, out, form, files.buffer_size * files.workers, n_done, call)
         if text is not None:
             lines.file(text)
         elif input is not None:
@@ -156,7 +156,7 @@ def translate(
             lines.stream(standard_input(), errors=files.errors, size=standard_input_size())
 
 
-def _output_format(answers: Answers, runtime: Runtime, n_best: int, beam: int) -> OutputFormat | None:
+def _output_format(answers: OutputOptions, runtime: Runtime, n_best: int, beam: int) -> OutputFormat | None:
     """Return how translations are written; None with --stream. Raises BytenmtError."""
     from bytenmt.cli.line_filter import format_plain
     from bytenmt.cli.output_formats import JsonRecords, describe_flags, n_best_list

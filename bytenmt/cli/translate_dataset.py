@@ -19,7 +19,7 @@ SAMPLE = 1 << 20  # bytes of a file whose encoding is checked
 
 
 @dataclass(frozen=True)
-class Columns:
+class DatasetOptions:
     """The options of `bytenmt translate-dataset` on the data set and on the number of engines."""
 
     column: str = option("text", "Column of IN with the source texts.")
@@ -37,7 +37,7 @@ class Columns:
 def translate_dataset(
     runs: tuple[Path, ...],
     files: tuple[Path, Path],
-    columns: Columns,
+    columns: DatasetOptions,
     settings: dict[str, Any],
     engine: EngineSpec,
 ) -> None:
@@ -59,7 +59,7 @@ def translate_dataset(
         settings["glossary"] = settings["glossary"].resolve()
     reverse = None if engine.reverse is None else Path(engine.reverse).resolve()
     engine = replace(engine, reverse=reverse, threads=engine.threads or 1)
-    inputs.checked_settings(settings)
+    inputs.check_settings(settings)
     paths = [given] if given.is_file() else sorted(path for path in given.rglob("*") if path.is_file())
     root = given.parent if given.is_file() else given
     parts = {path: out / path.relative_to(root) for path in paths}

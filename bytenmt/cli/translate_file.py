@@ -73,7 +73,7 @@ def translate_file(
     from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
 
     input, output = map(stream_of, files)
-    checked = inputs.checked_settings(settings)
+    checked = inputs.check_settings(settings)
     source = input or Path("standard input")  # for messages
     if how.format is None and input is None:
         raise BytenmtError(f"standard input has no suffix: give --format, one of {', '.join(FORMATS)}")

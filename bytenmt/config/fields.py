@@ -84,7 +84,7 @@ class Option(NamedTuple):
         try:
             return msgspec.convert(value, self.item if is_text else self.kind, strict=not is_text)
         except msgspec.ValidationError as error:
-            raise ValueError(explained(str(error))) from None
+            raise ValueError(explain_mistake(str(error))) from None
 
 
 def option(default: Any, help: str, *flags: str, **more: Any) -> Any:
@@ -110,7 +110,7 @@ def options_of(record: type) -> dict[str, Option]:
     return found
 
 
-def check(
+def check_values(
     values: Mapping[str, Any], options: Mapping[str, Option], shown: Callable[[str], str] = str
 ) -> dict[str, Any]:
     """Check values by name against the options of these names, and return them in the types of the options.
@@ -123,17 +123,17 @@ def check(
         try:
             checked[name] = options[name].convert(values[name])
         except ValueError as error:
-            raise SettingError(f"{shown(name)} is {shortened(values[name])}: {error}") from None
+            raise SettingError(f"{shown(name)} is {shorten(values[name])}: {error}") from None
     return checked
 
 
-def explained(message: str) -> str:
+def explain_mistake(message: str) -> str:
     """Rewrite msgspec's message about a wrong value in plain words: "expected a whole number, …"."""
     words = re.sub("`(int|float|str|bool)`", lambda match: WORDS[match[1]], message)
     return INTERVAL if "matching regex" in message else f"{words[0].lower()}{words[1:]}".replace("`", "")
 
 
-def shortened(value: object) -> str:
+def shorten(value: object) -> str:
     """Return the repr of a value for a message, printable and cut to LONGEST_VALUE characters."""
     try:
         text = printable(repr(value))

@@ -23,8 +23,17 @@ from bytenmt.architectures.registry import ARCHITECTURES, BUILT_IN
 from bytenmt.architectures.section import Dropout, Section
 from bytenmt.architectures.section import ModelSection as ModelSection
 from bytenmt.architectures.section import architecture as architecture
-from bytenmt.config.fields import LONGEST_VALUE, MOST, Count, Fraction, Interval, Positive, Seed, shortened
-from bytenmt.config.fields import explained as expected
+from bytenmt.config.fields import (
+    LONGEST_VALUE,
+    MOST,
+    Count,
+    Fraction,
+    Interval,
+    Positive,
+    Seed,
+    explain_mistake,
+    shorten,
+)
 from bytenmt.config.spacing import AUTO
 from bytenmt.config.tree import assign, merge_settings, preset_tree
 from bytenmt.errors import ConfigError
@@ -49,7 +58,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=64)]  # of what a registry h
 NEEDS_PLUGIN = "one of a plugin needs `--plugin FILE.py`, or its import"
 
 
-def help(text: str) -> Meta:
+def option_help(text: str) -> Meta:
     """Attach a --help text to a key's type: keys that have one are options of `bytenmt train`, too."""
     return Meta(description=text)
 
@@ -98,30 +107,32 @@ class DataConfig(Section, frozen=True):
 
 
 class TrainConfig(Section, frozen=True):
-    """Configuration section `train`: optimiser, limits, batches, validation. Keys with a `help` are options
-    of `bytenmt train` by their own names, as max_updates is --max-updates."""
+    """Configuration section `train`: optimiser, limits, batches, validation. Keys with an `option_help` are
+    options of `bytenmt train` by their own names, as max_updates is --max-updates."""
 
-    seed: Annotated[Seed, help("Random seed of the training.")] = 1
-    max_updates: Annotated[Count, help("Stop after this number of updates; 0 is no limit.")] = 20_000
+    seed: Annotated[Seed, option_help("Random seed of the training.")] = 1
+    max_updates: Annotated[Count, option_help("Stop after this number of updates; 0 is no limit.")] = 20_000
     max_epochs: Annotated[
-        NonNegative, help("Stop after this number of passes over the training text; 0 is no limit.")
+        NonNegative, option_help("Stop after this number of passes over the training text; 0 is no limit.")
     ] = 0.0
     max_minutes: Annotated[
         NonNegative,
-        help("Stop after this number of minutes, summed over all resumptions of the run; 0 is no limit."),
+        option_help(
+            "Stop after this number of minutes, summed over all resumptions of the run; 0 is no limit."
+        ),
     ] = 0.0
     patience: Annotated[
         Count,
-        help("Early stopping: stop after this number of validations without improvement; 0 is never."),
+        option_help("Early stopping: stop after this number of validations without improvement; 0 is never."),
     ] = 0
     max_tokens: Annotated[
         Positive,
-        help("Batch size in bytes, source and target, padding included, over all processes."),
+        option_help("Batch size in bytes, source and target, padding included, over all processes."),
     ] = 12_000
     update_freq: Annotated[
         int,
         Meta(ge=1, le=512),
-        help("Number of batches per update, whose gradients are accumulated."),
+        option_help("Number of batches per update, whose gradients are accumulated."),
     ] = 1
     round_to: Annotated[int, Meta(ge=1, le=1 << 16)] = 1  # batch widths are rounded up to a multiple of it
     short_first: bool = False  # sort the first epoch from short to long pairs
@@ -129,7 +140,7 @@ class TrainConfig(Section, frozen=True):
     context: Length = 0  # convolutional language models: bytes read before the window
     valid_bytes: Positive = 200_000  # language models: bytes of the validation text that are scored
     optimizer: Name = "adamw"  # `adamw`, `muon`, `nag`, `sgd`, `adadelta` or one of a plugin
-    lr: Annotated[float, Meta(gt=0.0, le=1e3), help("Peak learning rate.")] = 1e-3
+    lr: Annotated[float, Meta(gt=0.0, le=1e3), option_help("Peak learning rate.")] = 1e-3
     schedule: Name = (
         "cosine"  # `cosine`, `linear`, `wsd`, `inverse_sqrt`, `constant`, `plateau`, or a plugin's
     )
@@ -158,14 +169,14 @@ class TrainConfig(Section, frozen=True):
     metric: Name = "bits_per_byte"  # selects the best checkpoint; or `chrf`, or a metric of a plugin
     valid_every: Annotated[
         Interval,
-        help(
+        option_help(
             "Interval between validations in updates (500) or time (90s, 2m); auto is 500 updates, or 2m if"
             " the run has a time limit and neither --patience nor the plateau schedule."
         ),
     ] = AUTO
     save_every: Annotated[
         Interval,
-        help(
+        option_help(
             "Interval between checkpoints in updates (500) or time (90s, 5m); auto is 500 updates, or 5m if"
             " the run has a time limit."
         ),
@@ -249,7 +260,7 @@ def check_names(config: Config) -> Config:
     for key, registry, used in names:
         for name in (name for name in used if name not in registry.names):
             expected = f"is none of {', '.join(registry.names)}" if registry.names else "is not registered"
-            what = f"configuration {key}: {registry.kind} {shortened(name)} {expected}"
+            what = f"configuration {key}: {registry.kind} {shorten(name)} {expected}"
             raise ConfigError(f"{what}; {NEEDS_PLUGIN}")
     return config
 
@@ -264,7 +275,7 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
     tree = _without_removed_keys(tree)
     arch = _named_architecture(tree)
     if isinstance(arch, str) and arch not in ARCHITECTURES:
-        what = f"configuration model.arch: {shortened(arch)} is not one of {', '.join(BUILT_IN)}"
+        what = f"configuration model.arch: {shorten(arch)} is not one of {', '.join(BUILT_IN)}"
         raise ConfigError(f"{what}; {NEEDS_PLUGIN}")
     is_plugged_in = isinstance(arch, str) and arch not in BUILT_IN
     try:
@@ -294,8 +305,8 @@ def _explained(message: str, tree: Mapping[str, Any]) -> str:
         choices = ", ".join(map(str, get_args(get_type_hints(sections[section])[key])))
         return f"configuration {path}: {what.removeprefix('Invalid enum value ')} is none of {choices}"
     values = tree.get(section)
-    named = f" is {shortened(values[key])}" if isinstance(values, Mapping) and key in values else ""
-    return f"configuration {path}{named}: {expected(what)}".replace(" :", ":")
+    named = f" is {shorten(values[key])}" if isinstance(values, Mapping) and key in values else ""
+    return f"configuration {path}{named}: {explain_mistake(what)}".replace(" :", ":")
 
 
 def _without_removed_keys(tree: Mapping[str, Any]) -> Mapping[str, Any]:

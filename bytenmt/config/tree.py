@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bytenmt.architectures.presets import PRESETS, WITHOUT_SOURCE
-from bytenmt.config.fields import shortened
+from bytenmt.config.fields import shorten
 from bytenmt.errors import ConfigError
 
 DILATIONS_OF = {"encoder_layers": "encoder_dilations", "decoder_layers": "decoder_dilations"}
@@ -21,13 +21,13 @@ def assign(tree: dict[str, Any], setting: str) -> None:
     """
     path, equals, text = setting.partition("=")
     if not equals:
-        raise ConfigError(f"--set {shortened(setting)}: expected key=value, for example train.lr=1e-3")
+        raise ConfigError(f"--set {shorten(setting)}: expected key=value, for example train.lr=1e-3")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
     except (ValueError, RecursionError):  # thousands of digits, or of brackets
-        raise ConfigError(f"--set {shortened(setting)}: the value is too long to read") from None
+        raise ConfigError(f"--set {shorten(setting)}: the value is too long to read") from None
     assign_value(tree, path, value)
 
 
@@ -40,7 +40,7 @@ def assign_value(tree: dict[str, Any], path: str, value: Any) -> None:
     for section in sections:
         tree = tree.setdefault(section, {})
         if not isinstance(tree, dict):
-            raise ConfigError(f"--set {shortened(path)}: {section} is a value, not a section")
+            raise ConfigError(f"--set {shorten(path)}: {section} is a value, not a section")
     tree[key] = value
 
 
@@ -81,7 +81,7 @@ def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:
     if not isinstance(arch, str) or arch not in PRESETS[preset]:
         known = ", ".join(PRESETS[preset])
         raise ConfigError(
-            f"preset {preset} has no architecture {shortened(arch)}: expected one of {known}, or load its"
+            f"preset {preset} has no architecture {shorten(arch)}: expected one of {known}, or load its"
             " plugin by --plugin"
         )
     tree: dict[str, Any] = {"model": {"arch": arch}}

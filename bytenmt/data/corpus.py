@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bytenmt.config.fields import Option, Weight, check
+from bytenmt.config.fields import Option, Weight, check_values
 from bytenmt.data.text_file import LONGEST_LINE, Indices, Lengths, TextFile, check_file
 from bytenmt.errors import DataError
 
@@ -90,7 +90,7 @@ class ParallelCorpus:
         a file that cannot be read, unequal numbers of lines, or if only some have a source.
         """
         for pair in files:  # all at once: a wrong name is told before anything takes its time
-            check({"weight": pair.weight}, {"weight": Option("weight", Weight, 1.0, "")})
+            check_values({"weight": pair.weight}, {"weight": Option("weight", Weight, 1.0, "")})
             for path in filter(None, pair[:3]):
                 check_file(path)
         parts = []

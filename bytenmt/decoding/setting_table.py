@@ -23,7 +23,7 @@ from bytenmt.config.fields import (
     Positive,
     Seed,
     Threads,
-    check,
+    check_values,
     option,
     options_of,
 )
@@ -191,7 +191,7 @@ class EngineSpec:
     )
 
     def __post_init__(self) -> None:
-        check({name: value for name, value in vars(self).items() if name != "reverse"}, ENGINE)
+        check_values({name: value for name, value in vars(self).items() if name != "reverse"}, ENGINE)
 
 
 SEARCH, LINES, KEEP = options_of(Options), options_of(LineSettings), options_of(KeepSettings)

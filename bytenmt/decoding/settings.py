@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bytenmt.config.facts import SearchDefaults
-from bytenmt.config.fields import check
+from bytenmt.config.fields import check_values
 from bytenmt.decoding.interface import Options
 from bytenmt.decoding.kept_spans import KeepSpec
 from bytenmt.decoding.setting_table import KEEP, LINES, SEARCH, TABLE, LineSettings
@@ -47,7 +47,7 @@ class Settings(LineSettings):
         values = dict(values)
         if "prefix" in values:
             values["prefix"] = encode_line(values["prefix"], "the prefix")
-        values = check(values, TABLE, shown)
+        values = check_values(values, TABLE, shown)
         if values.get("n_best", 1) > (beam := values.get("beam", 1)):
             n_best = values["n_best"]
             raise SettingError(

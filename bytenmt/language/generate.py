@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bytenmt.config.fields import NBytes, Option, check
+from bytenmt.config.fields import NBytes, Option, check_values
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.loading import Runtime
 from bytenmt.decoding.scheduler import stream_characters
@@ -23,8 +23,8 @@ def generate(runtime: Runtime, prompt: bytes = b"", n_bytes: int = 1000, **sampl
     """
     if runtime.has_source:
         raise SettingError("the models are translation models: give language models")
-    check({"n_bytes": n_bytes}, {"n_bytes": Option("n_bytes", NBytes, 1000, "")})
+    check_values({"n_bytes": n_bytes}, {"n_bytes": Option("n_bytes", NBytes, 1000, "")})
     if first_invalid(prompt) >= 0:
         raise SettingError(f"the prompt {prompt!r} is not valid UTF-8")
-    options = Options(sample=True, endless=True, **check(sampling, SEARCH))
+    options = Options(sample=True, endless=True, **check_values(sampling, SEARCH))
     return stream_characters(runtime.make_engine(options, 1), Request(None, len(prompt) + n_bytes, prompt))

@@ -47,7 +47,7 @@ class Direction(NamedTuple):
         return Direction(*parts)
 
 
-class Guess(msgspec.Struct, frozen=True):
+class LanguageGuess(msgspec.Struct, frozen=True):
     """The code of a language that a text may be in, and the confidence in that, from 0 to 100."""
 
     language: str
@@ -59,7 +59,7 @@ def name_of(code: str) -> str:
     return NAMES.get(code, NAMES.get(_primary(code), code))
 
 
-class Languages:
+class ServedLanguages:
     """The languages of a server (`all`: their codes). directions: those that have a model."""
 
     def __init__(self, directions: Sequence[Direction]) -> None:
@@ -91,7 +91,7 @@ class Languages:
             for code in self.all
         ]
 
-    def guesses(self, text: str) -> list[Guess]:
+    def guesses(self, text: str) -> list[LanguageGuess]:
         """Return all languages of the server, the likeliest first.
 
         Before them comes a language that is not served, if the text is surely in it. The first call loads the
@@ -104,7 +104,7 @@ class Languages:
             found[likeliest] = shares[likeliest]
         total = sum(found.values()) or 1.0
         ranked = sorted(found, key=lambda code: -found[code])
-        return [Guess(code, round(100 * found[code] / total, 1)) for code in ranked]
+        return [LanguageGuess(code, round(100 * found[code] / total, 1)) for code in ranked]
 
 
 def _primary(code: str) -> str:

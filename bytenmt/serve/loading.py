@@ -18,7 +18,7 @@ from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
 from bytenmt.reporter import Reporter
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.service import MOST_ALTERNATIVES, DirectionWorkers, ServedModels
-from bytenmt.serve.worker import Job, Worker
+from bytenmt.serve.worker import TranslationJob, Worker
 
 
 def load_models(
@@ -69,7 +69,7 @@ def load_models(
                 Worker(translator, judge, on_wait), Worker(wider, judge, on_wait)
             )
             # The first client need not wait for the engine, and errors show now.
-            workers[direction].worker.submit(Job([b"a"])).result()
+            workers[direction].worker.submit(TranslationJob([b"a"])).result()
         return ServedModels(workers, [] if api_keys is None else read_keys(api_keys))
     except BaseException:
         for one in workers.values():

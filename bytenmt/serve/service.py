@@ -23,7 +23,7 @@ from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.documents.translation import LineTranslation
 from bytenmt.serve.bodies import PairBody, TranslateBody
 from bytenmt.serve.documents import DocumentPool, DocumentSource, read, write
-from bytenmt.serve.languages import Direction, Guess, Languages, name_of
+from bytenmt.serve.languages import Direction, LanguageGuess, ServedLanguages, name_of
 from bytenmt.serve.work_queue import Limits, Refusal, WorkQueue
 from bytenmt.serve.worker import Worker
 
@@ -72,14 +72,14 @@ class ServedModels:
     keys: Sequence[str] = ()  # API keys, of which a client needs one; empty: none is needed
 
     def __post_init__(self) -> None:
-        self.languages = Languages(list(self.by_direction))
+        self.languages = ServedLanguages(list(self.by_direction))
 
 
 class TranslationPlan(NamedTuple):
     """The direction and client of a request to translate. Its model may be reloaded before it runs."""
 
     direction: Direction
-    guess: Guess | None  # the detected source language, None if the client named it
+    guess: LanguageGuess | None  # the detected source language, None if the client named it
     client: str  # the account that takes turns with others
 
     @property
@@ -129,8 +129,8 @@ class Service:
             return "the server is about to end"
         return "too many requests are waiting" if self.queue.is_full else None
 
-    async def guesses(self, texts: Sequence[str]) -> list[Guess]:
-        """Return the languages that the joined texts may be in, likeliest first; see Languages.guesses."""
+    async def guesses(self, texts: Sequence[str]) -> list[LanguageGuess]:
+        """Return the languages that the joined texts may be in, likeliest first."""
         return await asyncio.to_thread(self.models.languages.guesses, "\n".join(texts))
 
     async def plan(self, body: PairBody, texts: Sequence[str], client: str) -> TranslationPlan:
@@ -219,7 +219,7 @@ class Service:
         has_alternatives: bool = False,
         **options: Any,
     ) -> list[list[TranslationResult]]:
-        """Return the results of the lines of each group. options: see Job."""
+        """Return the results of the lines of each group. options: see TranslationJob."""
         # After a reload it is not the model that was there when the request was planned.
         model = self.models.by_direction[plan.direction]
         worker = model.alternatives if has_alternatives else model.worker

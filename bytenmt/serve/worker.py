@@ -30,7 +30,7 @@ BEGIN_SECONDS = 0.02  # for splitting jobs into requests, before the next decodi
 
 
 @dataclass(eq=False)
-class Job:
+class TranslationJob:
     """Lines of one request for a Worker, which sets the future `results`. Cancelling it drops the lines."""
 
     lines: Sequence[bytes | Sequence[Part]]  # see Translator.translate_lines
@@ -54,20 +54,22 @@ class Worker:
 
     def __init__(self, translator: Translator, judge: Judge, on_wait: Callable[[float], None]) -> None:
         self._translator, self._judge, self._on_wait = translator, judge, on_wait
-        self._submitted = SimpleQueue[Job | None]()  # None ends the thread
+        self._submitted = SimpleQueue[TranslationJob | None]()  # None ends the thread
         self._scheduler: Scheduler | None = None  # of the engine
-        self._jobs, self._waiting = set[Job](), set[Job]()  # waiting: for their first slots
-        self._requests: dict[int, tuple[Job, Request]] = {}  # by the scheduler's numbers
+        self._jobs = set[TranslationJob]()
+        self._waiting = set[TranslationJob]()  # for their first slots
+        self._requests: dict[int, tuple[TranslationJob, Request]] = {}  # by the scheduler's numbers
         self.thread = Thread(target=self._run, name="translator", daemon=True)
         self.thread.start()
 
     async def translate(
         self, lines: Sequence[bytes | Sequence[Part]], **options: Any
     ) -> list[TranslationResult]:
-        """Return a result for each line, in order. options: fields of Job. Cancelling it drops the lines."""
-        return await asyncio.wrap_future(self.submit(Job(lines, **options)))
+        """Return a result for each line, in order. Cancelling it drops the lines. options: fields of
+        TranslationJob."""
+        return await asyncio.wrap_future(self.submit(TranslationJob(lines, **options)))
 
-    def submit(self, job: Job) -> Future[list[TranslationResult]]:
+    def submit(self, job: TranslationJob) -> Future[list[TranslationResult]]:
         """Queue a job for the thread and return the future of its results. Thread-safe."""
         self._submitted.put(job)
         return job.results
@@ -98,7 +100,7 @@ class Worker:
                 for job in jobs:
                     self._end(job, error)
 
-    def _begin(self, job: Job) -> None:
+    def _begin(self, job: TranslationJob) -> None:
         """Submit the lines of a job to the scheduler; equal lines once."""
         try:
             translator = self._translator
@@ -126,7 +128,7 @@ class Worker:
             job.batch.add(request, hypotheses)
             self._report(job)
 
-    def _report(self, job: Job) -> None:
+    def _report(self, job: TranslationJob) -> None:
         """Pass on sentences that are done, up to the first one that is not, and the results if all are."""
         line, n_bytes = job.n_sent
         is_complete = job.on_part is not None
@@ -139,7 +141,7 @@ class Worker:
             results = job.batch.results()
             self._end(job, self._judge.flag(results) if job.is_judged else results)
 
-    def _end(self, job: Job, outcome: list[TranslationResult] | Exception | None = None) -> None:
+    def _end(self, job: TranslationJob, outcome: list[TranslationResult] | Exception | None = None) -> None:
         """Forget a job with what it has in the scheduler. outcome: its result, None if it was cancelled."""
         self._waiting.discard(job)
         if job in self._jobs:

@@ -21,7 +21,7 @@ from made_up_engine import made_up_translator as made_up
 from made_up_engine import small_model
 
 from bytenmt.cli import line_filter as module
-from bytenmt.cli.line_filter import Filter, Line, LineQueue
+from bytenmt.cli.line_filter import InputLine, LineFilter, LineQueue
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import Request
 from bytenmt.decoding.loading import runtime_from_models
@@ -66,7 +66,7 @@ def rubbish(n_lines: int = 200) -> bytes:
 
 def answers(translator: Translator, text: bytes, buffer_size: int = 1000, **options: Any) -> list[bytes]:
     output = io.BytesIO()
-    Filter(translator, output, buffer_size=buffer_size).stream(io.BytesIO(text), **options)
+    LineFilter(translator, output, buffer_size=buffer_size).stream(io.BytesIO(text), **options)
     assert not output.getvalue() or output.getvalue().endswith(b"\n")
     return output.getvalue().split(b"\n")[:-1]
 
@@ -105,7 +105,7 @@ def test_every_character_is_shown_at_once() -> None:
         def flush(self) -> None:
             seen.append(self.getvalue())
 
-    Filter(made_up(), Terminal(), form=None).stream(io.BytesIO("가😀b\nc\n".encode()))
+    LineFilter(made_up(), Terminal(), form=None).stream(io.BytesIO("가😀b\nc\n".encode()))
     assert seen == [text.encode() for text in ("가", "가😀", "가😀B", "가😀B0")] + [
         "가😀B0\n".encode() + text for text in (b"", b"C", b"C0", b"C0\n")
     ]
@@ -114,7 +114,7 @@ def test_every_character_is_shown_at_once() -> None:
 def test_strict_answers_what_came_before_and_names_the_byte() -> None:
     output = io.BytesIO()
     with pytest.raises(DataError, match=r"standard input, line 3, byte offset 4: 0xFF"):
-        Filter(make(), output).stream(io.BytesIO(b"one\ntwo\nbad \xff\nfour\n"), errors="strict")
+        LineFilter(make(), output).stream(io.BytesIO(b"one\ntwo\nbad \xff\nfour\n"), errors="strict")
     assert output.getvalue().count(b"\n") == 2
 
 
@@ -128,7 +128,7 @@ def test_a_failing_input_is_raised() -> None:
 
     output = io.BytesIO()
     with pytest.raises(OSError, match="Input/output"):
-        Filter(make(), output).stream(Failing(b"one\n"))
+        LineFilter(make(), output).stream(Failing(b"one\n"))
     assert output.getvalue().count(b"\n") == 1
 
 
@@ -137,7 +137,7 @@ def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LONGEST_LINE", 1000)
     output, endless = io.BytesIO(), io.BytesIO(b"one\n" + b"x" * 10_000)
     with pytest.raises(DataError, match="standard input, line 2 has over 1,000 bytes"):
-        Filter(made_up(), output).stream(endless)
+        LineFilter(made_up(), output).stream(endless)
     assert output.getvalue() == b"ONE0\n" and endless.tell() < 1100
 
 
@@ -165,11 +165,11 @@ def test_what_waits_is_bounded() -> None:
     """No more lines are read than the queue holds. After the lines comes the error that ended them."""
     waiting, n_read = LineQueue(4), 0
 
-    def lines() -> Iterator[Line]:
+    def lines() -> Iterator[InputLine]:
         nonlocal n_read
         while n_read < 9:
             n_read += 1
-            yield Line(b"x", 1, 0.0)
+            yield InputLine(b"x", 1, 0.0)
         raise DataError("no more")
 
     thread = threading.Thread(target=waiting.fill, args=(lines(),), daemon=True)
@@ -207,7 +207,7 @@ def test_order_is_kept_whatever_comes_together() -> None:
     output = io.BytesIO()
     admitted: list[list[Request]] = []
     with open(reading, "rb") as file:
-        Filter(made_up(admitted), output, buffer_size=200).stream(file)
+        LineFilter(made_up(admitted), output, buffer_size=200).stream(file)
     assert output.getvalue().split(b"\n")[:-1] == [line.upper() + b"0" for line in lines]
     assert max(map(len, admitted)) > 20, "nothing came together"
 
@@ -231,7 +231,7 @@ def test_a_slow_reader_of_answers_slows_the_reading() -> None:
             raise BrokenPipeError(32, "Broken pipe")
 
     with pytest.raises(BrokenPipeError):
-        Filter(made_up(), Stuck(), buffer_size=50).stream(Endless())
+        LineFilter(made_up(), Stuck(), buffer_size=50).stream(Endless())
     assert n_read <= 2 * 50 + 2
 
 

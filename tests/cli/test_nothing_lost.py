@@ -21,7 +21,7 @@ from bytenmt.atomic_file import replace_atomically
 from bytenmt.checkpoints.checkpoint import LOCK, load_checkpoint, training_lock
 from bytenmt.checkpoints.weights import CONFIG
 from bytenmt.cli import translate as cli_module
-from bytenmt.cli.line_filter import Filter
+from bytenmt.cli.line_filter import LineFilter
 from bytenmt.cli.main import main
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import PairFiles
@@ -179,7 +179,7 @@ def translate(model: Path, *more: str, dies_after: int | None = None, stdin: byt
     command = ["translate", str(model), "-o", "out", "--buffer-size", "7", "--max-len-b", "9", *more]
     command += [] if stdin is not None else ["-i", "in"]
     with pytest.MonkeyPatch.context() as patch:
-        real, n_batches = Filter._answer, 0
+        real, n_batches = LineFilter._answer, 0
 
         def answer(self: Any, *given: Any) -> None:
             nonlocal n_batches
@@ -188,7 +188,7 @@ def translate(model: Path, *more: str, dies_after: int | None = None, stdin: byt
             n_batches += 1
             real(self, *given)
 
-        patch.setattr(Filter, "_answer", answer)
+        patch.setattr(LineFilter, "_answer", answer)
         if stdin is not None:
             patch.setattr(cli_module, "standard_input", lambda: io.BytesIO(stdin))
             patch.setattr(cli_module, "standard_input_size", lambda: None)

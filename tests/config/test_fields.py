@@ -11,8 +11,8 @@ from made_up_engine import made_up_translator
 from msgspec import Meta
 
 from bytenmt.cli.main import main
-from bytenmt.cli.options import Value
-from bytenmt.config.fields import MAX_THREADS, Option, check, options_of
+from bytenmt.cli.options import OptionValue
+from bytenmt.config.fields import MAX_THREADS, Option, check_values, options_of
 from bytenmt.config.schema import TrainConfig, config_tree, load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.decoding.interface import EngineSpec
@@ -62,7 +62,7 @@ def numeric_options() -> list[Any]:
         pytest.param(name, option, id=f"{name} {option.opts[0]}")
         for name, command in main.every().items()
         for option in command.params
-        if isinstance(option.type, Value) and option.type.name != "text"
+        if isinstance(option.type, OptionValue) and option.type.name != "text"
     ]
 
 
@@ -187,8 +187,8 @@ def test_a_search_too_wide_for_any_memory_is_told_before_it_begins() -> None:
 
 def test_a_message_names_value_and_bound() -> None:
     with pytest.raises(ValueError, match=r"^top_p is 0: expected a number > 0\.0$"):
-        check({"top_p": 0}, TABLE)
+        check_values({"top_p": 0}, TABLE)
     with pytest.raises(ValueError, match=r"^--seed is -1: expected a whole number >= 0$"):
-        check({"seed": -1}, TABLE, lambda name: TABLE[name].long)
+        check_values({"seed": -1}, TABLE, lambda name: TABLE[name].long)
     with pytest.raises(ValueError, match="split_sentences is 'x': expected one of auto, always, never"):
-        check({"split_sentences": "x"}, TABLE)
+        check_values({"split_sentences": "x"}, TABLE)

@@ -14,7 +14,7 @@ from bytenmt.decoding.interface import AUTO
 from bytenmt.errors import BytenmtError, SettingError
 from bytenmt.reporter import SILENT
 from bytenmt.serve.loading import load_models
-from bytenmt.serve.worker import Job
+from bytenmt.serve.worker import TranslationJob
 from bytenmt.utf8 import BOS, EOS
 
 LINES = ["a bc", "dd a", "", "x", "a bc. dd a!", "zz top", "one two three", "q?", "Hello", "(what)"]
@@ -106,7 +106,7 @@ def test_a_server_ranks_by_the_model_of_the_opposite_direction(there: Path, back
     for model, own, other in zip(models.by_direction.values(), (there, back), (back, there), strict=True):
         ranked = Translator.load(own, reverse=other, beam=4, **SEARCH).translate(lines)
         n_moved += ranked != Translator.load(own, beam=4, **SEARCH).translate(lines)
-        results = model.worker.submit(Job([line.encode() for line in lines])).result(60)
+        results = model.worker.submit(TranslationJob([line.encode() for line in lines])).result(60)
         model.worker.finish()
         assert [result.best.text.decode() for result in results] == ranked
     assert n_moved, "no hypothesis has changed its place: the test shows nothing"

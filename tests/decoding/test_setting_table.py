@@ -58,7 +58,7 @@ for command in ("translate", "evaluate", "serve"):
     assert "--coverage-of-test" in help and "Of a test (default: 7)." in help, command
     told = CliRunner().invoke(main, [command, "--coverage-of-test", "10"])
     assert told.exit_code == 2 and "expected a whole number <= 9" in told.output, told.output
-from bytenmt.cli.inputs import checked_settings as settings
+from bytenmt.cli.inputs import check_settings as settings
 from bytenmt.cli.serve import serve
 found = {one.name: one for one in serve.params}["coverage"]
 assert found.envvar == "BYTENMT_SERVE_COVERAGE_OF_TEST"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from made_up_service import client
 
 from bytenmt.errors import BytenmtError
-from bytenmt.serve.languages import Direction, Languages
+from bytenmt.serve.languages import Direction, ServedLanguages
 from bytenmt.serve.service import split_lines
 
 
@@ -28,7 +28,7 @@ def test_directions() -> None:
 
 
 def test_codes() -> None:
-    languages = Languages([Direction.parse(pair) for pair in ("ko-en", "en-de")])
+    languages = ServedLanguages([Direction.parse(pair) for pair in ("ko-en", "en-de")])
     assert languages.known("KO") == "ko" and languages.known("de_CH") == "de"
 
 
@@ -46,7 +46,7 @@ def test_codes() -> None:
     ],
 )
 def test_detection(served: str, text: str, expected: str, least: float) -> None:
-    guesses = Languages([Direction.parse(served)]).guesses(text)
+    guesses = ServedLanguages([Direction.parse(served)]).guesses(text)
     assert guesses[0].language == expected and guesses[0].confidence >= least
     assert {*served.split("-")} <= {guess.language for guess in guesses}
 

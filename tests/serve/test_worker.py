@@ -7,14 +7,14 @@ from made_up_service import SECONDS, Gate, wait_until
 
 from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.judge import Judge
-from bytenmt.serve.worker import MAX_SLOTS, Job, Worker
+from bytenmt.serve.worker import MAX_SLOTS, TranslationJob, Worker
 
 
-def job(*lines: str, **more: Any) -> Job:
-    return Job([line.encode() for line in lines], **more)
+def job(*lines: str, **more: Any) -> TranslationJob:
+    return TranslationJob([line.encode() for line in lines], **more)
 
 
-def texts(one: Job) -> list[list[str]]:
+def texts(one: TranslationJob) -> list[list[str]]:
     results = one.results.result(SECONDS)
     return [[hypothesis.text.decode() for hypothesis in result.hypotheses] for result in results]
 
