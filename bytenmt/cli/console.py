@@ -1,14 +1,13 @@
 """What commands print on stderr: lines, and on a terminal a progress bar below them.
 
-Off a terminal, a training prints a line every half minute, with the time of day and the time left. Imports
-nothing heavy before a bar is drawn.
+Off a terminal, a training prints a line every half minute, with the time left. Imports nothing heavy before
+a bar is drawn.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,22 +18,20 @@ from bytenmt.cli.options import VERBOSE
 from bytenmt.errors import printable
 from bytenmt.reporter import Bar, Reporter
 
-QUIET_SECONDS = 30.0
-SHARES = "{desc}{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"  # of a bar whose total is 1
+QUIET_SECONDS = 30.0  # between lines of progress off a terminal
+# Of work whose total is 1, on a terminal and off it.
+BAR = "{desc}{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+LINE = "{desc}{percentage:.0f}%{postfix}, {remaining} left"
 
 
 class Console(Reporter):
     """A Reporter that prints lines, of torchrun's processes only in rank 0, and bars on stderr."""
 
-    def __init__(self) -> None:
-        self._is_logging = False  # whether lines begin with the time of day
-
     def say(self, line: str) -> None:
         """Print a line on stderr, above a progress bar if there is one."""
         if sys.stderr is None or os.environ.get("RANK", "0") != "0":  # a job says it once
             return
-        clock = f"{time.strftime('%H:%M:%S')} " if self._is_logging else ""
-        line = f"{clock}{printable(line)}"
+        line = printable(line)
         if sys.stderr.isatty() and "tqdm" in sys.modules:  # a bar may be drawn
             sys.modules["tqdm"].tqdm.write(line, file=sys.stderr)
         else:
@@ -52,32 +49,39 @@ class Console(Reporter):
 
         Off a terminal, work without a unit, such as a training, prints a line from time to time.
         """
-        if total is None:
+        is_terminal = sys.stderr is not None and sys.stderr.isatty()
+        if total is None or sys.stderr is None or (unit and not is_terminal):
             yield Bar()
-        elif sys.stderr is not None and sys.stderr.isatty():
-            from tqdm import tqdm  # here: off a terminal its import is not worth its time
+            return
+        from tqdm import tqdm  # here: its import is not worth its time where nothing is shown
 
-            more: dict[str, Any] = (
-                {"unit": unit, "unit_scale": unit == "B"} if unit else {"bar_format": SHARES}
-            )
-            more |= {"desc": printable(what) or None, "leave": not what, "dynamic_ncols": True}
-            with tqdm(total=total, initial=begun, file=sys.stderr, **more) as drawn:
-                yield _Drawn(drawn)
-        elif unit:
-            yield Bar()
-        else:
-            self._is_logging = True
-            try:
-                yield _Logged(self, total, begun, what)
-            finally:
-                self._is_logging = False
+        class Lines(tqdm):  # type: ignore[type-arg]
+            """Prints a line at most every QUIET_SECONDS in place of a bar."""
+
+            monitor_interval = 0  # no thread
+
+            def display(self, msg: str | None = None, pos: int | None = None) -> None:
+                if msg is None:  # not at its end
+                    print(self, file=sys.stderr, flush=True)
+
+        options: dict[str, Any] = {"unit": unit, "unit_scale": unit == "B"}
+        if not unit:
+            options = {"bar_format": BAR, "mininterval": 0.0, "miniters": 0}
+        if not is_terminal:
+            options |= {"bar_format": LINE, "mininterval": QUIET_SECONDS, "delay": QUIET_SECONDS}
+        options |= {
+            "desc": f"{printable(what)}: " if what else None,
+            "leave": is_terminal and not what,
+            "dynamic_ncols": True,
+        }
+        with (tqdm if is_terminal else Lines)(
+            total=total, initial=begun, file=sys.stderr, **options
+        ) as drawn:
+            yield TqdmBar(drawn)
 
 
-CONSOLE = Console()
-
-
-class _Drawn(Bar):
-    """A progress bar on a terminal. bar: tqdm's."""
+class TqdmBar(Bar):
+    """The progress of an operation as tqdm shows it."""
 
     def __init__(self, bar: Any) -> None:
         self._bar = bar
@@ -86,33 +90,8 @@ class _Drawn(Bar):
         self._bar.update(n)
 
     def show(self, done: float, text: str) -> None:
-        self._bar.n = done
-        self._bar.set_postfix_str(text)
+        self._bar.set_postfix_str(text, refresh=False)
+        self._bar.update(done - self._bar.n)
 
 
-class _Logged(Bar):
-    """The progress of a training off a terminal: from time to time a line, with the time left once it can be
-    estimated.
-    """
-
-    def __init__(self, console: Console, total: float, begun: float, what: str) -> None:
-        self._console, self._total, self._begun, self._what = console, total, begun, what
-        self._start = self._last = time.monotonic()
-
-    def show(self, done: float, text: str) -> None:
-        now = time.monotonic()
-        if now - self._last > QUIET_SECONDS:
-            self._last = now
-            words = [f"{done / self._total:.0%}", text or self._what]
-            if self._begun < done < self._total:
-                left = (now - self._start) / (done - self._begun) * (self._total - done)
-                words.append(f"{duration(left)} left")
-            self._console.say(", ".join(filter(None, words)))
-
-
-def duration(seconds: float) -> str:
-    """Format seconds for people: 40 s, 12 min, 3 h 05 min."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02} min"
+CONSOLE = Console()
