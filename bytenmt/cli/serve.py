@@ -18,7 +18,6 @@ from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.options import FILES, Command, HeadedOption, OptionGroup, command, given_options
 from bytenmt.config.fields import Option, Port, Positive, option
 from bytenmt.decoding.setting_table import CONSTRAINTS, ENGINE, KEEP, SEARCH_HEADING, TABLE
-from bytenmt.errors import BytenmtError
 
 PREFIX = "BYTENMT_SERVE_"  # of environment variables
 ACCESS, LIMITS = "Access", "Limits"  # headings of --help
@@ -123,7 +122,7 @@ MODELS = OptionGroup(
             metavar="PAIR=MODEL",
             help="A direction and its model.",
         ),
-        click.Argument(["words"], metavar="[PAIR=]MODEL...", nargs=-1),
+        click.Argument(["words"], metavar="PAIR=MODEL...", nargs=-1),
     ],
     lambda values: {"models": values.pop("models") + values.pop("words")},
 )
@@ -133,8 +132,8 @@ MODELS = OptionGroup(
 def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, Any]) -> None:
     """Serve translations over HTTP: LibreTranslate's API.
 
-    PAIR is the direction of a model, such as en-de=MODEL, where the names of its training files do not
-    tell it; several models of one direction decode as an ensemble. A web page is at /. SIGTERM stops the
+    PAIR is the direction of a model, as in en-de=MODEL; several models of one direction decode as an
+    ensemble. A web page is at /. SIGTERM stops the
     server after all accepted requests are answered; SIGHUP reads models, glossaries and keys again. Every
     option has an environment variable, for example BYTENMT_SERVE_MAX_QUEUE for --max-queue; several
     values are separated by spaces. To make the server public, require --api-keys and put a TLS proxy in
@@ -153,25 +152,12 @@ def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, 
 
     if network.suggestions is not None:
         network.suggestions.mkdir(parents=True, exist_ok=True)
-    metrics, pairs = Metrics(), [_with_pair(model) for model in models]
+    metrics = Metrics()
     with listening(network.host, network.port) as listener:
         address = listener.getsockname()[0]
         own = (*LOOPBACK_NAMES, address) if ip_address(address).is_loopback else ()
         app_options = (*own, *network.allowed_host) or ("*",), network.allowed_origin, network.suggestions
-        load = partial(load_models, pairs, decoding, network.api_keys, metrics.wait.observe, CONSOLE)
+        load = partial(load_models, models, decoding, network.api_keys, metrics.wait.observe, CONSOLE)
         limits = Limits(network.max_characters, network.max_queue, network.timeout)
         service = Service(load(), limits, metrics)
         run(App(service, *app_options), listener, load, hang_up, network.trusted_proxy)
-
-
-def _with_pair(model: str) -> str:
-    """Return PAIR=MODEL for a model whose training files have languages in their names."""
-    from bytenmt.checkpoints.weights import read_run
-    from bytenmt.cli.languages import model_languages
-
-    if "=" in model:
-        return model
-    languages = model_languages(read_run(Path(model))[1].facts.corpora)
-    if languages is None:
-        raise BytenmtError(f"{model} names no languages: expected a pair and a path, such as en-de={model}")
-    return f"{':'.join(languages)}={model}"

@@ -28,8 +28,6 @@ from bytenmt.cli import translate as translate_module
 from bytenmt.cli.console import Console
 from bytenmt.cli.files import writer
 from bytenmt.cli.main import main
-from bytenmt.cli.serve import _with_pair
-from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.config.schema import Config, config_toml, load_config, parse_config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS
@@ -335,12 +333,6 @@ def test_quiet_and_verbose(place: Path) -> None:
     for command in COMMANDS.values():
         for one in command.commands.values() if isinstance(command, Group) else [command]:
             assert {"-q", "-v"} <= {option for parameter in one.params for option in parameter.opts}
-
-
-def test_serve_knows_the_direction_of_a_model(tmp_path: Path) -> None:
-    """The names of its training files tell it."""
-    named = make_run(tmp_path / "named", facts=Facts(corpora=(CorpusFact("train.ko", "train.de.gz"),)))
-    assert [_with_pair(name) for name in (str(named), "a-b=c")] == [f"ko:de={named}", "a-b=c"]
 
 
 @pytest.mark.usefixtures("shared_place")
