@@ -47,11 +47,11 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
     limit = min(contents.config.data.max_source_bytes, contents.config.data.max_target_bytes)
     pairs: list[tuple[str, str]] = []
     for path in files:
-        some = list(_lines(path, languages, limit))
-        if not some:
+        pairs_of_file = list(_lines(path, languages, limit))
+        if not pairs_of_file:
             raise DataError(f"{path} has no pair of texts that are translated")
-        CONSOLE.say(f"{path}: {len(some):,} pairs")
-        pairs += some
+        CONSOLE.say(f"{path}: {len(pairs_of_file):,} pairs")
+        pairs += pairs_of_file
     probe = read_probe(*languages) if languages else []
     if not probe:
         CONSOLE.warn("there is no probe text in these languages: what the model forgets is not measured")
@@ -78,7 +78,7 @@ def _lines(path: Path, pair: tuple[str, str] | None, limit: int) -> Iterator[tup
 
     for source, target, *_ in formats.unit_pairs(path, formats.format_of(path), pair):
         sides = [
-            [one for one in split_unit(parts) if isinstance(one, UnitLine)] for parts in (source, target)
+            [line for line in split_unit(parts) if isinstance(line, UnitLine)] for parts in (source, target)
         ]
         for line, translation in zip(*sides, strict=True) if len(sides[0]) == len(sides[1]) else ():
             texts = to_markup(line.parts), to_markup(translation.parts)

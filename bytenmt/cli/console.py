@@ -1,4 +1,4 @@
-"""What commands print on stderr: lines, and on a terminal a progress bar below them.
+"""Print lines on stderr, and on a terminal a progress bar below them.
 
 Off a terminal, a training prints a line every half minute, with the time left. Imports nothing heavy before
 a bar is drawn.
@@ -55,7 +55,7 @@ class Console(Reporter):
             return
         from tqdm import tqdm  # here: its import is not worth its time where nothing is shown
 
-        class Lines(tqdm):  # type: ignore[type-arg]
+        class Lines(tqdm):  # type: ignore[misc]  # which has no types
             """Prints a line at most every QUIET_SECONDS in place of a bar."""
 
             monitor_interval = 0  # no thread

@@ -126,7 +126,7 @@ def _draw_curves(runs: dict[str, Path], output: Path) -> None:
 
     require_matplotlib()
     records = {name: read_metrics(run) for name, run in runs.items()}
-    logged = {name: written for name, written in records.items() if written}
+    logged = {name: lines for name, lines in records.items() if lines}
     for name in records.keys() - logged.keys():
         CONSOLE.say(f"bytenmt: {name} has no metrics.jsonl: its curve is left out")
     if not logged:

@@ -47,9 +47,9 @@ def check_output(output: Path | TextIO | None, *inputs: Path | TextIO | None) ->
     """
     if isinstance(output, Path) and output.is_dir():
         raise BytenmtError(f"{output} is a directory: give the name of a file to write")
-    written = _regular(output)
-    for read in filter(None, map(_regular, inputs)):
-        if written is not None and os.path.samestat(read, written):
+    output_status = _regular(output)
+    for input_status in filter(None, map(_regular, inputs)):
+        if output_status is not None and os.path.samestat(input_status, output_status):
             name = output if isinstance(output, Path) else "standard output"
             raise BytenmtError(f"{name} is the input too: give another file for the output")
     if isinstance(output, Path):

@@ -102,11 +102,11 @@ def _baseline(texts: tuple[TextFact, ...]) -> NGramBaseline:
 
     if not texts:
         raise DataError("the run does not record its training text")
-    found = [read_bytes(Path(text.path)) for text in texts]
-    for text, data in zip(texts, found, strict=True):
+    contents = [read_bytes(Path(text.path)) for text in texts]
+    for text, data in zip(texts, contents, strict=True):
         if len(data) != text.bytes:
             raise DataError(f"the training text {text.path} has changed")
-    return NGramBaseline(found)
+    return NGramBaseline(contents)
 
 
 def _stream(reader: Reader, file: Path | None) -> Iterator[Surprisal]:

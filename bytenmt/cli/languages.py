@@ -41,7 +41,7 @@ def model_languages(corpora: Sequence[CorpusFact]) -> Direction | None:
 
     def language(names: Sequence[str | None]) -> str | None:
         suffixes = [[suffix[1:].lower() for suffix in Path(name).suffixes] for name in names if name]
-        codes = {next((code for code in reversed(some) if code in NAMES), None) for some in suffixes}
+        codes = {next((code for code in reversed(of_name) if code in NAMES), None) for of_name in suffixes}
         return codes.pop() if len(codes) == 1 else None
 
     source = language([corpus.src for corpus in corpora])

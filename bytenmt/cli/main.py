@@ -88,9 +88,9 @@ def _report(error: Exception) -> int:
     """Print one line about an error and return the exit code; raise one that is a fault of the program."""
     match error:
         case click.ClickException():
-            shown = error.format_message()
-            if not (shown.isprintable() or isinstance(error, click.exceptions.NoArgsIsHelpError)):
-                error = click.UsageError(printable(shown), getattr(error, "ctx", None))
+            message = error.format_message()
+            if not (message.isprintable() or isinstance(error, click.exceptions.NoArgsIsHelpError)):
+                error = click.UsageError(printable(message), getattr(error, "ctx", None))
             error.show()
             return error.exit_code
         case BytenmtError():

@@ -24,7 +24,9 @@ from bytenmt.errors import BytenmtError
 if TYPE_CHECKING:
     from bytenmt.config.facts import FlagThresholds
 
-NAMED = click.Argument(["named"], metavar="MODEL|ARCH", nargs=-1, shell_complete=complete_architecture)
+NAMED = click.Argument(
+    ["names_or_paths"], metavar="MODEL|ARCH", nargs=-1, shell_complete=complete_architecture
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +53,11 @@ class ConvertOptions:
     valid_tgt: Path | None = option(None, "Reference translation of --valid-src.")
 
 
-@command("info", OptionGroup("named", [NAMED], lambda values: {"named": values.pop("named")}))
-def info(named: tuple[str, ...], how: InfoOptions) -> None:
+@command(
+    "info",
+    OptionGroup("names_or_paths", [NAMED], lambda values: {"names_or_paths": values.pop("names_or_paths")}),
+)
+def info(names_or_paths: tuple[str, ...], how: InfoOptions) -> None:
     """Print the size, cost and configuration of a model.
 
     MODEL is a run folder or a weights file, ARCH the name of an architecture, whose --preset and --set may be
@@ -64,12 +69,12 @@ def info(named: tuple[str, ...], how: InfoOptions) -> None:
     if how.properties:
         from bytenmt.evaluation.properties import table
 
-        names = named or ARCHITECTURES
+        names = names_or_paths or ARCHITECTURES
         click.echo(table([(name, config_of(name, how.preset, how.assignments).model) for name in names]))
         return
-    if len(named) != 1:
-        raise click.UsageError(f"{len(named)} models: expected one MODEL or ARCH, or --properties.")
-    click.echo(model_description(named[0], how.preset, how.assignments))
+    if len(names_or_paths) != 1:
+        raise click.UsageError(f"{len(names_or_paths)} models: expected one MODEL or ARCH, or --properties.")
+    click.echo(model_description(names_or_paths[0], how.preset, how.assignments))
 
 
 @command("convert", models("MODEL", most=1))

@@ -105,19 +105,19 @@ def embedding(runs: tuple[Path, ...], how: EmbeddingOptions) -> None:
 
     Bytes that never occurred in training keep their random initial vectors: use --text to leave them out.
     """
-    from bytenmt.checkpoints.weights import read_run
+    from bytenmt.checkpoints.weights import read_run, restore_weights
     from bytenmt.cli.inputs import open_text
     from bytenmt.evaluation import plots
 
     _check(how.output, *how.texts)
     table = restore_weights(read_run(runs[0])[1].arrays)["embedding.weight"].astype("float64")
-    chosen = {byte for text in how.texts for line in open_text(text) for byte in line}
+    byte_values = {byte for text in how.texts for line in open_text(text) for byte in line}
     if not how.texts:
-        chosen = {byte for kind in plots.BYTES.values() for byte in kind}
-    if len(chosen) < 3:
-        raise BytenmtError(f"{how.texts[0]} has {len(chosen)} different bytes: expected 3 or more")
+        byte_values = {byte for kind in plots.BYTES.values() for byte in kind}
+    if len(byte_values) < 3:
+        raise BytenmtError(f"{how.texts[0]} has {len(byte_values)} different bytes: expected 3 or more")
     with writer(how.output) as out:
-        out.write(plots.png(plots.draw_embedding(table, sorted(chosen))))
+        out.write(plots.png(plots.draw_embedding(table, sorted(byte_values))))
     CONSOLE.say(f"{how.output}: written")
 
 

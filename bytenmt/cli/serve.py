@@ -70,7 +70,7 @@ class NetworkOptions:
 
 
 DECODING = (
-    *(one for one in TABLE.values() if one.group == "search"),
+    *(option for option in TABLE.values() if option.group == "search"),
     Option(
         "reverse",
         bool,
@@ -98,13 +98,13 @@ class ServeCommand(Command):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        for one in self.params:
-            if isinstance(one, click.Option):
-                one.envvar = PREFIX + max(one.opts, key=len).lstrip("-").replace("-", "_").upper()
+        for param in self.params:
+            if isinstance(param, click.Option):
+                param.envvar = PREFIX + max(param.opts, key=len).lstrip("-").replace("-", "_").upper()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line as click does, after a check of the names of environment variables."""
-        known = {str(one.envvar) for one in self.params if one.envvar}
+        known = {str(param.envvar) for param in self.params if param.envvar}
         for name in sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known):
             close = difflib.get_close_matches(name, known, 1)
             raise click.UsageError(
@@ -155,9 +155,10 @@ def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, 
     metrics = Metrics()
     with listening(network.host, network.port) as listener:
         address = listener.getsockname()[0]
-        own = (*LOOPBACK_NAMES, address) if ip_address(address).is_loopback else ()
-        app_options = (*own, *network.allowed_host) or ("*",), network.allowed_origin, network.suggestions
+        loopback_names = (*LOOPBACK_NAMES, address) if ip_address(address).is_loopback else ()
+        hosts = (*loopback_names, *network.allowed_host) or ("*",)
         load = partial(load_models, models, decoding, network.api_keys, metrics.wait.observe, CONSOLE)
         limits = Limits(network.max_characters, network.max_queue, network.timeout)
         service = Service(load(), limits, metrics)
-        run(App(service, *app_options), listener, load, hang_up, network.trusted_proxy)
+        app = App(service, hosts, network.allowed_origin, network.suggestions)
+        run(app, listener, load, hang_up, network.trusted_proxy)

@@ -53,37 +53,37 @@ def translate_dataset(
     from bytenmt.cli import inputs
     from bytenmt.datasets import Translate, ray_job
 
-    given, out = (path.resolve() for path in files)
+    source, out = (path.resolve() for path in files)
     # Actors have folders of their own.
     if "glossary" in settings:
         settings["glossary"] = settings["glossary"].resolve()
     reverse = None if engine.reverse is None else Path(engine.reverse).resolve()
     engine = replace(engine, reverse=reverse, threads=engine.threads or 1)
     inputs.check_settings(settings)
-    paths = [given] if given.is_file() else sorted(path for path in given.rglob("*") if path.is_file())
-    root = given.parent if given.is_file() else given
+    paths = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.is_file())
+    root = source.parent if source.is_file() else source
     parts = {path: out / path.relative_to(root) for path in paths}
     hidden = [path for path in parts if any(name[0] in "._" for name in path.relative_to(root).parts)]
-    left = [path for path, part in parts.items() if path not in hidden and not part.exists()]
+    to_do = [path for path, part in parts.items() if path not in hidden and not part.exists()]
     if len(hidden) == len(parts):
-        raise DataError(f"{given} is no file, and no folder of files")
-    if given in (out, *out.parents):
+        raise DataError(f"{source} is no file, and no folder of files")
+    if source in (out, *out.parents):
         raise BytenmtError(f"{out} is in the folder of the input: give another one")
-    forms = {path: _format_of(path) for path in left}
-    for path in left:
+    forms = {path: _format_of(path) for path in to_do}
+    for path in to_do:
         if forms[path] != "parquet":
             _check_encoding(path)
     names = [str(run.resolve()) for run in runs]
     keywords = {"column": columns.column, "to": columns.to, **vars(engine), **settings}
-    if left:
+    if to_do:
         Translate(*names, **keywords)  # compiles the kernels once; what it raises is one line here
         ray_job.connect()
-    for path in left:
+    for path in to_do:
         parts[path].parent.mkdir(parents=True, exist_ok=True)
         ray_job.translate_file(path, parts[path], forms[path], names, keywords, columns.actors)
         CONSOLE.say(f"bytenmt: {path} is translated: {parts[path]}")
-    n_done = len(parts) - len(hidden) - len(left)
-    CONSOLE.say(f"bytenmt: {len(left)} files translated, {n_done} were there already")
+    n_done = len(parts) - len(hidden) - len(to_do)
+    CONSOLE.say(f"bytenmt: {len(to_do)} files translated, {n_done} were there already")
 
 
 def _format_of(path: Path) -> str:

@@ -98,9 +98,9 @@ def translate_file(
         for line, result in zip(lines, results, strict=True)
     }
     report = translate(document, translations, how.overwrite, memory)
-    written = document.dump()
+    translated_file = document.dump()
     with writer(output) as out:
-        out.write(written)
+        out.write(translated_file)
     counts = ", ".join(f"{n} {name}" for name, n in sorted(report.counts.items(), reverse=True))
     CONSOLE.say(f"{sum(1 for _ in document.units)} units: {counts or 'none'}")
     for place, note in report.notes:

@@ -113,8 +113,8 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
         """Return the facts for a weights file that is published: the folders of training files are cut off
         their names, and the validation files are left out."""
         corpora = tuple(
-            replace(one, src=_file_name(one.src), tgt=_file_name(one.tgt), tsv=_file_name(one.tsv))
-            for one in self.corpora
+            replace(fact, src=_file_name(fact.src), tgt=_file_name(fact.tgt), tsv=_file_name(fact.tsv))
+            for fact in self.corpora
         )
         texts = tuple(replace(text, path=_file_name(text.path)) for text in self.texts)
         return replace(self, corpora=corpora, texts=texts, valid=None)

@@ -57,14 +57,15 @@ class Option(NamedTuple):
     @property
     def long(self) -> str:
         """The option's name on the command line, as "--beam-size", for messages."""
-        return next((one for one in self.flags if one.startswith("--")), f"--{self.name.replace('_', '-')}")
+        by_name = f"--{self.name.replace('_', '-')}"
+        return next((flag for flag in self.flags if flag.startswith("--")), by_name)
 
     @property
     def item(self) -> Any:
         """The type of one value on the command line: `kind` without None, or the item type of a tuple."""
         if get_origin(self.kind) not in (tuple, Union, UnionType):
             return self.kind
-        kinds = [one for one in get_args(self.kind) if one not in (NoneType, Ellipsis)]
+        kinds = [kind for kind in get_args(self.kind) if kind not in (NoneType, Ellipsis)]
         return kinds[0] if len(kinds) == 1 else self.kind
 
     @property
@@ -98,16 +99,20 @@ def options_of(record: type) -> dict[str, Option]:
     configuration section (a msgspec Struct) by a type with a description."""
     hints = get_type_hints(record, include_extras=True)
     if is_dataclass(record):
-        declared = [one for one in fields(record) if one.metadata]
-        return {one.name: Option(one.name, hints[one.name], one.default, **one.metadata) for one in declared}
-    found = {}
-    for one in msgspec.structs.fields(record):
-        metas = [meta for meta in get_args(hints[one.name])[1:] if isinstance(meta, Meta)]
-        base = get_args(hints[one.name])[:1]
-        kind = base[0] if base and get_origin(base[0]) in (Union, UnionType) else hints[one.name]
+        return {
+            field.name: Option(field.name, hints[field.name], field.default, **field.metadata)
+            for field in fields(record)
+            if field.metadata
+        }
+    options = {}
+    for key in msgspec.structs.fields(record):
+        hint = hints[key.name]
+        metas = [meta for meta in get_args(hint)[1:] if isinstance(meta, Meta)]
+        base = get_args(hint)[:1]
+        kind = base[0] if base and get_origin(base[0]) in (Union, UnionType) else hint
         for help in [meta.description for meta in metas if meta.description]:
-            found[one.name] = Option(one.name, kind, one.default, help)
-    return found
+            options[key.name] = Option(key.name, kind, key.default, help)
+    return options
 
 
 def check_values(

@@ -102,8 +102,8 @@ class DataConfig(Section, frozen=True):
     @property
     def augmentations(self) -> tuple[str, ...]:
         """The keys of the augmentations that are not 0, as "noise", or "augment.NAME" for a plugin's."""
-        own = tuple(key for key in AUGMENTATIONS if getattr(self, key))
-        return own + tuple(f"augment.{name}" for name, share in self.augment.items() if share)
+        built_in = tuple(key for key in AUGMENTATIONS if getattr(self, key))
+        return built_in + tuple(f"augment.{name}" for name, share in self.augment.items() if share)
 
 
 class TrainConfig(Section, frozen=True):
@@ -219,12 +219,12 @@ def load_config(arch: str | None, preset: str | None, toml: str, settings: Itera
     in TOML syntax or plain words. Raises ConfigError.
     """
     try:
-        given = tomllib.loads(toml)
+        tree = tomllib.loads(toml)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"the configuration file is not TOML: {error}") from None
     for setting in settings:
-        assign(given, setting)
-    return resolve_config(arch, preset, given)
+        assign(tree, setting)
+    return resolve_config(arch, preset, tree)
 
 
 def resolve_config(arch: str | None, preset: str | None, settings: Mapping[str, Any]) -> Config:
@@ -236,12 +236,12 @@ def resolve_config(arch: str | None, preset: str | None, settings: Mapping[str, 
     model = settings.get("model", {})
     if not isinstance(model, dict):
         raise ConfigError(f"configuration model: expected a section, got {model!r}")
-    named = model.get("arch", arch)
-    if arch is not None and named != arch:
-        raise ConfigError(f"configuration model.arch is {named!r}, but --arch is {arch!r}: drop one")
-    if named is None:
+    name = model.get("arch", arch)
+    if arch is not None and name != arch:
+        raise ConfigError(f"configuration model.arch is {name!r}, but --arch is {arch!r}: drop one")
+    if name is None:
         raise ConfigError(f"no architecture: give --arch, one of {', '.join(PRESETS['small'])}")
-    tree = preset_tree(named, preset or "small", model.get("source") is not False)
+    tree = preset_tree(name, preset or "small", model.get("source") is not False)
     merge_settings(tree, settings)
     return check_names(parse_config(tree))
 
@@ -295,10 +295,12 @@ def _explained(message: str, tree: Mapping[str, Any]) -> str:
         sections["model"] = ARCHITECTURES[str(arch)].section
     if unknown := re.fullmatch("Object contains unknown field `(.*)`", what):
         key = f"{path}.{unknown[1]}".lstrip(".")
-        known = [f"{name}.{one}" for name, section in sections.items() for one in section.__struct_fields__]
-        alike = [one for one in known if one.endswith(f".{unknown[1]}")]
-        alike = alike or get_close_matches(key, known, n=1, cutoff=0.75)
-        hint = f"did you mean {alike[0]}?" if alike else "`bytenmt info ARCH` prints all"
+        known = [
+            f"{name}.{field}" for name, section in sections.items() for field in section.__struct_fields__
+        ]
+        nearest = [other for other in known if other.endswith(f".{unknown[1]}")]
+        nearest = nearest or get_close_matches(key, known, n=1, cutoff=0.75)
+        hint = f"did you mean {nearest[0]}?" if nearest else "`bytenmt info ARCH` prints all"
         return f"unknown key {key[:LONGEST_VALUE]}: {hint}"
     section, _, key = path.partition(".")
     if what.startswith("Invalid enum value") and section in sections:

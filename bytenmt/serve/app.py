@@ -95,9 +95,9 @@ class App:
 
         The key is in the body, in the query string, or a bearer token.
         """
-        named = request.query_params.get("api_key") if body is None else body.api_key or body.apiKey
+        key_field = request.query_params.get("api_key") if body is None else body.api_key or body.apiKey
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        key = named or (token.strip() if scheme.lower() == "bearer" else None)
+        key = key_field or (token.strip() if scheme.lower() == "bearer" else None)
         return account_of(key, self.service.models.keys, request.client.host if request.client else "unknown")
 
     async def translate(self, request: Request) -> Response:
@@ -111,12 +111,12 @@ class App:
         async def answer(on_part: Any = None, seconds: float | None = None) -> dict[str, Any]:
             with service.queue.admitted(client, n_characters):
                 async with asyncio.timeout(seconds):
-                    found = await service.translate(texts, plan, body, on_part)
-            fields: dict[str, list[Any]] = {"translatedText": [best for best, *_ in found]}
+                    variants = await service.translate(texts, plan, body, on_part)
+            fields: dict[str, list[Any]] = {"translatedText": [best for best, *_ in variants]}
             if plan.guess:
-                fields["detectedLanguage"] = [plan.guess] * len(found)
+                fields["detectedLanguage"] = [plan.guess] * len(variants)
             if body.alternatives:
-                fields["alternatives"] = [one[1 : 1 + body.alternatives] for one in found]
+                fields["alternatives"] = [distinct[1 : 1 + body.alternatives] for distinct in variants]
             is_list = isinstance(body.q, list)
             return fields if is_list else {name: values[0] for name, values in fields.items()}
 

@@ -78,8 +78,9 @@ async def read_request(
         if media_type == "multipart/form-data":
             limits = {"max_files": 1, "max_fields": MAX_FIELDS, "max_part_size": body_bytes}
             async with request.form(**limits) as form:
-                for one in form.values():
-                    file = (one.filename or "", await one.read()) if isinstance(one, UploadFile) else file
+                for value in form.values():
+                    if isinstance(value, UploadFile):
+                        file = value.filename or "", await value.read()
                 pairs = form.multi_items()
                 fields |= _collect([(name, value) for name, value in pairs if isinstance(value, str)])
         elif (body := (await request.body()).strip())[:1] == b"{" or media_type.endswith("json"):
@@ -100,10 +101,10 @@ def _fields(text: str) -> dict[str, Any]:
 
 def _collect(pairs: list[tuple[str, str]]) -> dict[str, Any]:
     """Collect pairs by name; a name that occurs more than once has a list of values."""
-    found: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
+        by_name.setdefault(name, []).append(value)
+    return {name: values[0] if len(values) == 1 else values for name, values in by_name.items()}
 
 
 def description(routes: Sequence[Route], kinds: Mapping[str, type[Struct]]) -> dict[str, Any]:

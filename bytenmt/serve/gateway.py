@@ -36,10 +36,10 @@ def account_of(key: str | None, keys: Sequence[str], address: str) -> str:
     those of all keys in full, which takes the same time for every key.
     """
     if keys:
-        digest, *known = (
-            hashlib.sha256(one.encode("utf-8", "surrogatepass")).digest() for one in (key or "", *keys)
+        digest, *digests = (
+            hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in (key or "", *keys)
         )
-        if not any([hmac.compare_digest(digest, one) for one in known]):
+        if not any([hmac.compare_digest(digest, other) for other in digests]):
             raise Refusal(403, "Invalid API key" if key else "an API key is required: send it as api_key")
         return digest.hex()[:16]
     with suppress(ValueError):

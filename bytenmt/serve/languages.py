@@ -64,7 +64,7 @@ class ServedLanguages:
 
     def __init__(self, directions: Sequence[Direction]) -> None:
         self.directions = list(directions)
-        self.all = list(dict.fromkeys(code for one in directions for code in one))
+        self.all = list(dict.fromkeys(code for direction in directions for code in direction))
 
     def known(self, code: str) -> str:
         """Return the code, as the server spells it, that matches a requested one: de for DE and de-AT.
@@ -72,9 +72,9 @@ class ServedLanguages:
         Raises Refusal (400) if there is none.
         """
         wanted = code.replace("_", "-").casefold()
-        by_case = {own.replace("_", "-").casefold(): own for own in self.all}
-        if found := by_case.get(wanted) or by_case.get(wanted.partition("-")[0]):
-            return found
+        by_case = {code.replace("_", "-").casefold(): code for code in self.all}
+        if match := by_case.get(wanted) or by_case.get(wanted.partition("-")[0]):
+            return match
         raise Refusal(400, f"{code[:50]!r} is not a served language: see /languages")
 
     def listed(self) -> list[dict[str, Any]]:
@@ -86,7 +86,7 @@ class ServedLanguages:
             {
                 "code": code,
                 "name": name_of(code),
-                "targets": sorted({code, *(one.target for one in self.directions if one.source == code)}),
+                "targets": sorted({code, *(to for source, to in self.directions if source == code)}),
             }
             for code in self.all
         ]
@@ -98,13 +98,13 @@ class ServedLanguages:
         identifier, which takes a second.
         """
         shares = dict(_identifier().rank(text[:SAMPLE_CHARACTERS]))
-        found = {code: shares.get(_primary(code), 0.0) for code in self.all}
+        served = {code: shares.get(_primary(code), 0.0) for code in self.all}
         likeliest = max(shares, key=lambda code: shares[code])
-        if shares[likeliest] > max(SURELY, TIMES * max(found.values())):
-            found[likeliest] = shares[likeliest]
-        total = sum(found.values()) or 1.0
-        ranked = sorted(found, key=lambda code: -found[code])
-        return [LanguageGuess(code, round(100 * found[code] / total, 1)) for code in ranked]
+        if shares[likeliest] > max(SURELY, TIMES * max(served.values())):
+            served[likeliest] = shares[likeliest]
+        total = sum(served.values()) or 1.0
+        ranked = sorted(served, key=lambda code: -served[code])
+        return [LanguageGuess(code, round(100 * served[code] / total, 1)) for code in ranked]
 
 
 def _primary(code: str) -> str:

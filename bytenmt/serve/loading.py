@@ -59,11 +59,13 @@ def load_models(
             terms = Glossary(
                 term for path in glossaries.get(direction, ()) for term in Glossary.from_file(path).terms
             )
-            own = settings | ({"glossary": terms} if terms.terms else {})
-            translator = Translator.from_runtime(runtime, **own)
+            with_terms = settings | ({"glossary": terms} if terms.terms else {})
+            translator = Translator.from_runtime(runtime, **with_terms)
             beam = translator.options.beam
             n_best = 1 + MOST_ALTERNATIVES
-            wider = Translator.from_runtime(runtime, **own | {"n_best": n_best, "beam": max(n_best, beam)})
+            wider = Translator.from_runtime(
+                runtime, **with_terms | {"n_best": n_best, "beam": max(n_best, beam)}
+            )
             judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=beam)
             workers[direction] = DirectionWorkers(
                 Worker(translator, judge, on_wait), Worker(wider, judge, on_wait)
@@ -72,20 +74,20 @@ def load_models(
             workers[direction].worker.submit(TranslationJob([b"a"])).result()
         return ServedModels(workers, [] if api_keys is None else read_keys(api_keys))
     except BaseException:
-        for one in workers.values():
-            one.finish()
+        for both in workers.values():
+            both.finish()
         raise
 
 
 def _by_direction(values: Sequence[str], option: str) -> dict[Direction, list[Path]]:
     """Split values PAIR=PATH. Raises BytenmtError."""
-    found: dict[Direction, list[Path]] = {}
+    paths: dict[Direction, list[Path]] = {}
     for value in values:
         pair, _, path = value.partition("=")
         if not path:
             raise BytenmtError(f"{option} {value}: expected a pair and a path, such as en-de=PATH")
-        found.setdefault(Direction.parse(pair), []).append(Path(path))
-    return found
+        paths.setdefault(Direction.parse(pair), []).append(Path(path))
+    return paths
 
 
 def read_keys(path: Path) -> list[str]:

@@ -71,8 +71,8 @@ class GracefulServer(uvicorn.Server):
         """
         logger.info("ending: %d requests", self._service.n_open)
         await asyncio.sleep(0)  # connections that the system has accepted for us are taken
-        for one in self.servers:
-            one.close()
+        for server in self.servers:
+            server.close()
         self._service.is_draining = True
         while self._service.n_open and not self.force_exit:
             await asyncio.sleep(0.02)
@@ -83,12 +83,12 @@ def listening(host: str, port: int) -> socket.socket:
     """Open a TCP socket that listens at an address; port 0: any free one. Raises BytenmtError."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        found = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise BytenmtError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
     # Connections inherit it: no packet waits until the one before it is confirmed, which takes 40 ms.
-    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return found
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def run(

@@ -40,16 +40,18 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self.registry)
-        own: dict[str, Any] = {"namespace": "bytenmt", "registry": self.registry}
-        Gauge("build_info", "The version.", ["version"], **own).labels(__version__).set(1)
-        self.requests = Counter("requests", "Answered requests.", ["path", "status"], **own)
-        self.seconds = Histogram("request_seconds", "Until the answer.", ["path"], buckets=BOUNDS, **own)
-        self.wait = Histogram("queue_wait_seconds", "Until the first line is decoded.", buckets=BOUNDS, **own)
-        self.abandoned = Counter("abandoned", "Requests whose clients left first.", ["kind"], **own)
-        self.deadlines = Counter("deadlines", "Requests that were not answered in time.", **own)
-        self.reloads = Counter("reloads", "Times that models and keys were read again.", ["result"], **own)
-        self.source_bytes = Counter("source_bytes", "Bytes that models translated.", ["direction"], **own)
-        self.in_flight = Gauge("requests_in_flight", "Requests that wait or are decoded.", **own)
+        common: dict[str, Any] = {"namespace": "bytenmt", "registry": self.registry}
+        Gauge("build_info", "The version.", ["version"], **common).labels(__version__).set(1)
+        self.requests = Counter("requests", "Answered requests.", ["path", "status"], **common)
+        self.seconds = Histogram("request_seconds", "Until the answer.", ["path"], buckets=BOUNDS, **common)
+        self.wait = Histogram(
+            "queue_wait_seconds", "Until the first line is decoded.", buckets=BOUNDS, **common
+        )
+        self.abandoned = Counter("abandoned", "Requests whose clients left first.", ["kind"], **common)
+        self.deadlines = Counter("deadlines", "Requests that were not answered in time.", **common)
+        self.reloads = Counter("reloads", "Times that models and keys were read again.", ["result"], **common)
+        self.source_bytes = Counter("source_bytes", "Bytes that models translated.", ["direction"], **common)
+        self.in_flight = Gauge("requests_in_flight", "Requests that wait or are decoded.", **common)
 
 
 class DirectionWorkers(NamedTuple):
@@ -123,7 +125,7 @@ class Service:
     def why_not_ready(self) -> str | None:
         """Return why the server is not ready for requests, or None if it is."""
         models = self.models.by_direction.items()
-        if dead := [str(direction) for direction, one in models if not one.worker.thread.is_alive()]:
+        if dead := [str(direction) for direction, workers in models if not workers.worker.thread.is_alive()]:
             return f"the model of {', '.join(dead)} is not loaded"
         if self.is_draining:
             return "the server is about to end"
@@ -166,8 +168,8 @@ class Service:
             # The byte order mark says that it is UTF-8, whatever the page declares.
             pages = [DocumentSource("text.html", text.encode("utf-8-sig")) for text in texts]
             of_pages = await self.documents.run(plan.client, read, pages)
-            written = await self._translate_documents(pages, of_pages, plan, is_judged=False)
-            return [[page.decode("utf-8-sig")] for page in written]
+            translated = await self._translate_documents(pages, of_pages, plan, is_judged=False)
+            return [[page.decode("utf-8-sig")] for page in translated]
         split = [split_lines(text) for text in texts]
         n_begun = 0
 
@@ -188,8 +190,8 @@ class Service:
         if is_streamed:
             add(len(split[0][0]), b"")
         return [
-            list(dict.fromkeys(_variant(separators, own, k) for k in range(1 + MOST_ALTERNATIVES)))
-            for (_, separators), own in zip(split, results, strict=True)
+            list(dict.fromkeys(_variant(separators, of_lines, k) for k in range(1 + MOST_ALTERNATIVES)))
+            for (_, separators), of_lines in zip(split, results, strict=True)
         ]
 
     async def translate_file(self, file: DocumentSource, body: PairBody, client: str) -> bytes:
@@ -208,9 +210,12 @@ class Service:
         if plan.is_copy:
             return [file.data for file in files]
         results = await self._translate_lines(lines, plan, is_judged=is_judged)
-        translations = [[LineTranslation(one.parts, one.best.flags or ()) for one in own] for own in results]
-        written: list[bytes] = await self.documents.run(plan.client, write, files, translations)
-        return written
+        translations = [
+            [LineTranslation(result.parts, result.best.flags or ()) for result in of_file]
+            for of_file in results
+        ]
+        translated: list[bytes] = await self.documents.run(plan.client, write, files, translations)
+        return translated
 
     async def _translate_lines(
         self,
@@ -225,13 +230,13 @@ class Service:
         worker = model.alternatives if has_alternatives else model.worker
         lines = list(chain.from_iterable(groups))
         results = iter(await worker.translate(lines, client=plan.client, **options))
-        made = [[next(results) for _ in group] for group in groups]
-        n_bytes = sum(len(one.source) for one in chain.from_iterable(made))
+        by_group = [[next(results) for _ in group] for group in groups]
+        n_bytes = sum(len(result.source) for result in chain.from_iterable(by_group))
         self.metrics.source_bytes.labels(str(plan.direction)).inc(n_bytes)
-        return made
+        return by_group
 
 
 def _variant(separators: Sequence[str], results: Sequence[TranslationResult], k: int) -> str:
     """Return a text with the k-th hypotheses of its lines, or the best one where a line has fewer."""
-    chosen = (one.hypotheses[k if k < len(one.hypotheses) else 0].text.decode() for one in results)
-    return "".join(part for pair in zip(separators, [*chosen, ""], strict=True) for part in pair)
+    texts = [result.hypotheses[k if k < len(result.hypotheses) else 0].text.decode() for result in results]
+    return "".join(part for pair in zip(separators, [*texts, ""], strict=True) for part in pair)

@@ -148,7 +148,9 @@ class Worker:
             self._jobs.remove(job)
             if self._scheduler is not None:
                 self._scheduler.drop(job)
-            self._requests = {number: one for number, one in self._requests.items() if one[0] is not job}
+            self._requests = {
+                number: entry for number, entry in self._requests.items() if entry[0] is not job
+            }
         with suppress(InvalidStateError):  # it was cancelled
             if isinstance(outcome, Exception):
                 job.results.set_exception(outcome)
