@@ -30,6 +30,9 @@ WITH_ENGINE = (  # of those folders
 # spin. No import of PyTorch here: the process that only hands out tests needs none.
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # of the few tests that set more threads
+# So that a child in another folder finds the package under test.
+PATHS = str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, PATHS))
 settings.register_profile("bytenmt", deadline=None, max_examples=25, derandomize=True)
 settings.register_profile("fast", settings.get_profile("bytenmt"), max_examples=8)
 settings.load_profile("bytenmt")

@@ -1,13 +1,16 @@
-"""The editable installation of a checkout, as `pip install -e .` makes it."""
+"""The editable installation of a checkout, as `pip install -e .` makes it, and what is built."""
 
 import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+
+import bytenmt
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_editable(sys.argv[1]))"
@@ -38,3 +41,26 @@ def test_the_folder_of_a_clone_is_not_taken_for_the_package(tmp_path: Path) -> N
             text=True,
         )
         assert done.stdout.strip() == str(clone / "bytenmt/__init__.py"), done.stderr
+
+
+# ---- what is built
+
+PACKAGE = Path(bytenmt.__file__).parent
+SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+
+
+def test_every_folder_is_installed() -> None:
+    """Every folder is a package that setuptools finds: one without __init__.py would be left out silently."""
+    find_packages = pytest.importorskip("setuptools").find_packages
+    folders = {path.parent for path in PACKAGE.rglob("*.py")}
+    standing = {".".join(path.relative_to(ROOT).parts) for path in folders}
+    assert set(find_packages(str(ROOT), **SETUPTOOLS["packages"]["find"])) == standing
+
+
+def test_what_is_no_python_is_installed_too() -> None:
+    """Without py.typed a type checker takes all of the package for Any."""
+    patterns = SETUPTOOLS["package-data"]["bytenmt"]
+    named = {str(path.relative_to(PACKAGE)) for pattern in patterns for path in PACKAGE.glob(pattern)}
+    standing = {path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    others = {str(path.relative_to(PACKAGE)) for path in standing if path.suffix != ".py"}
+    assert "py.typed" in named and named == others

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bytenmt import Translator
-from bytenmt.serve.languages import Direction, Languages
+from bytenmt.serve.languages import Direction, ServedLanguages
 
 SENTENCES = {
     "en": ["Where is the station?", "My brother has a new car.", "it is cold", "Good morning!"],
@@ -48,7 +48,7 @@ def test_a_model_in_the_clone(name: str) -> None:
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_they_tell_their_languages_apart(name: str) -> None:
-    languages = Languages([Direction.parse(name)])
+    languages = ServedLanguages([Direction.parse(name)])
     for language in name.split("-"):
         for sentence in SENTENCES[language]:
             assert languages.guesses(sentence)[0].language == language, sentence

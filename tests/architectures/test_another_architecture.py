@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from guide_pages import ROOT, blocks
 from small_runs import CPU, forget_architecture
 from source_tree import PACKAGE
 
@@ -121,32 +122,6 @@ def test_both_engines_run_it(echo: ModuleType, tmp_path: Path, source: str) -> N
 
 
 @pytest.mark.slow
-def test_it_is_one_folder_and_one_line_of_the_package(tmp_path: Path) -> None:
-    """A copy of the package with the folder, the line and a preset knows it like any other."""
-    package = tmp_path / "bytenmt"
-    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    write_folder(package / "architectures")
-    line = '        Architecture("convs2s", "ConvS2SConfig", "ConvS2S"),\n'
-    new = 'Architecture("echo", "EchoConfig", "Echo"),'
-    assert new in (PACKAGE / "docs/adding-an-architecture.md").read_text(encoding="utf-8")
-    registry = package / "architectures/registry.py"
-    text = registry.read_text(encoding="utf-8")
-    assert text.count(line) == 1
-    registry.write_text(text.replace(line, f"{line}        {new}\n"), encoding="utf-8")
-    with (package / "architectures/presets.py").open("a", encoding="utf-8") as presets:
-        presets.write('\nPRESETS["small"]["echo"] = {"model": {"d_embedding": 64}, "train": {"lr": 2e-3}}\n')
-    told = subprocess.run(
-        [sys.executable, "-m", "bytenmt", "info", "echo"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert "fading = 0.8" in told and "multiply-accumulates" in told
-
-
-@pytest.mark.slow
 @without_a_program
 def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[str, Any]) -> None:
     """auto takes PyTorch in place of the CPU engine, and says so once; what insists on that engine fails."""
@@ -193,3 +168,42 @@ def test_another_process_is_told_to_load_a_plugin() -> None:
     ):
         with pytest.raises(ConfigError, match="echo.*--plugin"):
             told()
+
+
+# ---- the guide's changes of a model
+
+TESTS = [
+    "tests/architectures/test_contract.py",
+    "tests/architectures/test_reference.py",
+    "tests/decoding/test_program_check.py",
+]
+
+
+def apply(difference: str, path: Path) -> None:
+    """Replace the lines of a difference that are old by those that are new; all of it occurs once."""
+    lines = difference.splitlines(keepends=True)
+    old, new = ("".join(line[1:] for line in lines if line[0] in kept) for kept in (" -", " +"))
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) == 1, f"{path.name} has {text.count(old)} times:\n{old}"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_examples_pass_the_tests_that_the_guide_names(tmp_path: Path) -> None:
+    for folder in ("bytenmt", "tests"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for block in blocks(ROOT / "bytenmt/docs/adding-an-architecture.md"):
+        if block.info.startswith("diff "):
+            apply(block.text, tmp_path / block.info.removeprefix("diff "))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n0", "-k", "luong-scaled or bytenet-tanh", *TESTS],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+        | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    passed = int(done.stdout.split(" passed")[0].split()[-1])
+    assert passed >= 30, done.stdout

@@ -85,24 +85,6 @@ def test_options_without_effect_have_none(arch: str, settings: str) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("settings", "encoder", "decoder"),
-    [
-        (["recurrent=decoder", "dilations=[]", "encoder_dilations=[3]"], (3,), ()),
-        (["recurrent=decoder", "dilations=[3]"], (3,), ()),
-        (["recurrent=both"], (), ()),
-        (["recurrent=both", "source=false"], (), ()),
-        (["source=false", "n_sets=1", "dilations=[3]", "encoder_dilations=[5]", "stacking=add"], (), (3,)),
-    ],
-)
-def test_bytenet_takes_the_dilations_that_it_needs(
-    settings: list[str], encoder: tuple[int, ...], decoder: tuple[int, ...]
-) -> None:
-    config = load_config("bytenet", "tiny", "", [f"model.{setting}" for setting in settings])
-    assert (config.model.encoder_schedule, config.model.decoder_schedule) == (encoder, decoder)  # type: ignore
-    check_program(build_model(config.model), config.model)
-
-
 def test_no_positions_are_none() -> None:
     """n_positions = 0 means off where they are learned, as before there was a name for it."""
     for settings in (["n_positions=0"], ["positions=off"]):

@@ -14,6 +14,7 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
 from bytenmt.config.schema import Config, config_toml, fingerprint, load_config
+from bytenmt.decoding.program_check import check_program
 
 NOMINAL = {"tiny": 0.6e6, "small": 3e6, "base": 10e6, "fast": 3.3e6, "large": 25e6}  # decoder weights
 
@@ -80,6 +81,10 @@ def test_the_window_of_luong() -> None:
 @pytest.mark.parametrize(
     ("settings", "encoder", "decoder"),
     [
+        (["recurrent=decoder", "dilations=[]", "encoder_dilations=[3]", "n_sets=1"], [3], []),
+        (["recurrent=decoder", "dilations=[3]", "n_sets=1"], [3], []),
+        (["recurrent=both"], [], []),
+        (["source=false", "n_sets=1", "dilations=[3]", "encoder_dilations=[5]", "stacking=add"], [], [3]),
         (["n_sets=3"], [1, 2, 4, 8] * 3, [1, 2, 4, 8] * 3),
         (["n_encoder_sets=3"], [1, 2, 4, 8] * 3, [1, 2, 4, 8] * 2),
         (["n_sets=1", "n_decoder_sets=4"], [1, 2, 4, 8], [1, 2, 4, 8] * 4),
@@ -90,15 +95,16 @@ def test_the_window_of_luong() -> None:
 def test_bytenet_has_a_depth_for_each_side(
     settings: list[str], encoder: list[int], decoder: list[int]
 ) -> None:
-    """n_sets and dilations are of both, where a side has none of its own."""
+    """n_sets and dilations are of both, where a side has none of its own; a recurrent side has none."""
     settings = ["n_sets=2", "dilations=[1,2,4,8]", "kernel_width=3", *settings]
     config = load_config("bytenet", "tiny", "", [f"model.{setting}" for setting in settings])
     assert isinstance(config.model, ByteNetConfig)
     assert config.model.encoder_schedule == tuple(encoder)
     assert config.model.decoder_schedule == tuple(decoder)
     round_trip(config)
-    model = on_meta("bytenet", "tiny", *(f"model.{setting}" for setting in settings))
-    assert receptive_field(model.config) == 1 + 2 * sum(decoder)
+    field = receptive_field(config.model)
+    assert field == (None if "recurrent" in settings[3] else 1 + 2 * sum(decoder))
+    check_program(build_model(config.model), config.model)
 
 
 @pytest.mark.parametrize("arch", ["seq2seq", "luong"])

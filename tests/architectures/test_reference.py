@@ -8,13 +8,14 @@ import pytest
 import torch
 from fast_variants import by_variant
 from invariants import VARIANTS, WITHOUT_SOURCE, assert_same, build, make
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn import functional as F
 from variants import OPTIONS
 
 from bytenmt.architectures.registry import build_model
+from bytenmt.architectures.transformer.model import _attend
 from bytenmt.config.schema import parse_config
 from bytenmt.layers.convolution import WeightNorm
-from bytenmt.layers.recurrent import GRU
 
 
 @by_variant("name", [name for name in OPTIONS if name not in WITHOUT_SOURCE])
@@ -57,44 +58,6 @@ def test_bytenet_columns_at_the_start(stacking: str) -> None:
     torch.testing.assert_close(found.columns, 3 * expected.columns)
     names = [name for name, p in larger.named_parameters() if not torch.equal(p, plain.get_parameter(name))]
     assert names == ["encoder.output.weight", "encoder.output.bias"]
-
-
-# ---- the recurrences
-
-
-def random_gru(reset: Any, update: Any, r_is_one: bool = False) -> GRU:
-    """A GRU with random weights; r_is_one: its reset gate pinned open."""
-    torch.manual_seed(5)
-    gru = GRU(4, 6, reset, update).double()
-    with torch.no_grad():
-        for parameter in gru.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.5)
-        if r_is_one:
-            gru.input.bias[:6] = 1000.0
-    return gru
-
-
-def torch_gru(gru: GRU) -> nn.GRU:
-    """nn.GRU with the weights of ours: same gate order r, z, n, its second biases zero."""
-    theirs = nn.GRU(4, 6, batch_first=True).double()
-    with torch.no_grad():
-        theirs.weight_ih_l0.copy_(gru.input.weight)
-        theirs.weight_hh_l0.copy_(torch.cat([gru.gates.weight, gru.candidate.weight]))
-        theirs.bias_ih_l0.copy_(gru.input.bias)
-        theirs.bias_hh_l0.zero_()
-    return theirs
-
-
-@pytest.mark.parametrize(
-    ("reset", "r_is_one", "same"),
-    [("after", False, True), ("before", True, True), ("before", False, False)],
-)
-def test_gru_against_torch(reset: str, r_is_one: bool, same: bool) -> None:
-    """nn.GRU is reset after and z keeps; reset before agrees with it only where r is 1."""
-    gru = random_gru(reset, "keep", r_is_one)
-    x, h = torch.randn(3, 5, 4).double(), torch.randn(3, 6).double()
-    expected = torch_gru(gru)(x, h[None])[0]
-    assert torch.allclose(gru(x, (h,))[0], expected, rtol=0, atol=1e-12) is same
 
 
 # ---- ConvS2S: weight normalisation, initialisation, gradients
@@ -255,3 +218,36 @@ def test_convs2s_embedding_path_is_not_scaled() -> None:
             true[i, j] = (up - down) / (2 * step)
     expected = (true - through_e) / 4 + through_e
     assert torch.allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
+# ---- the Transformer's attention
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 2e-2)])
+def test_gradients_equal_those_of_the_fused_attention(dtype: torch.dtype, tolerance: float) -> None:
+    """Outputs and all three gradients, with columns that some or all queries may not see."""
+    generator = torch.Generator().manual_seed(1)
+    shapes = (3, 2, 5, 6), (3, 2, 7, 6), (3, 2, 7, 6), (3, 2, 5, 6)
+    q, k, v, weight = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes)
+    mask = torch.rand(3, 1, 5, 7, generator=generator) < 0.6
+    mask[..., 0], mask[1, :, :, 3] = True, False
+    found = []
+    for precision, attend in ((dtype, _attend), (torch.float64, F.scaled_dot_product_attention)):
+        inputs = [one.to(precision).requires_grad_() for one in (q, k, v)]
+        output = attend(*inputs, mask)
+        (output.double() * weight).sum().backward()
+        found.append([output.double(), *(one.grad.double() for one in inputs if one.grad is not None)])
+    assert len(found[0]) == len(found[1]) == 4
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=3 * tolerance)
+
+
+def test_no_gradients_no_separate_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without gradients the fused attention is called, which keeps no scores."""
+    called = []
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *_, **__: called.append(1))
+    x, mask = torch.ones(1, 1, 2, 2), torch.ones(1, 1, 2, 2, dtype=torch.bool)
+    _attend(x, x, x, mask)
+    with torch.no_grad():
+        _attend(x, x, x, mask)
+    assert called == [1]

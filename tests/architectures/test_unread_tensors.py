@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from small_runs import CPU, assert_same, forget_architecture, weights
@@ -18,10 +17,9 @@ from bytenmt.architectures.model_program import ModelProgram, ModelWriter
 from bytenmt.architectures.registry import register
 from bytenmt.checkpoints.checkpoint import read_weights
 from bytenmt.checkpoints.quantize import convert
-from bytenmt.checkpoints.weights import read_run, write_weights_file
 from bytenmt.config.schema import Config, load_config
 from bytenmt.decoding.translator import Translator
-from bytenmt.errors import BytenmtError, CheckpointError
+from bytenmt.errors import BytenmtError
 from bytenmt.training.run import train
 from tools.average import average
 
@@ -94,33 +92,6 @@ def test_they_are_stored_and_restored(headed: None, tmp_path: Path, texts: dict[
             assert Translator.load(tmp_path / file, engine=engine, device="cpu", max_len_b=3).translate(
                 ["a b"]
             )
-
-
-@pytest.mark.slow
-def test_files_are_checked_strictly(headed: None, tmp_path: Path, texts: dict[str, Any]) -> None:
-    """Files with other tensors than the module's are refused."""
-    run, file = tmp_path / "run", tmp_path / "file.safetensors"
-    train(run, config("train.max_updates=1"), **texts, device=CPU)
-    convert(run, file, "fp32")
-    arrays, own, facts, _ = read_run(file)[1]
-
-    def written(changed: dict[str, np.ndarray | None]) -> Path:
-        kept = {name: array for name, array in {**arrays, **changed}.items() if array is not None}
-        write_weights_file(file, kept, own, facts)
-        return file
-
-    for name, array in (
-        ("extra.bias", None),
-        ("extra.bias", np.zeros(4, np.float32)),
-        ("norm.running_mean", None),
-        ("n_updates", np.zeros((), np.float32)),
-        ("more", np.zeros(1, np.float32)),
-    ):
-        with pytest.raises(CheckpointError, match=f"first '{name}'"):
-            read_weights(written({name: array}))
-    for name in ("norm.running_mean", "extra.bias"):
-        with pytest.raises(CheckpointError, match="no number"):
-            read_weights(written({name: np.full(3, np.nan, np.float32)}))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 import safetensors.torch
 import torch
 from heard import Heard
+from made_up_engine import make_run, small_config
 from torch import Tensor
 
 from bytenmt.architectures.parameters import parameter_shapes
@@ -28,22 +29,12 @@ from bytenmt.checkpoints.checkpoint import (
 from bytenmt.checkpoints.metrics import MetricsLog
 from bytenmt.checkpoints.weights import has_checkpoint
 from bytenmt.config.facts import Facts
-from bytenmt.config.schema import Config, config_toml, load_config
+from bytenmt.config.schema import config_toml, load_config
 from bytenmt.errors import CheckpointError
 
 CPU = torch.device("cpu")
 CONFIG = load_config("seq2seq", "tiny", "", ["model.d_embedding=1", "model.d_hidden=1"])
 PACKAGE = str(Path(checkpoint.__file__).parents[1])
-
-
-def make_run(run: Path, arch: str = "bytenet", *settings: str, update: int = 3) -> Config:
-    """A run folder with one checkpoint of random weights."""
-    run.mkdir()
-    config = load_config(arch, "tiny", "", settings)
-    (run / "config.toml").write_text(config_toml(config))
-    model = build_model(config.model)
-    save_checkpoint(run, update, model_tensors(model), {"step": torch.ones(1)}, config, Facts(), best=True)
-    return config
 
 
 def contents(seed: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -94,13 +85,15 @@ def test_a_run_comes_back(tmp_path: Path, tie: str) -> None:
     """Loading gives the same weights, tied and in evaluation mode, with configuration and facts, from the
     folder, the file in it and a copy.
     """
-    config = make_run(tmp_path / "run", "bytenet", f"model.tie_embedding={tie}")
+    tied_or_not = f"model.tie_embedding={tie}"
+    make_run(tmp_path / "run", "bytenet", settings=(tied_or_not,))
+    config = small_config("bytenet", tied_or_not)
     saved = load_checkpoint(tmp_path / "run").weights
     file = tmp_path / "run" / "last.safetensors"
     copy = shutil.copy(file, tmp_path / "copy.safetensors")
     for path in (tmp_path / "run", file, copy):
         loaded = load_run(path, CPU)
-        assert (loaded.config, loaded.facts, loaded.model.training) == (config, Facts(update=3), False)
+        assert (loaded.config, loaded.facts, loaded.model.training) == (config, Facts(update=70), False)
         for name, tensor in model_tensors(loaded.model).items():
             assert torch.equal(tensor, saved[name])
         tied = loaded.model.decoder.output.weight is loaded.model.embedding.weight
@@ -138,7 +131,7 @@ def test_a_trainer_keeps_tensors_of_every_type(run: Path) -> None:
 
 def test_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
     """Another size, another program's file, another part, no file."""
-    make_run(tmp_path / "run")
+    make_run(tmp_path / "run", "bytenet")
     larger = load_config("bytenet", "tiny", "", ["model.d_channels=100"])
     own = tmp_path / "own.safetensors"
     write_weights(own, model_tensors(build_model(larger.model)), CONFIG, Facts())
@@ -161,15 +154,14 @@ def test_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
 
 def test_best_and_last_of_a_run(tmp_path: Path) -> None:
     """Translation takes the best, the last where nothing was validated, or the last where told so."""
-    run = tmp_path / "run"
-    config = make_run(run)
-    for update in (4, 5):
+    run, config = make_run(tmp_path / "run"), small_config("luong")
+    for update in (74, 75):
         model = build_model(config.model)
         save_checkpoint(run, update, model_tensors(model), {}, config, Facts(), best=False)
-    assert load_run(run, CPU).facts == Facts(update=3)
-    assert load_run(run, CPU, "last").facts == Facts(update=5)
+    assert load_run(run, CPU).facts == Facts(update=70)
+    assert load_run(run, CPU, "last").facts == Facts(update=75)
     (run / "best.safetensors").unlink()
-    assert load_run(run, CPU).facts == Facts(update=5)
+    assert load_run(run, CPU).facts == Facts(update=75)
 
 
 def test_an_average_and_the_weights_that_are_trained(run: Path) -> None:

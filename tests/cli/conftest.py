@@ -43,8 +43,6 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).mkdir(parents=True)
         (folder / name / CONFIG).write_bytes(b"")
     (folder / "packed.gz").write_bytes(gzip.compress(FILES["src"]))
-    (folder / "nothing.gz").write_bytes(gzip.compress(b""))
-    (folder / "invalid.gz").write_bytes(gzip.compress(FILES["invalid"]))
     (folder / "cut.gz").write_bytes(gzip.compress(FILES["src"])[:-12])
     record = {"update": 1, "seconds": 2.0, "valid_bits_per_byte": 3.0}
     (folder / "run" / "metrics.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")

@@ -18,13 +18,12 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from made_up_engine import made_up_translator as made_up
-from made_up_engine import small_model
+from made_up_engine import small_translator as make
 
 from bytenmt.cli import line_filter as module
 from bytenmt.cli.line_filter import InputLine, LineFilter, LineQueue
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import Request
-from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import DataError
 
@@ -47,12 +46,6 @@ KINDS = [
     b"\xed\xa0\x80 surrogate",
     b"\t",
 ]
-
-
-def make(arch: str = "luong", **options: Any) -> Translator:
-    """Make a translator of a random model."""
-    short = {"max_len_a": 0.01, "max_len_b": 9}
-    return Translator.from_runtime(runtime_from_models([small_model(arch)], CPU), **{**short, **options})
 
 
 def rubbish(n_lines: int = 200) -> bytes:
@@ -150,14 +143,6 @@ def test_the_warning_names_the_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "standard input, line 7 has 200 bytes" in lines[0] and "4 parts" in lines[0]
 
 
-def test_a_line_of_a_million_bytes(capsys: pytest.CaptureFixture[str]) -> None:
-    """A very long line is translated in parts, none of which is lost."""
-    line = b"word " * 200_000
-    (found,) = answers(made_up(), line + b"\n")
-    assert found.replace(b"0", b"") == line.upper()
-    assert "has 1000000 bytes" in capsys.readouterr().err
-
-
 # Between the reading thread and the one that answers.
 
 
@@ -210,29 +195,6 @@ def test_order_is_kept_whatever_comes_together() -> None:
         LineFilter(made_up(admitted), output, buffer_size=200).stream(file)
     assert output.getvalue().split(b"\n")[:-1] == [line.upper() + b"0" for line in lines]
     assert max(map(len, admitted)) > 20, "nothing came together"
-
-
-def test_a_slow_reader_of_answers_slows_the_reading() -> None:
-    """Behind an output that takes nothing, only so much is read."""
-    n_read = 0
-
-    class Endless(io.BytesIO):
-        def readline(self, size: int | None = -1) -> bytes:
-            nonlocal n_read
-            n_read += 1
-            return b"line\n"
-
-    class Stuck(io.BytesIO):
-        def write(self, _: Any) -> int:
-            before = -1
-            while before != n_read:
-                before = n_read
-                time.sleep(0.05)
-            raise BrokenPipeError(32, "Broken pipe")
-
-    with pytest.raises(BrokenPipeError):
-        LineFilter(made_up(), Stuck(), buffer_size=50).stream(Endless())
-    assert n_read <= 2 * 50 + 2
 
 
 # A person at a terminal.

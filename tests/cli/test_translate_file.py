@@ -1,7 +1,6 @@
 """The command translate-file, with an engine that writes capitals: what it makes, tells and refuses."""
 
 import io
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 from click.testing import CliRunner, Result
 from made_up_engine import made_up_translator
 
-import bytenmt
 from bytenmt.cli import inputs, translate_file
 from bytenmt.cli.main import main
 from bytenmt.config.facts import CorpusFact, Facts
@@ -33,10 +31,6 @@ def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
         return made_up_translator(max_source_bytes=settings.max_source_bytes or 1000)
 
     monkeypatch.setattr(Translator, "from_runtime", from_runtime)
-
-
-# So that a child in another folder finds the package under test.
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}
 
 
 def run(*arguments: str | Path) -> Result:
@@ -85,7 +79,7 @@ def test_a_pipe_by_its_name() -> None:
     """/dev/stdout is no file, but a link to the pipe."""
     code = "from pathlib import Path; from bytenmt.cli.files import writer\n"
     code += "with writer(Path('/dev/stdout')) as file: file.write(b'one')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=ENVIRONMENT)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout == b"one"
 
 

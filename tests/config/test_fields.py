@@ -1,7 +1,6 @@
-"""Values out of bounds: refused alike by the commands, the configuration and the Python interface."""
+"""The table of settings, and values out of bounds: alike in the commands, the configuration and Python."""
 
 import math
-from pathlib import Path
 from typing import Any, get_args
 
 import click
@@ -14,11 +13,11 @@ from bytenmt.cli.main import main
 from bytenmt.cli.options import OptionValue
 from bytenmt.config.fields import MAX_THREADS, Option, check_values, options_of
 from bytenmt.config.schema import TrainConfig, config_tree, load_config
-from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.setting_table import TABLE
+from bytenmt.decoding.setting_table import SAMPLING, TABLE
+from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
-from bytenmt.errors import BytenmtError, ConfigError
+from bytenmt.errors import BytenmtError, ConfigError, SettingError
 
 SETTINGS = {name: one for name, one in TABLE.items() if one.kind not in (bool, bytes) and not one.choices}
 TRAINING = options_of(TrainConfig)
@@ -137,11 +136,6 @@ def test_a_setting_of_thousands_of_digits_or_levels(setting: str) -> None:
     assert len(str(told.value)) < 350 and str(told.value).isprintable()
 
 
-def test_a_file_of_thousands_of_levels() -> None:
-    with pytest.raises(ConfigError, match="nested too deeply|unknown key a"):
-        load_config("luong", "tiny", ".".join("a" * 1500) + " = 1", [])
-
-
 @pytest.mark.parametrize("text", [7, "90s", "2m", "1.5h", "auto"])
 def test_intervals(text: int | str) -> None:
     config = load_config("luong", "tiny", "", [f"train.valid_every={text}", f"train.save_every={text}"])
@@ -167,12 +161,6 @@ def test_threads(threads: Any) -> None:
     assert EngineSpec("numba", "cpu", threads=MAX_THREADS).threads == MAX_THREADS
 
 
-@pytest.mark.parametrize("weight", [0.0, 1e-320, math.nan, math.inf, 1e300])
-def test_weights(weight: float, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="weight"):
-        ParallelCorpus.open_all([PairFiles(tmp_path, tmp_path, weight=weight)])
-
-
 def test_a_search_too_wide_for_any_memory_is_told_before_it_begins() -> None:
     """And one that only fits with few lines side by side has few."""
     wide = translator(beam=1000, max_len_b=10**6)
@@ -192,3 +180,34 @@ def test_a_message_names_value_and_bound() -> None:
         check_values({"seed": -1}, TABLE, lambda name: TABLE[name].long)
     with pytest.raises(ValueError, match="split_sentences is 'x': expected one of auto, always, never"):
         check_values({"split_sentences": "x"}, TABLE)
+
+
+# ---- the table of settings
+
+TRANSLATING = ("translate", "translate-file", "translate-dataset", "evaluate")
+
+
+def command_options(command: str) -> dict[str, click.Option]:
+    return {
+        one.name: one for one in main.every()[command].params if isinstance(one, click.Option) and one.name
+    }
+
+
+@pytest.mark.parametrize("row", TABLE.values(), ids=lambda row: row.name)
+def test_a_setting_is_an_option_of_the_commands_of_its_group(row: Option) -> None:
+    expected = {
+        "search": {*TRANSLATING, "serve"},
+        "sampling": {*TRANSLATING} | ({"generate"} if row.name in SAMPLING else set()),
+        "output": {"translate"},
+    }[row.group]
+    offered = {name for name in main.every() if row.name in command_options(name)}
+    assert expected <= offered
+    for command in expected:
+        option = command_options(command)[row.name]
+        assert row.long in option.opts and (option.help or "").startswith(row.help[:-1])
+        assert option.is_flag == (row.kind is bool)
+
+
+def test_messages_use_the_names_of_the_caller() -> None:
+    with pytest.raises(SettingError, match="--n-best 2 of --beam-size 1"):
+        Settings.from_dict({"n_best": 2}, lambda name: TABLE[name].long)

@@ -14,7 +14,7 @@ from small_runs import CPU, config
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.config.schema import AUGMENTATIONS, DataConfig
 from bytenmt.data.augment.augmenter import Augmenter, with_case, without_final_sign
-from bytenmt.data.augment.copying import find_items, with_other_items
+from bytenmt.data.augment.copying import with_other_items
 from bytenmt.data.augment.draws import keyed_draws
 from bytenmt.data.augment.noise import Letters, with_noise
 from bytenmt.data.augment.sentinels import SentinelAugmenter, find_shared, with_sentinels
@@ -23,7 +23,7 @@ from bytenmt.data.corpus import ParallelCorpus, TextFile
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.sentinels import FIRST_SENTINEL, SENTINELS
 from bytenmt.training.trainer import Trainer
-from bytenmt.utf8 import BOS, EOS
+from bytenmt.utf8 import EOS
 
 WORD = (1 << 64) - 1
 SAMPLE = "The Übung größer ist, 서울 부산 대구; Мир — мир. ΑΒγδ 漢字 ij"
@@ -149,13 +149,6 @@ def test_a_copied_text_is_still_copied(text: str, key: int) -> None:
     assert source == target and len(source.encode()) == len(text.encode())
 
 
-def test_korean_stands_around_a_number() -> None:
-    source, target = other_items("오후 3시 40분, Kim이", "Kim, 3:40 p.m.", 5)
-    found = re.fullmatch(r"오후 ([1-9])시 ([1-9]\d)분, ([A-Z][a-z]{2})이", source)
-    assert found is not None and target == f"{found[3]}, {found[1]}:{found[2]} p.m."
-    assert [item.value for item in find_items("15일")] == ["15"]
-
-
 @pytest.mark.parametrize(
     ("source", "target", "expected"),
     [
@@ -242,19 +235,6 @@ def test_batches_are_the_same_in_any_number_of_processes(shares: dict[str, float
     assert np.mean(changed) > 0.2
     targets = [a[1] != b[1] for x, y in zip(one, plain, strict=True) for a, b in zip(x, y, strict=True)]
     assert any(targets) == (shares.keys() != {"noise"} and shares.keys() != {"empty_source"})
-
-
-@pytest.mark.parametrize("case", ["upper", "title", "lower"])
-def test_every_pair_in_another_case(case: Literal["upper", "title", "lower"]) -> None:
-    """At a share of 1 all pairs have it on both sides, and padding and lengths fit what is written."""
-    augmenter = Augmenter(corpus_of(), DataConfig(**{f"{case}_case": 1.0}), 1, 8)
-    plain = all_batches(Augmenter(corpus_of(), DataConfig(), 1, 8), 1, 0)
-    for before, after in zip(plain, all_batches(augmenter, 1, 0), strict=True):
-        for sides in zip(before, after, strict=True):
-            for old, new in zip(*sides, strict=True):
-                text = bytes(byte for byte in old if byte < 0xF5).decode()
-                first = old[:1] if old[0] == BOS else b""
-                assert new == first + with_case(text, case).encode() + bytes([EOS])
 
 
 def test_a_share_of_the_sources_is_empty() -> None:

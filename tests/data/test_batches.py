@@ -9,13 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from bytenmt.data import batches as batching
 from bytenmt.data.batches import Batch, assemble, batches
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.epoch_plan import EpochPlan, epoch_plan
-from bytenmt.training.translation import to_device
 from bytenmt.utf8 import BOS, EOS, PAD
 
 
@@ -142,24 +140,6 @@ def test_shares_are_a_partition_of_each_batch(corpus: ParallelCorpus, size: int)
         for rank in range(size):
             check_batch(corpus, indices[rank::size], shares[rank][k], 8)
     assert all(len(share) == plan.n_batches for share in shares)
-
-
-def test_tensors_are_the_batch(corpus: ParallelCorpus) -> None:
-    batch = assemble(corpus, np.array([5, 9]), 8)
-    on = to_device(batch, torch.device("cpu"))
-    for name in ("source", "source_len", "target", "target_len", "target_in", "target_out"):
-        assert getattr(on, name).numpy().tolist() == getattr(batch, name).tolist()
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
-def test_pinned_batches(corpus: ParallelCorpus) -> None:
-    plan = plan_of(corpus, 700)
-    device = torch.device("cuda")
-    moved = [to_device(batch, device) for batch in batches(corpus, plan, pin=True)]
-    for k, on in enumerate(moved):
-        check_batch(corpus, plan.batch(k).tolist(), Batch(*(part.cpu().numpy() for part in on)))
-    pinned = next(batches(corpus, plan, pin=True))
-    assert all(torch.from_numpy(part).is_pinned() for part in pinned if part.size)
 
 
 @pytest.fixture

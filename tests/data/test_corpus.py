@@ -2,7 +2,6 @@
 
 import gzip
 import lzma
-import mmap
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -128,15 +127,6 @@ def test_strict_names_the_place(tmp_path: Path, content: bytes, line: int, offse
         TextFile.from_bytes(b"", "x", "ignore")
 
 
-def test_plain_file_is_mapped_and_read_only(tmp_path: Path) -> None:
-    path = tmp_path / "text"
-    path.write_bytes("é\n한".encode())
-    text = TextFile.open(path, "strict")
-    assert list(text) == ["é".encode(), "한".encode()]
-    assert isinstance(text.data.base, memoryview) and isinstance(text.data.base.obj, mmap.mmap)
-    assert not text.data.flags.writeable
-
-
 def one_line(caught: pytest.ExceptionInfo[BytenmtError], *parts: object) -> None:
     message = str(caught.value)
     assert "\n" not in message
@@ -197,20 +187,6 @@ def pair_files(tmp_path: Path, source: bytes, target: bytes) -> tuple[Path, Path
 
 def open_pair(source: Path | None, target: Path, errors: str = "replace", *limits: int) -> ParallelCorpus:
     return ParallelCorpus.open_all([PairFiles(source, target)], errors, *limits)
-
-
-def test_the_inventory_of_a_corpus_without_a_source(tmp_path: Path) -> None:
-    """Ten lines of each kind are named."""
-    path = tmp_path / "t"
-    path.write_bytes(b"abc\n\nde\nabcdef\n" + b"\n" * 1011)
-    corpus = open_pair(None, path, "replace", 1, 5)
-    assert corpus.src is None and corpus.lines.tolist() == [0, 2]
-    assert corpus.source_lengths.tolist() == [0, 0] and corpus.target_lengths.tolist() == [3, 2]
-    assert inventory(corpus) == [
-        f"{path}: 2 pairs, 5 target bytes",
-        "left out, empty: 1,012 (line 2, 5, 6, 7, 8, 9, 10, 11, 12, 13, …)",
-        "left out, too long: 1 (line 4)",
-    ]
 
 
 def test_white_space_alone_is_no_target(tmp_path: Path) -> None:
@@ -340,14 +316,6 @@ def test_parts_that_do_not_fit(tmp_path: Path) -> None:
             ParallelCorpus.open_all(wrong)
     alone = ParallelCorpus.open_all([PairFiles(tgt=tmp_path / name) for name in ("a.ko", "d.ko")])
     assert not alone.has_source and alone.source_lengths.tolist() == [0] * 4 and alone.target(3) == b"D"
-
-
-def test_a_wrong_name_is_told_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before another file is read."""
-    files = [*several(tmp_path), PairFiles(tmp_path / "d.en", tmp_path / "missing")]
-    monkeypatch.setattr(module, "read_bytes", None)
-    with pytest.raises(DataError, match="missing does not exist"):
-        ParallelCorpus.open_all(files)
 
 
 def test_sorting_out_equals_plain_python() -> None:

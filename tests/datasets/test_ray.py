@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 from made_up_engine import make_run
 
-import bytenmt
 from bytenmt.decoding.translator import Translator
 
 pytestmark = pytest.mark.slow
@@ -78,12 +76,9 @@ def test_data_sets_on_ray(tmp_path: Path) -> None:
     for name, content in (("1.csv", TABLE), ("2.txt", TEXT), ("sub/3.jsonl", JSON.encode()), (".x", b"x")):
         (tmp_path / "in" / name).write_bytes(content)
     (tmp_path / "bad" / "a.jsonl").write_bytes(b'{"text": "a"}\nbroken\n')
-    root = str(Path(bytenmt.__file__).parent.parent)
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
         timeout=SECONDS,

@@ -145,13 +145,6 @@ def test_pieces_are_told_in_the_places_of_the_line() -> None:
         assert len(whole[slice(*link.bytes)].decode()) == 1 == len(source[slice(*link.source_bytes)].decode())
 
 
-def test_no_model_is_asked_about_empty_lines() -> None:
-    """They would go through it one by one, and there is nothing to align."""
-    nobody = aligner()  # without models, whose mean nobody can tell
-    assert [weights.shape for weights in nobody.weights([(b"", b""), (b"ab", b"")])] == [(0, 1), (0, 3)]
-    assert nobody.links([[(b"", b"", b"")]] * 3) == [[], [], []]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("options", ["", "--engine torch --device cpu -b 2 --n-best 2 --max-source-bytes 7"])
 def test_the_command_tells_alignments(tmp_path: Path, options: str) -> None:

@@ -57,19 +57,6 @@ def test_others_wait_for_the_process_that_compiles(tmp_path: Path) -> None:
     assert sorted(told) == [b"", b"", b"told\n"]
 
 
-def test_a_failed_compilation_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Neither a lock nor Numba without machine code."""
-
-    def fail() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        compile_once(fail, tmp_path / "kernels", Heard())
-    calls = list[int]()
-    compile_once(lambda: calls.append(1), tmp_path / "kernels", Heard())
-    assert calls == [1]
-
-
 def test_a_second_process_compiles_nothing() -> None:
     compilation.compile_kernels()
     run = subprocess.run([sys.executable, "-c", CACHED_RUN], capture_output=True, text=True)

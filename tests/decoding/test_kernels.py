@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -20,13 +19,14 @@ from bytenmt.decoding.cpu.kernels.decoder_memory import KEYS, VALUES, store_colu
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels, scratch_bytes
 from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, ThreadContext
 from bytenmt.decoding.cpu.kernels.panels import INT8, PANEL, TOGETHER, ZERO, pack
-from bytenmt.decoding.cpu.kernels.simd import emit_function
 from bytenmt.decoding.cpu.session import memory_column_floats, round_up_to_lines
 from bytenmt.kernel_constants import PRECISIONS
 
+pytestmark = pytest.mark.slow  # the kernels are compiled with wrappers that Python can call
 f32 = np.float32
 # Of a product, relative to the square root of the inputs: numbers and weights are about one.
-TOLERANCE = {"fp32": 4e-6, "int8": 5e-2}
+# Without VNNI inputs are rounded to 16 bits, not to 8.
+TOLERANCE = {"fp32": 4e-6, "int8": 5e-2 if microkernels.NATIVE_INT8 else 3e-4}
 
 
 def numbers(*shape: int, seed: int = 0) -> Any:
@@ -100,7 +100,6 @@ def test_unpacked_panels_are_the_matrix_as_near_as_the_precision_allows(precisio
         assert same_bits(got.values, q * scales[:, None])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("n_in", (1, 2, 7, 16, 33, 130))
 def test_product_is_that_of_the_unpacked_matrix(precision: str, n_in: int) -> None:
@@ -122,7 +121,6 @@ def test_product_is_that_of_the_unpacked_matrix(precision: str, n_in: int) -> No
         assert same_bits(matrix.times(x, own, into=own), matrix.times(x, kept))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_bits_do_not_depend_on_the_rows_and_panels_of_a_call(precision: str) -> None:
     times = Matrix(numbers(5 * PANEL, 75), precision).times
@@ -168,56 +166,6 @@ def test_int8_inputs_are_relative_to_the_largest() -> None:
         assert np.allclose(most.times(np.full((1, 4096), f32(sign))), sign * 4096, rtol=1e-6)
 
 
-@cache
-def product_in_16_bits() -> Callable[..., None]:
-    """The product for machines without VNNI, compiled on any."""
-    kind = microkernels.Int8InInt16()
-    prepare, multiply = emit_function(3, 0, kind.prepare), gemm._gemm_kernel(kind)
-
-    @numba.njit
-    def run(x: Any, w: Any, y: Any, scales: Any, scratch: Any, room: int) -> None:
-        n, n_in = x.shape
-        steps = (n_in + 3) // 4
-        for row in range(n):
-            prepare(scratch.ctypes.data + row * room, x.ctypes.data + 4 * row * n_in, n_in)
-        at = scratch.ctypes.data, room, w.ctypes.data, 256 * steps, steps
-        multiply(n, 1, *at, y.ctypes.data, 256, 0, 0, scales.ctypes.data)
-
-    return run  # type: ignore[no-any-return]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not microkernels.NATIVE_INT16, reason="needs AVX2")
-@pytest.mark.parametrize("case", ("one", "few", "many", "largest", "tiny"))
-def test_products_in_16_bits_are_those_of_integers(case: str) -> None:
-    """Against integers of NumPy.
-
-    largest: sums of full 16 bits would overflow, so that inputs keep fewer.
-    """
-    n_in = {"one": 1, "few": 6, "many": 700, "largest": 5000, "tiny": 9}[case]
-    x, weights = numbers(7, n_in), numbers(PANEL, n_in, seed=1)
-    if case == "largest":
-        x, weights = np.sign(x) * f32(0.75), np.ones_like(weights)
-        x[0], x[1] = 0.75, -0.75
-    if case == "tiny":
-        x *= f32(1e-35)
-    q, scales = quantise(weights)
-    room = 64 + 2 * 16 * -(-n_in // 16)
-    y, scratch = np.zeros((7, PANEL), f32), np.full(7 * room, 0xFF, np.uint8)
-    product_in_16_bits()(x, pack(weights, "int8"), y, scales, scratch, room)
-    for row in range(7):
-        most, size = np.abs(x[row]).max(), np.abs(x[row]).sum(dtype=float)
-        largest = min(32767, int(16.8e6 * float(most) / size))
-        factor = 0 if most < 1e-30 else largest / float(most)
-        integers = np.rint(x[row].astype(float) * factor).astype(np.int64)
-        sums = q.astype(np.int64) @ integers
-        assert np.abs(sums).max() < 2**31
-        expected = sums / largest * float(most) * scales
-        # float32 arithmetic may round an input at half an integer to the other side
-        tolerance = 1e-6 * np.abs(expected) + 1.5 * 127 * float(most) / largest * scales * (case == "many")
-        assert (np.abs(y[row] - expected) <= tolerance).all()
-
-
 compiled = cache(from_python)
 
 
@@ -243,7 +191,6 @@ def sigma(x: Any) -> Any:
     return 1 / (1 + np.exp(-x.astype(float)))
 
 
-@pytest.mark.slow
 def test_exp_tanh_and_sigmoid_are_exact_to_rounding() -> None:
     with np.errstate(over="ignore"):
         x = np.linspace(-87, 88.7, 500_003).astype(f32)
@@ -267,7 +214,6 @@ def test_exp_tanh_and_sigmoid_are_exact_to_rounding() -> None:
     assert str(span(elementwise.relu, edges)) == "[ nan  inf   0.   0. 200.   0.]"
 
 
-@pytest.mark.slow
 def test_a_number_has_the_same_bits_wherever_it_stands() -> None:
     x = numbers(77) * f32(3)
     for function in (elementwise.relu, elementwise.tanh, elementwise.sigmoid):
@@ -278,7 +224,6 @@ def test_a_number_has_the_same_bits_wherever_it_stands() -> None:
         assert same_bits(span(function, x, in_place=True), whole)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("n", (1, 16, 45))
 def test_spans_compute_what_they_are_called_for(n: int) -> None:
     a, b, c = (numbers(n, seed=seed) for seed in range(3))
@@ -310,7 +255,6 @@ def test_spans_compute_what_they_are_called_for(n: int) -> None:
         assert np.allclose(got, want, rtol=1e-6, atol=1e-6 if name != "softmax of large" else 3e-5), name
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("n", (1, 16, 63, 64, 150, 1000))
 def test_sums_are_those_of_float64_and_keep_what_is_no_number(n: int) -> None:
     a, b, c = (numbers(n, seed=seed) for seed in range(3))
@@ -331,61 +275,6 @@ def test_sums_are_those_of_float64_and_keep_what_is_no_number(n: int) -> None:
         assert abs(run() - want) < 1e-6 * n
         sources[0][n // 2] = np.nan
         assert np.isnan(run())
-
-
-@pytest.mark.parametrize("width", [1, 16, 45, 128, 151])
-@pytest.mark.parametrize("n", [0, 1, 3, 4, 9])
-@pytest.mark.parametrize("is_int8", [False, True])
-def test_columns_get_their_scores(width: int, n: int, is_int8: bool) -> None:
-    """Whatever lies between them; nothing behind is written; to the bit as one by one."""
-    a, c = numbers(width, seed=1), numbers(width, seed=2)
-    x = numbers(n * (width + 3), seed=3).reshape(n, width + 3)
-
-    def check(function: Any, arrays: list[Any], columns: Any, want: Any, near: float = 1e-6) -> None:
-        stored = columns.copy()
-        scores, alone = np.full(n + 1, 7, f32), np.empty(n, f32)
-        at, size = stored.ctypes.data, stored.itemsize * (width + 3)
-        places = [y.ctypes.data for y in arrays]
-        compiled(function)(scores.ctypes.data, *places, at, size, n, width)
-        exact = stored.astype(float)[:, :width]
-        np.testing.assert_allclose(scores[:n], want(exact), rtol=0, atol=near * max(1, width**0.5))
-        assert scores[n] == 7
-        for j in range(n):
-            compiled(function)(alone[j:].ctypes.data, *places, at + size * j, size, 1, width)
-        assert np.array_equal(scores[:n], alone)
-        if n > 2:
-            stored[1, width // 2] = np.nan
-            compiled(function)(scores.ctypes.data, *places, at, size, n, width)
-            assert np.isnan(scores[:n]).tolist() == [j == 1 for j in range(n)]
-
-    check(attention.dot_columns, [a], x, lambda x: x @ a.astype(float))
-    check(
-        attention.additive_columns_int8 if is_int8 else attention.additive_columns,
-        [np.exp(2 * a), c],
-        np.exp(2 * x),
-        lambda x: (np.tanh(a.astype(float) + np.log(x) / 2) - 1) @ c.astype(float),
-        1e-3 if is_int8 else 1e-6,  # int8: an approximate quotient
-    )
-
-
-@pytest.mark.parametrize("width", [1, 16, 45, 128])
-@pytest.mark.parametrize("n", [0, 1, 3, 4, 9])
-def test_columns_are_added_up(width: int, n: int) -> None:
-    """Columns are added to the existing values in order, whatever their stride; bits are those of one column
-    after another.
-    """
-    weights, start = numbers(n, seed=1), numbers(width, seed=2)
-    x = numbers(n * (width + 3), seed=3).reshape(n, width + 3)
-    function = compiled(attention.add_weighted)
-    found, one_by_one = start.copy(), start.copy()
-    at, size = x.ctypes.data, 4 * (width + 3)
-    function(found.ctypes.data, at, size, weights.ctypes.data, n, width)
-    np.testing.assert_allclose(
-        found, start + weights.astype(float) @ x.astype(float)[:, :width], rtol=1e-5, atol=1e-5
-    )
-    for j in range(n):
-        function(one_by_one.ctypes.data, at + size * j, size, weights[j:].ctypes.data, 1, width)
-    assert np.array_equal(found, one_by_one)
 
 
 # ---- attention over int8
@@ -499,7 +388,6 @@ def barrier_rounds(counters: int, n_threads: int, me: int, rounds: Any, n_rounds
     return late
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("n_threads", (1, 2, 3))
 def test_nobody_passes_a_barrier_before_all_have_come(n_threads: int) -> None:
     counters, rounds = np.zeros(COUNTERS, np.int64), np.zeros(8 * n_threads, np.int64)
@@ -524,7 +412,6 @@ MACHINES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not simd.X86, reason="the machines are kinds of x86")
 @pytest.mark.skipif("NUMBA_CPU_NAME" in os.environ, reason="is such a machine already")
 @pytest.mark.parametrize("machine", MACHINES)
@@ -542,7 +429,7 @@ def test_a_machine_without_the_instructions_computes_the_same(machine: str) -> N
         "--noconftest",  # which imports PyTorch
         __file__,
         "-k",
-        "(product or bits or no_number or exact) and not products_in_16",
+        "product or bits or no_number or exact or inputs",
     ]
     run = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout[-3000:]

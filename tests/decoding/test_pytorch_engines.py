@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import cycle
 from typing import Any
 
@@ -18,9 +17,9 @@ from rotation import rotated
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bytenmt.architectures.tensor_tree import concatenate, map_tensors, place, select, tensors
+from bytenmt.architectures.tensor_tree import map_tensors, tensors
 from bytenmt.decoding.interface import Options, Request
-from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaCapture, CudaGraphEngine
+from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.pytorch.forward import Inputs, begin, forward
 
@@ -69,13 +68,13 @@ def check_captured(name: str, options: Options, capture: Capture) -> None:
     """Places that are taken again, a longer source while others run, and a second call on the same engine."""
     model = peaky(name)
     engine = CudaGraphEngine([model], options, 3, CPU, capture)
-    for lengths in ([7, 3, 5, 80, 66, 2], [4, 64, 65]):
-        requests = requests_for(lengths, [9, 5, 7, 8, 6, 4][: len(lengths)])
+    for lengths in ([7, 3, 80, 5, 2], [4, 65]):
+        requests = requests_for(lengths, [9, 5, 7, 6, 4][: len(lengths)])
         agree(run(engine, requests), run(TorchEngine([model], options, 2, CPU), requests), 1e-9)
 
 
 @pytest.mark.slow
-@by_variant(("name", "options"), PAIRS[1::2])
+@by_variant(("name", "options"), PAIRS[3:4])
 def test_the_captured_step_equals_plain_pytorch(name: str, options: Options) -> None:
     """Recorded once, repeated without Python."""
     check_captured(name, options, traced)
@@ -100,7 +99,7 @@ def test_the_captured_step_without_a_source(name: str) -> None:
 @by_variant(("name", "options"), PAIRS)
 def test_a_longer_source_comes_while_others_run(name: str, options: Options) -> None:
     """They go on from where they were, beside other columns; the new step's rehearsal leaves no trace."""
-    model, requests = peaky(name), requests_for([7, 3, 80, 150, 5], [30] * 5)
+    model, requests = peaky(name), requests_for([7, 3, 80, 150, 5], [16] * 5)
     engine = CudaGraphEngine([model], options, 5, CPU, rehearsed)
     handles = []
     for some in (requests[:2], requests[2:3], requests[3:4], requests[4:]):
@@ -193,71 +192,6 @@ def test_a_pass_does_not_touch_the_host(name: str, options: Options, source: byt
                 states = after
 
 
-def test_what_touches_the_host_is_seen() -> None:
-    """The test of the test."""
-    x = torch.zeros(3, device="meta")
-    for mistake in (
-        lambda: x + torch.tensor(1.0),
-        lambda: x[torch.arange(2)],
-        lambda: x[x > 0],
-        lambda: x.sum().item(),
-        lambda: torch.arange(3) + 1,
-    ):
-        with pytest.raises((AssertionError, RuntimeError, NotImplementedError)), OnDevice():
-            mistake()
-
-
-def test_the_order_of_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Warm-up beside the main stream, each waiting for the other; then the capture; one pool for all."""
-    events: list[str] = []
-
-    class Stream:
-        def __init__(self, name: str = "beside") -> None:
-            self.name = name
-
-        def wait_stream(self, other: Stream) -> None:
-            events.append(f"{self.name} waits for {other.name}")
-
-    class Graph:
-        def replay(self) -> None:
-            events.append("replay")
-
-        def pool(self) -> str:
-            return "pool"
-
-    @contextlib.contextmanager
-    def noted(what: str) -> Iterator[None]:
-        events.append(f"begin {what}")
-        yield
-        events.append(f"end {what}")
-
-    monkeypatch.setattr(torch.cuda, "Stream", Stream)
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: Stream("main"))
-    monkeypatch.setattr(torch.cuda, "stream", lambda stream: noted(stream.name))
-    monkeypatch.setattr(torch.cuda, "device", lambda device: noted(str(device)))
-    monkeypatch.setattr(torch.cuda, "graph", lambda graph, pool, **_: noted(f"graph in {pool}"))
-    capture = CudaCapture(torch.device("cuda:1"))
-    warm_up = ["beside waits for main", "begin beside", *["step"] * 3, "end beside", "main waits for beside"]
-    for pool in ("None", "pool"):
-        events.clear()
-        capture(lambda: events.append("step"))()
-        recorded = [f"begin graph in {pool}", "step", f"end graph in {pool}"]
-        assert events == ["begin cuda:1", *warm_up, *recorded, "end cuda:1", "replay"]
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-@by_variant(("name", "options"), PAIRS)
-def test_a_cuda_graph_equals_plain_pytorch(name: str, options: Options) -> None:
-    """The real thing, in float64, where rounding leaves no ties."""
-    cuda = torch.device("cuda")
-    model = peaky(name).to(cuda)
-    engine = CudaGraphEngine([model], options, 3, cuda)
-    for lengths in ([7, 3, 5, 80, 66, 2], [4, 64, 65]):
-        requests = requests_for(lengths, [14, 9, 11, 12, 13, 7][: len(lengths)])
-        agree(run(engine, requests), run(TorchEngine([model], options, 2, cuda), requests), 1e-9)
-
-
 # ---- plain PyTorch
 
 
@@ -265,32 +199,6 @@ def test_a_cuda_graph_equals_plain_pytorch(name: str, options: Options) -> None:
 def test_scores_are_teacher_forced_scores(name: str, beam: int) -> None:
     """Every hypothesis' log-probability is what the model gives its bytes."""
     invariants.check_search(peaky(name), beam)
-
-
-@pytest.mark.parametrize("name", ARCHITECTURES)
-def test_beams_do_change_places(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test above means something: the search reorders, and not only at the first step."""
-    model, moved = peaky(name), 0
-    reorder = type(model).reorder
-
-    def counting(self: AnyModel, state: object, parents: torch.Tensor) -> object:
-        nonlocal moved
-        moved += int((parents.view(-1, 4) % 4 != torch.arange(4)).any(dim=1).sum())
-        return reorder(self, state, parents)
-
-    monkeypatch.setattr(type(model), "reorder", counting)
-    run(TorchEngine([model], Options(beam=4), 3, CPU), invariants.some_requests([7, 3, 5], [14, 9, 11]))
-    assert moved >= 6
-
-
-@pytest.mark.slow
-@by_variant("name", WITH_SOURCE)
-def test_batch_mates_change_nothing(name: str) -> None:
-    """A sentence decoded alone gives what it gives beside others, and at a place that another has left."""
-    model, options = peaky(name), Options(beam=3, n_best=3)
-    requests = invariants.some_requests([7, 3, 12, 1, 4], [9, 6, 3, 8, 7])
-    alone = [run(TorchEngine([model], options, 1, CPU), [request])[0] for request in requests]
-    agree(alone, run(TorchEngine([model], options, 3, CPU), requests), 1e-9)
 
 
 @pytest.mark.slow
@@ -318,24 +226,3 @@ def test_rings_stay_while_beams_reorder(name: str) -> None:
         moved += int((engine.state.parent != np.arange(4)).sum())
         assert [ring.data_ptr() for ring in engine._states[0].state.rings] == addresses
     assert moved > 5
-
-
-# ---- trees
-
-
-def test_trees_are_moved_by_rows() -> None:
-    """Axis 1 grows with zeros, one-dimensional parts as they are; a selection is a copy."""
-    long, short = (torch.arange(2), torch.ones(2, 3, 2)), (torch.arange(5, 6), torch.full((1, 2, 2), 7.0))
-    both = concatenate([long, short])
-    assert both[0].tolist() == [0, 1, 5]
-    assert (
-        both[1].shape == (3, 3, 2) and both[1][2, 2].tolist() == [0, 0] and float(both[1][2, :2].min()) == 7
-    )
-    picked = select(both, torch.tensor([2, 0]))
-    assert picked[0].tolist() == [5, 0]
-    picked[0].zero_()
-    assert both[0].tolist() == [0, 1, 5]
-    address = both[1].data_ptr()
-    place(both, torch.tensor([1]), short)
-    assert both[0].tolist() == [0, 5, 5] and both[1].data_ptr() == address
-    assert both[1][1].tolist() == [[7, 7], [7, 7], [0, 0]] and bool((both[1][0] == 1).all())

@@ -1,11 +1,11 @@
 """A reverse model ranks hypotheses by the probability that it gives their source."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from invariants import log_probability
 from made_up_engine import make_run
 
 from bytenmt import Run, Translator
@@ -15,7 +15,7 @@ from bytenmt.errors import BytenmtError, SettingError
 from bytenmt.reporter import SILENT
 from bytenmt.serve.loading import load_models
 from bytenmt.serve.worker import TranslationJob
-from bytenmt.utf8 import BOS, EOS
+from bytenmt.utf8 import EOS
 
 LINES = ["a bc", "dd a", "", "x", "a bc. dd a!", "zz top", "one two three", "q?", "Hello", "(what)"]
 SEARCH: dict[str, Any] = {"max_len_a": 1.0, "max_len_b": 3, "device": "cpu", "threads": 1}
@@ -33,13 +33,8 @@ def back(tmp_path: Path) -> Path:
 
 def source_log_probability(run: Path, text: bytes, source: bytes) -> float:
     """log p(source | text) by the PyTorch module, from its logits."""
-    model = Run(run).model()
     src = torch.tensor([[*text, EOS]], dtype=torch.uint8)
-    memory = model.encode(src, torch.tensor([len(text) + 1]))
-    tgt = torch.tensor([[BOS, *source]], dtype=torch.uint8)
-    with torch.no_grad():
-        logits = model(tgt, memory, model.start(memory))[0][0].double()
-    return sum(float(row.log_softmax(0)[byte]) for row, byte in zip(logits, [*source, EOS], strict=True))
+    return log_probability(Run(run).model(), src, source)
 
 
 @pytest.mark.parametrize("length_penalty", [1.0, 0.4])
@@ -76,14 +71,6 @@ def test_each_sentence_of_a_line_is_ranked(there: Path, back: Path) -> None:
     assert ranked.translate(" ".join(sentences)) == " ".join(parts)
 
 
-def test_a_data_set_is_ranked_too(there: Path, back: Path) -> None:
-    texts = [line for line in LINES if line]
-    one = Translate(there, reverse=back, beam=4, **SEARCH)
-    ranked = Translator.load(there, reverse=back, beam=4, **SEARCH).translate(texts)
-    assert ranked != Translator.load(there, beam=4, **SEARCH).translate(texts), "the test shows nothing"
-    assert one.translate([text.encode() for text in texts]) == ranked
-
-
 def test_what_reranking_needs(there: Path, back: Path, tmp_path: Path) -> None:
     """Hypotheses of a beam search, and a model that translates."""
     for search in ({}, {"beam": 4, "sample": True}):
@@ -110,17 +97,3 @@ def test_a_server_ranks_by_the_model_of_the_opposite_direction(there: Path, back
         model.worker.finish()
         assert [result.best.text.decode() for result in results] == ranked
     assert n_moved, "no hypothesis has changed its place: the test shows nothing"
-
-
-def test_hypotheses_that_are_equal_to_the_reverse_model_keep_their_order(there: Path) -> None:
-    """A reverse model that knows nothing changes nothing."""
-    ranked = Translator.load(there, reverse=there, beam=4, n_best=4, **SEARCH)
-    plain = Translator.load(there, beam=4, n_best=4, **SEARCH)
-    assert ranked.reranker is not None
-
-    class Nothing:
-        def texts(self, sources: Any, texts: list[bytes]) -> list[Any]:
-            return [type("Reading", (), {"log_p": torch.zeros(1).numpy()}) for _ in texts]
-
-    unknowing: Any = replace(ranked.reranker, reader=Nothing())
-    assert replace(ranked, reranker=unknowing).n_best(LINES) == plain.n_best(LINES)

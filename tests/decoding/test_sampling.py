@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from compiled_calls import from_python
+from cpu_engines import run
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from made_up import (
@@ -20,12 +21,10 @@ from made_up import (
     repeats,
 )
 from reference_draw import naive_draw, naive_text, naive_uniform
-from rotation import rotated
 
 from bytenmt.decoding.cpu.compilation import compiled_search_step
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
-from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.search.ngram_blocking import block_ngrams
 from bytenmt.decoding.search.sampling import draw_byte, uniform
 from bytenmt.decoding.search.state import SearchParams
@@ -70,20 +69,6 @@ def test_splitmix64_as_published() -> None:
         assert mixed(state) == number
 
 
-def test_uniform_numbers_are_uniform() -> None:
-    """Mean, variance, and no correlation along steps, texts and requests."""
-    keys = [[draw_key(5, number, text) for text in range(4)] for number in range(200)]
-    drawn = [[[uniform_of(key, step) for key in row] for row in keys] for step in range(40)]
-    u = torch.tensor(drawn, dtype=torch.float64)
-    assert float(u.min()) >= 0 and float(u.max()) < 1
-    n = u.numel()
-    assert abs(float(u.mean()) - 0.5) < 5 * (1 / 12 / n) ** 0.5
-    assert abs(float(u.var()) - 1 / 12) < 5 * (1 / 180 / n) ** 0.5
-    for one, other in ((u[1:], u[:-1]), (u[:, 1:], u[:, :-1]), (u[:, :, 1:], u[:, :, :-1])):
-        correlation = float(((one - 0.5) * (other - 0.5)).mean()) * 12
-        assert abs(correlation) < 5 / one.numel() ** 0.5
-
-
 # ---- one draw
 
 SHAPES = [
@@ -95,39 +80,6 @@ SHAPES = [
     Options(sample=True, top_k=1),
     Options(sample=True, top_p=1e-9),
 ]
-
-
-def probabilities(log_p: np.ndarray, options: Options) -> np.ndarray:
-    """Return the probability of each byte by sorting, truncating and renormalising."""
-    p = np.exp(log_p / options.temperature - np.max(log_p / options.temperature))
-    order = sorted(range(256), key=lambda byte: (-p[byte], byte))
-    if options.top_k:
-        p[order[options.top_k :]] = 0
-    p /= p.sum()
-    if options.top_p < 1:
-        n_kept = 1 + next(i for i, s in enumerate(np.cumsum(p[order])) if s >= options.top_p)
-        p[order[n_kept:]] = 0
-        p /= p.sum()
-    return p
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("options", "seed"), rotated(SHAPES, range(2), 1))
-def test_bytes_are_drawn_with_their_probabilities(options: Options, seed: int) -> None:
-    """15,000 draws: what should never come never does, the rest within chance (chi-squared, five sigma)."""
-    n = 15_000
-    log_p = random_distribution(seed, peak=1.5, grain=0.5)(b"")
-    log_p[np.random.default_rng(seed).random(256) < 0.5] = -np.inf
-    expected = n * probabilities(log_p, options)
-    found = np.zeros(256, np.int64)
-    allowed, params = log_p > -np.inf, SearchParams.from_options(options)
-    for share in np.random.default_rng(seed + 5).random(n):
-        found[draw_compiled(log_p, allowed, params, share)] += 1
-    assert not found[expected == 0].any(), "a byte that was cut away"
-    usual = expected > 20
-    squared = ((found - expected)[usual] ** 2 / expected[usual]).sum()
-    freedom = usual.sum()
-    assert squared < freedom + 5 * (2 * freedom) ** 0.5 + 10
 
 
 @pytest.mark.slow
@@ -166,8 +118,7 @@ def sampled(
     distributions: list[Distribution], requests: list[Request], options: Options, capacity: int = 100
 ) -> list[list[Hypothesis]]:
     engine = TorchEngine([FakeDecoder(distributions)], options, capacity, CPU, search=compiled_search_step())
-    found = dict(decode(engine, requests))
-    return [found[i] for i in range(len(requests))]
+    return run(engine, requests)
 
 
 @pytest.mark.slow

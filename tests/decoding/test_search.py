@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cpu_engines import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import (
@@ -61,11 +62,6 @@ def compiled(models: Models, options: Options) -> Engine:
 
 FORMS: dict[str, Make] = {"compiled": compiled, "python": uncompiled}
 each_form = pytest.mark.parametrize("make", FORMS.values(), ids=FORMS)
-
-
-def run(engine: Engine, requests: Sequence[Request]) -> list[list[Hypothesis]]:
-    found = dict(decode(engine, requests))
-    return [found[i] for i in range(len(requests))]
 
 
 def search(
@@ -196,7 +192,7 @@ def request(rule: Sentinels, limit: int, prefix: bytes = b"", number: int = 0) -
 
 @pytest.mark.slow
 @each_form
-@settings(max_examples=70)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10_000),
     rule=st.one_of(st.just(NO_SENTINELS), rules()),

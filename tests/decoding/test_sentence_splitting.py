@@ -19,7 +19,6 @@ from bytenmt.decoding.line_batch import Chunk, join_hypotheses
 from bytenmt.decoding.loading import LoadedRun, Runtime, runtime_from_models
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
-from bytenmt.errors import SettingError
 
 HARD_LINES = Path(__file__).parents[1] / "files" / "hard_sentences.tsv"  # a bar where a sentence ends
 
@@ -163,8 +162,3 @@ def test_the_language_is_that_of_the_training_files() -> None:
     assert languages_of_files(["a/train.ko", "b.ko.gz"]) == ("ko",)
     for names in (["train.en", "train.de"], ["train.src"], ["train.gz"], [""], []):
         assert languages_of_files(names) == ("en", "de")
-
-
-def test_a_wrong_choice_is_told() -> None:
-    with pytest.raises(SettingError, match="split_sentences is 'yes': expected one of auto, always, never"):
-        Settings.from_dict({"split_sentences": "yes"})

@@ -107,27 +107,28 @@ def test_threads_are_shared_by_all_teams_and_callers() -> None:
     assert sizes[-1] == 3  # all of them came back
 
 
-FORKED = """
+PRELOADED = f"""
 import os, signal, torch
+from bytenmt.decoding.translator import Translator
 from bytenmt.layers.kernel_helpers import parallel_for
 torch.set_num_threads(2)
+translator, said = Translator.load({str(ROOT / "data/models/en-de")!r}, device="cpu", threads=2), []
 for where in ("parent", "child"):
-    seen = []
     if where == "child" and (child := os.fork()):
-        status = os.waitpid(child, 0)[1]
-        break
+        raise SystemExit(os.waitpid(child, 0)[1] != 0)
     signal.alarm(60)
+    seen = []
     parallel_for(lambda thread, first, last: seen.append((thread, first, last)), 10)
     assert sorted(seen) == [(0, 0, 5), (1, 5, 10)]
-    if where == "child":
-        os._exit(0)
-raise SystemExit(status)
+    said.append(translator.translate("Where is the station?"))
+os._exit(said[0] != said[1])
 """
 
 
 @pytest.mark.slow
-def test_a_forked_child_has_threads_for_the_training_kernels() -> None:
-    done = subprocess.run([sys.executable, "-c", FORKED], cwd=ROOT, capture_output=True, text=True)
+def test_a_forked_child_has_threads() -> None:
+    """For the training kernels and a translator that was used before, as in a server that preloads it."""
+    done = subprocess.run([sys.executable, "-c", PRELOADED], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, (done.returncode, done.stderr)
 
 

@@ -1,10 +1,7 @@
 """Word documents: codes kept, and what is none; samples/word.docx has the rest."""
 
 import re
-import shutil
-import subprocess
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from word_documents import NAMESPACE, pack, pack_body, unpack
@@ -53,14 +50,3 @@ def test_entities_are_not_expanded() -> None:
     text = f'<!DOCTYPE a [<!ENTITY b "c">]><w:document xmlns:w="{NAMESPACE}">{inside}</w:document>'
     made = unpack(translated("a.docx", pack(f"== word/document.xml\n{text}"))[0])
     assert ">AC<" not in made and ">A<" in made
-
-
-@pytest.mark.skipif(not shutil.which("soffice"), reason="there is no LibreOffice")
-@pytest.mark.slow
-def test_libreoffice_reads_it(tmp_path: Path) -> None:
-    body = "<w:p><w:r><w:rPr><w:b/></w:rPr><w:t>two</w:t></w:r></w:p>"
-    (tmp_path / "a.docx").write_bytes(translated("a.docx", pack_body(body))[0])
-    user = f"-env:UserInstallation=file://{tmp_path}/user"
-    command = ["soffice", "--headless", user, "--convert-to", "txt:Text", "a.docx"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=200)
-    assert (tmp_path / "a.txt").read_text(encoding="utf-8-sig").split() == ["TWO"]

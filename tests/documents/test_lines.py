@@ -2,7 +2,6 @@
 
 import json
 import re
-import tracemalloc
 
 import pytest
 
@@ -11,7 +10,7 @@ from bytenmt.decoding.line_batch import split_line
 from bytenmt.documents.lines import UnitLine, has_words, keeps_codes, nest_pairs, split_unit
 from bytenmt.documents.unit import CodedText, merge_strings, split_codes, to_markup
 from bytenmt.sentinels import Code
-from tools.verify.made_up_translations import capitals, document, translated, upper
+from tools.verify.made_up_translations import capitals, translated, upper
 
 TAG = re.compile("</?[a-z]+/?>")
 
@@ -228,16 +227,3 @@ def test_lines_are_translated_once_and_empty_translations_left() -> None:
     assert made == b"ONE\ntwo\nONE\n" and len(asked) == 1
     assert report.counts == {"translated": 2, "without a translation": 1, "to review": 2}
     assert upper("a %s b") == "A %s B"
-
-
-@pytest.mark.slow
-def test_a_long_text_takes_little_memory_and_linear_time() -> None:
-    text = ("One word after the other. " * 20 + "\n") * 500
-    tracemalloc.start()
-    try:
-        found = split_unit((text,))
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert len(found) > 500 and peak < 40 * len(text)
-    assert len(document("a.html", "<p>" + "a <b>b</b> " * 3000).units) == 1

@@ -1,6 +1,5 @@
 """Documents as training text: which of their units are pairs, in little memory, and by the command."""
 
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -35,22 +34,6 @@ def test_what_is_translated_and_not_doubted(
     path.write_text(text, encoding="utf-8")
     pairs = unit_pairs(path, format_of(path), PAIR)
     assert [(to_markup(source), to_markup(target)) for source, target, *_ in pairs] == expected
-
-
-@pytest.mark.slow
-def test_a_long_memory_takes_little_of_the_machines(tmp_path: Path) -> None:
-    unit = (
-        '<tu><tuv xml:lang="{}"><seg>number %d</seg></tuv><tuv xml:lang="de"><seg>Zahl %d</seg></tuv></tu>\n'
-    )
-    path = tmp_path / "a.tmx"
-    body = "".join(unit.format("en") % (number, number) for number in range(5_000))
-    path.write_text(f"<tmx><body>\n{body}</body></tmx>")
-    tracemalloc.start()
-    try:
-        assert sum(1 for _ in unit_pairs(path, "tmx", PAIR)) == 5_000
-        assert tracemalloc.get_traced_memory()[1] < 1_000_000
-    finally:
-        tracemalloc.stop()
 
 
 @pytest.fixture

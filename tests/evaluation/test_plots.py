@@ -68,11 +68,6 @@ def test_what_no_font_has_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
     assert families == [plots.SANS, plots.MONO] and unknown == {"漢"}
 
 
-def test_every_label_can_be_seen() -> None:
-    assert [plots.visible_label(letter) for letter in " \tx가\u200b"] == ["␣", "0009", "x", "가", "200B"]
-    assert [plots.byte_label(byte) for byte in b" x\xea"] == ["␣", "x", "EA"]
-
-
 @given(st.integers(3, 12), st.integers(2, 6), st.integers(0, 9))
 def test_the_map_is_that_of_the_covariance(n: int, d: int, seed: int) -> None:
     """Its axes are the two of most variance: the places' covariance is diagonal with its largest eigenvalues,

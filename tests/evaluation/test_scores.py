@@ -94,27 +94,3 @@ def test_text_scores() -> None:
     assert mixed.exact_match == pytest.approx(100 / 3)
     assert 0 < mixed.chrf < 100
     assert "tok:char" in mixed.bleu_signature and "version:" in mixed.chrf_signature
-
-
-def test_several_models_vote_byte_by_byte(tmp_path: Path) -> None:
-    """The logarithm of their mean probability at each byte; of one model twice, its own."""
-    models = [
-        build_model(load_config(arch, "tiny", "", []).model).double().eval() for arch in ("luong", "bytenet")
-    ]
-    (tmp_path / "src").write_text("가나\nxyz\n", encoding="utf-8")
-    (tmp_path / "tgt").write_text("ab\n다\n", encoding="utf-8")
-    corpus = ParallelCorpus.open_all([PairFiles(tmp_path / "src", tmp_path / "tgt")])
-    expected = []
-    for source, target in (("가나", "ab"), ("xyz", "다")):
-        src = torch.tensor([[*source.encode(), EOS]], dtype=torch.uint8)
-        tgt = torch.tensor([[BOS, *target.encode()]], dtype=torch.uint8)
-        probabilities = 0.0
-        for model in models:
-            memory = model.encode(src, torch.tensor([src.shape[1]]))
-            logits = model(tgt, memory, model.start(memory))[0][0].detach().numpy()
-            probabilities = probabilities + np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True) / 2
-        chosen = [probabilities[t, byte] for t, byte in enumerate([*target.encode(), EOS])]
-        expected.append(float(np.log(chosen).sum()))
-    assert log_probabilities(TorchReader(models, CPU), corpus) == pytest.approx(expected)
-    twice = log_probabilities(TorchReader(2 * models[:1], CPU), corpus)
-    assert twice == pytest.approx(log_probabilities(TorchReader(models[:1], CPU), corpus))

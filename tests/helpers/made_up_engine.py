@@ -12,6 +12,7 @@ from bytenmt.checkpoints.weights import CONFIG
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config
 from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.sentinels import SENTINELS
@@ -81,6 +82,7 @@ def made_up_translator(admitted: list[list[Request]] | None = None, **named: Any
     )
 
 
+SHORT: dict[str, Any] = {"max_len_a": 0.01, "max_len_b": 9}
 SIZES = {
     "seq2seq": ["d_hidden=12"],
     "bahdanau": ["d_hidden=12", "d_attention=10", "d_maxout=8"],
@@ -104,6 +106,13 @@ def small_model(arch: str, seed: int = 0, *settings: str) -> Model[Any, Any]:
         for parameter in model.parameters():
             parameter.normal_(0, 0.6)
     return model.double().eval()
+
+
+def small_translator(arch: str = "luong", **options: Any) -> Translator:
+    """Make a translator of a random model into texts of at most nine bytes. options: its settings, and
+    whether the model is told the source."""
+    runtime = runtime_from_models([small_model(arch)], torch.device("cpu"), options.pop("source", True))
+    return Translator.from_runtime(runtime, **{**SHORT, **options})
 
 
 def make_run(

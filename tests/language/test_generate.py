@@ -104,14 +104,6 @@ def test_both_engines_draw_the_same_text(arch: str, tmp_path: Path) -> None:
     assert drawn["torch", 1] != drawn["torch", 2]
 
 
-def test_top_k_1_is_the_likeliest_text() -> None:
-    """Byte by byte, of those that may follow."""
-    log_p = few_bytes(3, b"ab\n")
-    text = b"".join(generate(fake(log_p), n_bytes=20, top_k=1))
-    for at, byte in enumerate(text):
-        assert byte == max(b"ab\n", key=lambda b: log_p(text[:at])[b])  # noqa: B023
-
-
 def test_it_comes_as_it_is_drawn() -> None:
     """The first characters before the last ones are known."""
     model = FakeDecoder([few_bytes(0, b"abc")])
@@ -128,12 +120,3 @@ def test_misuse() -> None:
         list(generate(runtime_from_models([], CPU, has_source=True)))
     with pytest.raises(ValueError, match="not valid UTF-8"):
         list(generate(fake(few_bytes(0, b"a")), b"\xff"))
-
-
-def test_an_end_before_the_limit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: EOS is allowed between characters, as in a line."""
-    early = allowed_bytes(True)
-    early[:, ACCEPT, EOS] = True
-    monkeypatch.setattr("bytenmt.decoding.search.state.allowed_bytes", lambda endless: early)
-    with pytest.raises(AssertionError):
-        test_text_is_valid_and_fills_its_limit(n_bytes=40, seed=0)

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from bytenmt.language import ngram
 from bytenmt.language.ngram import NGram
 
 TEXT = b"the cat sat on the mat; the cats sat on that mat.\n" * 3 + bytes(range(250, 256)) + "가나다".encode()
@@ -82,16 +81,3 @@ def test_texts_are_streams_of_their_own() -> None:
     joined = NGram.from_texts([array(b"aaaabcaaaa")], 1)
     b_then_c = array(b"b"), array(b"c")
     assert joined.bits(b_then_c[1], b_then_c[0])[0] + 0.5 < apart.bits(b_then_c[1], b_then_c[0])[0]
-
-
-def test_a_distribution_that_leaks_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: discounts that are taken but not handed on."""
-    right = ngram._discounted
-
-    def wrong(pairs: np.ndarray, counts: np.ndarray) -> ngram.Level:
-        level = right(pairs, counts)
-        return level._replace(back=level.back / 2)
-
-    monkeypatch.setattr(ngram, "_discounted", wrong)
-    with pytest.raises(AssertionError):
-        test_the_probabilities_of_all_bytes_sum_to_one(TEXT)

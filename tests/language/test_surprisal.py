@@ -11,8 +11,7 @@ from invariants import VARIANTS, AnyModel, make
 
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
-from bytenmt.decoding.pytorch.reader import TorchReader, TorchStream, score_bytes
-from bytenmt.decoding.reading import Reading
+from bytenmt.decoding.pytorch.reader import TorchReader, score_bytes
 from bytenmt.evaluation.likelihood import log_probabilities
 from bytenmt.language.scripts import script
 from bytenmt.language.summary import (
@@ -24,7 +23,6 @@ from bytenmt.language.summary import (
     WholeCharacters,
 )
 from bytenmt.language.surprisal import Surprisal, stream_surprisal, translation_surprisal
-from bytenmt.utf8 import BOS
 
 CPU = torch.device("cpu")
 MIXED = (
@@ -66,38 +64,6 @@ def test_stream_equals_whole(name: str) -> None:
     model, text = make(name), some_text(110)
     check_any_cut(model, text, 1e-9, ((1, 12), (7, 40), (64, 110)))
     check_any_cut(model.float(), text[:40], 1e-4, ((7, 40),))
-
-
-def test_a_chunk_that_begins_anew_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: the byte before a chunk is forgotten, then the state."""
-    right = TorchStream.read
-
-    def forgets_the_byte(self: TorchStream, data: bytes) -> Reading:
-        self._last = BOS
-        return right(self, data)
-
-    def forgets_the_state(self: TorchStream, data: bytes) -> Reading:
-        self._states = [self._models[0].start(self._memories[0])]
-        return right(self, data)
-
-    for fault in (forgets_the_byte, forgets_the_state):
-        monkeypatch.setattr(TorchStream, "read", fault)
-        with pytest.raises(AssertionError):
-            check_any_cut(make("seq2seq"), some_text(600), 1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["luong", "bytenet"])
-def test_bits_and_ranks_are_those_of_the_models_own_distribution(name: str) -> None:
-    """The first bytes one by one: all 256 bytes are data, their probabilities sum to 1, and the rank is the
-    byte's place in their order."""
-    model, text = make(name), b"\xff\xfea"
-    for n in range(3):
-        asked = [reader(model).stream().read(text[:n] + bytes([b])) for b in range(256)]
-        bits = np.array([-one.log_p[n] / np.log(2) for one in asked])
-        assert np.isclose((2.0**-bits).sum(), 1, rtol=1e-12)
-        order = np.argsort(bits, kind="stable")
-        assert [one.rank[n] for one in asked] == np.argsort(order).tolist()
 
 
 def test_of_equally_likely_bytes_the_lower_one_comes_first() -> None:

@@ -7,7 +7,7 @@ from made_up_service import SECONDS, Gate, wait_until
 
 from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.judge import Judge
-from bytenmt.serve.worker import MAX_SLOTS, TranslationJob, Worker
+from bytenmt.serve.worker import TranslationJob, Worker
 
 
 def job(*lines: str, **more: Any) -> TranslationJob:
@@ -78,20 +78,6 @@ def test_what_goes_wrong_ends_the_lines_that_it_meets() -> None:
     unlucky.submit(one := job("a"))
     with pytest.raises(ValueError, match="no"):
         texts(one)
-
-
-def test_clients_take_turns() -> None:
-    """A client with many lines does not keep another one waiting for all of them."""
-    gate = Gate(is_open=False)
-    worker = gate.worker()
-    many = job(*(f"{number} of many" for number in range(300)), client="many")
-    few = job(*(f"{number} of few" for number in range(7)), client="few")
-    worker.submit(many)
-    worker.submit(few)
-    gate.open.set()
-    texts(few)
-    assert gate.lines().index(b"0 of few") < 2 * MAX_SLOTS
-    many.results.cancel()
 
 
 def test_only_jobs_that_ask_for_it_are_judged() -> None:

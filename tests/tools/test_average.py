@@ -11,14 +11,11 @@ from made_up_engine import make_run, small_config, small_model
 from bytenmt.checkpoints.checkpoint import model_tensors, save_checkpoint
 from bytenmt.checkpoints.weights import read_run
 from bytenmt.config.facts import Facts
-from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.loading import load_runs
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import CheckpointError
 from bytenmt.evaluation.scores import text_scores
 from tools import card
 from tools.average import average, main
-from tools.results.scoring import WINDOW, window_bits
 
 
 @pytest.fixture
@@ -76,21 +73,3 @@ def test_a_card_tells_what_was_measured(tmp_path: Path) -> None:
     assert [one["value"] for one in metrics] == [round(scores.chrf, 2), round(scores.bleu, 2)]
     assert "| 0% | 5% | 10% | 20% |" in text and "luong" in text and "```toml\n[model]" in text
     assert card.main([*words, "--src", "no", "--ref", "no"]) == 1
-
-
-@pytest.mark.slow
-def test_windows_are_read_anew(tmp_path: Path) -> None:
-    """Each byte from those before it in its window and one more; a text as long as a window is a stream."""
-    run = make_run(tmp_path / "run", settings=("model.source=false", "model.input_feeding=false"))
-    reader = load_runs([run], EngineSpec("torch", "cpu", "fp32")).reader()
-    data = np.random.default_rng(0).integers(0, 256, 2 * WINDOW + 50, np.uint8).tobytes()
-    for n_bytes in (WINDOW, len(data)):
-        (tmp_path / "text").write_bytes(data[:n_bytes])
-        log_p = []
-        for start in range(0, n_bytes, WINDOW):
-            stream = reader.stream()
-            if start:
-                stream.read(data[start - 1 : start])
-            log_p.append(stream.read(data[start : min(n_bytes, start + WINDOW)]).log_p)
-        expected = -float(np.concatenate(log_p).mean()) / np.log(2)
-        assert window_bits([run], str(tmp_path / "text")) == pytest.approx(expected, rel=1e-4)

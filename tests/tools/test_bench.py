@@ -7,7 +7,6 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import load_config
 from bytenmt.decoding.cpu.packing import pack_model
-from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.pytorch.forward import padded
 from bytenmt.utf8 import BOS, EOS
 from tools.bench import decode as bench_decode
@@ -48,46 +47,3 @@ def test_random_sentences_never_end(arch):
     assert (after[:, EOS] < after.quantile(0.8, dim=1)).all()  # never among a dozen candidates of 256
     running = steps.StepTimer(steps.make_engine(steps.Case(arch, "tiny", "torch", "fp32", 2, 3), CPU), 2, 100)
     running.time_steps(40)
-
-
-class OneThatEnds:
-    """An engine whose sentence ends at a step."""
-
-    capacity = 1
-
-    def __init__(self, last: int) -> None:
-        self.last, self.n_steps = last, 0
-
-    def admit(self, requests):
-        return [0]
-
-    def advance(self, n_steps):
-        self.n_steps += n_steps
-
-    def finished(self):
-        return [(0, [Hypothesis(b"", 0.0, 0.0)])] if self.n_steps >= self.last else []
-
-
-def test_a_measurement_with_a_sentence_that_ends_is_none():
-    running = steps.StepTimer(OneThatEnds(last=80), 1, 200)
-    with pytest.raises(RuntimeError, match="ended"):
-        running.time_steps(100)
-    with pytest.raises(ValueError, match="more steps"):
-        running.time_steps(1000)
-
-
-def timed(seconds: float, beam: int = 1, engine: str = "numba", **floors: float) -> bench_decode.TimedCase:
-    case = steps.Case("bytenet", "tiny", engine, "fp32", batch=8, beam=beam)
-    parts = {name.replace("_", " "): steps.Timing(took, took) for name, took in floors.items()}
-    return bench_decode.TimedCase(case, steps.Timing(seconds, seconds), parts)
-
-
-def test_ratios():
-    record = bench_decode.floor_record(timed(0.006, read_1000=0.002, multiply_fp32=0.003))
-    assert record.ratio == pytest.approx(2.0) and record.reference_value == pytest.approx(3.0)
-    assert record.case == "bytenet tiny numba fp32 batch=8 beam=1 floor"
-    assert "FLOP" in record.reference and "WRONG" not in record.reference
-    low = bench_decode.floor_record(timed(0.001, read_1000=0.002))
-    assert "WRONG" in low.reference and low.ratio == pytest.approx(0.5)
-    faster = bench_decode.speedup_record(timed(0.001), timed(0.004, engine="torch"), "torch")
-    assert (faster.value, faster.ratio) == (pytest.approx(8000), pytest.approx(4))

@@ -1,27 +1,22 @@
 """The subword rival: it learns, goes on where it stopped, and CTranslate2 translates as PyTorch does."""
 
-import json
 import random
-import shutil
 import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 
 pytest.importorskip("sentencepiece", reason="the extra [rival] is not installed")
 pytest.importorskip("ctranslate2", reason="the extra [rival] is not installed")
 
-from bytenmt.data.corpus import PairFiles  # noqa: E402
 from tools.rival import export, score, train  # noqa: E402
 from tools.rival.model import BOS, EOS, Transformer, TransformerShape  # noqa: E402
-from tools.rival.recipe import Recipe, RunInfo, load_model, read_metrics  # noqa: E402
+from tools.rival.recipe import load_model, read_metrics  # noqa: E402
 from tools.rival.text import (  # noqa: E402
     SubwordModel,
     SubwordPairs,
-    TrainingText,
     pad_ids,
 )
 
@@ -85,24 +80,6 @@ def test_it_learns_to_copy_and_ctranslate2_does_as_pytorch(trained: Path) -> Non
     assert beams.translate(["", "eins zwei", ""])[::2] == ["", ""]
 
 
-def test_every_weight_has_its_place_in_ctranslate2(trained: Path, tmp_path: Path) -> None:
-    """Norms and biases, too, which training has hardly moved from 1 and 0."""
-    shutil.copytree(trained, run := tmp_path / "run")
-    stored = RunInfo.load(run)
-    recipe = stored.recipe._replace(layers=2, decoder_layers=3)
-    (run / "config.json").write_text(stored._replace(recipe=recipe).to_json(), encoding="utf-8")
-    torch.manual_seed(1)
-    model = Transformer(recipe.shape(stored.n_pieces))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
-                parameter.add_(torch.randn_like(parameter))
-    save_file(model.state_dict(), run / "best.safetensors")
-    export.export(run, "fp32")
-    text = lines(20, 9)
-    assert score.Translator(run, "fp32", most=20).translate(text) == greedy(run, text, 20)
-
-
 @pytest.mark.parametrize("more", ["--dropout 0.1 --optimizer muon --lower-case 0.5 --weight 0.3"])
 def test_a_resumed_run_ends_as_one_that_was_not_stopped(tmp_path: Path, more: str) -> None:
     """Both are equal to the bit: random numbers, the order of pairs, epochs whose lines change."""
@@ -127,22 +104,6 @@ def test_a_resumed_run_ends_as_one_that_was_not_stopped(tmp_path: Path, more: st
     assert all(torch.equal(weights[name], others[name]) for name in weights)
 
 
-def test_augmented_pairs_are_those_of_bytenmt(tmp_path: Path) -> None:
-    """Every epoch's lines, mixed by weight, are what bytenmt's batches hold; a resumed run sees the same."""
-    (tmp_path / "a").write_text("Anna ist groß\nAb 12 hier\n" * 20, encoding="utf-8")
-    (tmp_path / "b").write_text("Nein\n", encoding="utf-8")
-    a, b = tmp_path / "a", tmp_path / "b"
-    files = [PairFiles(a, a), PairFiles(b, b, weight=5.0)]
-    data = Recipe(upper_case=0.3, lower_case=0.3, empty_source=0.2, noise=0.1).data()
-    text = TrainingText(files, data, seed=3)
-    sources, targets = text.lines(4)
-    assert len(sources) == len(targets) == 45 and not text.is_fixed
-    assert TrainingText(files, data, seed=3).lines(4) == (sources, targets) != text.lines(5)
-    assert {"ANNA IST GROSS", "anna ist groß", "Anna ist groß"} <= set(targets) and "" in sources
-    plain = TrainingText([PairFiles(a, a)], Recipe().data(), seed=3)
-    assert plain.is_fixed and plain.lines(0)[0] == ["Anna ist groß", "Ab 12 hier"] * 20
-
-
 def test_bits_per_byte_against_a_loop() -> None:
     torch.manual_seed(1)
     model = Transformer(TransformerShape(9, 8, 16, 1, 1, 2, 0.0)).eval()
@@ -158,16 +119,3 @@ def test_bits_per_byte_against_a_loop() -> None:
             nats -= sum(float(table[i, k]) for i, k in enumerate([*t, EOS]))
     checked = train.bits_per_byte(model, SubwordPairs(sources, targets, np.array([4, 5, 2], np.int32)))
     assert checked == pytest.approx(nats / np.log(2) / 11, rel=1e-5)
-
-
-def test_scores_of_a_run(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "text").write_text("\n".join(lines(20, 8)) + "\n", encoding="utf-8")
-    text, more = str(tmp_path / "text"), ["--noise", "0", "--speed-lines", "4", "--precision", "fp32"]
-    score.main([str(trained), "--src", text, "--ref", text, "-o", str(tmp_path / "hyp"), *more])
-    checked = json.loads(capsys.readouterr().out)
-    assert checked["update"] == 180 and checked["seconds"] > 0
-    assert checked["chrf_by_noise"] == {"0": checked["chrf"]} and checked["chrf"] > 90
-    assert set(checked["text_bytes_per_second_by_batch"]) == {"1", "32"} and checked["megabytes"] > 0
-    assert (tmp_path / "hyp").read_text(encoding="utf-8").count("\n") == 20
-    with pytest.raises(SystemExit, match=r"export\.py"):
-        score.main([str(trained.parent), "--src", text, "-o", str(tmp_path / "hyp")])

@@ -55,25 +55,25 @@ def train_as_one(group: Group, arch: str, run: Path, folder: Path, settings: lis
     ],
 )
 def test_processes_share_one_run(arch: str, more: list[str], tmp_path: Path) -> None:
-    """20 updates of two processes have the losses of one, and the same validation; a run that two began
+    """12 updates of two processes have the losses of one, and the same validation; a run that two began
     is finished by one."""
     write_texts(tmp_path)
-    settings = ["train.max_updates=20", "train.valid_every=10", "train.update_freq=2", "train.ema=0.9", *more]
+    settings = ["train.max_updates=12", "train.valid_every=6", "train.update_freq=2", "train.ema=0.9", *more]
     settings += ["train.valid_lines=2", "train.lr=0.03"]
     train_as_one(SINGLE_PROCESS, arch, tmp_path / "one", tmp_path, settings)
-    results(train_as_one, arch, tmp_path / "two", tmp_path, [*settings, "train.max_updates=12"])
+    results(train_as_one, arch, tmp_path / "two", tmp_path, [*settings, "train.max_updates=7"])
     train_as_one(SINGLE_PROCESS, arch, tmp_path / "two", tmp_path, settings)
     one, two = records(tmp_path / "one"), records(tmp_path / "two")
     losses = [[r["train_bits_per_byte"] for r in run if "train_bits_per_byte" in r] for run in (one, two)]
-    assert len(losses[0]) == len(losses[1]) == 20
-    assert losses[0][-1] < losses[0][0] - 0.5
+    assert len(losses[0]) == len(losses[1]) == 12
+    assert losses[0][-1] < losses[0][0] - 0.15
     np.testing.assert_allclose(losses[0], losses[1], rtol=0, atol=1e-8)
     scores = [
         {r["update"]: r["valid_bits_per_byte"] for r in run if "valid_bits_per_byte" in r}
         for run in (one, two)
     ]
-    del scores[1][12]  # where two processes stopped
-    assert scores[0].keys() == {10, 20} and scores[0] == pytest.approx(scores[1], abs=1e-8)
+    del scores[1][7]  # where two processes stopped
+    assert scores[0].keys() == {6, 12} and scores[0] == pytest.approx(scores[1], abs=1e-8)
 
 
 def gradients_of(group: Group, folder: Path) -> list[np.ndarray[Any, Any]]:

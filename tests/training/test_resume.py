@@ -86,10 +86,11 @@ def test_bf16_is_resumed_to_the_bit(
     train(parts, config(arch, *settings, "train.max_updates=5"), **texts, device=CPU, resume=True)
     assert_same(weights(whole), weights(parts))
     assert read_config(parts).train.precision == "bf16"
-    train(tmp_path / "fp32", config(arch, *settings, "train.max_updates=5"), **texts, device=CPU)
-    assert read_config(tmp_path / "fp32").train.precision == "fp32"
-    table = "embedding.weight"
-    assert not torch.equal(weights(tmp_path / "fp32")[table], weights(whole)[table])
+    if arch == "luong":  # the other precision is another training
+        train(tmp_path / "fp32", config(arch, *settings, "train.max_updates=5"), **texts, device=CPU)
+        assert read_config(tmp_path / "fp32").train.precision == "fp32"
+        tables = [weights(run)["embedding.weight"] for run in (whole, tmp_path / "fp32")]
+        assert not torch.equal(*tables)
 
 
 def test_metrics_of_a_resumed_run_count_every_update_once(texts: dict[str, Any], tmp_path: Path) -> None:

@@ -1,0 +1,125 @@
+"""Corpora from addresses and folders, words found in parallel text, and the figures of a model."""
+
+import gzip
+import random
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools import get_data, score_model, word_pairs
+
+TEXT = bytes(range(256)) * 10
+
+
+def corpus(address: str | None = None) -> dict[str, Any]:
+    about = {"sha256": get_data.digest(TEXT), "there": "there.gz"}
+    return {"licence": "none", "files": {"input.txt": about}} | ({"address": address} if address else {})
+
+
+def test_a_file_of_an_address_is_unpacked_and_checked(tmp_path: Path) -> None:
+    (tmp_path / "there.gz").write_bytes(gzip.compress(TEXT))
+    at = corpus(tmp_path.as_uri() + "/{}")
+    folder = get_data.fetch("tinyshakespeare", at, tmp_path / "out", None)
+    assert (folder / "input.txt").read_bytes() == TEXT
+    assert (folder / "train.txt").read_bytes() + (folder / "valid.txt").read_bytes() == TEXT
+    assert len((folder / "valid.txt").read_bytes()) == 256
+    (tmp_path / "there.gz").unlink()  # what is there is not asked for again
+    get_data.fetch("tinyshakespeare", at, tmp_path / "out", None)
+
+
+def test_a_folder_may_hold_it_packed_or_below_its_name(tmp_path: Path) -> None:
+    """Another file is refused."""
+    (tmp_path / "any").mkdir()
+    packed = tmp_path / "any" / "input.txt.gz"
+    packed.write_bytes(gzip.compress(TEXT[1:]))
+    with pytest.raises(ValueError, match="is not the file"):
+        get_data.fetch("any", corpus(), tmp_path / "out", tmp_path)
+    assert not (tmp_path / "out" / "any" / "input.txt").exists()
+    packed.write_bytes(gzip.compress(TEXT))
+    folder = get_data.fetch("any", corpus(), tmp_path / "out", tmp_path)
+    assert (folder / "input.txt").read_bytes() == TEXT
+    with pytest.raises(FileNotFoundError, match="--from"):
+        get_data.fetch("any", corpus(), tmp_path / "other", None)
+
+
+def test_the_list_names_all_that_is_needed() -> None:
+    corpora = tomllib.loads(get_data.CORPORA.read_text(encoding="utf-8"))
+    public = {"multi30k", "tinyshakespeare", "war-and-peace"}
+    ours = {"tatoeba-eng-deu", "tatoeba-eng-kor", "uistrings-eng-deu", "softdocs-eng-kor"}
+    assert set(corpora) == public | ours | {"software-eng-deu", "software-eng-kor"}
+    for one in corpora.values():
+        assert one["licence"] and one["origin"]
+        for about in one["files"].values():
+            assert len(bytes.fromhex(about["sha256"])) == 32
+            assert ("there" in about) == ("address" in one)
+
+
+# ---- words and their translations
+
+LEXICON = {"cat": "Katze", "dog": "Hund", "house": "Haus", "sees": "sieht", "likes": "mag", "old": "alte"}
+
+
+def text(n: int = 300) -> tuple[list[str], list[str]]:
+    draw, sources, targets = random.Random(1), [], []
+    for _ in range(n):
+        words = draw.sample(list(LEXICON), 3)
+        first = words[0].capitalize()
+        sources.append(" ".join([first, *words[1:]]) + ".")
+        targets.append(" ".join([LEXICON[words[2]], LEXICON[words[0]], LEXICON[words[1]]]) + "!")
+    return sources, targets
+
+
+def test_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever the order of words; first words are found as they stand inside of sentences."""
+    for name, side in zip(("src", "tgt"), text(), strict=True):
+        (tmp_path / name).write_text("\n".join(side) + "\n", encoding="utf-8")
+    out = tmp_path / "words"
+    given = f"--src {tmp_path}/src --tgt {tmp_path}/tgt -o {out}/a {out}/b".split()
+    assert word_pairs.main(given) == 0
+    sides = [(out / name).read_text(encoding="utf-8").split() for name in "ab"]
+    assert dict(zip(*sides, strict=True)) == LEXICON
+    assert "6 pairs of words" in capsys.readouterr().out
+    assert word_pairs.main([*given[:1], str(tmp_path / "none"), *given[2:]]) == 1
+
+
+# ---- figures of a model
+
+SOURCES = ["Tom likes {name}.", "It is late.", "We saw 12 dogs."]
+TARGETS = ["Tom mag {name}.", "Es ist groß.", "Wir sahen 12 Hunde."]
+
+
+@pytest.fixture
+def corpora(tmp_path: Path) -> Path:
+    for name, file in ((score_model.SENTENCES["de"], "test"), *score_model.OTHERS["de"].values()):
+        (tmp_path / name).mkdir(exist_ok=True)
+        for side, lines in (("en", SOURCES), ("de", TARGETS)):
+            (tmp_path / name / f"{file}.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_figures(corpora: Path) -> None:
+    """A model that knows the references in small letters only: right where case is ignored."""
+    accepted = tomllib.loads(score_model.WORDS.read_text(encoding="utf-8"))["en-de"]
+    known = dict(zip(SOURCES, TARGETS, strict=True))
+    asked: list[Sequence[str]] = []
+
+    def translate(lines: Sequence[str]) -> list[str]:
+        asked.append(lines)
+        by_case = {source.casefold(): target for source, target in known.items()}
+        words = {word: f"{ways[-1].upper()}." for word, ways in accepted.items() if word != "Save"}
+        return [words.get(line, by_case.get(line.casefold(), line).upper()) for line in lines]
+
+    found = score_model.scores(translate, "en-de", corpora, None)
+    tatoeba = found["tatoeba"]
+    assert set(tatoeba) == {"clean", "upper", "title", "lower", "noise 0.05", "noise 0.1", "noise 0.2"}
+    for case in ("clean", "upper", "title", "lower"):
+        assert tatoeba[case]["chrf_case_ignored"] == pytest.approx(100) != tatoeba[case]["chrf"]
+    assert asked[1] == ["TOM LIKES {name}.", "IT IS LATE.", "WE SAW 12 DOGS."]
+    assert tatoeba["noise 0.2"]["chrf_case_ignored"] < 100
+    assert found["uistrings"]["kept"] == 0.0  # {NAME}
+    assert all("kept" in found[name] for name in score_model.OTHERS["de"])
+    assert found["words"] == {"n": len(accepted), "right": len(accepted) - 1, "wrong": {"Save": "SAVE"}}
+    assert found["lines"] == 3
