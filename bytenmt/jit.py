@@ -9,13 +9,12 @@ from __future__ import annotations
 import inspect
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import llvmlite
@@ -111,26 +110,6 @@ def inlined(function: Function) -> Function:
 def inlined_allocating(function: Function) -> Function:
     """Decorator like `inlined`, but with reference counting, for a function that allocates arrays."""
     return cast(Function, numba.njit(forceinline=True, **INNER, **COUNTING)(function))
-
-
-def as_python(function: Function, stand_ins: Mapping[Any, Callable[..., Any]] | None = None) -> Function:
-    """Return a plain Python version of a compiled function, which calls plain Python versions in turn.
-
-    stand_ins: maps compiled functions to Python functions that are called instead, for those that exist as
-    machine code only or are too slow in Python.
-    """
-    made = {id(compiled): instead for compiled, instead in (stand_ins or {}).items()}
-
-    def python(value: Any) -> Any:
-        source = getattr(value, "py_func", None)
-        if id(value) not in made and source is not None:
-            scope = dict(source.__globals__)
-            rest = source.__name__, source.__defaults__, source.__closure__
-            made[id(value)] = FunctionType(source.__code__, scope, *rest)
-            scope.update({name: python(scope[name]) for name in source.__code__.co_names if name in scope})
-        return made.get(id(value), value)
-
-    return cast(Function, python(function))
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from hypothesis import settings
 # Tests in these folders need no compiled kernels. With an empty kernel cache one process compiles them, which
 # takes a minute, while another runs these tests.
 WITHOUT_ENGINE = (
-    "training/",
     "architectures/",
     "layers/",
     "config/",
@@ -22,8 +21,8 @@ WITHOUT_ENGINE = (
 )
 WITH_ENGINE = (  # of those folders
     "architectures/test_another_architecture.py",
+    "architectures/test_options.py",
     "architectures/test_unread_tensors.py",
-    "training/test_adaptation.py",
 )
 
 # Before any test imports PyTorch, which reads it, and for the programs that tests start: their threads would

@@ -157,30 +157,3 @@ def test_all_that_kernels_are_compiled_from_is_covered() -> None:
     for file in (PACKAGE / "layers").glob("*.py"):
         leaves = {MODULES[name] for name in module_imports(file) if "." not in name and name != "__init__"}
         assert {path for path in leaves if path.parent == PACKAGE} <= set(kernel_files(file)), file
-
-
-@jit.njit
-def inner(x: int) -> int:
-    return FACTOR + x
-
-
-def outer(x: int) -> int:
-    return inner(x) + without_python(x)
-
-
-@jit.njit
-def without_python(x: int) -> int:
-    raise AssertionError
-
-
-def test_as_python_is_python_all_the_way_down() -> None:
-    """Called functions run as Python, too, and replacements are used; the compiled function is not
-    changed.
-    """
-    compiled = jit.njit(outer)
-    plain = jit.as_python(compiled, {without_python: lambda x: 10 * x})
-    before = len(inner.signatures)  # type: ignore[attr-defined]
-    assert plain(2) == 2 + FACTOR + 20
-    assert len(inner.signatures) == before and not compiled.signatures  # type: ignore[attr-defined]
-    assert outer.__globals__["inner"] is inner
-    assert jit.as_python(compiled, {inner: lambda x: 0, without_python: lambda x: 1})(2) == 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -266,7 +266,9 @@ def _load_pytorch(
     import torch
 
     from bytenmt.checkpoints.checkpoint import build_from_weights
-    from bytenmt.decoding.cpu.compilation import compiled_search_step
+    from bytenmt.decoding.cpu.compilation import compile_search
+    from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
+    from bytenmt.decoding.pytorch.engine import TorchEngine
     from bytenmt.decoding.pytorch.reader import TorchReader
     from bytenmt.distributed import local_device
 
@@ -290,15 +292,9 @@ def _load_pytorch(
         pairs = zip(exact_models(), stored, strict=True)
         return [TorchReader([model], device) for model, (_, one) in pairs if one.config.model.has_attention]
 
-    search = cache(lambda: compiled_search_step(reporter))
-
     def make_engine(options: Options, capacity: int) -> Engine:
-        if spec.engine == "torch":
-            from bytenmt.decoding.pytorch.engine import TorchEngine
-
-            return TorchEngine(models, options, capacity, device, search=search())
-        from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
-
-        return CudaGraphEngine(models, options, capacity, device, search=search())
+        compile_search(reporter)
+        kind = TorchEngine if spec.engine == "torch" else CudaGraphEngine
+        return kind(models, options, capacity, device)
 
     return make_engine, lambda: TorchReader(exact_models(), device), attention

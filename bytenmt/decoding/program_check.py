@@ -16,11 +16,12 @@ from bytenmt.architectures.base import Model
 from bytenmt.architectures.registry import has_program
 from bytenmt.architectures.section import ModelSection, architecture
 from bytenmt.checkpoints.checkpoint import model_tensors
-from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
+from bytenmt.decoding.cpu.compilation import compile_kernels
 from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.cpu.reader import CpuReader
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.errors import BytenmtError
+from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import EOS
 
 SOURCES = ["오후 3:40".encode(), b"ab"]
@@ -28,20 +29,21 @@ TEXTS = [b"Mr. \xc3\x96z, 3:40 p.m." + bytes([EOS]), b"a b" + bytes([EOS])]
 TOLERANCE = 0.002  # of a log-probability, relative above 1 nat; rounding gives 1e-5
 
 
-def check_program(model: Model[Any, Any], config: ModelSection) -> None:
+def check_program(model: Model[Any, Any], config: ModelSection, reporter: Reporter = SILENT) -> None:
     """Raise BytenmtError if a model's program for the CPU engine computes something else than its module.
 
-    Both give a few fixed bytes log-probabilities by the model's weights, in float32 on the CPU: the program
-    by NumPy, so that nothing is compiled. A model without a program, or whose module gives NaN, passes.
+    Both give a few fixed bytes log-probabilities by the model's weights, in float32 on the CPU. A model
+    without a program, or whose module gives NaN, passes. reporter: shows that kernels are compiled.
     """
     if not has_program(config):
         return
+    compile_kernels(reporter)
     is_training, cpu = model.training, torch.device("cpu")
     module = model if model.embedding.weight.device == cpu else deepcopy(model).to(cpu)
     packed = pack_model(
         {name: part.detach().float().numpy() for name, part in model_tensors(module).items()}, config, "fp32"
     )
-    readers = TorchReader([module.eval()], cpu), CpuReader([packed], run=numpy_interpreter())
+    readers = TorchReader([module.eval()], cpu), CpuReader([packed])
     sources = SOURCES if config.source else None
     ours, programs = (
         np.concatenate([reading.log_p for reading in reader.texts(sources, TEXTS)]) for reader in readers

@@ -304,7 +304,7 @@ class TrainingLoop:
         """Train until the end, and save; return the number of the signal that stopped it, or 0. All processes
         must call it together."""
         progress, settings = self.progress, self.settings
-        check_program(self.trainer.model, self.trainer.config.model)
+        check_program(self.trainer.model, self.trainer.config.model, self.reporter)
         shares = self.objective.shares(progress.epoch, progress.batch)
         self.trainer.model.train()
         begun = fraction_done(settings, progress)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 from cpu_engines import ALL, model, packed, run, some_requests
+from uncompiled import STAND_INS
 
 from bytenmt.checkpoints.rounding import quantise
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.kernels import elementwise
-from bytenmt.decoding.cpu.numpy_kernels import STAND_INS
 from bytenmt.decoding.cpu.reader import CpuReader
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.reader import TorchReader

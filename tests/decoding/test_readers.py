@@ -9,8 +9,8 @@ import torch
 from cpu_engines import packed as packed_for_cpu
 from fast_variants import by_variant
 from invariants import VARIANTS, WITHOUT_SOURCE, AnyModel, build
+from uncompiled import numpy_kernels
 
-from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
 from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.reader import CpuReader
 from bytenmt.decoding.pytorch.reader import TorchReader
@@ -120,14 +120,19 @@ def test_kernels_in_numpy_read_the_same(name: str) -> None:
     _, packed = both(name)
     texts = [text[-40:] for text in ENDED[:6]]  # NumPy takes a step for each byte
     sources = SOURCES[:6] if name in WITH_SOURCE else None
-    reader, plain = CpuReader(packed), CpuReader(packed, run=numpy_interpreter())
-    check_equal(plain.texts(sources, texts), reader.texts(sources, texts))
+    reader = CpuReader(packed)
+    with numpy_kernels():
+        plain = reader.texts(sources, texts)
+    check_equal(plain, reader.texts(sources, texts))
     if sources is None:
-        check_equal([plain.stream().read(STREAM[200:300])], [reader.stream().read(STREAM[200:300])])
+        with numpy_kernels():
+            plain = [reader.stream().read(STREAM[200:300])]
+        check_equal(plain, [reader.stream().read(STREAM[200:300])])
     if name in ATTENTIVE:
         pairs = [(source, text[:-1]) for source, text in zip(SOURCES[:6], texts, strict=True) if text[:-1]]
-        expected = CpuReader(packed).layers(pairs)
-        actual = CpuReader(packed, run=numpy_interpreter()).layers(pairs)
+        expected = reader.layers(pairs)
+        with numpy_kernels():
+            actual = reader.layers(pairs)
         for layers, others in zip(actual, expected, strict=True):
             assert layers.keys() == others.keys()
             assert all(np.allclose(layers[number], others[number], atol=1e-4) for number in layers)

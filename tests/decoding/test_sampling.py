@@ -21,14 +21,13 @@ from made_up import (
     repeats,
 )
 from reference_draw import naive_draw, naive_text, naive_uniform
+from uncompiled import as_python
 
-from bytenmt.decoding.cpu.compilation import compiled_search_step
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.search.ngram_blocking import block_ngrams
 from bytenmt.decoding.search.sampling import draw_byte, uniform
 from bytenmt.decoding.search.state import SearchParams
-from bytenmt.jit import as_python
 from bytenmt.sentinels import SENTINELS
 from bytenmt.splitmix import draw_key, mixed
 from bytenmt.utf8 import ACCEPT, UTF8_NEXT
@@ -117,7 +116,7 @@ def test_equal_bytes_are_kept_in_their_order(top_k: int, top_p: float, n: int) -
 def sampled(
     distributions: list[Distribution], requests: list[Request], options: Options, capacity: int = 100
 ) -> list[list[Hypothesis]]:
-    engine = TorchEngine([FakeDecoder(distributions)], options, capacity, CPU, search=compiled_search_step())
+    engine = TorchEngine([FakeDecoder(distributions)], options, capacity, CPU)
     return run(engine, requests)
 
 

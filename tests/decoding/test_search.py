@@ -32,16 +32,14 @@ from made_up import (
     random_distribution,
 )
 from rotation import rotated
+from uncompiled import as_python, python_search
 
-from bytenmt.decoding.cpu.compilation import compiled_search_step
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import STOP_TEST_EVERY, decode
 from bytenmt.decoding.search import beam_search
-from bytenmt.decoding.search.host_search import SearchStep, python_search_step
 from bytenmt.decoding.search.state import SearchState
 from bytenmt.errors import BytenmtError
-from bytenmt.jit import as_python
 from bytenmt.sentinels import SENTINELS
 from bytenmt.utf8 import EOS
 
@@ -51,13 +49,14 @@ CPU = torch.device("cpu")
 A, B = SENTINELS[:1], SENTINELS[1:2]
 
 
-def uncompiled(models: Models, options: Options, step: SearchStep | None = None) -> Engine:
-    decoders = [FakeDecoder(list(model)) for model in models]
-    return TorchEngine(decoders, options, 3, CPU, search=step)
+def compiled(models: Models, options: Options) -> TorchEngine:
+    return TorchEngine([FakeDecoder(list(model)) for model in models], options, 3, CPU)
 
 
-def compiled(models: Models, options: Options) -> Engine:
-    return uncompiled(models, options, compiled_search_step())
+def uncompiled(models: Models, options: Options) -> Engine:
+    engine = compiled(models, options)
+    engine.run_search = python_search()
+    return engine
 
 
 FORMS: dict[str, Make] = {"compiled": compiled, "python": uncompiled}
@@ -414,12 +413,10 @@ def caught(check: Callable[..., None], make: Make, *arguments: Any) -> None:
         check(make, *arguments)
 
 
-def with_fault(monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[Any], Any]) -> Make:
-    """Return an engine whose search has another function of that name. fault: makes it of the right one."""
+def plant(monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[Any], Any]) -> None:
+    """Give the uncompiled search another function of that name. fault: makes it of the right one."""
     right = as_python(getattr(beam_search, name))
     monkeypatch.setattr(beam_search, name, fault(right))
-    step = python_search_step()
-    return lambda models, options: uncompiled(models, options, step)
 
 
 def too_early(right: Any) -> Any:
@@ -453,7 +450,8 @@ def of_its_rank(right: Any) -> Any:
 def test_faults_are_caught(
     name: str, fault: Any, check: Callable[..., None], arguments: tuple[Any, ...], monkeypatch: Any
 ) -> None:
-    caught(check, with_fault(monkeypatch, name, fault), *arguments)
+    plant(monkeypatch, name, fault)
+    caught(check, uncompiled, *arguments)
 
 
 def test_beams_that_all_begin_alive_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 from invariants import AnyModel, build
+from uncompiled import NumpyEngine, python_search
 from variants import MORE, VARIANTS
 
-from bytenmt.decoding.cpu import interpreter
-from bytenmt.decoding.cpu.compilation import compile_kernels, compiled_search_step
+from bytenmt.decoding.cpu.compilation import compile_kernels
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
 from bytenmt.decoding.cpu.packing import PackedModel, pack_model
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
@@ -46,18 +45,20 @@ def some_requests(n: int, source: bool = True, seed: int = 0, limit: int = 25) -
     return made
 
 
-KINDS = ("torch", "torch, compiled search", "fixed slots", "numba", "numpy")
+KINDS = ("torch", "torch, Python search", "fixed slots", "numba", "numpy")
 
 
 def engine(kind: str, models: Sequence[AnyModel], options: Options, capacity: int = 3) -> Engine:
     """Return an engine of one of KINDS."""
     if kind in ("numba", "numpy"):
-        run = interpreter.run if kind == "numba" else numpy_interpreter()
-        return NumbaEngine([packed(of) for of in models], options, capacity, run=run)
+        make = NumbaEngine if kind == "numba" else NumpyEngine
+        return make([packed(of) for of in models], options, capacity)
     if kind == "fixed slots":
         return CudaGraphEngine(models, options, capacity, CPU, rehearsed)
-    step = compiled_search_step() if kind == "torch, compiled search" else None
-    return TorchEngine(models, options, capacity, CPU, search=step)
+    engine = TorchEngine(models, options, capacity, CPU)
+    if kind == "torch, Python search":
+        engine.run_search = python_search()
+    return engine
 
 
 def rehearsed(step: Callable[[], None]) -> Callable[[], None]:

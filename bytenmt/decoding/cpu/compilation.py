@@ -24,7 +24,6 @@ from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.search.batch import SearchBatch
 from bytenmt.decoding.search.beam_search import choose_bytes
-from bytenmt.decoding.search.host_search import SearchStep
 from bytenmt.decoding.search.state import SearchParams, SearchState
 from bytenmt.jit import VARIABLE, cache_folder, linked_only, njit_borrowing
 from bytenmt.reporter import SILENT, Bar, Reporter
@@ -44,16 +43,17 @@ def compile_kernels(reporter: Reporter = SILENT) -> None:
 
 
 @njit_borrowing
-def choose(search: SearchState, params: SearchParams) -> None:
+def search_step(search: SearchState, params: SearchParams) -> None:
     """Execute beam_search.choose_bytes as compiled code, for engines in PyTorch."""
     choose_bytes(search, params)
 
 
-def compiled_search_step(reporter: Reporter = SILENT) -> SearchStep:
-    """Return the compiled step of the search for the engines in PyTorch, loaded from disk or compiled now."""
-    batch = SearchBatch(Options(), 1)
-    compile_once(lambda: choose(batch.state, batch.params), cache_folder(Path(__file__)), reporter)
-    return SearchStep(choose, np.float32)
+def compile_search(reporter: Reporter = SILENT) -> None:
+    """Load the machine code of search_step from disk, or compile it; a second call does nothing."""
+    dispatcher: Any = search_step
+    if not dispatcher.signatures:
+        batch = SearchBatch(Options(), 1)
+        compile_once(lambda: search_step(batch.state, batch.params), cache_folder(Path(__file__)), reporter)
 
 
 def compile_once(call: Callable[[], object], folder: Path | None, reporter: Reporter) -> None:

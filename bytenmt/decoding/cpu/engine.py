@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.packing import PackedModel
-from bytenmt.decoding.cpu.session import ModelSession, RunProgram
+from bytenmt.decoding.cpu.session import ModelSession
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.search.batch import SearchBatch
@@ -17,19 +16,14 @@ class NumbaEngine(SearchBatch):
     """The Engine (see interface) on the CPU by compiled kernels; several models form an ensemble.
 
     The hypotheses of a sentence have the same bits whatever is decoded beside it, on any number of threads.
-    packed: the models, of any architectures. threads: how many decode at most. run: the interpreter.
+    packed: the models, of any architectures. threads: how many decode at most.
     """
 
     def __init__(
-        self,
-        packed: Sequence[PackedModel],
-        options: Options,
-        capacity: int,
-        threads: int = 1,
-        run: RunProgram = run,
+        self, packed: Sequence[PackedModel], options: Options, capacity: int, threads: int = 1
     ) -> None:
         super().__init__(options, capacity, len(packed))
-        self._models = [ModelSession(model, capacity, options.beam, threads, run=run) for model in packed]
+        self._models = [ModelSession(model, capacity, options.beam, threads) for model in packed]
         self._team = ThreadTeam(threads)
 
     def admit(self, requests: list[Request]) -> list[int]:

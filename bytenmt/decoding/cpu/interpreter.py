@@ -54,6 +54,7 @@ from bytenmt.decoding.cpu.kernels.instructions import (
 )
 from bytenmt.decoding.cpu.kernels.recurrences import gru_reset, gru_scan, gru_update, lstm_scan
 from bytenmt.decoding.cpu.scoring import (
+    append_byte,
     n_columns_of,
     record_attention,
     score_forced_bytes,
@@ -67,7 +68,6 @@ from bytenmt.ngram_hash import (
     N_BYTES,
     PER_BYTE,
     START,
-    extend_prefix,
     fold_case,
     hash_ngram,
     hash_prefix,
@@ -341,13 +341,6 @@ def write_last_bytes(search: SearchState, slot: int, beam: int, column: int, wor
             break
         at = int(search.history_parent[slot, back, at])
     word[0], word[1] = last, prefix
-
-
-@compiled
-def append_byte(word: Any, byte: int) -> None:
-    """Append a byte to word (2,) uint64, which holds the last eight bytes of a text and its prefix hash."""
-    word[0] = (word[0] << BYTE) | np.uint64(byte)
-    word[1] = extend_prefix(word[1], np.uint64(byte))
 
 
 @njit_borrowing

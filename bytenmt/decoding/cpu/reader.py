@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.packing import PackedModel
-from bytenmt.decoding.cpu.session import ModelSession, RunProgram
+from bytenmt.decoding.cpu.session import ModelSession
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
 from bytenmt.decoding.interface import Options
 from bytenmt.decoding.reading import Reading, Weights
@@ -35,7 +34,6 @@ class _TextBatch:
         n_columns: int,
         team: ThreadTeam,
         n_layers: int = 0,
-        run: RunProgram = run,
     ) -> None:
         """n_columns: bytes of a text per pass at most.
 
@@ -44,7 +42,7 @@ class _TextBatch:
         # Whether a pass reads equally many bytes of each text.
         self._even = any(model.program.states for model in packed)
         self._n_slots, self._n_columns, self._n_layers = n_slots, n_columns, n_layers
-        self._models = [ModelSession(model, n_slots, 1, team.max_threads, n_columns, run) for model in packed]
+        self._models = [ModelSession(model, n_slots, 1, team.max_threads, n_columns) for model in packed]
         self._params, self._team = SearchParams.from_options(Options()), team
         self._search = self._allocate(0, 0)
 
@@ -105,8 +103,8 @@ class _TextBatch:
 class CpuStream:
     """A reading.Stream on the CPU: scores a text without a source as it arrives."""
 
-    def __init__(self, packed: Sequence[PackedModel], team: ThreadTeam, run: RunProgram = run) -> None:
-        self._batch = _TextBatch(packed, 1, _shape(packed)[1], team, run=run)
+    def __init__(self, packed: Sequence[PackedModel], team: ThreadTeam) -> None:
+        self._batch = _TextBatch(packed, 1, _shape(packed)[1], team)
         self._batch.begin([None])
 
     def read(self, data: bytes) -> Reading:
@@ -123,13 +121,12 @@ class CpuReader:
     The scores of a text have the same bits whatever is read beside it, on any number of threads.
     """
 
-    def __init__(self, packed: Sequence[PackedModel], threads: int = 1, run: RunProgram = run) -> None:
-        """run: the interpreter, see session.ModelSession."""
-        self._packed, self._team, self._run = packed, ThreadTeam(threads), run
+    def __init__(self, packed: Sequence[PackedModel], threads: int = 1) -> None:
+        self._packed, self._team = packed, ThreadTeam(threads)
 
     def stream(self) -> CpuStream:
         """Return a new stream, which scores one text as it arrives."""
-        return CpuStream(self._packed, self._team, self._run)
+        return CpuStream(self._packed, self._team)
 
     def texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
         """Return the scores of each text, in their order; see reading.Reader."""
@@ -161,7 +158,7 @@ class CpuReader:
         columns = max(map(len, sources or ()), default=0) + 1 if n_layers else 0
         n_slots, n_rows = _shape(self._packed)
         n_slots = max(1, min(n_slots, len(texts), CELLS // max(1, longest * max(1, n_layers * columns))))
-        batch = _TextBatch(self._packed, n_slots, n_rows // n_slots, self._team, n_layers, self._run)
+        batch = _TextBatch(self._packed, n_slots, n_rows // n_slots, self._team, n_layers)
         batch.make_room(longest, columns)
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for first in range(0, len(order), n_slots):

@@ -87,6 +87,13 @@ def record_attention(
         weights[j] = np.float32(load_float(ctx.scratch, j - first) / factor)
 
 
+@compiled
+def append_byte(word: Any, byte: int) -> None:
+    """Append a byte to word (2,) uint64, which holds the last eight bytes of a text and its prefix hash."""
+    word[0] = (word[0] << BYTE) | np.uint64(byte)
+    word[1] = extend_prefix(word[1], np.uint64(byte))
+
+
 @allocating
 def score_forced_bytes(search: SearchState) -> None:
     """Store log-probability and rank of the bytes of fixed texts that a pass has predicted, and move on.
@@ -103,8 +110,7 @@ def score_forced_bytes(search: SearchState) -> None:
             byte = forced.text[slot, read + column]
             forced.log_p[slot, read + column] = log_p_of(search.logits, first + column, byte)
             forced.rank[slot, read + column] = rank_of(search.logits, first + column, byte, merged)
-            forced.word[slot, 0] = (forced.word[slot, 0] << BYTE) | np.uint64(byte)
-            forced.word[slot, 1] = extend_prefix(forced.word[slot, 1], np.uint64(byte))
+            append_byte(forced.word[slot], byte)
         search.last[slot, 0] = forced.text[slot, read + n - 1]
         search.step[slot] += n
         forced.n_read[slot] = read + n

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +14,16 @@ from bytenmt.decoding.cpu.kernels.gemm import scratch_bytes
 from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, Rows, ThreadContext
 from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
 from bytenmt.decoding.cpu.packing import PackedModel
+from bytenmt.decoding.cpu.scoring import append_byte
 from bytenmt.decoding.cpu.thread_team import Barrier
 from bytenmt.decoding.search.state import SearchParams, SearchState
 from bytenmt.jit import njit
 from bytenmt.kernel_constants import PANEL, PRECISIONS
-from bytenmt.ngram_hash import START, extend_prefix
+from bytenmt.ngram_hash import START
 from bytenmt.program.instructions import ALIGNMENT, Column, Op, aligned_zeros, padded
 from bytenmt.utf8 import EOS
 
 Array = npt.NDArray[np.float32]
-RunProgram = Callable[..., None]  # interpreter.run, or numpy_kernels.numpy_interpreter()
 # Columns of sources per call of the encoder, unless a single source has more: enough to keep the matrix
 # products busy; with a recurrence, which waits for each column, enough sentences to share its matrices.
 ENCODED_TOGETHER, SCANNED_TOGETHER = 256, 1024
@@ -43,10 +43,8 @@ class ModelSession:
         beam: int,
         n_threads: int,
         n_columns: int = 1,
-        run: RunProgram = run,
     ) -> None:
-        """n_columns: bytes of a text that a pass reads at most. run: the interpreter."""
-        self._run = run
+        """n_columns: bytes of a text that a pass reads at most."""
         self.packed, self._program = packed, packed.program
         program, logits = packed.program, packed.program.logits
         self._n_slots, self._n_rows, self._n_threads = n_slots, n_slots * beam, n_threads
@@ -99,7 +97,7 @@ class ModelSession:
         """
         ctx = self._thread_context(thread, n_threads, barrier)
         table, rows = self._program.step.instructions, self._step_rows
-        self._run(table, self._logits, self._buffers(), rows, search, params, which, n_passes, ctx)
+        run(table, self._logits, self._buffers(), rows, search, params, which, n_passes, ctx)
 
     def prepare(self, sources: Sequence[bytes | None], at: Sequence[int]) -> list[Rows]:
         """Make room for new sentences in the slots `at`, and reset their states.
@@ -146,7 +144,7 @@ class ModelSession:
         """Encode the sources of a record that `prepare` returned; all threads of a ThreadTeam call it."""
         ctx = self._thread_context(thread, n_threads, barrier)
         table = self._program.encode.instructions
-        self._run(table, self._logits, self._buffers(), rows, search, params, 0, 0, ctx)
+        run(table, self._logits, self._buffers(), rows, search, params, 0, 0, ctx)
 
     def _thread_context(self, thread: int, n_threads: int, barrier: Barrier) -> ThreadContext:
         """Return the context of one of n_threads threads."""
@@ -256,11 +254,10 @@ def _recent_words(text: bytes) -> npt.NDArray[np.uint64]:
 
 @njit
 def _fill_words(text: npt.NDArray[np.uint8], words: npt.NDArray[np.uint64]) -> None:
-    last, prefix = np.uint64(START), np.uint64(0)
+    word = np.array([np.uint64(START), np.uint64(0)])
     for i in range(len(text)):
-        byte = np.uint64(text[i])
-        last, prefix = (last << np.uint64(8)) | byte, extend_prefix(prefix, byte)
-        words[i, 0], words[i, 1] = last, prefix
+        append_byte(word, text[i])
+        words[i] = word
 
 
 def _rows(space: Array, capacity: int, reads_words: bool) -> Rows:

@@ -24,7 +24,6 @@ from bytenmt.decoding.pytorch.forward import (
     forward,
     place_sentences,
 )
-from bytenmt.decoding.search.host_search import SearchStep
 from bytenmt.utf8 import BOS
 
 SOURCE_COLUMNS = 64  # source capacities are multiples of this, EOS included
@@ -60,9 +59,8 @@ class CudaGraphEngine(PyTorchEngine):
         capacity: int,
         device: torch.device,
         capture: Capture | None = None,
-        search: SearchStep | None = None,
     ) -> None:
-        super().__init__(models, options, capacity, device, search)
+        super().__init__(models, options, capacity, device)
         self._capture = capture or CudaCapture(device)
         self._slots_of_rows = range(capacity)
         self._decoder_states: tuple[Any, ...] = ()  # of each model, shared by all plans

@@ -7,7 +7,7 @@ synchronisation.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 
 from bytenmt.architectures.tensor_tree import concatenate
+from bytenmt.decoding.cpu.compilation import compile_search, search_step
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.forward import (
     Decoder,
@@ -25,8 +26,7 @@ from bytenmt.decoding.pytorch.forward import (
     select_sentences,
 )
 from bytenmt.decoding.search.batch import SearchBatch
-from bytenmt.decoding.search.host_search import SearchStep, python_search_step
-from bytenmt.decoding.search.state import RUNNING
+from bytenmt.decoding.search.state import RUNNING, SearchParams, SearchState
 from bytenmt.utf8 import N_IDS
 
 
@@ -34,7 +34,7 @@ class PyTorchEngine(SearchBatch):
     """The common part of the engines in PyTorch (see interface.Engine); subclasses execute the models' pass.
 
     models: in evaluation mode on `device`, in the precision in which they compute; several form an ensemble,
-    whose probabilities are averaged. search: a step of the search on the host; None: one in plain Python.
+    whose probabilities are averaged. run_search: the step of the search, on the host.
     """
 
     def __init__(
@@ -43,13 +43,12 @@ class PyTorchEngine(SearchBatch):
         options: Options,
         capacity: int,
         device: torch.device,
-        search: SearchStep | None = None,
     ) -> None:
         if capacity < 1 or not models:
             raise ValueError(f"{len(models)} models, capacity {capacity}: expected at least 1")
-        step = search or python_search_step()
-        super().__init__(options, capacity, 0, step.dtype)
-        self._run_search = step.run
+        super().__init__(options, capacity)
+        compile_search()
+        self.run_search: Callable[[SearchState, SearchParams], None] = search_step
         self._models, self._device = models, device
         self._slots_of_rows: Sequence[int] = ()  # of the sentences in the models' states, in order
         self._has_source = True
@@ -95,7 +94,7 @@ class PyTorchEngine(SearchBatch):
         state.n_rows[0] = n_rows = len(running) * beam
         state.row_slot[:n_rows] = np.repeat(np.array(slots, np.int64)[running], beam)
         state.log_p[:n_rows] = log_p[running].reshape(n_rows, N_IDS)
-        self._run_search(state, self.params)
+        self.run_search(state, self.params)
 
     @abstractmethod
     def _make_room(self, requests: Sequence[Request], is_idle: bool) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -25,19 +24,12 @@ class SearchBatch:
     state: replaced by a larger one when a sentence needs more room. params: the options, for compiled code.
     """
 
-    def __init__(
-        self,
-        options: Options,
-        capacity: int,
-        n_models: int = 0,
-        dtype: type[np.floating[Any]] = np.float32,
-    ) -> None:
-        """n_models, dtype: see SearchState.allocate."""
+    def __init__(self, options: Options, capacity: int, n_models: int = 0) -> None:
+        """n_models: see SearchState.allocate."""
         self.capacity = capacity
         self.params = SearchParams.from_options(options)
-        self.state = SearchState.allocate(
-            capacity, options.beam, n_models, 0, 0, keeps_scores=options.byte_scores, dtype=dtype
-        )
+        beam, keeps_scores = options.beam, options.byte_scores
+        self.state = SearchState.allocate(capacity, beam, n_models, 0, 0, keeps_scores=keeps_scores)
         self._options = options
         self._slots: dict[int, int] = {}  # of sentences that have not been handed out, by handle
         self._n_admitted = 0

@@ -30,14 +30,14 @@ class Workspace(NamedTuple):
     """Temporary arrays of one call of `choose_bytes`, overwritten for every beam or sentence.
 
     Of the current beam: allowed (256,) bool: its possible next bytes. text (t,) uint8: its bytes so far.
-    values (256,), of log_p's type: what its next bytes are ranked by.
+    values (256,) float32: what its next bytes are ranked by.
     Of the current sentence: ranking (2 * beam,) float64: the values of its best candidates, best first.
     number (2 * beam,) int64: which they are, as beam * 256 + byte.
     """
 
     allowed: npt.NDArray[np.bool_]
     text: npt.NDArray[np.uint8]
-    values: npt.NDArray[Any]
+    values: npt.NDArray[np.float32]
     ranking: npt.NDArray[np.float64]
     number: npt.NDArray[np.int64]
 
@@ -49,7 +49,7 @@ def workspace(search: SearchState, params: SearchParams) -> Workspace:
     return Workspace(
         np.empty(N_IDS, np.bool_),
         np.empty(search.history_byte.shape[1], np.uint8),
-        np.empty(N_IDS, search.log_p.dtype),
+        np.empty(N_IDS, np.float32),
         np.empty(n_candidates),
         np.empty(n_candidates, np.int64),
     )

@@ -128,7 +128,7 @@ class SearchState(NamedTuple):
 
     Rows of the current pass. row_slot (r,) int64: their slots; the beams of a sentence, or the bytes of a
     forced text, stand next to each other; r is at least p * b. n_rows (1,) int64: their number. logits
-    (k, r, 256) float32: of k models. log_p (r, 256) float32 or float64: natural log-probabilities of the next
+    (k, r, 256) float32: of k models. log_p (r, 256) float32: natural log-probabilities of the next
     byte, averaged over the models, which the search reads.
     """
 
@@ -158,7 +158,7 @@ class SearchState(NamedTuple):
     row_slot: Ints
     n_rows: Ints
     logits: npt.NDArray[np.float32]
-    log_p: npt.NDArray[Any]
+    log_p: npt.NDArray[np.float32]
     forced: ForcedText
 
     @staticmethod
@@ -171,11 +171,10 @@ class SearchState(NamedTuple):
         n_rows: int = 0,
         keeps_scores: bool = False,
         forced: ForcedText | None = None,
-        dtype: type[np.floating[Any]] = np.float32,
     ) -> SearchState:
         """Return n_slots free slots for outputs of at most `length` bytes and prefixes of `prefix` bytes.
 
-        n_models: number of models whose logits are stored; 0 if an engine writes log_p itself, in `dtype`.
+        n_models: number of models whose logits are stored; 0 if an engine writes log_p itself.
         n_rows: rows of a pass at most, if more than slots times beams. keeps_scores: whether history_score
         is kept. forced: texts to score instead of a search.
         """
@@ -209,7 +208,7 @@ class SearchState(NamedTuple):
             row_slot=np.zeros(n_rows, np.int64),
             n_rows=np.zeros(1, np.int64),
             logits=np.zeros((n_models, n_rows, N_IDS), np.float32),
-            log_p=np.zeros((n_rows, N_IDS), dtype),
+            log_p=np.zeros((n_rows, N_IDS), np.float32),
             forced=forced or ForcedText.allocate(0, 0),
         )
 
@@ -224,7 +223,6 @@ class SearchState(NamedTuple):
             prefix,
             len(self.row_slot),
             self.history_score.shape[1] > 0,
-            dtype=self.log_p.dtype.type,
         )
         for old, copy in zip(flatten_arrays(self), flatten_arrays(new), strict=True):
             copy[tuple(slice(n) for n in old.shape)] = old

@@ -1,27 +1,89 @@
-"""Kernels of the CPU engine in NumPy, and the interpreter as Python that calls them instead of compiled ones.
+"""The search and the CPU engine as plain Python, with kernels in NumPy: references for the compiled code.
 
-Tests compare the compiled kernels with them. Only models in float32 are supported. Functions take addresses
-(int), as the compiled kernels do.
+The kernels share no code with the compiled ones. Only models in float32 are supported. Kernels take addresses
+(int), as the compiled ones do.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from ctypes import c_byte, c_float
 from functools import cache
-from typing import Any
+from types import FunctionType
+from typing import Any, TypeVar, cast
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
 
+from bytenmt.decoding.cpu import session
+from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.kernels import attention, elementwise, gemm, instructions
 from bytenmt.decoding.cpu.kernels.instructions import SCORE_LIMIT
 from bytenmt.decoding.cpu.kernels.panels import PANEL
-from bytenmt.jit import as_python
+from bytenmt.decoding.interface import Request
+from bytenmt.decoding.search.beam_search import choose_bytes
+from bytenmt.decoding.search.candidates import NO_SCORE, consider_all, copy_values, insert
+from bytenmt.decoding.search.state import SearchParams, SearchState
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 Array = npt.NDArray[np.float32]
+
+
+def as_python(function: Function, stand_ins: Mapping[Any, Callable[..., Any]] | None = None) -> Function:
+    """Return a plain Python version of a compiled function, which calls plain Python versions in turn.
+
+    stand_ins: maps compiled functions to Python functions that are called instead, for those that exist as
+    machine code only or are too slow in Python.
+    """
+    made = {id(compiled): instead for compiled, instead in (stand_ins or {}).items()}
+
+    def python(value: Any) -> Any:
+        source = getattr(value, "py_func", None)
+        if id(value) not in made and source is not None:
+            scope = dict(source.__globals__)
+            rest = source.__name__, source.__defaults__, source.__closure__
+            made[id(value)] = FunctionType(source.__code__, scope, *rest)
+            scope.update({name: python(scope[name]) for name in source.__code__.co_names if name in scope})
+        return made.get(id(value), value)
+
+    return cast(Function, python(function))
+
+
+# ---- the search
+
+
+def python_search() -> Callable[[SearchState, SearchParams], None]:
+    """Return beam_search.choose_bytes as a function of Python, with NumPy for its longest loops."""
+    choose = as_python(choose_bytes, {copy_values: np.copyto, consider_all: _consider_all})
+
+    def run_search(search: SearchState, params: SearchParams) -> None:
+        with np.errstate(all="ignore"):  # as compiled code does
+            choose(search, params)
+
+    return run_search
+
+
+_insert = as_python(insert)
+
+
+def _consider_all(
+    best: Any, index: Any, n: int, score: float, log_p: Any, allowed: Any, candidate: int
+) -> int:
+    """Compute candidates.consider_all with NumPy."""
+    totals = np.where(allowed, score + log_p.astype(np.float64), NO_SCORE)
+    for byte in np.argsort(-totals, kind="stable")[: len(best)].tolist():
+        if not totals[byte] > (best[n - 1] if n == len(best) else NO_SCORE):
+            break
+        n = _insert(best, index, n, totals[byte], candidate + byte)
+    return n
+
+
+# ---- kernels
 
 
 def floats(address: int, *shape: int, stride: int | None = None) -> Array:
@@ -142,15 +204,29 @@ STAND_INS: dict[Any, Callable[..., Any]] = {
 
 
 @cache
-def numpy_interpreter() -> Callable[..., None]:
-    """Return interpreter.run as a Python function that uses NumPy kernels: for one thread and fp32 models.
+def _python_run() -> Callable[..., None]:
+    return as_python(run, STAND_INS)
 
-    Results equal those of the compiled kernels up to the rounding of sums.
-    """
-    python_run = as_python(run, STAND_INS)
 
-    def run_without_warnings(*arguments: Any) -> None:
-        with np.errstate(all="ignore"):  # compiled code does not warn either
-            python_run(*arguments)
+def _run_in_numpy(*arguments: Any) -> None:
+    with np.errstate(all="ignore"):  # compiled code does not warn either
+        _python_run()(*arguments)
 
-    return run_without_warnings
+
+@contextmanager
+def numpy_kernels() -> Iterator[None]:
+    """Context manager: the CPU engine and its readers run in Python with NumPy kernels, on one thread."""
+    with mock.patch.object(session, "run", _run_in_numpy):
+        yield
+
+
+class NumpyEngine(NumbaEngine):
+    """The CPU engine on NumPy kernels."""
+
+    def admit(self, requests: list[Request]) -> list[int]:
+        with numpy_kernels():
+            return super().admit(requests)
+
+    def advance(self, n_steps: int) -> None:
+        with numpy_kernels():
+            super().advance(n_steps)
