@@ -80,7 +80,7 @@ class Run:
         """Load the run for translation. options: of Translator.load. Raises SettingError if the run is a
         language model."""
         translator = Translator.load(self.path, **options)
-        self._require_source(translator.has_source)
+        self._require_source(translator.rules.has_source)
         return translator
 
     def language_model(self, **options: Any) -> LanguageModel:

@@ -169,9 +169,9 @@ def warnings_of_chunks(
 
     first: number of the first line, from 0. name: of the input.
     """
-    limit = translator.max_source_bytes
+    limit = translator.rules.max_source_bytes
     for number, line in enumerate(lines, first + 1):
-        if translator.has_source and len(line) > limit:
+        if translator.rules.has_source and len(line) > limit:
             n_chunks = len(translator.batch([line]).parts(0))
             yield (
                 f"{name}, line {number} has {len(line)} bytes, over the {limit} of"

@@ -77,7 +77,7 @@ def attention(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec
         )
     if how.target is None:
         translator = Translator.from_runtime(runtime, beam=how.beam)
-        most = translator.max_source_bytes
+        most = translator.rules.max_source_bytes
         if len(source) > most:
             raise BytenmtError(
                 f"the line has {len(source)} bytes, over the {most} that the model was trained on"

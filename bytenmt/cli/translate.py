@@ -160,6 +160,7 @@ def _output_format(answers: OutputOptions, runtime: Runtime, n_best: int, beam: 
     """Return how translations are written; None with --stream. Raises BytenmtError."""
     from bytenmt.cli.line_filter import format_plain
     from bytenmt.cli.output_formats import JsonRecords, describe_flags, n_best_list
+    from bytenmt.decoding.alignment import Aligner
     from bytenmt.evaluation.judge import Judge
 
     if answers.stream:
@@ -170,7 +171,7 @@ def _output_format(answers: OutputOptions, runtime: Runtime, n_best: int, beam: 
     form: OutputFormat = n_best_list if n_best > 1 else format_plain
     if is_json:
         is_aligned = runtime.has_attention and answers.alignment is not False
-        links = runtime.aligner.links if is_aligned else None
+        links = Aligner(runtime.attention()).links if is_aligned else None
         form = JsonRecords(n_best, links, answers.with_source, answers.character_bits)
     elif answers.flag_above is None:
         return form

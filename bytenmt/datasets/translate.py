@@ -36,7 +36,7 @@ class Translate:
     ) -> None:
         self.column, self.to = column, to
         self._translator = Translator.load(*runs, threads=threads, **options)
-        if not self._translator.has_source:
+        if not self._translator.rules.has_source:
             raise SettingError(f"{runs[0]} is a language model: give a translation model")
 
     def __call__(self, batch: Any) -> Any:

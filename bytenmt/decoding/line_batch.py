@@ -9,6 +9,7 @@ a KeepSpec, kept spans and codes become sentinels in the requests, and their tex
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from bytenmt.data.sentences import ends_at_signs, is_sign, sentence_ends
@@ -96,39 +97,45 @@ class TranslationResult(NamedTuple):
         return [(chunk.text, hypotheses[0].text, chunk.separator) for chunk, hypotheses in pairs]
 
 
+@dataclass(frozen=True)
+class LineRules:
+    """The rules by which lines become requests, and hypotheses of these the translations of lines.
+
+    max_source_bytes: of a chunk; longer lines are cut. has_source: False for a language model, which gets a
+    request without a source for each line. keep: the spans that are replaced by sentinels and copied, by
+    models that were trained with sentinels; None: no span. languages: by whose rules lines are split into
+    sentences; none: a line is one. reranker: ranks the hypotheses of each request anew; the n_best first ones
+    stay.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    max_source_bytes: int = 1000
+    has_source: bool = True
+    keep: KeepSpec | None = None
+    languages: Sequence[str] = ()
+    reranker: Reranker | None = None
+
+
 class LineBatch:
     """Lines that are translated together, cut into chunks. It decodes nothing itself.
 
     The caller decodes `requests` (distinct), passes the hypotheses of each to `add`, in any order, and then
     `results` joins them to translations of the lines. `hypotheses` holds those added so far.
 
-    lines: valid UTF-8 without line ends, or a document's texts and inline codes. max_source_bytes: of a
-    chunk. has_source: False for a language model, which gets a request without a source for each line.
-    first: number of the first line, on which random draws depend. keep: the spans that are replaced by
-    sentinels and copied, for models that were trained with sentinels; None: no span. languages: see
-    split_line. reranker: ranks the hypotheses of each request anew; the n_best first ones stay.
+    lines: valid UTF-8 without line ends, or a document's texts and inline codes. first: number of the first
+    line, on which random draws depend.
     """
 
-    def __init__(
-        self,
-        lines: Sequence[bytes | Sequence[Part]],
-        settings: Settings,
-        max_source_bytes: int,
-        has_source: bool = True,
-        first: int = 0,
-        keep: KeepSpec | None = None,
-        languages: Sequence[str] = (),
-        reranker: Reranker | None = None,
-    ) -> None:
-        self._settings, self._has_source, self._reranker, self._keep = settings, has_source, reranker, keep
+    def __init__(self, lines: Sequence[bytes | Sequence[Part]], rules: LineRules, first: int = 0) -> None:
+        self._rules, prefix = rules, rules.settings.prefix
         self._parts = list[list[tuple[Chunk, Request | None]]]()
         for number, line in enumerate(lines, first):
             chunks = [Chunk(b"", b"", b"")]
-            if has_source:
-                chunks = split_line(line, max_source_bytes, keep, languages)
+            if rules.has_source:
+                chunks = split_line(line, rules.max_source_bytes, rules.keep, rules.languages)
             # The first chunk with a text has the prefix.
             begin = next((index for index, chunk in enumerate(chunks) if chunk.text), 0)
-            prefixes = [settings.prefix if index == begin else b"" for index in range(len(chunks))]
+            prefixes = [prefix if index == begin else b"" for index in range(len(chunks))]
             numbers = range(number, number + len(chunks) * CHUNK_NUMBER_STEP, CHUNK_NUMBER_STEP)
             self._parts.append(list(zip(chunks, map(self._request, chunks, numbers, prefixes), strict=True)))
         # Equal requests are one; in sampling they differ by their number.
@@ -151,16 +158,16 @@ class LineBatch:
 
         They are reranked if there is a reranker; where spans are kept, their flags are set.
         """
-        if self._reranker is not None:
-            n_best = self._settings.search.n_best
-            hypotheses = self._reranker.rerank(request, hypotheses)[:n_best]
-        if self._keep is not None:
+        if self._rules.reranker is not None:
+            n_best = self._rules.settings.search.n_best
+            hypotheses = self._rules.reranker.rerank(request, hypotheses)[:n_best]
+        if self._rules.keep is not None:
             hypotheses = [one._replace(flags=(PLACEMENT,) * one.is_past_end) for one in hypotheses]
         self.hypotheses[request] = hypotheses
 
     def results(self) -> list[TranslationResult]:
         """Return the translations of the lines, in their order. Only when is_complete."""
-        results, search = [], self._settings.search
+        results, search = [], self._rules.settings.search
         for line in self._parts:
             chunks = [chunk for chunk, _ in line]
             pairs = [(chunk, self._with_sentinels(chunk, request)) for chunk, request in line]
@@ -178,9 +185,11 @@ class LineBatch:
         """Return the hypotheses of a chunk with sentinels; where it is copied, the chunk at no cost."""
         if request is not None:
             return self.hypotheses[request]
-        text, has_scores = chunk.source, self._settings.search.byte_scores
+        text, has_scores = chunk.source, self._rules.settings.search.byte_scores
         scores = (0.0,) * (len(text) + 1) if has_scores and text else ()
-        return [Hypothesis(text, 0.0, 0.0, byte_scores=scores, flags=None if self._keep is None else ())]
+        return [
+            Hypothesis(text, 0.0, 0.0, byte_scores=scores, flags=None if self._rules.keep is None else ())
+        ]
 
     def beginning(self, line: int) -> tuple[bytes, bool]:
         """Return the translation of the first chunks of a line, up to the first that is not done, and whether
@@ -195,14 +204,13 @@ class LineBatch:
 
     def _request(self, chunk: Chunk, number: int, prefix: bytes) -> Request | None:
         """Return the request for a chunk, or None where the text is copied. number: for random draws."""
-        settings, source, prefix = self._settings, chunk.source, mark_prefix(prefix, chunk.spans)
-        if self._has_source and not (
-            source and (prefix or has_translatable_text(source, self._keep is not None))
-        ):
+        rules, source, prefix = self._rules, chunk.source, mark_prefix(prefix, chunk.spans)
+        is_read = source and (prefix or has_translatable_text(source, rules.keep is not None))
+        if rules.has_source and not is_read:
             return None
-        limit = max(settings.max_target_bytes(len(source)), len(prefix))
-        draws = number if settings.search.sample else 0
-        return Request(source if self._has_source else None, limit, prefix, draws, pairs=chunk.pairs)
+        limit = max(rules.settings.max_target_bytes(len(source)), len(prefix))
+        draws = number if rules.settings.search.sample else 0
+        return Request(source if rules.has_source else None, limit, prefix, draws, pairs=chunk.pairs)
 
 
 def _restored(hypothesis: Hypothesis, chunk: Chunk) -> Hypothesis:

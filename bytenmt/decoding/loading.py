@@ -8,16 +8,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from bytenmt.architectures.section import ModelSection
 from bytenmt.checkpoints.weights import StoredWeights, read_run, restore_weights
 from bytenmt.config.facts import Facts, SearchDefaults
 from bytenmt.config.schema import Config, architecture
 from bytenmt.data.sentences import UNKNOWN_LANGUAGE, languages_of_files
-from bytenmt.decoding.alignment import Aligner
 from bytenmt.decoding.engine_selection import choose, n_cores, precision_of
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Options
 from bytenmt.decoding.reading import Reader
@@ -30,12 +29,12 @@ if TYPE_CHECKING:
     import torch
 
     from bytenmt.architectures.base import Model
-    from bytenmt.decoding.cpu.packing import PackedModel
 
 MAX_THREADS = 2  # of the numba engine by default: more than that wait for the memory
 FEW_MULTI_SENTENCE_LINES = 0.05  # share of the training lines up to which "auto" splits lines
 
 
+M = TypeVar("M")  # a model as an engine takes it: packed, or a module
 # The first three fields of Runtime: make_engine, reader, attention.
 Calls = tuple[Callable[[Options, int], Engine], Callable[[], Reader], Callable[[], list[Reader]]]
 
@@ -74,23 +73,13 @@ class Runtime:
     runs: Sequence[LoadedRun] = ()
     # The engine in use; only its precision may still be AUTO.
     spec: EngineSpec = EngineSpec("torch", "cpu")
-    # The model of the opposite direction that reranks hypotheses; None for no reranking.
-    reverse: Runtime | None = None
-
-    @cached_property
-    def reverse_reader(self) -> Reader | None:
-        """The reader of the model that reranks, made once and shared; None without such a model."""
-        return None if self.reverse is None else self.reverse.reader()
+    # The reader of a model of the opposite direction that reranks hypotheses; None for no reranking.
+    reverse: Reader | None = None
 
     @property
     def has_attention(self) -> bool:
         """True if at least one run has attention; False for models in memory."""
         return any(run.config.model.has_attention for run in self.runs)
-
-    @cached_property
-    def aligner(self) -> Aligner:
-        """An Aligner by the runs that have attention. Made once; not for several threads at once."""
-        return Aligner(self.attention())
 
     @property
     def has_sentinels(self) -> bool:
@@ -143,10 +132,11 @@ def load_runs(paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter 
     calls = load(read, chosen, reporter)
     reverse = None
     if spec.reverse is not None:
-        reverse = load_runs([spec.reverse], replace(spec, reverse=None), reporter)
-        if not (has_source and reverse.has_source):
+        opposite = load_runs([spec.reverse], replace(spec, reverse=None), reporter)
+        if not (has_source and opposite.has_source):
             named = spec.reverse if has_source else paths[0]
             raise BytenmtError(f"{named} is a language model: --reverse ranks translations by their sources")
+        reverse = opposite.reader()
     return Runtime(
         *calls,
         has_source=has_source,
@@ -215,28 +205,21 @@ def _load_numba(stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, 
     """
     from bytenmt.decoding.cpu.compilation import compile_kernels
     from bytenmt.decoding.cpu.engine import NumbaEngine
-    from bytenmt.decoding.cpu.packing import pack_model
+    from bytenmt.decoding.cpu.packing import PackedModel, pack_model
     from bytenmt.decoding.cpu.reader import CpuReader
 
-    def packed_in(precision: str, one: StoredWeights) -> PackedModel:
-        return pack_model(restore_weights(one.arrays), one.config.model, precision)
+    def pack(number: int, precision: str) -> PackedModel:
+        contents = stored[number][1]
+        return pack_model(restore_weights(contents.arrays), contents.config.model, precision)
 
     if "torch" in sys.modules:
         _check_programs(stored)
-    packed = [packed_in(precision_of(one.precision, spec), one) for _, one in stored]
-    exact, threads = "fp32" if spec.precision == AUTO else spec.precision, n_threads(spec)
-
-    def pack_exactly() -> list[PackedModel]:
-        pairs = zip(packed, stored, strict=True)
-        return [model if model.precision == exact else packed_in(exact, one) for model, (_, one) in pairs]
-
-    def attention() -> list[Reader]:
-        models = zip(pack_exactly(), stored, strict=True)
-        return [CpuReader([model], threads) for model, (_, one) in models if one.config.model.has_attention]
-
+    threads = n_threads(spec)
+    calls = _calls(
+        stored, spec, pack, partial(NumbaEngine, threads=threads), partial(CpuReader, threads=threads)
+    )
     compile_kernels(reporter)
-    engine = partial(NumbaEngine, packed, threads=threads)
-    return engine, lambda: CpuReader(pack_exactly(), threads), attention
+    return calls
 
 
 _CHECKED = set[ModelSection]()  # the models that _check_programs has compared in this process
@@ -270,31 +253,41 @@ def _load_pytorch(
     from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
     from bytenmt.decoding.pytorch.engine import TorchEngine
     from bytenmt.decoding.pytorch.reader import TorchReader
-    from bytenmt.distributed import local_device
 
     if spec.threads is not None:
         torch.set_num_threads(spec.threads)
-    device = local_device(torch.device(spec.device))
+    device = torch.device(spec.device)
 
-    def build_models(precisions: Sequence[str]) -> list[Model[Any, Any]]:
-        dtypes = [torch.bfloat16 if precision == "bf16" else torch.float32 for precision in precisions]
-        pairs = zip(dtypes, stored, strict=True)
-        return [build_from_weights(one, file).to(device, dtype).eval() for dtype, (file, one) in pairs]
+    def build_model(number: int, precision: str) -> Model[Any, Any]:
+        file, contents = stored[number]
+        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        return build_from_weights(contents, file).to(device, dtype).eval()
 
-    precisions = [precision_of(one.precision, spec) for _, one in stored]
-    exact = ["fp32" if spec.precision == AUTO else spec.precision] * len(stored)
-    models = build_models(precisions)
-
-    def exact_models() -> list[Model[Any, Any]]:
-        return models if precisions == exact else build_models(exact)
-
-    def attention() -> list[Reader]:
-        pairs = zip(exact_models(), stored, strict=True)
-        return [TorchReader([model], device) for model, (_, one) in pairs if one.config.model.has_attention]
-
-    def make_engine(options: Options, capacity: int) -> Engine:
+    def make_engine(models: Sequence[Model[Any, Any]], options: Options, capacity: int) -> Engine:
         compile_search(reporter)
         kind = TorchEngine if spec.engine == "torch" else CudaGraphEngine
         return kind(models, options, capacity, device)
 
-    return make_engine, lambda: TorchReader(exact_models(), device), attention
+    return _calls(stored, spec, build_model, make_engine, partial(TorchReader, device=device))
+
+
+def _calls(
+    stored: Sequence[tuple[Path, StoredWeights]],
+    spec: EngineSpec,
+    build: Callable[[int, str], M],
+    make_engine: Callable[[Sequence[M], Options, int], Engine],
+    make_reader: Callable[[Sequence[M]], Reader],
+) -> Calls:
+    """Return the functions of a Runtime. build: returns the model of a number, from 0, in a precision."""
+    build = cache(build)
+    exact = "fp32" if spec.precision == AUTO else spec.precision
+    numbers = range(len(stored))
+    attentive = [number for number in numbers if stored[number][1].config.model.has_attention]
+    return (
+        partial(
+            make_engine,
+            [build(number, precision_of(stored[number][1].precision, spec)) for number in numbers],
+        ),
+        lambda: make_reader([build(number, exact) for number in numbers]),
+        lambda: [make_reader([build(number, exact)]) for number in attentive],
+    )

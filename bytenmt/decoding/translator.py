@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, AnyStr, overload
 
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Hypothesis, Options, Request
 from bytenmt.decoding.kept_spans import KeepSpec, Part, restored_text
-from bytenmt.decoding.line_batch import LineBatch, TranslationResult
+from bytenmt.decoding.line_batch import LineBatch, LineRules, TranslationResult
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.reranking import Reranker
 from bytenmt.decoding.scheduler import decode, stream_characters
@@ -43,22 +43,13 @@ class Translator:
     ...     message = part.encode()
 
     Usually made by `load` or `from_runtime`. make_engine: returns an engine that decodes up to the given
-    number of sentences side by side, with the options `settings.search`.
-    has_source: False for language models, which write their likeliest text, whatever the line.
-    longest_source: bytes of the longest line in training.
-    languages: by their rules lines are split into sentences; none: a line is one sentence. reranker: ranks
-    the hypotheses of each line anew; make_engine's engines then return the whole beam. keep: the spans that
-    are copied unchanged, by models that were trained with sentinels; None: no span.
+    number of sentences side by side, with the options of `rules`; with a reranker the engine returns the
+    whole beam. rules: how lines are cut into requests. A language model writes its likeliest text, whatever
+    the line.
     """
 
     make_engine: Callable[[int], Engine]
-    _: KW_ONLY
-    settings: Settings = field(default_factory=Settings)
-    has_source: bool = True
-    longest_source: int = 1000
-    languages: Sequence[str] = ()
-    reranker: Reranker | None = None
-    keep: KeepSpec | None = None
+    rules: LineRules = field(default_factory=LineRules)
     _engines: dict[int, Engine] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -107,34 +98,28 @@ class Translator:
             )
         settings = settings.with_defaults(runtime.search, runtime.has_sentinels)
         search, reranker = settings.search, None
-        if runtime.reverse_reader is not None:
+        if runtime.reverse is not None:
             settings.check_ranks_hypotheses()
-            reranker = Reranker(runtime.reverse_reader, search.length_penalty)
+            reranker = Reranker(runtime.reverse, search.length_penalty)
             search = replace(search, n_best=search.beam)
-        return cls(
-            partial(runtime.make_engine, search),
-            settings=settings,
-            has_source=runtime.has_source,
-            longest_source=runtime.max_source_bytes,
-            languages=runtime.sentence_languages(settings.split_sentences),
-            reranker=reranker,
-            keep=settings.keep if runtime.has_sentinels else None,
+        rules = LineRules(
+            settings,
+            settings.max_source_bytes or runtime.max_source_bytes,
+            runtime.has_source,
+            settings.keep if runtime.has_sentinels else None,
+            runtime.sentence_languages(settings.split_sentences),
+            reranker,
         )
+        return cls(partial(runtime.make_engine, search), rules)
 
     def __repr__(self) -> str:
-        search = self.settings.search
-        kind = "Translator" if self.has_source else "Translator of a language model"
-        return f"<{kind}, beam {search.beam}, lines up to {self.max_source_bytes} bytes>"
+        kind = "Translator" if self.rules.has_source else "Translator of a language model"
+        return f"<{kind}, beam {self.options.beam}, lines up to {self.rules.max_source_bytes} bytes>"
 
     @property
     def options(self) -> Options:
         """The options of the search, as they are in use: defaults of the runs included."""
-        return self.settings.search
-
-    @property
-    def max_source_bytes(self) -> int:
-        """The longest line, in bytes, that is translated in one piece."""
-        return self.settings.max_source_bytes or self.longest_source
+        return self.rules.settings.search
 
     @overload
     def translate(self, lines: AnyStr) -> AnyStr: ...  # type: ignore[overload-overlap]
@@ -185,10 +170,8 @@ class Translator:
         return batch.results()
 
     def batch(self, lines: Sequence[bytes | Sequence[Part]], first: int = 0) -> LineBatch:
-        """Return a LineBatch of lines with this Translator's settings; nothing is decoded.
-        lines, first: see LineBatch."""
-        settings, limit, languages = self.settings, self.max_source_bytes, self.languages
-        return LineBatch(lines, settings, limit, self.has_source, first, self.keep, languages, self.reranker)
+        """Return a LineBatch of lines with this Translator's rules; nothing is decoded."""
+        return LineBatch(lines, self.rules, first)
 
     def stream(self, line: AnyStr) -> Iterator[AnyStr]:
         """Yield the translation of a line while it is decoded, in parts of whole characters; for beam 1."""
@@ -236,8 +219,9 @@ class Translator:
 
         Raises BytenmtError where a single sentence would need more than 4 * HISTORY_BYTES of memory.
         """
-        beam, limit = self.options.beam, self.settings.max_target_bytes(n_bytes)
-        is_blocking = self.options.no_repeat_ngram_size > 0
+        settings = self.rules.settings
+        beam, limit = settings.search.beam, settings.max_target_bytes(n_bytes)
+        is_blocking = settings.search.no_repeat_ngram_size > 0
         history = beam * (limit + 1) * (BYTES_PER_BLOCKED_STEP if is_blocking else BYTES_PER_STEP)
         if history > 4 * HISTORY_BYTES:
             raise BytenmtError(
@@ -245,9 +229,7 @@ class Translator:
                 f" expected {4 * HISTORY_BYTES / 1e9:.1f} GB at most:"
                 " lower --max-len-a, --max-len-b or --beam-size"
             )
-        most = min(
-            self.settings.max_tokens // (beam * (n_bytes + 1)), MAX_SENTENCES, HISTORY_BYTES // history
-        )
+        most = min(settings.max_tokens // (beam * (n_bytes + 1)), MAX_SENTENCES, HISTORY_BYTES // history)
         return 1 << max(1, most).bit_length() - 1
 
     @contextmanager

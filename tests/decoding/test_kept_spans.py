@@ -22,7 +22,7 @@ from bytenmt.decoding.kept_spans import (
     restore,
     restored_text,
 )
-from bytenmt.decoding.line_batch import PLACEMENT, LineBatch, split_line
+from bytenmt.decoding.line_batch import PLACEMENT, LineBatch, LineRules, split_line
 from bytenmt.decoding.search.state import sentinel_numbers
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
@@ -229,7 +229,7 @@ def test_a_prefix_has_what_it_has() -> None:
 def test_what_the_model_would_have_left_out_is_flagged() -> None:
     """And only with models that keep something; scores of bytes are those of the restored text."""
     for keep, flags in ((KeepSpec(glossary=Glossary([Term("server", "ıß")])), (PLACEMENT,)), (None, None)):
-        batch = LineBatch(["a {x} Server. Server ß".encode()], Settings(), 100, keep=keep)
+        batch = LineBatch(["a {x} Server. Server ß".encode()], LineRules(Settings(), 100, keep=keep))
         (request,) = batch.requests
         n = len(request.source or b"")
         scores = tuple(-float(k) for k in range(n + 1))
@@ -252,10 +252,10 @@ def test_models_without_sentinels_refuse_to_keep(tmp_path: Path) -> None:
             with pytest.raises(SettingError, match="need a model that was trained with sentinels") as told:
                 Translator.load(*runs, engine="torch", **wish)
             assert "\n" not in str(told.value)
-        assert Translator.load(taught, engine="torch", **wish).keep is not None
+        assert Translator.load(taught, engine="torch", **wish).rules.keep is not None
     for nothing in ({}, {"keep": "none"}, {"keep": ""}):
-        assert Translator.load(plain, engine="torch", **nothing).keep is None
-    (none,) = split_line(b"<b> {x}", 99, Translator.load(taught, engine="torch", keep="none").keep)
+        assert Translator.load(plain, engine="torch", **nothing).rules.keep is None
+    (none,) = split_line(b"<b> {x}", 99, Translator.load(taught, engine="torch", keep="none").rules.keep)
     assert none.source == b"<b> {x}"
 
 

@@ -15,7 +15,7 @@ from bytenmt.config.facts import Facts
 from bytenmt.data import sentences
 from bytenmt.data.sentences import languages_of_files, sentence_ends
 from bytenmt.decoding.interface import Hypothesis, Options, Request
-from bytenmt.decoding.line_batch import Chunk, join_hypotheses
+from bytenmt.decoding.line_batch import Chunk, LineRules, join_hypotheses
 from bytenmt.decoding.loading import LoadedRun, Runtime, runtime_from_models
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
@@ -26,12 +26,9 @@ HARD_LINES = Path(__file__).parents[1] / "files" / "hard_sentences.tsv"  # a bar
 def made_up(languages: tuple[str, ...] = ("en",), **named: Any) -> tuple[Translator, list[list[Request]]]:
     """A Translator that splits lines, and the requests that its engine gets."""
     settings, admitted = Settings.from_dict(named), list[list[Request]]()
-    return Translator(
-        lambda capacity: MadeUpEngine(capacity, settings.search, admitted),
-        settings=settings,
-        languages=languages,
-        keep=settings.keep if settings.needs_sentinels else None,
-    ), admitted
+    keep = settings.keep if settings.needs_sentinels else None
+    rules = LineRules(settings, settings.max_source_bytes or 1000, keep=keep, languages=languages)
+    return Translator(lambda capacity: MadeUpEngine(capacity, settings.search, admitted), rules), admitted
 
 
 def test_the_example_runs() -> None:
@@ -132,7 +129,7 @@ def test_chunks_of_a_line_share_their_ends() -> None:
             scores = *map(float, range(len(text))), 100.0
             return [Hypothesis(text, sum(scores), 0.0, scores)]
 
-    translator = Translator(lambda capacity: Priced(capacity, Options(), []), longest_source=4)
+    translator = Translator(lambda capacity: Priced(capacity, Options(), []), LineRules(max_source_bytes=4))
     ((found,),) = translator.n_best([b"one two"])
     assert found.text == b"one two" and found.byte_scores == (0, 1, 2, 0, 0, 1, 2, 200)
     assert sum(found.byte_scores) == found.log_probability

@@ -12,6 +12,7 @@ from bytenmt.checkpoints.weights import CONFIG
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config
 from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.line_batch import LineRules
 from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
@@ -75,10 +76,10 @@ def made_up_translator(admitted: list[list[Request]] | None = None, **named: Any
     """A Translator of this engine; named: its settings. It keeps spans where they say what."""
     settings = Settings.from_dict(named)
     notes = [] if admitted is None else admitted
+    keep = settings.keep if settings.needs_sentinels else None
     return Translator(
         lambda capacity: MadeUpEngine(capacity, settings.search, notes),
-        settings=settings,
-        keep=settings.keep if settings.needs_sentinels else None,
+        LineRules(settings, settings.max_source_bytes or 1000, keep=keep),
     )
 
 

@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 from bytenmt.decoding.glossary import Glossary, Term
 from bytenmt.decoding.interface import Engine, Request
 from bytenmt.decoding.kept_spans import KeepSpec
+from bytenmt.decoding.line_batch import LineRules
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.judge import Judge
@@ -61,7 +62,7 @@ class Gate:
             engine.advance = advance  # type: ignore[method-assign]
             return engine
 
-        return Translator(make, settings=settings, keep=KeepSpec(glossary=Glossary(terms)))
+        return Translator(make, LineRules(settings, keep=KeepSpec(glossary=Glossary(terms))))
 
     def lines(self) -> list[bytes]:
         return [request.source or b"" for batch in self.admitted for request in batch]
