@@ -187,9 +187,7 @@ class LineBatch:
             return self.hypotheses[request]
         text, has_scores = chunk.source, self._rules.settings.search.byte_scores
         scores = (0.0,) * (len(text) + 1) if has_scores and text else ()
-        return [
-            Hypothesis(text, 0.0, 0.0, byte_scores=scores, flags=None if self._rules.keep is None else ())
-        ]
+        return [Hypothesis(text, 0.0, 0.0, scores, None if self._rules.keep is None else ())]
 
     def beginning(self, line: int) -> tuple[bytes, bool]:
         """Return the translation of the first chunks of a line, up to the first that is not done, and whether
