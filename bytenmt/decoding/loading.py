@@ -212,14 +212,11 @@ def _load_numba(stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, 
         contents = stored[number][1]
         return pack_model(restore_weights(contents.arrays), contents.config.model, precision)
 
+    compile_kernels(reporter)
     if "torch" in sys.modules:
         _check_programs(stored)
-    threads = n_threads(spec)
-    calls = _calls(
-        stored, spec, pack, partial(NumbaEngine, threads=threads), partial(CpuReader, threads=threads)
-    )
-    compile_kernels(reporter)
-    return calls
+    make_engine, make_reader = (partial(kind, threads=n_threads(spec)) for kind in (NumbaEngine, CpuReader))
+    return _calls(stored, spec, pack, make_engine, make_reader)
 
 
 _CHECKED = set[ModelSection]()  # the models that _check_programs has compared in this process
@@ -281,13 +278,10 @@ def _calls(
     """Return the functions of a Runtime. build: returns the model of a number, from 0, in a precision."""
     build = cache(build)
     exact = "fp32" if spec.precision == AUTO else spec.precision
-    numbers = range(len(stored))
-    attentive = [number for number in numbers if stored[number][1].config.model.has_attention]
+    attentive = [number for number, (_, one) in enumerate(stored) if one.config.model.has_attention]
+    models = [build(number, precision_of(one.precision, spec)) for number, (_, one) in enumerate(stored)]
     return (
-        partial(
-            make_engine,
-            [build(number, precision_of(stored[number][1].precision, spec)) for number in numbers],
-        ),
-        lambda: make_reader([build(number, exact) for number in numbers]),
+        partial(make_engine, models),
+        lambda: make_reader([build(number, exact) for number in range(len(stored))]),
         lambda: [make_reader([build(number, exact)]) for number in attentive],
     )
