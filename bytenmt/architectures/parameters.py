@@ -19,7 +19,7 @@ from bytenmt.architectures.registry import Architecture, build_model, of_config
 from bytenmt.architectures.section import ModelSection
 from bytenmt.errors import ConfigError
 from bytenmt.program.instructions import ATTENTIONS, Column, Op
-from bytenmt.program.writer import ParameterShapes, Shapes
+from bytenmt.program.writer import Shapes, WeightSink
 
 if TYPE_CHECKING:  # it imports PyTorch
     from bytenmt.architectures.base import Model
@@ -101,7 +101,7 @@ def _written(architecture: Architecture, config: ModelSection) -> tuple[ModelPro
 
     Raises ConfigError for one whose shapes contradict each other.
     """
-    weights = ParameterShapes()
+    weights = WeightSink()
     assert architecture.write_program is not None
     try:
         program = architecture.write_program(config, ModelWriter(config, weights))

@@ -1,8 +1,8 @@
 """Write a program from shapes alone: registers, instructions, and the weights that the instructions read.
 
 A program is written without any weights. It names the parameters that it reads and their shapes; what becomes
-of them is up to the WeightSink: decoding/cpu/packing.py packs the numbers of a trained model, ParameterShapes
-only collects the shapes. So one description of an architecture gives its program, the parameters that a
+of them is up to the WeightSink: the plain one only collects the shapes, that of decoding/cpu/packing.py packs
+the numbers of a trained model. So one description of an architecture gives its program, the parameters that a
 weights file must hold, and what a decode step costs.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,38 +36,27 @@ def parameter(name: str, *shape: int) -> Values:
     return Values(name, shape, {name: shape}, lambda array: array)
 
 
-class WeightSink(Protocol):
-    """The interface to which a Writer passes the arrays that its program reads, and gets their offsets."""
+class WeightSink:
+    """What a Writer passes the arrays to that its program reads, and from which it gets their offsets.
 
-    n_bytes: int  # received so far
+    This one takes no numbers: it collects the names and shapes of parameters in `shapes`, and offsets are 0.
+    n_bytes: received so far.
+    """
+
+    def __init__(self) -> None:
+        self.n_bytes, self.shapes = 0, Shapes()
 
     def vector(self, values: Values) -> int:
         """Take an array that stays float32; return its offset in bytes."""
-
-    def matrix(self, values: Values) -> Matrix:
-        """Take a matrix (n_output, ...), all axes but the first its inputs; it is stored in the engine's
-        precision."""
-
-
-class ParameterShapes:
-    """A WeightSink that only collects the names and shapes of parameters, in `shapes`; offsets are 0."""
-
-    n_bytes = 0
-
-    def __init__(self) -> None:
-        self.shapes: Shapes = {}
-
-    def vector(self, values: Values) -> int:
-        """Record the shapes of the parameters; return 0."""
-        self._add(values)
+        self._record(values)
         return 0
 
     def matrix(self, values: Values) -> Matrix:
-        """Record the shapes of the parameters; return a Matrix at offset 0."""
-        self._add(values)
+        """Take a matrix (n_output, ...), all axes but the first its inputs, for the engine's precision."""
+        self._record(values)
         return Matrix(0, 0, values.shape[0], math.prod(values.shape[1:]))
 
-    def _add(self, values: Values) -> None:
+    def _record(self, values: Values) -> None:
         for name, shape in values.parameters.items():
             if self.shapes.setdefault(name, shape) != shape:
                 raise ValueError(f"{name} is read as {shape} and as {self.shapes[name]}")

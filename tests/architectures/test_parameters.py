@@ -20,7 +20,7 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import architecture, load_config, parse_config
 from bytenmt.decoding.cpu.packing import pack_model
-from bytenmt.program.writer import ParameterShapes, parameter
+from bytenmt.program.writer import WeightSink, parameter
 
 
 def attention_products(config: Any, source_bytes: int) -> int:
@@ -78,7 +78,7 @@ def test_presets_too(preset: str) -> None:
 
 def test_a_program_that_contradicts_itself_is_refused() -> None:
     """A parameter has one shape, and a tensor that is packed has its parameter's."""
-    weights = ParameterShapes()
+    weights = WeightSink()
     weights.vector(parameter("bias", 3))
     with pytest.raises(ValueError, match="bias is read as"):
         weights.matrix(parameter("bias", 3, 1))

@@ -13,9 +13,8 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
     """Write the programs of the encoder, if there is a source, and of the decode step; return both."""
     d, k = config.d_channels, config.kernel_width
     encode = writer.encode
-    make = _Units if config.block == "multiplicative" else _Blocks
     if config.source:
-        blocks = make(encode, "encoder", d, k)
+        blocks = _Blocks(config, encode, "encoder")
         embedded = encode.register(config.d_embedding)
         writer.embed(encode, embedded)
         encode.linear(blocks.x, embedded, "encoder.input.weight", "encoder.input.bias")
@@ -30,7 +29,7 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
         encode.emit(Op.KEEP, a=column, k=0)
 
     step = writer.begin_step()
-    blocks = make(step, "decoder", d, k)
+    blocks = _Blocks(config, step, "decoder")
     embedded = step.register(config.d_embedding)
     writer.embed(step, embedded)
     if config.adds:
@@ -57,58 +56,39 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
 
 
 class _Blocks:
-    """The residual blocks with ReLUs, written in two halves: before and after the taps are read."""
+    """The residual blocks of encoder or decoder, in two halves: before and after the taps are read."""
 
-    def __init__(self, writer: Writer, side: str, d: int, kernel_width: int) -> None:
-        self._writer, self._side, self._kernel_width = writer, side, kernel_width
+    def __init__(self, config: ByteNetConfig, writer: Writer, side: str) -> None:
+        d, self._kernel_width = config.d_channels, config.kernel_width
+        self._writer, self._side, self._has_units = writer, side, config.block == "multiplicative"
+        self._norm_op = Op.NORM if self._has_units else Op.NORM_RELU  # after the first product
         self.x = writer.register(2 * d)
         self.wide, self.narrow = writer.register(2 * d), writer.register(d)
-        self.taps = writer.register(kernel_width * d)
+        self.taps = writer.register(self._kernel_width * d)
+        self._maps = writer.register(4 * d) if self._has_units else self.narrow
 
     def reduce(self, index: int) -> None:
-        """Write narrow = relu(norm(W_1 relu(norm(x))))."""
+        """Write narrow = relu(norm(W_1 relu(norm(x)))); with units without the outer ReLU."""
         name = f"{self._side}.blocks.{index}"
-        self._norm(self.wide, self.x, f"{name}.norm_in")
+        self._norm(self.wide, self.x, f"{name}.norm_in", Op.NORM_RELU)
         self._writer.linear(self.narrow, self.wide, f"{name}.reduce.weight", f"{name}.reduce.bias")
-        self._norm(self.narrow, self.narrow, f"{name}.norm_mid")
+        self._norm(self.narrow, self.narrow, f"{name}.norm_mid", self._norm_op)
 
     def expand(self, index: int) -> None:
-        """Write x += W_3 relu(norm(W taps))."""
-        name = f"{self._side}.blocks.{index}"
-        self._convolve(self.narrow, f"{name}.convolution")
-        self._norm(self.narrow, self.narrow, f"{name}.norm_out")
-        self._writer.linear(self.x, self.narrow, f"{name}.expand.weight", f"{name}.expand.bias", add=True)
+        """Write x += W_3 relu(norm(W taps)), or with units x += W_3 MU(norm(MU(taps)))."""
+        name, write = f"{self._side}.blocks.{index}", self._writer
+        kernel = parameter(
+            f"{name}.convolution.plain", self._maps.width, self._kernel_width, self.narrow.width
+        )
+        write.linear(self._maps, self.taps, kernel, f"{name}.convolution.bias")
+        if self._has_units:
+            write.emit(Op.MULTIPLICATIVE, self.narrow, self._maps, self.narrow)
+        self._norm(self.narrow, self.narrow, f"{name}.norm_out", self._norm_op)
+        if self._has_units:
+            write.linear(self._maps, self.narrow, f"{name}.unit.weight", f"{name}.unit.bias")
+            write.emit(Op.MULTIPLICATIVE, self.narrow, self._maps, self.narrow)
+        write.linear(self.x, self.narrow, f"{name}.expand.weight", f"{name}.expand.bias", add=True)
 
-    def _convolve(self, d: Register, name: str) -> None:
-        k = self._kernel_width
-        kernel = parameter(f"{name}.plain", d.width, k, self.taps.width // k)
-        self._writer.linear(d, self.taps, kernel, f"{name}.bias")
-
-    def _norm(self, d: Register, a: Register, name: str, op: Op = Op.NORM_RELU) -> None:
+    def _norm(self, d: Register, a: Register, name: str, op: Op) -> None:
         gamma, beta = (self._writer.vector(f"{name}.{part}", a.width) for part in ("weight", "bias"))
         self._writer.emit(op, d, a, w=gamma, v=beta)
-
-
-class _Units(_Blocks):
-    """The residual blocks with multiplicative units."""
-
-    def __init__(self, writer: Writer, side: str, d: int, kernel_width: int) -> None:
-        super().__init__(writer, side, d, kernel_width)
-        self._maps = writer.register(4 * d)
-
-    def reduce(self, index: int) -> None:
-        """Write narrow = norm(W_1 relu(norm(x)))."""
-        name = f"{self._side}.blocks.{index}"
-        self._norm(self.wide, self.x, f"{name}.norm_in")
-        self._writer.linear(self.narrow, self.wide, f"{name}.reduce.weight", f"{name}.reduce.bias")
-        self._norm(self.narrow, self.narrow, f"{name}.norm_mid", Op.NORM)
-
-    def expand(self, index: int) -> None:
-        """Write x += W_3 MU(norm(MU(taps)))."""
-        name, write = f"{self._side}.blocks.{index}", self._writer
-        self._convolve(self._maps, f"{name}.convolution")
-        write.emit(Op.MULTIPLICATIVE, self.narrow, self._maps, self.narrow)
-        self._norm(self.narrow, self.narrow, f"{name}.norm_out", Op.NORM)
-        write.linear(self._maps, self.narrow, f"{name}.unit.weight", f"{name}.unit.bias")
-        write.emit(Op.MULTIPLICATIVE, self.narrow, self._maps, self.narrow)
-        write.linear(self.x, self.narrow, f"{name}.expand.weight", f"{name}.expand.bias", add=True)

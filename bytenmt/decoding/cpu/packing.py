@@ -15,7 +15,7 @@ from bytenmt.checkpoints.rounding import quantise
 from bytenmt.decoding.cpu.kernels.panels import pack
 from bytenmt.kernel_constants import PRECISIONS
 from bytenmt.program.instructions import ALIGNMENT, Matrix, padded
-from bytenmt.program.writer import Array, Values
+from bytenmt.program.writer import Array, Values, WeightSink
 
 Bytes = npt.NDArray[np.uint8]
 Tensors = Mapping[str, Array]  # a model's weights by the names of its parameters
@@ -47,8 +47,8 @@ def pack_model(tensors: Tensors, config: ModelSection, precision: str) -> Packed
     return PackedModel(program, weights.block(), precision)
 
 
-class PackedWeights:
-    """Collects the weights that a program uses into one block, as the WeightSink of its writer.
+class PackedWeights(WeightSink):
+    """Collects the weights that a program uses into one block.
 
     Every entry begins on a cache line; offsets are bytes from the begin of the block. tensors: float32
     weights by parameter name.
@@ -57,8 +57,8 @@ class PackedWeights:
     def __init__(self, tensors: Tensors, precision: str) -> None:
         if precision not in PRECISIONS:
             raise ValueError(f"precision is {precision!r}, expected one of {', '.join(PRECISIONS)}")
+        super().__init__()
         self.precision = precision
-        self.n_bytes = 0
         self._tensors = tensors
         self._parts: list[Bytes] = []
 

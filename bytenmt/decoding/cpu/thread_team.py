@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from bytenmt.decoding.cpu.kernels.barrier import ABORTED, COUNTERS
 from bytenmt.decoding.engine_selection import n_cores
-from bytenmt.errors import BytenmtError
 
 Barrier = npt.NDArray[np.int64]  # the counters of kernels.barrier
 Task = Callable[[int, int, Barrier], None]  # (number of the thread, from 0; number of threads; their barrier)
@@ -37,15 +36,7 @@ class ThreadTeam:
     MIN_PERIOD, MAX_PERIOD = 8, 64  # calls from one comparison to the next
 
     def __init__(self, max_threads: int) -> None:
-        """Raise BytenmtError if the system cannot start so many threads."""
-        if max_threads < 1:
-            raise ValueError(f"{max_threads} threads: expected at least 1")
-        try:
-            WORKERS.reserve(max_threads - 1)
-        except RuntimeError as error:
-            raise BytenmtError(
-                f"the system cannot start {max_threads} threads ({error}): lower --threads"
-            ) from None
+        WORKERS.allow(max_threads - 1)
         self.size = self.max_threads = max_threads
         self._turn, self._period = 0, self.MIN_PERIOD
         self._seconds = [0.0, 0.0, 0.0]  # of the three calls of a comparison; then [0] is the usual time
@@ -167,12 +158,9 @@ class _WorkerPool:
         self._idle: list[_Worker] = []
         self._n_workers = 0
 
-    def reserve(self, n: int) -> None:
-        """Allow and start n workers. Raises RuntimeError if the system refuses."""
-        with self._lock:
-            self._limit = max(self._limit, n)
-            while self._n_workers < n:
-                self._start()
+    def allow(self, n: int) -> None:
+        """Allow n workers, if that is more than before."""
+        self._limit = max(self._limit, n)
 
     def borrow(self, n: int) -> list[_Worker]:
         """Return up to n idle workers; fewer if others use them or the system starts no more."""
