@@ -215,7 +215,8 @@ def _load_numba(stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, 
     compile_kernels(reporter)
     if "torch" in sys.modules:
         _check_programs(stored)
-    make_engine, make_reader = (partial(kind, threads=n_threads(spec)) for kind in (NumbaEngine, CpuReader))
+    threads = n_threads(spec)
+    make_engine, make_reader = partial(NumbaEngine, threads=threads), partial(CpuReader, threads=threads)
     return _calls(stored, spec, pack, make_engine, make_reader)
 
 
