@@ -40,8 +40,8 @@ def signed(word: int) -> int:
 
 
 @njit
-def scrambled(z: np.uint64) -> np.uint64:
-    """Compute `mixed` without the increment, in compiled code: scrambled(x + INCREMENT) equals mixed(x)."""
+def mix_bits(z: np.uint64) -> np.uint64:
+    """Compute `mixed` without the increment, in compiled code: mix_bits(x + INCREMENT) equals mixed(x)."""
     z = (z ^ (z >> _30)) * _FIRST
     z = (z ^ (z >> _27)) * _SECOND
     return z ^ (z >> _31)

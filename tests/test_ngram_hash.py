@@ -89,7 +89,7 @@ def test_words_are_hashed_from_their_beginnings(text: bytes, cut: int) -> None:
         in_word = bytes([byte]).isalnum() or 0x80 <= byte <= 0xF4
         prefix = (prefix * ngram_hash.PER_BYTE + byte + 1) % (1 << 64) if in_word else 0
         expected.append(8 + (hash_row(prefix, 9, MODULUS) >> 58))
-    before = tables.begin(1, torch.device("cpu"))
+    before = tables.start(1, torch.device("cpu"))
     found = []
     for part in (text[:cut], text[cut:]):
         if part:

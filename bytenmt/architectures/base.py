@@ -133,12 +133,12 @@ def no_source(config_source: bool, src: Tensor) -> bool:
     return src.shape[1] == 0
 
 
-def normalised(logits: Tensor) -> Tensor:
+def logits_to_log_p(logits: Tensor) -> Tensor:
     """Return the natural log-probabilities of logits (..., 256), in float32 or better."""
     return logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
-def of_bytes(values: Tensor, ids: Tensor) -> Tensor:
+def pick_bytes(values: Tensor, ids: Tensor) -> Tensor:
     """Pick the value of one byte at each position: values (rows, t, 256), ids (rows, t) -> (rows, t)."""
     return values.gather(2, ids.long()[:, :, None])[:, :, 0]
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from bytenmt.architectures.section import ModelSection
 from bytenmt.kernel_constants import FOLD_CASE, WORD_BITS
-from bytenmt.program.instructions import ATTENTIONS, Column, Op, Program, Register
+from bytenmt.program.instructions import ATTENTIONS, Field, Op, Program, Register
 from bytenmt.program.writer import WeightSink, Writer, parameter
 from bytenmt.utf8 import N_IDS
 
@@ -14,7 +14,7 @@ TABLE = "embedding.weight"  # the byte embedding, a parameter of every architect
 NGRAM_TABLES = "embedding.ngrams.weight"  # all tables of n-grams, concatenated by rows
 
 
-class Ring(NamedTuple):
+class RingSize(NamedTuple):
     """The size of a ring buffer in a decoder's state: the last inputs of one causal convolution."""
 
     capacity: int  # inputs (columns) that are kept
@@ -22,7 +22,7 @@ class Ring(NamedTuple):
     dilation: int  # of the convolution
 
 
-class Source(NamedTuple):
+class SourceOrder(NamedTuple):
     """The order and length in which the encoder reads a source."""
 
     reverse: bool = False  # its bytes from the last to the first, EOS last all the same
@@ -43,10 +43,10 @@ class ModelProgram(NamedTuple):
     logits: Register  # where a step leaves its 256 logits
     first_step_byte: int  # offset in the packed weights, in bytes, of the weights that a step reads
     states: tuple[int, ...] = ()  # the width of each recurrent state of the decoder
-    rings: tuple[Ring, ...] = ()  # of the decoder's causal convolutions, in order
+    rings: tuple[RingSize, ...] = ()  # of the decoder's causal convolutions, in order
     items: tuple[int, ...] = ()  # widths of the memory's arrays with a row for each column: keys, values
     fixed: tuple[int, ...] = ()  # widths of the memory's arrays with one row for each sentence
-    source: Source = Source()
+    source: SourceOrder = SourceOrder()
     attending: tuple[int, ...] = (1,)  # numbers, from 1, of the decoder's layers with attention, if any
 
     @property
@@ -57,7 +57,7 @@ class ModelProgram(NamedTuple):
     @property
     def is_reversed(self) -> bool:
         """True if the memory has the columns of the source's bytes, but for EOS, in reverse order."""
-        is_turned = self.encode.select(Op.KEEP)[:, Column.M].any()  # by the encoder
+        is_turned = self.encode.select(Op.KEEP)[:, Field.M].any()  # by the encoder
         return self.source.reverse and not is_turned
 
 

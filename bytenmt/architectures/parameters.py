@@ -18,7 +18,7 @@ from bytenmt.architectures.model_program import ModelProgram, ModelWriter
 from bytenmt.architectures.registry import Architecture, build_model, of_config
 from bytenmt.architectures.section import ModelSection
 from bytenmt.errors import ConfigError
-from bytenmt.program.instructions import ATTENTIONS, Column, Op
+from bytenmt.program.instructions import ATTENTIONS, Field, Op
 from bytenmt.program.writer import Shapes, WeightSink
 
 if TYPE_CHECKING:  # it imports PyTorch
@@ -157,13 +157,13 @@ def step_cost(config: ModelSection, source_bytes: int) -> int:
     if program is None:
         return products + config.attention_cost(source_bytes)
     for row in program.step.instructions:
-        op, window = Op(int(row[Column.OP])), int(row[Column.S])
+        op, window = Op(int(row[Field.OP])), int(row[Field.S])
         if op in ATTENTIONS:
             by_location = op == Op.ATTEND_LOCATION  # its scores are a product of the decoder's
-            columns = min(source_bytes, int(row[Column.M])) if by_location else source_bytes
+            columns = min(source_bytes, int(row[Field.M])) if by_location else source_bytes
             columns = min(columns, 2 * window + 1) if window else columns
-            d_key = 0 if by_location else program.items[int(row[Column.M])]
-            products += columns * (d_key + int(row[Column.N]))
+            d_key = 0 if by_location else program.items[int(row[Field.M])]
+            products += columns * (d_key + int(row[Field.N]))
     return products
 
 

@@ -13,10 +13,10 @@ from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import TranslationResult
 
 if TYPE_CHECKING:  # it imports PyTorch
-    from bytenmt.decoding.alignment import Link
+    from bytenmt.decoding.alignment import CharacterLink
 
 BestChunks = Sequence[tuple[bytes, bytes, bytes]]  # of a line, see TranslationResult.best_chunks
-Align = Callable[[Sequence[BestChunks]], "Sequence[Sequence[Link]]"]
+Align = Callable[[Sequence[BestChunks]], "Sequence[Sequence[CharacterLink]]"]
 
 
 def n_best_list(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:

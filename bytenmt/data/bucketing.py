@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.jit import njit
-from bytenmt.splitmix import INCREMENT, scrambled
+from bytenmt.splitmix import INCREMENT, mix_bits
 
 Lengths = npt.NDArray[np.int32]
 Counts = npt.NDArray[np.int32]
@@ -33,7 +33,7 @@ HALF = np.uint64(32)
 def random(state: RandomState) -> np.uint64:
     """Return the next 64 random bits of splitmix64, and advance `state` (1,) uint64 in place."""
     state[0] += INCREMENT
-    return scrambled(state[0])
+    return mix_bits(state[0])
 
 
 @njit

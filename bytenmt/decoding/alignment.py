@@ -15,7 +15,7 @@ import numpy.typing as npt
 from bytenmt.decoding.reading import Reader, Weights
 
 
-class Link(NamedTuple):
+class CharacterLink(NamedTuple):
     """An output character and the source character that it attends to most.
 
     bytes, chars: begin and end (exclusive) of the output character in its text, in bytes and in characters;
@@ -53,7 +53,7 @@ class Aligner:
                 found[i] += sum(layers.values()) / (len(layers) * len(self.models))
         return found
 
-    def links(self, lines: Sequence[Sequence[tuple[bytes, bytes, bytes]]]) -> list[list[Link]]:
+    def links(self, lines: Sequence[Sequence[tuple[bytes, bytes, bytes]]]) -> list[list[CharacterLink]]:
         """Return the links of each line: one for each output character, in order.
 
         lines: the chunks (source, text, separator) of each, as TranslationResult.best_chunks returns them.
@@ -63,18 +63,18 @@ class Aligner:
         weights = iter(self.weights(pairs))
         found = []
         for line in lines:
-            links, text_before, source_before = list[Link](), b"", b""
+            links, text_before, source_before = list[CharacterLink](), b"", b""
             for source, text, separator in line:
-                links += fold(next(weights), source, text, text_before, source_before)
+                links += link_characters(next(weights), source, text, text_before, source_before)
                 text_before += text + separator
                 source_before += source + separator
             found.append(links)
         return found
 
 
-def fold(
+def link_characters(
     weights: Weights, source: bytes, text: bytes, text_before: bytes = b"", source_before: bytes = b""
-) -> list[Link]:
+) -> list[CharacterLink]:
     """Return a link for each character of a text, made of attention weights; none if the source is empty.
 
     weights: (bytes of the text, bytes of the source + 1). The weight of a source character is the sum over
@@ -82,17 +82,19 @@ def fold(
     """
     if not source or not text:
         return []
-    means = by_character(weights, source, text)[:, :-1]
+    means = character_weights(weights, source, text)[:, :-1]
     spans, source_spans = _characters(text, len(text_before)), _characters(source, len(source_before))
     n_chars, n_source_chars = len(text_before.decode()), len(source_before.decode())
     links = []
     for k, j in enumerate(means.argmax(axis=1).tolist()):
         chars, source_chars = (n_chars + k, n_chars + k + 1), (n_source_chars + j, n_source_chars + j + 1)
-        links.append(Link(spans[k], chars, source_spans[j], source_chars, round(float(means[k, j]), 6)))
+        links.append(
+            CharacterLink(spans[k], chars, source_spans[j], source_chars, round(float(means[k, j]), 6))
+        )
     return links
 
 
-def by_character(weights: Weights, source: bytes, text: bytes) -> npt.NDArray[np.float64]:
+def character_weights(weights: Weights, source: bytes, text: bytes) -> npt.NDArray[np.float64]:
     """Return the attention weights of characters: (characters of the text, characters of the source + 1).
 
     weights: (bytes of the text, bytes of the source + 1). They are summed over the bytes of a source

@@ -16,7 +16,7 @@ PLACES = {"numba": ("cpu", "the CPU"), "cuda-graph": ("cuda", "a GPU")}  # of en
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # devices of which one is there where a GPU is (dxg: under Windows)
 
 
-def choose(spec: EngineSpec) -> EngineSpec:
+def select_engine(spec: EngineSpec) -> EngineSpec:
     """Return the spec with AUTO replaced by an engine and a device of this machine; precision stays as it is.
 
     Raises DeviceError for a device that is not available, BytenmtError for settings that exclude each other.

@@ -179,14 +179,14 @@ def mark_prefix(prefix: bytes, spans: Sequence[KeptSpan]) -> bytes:
     """
     marked = prefix
     for symbol in range(FIRST_SENTINEL, FIRST_SENTINEL + len(spans)):
-        text = restored_text(bytes([symbol]), spans)
+        text = restore_text(bytes([symbol]), spans)
         longer = marked.replace(text, bytes([symbol]), 1)
-        if text and restored_text(longer, spans) == prefix:  # the case of a term may be another there
+        if text and restore_text(longer, spans) == prefix:  # the case of a term may be another there
             marked = longer
     return marked
 
 
-def restored_text(data: bytes, spans: Sequence[KeptSpan]) -> bytes:
+def restore_text(data: bytes, spans: Sequence[KeptSpan]) -> bytes:
     """Return the output of a model as UTF-8 with the kept spans, as texts, in place of its sentinels.
 
     data: valid UTF-8 with sentinels. spans: sentinel k (0xF5 + k) becomes spans[k].

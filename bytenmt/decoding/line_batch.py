@@ -22,7 +22,7 @@ from bytenmt.decoding.kept_spans import (
     mark_prefix,
     merge_texts,
     restore,
-    restored_text,
+    restore_text,
 )
 from bytenmt.decoding.settings import Settings
 from bytenmt.sentinels import (
@@ -197,7 +197,7 @@ class LineBatch:
             if request is not None and request not in self.hypotheses:
                 return text, False
             best = self._with_sentinels(chunk, request)[0].text
-            text += restored_text(best, chunk.spans) + chunk.separator
+            text += restore_text(best, chunk.spans) + chunk.separator
         return text, True
 
     def _request(self, chunk: Chunk, number: int, prefix: bytes) -> Request | None:
@@ -222,9 +222,9 @@ def _restored(hypothesis: Hypothesis, chunk: Chunk) -> Hypothesis:
     for at, score in enumerate(hypothesis.byte_scores):
         scores.append(score)
         if at < len(text) and text[at] in SENTINELS:  # what a term becomes depends on the text before it
-            end, begin = (len(restored_text(text[:cut], chunk.spans)) for cut in (at + 1, at))
+            end, begin = (len(restore_text(text[:cut], chunk.spans)) for cut in (at + 1, at))
             scores += [0.0] * (end - begin - 1)
-    return hypothesis._replace(text=restored_text(text, chunk.spans), byte_scores=tuple(scores))
+    return hypothesis._replace(text=restore_text(text, chunk.spans), byte_scores=tuple(scores))
 
 
 def has_translatable_text(source: bytes, has_sentinels: bool) -> bool:
@@ -262,7 +262,7 @@ def split_line(
             numbered = _numbered(piece)
             end = first + len(own)
             inside = tuple((a - first, b - first) for a, b in pairs if first <= a < end and first <= b < end)
-            plain = restored_text(numbered, [KeptSpan(span.source, (span.source,)) for span in own])
+            plain = restore_text(numbered, [KeptSpan(span.source, (span.source,)) for span in own])
             chunks.append(Chunk(plain, separator, numbered, own, inside))
             first = end
     return chunks

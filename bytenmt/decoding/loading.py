@@ -17,7 +17,7 @@ from bytenmt.checkpoints.weights import StoredWeights, read_run, restore_weights
 from bytenmt.config.facts import Facts, SearchDefaults
 from bytenmt.config.schema import Config, architecture
 from bytenmt.data.sentences import UNKNOWN_LANGUAGE, languages_of_files
-from bytenmt.decoding.engine_selection import choose, n_cores, precision_of
+from bytenmt.decoding.engine_selection import n_cores, precision_of, select_engine
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Options
 from bytenmt.decoding.reading import Reader
 from bytenmt.decoding.setting_table import ALWAYS
@@ -36,7 +36,7 @@ FEW_MULTI_SENTENCE_LINES = 0.05  # share of the training lines up to which "auto
 
 M = TypeVar("M")  # a model as an engine takes it: packed, or a module
 # The first three fields of Runtime: make_engine, reader, attention.
-Calls = tuple[Callable[[Options, int], Engine], Callable[[], Reader], Callable[[], list[Reader]]]
+RuntimeFunctions = tuple[Callable[[Options, int], Engine], Callable[[], Reader], Callable[[], list[Reader]]]
 
 
 class LoadedRun(NamedTuple):
@@ -152,7 +152,7 @@ def _usable_engine(spec: EngineSpec, runs: Sequence[LoadedRun], reporter: Report
 
     Where no engine was named and the numba engine has no program for a run, PyTorch decodes.
     """
-    chosen = choose(spec)
+    chosen = select_engine(spec)
     if chosen.engine != "numba":
         return chosen
     from bytenmt.architectures.registry import has_program
@@ -163,7 +163,7 @@ def _usable_engine(spec: EngineSpec, runs: Sequence[LoadedRun], reporter: Report
     why = f"the numba engine has no program for {' and '.join(unknown)}"
     if spec.engine != AUTO:
         raise BytenmtError(f"--engine {spec.engine}: {why}: use --engine torch, or auto")
-    instead = choose(replace(spec, engine="torch"))
+    instead = select_engine(replace(spec, engine="torch"))
     reporter.say(f"bytenmt: decoding with --engine torch: {why}")
     return instead
 
@@ -198,7 +198,9 @@ def n_threads(spec: EngineSpec) -> int:
     return torch.get_num_threads()
 
 
-def _load_numba(stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter) -> Calls:
+def _load_numba(
+    stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter
+) -> RuntimeFunctions:
     """Load models for the numba engine, each in its file's precision unless spec has another.
 
     stored: file and contents of each model. The kernels are compiled first if this machine has not done it.
@@ -217,7 +219,7 @@ def _load_numba(stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, 
         _check_programs(stored)
     threads = n_threads(spec)
     make_engine, make_reader = partial(NumbaEngine, threads=threads), partial(CpuReader, threads=threads)
-    return _calls(stored, spec, pack, make_engine, make_reader)
+    return _runtime_functions(stored, spec, pack, make_engine, make_reader)
 
 
 _CHECKED = set[ModelSection]()  # the models that _check_programs has compared in this process
@@ -239,7 +241,7 @@ def _check_programs(stored: Sequence[tuple[Path, StoredWeights]]) -> None:
 
 def _load_pytorch(
     stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter
-) -> Calls:
+) -> RuntimeFunctions:
     """Load models on their device: for a CUDA graph in bf16 by default, for plain PyTorch in fp32.
 
     stored: file and contents of each model.
@@ -266,16 +268,16 @@ def _load_pytorch(
         kind = TorchEngine if spec.engine == "torch" else CudaGraphEngine
         return kind(models, options, capacity, device)
 
-    return _calls(stored, spec, build_model, make_engine, partial(TorchReader, device=device))
+    return _runtime_functions(stored, spec, build_model, make_engine, partial(TorchReader, device=device))
 
 
-def _calls(
+def _runtime_functions(
     stored: Sequence[tuple[Path, StoredWeights]],
     spec: EngineSpec,
     build: Callable[[int, str], M],
     make_engine: Callable[[Sequence[M], Options, int], Engine],
     make_reader: Callable[[Sequence[M]], Reader],
-) -> Calls:
+) -> RuntimeFunctions:
     """Return the functions of a Runtime. build: returns the model of a number, from 0, in a precision."""
     build = cache(build)
     exact = "fp32" if spec.precision == AUTO else spec.precision

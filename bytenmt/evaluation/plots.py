@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.alignment import by_character
+from bytenmt.decoding.alignment import character_weights
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def attention_maps(
 
     The mean of several layers comes first. layers: weights (bytes of text, bytes of source + EOS) by number.
     """
-    maps = {f"layer {number}": by_character(weights, source, text) for number, weights in layers.items()}
+    maps = {f"layer {number}": character_weights(weights, source, text) for number, weights in layers.items()}
     mean = np.mean([*maps.values()], axis=0)
     return {f"mean of {len(maps)} layers": mean, **maps} if len(maps) > 1 else {"": mean}
 

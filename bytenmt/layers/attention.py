@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bytenmt.layers.deferred_matmul import Product, deferred
+from bytenmt.layers.deferred_matmul import Product, deferred_product
 from bytenmt.layers.fused_additive import FusedScore, applies
 
 NUMBERS = 1 << 26  # most elements of the additive score's tanh at once, unless a single query has more
@@ -72,7 +72,7 @@ class PredictedPosition(nn.Module):
         source_len (n,) int64: S, the columns of each source. p is in float32 or better: bf16 cannot count
         bytes.
         """
-        projection = deferred(self.hidden.weight)
+        projection = deferred_product(self.hidden.weight)
 
         def predict(query: Tensor) -> Tensor:
             hidden = torch.tanh(projection(query.flatten(0, 1))).view(query.shape)
@@ -101,7 +101,7 @@ class AdditiveScore(nn.Module):
 
         keys (n, s, d_attention): the projected ones, k.
         """
-        projection = deferred(self.query.weight)
+        projection = deferred_product(self.query.weight)
         fused = FusedScore(keys, self.v) if torch.is_grad_enabled() and applies(keys) else None
 
         def score(query: Tensor) -> Tensor:

@@ -19,19 +19,22 @@ from torch.autograd.function import once_differentiable
 Product = Callable[[Tensor], Tensor]  # x -> x matrix^T, or any function that a loop calls at each step
 
 
-def plain(matrix: Tensor) -> Product:
+def plain_product(matrix: Tensor) -> Product:
     """Return the function x -> x matrix^T with autograd's usual gradient of the matrix at every call."""
     return lambda x: x @ matrix.mT
 
 
-def deferred(matrix: Tensor) -> Product:
+def deferred_product(matrix: Tensor) -> Product:
     """Return the function x -> x matrix^T, to be called at each step of one run of a loop.
 
     The gradient of the matrix is computed once, after the backward passes of all steps. matrix
     (..., d_output, d_input), x (..., rows, d_input) -> (..., rows, d_output). Under autocast it computes in
-    autocast's type, as plain products do. Without gradients, or for a matrix that needs none, it is `plain`.
+    autocast's type, as plain products do. Without gradients, or for a matrix that needs none, it is
+    `plain_product`.
     """
-    return DeferredProduct(matrix) if torch.is_grad_enabled() and matrix.requires_grad else plain(matrix)
+    return (
+        DeferredProduct(matrix) if torch.is_grad_enabled() and matrix.requires_grad else plain_product(matrix)
+    )
 
 
 def compute_type(x: Tensor) -> Tensor:
@@ -75,7 +78,7 @@ class Deferred(ABC):
 
 
 class DeferredProduct(Deferred):
-    """The function x -> x matrix^T that `deferred` returns. matrix: detached, in compute_type's type."""
+    """The function x -> x matrix^T of `deferred_product`. matrix: detached, in compute_type's type."""
 
     def __init__(self, matrix: Tensor) -> None:
         matrix = compute_type(matrix)

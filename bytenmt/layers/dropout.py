@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from bytenmt.jit import njit
 from bytenmt.layers.kernel_helpers import parallel_for
-from bytenmt.splitmix import INCREMENT, scrambled
+from bytenmt.splitmix import INCREMENT, mix_bits
 
 PARTS = 1 << 16  # a probability is a multiple of 1 / PARTS
 BLOCK = 2048  # elements per block: 512 words of random bits
@@ -62,7 +62,7 @@ def fill_mask(bits: Numbers, scale: Numbers, seed: Numbers, parts: int, first: i
     for block in range(first, last):
         start = np.uint64(seed[0]) + np.uint64(block) * np.uint64(512) * INCREMENT
         for i in range(512):
-            words[i] = scrambled(start + np.uint64(i) * INCREMENT)
+            words[i] = mix_bits(start + np.uint64(i) * INCREMENT)
         piece = bits[block * 2048 : (block + 1) * 2048]
         for i in range(len(piece)):
             piece[i] = one if draws[i] >= least else zero

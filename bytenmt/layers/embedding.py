@@ -14,7 +14,7 @@ class ByteEmbedding(nn.Module):
     """The embedding of the 256 byte ids, shared by source and target, plus n-gram vectors with `ngrams`.
 
     A text may be read in chunks: a decoder keeps the bytes before a chunk, `recent`, in its state, which it
-    gets from `begin` at the start of a text and from `advance` after each chunk.
+    gets from `start` at the start of a text and from `advance` after each chunk.
     """
 
     def __init__(self, d_embedding: int, std: float = 0.1, ngrams: NgramTables | None = None) -> None:
@@ -30,13 +30,13 @@ class ByteEmbedding(nn.Module):
         e = F.embedding(ids.int(), self.weight)
         if self.ngrams is None:
             return e
-        before = recent or self.begin(len(ids), ids.device)
+        before = recent or self.start(len(ids), ids.device)
         added: Tensor = self.ngrams(ids, before)
         return e + added
 
-    def begin(self, rows: int, device: torch.device) -> RecentBytes:
+    def start(self, rows: int, device: torch.device) -> RecentBytes:
         """Return `recent` for the start of a text, all BOS; () without n-grams."""
-        return () if self.ngrams is None else self.ngrams.begin(rows, device)
+        return () if self.ngrams is None else self.ngrams.start(rows, device)
 
     def advance(self, recent: RecentBytes, ids: Tensor) -> RecentBytes:
         """Return `recent` after ids (rows, t) uint8 more have been read."""

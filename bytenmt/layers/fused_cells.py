@@ -26,7 +26,7 @@ ONE = np.float32(1)
 
 
 def fusible(product: Product) -> TypeGuard[DeferredProduct]:
-    """Return whether a fused cell can use a product of `deferred`: with gradients, CPU, float32 or bf16."""
+    """Return whether a fused cell can use a deferred product: with gradients, CPU, float32 or bf16."""
     return (
         isinstance(product, DeferredProduct)
         and product.matrix.device.type == "cpu"

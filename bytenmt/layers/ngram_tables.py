@@ -65,7 +65,7 @@ class NgramTables(nn.Module):
         self.weight = nn.Parameter(torch.zeros(len(self.orders) * n_rows + n_word_rows, d_embedding))
         self.gradients: list[RowGradients] = []
 
-    def begin(self, rows: int, device: torch.device) -> RecentBytes:
+    def start(self, rows: int, device: torch.device) -> RecentBytes:
         """Return the recent bytes before a text: all BOS, which is part of no word."""
         recent = torch.full((rows, N_BYTES), BOS, dtype=torch.uint8, device=device)
         if not self.n_word_rows:
@@ -75,7 +75,7 @@ class NgramTables(nn.Module):
     def forward(self, ids: Tensor, recent: RecentBytes) -> Tensor:
         """Return the sum of the vectors of the n-grams that end at each byte: (rows, t, d_embedding).
 
-        ids (rows, t) uint8; recent: the bytes before them, from begin or ByteEmbedding.advance.
+        ids (rows, t) uint8; recent: the bytes before them, from start or ByteEmbedding.advance.
         """
         rows = self.row_numbers(ids, recent).flatten(0, 1)
         factors = None

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.layers.deferred_matmul import deferred
+from bytenmt.layers.deferred_matmul import deferred_product
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.fused_cells import GRUProducts, fused_gru, fused_lstm, fusible
 from bytenmt.layers.sequence_kernels import gru, has_sequence_kernels, lstm
@@ -78,7 +78,7 @@ class GRU(nn.Module):
         h (rows, d_hidden); x (rows, 3 d_hidden): the input's products for r, z, g, biases included; with
         d_inside followed by C_g c (rows, d_hidden).
         """
-        gates, candidate = deferred(self.gates.weight), deferred(self.candidate.weight)
+        gates, candidate = deferred_product(self.gates.weight), deferred_product(self.candidate.weight)
         if fusible(gates) and fusible(candidate) and not self.d_inside:
             return fused_gru(GRUProducts(gates, candidate, self.reset == "after", self.update == "take"))
 
@@ -139,7 +139,7 @@ class LSTM(nn.Module):
 
         x (rows, 4 d_hidden): the input's product for the gates, with biases; h, c (rows, d_hidden).
         """
-        recurrent = deferred(self.recurrent.weight)
+        recurrent = deferred_product(self.recurrent.weight)
         if fusible(recurrent):
             return fused_lstm(recurrent)
 

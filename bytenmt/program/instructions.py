@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bytenmt.kernel_constants import PANEL
 
-Table = npt.NDArray[np.int64]  # instructions: (n, len(Column))
+Table = npt.NDArray[np.int64]  # instructions: (n, len(Field))
 
 ALIGNMENT = 64  # bytes: a cache line, and a vector
 
@@ -25,7 +25,7 @@ class Op(IntEnum):
     """The operation of an instruction, which is applied to every row (hypothesis or source byte).
 
     d is its destination register, a and b its source registers, n their width; w, v, m, k, s and t are
-    numbers, see Column. "Columns" in the comments are the positions of the row's sentence in the encoder's
+    numbers, see Field. "Columns" in the comments are the positions of the row's sentence in the encoder's
     memory. No file stores the members' values, but the interpreters compare them: operations for both
     programs come before RING, those of steps before WINDOW, attentions are ATTEND_DOT to ATTEND_LOCATION.
     Another attention also goes into ATTENTIONS and into session._item_kinds.
@@ -33,7 +33,7 @@ class Op(IntEnum):
 
     EMBED = 0  # d = row x of table w, where x is the byte read
     POSITION = 1  # d += row i of table w, where i is the position; its last row, m - 1, from there on
-    LINEAR = 2  # d = W a + bias; k: what is added, see Base
+    LINEAR = 2  # d = W a + bias; k: what is added, see LinearBase
     ADD_VECTOR = 3  # d += v
     NORM_RELU = 4  # d = max(0, layer norm of a)
     RELU = 5  # d = max(0, d)
@@ -43,7 +43,7 @@ class Op(IntEnum):
     MEAN = 9  # d = (a + b) sqrt(1/2)
     MAXOUT = 10  # d = the larger of each pair of a, n pairs
     GRU_RESET = 11  # a[:n] = r = sigma(a[:n]), then d = r * b
-    # d = the new state from d, the gates a (r; z and g before their functions) and U's share of g b; k: Gru
+    # d = the new state from d, the gates a (r; z and g before their functions), U's share of g b; k: GruFlag
     GRU_STEP = 12
     LSTM_STEP = 13  # d, b = the new h and c, from the gates a (4n)
     NORM = 14  # d = layer norm of a
@@ -58,7 +58,7 @@ class Op(IntEnum):
     COLUMN = 20  # d = the column of the memory's item k at the row's position; zero past the last
     FIXED = 21  # d = the memory's fixed part k
     # Attentions: keys are the memory's item m, values item v. Over all columns, or those at most s from b; t:
-    # Bell.
+    # GaussianUse.
     ATTEND_DOT = 22  # d = sum_j softmax_j(a . key_j) value_j, with k times the root of the source's bytes
     ATTEND_ADDITIVE = 23  # the same with the score w . tanh(a + key_j)
     ATTEND_LOCATION = 24  # the same with the score a_j, of the first m columns; k: their softmax once more
@@ -68,7 +68,7 @@ class Op(IntEnum):
     WINDOW = 32  # d = the m columns of a around each column, dilation k, zero outside of the sentence
     # d = the states of a recurrence over a sentence's columns, backwards where m; a its input's share of the
     # gates; b scratch, a row a sentence, that begins with h and ends holding the last h
-    GRU_SCAN = 33  # w: U of r and z, v: U of g, k: see Gru; scratch h, u (2n), r * h, g
+    GRU_SCAN = 33  # w: U of r and z, v: U of g, k: see GruFlag; scratch h, u (2n), r * h, g
     LSTM_SCAN = 34  # w: U; scratch h, c, u (4n)
     KEEP = 35  # the memory's item k = a; its columns before the last one turned round where m
     KEEP_EXPONENTIAL = 36  # the memory's item k = exp(2 a), for ATTEND_ADDITIVE
@@ -80,7 +80,7 @@ ATTENTIONS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
 
 
 @unique
-class Base(IntEnum):
+class LinearBase(IntEnum):
     """Values of the field k of LINEAR: the term that the product W a is added to."""
 
     ZERO = 0  # nothing: d = W a
@@ -89,7 +89,7 @@ class Base(IntEnum):
 
 
 @unique
-class Bell(IntEnum):
+class GaussianUse(IntEnum):
     """Values of the field t of attentions: the use of local attention's Gaussian, of deviation s / 2."""
 
     NONE = 0
@@ -97,7 +97,7 @@ class Bell(IntEnum):
     INSIDE = 2  # multiply the scores
 
 
-class Gru:
+class GruFlag:
     """Bits of the field k of GRU instructions; layers.recurrent.GRU has the equations."""
 
     RESET_AFTER = 1  # r multiplies the product with the state, not the state: reset = "after"
@@ -105,7 +105,7 @@ class Gru:
 
 
 @unique
-class Column(IntEnum):
+class Field(IntEnum):
     """Indices of an instruction's fields in the instruction table, which has a line for each instruction."""
 
     OP = 0
@@ -113,7 +113,7 @@ class Column(IntEnum):
     A_START, A_STRIDE, A_COLUMN = 4, 5, 6
     B_START, B_STRIDE, B_COLUMN = 7, 8, 9
     W, V = 10, 11  # offsets of weights, in bytes
-    S, T = 12, 13  # offsets of the scales of w and v, in bytes; in attentions the window and Bell
+    S, T = 12, 13  # offsets of the scales of w and v, in bytes; in attentions the window and GaussianUse
     N, M, K = 14, 15, 16  # width of d, or of a without d; other numbers, see Op
     ROWS = 17  # RowKind
 
@@ -157,16 +157,16 @@ class Matrix(NamedTuple):
 class Program(NamedTuple):
     """A list of instructions, and the size of the workspace that they need."""
 
-    instructions: Table  # (n, len(Column)) int64
+    instructions: Table  # (n, len(Field)) int64
     row_floats: int  # floats that all registers together have for a row
 
     def select(self, *ops: Op) -> Table:
-        """Return the instructions with one of these operations: (n, len(Column)) int64.
+        """Return the instructions with one of these operations: (n, len(Field)) int64.
 
         They are compared as integers. Compared with an enum member, NumPy looks for attributes of the enum by
         calling Python code, and a KeyboardInterrupt that arrives there is lost.
         """
-        return self.instructions[np.isin(self.instructions[:, Column.OP], [int(op) for op in ops])]
+        return self.instructions[np.isin(self.instructions[:, Field.OP], [int(op) for op in ops])]
 
 
 def aligned_zeros(n_floats: int) -> npt.NDArray[np.float32]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from bytenmt.program.instructions import Gru, Op, Register, RowKind, padded
-from bytenmt.program.writer import Array, Shapes, Values, Writer
+from bytenmt.program.instructions import GruFlag, Op, Register, RowKind, padded
+from bytenmt.program.writer import Array, Shapes, WeightArray, Writer
 
 
-def maxout(step: Writer, x: Register, name: str, width: int) -> Register:
+def write_maxout(step: Writer, x: Register, name: str, width: int) -> Register:
     """Write a maxout layer: a linear map of x to `width` pairs, then the larger of each pair.
 
     Returns the register of the result. name: prefix of the map's parameters.
@@ -22,7 +22,7 @@ def maxout(step: Writer, x: Register, name: str, width: int) -> Register:
     return maxed
 
 
-def gru_step(
+def write_gru_step(
     step: Writer,
     new: Register,
     old: Register,
@@ -34,7 +34,7 @@ def gru_step(
 ) -> None:
     """Write instructions for new = GRU(x, old); `new` may be the same register as `old`.
 
-    name: prefix of its parameters. flags: bits of Gru. state: number of the decoder's state that `old` is
+    name: prefix of its parameters. flags: bits of GruFlag. state: number of the decoder's state that `old` is
     read from and `new` is written to; None if the caller does both. d_inside: see layers.recurrent.GRU.
     """
     d, weight, bias = old.width, f"{name}.input.weight", f"{name}.input.bias"
@@ -42,10 +42,10 @@ def gru_step(
     if d_inside:
         first = x.width - d_inside
         read: Shapes = {weight: (3 * d, x.width)}
-        inside = Values(f"{weight}:inside", (d, d_inside), read, lambda w: w[2 * d :, first:])
+        inside = WeightArray(f"{weight}:inside", (d, d_inside), read, lambda w: w[2 * d :, first:])
         step.linear(u, x.part(first, d_inside), inside)
         step.linear(
-            gates, x, Values(f"{weight}:outside", (3 * d, x.width), read, partial(_outside, first)), bias
+            gates, x, WeightArray(f"{weight}:outside", (3 * d, x.width), read, partial(_outside, first)), bias
         )
     else:
         step.linear(gates, x, weight, bias)
@@ -56,7 +56,7 @@ def gru_step(
     step.linear(gates.part(0, 2 * d), old, f"{name}.gates.weight", add=True)
     reset = step.register(d)
     step.emit(Op.GRU_RESET, reset, gates, old)
-    factor = old if flags & Gru.RESET_AFTER else reset
+    factor = old if flags & GruFlag.RESET_AFTER else reset
     step.linear(u, factor, f"{name}.candidate.weight", add=d_inside > 0)
     step.emit(Op.GRU_STEP, new, gates, u, k=flags)
     if state is not None:
@@ -70,18 +70,18 @@ def _outside(first: int, w: Array) -> Array:
     return outside
 
 
-def step_layers(
+def write_step_layers(
     step: Writer, x: Register, name: str, depth: int, d: int, flags: int | None, d_inside: int = 0
 ) -> Register:
     """Write one step of a stack of recurrent layers over input x; return the register of the top layer's h.
 
-    name: prefix of their parameters. depth: layers, each of width d. flags: bits of Gru; None for LSTMs.
+    name: prefix of their parameters. depth: layers, each of width d. flags: bits of GruFlag; None for LSTMs.
     d_inside: of the lowest layer. Their states are numbered: h of each layer, then, of LSTMs, c of each.
     """
     for layer in range(depth):
         h, own = step.register(d), f"{name}.{layer}"
         if flags is not None:
-            gru_step(step, h, h, x, own, flags, layer, 0 if layer else d_inside)
+            write_gru_step(step, h, h, x, own, flags, layer, 0 if layer else d_inside)
         else:
             gates, c = step.register(4 * d), step.register(d)
             step.linear(gates, x, f"{own}.input.weight", f"{own}.input.bias")
@@ -96,22 +96,22 @@ def step_layers(
     return x
 
 
-def scan_layers(
+def write_scan_layers(
     encode: Writer, x: Register, name: str, depth: int, d: int, flags: int | None
 ) -> tuple[Register, list[Register]]:
-    """Write a stack of recurrent layers that reads the sources from end to end; see step_layers.
+    """Write a stack of recurrent layers that reads the sources from end to end; see write_step_layers.
 
     Returns the register of the top layer's h, with a row for each source byte, and the registers of each
     sentence's last states: h of each layer, then, of LSTMs, c of each.
     """
     last = []
     for layer in range(depth):
-        x, *states = scan(encode, x, f"{name}.{layer}", d, flags)
+        x, *states = write_scan(encode, x, f"{name}.{layer}", d, flags)
         last.append(states)
     return x, [state for states in zip(*last, strict=True) for state in states]
 
 
-def scan(
+def write_scan(
     encode: Writer,
     x: Register,
     name: str,
@@ -123,8 +123,8 @@ def scan(
     """Write a recurrent layer that reads the sources from end to end.
 
     Returns the register of h, with a row for each source byte, and those of each sentence's last h and, of an
-    LSTM, c. name, flags: see step_layers. states: the register to write h into; None: a new one. backwards:
-    a GRU reads from the last byte to the first; an LSTM ignores it.
+    LSTM, c. name, flags: see write_step_layers. states: the register to write h into; None: a new one.
+    backwards: a GRU reads from the last byte to the first; an LSTM ignores it.
     """
     share = encode.register((4 if flags is None else 3) * d)
     encode.linear(share, x, f"{name}.input.weight", f"{name}.input.bias")

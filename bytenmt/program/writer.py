@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.kernel_constants import PANEL
-from bytenmt.program.instructions import Base, Column, Matrix, Op, Program, Register, RowKind, padded
+from bytenmt.program.instructions import Field, LinearBase, Matrix, Op, Program, Register, RowKind, padded
 
 Array = npt.NDArray[np.float32]
 Shapes = dict[str, tuple[int, ...]]  # of a model's parameters, by their names
 
 
-class Values(NamedTuple):
+class WeightArray(NamedTuple):
     """An array that a program reads: a parameter of the model, or computed from parameters."""
 
     name: str  # shown in listings of the program
@@ -31,9 +31,9 @@ class Values(NamedTuple):
     compute: Callable[..., Array]  # returns it, given the arrays of these parameters in their order
 
 
-def parameter(name: str, *shape: int) -> Values:
-    """Return the Values of a parameter of the model as it is."""
-    return Values(name, shape, {name: shape}, lambda array: array)
+def parameter(name: str, *shape: int) -> WeightArray:
+    """Return the WeightArray of a parameter of the model as it is."""
+    return WeightArray(name, shape, {name: shape}, lambda array: array)
 
 
 class WeightSink:
@@ -46,17 +46,17 @@ class WeightSink:
     def __init__(self) -> None:
         self.n_bytes, self.shapes = 0, Shapes()
 
-    def vector(self, values: Values) -> int:
+    def vector(self, values: WeightArray) -> int:
         """Take an array that stays float32; return its offset in bytes."""
         self._record(values)
         return 0
 
-    def matrix(self, values: Values) -> Matrix:
+    def matrix(self, values: WeightArray) -> Matrix:
         """Take a matrix (n_output, ...), all axes but the first its inputs, for the engine's precision."""
         self._record(values)
         return Matrix(0, 0, values.shape[0], math.prod(values.shape[1:]))
 
-    def _record(self, values: Values) -> None:
+    def _record(self, values: WeightArray) -> None:
         for name, shape in values.parameters.items():
             if self.shapes.setdefault(name, shape) != shape:
                 raise ValueError(f"{name} is read as {shape} and as {self.shapes[name]}")
@@ -103,7 +103,7 @@ class Writer:
     ) -> None:
         """Append an instruction.
 
-        numbers: its other fields, named as in Column, in lower case; n is by default the width of d, or of a.
+        numbers: its other fields, named as in Field, in lower case; n is by default the width of d, or of a.
         """
         row = {"OP": int(op), "ROWS": int(rows), "N": (d or a or Register(0, 0, 0)).width}
         row |= {name.upper(): number for name, number in numbers.items()}
@@ -114,13 +114,13 @@ class Writer:
                     f"{name}_STRIDE": register.stride,
                     f"{name}_COLUMN": register.column,
                 }
-        self._rows.append([row.get(column.name, 0) for column in Column])
+        self._rows.append([row.get(column.name, 0) for column in Field])
 
     def linear(
         self,
         d: Register,
         a: Register,
-        matrix: str | Values,
+        matrix: str | WeightArray,
         bias: str | None = None,
         *,
         add: bool = False,
@@ -128,15 +128,15 @@ class Writer:
     ) -> None:
         """Append d = W a + bias, or d += W a + bias with `add`.
 
-        matrix: Values, or the name of a parameter (d.width, a.width); bias: the name of a parameter. A
+        matrix: WeightArray, or the name of a parameter (d.width, a.width); bias: the name of a parameter. A
         multiple of PANEL floats is written to d: write parts of the same register behind d later.
         """
         values = parameter(matrix, d.width, a.width) if isinstance(matrix, str) else matrix
         packed = self.weights.matrix(values)
         if (packed.n_output, packed.n_input) != (d.width, a.width) or d.column % PANEL:
             raise ValueError(f"{values.name} is {packed.n_output} x {packed.n_input}, d {d}, a {a}")
-        base = Base.OWN if add else Base.ZERO if bias is None else Base.BIAS
-        v = self.vector(bias, d.width) if base == Base.BIAS and bias is not None else 0
+        base = LinearBase.OWN if add else LinearBase.ZERO if bias is None else LinearBase.BIAS
+        v = self.vector(bias, d.width) if base == LinearBase.BIAS and bias is not None else 0
         self.emit(Op.LINEAR, d, a, rows=rows, w=packed.place, s=packed.scales, v=v, k=base, m=packed.n_input)
         if add and bias is not None:
             self.emit(Op.ADD_VECTOR, d, rows=rows, v=self.vector(bias, d.width))
@@ -146,9 +146,9 @@ class Writer:
 
         Those from the read of a recurrent state to its last write get RowKind.SERIAL.
         """
-        table = np.array(self._rows, np.int64).reshape(-1, len(Column))
-        op, state = table[:, Column.OP], table[:, Column.K]
+        table = np.array(self._rows, np.int64).reshape(-1, len(Field))
+        op, state = table[:, Field.OP], table[:, Field.K]
         for first in np.flatnonzero(op == Op.READ_STATE):
             written = np.flatnonzero((op == Op.WRITE_STATE) & (state == state[first]))
-            table[first : written.max(initial=0) + 1, Column.ROWS] = RowKind.SERIAL
+            table[first : written.max(initial=0) + 1, Field.ROWS] = RowKind.SERIAL
         return Program(table, self._row_floats)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bytenmt.architectures.base import Model, normalised, of_bytes
+from bytenmt.architectures.base import Model, logits_to_log_p, pick_bytes
 from bytenmt.config.schema import TrainConfig
 from bytenmt.plugins import LOSS_TERMS
 from bytenmt.utf8 import N_IDS, PAD
@@ -53,8 +53,8 @@ def masked_loss(
     logits (n, t, 256); target (n, t) uint8. Smoothing mixes in the uniform distribution over the 256 ids. The
     loss without it is detached.
     """
-    log_p = normalised(logits)
-    nats = -of_bytes(log_p, target).masked_fill(~real, 0.0).sum()
+    log_p = logits_to_log_p(logits)
+    nats = -pick_bytes(log_p, target).masked_fill(~real, 0.0).sum()
     loss = nats
     if label_smoothing:
         uniform = -log_p.sum(dim=-1).masked_fill(~real, 0.0).sum() / N_IDS
@@ -94,6 +94,6 @@ def draw_inputs(
         if kind == "best":
             byte = logits[:, 0].argmax(dim=-1)
         else:
-            byte = torch.multinomial(normalised(logits[:, 0]).exp(), 1)[:, 0]
+            byte = torch.multinomial(logits_to_log_p(logits[:, 0]).exp(), 1)[:, 0]
         inputs[:, i] = torch.where(own, byte.to(torch.uint8), inputs[:, i])
     return inputs

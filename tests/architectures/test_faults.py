@@ -226,8 +226,8 @@ FAULTS: dict[str, Fault] = {
     ),
     "a mean that reads padding": Fault(
         [convs2s_encoder],
-        "pooled",
-        lambda pooled, x, mask, *sizes: pooled(x, torch.ones_like(mask), *sizes),
+        "mean_pool",
+        lambda mean_pool, x, mask, *sizes: mean_pool(x, torch.ones_like(mask), *sizes),
         ["convs2s-pooling"],
         [PADDING],
     ),

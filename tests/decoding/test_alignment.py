@@ -20,7 +20,7 @@ from bytenmt.architectures.luong import model as luong
 from bytenmt.architectures.transformer import model as transformer
 from bytenmt.cli.main import main
 from bytenmt.config.schema import parse_config
-from bytenmt.decoding.alignment import Aligner, Link, fold
+from bytenmt.decoding.alignment import Aligner, CharacterLink, link_characters
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.utf8 import BOS, EOS
 
@@ -112,7 +112,7 @@ def test_characters_add_up_their_bytes(source_text: str, text: str, seed: int) -
     source, found = source_text.encode(), text.encode()
     generator = np.random.default_rng(seed)
     weights = generator.dirichlet(np.ones(len(source) + 1), len(found)).astype(np.float32)
-    links = fold(weights.reshape(len(found), len(source) + 1), source, found)
+    links = link_characters(weights.reshape(len(found), len(source) + 1), source, found)
     assert len(links) == (len(text) if source else 0)
     for k, link in enumerate(links):
         assert link.chars == (k, k + 1)
@@ -136,7 +136,7 @@ def test_pieces_are_told_in_the_places_of_the_line() -> None:
     (line, nothing) = found.links([[(*first, b" "), (*second, b"")], [(b"", b"", b"")]])
     assert nothing == [] and line[: len(one)] == one and len(line) == len(one) + len(other) == 5
     moved = [
-        Link((a + 7, b + 7), (c + 4, d + 4), (e + 7, f + 7), (g + 3, h + 3), weight)
+        CharacterLink((a + 7, b + 7), (c + 4, d + 4), (e + 7, f + 7), (g + 3, h + 3), weight)
         for (a, b), (c, d), (e, f), (g, h), weight in other
     ]
     assert line[len(one) :] == moved

@@ -12,7 +12,7 @@ from bytenmt.decoding.cpu.kernels import elementwise
 from bytenmt.decoding.cpu.reader import CpuReader
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.reader import TorchReader
-from bytenmt.program.instructions import Column, Op
+from bytenmt.program.instructions import Field, Op
 
 
 def test_numbers_that_are_none_stay_none_in_numpy() -> None:
@@ -90,5 +90,5 @@ def test_every_instruction_is_used() -> None:
     for name in ALL:
         both = packed(model(name)).program
         for program in (both.encode, both.step):
-            actual |= set(program.instructions[:, Column.OP].tolist())
+            actual |= set(program.instructions[:, Field.OP].tolist())
     assert actual == {int(op) for op in Op}

@@ -20,7 +20,7 @@ from bytenmt.decoding.kept_spans import (
     mark_prefix,
     merge_texts,
     restore,
-    restored_text,
+    restore_text,
 )
 from bytenmt.decoding.line_batch import PLACEMENT, LineBatch, LineRules, split_line
 from bytenmt.decoding.search.state import sentinel_numbers
@@ -56,7 +56,7 @@ def test_what_is_marked_comes_back(parts: list[Part], limit: int, languages: tup
         assert all(0 <= first < second < len(chunk.spans) for first, second in chunk.pairs)
         assert len(chunk.source) <= limit or len(chunk.source) <= 4
         own = "".join(part if isinstance(part, str) else part.text for part in some[:-1])
-        assert chunk.text.decode() == restored_text(chunk.source, chunk.spans).decode() == own
+        assert chunk.text.decode() == restore_text(chunk.source, chunk.spans).decode() == own
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ TERMS = Glossary(Term(*row.split("=")) for row in TABLE.split("|"))
 def test_terms(line: str, expected: str) -> None:
     """The longest at each place, in the forms that glossary.ENDINGS names; where each stands where it was."""
     (chunk,) = split_line(line.encode(), 1000, KeepSpec(glossary=TERMS))
-    assert restored_text(chunk.source, chunk.spans).decode() == expected
+    assert restore_text(chunk.source, chunk.spans).decode() == expected
     assert chunk.text.decode() == line
 
 
@@ -219,7 +219,7 @@ def test_a_prefix_has_what_it_has() -> None:
         ("der Dienst", "der Dienst"),  # which the term would become "dienst" there
     ):
         assert shown(mark_prefix(prefix.encode(), spans)) == expected
-        assert restored_text(mark_prefix(prefix.encode(), spans), spans).decode() == prefix
+        assert restore_text(mark_prefix(prefix.encode(), spans), spans).decode() == prefix
     one = made_up_translator(keep="placeholders", prefix="Zu {x}: ")
     assert one.translate("a {y} {x}") == "Zu {x}: A {y} {x}0"  # this engine writes all again
     (request,) = one.batch([b"a {y} {x}"]).requests

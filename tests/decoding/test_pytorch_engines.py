@@ -21,7 +21,7 @@ from bytenmt.architectures.tensor_tree import map_tensors, tensors
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
-from bytenmt.decoding.pytorch.forward import Inputs, begin, forward
+from bytenmt.decoding.pytorch.forward import PassInputs, encode_requests, forward
 
 CPU = torch.device("cpu")
 ARCHITECTURES = ["seq2seq", "bahdanau", "luong", "bytenet", "convs2s"]
@@ -178,9 +178,11 @@ def test_a_pass_does_not_touch_the_host(name: str, options: Options, source: byt
     meta, model = torch.device("meta"), invariants.make(name).bfloat16()
     requests = [Request(source, 20), Request(source, 10)]
     with torch.no_grad():
-        states = map_tensors(lambda part: part.to(meta), begin([model], requests, options.beam, CPU) * 2)
+        states = map_tensors(
+            lambda part: part.to(meta), encode_requests([model], requests, options.beam, CPU) * 2
+        )
         models = [model.to(meta)] * 2
-        inputs = Inputs(
+        inputs = PassInputs(
             torch.zeros(2, options.beam, dtype=torch.uint8, device=meta),
             torch.zeros(2, options.beam, dtype=torch.int64, device=meta),
         )

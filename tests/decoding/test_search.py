@@ -457,11 +457,11 @@ def test_faults_are_caught(
 
 def test_beams_that_all_begin_alive_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are equal: every hypothesis stands there once for each beam."""
-    begin = SearchState.begin
+    begin = SearchState.fill_slot
 
     def all_alive(self: SearchState, slot: int, *rest: Any, **named: Any) -> None:
         begin(self, slot, *rest, **named)
         self.score[slot] = 0.0
 
-    monkeypatch.setattr(SearchState, "begin", all_alive)
+    monkeypatch.setattr(SearchState, "fill_slot", all_alive)
     caught(check_sound, uncompiled, 4)

@@ -17,7 +17,7 @@ Distribution = Callable[[bytes], np.ndarray]  # a prefix -> 256 log-probabilitie
 LONGEST = 400  # bytes that a decoder reads at most
 
 
-def normalised(logits: np.ndarray) -> np.ndarray:
+def logits_to_log_p(logits: np.ndarray) -> np.ndarray:
     return logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
 
 
@@ -31,7 +31,7 @@ def random_distribution(seed: int, peak: float = 4.0, end: float = 0.0, grain: f
         if grain:
             logits = (logits / grain).round() * grain
         logits[EOS] += end
-        return normalised(logits)
+        return logits_to_log_p(logits)
 
     return log_p
 
@@ -44,7 +44,7 @@ def few_bytes(seed: int, alphabet: bytes, end: float = 0.0, floor: float = -np.i
         logits = np.full(256, floor)
         kept = [*set(alphabet), EOS]
         logits[kept] = full(prefix)[kept]
-        return normalised(logits)
+        return logits_to_log_p(logits)
 
     return log_p
 
@@ -248,7 +248,7 @@ def peaked_distribution(seed: int, answer: bytes, junk_end: float = 0.01) -> Dis
         p *= (1 - sure - junk_end) / p.sum()
         p[EOS] = junk_end
         p[[*answer, EOS][len(prefix)]] += sure
-        return normalised(np.log(p))
+        return logits_to_log_p(np.log(p))
 
     return log_p
 

@@ -60,7 +60,9 @@ def damping(by: float) -> Iterator[None]:
     for block in (*bytenet.BLOCKS.values(), convs2s.GatedLayer):
         places += [(block, "centred", all_of), (block, "causal", first_of)]
     places.append((TanhLayer, "centred", all_of))
-    places.append((convs2s.DecoderLayer, "carried", all_of))  # the encoder's own is damped with the rest
+    places.append(
+        (convs2s.DecoderLayer, "residual_branch", all_of)
+    )  # the encoder's own is damped with the rest
     patches = [patch.object(owner, name, wrap(getattr(owner, name))) for owner, name, wrap in places]
     for one in patches:
         one.start()

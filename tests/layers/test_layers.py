@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bytenmt.layers import fused_additive
 from bytenmt.layers.attention import AdditiveScore
-from bytenmt.layers.deferred_matmul import deferred, plain
+from bytenmt.layers.deferred_matmul import deferred_product, plain_product
 from bytenmt.layers.dropout import drop
 
 
@@ -48,7 +48,7 @@ def test_deferred_products_equal_plain_ones(
             actual.append(y)
         return torch.stack(actual)
 
-    actual, expected = (gradients(lambda f=f: run(f), [matrix, x]) for f in (deferred, plain))
+    actual, expected = (gradients(lambda f=f: run(f), [matrix, x]) for f in (deferred_product, plain_product))
     assert_close(actual, expected, 1e-12 if kind == torch.float64 else 1e-5)
 
 
@@ -57,7 +57,7 @@ def test_a_step_whose_output_is_not_used_gives_no_gradient() -> None:
     torch.manual_seed(0)
     matrix = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
     x = torch.randn(3, 2, 4, dtype=torch.float64)
-    product = deferred(matrix)
+    product = deferred_product(matrix)
     used = [product(x_t) for x_t in x][1].square().sum()
     (expected,) = torch.autograd.grad((x[1] @ matrix.mT).square().sum(), matrix)
     for _ in range(2):
@@ -71,9 +71,9 @@ def test_deferred_products_follow_autocast() -> None:
     for kind in (torch.float32, torch.float64):
         matrix, x = torch.randn(3, 4, dtype=kind, requires_grad=True), torch.randn(2, 4, dtype=kind)
         with torch.autocast("cpu", torch.bfloat16):
-            actual = gradients(lambda m=matrix, x=x: deferred(m)(x), [matrix])
-            expected = gradients(lambda m=matrix, x=x: plain(m)(x), [matrix])
-            y = deferred(matrix)(x)
+            actual = gradients(lambda m=matrix, x=x: deferred_product(m)(x), [matrix])
+            expected = gradients(lambda m=matrix, x=x: plain_product(m)(x), [matrix])
+            y = deferred_product(matrix)(x)
         y.sum().backward()  # outside of autocast, as training does it
         assert matrix.grad is not None and matrix.grad.dtype == kind
         assert_close(actual, expected, 1e-2)

@@ -7,7 +7,7 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import load_config
 from bytenmt.decoding.cpu.packing import pack_model
-from bytenmt.decoding.pytorch.forward import padded
+from bytenmt.decoding.pytorch.forward import pad_texts
 from bytenmt.utf8 import BOS, EOS
 from tools.bench import decode as bench_decode
 from tools.bench import steps
@@ -41,7 +41,7 @@ def test_random_sentences_never_end(arch):
     model = steps.endless_model(arch, "tiny").model
     one = steps.random_requests(1, 100)[0]
     text = b"made of some bytes that a model reads"
-    memory = model.encode(*padded([(one.source or b"") + bytes([EOS])], CPU))
+    memory = model.encode(*pad_texts([(one.source or b"") + bytes([EOS])], CPU))
     with torch.no_grad():
         after = model(torch.tensor([[BOS, *text]], dtype=torch.uint8), memory, model.start(memory))[0][0]
     assert (after[:, EOS] < after.quantile(0.8, dim=1)).all()  # never among a dozen candidates of 256

@@ -22,7 +22,7 @@ from bytenmt.decoding.cpu.packing import PackedModel, pack_model
 from bytenmt.decoding.interface import Engine, Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
-from bytenmt.program.instructions import Column, Op
+from bytenmt.program.instructions import Field, Op
 from bytenmt.utf8 import EOS
 
 BENCH = "bench/decode"
@@ -143,7 +143,7 @@ def step_bytes(packed: PackedModel, n_rows: int = 1) -> int:
     These are all bytes from first_step_byte on, but only one row of each position table; in addition one row
     of each n-gram table, which is stored before first_step_byte, per order and row of the step.
     """
-    place = {column.name.lower(): int(column) for column in Column}
+    place = {column.name.lower(): int(column) for column in Field}
     n_bytes = len(packed.weights) - packed.program.first_step_byte
     for one in packed.program.step.instructions:
         row_bytes, m = 4 * int(one[place["n"]]), int(one[place["m"]])

@@ -24,7 +24,7 @@ if __name__ == "__main__":
 import torch
 
 from bytenmt.config.schema import load_config
-from bytenmt.layers.deferred_matmul import plain
+from bytenmt.layers.deferred_matmul import plain_product
 from bytenmt.training.precision import precision_of
 from tools.bench.train import Step, typical_batch
 
@@ -32,15 +32,15 @@ CPU = torch.device("cpu")
 LAYERS, ARCHITECTURES = "bytenmt.layers", "bytenmt.architectures"
 Replacement = tuple[str, Any]
 NO_CELLS = (f"{LAYERS}.recurrent.fusible", lambda product: False)
-DEFERRED = [f"{LAYERS}.recurrent.deferred", f"{LAYERS}.attention.deferred"]
+DEFERRED = [f"{LAYERS}.recurrent.deferred_product", f"{LAYERS}.attention.deferred_product"]
 # What stands in the place of a kernel, by its file.
 SWITCHED_OFF: dict[str, list[Replacement]] = {
     "fused_cells": [NO_CELLS],
     "fused_cells, deferred_matmul": [
         NO_CELLS,
-        *((place, plain) for place in DEFERRED),
-        (f"{ARCHITECTURES}.luong.model.deferred", plain),
-        (f"{ARCHITECTURES}.bahdanau.model.deferred", plain),
+        *((place, plain_product) for place in DEFERRED),
+        (f"{ARCHITECTURES}.luong.model.deferred_product", plain_product),
+        (f"{ARCHITECTURES}.bahdanau.model.deferred_product", plain_product),
     ],
     "fused_additive": [(f"{LAYERS}.attention.applies", lambda keys: False)],
     "fused_norm": [

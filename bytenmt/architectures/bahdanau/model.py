@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from bytenmt.architectures.bahdanau.config import BahdanauConfig
 from bytenmt.architectures.base import AttentiveModel, byte_embedding, module_list, no_source
 from bytenmt.layers.attention import AdditiveScore, attend, source_mask
-from bytenmt.layers.deferred_matmul import deferred
+from bytenmt.layers.deferred_matmul import deferred_product
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import GRU, initialise, reverse
@@ -129,7 +129,7 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
         hidden = memory.first
         if self.decoder.start is not None:
             hidden = torch.tanh(self.decoder.start(hidden))
-        recent = self.embedding.begin(len(hidden) * beam, hidden.device)
+        recent = self.embedding.start(len(hidden) * beam, hidden.device)
         return BahdanauState(hidden.repeat_interleave(beam, dim=0), recent)
 
     def forward_aligned(
@@ -147,8 +147,8 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
             before = torch.cat([state.hidden[:, None], after[:, :-1]], dim=1)
             return self._written(before, after, [x]), BahdanauState(after[:, -1], recent), {}
         input_share = F.linear(x.transpose(0, 1), cell.input.weight[:, :d_embedding], cell.input.bias)
-        context_share = deferred(cell.input.weight[:, d_embedding:])
-        values = deferred(memory.annotations.mT)
+        context_share = deferred_product(cell.input.weight[:, d_embedding:])
+        values = deferred_product(memory.annotations.mT)
         step, score = cell.stepper(), self.decoder.score.stepper(memory.keys)
         h = state.hidden
         states, contexts, alphas = list[Tensor](), list[Tensor](), list[Tensor]()

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from bytenmt.architectures.bahdanau.config import BahdanauConfig
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter
-from bytenmt.program.instructions import Gru, Op, RowKind
-from bytenmt.program.layers import gru_step, maxout, scan
+from bytenmt.program.instructions import GruFlag, Op, RowKind
+from bytenmt.program.layers import write_gru_step, write_maxout, write_scan
 
 
 def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
@@ -28,12 +28,12 @@ def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
         v = step.vector("decoder.score.v", config.d_attention)
         step.emit(Op.ATTEND_ADDITIVE, x.part(d_embedding, d_context), query, w=v, m=0, v=1)
     after = step.register(d)
-    gru_step(step, after, before, x, "decoder.cell", Gru.UPDATE_TAKES, None if config.source else 0)
+    write_gru_step(step, after, before, x, "decoder.cell", GruFlag.UPDATE_TAKES, None if config.source else 0)
     if config.source:
         step.emit(Op.WRITE_STATE, a=after, k=0)
     if config.read_out == "current":
         step.emit(Op.COPY, before, after)
-    maxed = maxout(step, seen, "decoder.maxout", config.d_maxout)
+    maxed = write_maxout(step, seen, "decoder.maxout", config.d_maxout)
     return writer.program(
         writer.output(maxed),
         states=(d,),
@@ -50,8 +50,9 @@ def _write_encoder(config: BahdanauConfig, writer: ModelWriter) -> None:
         name = f"encoder.above.{layer - 1}" if layer else "encoder"
         annotations = encode.register(2 * d)
         forwards, backwards = annotations.part(0, d), annotations.part(d, d)
-        scan(encode, x, f"{name}.forwards", d, Gru.UPDATE_TAKES, forwards)
-        _, first = scan(encode, x, f"{name}.backwards", d, Gru.UPDATE_TAKES, backwards, backwards=True)
+        takes = GruFlag.UPDATE_TAKES
+        write_scan(encode, x, f"{name}.forwards", d, takes, forwards)
+        _, first = write_scan(encode, x, f"{name}.backwards", d, takes, backwards, backwards=True)
         x = annotations
     keys = encode.register(config.d_attention)
     encode.linear(keys, x, "encoder.keys.weight")

@@ -238,7 +238,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         clock = Clock.start(rows, max(sizes, default=1), columns.device)
         rings = tuple(columns.new_zeros(rows, size, d) for size in sizes)
         hidden = tuple(columns.new_zeros(rows, 2 * d) for _ in range(n_layers))
-        recent = self.embedding.begin(rows, columns.device)
+        recent = self.embedding.start(rows, columns.device)
         return ByteNetState(clock, rings, hidden, recent)
 
     def forward(self, tgt: Tensor, memory: ByteNetMemory, state: ByteNetState) -> tuple[Tensor, ByteNetState]:

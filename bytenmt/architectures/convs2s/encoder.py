@@ -51,7 +51,7 @@ class ResidualConvolution(nn.Module):
             self.residual = scaled_linear(d_input, width, math.sqrt(1 / d_input), norm)
         self.dropout = config.dropout
 
-    def carried(self, x: Tensor) -> Tensor:
+    def residual_branch(self, x: Tensor) -> Tensor:
         """Return the residual branch of x (rows, t, d_input), x itself or a linear map: (rows, t, width)."""
         return x if self.residual is None else self.residual(x)
 
@@ -71,7 +71,7 @@ class GatedLayer(ResidualConvolution):
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
         """Apply the layer to x (n, s, d_input), mask (n, s) bool, true on real columns -> (n, s, width)."""
-        return (F.glu(self.convolution.centred(self._drop(x), mask)) + self.carried(x)) * ROOT_HALF
+        return (F.glu(self.convolution.centred(self._drop(x), mask)) + self.residual_branch(x)) * ROOT_HALF
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         """Return GLU(conv(x)), without the residual, for t more columns, and the new ring.
@@ -90,7 +90,7 @@ class TanhLayer(ResidualConvolution):
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
         """Apply the layer to x (n, s, d_input), mask (n, s) bool, true on real columns -> (n, s, width)."""
-        return torch.tanh(self.convolution.centred(self._drop(x), mask) + self.carried(x))
+        return torch.tanh(self.convolution.centred(self._drop(x), mask) + self.residual_branch(x))
 
 
 def stack(kind: type[L], config: ConvS2SConfig, sizes: Sequence[LayerSize]) -> Sequence[L]:
@@ -99,7 +99,7 @@ def stack(kind: type[L], config: ConvS2SConfig, sizes: Sequence[LayerSize]) -> S
     return module_list(kind(config, width, size) for width, size in zip(widths, sizes, strict=False))
 
 
-def pooled(x: Tensor, mask: Tensor, width: int) -> Tensor:
+def mean_pool(x: Tensor, mask: Tensor, width: int) -> Tensor:
     """Average `width` columns around each column of x (n, s, d), counting zeros outside of the sentence.
 
     mask (n, s) bool: true on real columns. An even width has one more column to the right.
@@ -142,7 +142,7 @@ class PoolingEncoder(nn.Module):
 
     def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
         """Return keys and values, see GatedEncoder.forward; `gradient` is ignored, as there is no stack."""
-        return pooled(e, mask, self.width), e
+        return mean_pool(e, mask, self.width), e
 
 
 class TanhStack(nn.Module):

@@ -149,7 +149,7 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
         sizes = [ring_capacity(kernel_width, dilation) for _, kernel_width, dilation in layers]
         widths = [layers[0][0], *(channels for channels, _, _ in layers)]
         rings = tuple(keys.new_zeros(rows, size, width) for size, width in zip(sizes, widths, strict=False))
-        recent = self.embedding.begin(rows, keys.device)
+        recent = self.embedding.start(rows, keys.device)
         return ConvS2SState(Clock.start(rows, max(sizes), keys.device), rings, recent)
 
     def forward_aligned(
@@ -173,7 +173,7 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
             h, a = layer.attend(h, g, memory, mask)
             if a is not None:
                 weights[number] = a
-            x = (h + layer.carried(x)) * ROOT_HALF
+            x = (h + layer.residual_branch(x)) * ROOT_HALF
             rings.append(ring)
         logits: Tensor = self.decoder.output(self.drop(self.decoder.last(x)))
         recent = self.embedding.advance(state.recent, tgt)

@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
-from bytenmt.architectures.model_program import ModelProgram, ModelWriter, Ring
+from bytenmt.architectures.model_program import ModelProgram, ModelWriter, RingSize
 from bytenmt.kernel_constants import PANEL
-from bytenmt.program.instructions import Base, Matrix, Op, Register
-from bytenmt.program.writer import Array, Values, Writer, parameter
+from bytenmt.program.instructions import LinearBase, Matrix, Op, Register
+from bytenmt.program.writer import Array, WeightArray, Writer, parameter
 
 
 def write_program(config: ConvS2SConfig, writer: ModelWriter) -> ModelProgram:
@@ -30,7 +30,7 @@ def write_program(config: ConvS2SConfig, writer: ModelWriter) -> ModelProgram:
     rings = []
     for index, (width, k, dilation) in enumerate(config.decoder_stack):
         name = f"decoder.layers.{index}"
-        rings.append(Ring((k - 1) * dilation + 1, x.width, dilation))
+        rings.append(RingSize((k - 1) * dilation + 1, x.width, dilation))
         taps = step.shared(k * x.width)
         step.emit(Op.RING, taps, x, m=k, k=index)
         h = _write_gated(config, step, taps, k, width, name)
@@ -94,10 +94,14 @@ def _write_pooling_encoder(config: ConvS2SConfig, encode: Writer, e: Register) -
         taps = encode.shared(k * width, "pooled")
         encode.emit(Op.WINDOW, taps, e.part(column, width), m=k, k=1)
         if width not in packed:
-            mean = Values(f"mean_of_{k}.{width}_channels", (width, k * width), {}, partial(_mean, k, width))
+            mean = WeightArray(
+                f"mean_of_{k}.{width}_channels", (width, k * width), {}, partial(_mean, k, width)
+            )
             packed[width] = encode.weights.matrix(mean)
         matrix, part = packed[width], z.part(column, width)
-        encode.emit(Op.LINEAR, part, taps, w=matrix.place, s=matrix.scales, k=Base.ZERO, m=matrix.n_input)
+        encode.emit(
+            Op.LINEAR, part, taps, w=matrix.place, s=matrix.scales, k=LinearBase.ZERO, m=matrix.n_input
+        )
     encode.emit(Op.KEEP, a=z, k=0)
     encode.emit(Op.KEEP, a=e, k=1)
 
@@ -152,7 +156,7 @@ def _write_input(config: ConvS2SConfig, of: ModelWriter, writer: Writer, positio
     if config.position_kind == "learned":
         writer.emit(Op.POSITION, e, w=writer.vector(positions, n_positions, f), m=n_positions)
     elif config.position_kind == "sinusoidal":
-        waves = Values("positions", (n_positions, f), {}, partial(_waves, n_positions, f))
+        waves = WeightArray("positions", (n_positions, f), {}, partial(_waves, n_positions, f))
         writer.emit(Op.POSITION, e, w=writer.weights.vector(waves), m=n_positions)
     return e
 
@@ -185,22 +189,22 @@ def _write_residual(config: ConvS2SConfig, writer: Writer, x: Register, h: Regis
     return wider
 
 
-def _map_values(config: ConvS2SConfig, name: str, d_output: int, d_input: int) -> Values:
+def _map_values(config: ConvS2SConfig, name: str, d_output: int, d_input: int) -> WeightArray:
     """The matrix of a linear map, weight-normed or not."""
     return _normed_values(config, f"{name}.weight", f"{name}.weight", (d_output, d_input))
 
 
-def _kernel_values(config: ConvS2SConfig, name: str, d_output: int, k: int, d_input: int) -> Values:
+def _kernel_values(config: ConvS2SConfig, name: str, d_output: int, k: int, d_input: int) -> WeightArray:
     """The kernel of a layer's convolution, weight-normed or not."""
     kernel = f"{name}.convolution"
     return _normed_values(config, f"{kernel}.normed", f"{kernel}.plain", (d_output, k, d_input))
 
 
-def _normed_values(config: ConvS2SConfig, normed: str, plain: str, shape: tuple[int, ...]) -> Values:
+def _normed_values(config: ConvS2SConfig, normed: str, plain: str, shape: tuple[int, ...]) -> WeightArray:
     """A weight that is g v / |v| with weight normalisation. normed, plain: its name with and without."""
     if not config.weight_norm:
         return parameter(plain, *shape)
-    return Values(normed, shape, {f"{normed}.v": shape, f"{normed}.g": shape[:1]}, _fold_norm)
+    return WeightArray(normed, shape, {f"{normed}.v": shape, f"{normed}.g": shape[:1]}, _fold_norm)
 
 
 def _fold_norm(v: Array, g: Array) -> Array:

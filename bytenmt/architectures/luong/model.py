@@ -38,7 +38,7 @@ from bytenmt.layers.attention import (
     masked_softmax,
     source_mask,
 )
-from bytenmt.layers.deferred_matmul import Product, deferred
+from bytenmt.layers.deferred_matmul import Product, deferred_product
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import State, initialise, read_layers, recurrent_layers, reverse
@@ -128,7 +128,7 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         attentional = top.new_zeros(rows, self.config.d_hidden if self.config.feeds_back else 0)
         by_step = int(self.config.local and self.config.attention == "local-m")
         position = torch.zeros(rows, by_step, dtype=torch.int64, device=top.device)
-        return LuongState(hidden, attentional, position, self.embedding.begin(rows, top.device))
+        return LuongState(hidden, attentional, position, self.embedding.start(rows, top.device))
 
     def forward_aligned(
         self, tgt: Tensor, memory: LuongMemory, state: LuongState
@@ -157,9 +157,9 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         x = self.drop(x)
         first, upper = self.decoder.layers[0], self.decoder.layers[1:]
         w_e, w_fed = torch.split(first.input.weight, [x.shape[2], self.config.d_hidden], dim=1)
-        embedding_share, feed = F.linear(x.transpose(0, 1), w_e, first.input.bias), deferred(w_fed)
+        embedding_share, feed = F.linear(x.transpose(0, 1), w_e, first.input.bias), deferred_product(w_fed)
         steps = [layer.stepper() for layer in self.decoder.layers]
-        inputs = [deferred(layer.input.weight) for layer in upper]
+        inputs = [deferred_product(layer.input.weight) for layer in upper]
         attend_to = self._attention(memory)
         depth = len(steps)
         hidden, cell = list(state.hidden[:depth]), list(state.hidden[depth:])
@@ -202,7 +202,7 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         mask = source_mask(source_len, n_columns)
         scores_of, centre_of = self._scores(memory.keys), self._centres(source_len)
         assert self.decoder.combine is not None
-        values, combine = deferred(memory.states.mT), deferred(self.decoder.combine.weight)
+        values, combine = deferred_product(memory.states.mT), deferred_product(self.decoder.combine.weight)
 
         def attend_to(top: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
             query = top.view(len(mask), -1, config.d_hidden)
@@ -226,8 +226,8 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
     def _scores(self, keys: Tensor) -> Product:
         """keys (n, s, d_hidden) -> the score as a function: h_t (n, q, d_hidden) -> scores (n, q, s)."""
         if self.decoder.location is None:
-            return deferred(keys) if self.decoder.score is None else self.decoder.score.stepper(keys)
-        product = deferred(self.decoder.location.weight[: keys.shape[1]])
+            return deferred_product(keys) if self.decoder.score is None else self.decoder.score.stepper(keys)
+        product = deferred_product(self.decoder.location.weight[: keys.shape[1]])
         behind = max(0, keys.shape[1] - self.config.n_locations)
 
         def by_location(query: Tensor) -> Tensor:

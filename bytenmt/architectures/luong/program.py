@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from bytenmt.architectures.luong.config import LuongConfig
-from bytenmt.architectures.model_program import ModelProgram, ModelWriter, Source
-from bytenmt.program.instructions import Bell, Op, Register, RowKind
-from bytenmt.program.layers import scan_layers, step_layers
+from bytenmt.architectures.model_program import ModelProgram, ModelWriter, SourceOrder
+from bytenmt.program.instructions import GaussianUse, Op, Register, RowKind
+from bytenmt.program.layers import write_scan_layers, write_step_layers
 from bytenmt.program.writer import Writer
 
 
@@ -27,7 +27,7 @@ def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
     writer.embed(step, x.part(0, d_embedding))
     if config.feeds_back:
         step.emit(Op.READ_STATE, x.part(d_embedding, d), k=2 * n_layers)
-    x = step_layers(step, x, "decoder.layers", n_layers, d, None)
+    x = write_step_layers(step, x, "decoder.layers", n_layers, d, None)
     if config.has_attention:
         x = _write_attentional(step, x, config)
     if config.feeds_back:
@@ -36,7 +36,7 @@ def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
         writer.output(x, bias=False),
         states=(d,) * (2 * n_layers + int(config.feeds_back)),
         items=((d, d) if config.score in ("general", "concat") else (d,)) if config.has_attention else (),
-        source=Source(config.reverse_source),
+        source=SourceOrder(config.reverse_source),
     )
 
 
@@ -45,7 +45,7 @@ def _write_encoder(config: LuongConfig, writer: ModelWriter) -> None:
     encode, d = writer.encode, config.d_hidden
     x = encode.register(config.d_embedding)
     writer.embed(encode, x)
-    x, final = scan_layers(encode, x, "encoder", config.encoder_depth, d, None)
+    x, final = write_scan_layers(encode, x, "encoder", config.encoder_depth, d, None)
     for state, register in enumerate(config.first_states(final)):
         encode.emit(Op.KEEP_STATE, a=register, k=state, rows=RowKind.SENTENCES)
     if config.has_attention:
@@ -82,7 +82,7 @@ def _write_context(step: Writer, context: Register, top: Register, config: Luong
     position of the source.
     """
     centre = _write_centre(step, top, config) if config.local else None
-    where: dict[str, Any] = {"s": config.window, "t": int(Bell[config.bell.upper()])}
+    where: dict[str, Any] = {"s": config.window, "t": int(GaussianUse[config.bell.upper()])}
     if config.score == "location":
         scores = step.register(config.n_locations)
         step.linear(scores, top, "decoder.location.weight")

@@ -109,7 +109,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         hidden = memory.final
         if self.decoder.start is not None:
             hidden = torch.tanh(self.decoder.start(self._context(memory))).chunk(len(hidden), dim=-1)
-        recent = self.embedding.begin(len(hidden[0]) * beam, hidden[0].device)
+        recent = self.embedding.start(len(hidden[0]) * beam, hidden[0].device)
         return Seq2SeqState(tuple(part.repeat_interleave(beam, dim=0) for part in hidden), recent)
 
     def forward(self, tgt: Tensor, memory: Seq2SeqMemory, state: Seq2SeqState) -> tuple[Tensor, Seq2SeqState]:

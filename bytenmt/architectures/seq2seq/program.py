@@ -3,10 +3,10 @@ the parameters."""
 
 from __future__ import annotations
 
-from bytenmt.architectures.model_program import ModelProgram, ModelWriter, Source
+from bytenmt.architectures.model_program import ModelProgram, ModelWriter, SourceOrder
 from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
-from bytenmt.program.instructions import Gru, Op, RowKind
-from bytenmt.program.layers import maxout, scan_layers, step_layers
+from bytenmt.program.instructions import GruFlag, Op, RowKind
+from bytenmt.program.layers import write_maxout, write_scan_layers, write_step_layers
 
 CONTEXT = 0  # the memory's fixed part: c
 
@@ -29,15 +29,15 @@ def write_program(config: Seq2SeqConfig, writer: ModelWriter) -> ModelProgram:
     if every_step:
         step.emit(Op.FIXED, x.part(d_embedding, d), k=CONTEXT)
     flags, d_inside = _flags(config, config.resets[1]), d if config.reset_context else 0
-    x = step_layers(step, x, "decoder.layers", config.decoder_depth, d, flags, d_inside)
+    x = write_step_layers(step, x, "decoder.layers", config.decoder_depth, d, flags, d_inside)
     if config.has_maxout:
         step.emit(Op.COPY, seen.part(0, d), x)
-        x = maxout(step, seen, "decoder.maxout", d // 2)
+        x = write_maxout(step, seen, "decoder.maxout", d // 2)
     return writer.program(
         writer.output(x),
         states=(d,) * config.n_states,
         fixed=(d,) if every_step else (),
-        source=Source(reverse=config.reverse_source),
+        source=SourceOrder(reverse=config.reverse_source),
     )
 
 
@@ -47,7 +47,7 @@ def _write_encoder(config: Seq2SeqConfig, writer: ModelWriter) -> None:
     x = encode.register(config.d_embedding)
     writer.embed(encode, x)
     flags = _flags(config, config.resets[0])
-    finals = config.first_states(scan_layers(encode, x, "encoder", config.encoder_depth, d, flags)[1])
+    finals = config.first_states(write_scan_layers(encode, x, "encoder", config.encoder_depth, d, flags)[1])
     if config.context == "every_step":
         context, hidden = encode.register(d), encode.register(n_states * d)
         encode.linear(
@@ -63,5 +63,5 @@ def _write_encoder(config: Seq2SeqConfig, writer: ModelWriter) -> None:
 
 
 def _flags(config: Seq2SeqConfig, reset: str) -> int | None:
-    """The flags of step_layers."""
-    return None if config.cell == "lstm" else Gru.RESET_AFTER if reset == "after" else 0
+    """The flags of write_step_layers."""
+    return None if config.cell == "lstm" else GruFlag.RESET_AFTER if reset == "after" else 0

@@ -201,7 +201,7 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
         shape = rows, self.config.window, 2 * self.config.d_model
         rings = tuple(self.embedding.weight.new_zeros(shape) for _ in self.decoder.layers)
         return TransformerState(
-            Clock.start(rows, shape[1], device), rings, self.embedding.begin(rows, device)
+            Clock.start(rows, shape[1], device), rings, self.embedding.start(rows, device)
         )
 
     def forward(

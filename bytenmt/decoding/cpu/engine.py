@@ -31,7 +31,7 @@ class NumbaEngine(SearchBatch):
 
         Raises ValueError without enough free slots.
         """
-        handles, slots = self.begin(requests)
+        handles, slots = self.take_slots(requests)
         for model in self._models if requests else ():
             for rows in model.prepare([request.source for request in requests], slots):
                 self._team.run(partial(model.encode, rows, self.state, self.params))

@@ -73,14 +73,14 @@ from bytenmt.ngram_hash import (
     hash_prefix,
     letter_value,
 )
-from bytenmt.program.instructions import Base, Column, Op, RowKind
+from bytenmt.program.instructions import Field, LinearBase, Op, RowKind
 
 EPSILON = 1e-5  # PyTorch's default for layer norms
 # The columns of an instruction as plain integers.
 (OP, D_START, D_STRIDE, D_COLUMN, A_START, A_STRIDE, A_COLUMN, B_START, B_STRIDE, B_COLUMN) = map(
-    int, list(Column)[:10]
+    int, list(Field)[:10]
 )
-W, V, S, T, N, M, K, ROWS = map(int, list(Column)[10:])
+W, V, S, T, N, M, K, ROWS = map(int, list(Field)[10:])
 N_ROW_BITS = FOLD_CASE - 1  # mask of the bits of a row number in the operand of Op.NGRAMS
 BYTE, LOW_BYTE = np.uint64(8), np.uint64(0xFF)
 ONE: Any = np.int64(1)  # with a Python int, `execute` would be compiled once more
@@ -91,7 +91,7 @@ def execute(
     program: Ints, model: ModelBuffers, rows: Rows, search: SearchState, ctx: ThreadContext, n_all: int,
     n_columns: int,
 ) -> None:  # fmt: skip
-    """Execute a program, (instructions, len(Column)), over the first n_all rows; all threads of ctx call it.
+    """Execute a program, (instructions, len(Field)), over the first n_all rows; all threads of ctx call it.
 
     n_columns: rows of each text. A serial part of the program, whose rows depend on each other, is executed
     for the first row of all texts, then for the second, and so on.
@@ -116,9 +116,9 @@ def execute(
         first, last = thread_range(n_rows, ctx)
         if op == Op.LINEAR:
             base, base_stride = 0, 0
-            if k == Base.BIAS:
+            if k == LinearBase.BIAS:
                 base = v
-            elif k == Base.OWN:
+            elif k == LinearBase.OWN:
                 base, base_stride = d, ds
             linear(model, ctx, d, ds, a, as_, n_rows, code[W], code[S], n, m, base, base_stride)
         elif op == Op.GRU_SCAN:

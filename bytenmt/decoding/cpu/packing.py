@@ -15,7 +15,7 @@ from bytenmt.checkpoints.rounding import quantise
 from bytenmt.decoding.cpu.kernels.panels import pack
 from bytenmt.kernel_constants import PRECISIONS
 from bytenmt.program.instructions import ALIGNMENT, Matrix, padded
-from bytenmt.program.writer import Array, Values, WeightSink
+from bytenmt.program.writer import Array, WeightArray, WeightSink
 
 Bytes = npt.NDArray[np.uint8]
 Tensors = Mapping[str, Array]  # a model's weights by the names of its parameters
@@ -62,11 +62,11 @@ class PackedWeights(WeightSink):
         self._tensors = tensors
         self._parts: list[Bytes] = []
 
-    def vector(self, values: Values) -> int:
+    def vector(self, values: WeightArray) -> int:
         """Add a vector in float32, padded with zeros to whole panels of 64; return its offset."""
         return self._add_vector(self._array(values))
 
-    def matrix(self, values: Values) -> Matrix:
+    def matrix(self, values: WeightArray) -> Matrix:
         """Add a matrix (outputs, inputs) in the block's precision; return its offsets and shape."""
         array = self._array(values)
         array = array.reshape(len(array), -1)
@@ -87,7 +87,7 @@ class PackedWeights(WeightSink):
             at += -(-part.size // ALIGNMENT) * ALIGNMENT
         return whole
 
-    def _array(self, values: Values) -> Array:
+    def _array(self, values: WeightArray) -> Array:
         """Compute the array that values describe. Raises ValueError for a parameter of another shape."""
         arrays = [self._tensors[name] for name in values.parameters]
         for array, (name, shape) in zip(arrays, values.parameters.items(), strict=True):

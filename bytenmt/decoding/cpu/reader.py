@@ -46,7 +46,7 @@ class _TextBatch:
         self._params, self._team = SearchParams.from_options(Options()), team
         self._search = self._allocate(0, 0)
 
-    def begin(self, sources: Sequence[bytes | None]) -> None:
+    def start_texts(self, sources: Sequence[bytes | None]) -> None:
         """Begin texts with these sources, in the first slots."""
         search, n = self._search, len(sources)
         search.step[:n], search.last[:n], search.parent[:n] = 0, BOS, 0
@@ -57,7 +57,7 @@ class _TextBatch:
 
     def read(self, slot: int, text: bytes) -> None:
         """Put the text, or part of a text, that `run` reads next into a slot."""
-        self._search.forced.begin(slot, text)
+        self._search.forced.fill_slot(slot, text)
         self._search.state[slot] = RUNNING
 
     def make_room(self, length: int, columns: int = 0) -> None:
@@ -105,7 +105,7 @@ class CpuStream:
 
     def __init__(self, packed: Sequence[PackedModel], team: ThreadTeam) -> None:
         self._batch = _TextBatch(packed, 1, _shape(packed)[1], team)
-        self._batch.begin([None])
+        self._batch.start_texts([None])
 
     def read(self, data: bytes) -> Reading:
         """Return the scores of the next bytes of the text, at least one, given all bytes before them."""
@@ -163,7 +163,7 @@ class CpuReader:
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for first in range(0, len(order), n_slots):
             group = order[first : first + n_slots]
-            batch.begin([None if sources is None else sources[i] for i in group])
+            batch.start_texts([None if sources is None else sources[i] for i in group])
             for slot, which in enumerate(group):
                 batch.read(slot, texts[which])
             batch.run()

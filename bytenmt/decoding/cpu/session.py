@@ -20,7 +20,7 @@ from bytenmt.decoding.search.state import SearchParams, SearchState
 from bytenmt.jit import njit
 from bytenmt.kernel_constants import PANEL, PRECISIONS
 from bytenmt.ngram_hash import START
-from bytenmt.program.instructions import ALIGNMENT, Column, Op, aligned_zeros, padded
+from bytenmt.program.instructions import ALIGNMENT, Field, Op, aligned_zeros, padded
 from bytenmt.utf8 import EOS
 
 Array = npt.NDArray[np.float32]
@@ -67,7 +67,7 @@ class ModelSession:
         )
         scans = len(program.encode.select(Op.GRU_SCAN, Op.LSTM_SCAN)) > 0
         self._together = SCANNED_TOGETHER if scans else ENCODED_TOGETHER
-        input_widths = [part.select(Op.LINEAR)[:, Column.M] for part in (program.encode, program.step)]
+        input_widths = [part.select(Op.LINEAR)[:, Field.M] for part in (program.encode, program.step)]
         widest = max([int(widths.max(initial=1)) for widths in input_widths] + list(program.states))
         self._product_bytes = scratch_bytes(widest)
         self._memory_offset = np.zeros(n_slots, np.int64)
@@ -218,10 +218,10 @@ def _item_kinds(packed: PackedModel) -> list[int]:
     """Return the kind of each memory item: in int8 those that attention reads as a whole are int8, too."""
     kinds: list[set[int]] = [set() for _ in packed.program.items]
     for code in packed.program.step.instructions:
-        op, key, value = Op(code[Column.OP]), code[Column.M], code[Column.V]
-        whole = packed.precision == "int8" and NATIVE_INT8 and code[Column.S] == 0
+        op, key, value = Op(code[Field.OP]), code[Field.M], code[Field.V]
+        whole = packed.precision == "int8" and NATIVE_INT8 and code[Field.S] == 0
         if op == Op.COLUMN:
-            kinds[code[Column.K]].add(FLAT)
+            kinds[code[Field.K]].add(FLAT)
         elif op in (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE):
             kinds[key].add(KEYS if whole and op == Op.ATTEND_DOT else FLAT)
             kinds[value].add(VALUES if whole else FLAT)

@@ -18,9 +18,9 @@ from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.engine import PyTorchEngine
 from bytenmt.decoding.pytorch.forward import (
     Decoder,
-    Inputs,
     ModelState,
-    begin,
+    PassInputs,
+    encode_requests,
     forward,
     place_sentences,
 )
@@ -33,14 +33,14 @@ WARM_UP = 3  # passes before a capture, in which libraries allocate and weights 
 Capture = Callable[[Callable[[], None]], Callable[[], None]]
 
 
-class Plan(NamedTuple):
+class CapturedPass(NamedTuple):
     """A captured pass of the models for sources of up to some length, with the buffers that it uses.
 
     `replay` reads `inputs`, updates `states` and writes log_p (slots, beams, 256), natural log-probabilities.
     """
 
     states: tuple[ModelState, ...]
-    inputs: Inputs
+    inputs: PassInputs
     log_p: Tensor
     replay: Callable[[], None]
 
@@ -64,7 +64,7 @@ class CudaGraphEngine(PyTorchEngine):
         self._capture = capture or CudaCapture(device)
         self._slots_of_rows = range(capacity)
         self._decoder_states: tuple[Any, ...] = ()  # of each model, shared by all plans
-        self._plans: dict[int, Plan] = {}  # by source capacity
+        self._plans: dict[int, CapturedPass] = {}  # by source capacity
         self._source_capacity = 0  # of the plan that runs
 
     def _place(self, fresh: tuple[ModelState, ...], slots: Sequence[int]) -> None:
@@ -95,7 +95,7 @@ class CudaGraphEngine(PyTorchEngine):
             slots = torch.arange(self.capacity, device=self._device)
             place_sentences(self._plans[capacity].states, slots, saved, self._options.beam)
 
-    def _build(self, capacity: int) -> Plan:
+    def _build(self, capacity: int) -> CapturedPass:
         """Capture a pass on buffers for sources of `capacity` columns."""
         states = self._buffers(capacity)
         if not self._decoder_states:
@@ -107,13 +107,13 @@ class CudaGraphEngine(PyTorchEngine):
     def _buffers(self, capacity: int) -> tuple[ModelState, ...]:
         """Return the states of all slots, for sources of `capacity` columns."""
         source = None if capacity == 0 else b" " * (capacity - 1)
-        slot = begin(self._models, [Request(source, 0)], self._options.beam, self._device)
+        slot = encode_requests(self._models, [Request(source, 0)], self._options.beam, self._device)
         return map_tensors(lambda part: part.repeat(self.capacity, *[1] * (part.dim() - 1)), slot)
 
-    def _captured(self, states: tuple[ModelState, ...]) -> Plan:
+    def _captured(self, states: tuple[ModelState, ...]) -> CapturedPass:
         """Capture a pass that updates its states in place."""
         n, b = self.capacity, self._options.beam
-        inputs = Inputs(
+        inputs = PassInputs(
             torch.full((n, b), BOS, dtype=torch.uint8, device=self._device),
             torch.arange(b, device=self._device).repeat(n, 1),
         )
@@ -127,7 +127,7 @@ class CudaGraphEngine(PyTorchEngine):
                 if changed is not old:  # ring buffers are written in place
                     old.copy_(changed)
 
-        return Plan(states, inputs, log_p, self._capture(one_pass))
+        return CapturedPass(states, inputs, log_p, self._capture(one_pass))
 
 
 class CudaCapture:

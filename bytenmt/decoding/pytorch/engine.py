@@ -19,9 +19,9 @@ from bytenmt.decoding.cpu.compilation import compile_search, search_step
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.forward import (
     Decoder,
-    Inputs,
     ModelState,
-    begin,
+    PassInputs,
+    encode_requests,
     forward,
     select_sentences,
 )
@@ -66,8 +66,8 @@ class PyTorchEngine(SearchBatch):
             raise ValueError("sentences with and without a source, expected one kind")
         self._has_source = has_source
         self._make_room(requests, is_idle)
-        handles, slots = self.begin(requests)
-        self._place(begin(self._models, requests, self._options.beam, self._device), slots)
+        handles, slots = self.take_slots(requests)
+        self._place(encode_requests(self._models, requests, self._options.beam, self._device), slots)
         return handles
 
     @torch.no_grad()
@@ -131,7 +131,7 @@ class TorchEngine(PyTorchEngine):
 
     def _step(self) -> None:
         slots = self._slots_of_rows
-        inputs = Inputs(
+        inputs = PassInputs(
             torch.from_numpy(self.state.last[slots]).to(self._device),
             torch.from_numpy(self.state.parent[slots]).to(self._device),
         )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from bytenmt.architectures.base import normalised
+from bytenmt.architectures.base import logits_to_log_p
 from bytenmt.architectures.tensor_tree import place, select
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.utf8 import EOS, PAD
@@ -43,7 +43,7 @@ class ModelState(NamedTuple):
     state: Any
 
 
-class Inputs(NamedTuple):
+class PassInputs(NamedTuple):
     """The inputs of a pass over n sentences with b beams each.
 
     bytes (n, b) uint8: what each beam reads. parents (n, b) int64: the beam of the previous pass, from 0 to
@@ -54,7 +54,7 @@ class Inputs(NamedTuple):
     parents: Tensor
 
 
-def begin(
+def encode_requests(
     models: Sequence[Decoder], requests: Sequence[Request], beam: int, device: torch.device
 ) -> tuple[ModelState, ...]:
     """Encode the sources of requests; return each model's state, with `beam` beams, before the first byte.
@@ -64,7 +64,7 @@ def begin(
     if len({request.source is None for request in requests}) > 1:
         raise ValueError("sentences with and without a source, expected one kind")
     sources = [b"" if request.source is None else request.source + bytes([EOS]) for request in requests]
-    src, src_len = padded(sources, device)
+    src, src_len = pad_texts(sources, device)
     states = []
     for model in models:
         memory = model.encode(src, src_len)
@@ -73,7 +73,7 @@ def begin(
 
 
 def forward(
-    models: Sequence[Decoder], states: Sequence[ModelState], inputs: Inputs, options: Options
+    models: Sequence[Decoder], states: Sequence[ModelState], inputs: PassInputs, options: Options
 ) -> tuple[Tensor, tuple[ModelState, ...]]:
     """Execute one decode step: read a byte of every beam with all models.
 
@@ -89,19 +89,19 @@ def forward(
             state = model.reorder(state, (first + inputs.parents).view(-1))
         read = inputs.bytes.view(-1, 1)
         logits, state = model(read, memory, state)
-        log_ps.append(normalised(logits.view(n, b, -1)))
+        log_ps.append(logits_to_log_p(logits.view(n, b, -1)))
         after.append(ModelState(memory, state))
-    return mean(log_ps), tuple(after)
+    return average_log_p(log_ps), tuple(after)
 
 
-def mean(log_ps: Sequence[Tensor]) -> Tensor:
+def average_log_p(log_ps: Sequence[Tensor]) -> Tensor:
     """Return the logarithm of the mean probability of several models: (n, b, 256), as each of log_ps."""
     if len(log_ps) == 1:
         return log_ps[0]
     return torch.stack(tuple(log_ps)).logsumexp(dim=0) - math.log(len(log_ps))
 
 
-def padded(texts: Sequence[bytes], device: torch.device) -> tuple[Tensor, Tensor]:
+def pad_texts(texts: Sequence[bytes], device: torch.device) -> tuple[Tensor, Tensor]:
     """Return n texts as a tensor (n, longest) uint8, padded with PAD, and their lengths (n,) int64."""
     width = max(map(len, texts))
     data = bytearray(b"".join(text.ljust(width, bytes([PAD])) for text in texts))

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bytenmt.architectures.base import Model, normalised, of_bytes
-from bytenmt.decoding.pytorch.forward import padded
+from bytenmt.architectures.base import Model, logits_to_log_p, pick_bytes
+from bytenmt.decoding.pytorch.forward import pad_texts
 from bytenmt.decoding.reading import Reading, Weights
 from bytenmt.utf8 import BOS, EOS
 
@@ -26,7 +26,7 @@ class TorchStream:
     def __init__(self, models: Sequence[Model[Any, Any]], device: torch.device) -> None:
         self._models, self._device = models, device
         with torch.no_grad():
-            nothing = padded([b""], device)
+            nothing = pad_texts([b""], device)
             self._memories = [model.encode(*nothing) for model in models]
             self._states = [model.start(memory) for model, memory in zip(models, self._memories, strict=True)]
         self._last = BOS
@@ -38,7 +38,7 @@ class TorchStream:
         data: at least one byte; it continues the data of earlier calls, and each byte is scored given all
         bytes before it.
         """
-        truth, _ = padded([data], self._device)
+        truth, _ = pad_texts([data], self._device)
         read = torch.cat([torch.full_like(truth[:, :1], self._last), truth[:, :-1]], dim=1)
         each = []
         for i, model in enumerate(self._models):
@@ -68,8 +68,8 @@ class TorchReader:
         ended = [b"" if sources is None else sources[i] + bytes([EOS]) for i in range(len(texts))]
         found: dict[int, Reading] = {}
         for group in batches([(len(text), len(ended[i])) for i, text in enumerate(texts)]):
-            sources_of_group = padded([ended[i] for i in group], self._device)
-            truth, _ = padded([texts[i] for i in group], self._device)
+            sources_of_group = pad_texts([ended[i] for i in group], self._device)
+            truth, _ = pad_texts([texts[i] for i in group], self._device)
             read = torch.cat([torch.full_like(truth[:, :1], BOS), truth[:, :-1]], dim=1)
             each = []
             for model in self._models:
@@ -88,8 +88,8 @@ class TorchReader:
         for group in batches([(len(text), len(source) + 1) for source, text in pairs]):
             sources = [pairs[i][0] + bytes([EOS]) for i in group]
             texts = [bytes([BOS]) + pairs[i][1][:-1] for i in group]
-            memory = model.encode(*padded(sources, self._device))
-            read, _ = padded(texts, self._device)
+            memory = model.encode(*pad_texts(sources, self._device))
+            read, _ = pad_texts(texts, self._device)
             each = model.forward_aligned(read, memory, model.start(memory))[2]
             arrays = {number: weights.float().cpu().numpy() for number, weights in each.items()}
             for row, i in enumerate(group):
@@ -122,11 +122,11 @@ def score_bytes(each: Sequence[Tensor], truth: Tensor) -> tuple[Tensor, Tensor]:
     each: the logits of every model, (rows, t, 256), whose probabilities are averaged. truth (rows, t) uint8:
     the byte whose score is wanted at each position. Rank 0 is the likeliest byte.
     """
-    log_p = torch.stack([of_bytes(normalised(logits), truth).double() for logits in each])
+    log_p = torch.stack([pick_bytes(logits_to_log_p(logits), truth).double() for logits in each])
     whole = each[0]
     if len(each) > 1:
-        whole = torch.stack([normalised(logits) for logits in each]).logsumexp(dim=0)
-    of_truth = of_bytes(whole, truth)[:, :, None]
+        whole = torch.stack([logits_to_log_p(logits) for logits in each]).logsumexp(dim=0)
+    of_truth = pick_bytes(whole, truth)[:, :, None]
     lower = torch.arange(whole.shape[2], device=whole.device) < truth[:, :, None]
     rank = ((whole > of_truth) | (whole == of_truth) & lower).sum(dim=2)
     return log_p.logsumexp(dim=0) - math.log(len(each)), rank

@@ -38,7 +38,7 @@ class SearchBatch:
         """Return the number of free slots."""
         return self.capacity - len(self._slots)
 
-    def begin(self, requests: Sequence[Request]) -> tuple[list[int], list[int]]:
+    def take_slots(self, requests: Sequence[Request]) -> tuple[list[int], list[int]]:
         """Put new sentences into free slots, at their first byte; return their handles and their slots.
 
         A handle is a number that is never used again. Raises ValueError if there are not enough free slots.
@@ -53,7 +53,7 @@ class SearchBatch:
             draw_keys = None
             if options.sample:
                 draw_keys = [draw_key(options.seed, request.number, text) for text in range(options.beam)]
-            self.state.begin(slot, request, draw_keys)
+            self.state.fill_slot(slot, request, draw_keys)
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._n_admitted += len(requests)
         self._slots.update(zip(handles, slots, strict=True))

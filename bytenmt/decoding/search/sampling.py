@@ -10,7 +10,7 @@ import numpy as np
 from bytenmt.decoding.search.candidates import sort_allowed
 from bytenmt.decoding.search.state import SearchParams
 from bytenmt.jit import allocating, compiled
-from bytenmt.splitmix import INCREMENT, scrambled
+from bytenmt.splitmix import INCREMENT, mix_bits
 from bytenmt.utf8 import N_IDS
 
 DROPPED_BITS = np.uint64(40)  # of 64: a draw has the 24 highest
@@ -22,7 +22,7 @@ def uniform(key: np.uint64, step: int) -> float:
 
     key: of the text, from draw_key.
     """
-    return float(scrambled(key + np.uint64(step) + INCREMENT) >> DROPPED_BITS) / float(1 << 24)
+    return float(mix_bits(key + np.uint64(step) + INCREMENT) >> DROPPED_BITS) / float(1 << 24)
 
 
 @allocating

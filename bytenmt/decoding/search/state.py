@@ -99,7 +99,7 @@ class ForcedText(NamedTuple):
             np.zeros((*each, n_layers, columns if n_layers else 0), np.float32),
         )
 
-    def begin(self, slot: int, text: bytes) -> None:
+    def fill_slot(self, slot: int, text: bytes) -> None:
         """Put a text, or the next part of a text, into a slot, to be scored from its first byte."""
         self.text[slot, : len(text)] = np.frombuffer(text, np.uint8)
         self.n_text[slot], self.n_read[slot] = len(text), 0
@@ -228,7 +228,7 @@ class SearchState(NamedTuple):
             copy[tuple(slice(n) for n in old.shape)] = old
         return new
 
-    def begin(self, slot: int, request: Request, draw_keys: list[int] | None) -> None:
+    def fill_slot(self, slot: int, request: Request, draw_keys: list[int] | None) -> None:
         """Put a new sentence into a slot, in the state before its first byte; the arrays must have room.
 
         draw_keys: keys of the random numbers of each beam, in sampling; None in a search.

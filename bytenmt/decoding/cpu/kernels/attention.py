@@ -63,7 +63,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
 )
 from bytenmt.jit import compiled, inlined
 
-AFTER, INSIDE = 1, 2  # see program.instructions.Bell
+AFTER, INSIDE = 1, 2  # see program.instructions.GaussianUse
 N_SIDE_BY_SIDE = 4  # columns that are read side by side, while the next ones are prefetched
 _SCORE_VECTOR = ir.VectorType(FLOAT, N_SIDE_BY_SIDE)
 
@@ -296,7 +296,7 @@ def weighted_mean(
     """Store at d factor times the mean of the columns of item v, weighted by the softmax of the scores.
 
     The scores, which begin with that of column `first`, are replaced by the weights times the factor. d is
-    zero if there are no columns. bell: whether and where a Gaussian applies, see program.instructions.Bell.
+    zero if there are no columns. bell: whether and where a Gaussian applies, see instructions.GaussianUse.
     """
     zero(d, width)
     n = last - first
