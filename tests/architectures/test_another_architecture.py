@@ -30,6 +30,7 @@ from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.evaluation.properties import properties
+from bytenmt.jit import VARIABLE
 from bytenmt.reporter import Reporter
 from bytenmt.training.run import train
 
@@ -200,7 +201,7 @@ def test_the_examples_pass_the_tests_that_the_guide_names(tmp_path: Path) -> Non
         [sys.executable, "-m", "pytest", "-q", "-n0", "-k", "luong-scaled or bytenet-tanh", *TESTS],
         cwd=tmp_path,
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-        | {"PYTHONPATH": str(tmp_path)},
+        | {"PYTHONPATH": str(tmp_path), VARIABLE: os.environ.get(VARIABLE, str(PACKAGE / "__pycache__"))},
         capture_output=True,
         text=True,
     )
