@@ -26,14 +26,12 @@ def model_description(name: str, preset: str | None, settings: Sequence[str] = (
     name: an architecture, a run folder or a weights file. preset, settings (`model.source=false`): only for
     an architecture. Raises BytenmtError.
     """
-    path = resolve_path(Path(name))
-    config = config_of(name, preset, settings)
+    config, path = config_of(name, preset, settings), resolve_path(Path(name))
     if name in PRESETS["small"]:
         return describe(config)
-    if path.is_dir():
-        return "\n".join([*_history(read_run(path, "last")[1].facts), describe(config)])
-    contents = read_run(path)[1]
-    return "\n".join([*_history(contents.facts), describe(contents.config, path, contents.precision)])
+    contents = read_run(path, "last" if path.is_dir() else "best")[1]
+    file = None if path.is_dir() else path
+    return "\n".join([*_history(contents.facts), describe(config, file, contents.precision)])
 
 
 def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Config:

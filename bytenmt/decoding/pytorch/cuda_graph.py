@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from bytenmt.architectures.base import Model
 from bytenmt.architectures.tensor_tree import map_tensors, tensors
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.engine import PyTorchEngine
 from bytenmt.decoding.pytorch.forward import (
-    Decoder,
     ModelState,
     PassInputs,
     encode_requests,
@@ -54,7 +54,7 @@ class CudaGraphEngine(PyTorchEngine):
 
     def __init__(
         self,
-        models: Sequence[Decoder],
+        models: Sequence[Model[Any, Any]],
         options: Options,
         capacity: int,
         device: torch.device,

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from bytenmt.architectures.base import Model
 from bytenmt.architectures.tensor_tree import concatenate
 from bytenmt.decoding.cpu.compilation import compile_search, search_step
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.forward import (
-    Decoder,
     ModelState,
     PassInputs,
     encode_requests,
@@ -39,33 +39,26 @@ class PyTorchEngine(SearchBatch):
 
     def __init__(
         self,
-        models: Sequence[Decoder],
+        models: Sequence[Model[Any, Any]],
         options: Options,
         capacity: int,
         device: torch.device,
     ) -> None:
-        if capacity < 1 or not models:
-            raise ValueError(f"{len(models)} models, capacity {capacity}: expected at least 1")
         super().__init__(options, capacity)
         compile_search()
         self.run_search: Callable[[SearchState, SearchParams], None] = search_step
         self._models, self._device = models, device
         self._slots_of_rows: Sequence[int] = ()  # of the sentences in the models' states, in order
-        self._has_source = True
 
     @torch.no_grad()
     def admit(self, requests: list[Request]) -> list[int]:
         """Encode sources and put them into free slots; return their handles.
 
-        Raises ValueError without enough room, or where sentences with and without a source are mixed.
+        requests: in the life of an engine all have a source, or none. Raises ValueError without enough room.
         """
         if not requests:
             return []
-        is_idle, has_source = self.room() == self.capacity, requests[0].source is not None
-        if not is_idle and has_source != self._has_source:
-            raise ValueError("sentences with and without a source, expected one kind")
-        self._has_source = has_source
-        self._make_room(requests, is_idle)
+        self._make_room(requests, self.room() == self.capacity)
         handles, slots = self.take_slots(requests)
         self._place(encode_requests(self._models, requests, self._options.beam, self._device), slots)
         return handles

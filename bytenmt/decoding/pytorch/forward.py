@@ -4,33 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from bytenmt.architectures.base import logits_to_log_p
+from bytenmt.architectures.base import Model, logits_to_log_p
 from bytenmt.architectures.tensor_tree import place, select
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.utf8 import EOS, PAD
-
-
-class Decoder(Protocol):
-    """Protocol: the methods of a model that an engine calls; architectures.base.Model describes them."""
-
-    def encode(self, src: Tensor, src_len: Tensor) -> Any:
-        """Return the memory of sources (n, longest) uint8 of src_len (n,) bytes."""
-        ...
-
-    def start(self, memory: Any, beam: int = 1) -> Any:
-        """Return the decoder's state before the first byte, in n * beam rows."""
-        ...
-
-    def __call__(self, tgt: Tensor, memory: Any, state: Any) -> tuple[Tensor, Any]: ...
-
-    def reorder(self, state: Any, parents: Tensor) -> Any:
-        """Return the state in which row i continues row parents[i]; parents (n * beam,) int64."""
-        ...
 
 
 class ModelState(NamedTuple):
@@ -55,14 +37,12 @@ class PassInputs(NamedTuple):
 
 
 def encode_requests(
-    models: Sequence[Decoder], requests: Sequence[Request], beam: int, device: torch.device
+    models: Sequence[Model[Any, Any]], requests: Sequence[Request], beam: int, device: torch.device
 ) -> tuple[ModelState, ...]:
     """Encode the sources of requests; return each model's state, with `beam` beams, before the first byte.
 
-    Raises ValueError if only some of the requests have a source.
+    requests: all or none with a source.
     """
-    if len({request.source is None for request in requests}) > 1:
-        raise ValueError("sentences with and without a source, expected one kind")
     sources = [b"" if request.source is None else request.source + bytes([EOS]) for request in requests]
     src, src_len = pad_texts(sources, device)
     states = []
@@ -73,7 +53,7 @@ def encode_requests(
 
 
 def forward(
-    models: Sequence[Decoder], states: Sequence[ModelState], inputs: PassInputs, options: Options
+    models: Sequence[Model[Any, Any]], states: Sequence[ModelState], inputs: PassInputs, options: Options
 ) -> tuple[Tensor, tuple[ModelState, ...]]:
     """Execute one decode step: read a byte of every beam with all models.
 
