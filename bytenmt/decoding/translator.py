@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, AnyStr, overload
 
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Hypothesis, Options, Request
-from bytenmt.decoding.kept_spans import KeepSpec, Part, restore_text
+from bytenmt.decoding.kept_spans import Part, restore_text
 from bytenmt.decoding.line_batch import LineBatch, LineRules, TranslationResult
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.reranking import Reranker

@@ -29,12 +29,10 @@ def deferred_product(matrix: Tensor) -> Product:
 
     The gradient of the matrix is computed once, after the backward passes of all steps. matrix
     (..., d_output, d_input), x (..., rows, d_input) -> (..., rows, d_output). Under autocast it computes in
-    autocast's type, as plain products do. Without gradients, or for a matrix that needs none, it is
-    `plain_product`.
+    autocast's type, as plain products do, and where the matrix needs no gradients it is a plain_product.
     """
-    return (
-        DeferredProduct(matrix) if torch.is_grad_enabled() and matrix.requires_grad else plain_product(matrix)
-    )
+    is_trained = torch.is_grad_enabled() and matrix.requires_grad
+    return DeferredProduct(matrix) if is_trained else plain_product(matrix)
 
 
 def compute_type(x: Tensor) -> Tensor:
