@@ -37,7 +37,7 @@ def parameter(name: str, *shape: int) -> WeightArray:
 
 
 class WeightSink:
-    """What a Writer passes the arrays to that its program reads, and from which it gets their offsets.
+    """Receives the arrays that a Writer's program reads, and gives their offsets.
 
     This one takes no numbers: it collects the names and shapes of parameters in `shapes`, and offsets are 0.
     n_bytes: received so far.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from cpu_engines import ALL, model, packed, run, some_requests
-from uncompiled import STAND_INS
+from python_engine import STAND_INS
 
 from bytenmt.checkpoints.rounding import quantise
 from bytenmt.decoding.cpu.engine import NumbaEngine

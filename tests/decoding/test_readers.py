@@ -9,7 +9,7 @@ import torch
 from cpu_engines import packed as packed_for_cpu
 from fast_variants import by_variant
 from invariants import VARIANTS, WITHOUT_SOURCE, AnyModel, build
-from uncompiled import numpy_kernels
+from python_engine import numpy_kernels
 
 from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.reader import CpuReader

@@ -20,8 +20,8 @@ from made_up import (
     random_distribution,
     repeats,
 )
+from python_engine import as_python
 from reference_draw import naive_draw, naive_text, naive_uniform
-from uncompiled import as_python
 
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine

@@ -31,8 +31,8 @@ from made_up import (
     peaked_distribution,
     random_distribution,
 )
+from python_engine import as_python, python_search
 from rotation import rotated
-from uncompiled import as_python, python_search
 
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from invariants import AnyModel, build
-from uncompiled import NumpyEngine, python_search
+from python_engine import NumpyEngine, python_search
 from variants import MORE, VARIANTS
 
 from bytenmt.decoding.cpu.compilation import compile_kernels
