@@ -134,8 +134,6 @@ class TrainConfig(Section, frozen=True):
         Meta(ge=1, le=512),
         option_help("Number of batches per update, whose gradients are accumulated."),
     ] = 1
-    round_to: Annotated[int, Meta(ge=1, le=1 << 16)] = 1  # batch widths are rounded up to a multiple of it
-    short_first: bool = False  # sort the first epoch from short to long pairs
     window: Annotated[int, Meta(ge=1, le=1 << 20)] = 256  # language models: bytes of a stream in a batch
     context: Length = 0  # convolutional language models: bytes read before the window
     valid_bytes: Positive = 200_000  # language models: bytes of the validation text that are scored
@@ -161,9 +159,7 @@ class TrainConfig(Section, frozen=True):
     loss_terms: dict[Name, Finite] = {}  # weight of the loss term NAME of a plugin
     options: dict[Name, bool | int | Finite | str] = {}  # option NAME of a plugin
     byte_dropout: Dropout = 0.0  # share of the decoder's input bytes that it is not shown
-    byte_dropout_kind: Literal["mask", "replace"] = "mask"  # by padding, or by random bytes
     teacher_forcing: Fraction = 1.0  # how often the decoder reads the true byte, not its own prediction
-    own_bytes: Literal["best", "drawn"] = "best"  # its own byte: the most likely one, or a sampled one
     ema: Dropout = 0.0  # decay of the moving average of the weights, which is validated and saved; 0 is off
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto is bf16 on hardware with bf16 matrix products
     metric: Name = "bits_per_byte"  # selects the best checkpoint; or `chrf`, or a metric of a plugin
@@ -199,6 +195,10 @@ REMOVED_KEYS: Mapping[str, Mapping[str, Any]] = {
         "sampling_k": 0.0,
         "sampling_slope": 0.0,
         "sampling_floor": 0.0,
+        "round_to": 1,
+        "short_first": False,
+        "byte_dropout_kind": "mask",
+        "own_bytes": "best",
     },
 }
 

@@ -33,12 +33,12 @@ class Batch(NamedTuple):
     target_len: Indices  # (n,) int64: bytes and EOS, as many as BOS and bytes
 
     @classmethod
-    def from_pairs(cls, pairs: Sequence[tuple[bytes, bytes]], round_to: int = 1) -> Batch:
-        """Pad (source, target) pairs, bytes without EOS, to a batch; round_to: see `assemble`."""
+    def from_pairs(cls, pairs: Sequence[tuple[bytes, bytes]]) -> Batch:
+        """Pad (source, target) pairs, bytes without EOS, to a batch."""
         parts = list[Any]()
         for side, first in ((0, b""), (1, bytes([BOS]))):
             lengths = np.array([len(pair[side]) + 1 for pair in pairs], np.int64)
-            width = -(-int(lengths.max(initial=0)) // round_to) * round_to + len(first)
+            width = int(lengths.max(initial=0)) + len(first)
             rows = [(first + pair[side] + bytes([EOS])).ljust(width, bytes([PAD])) for pair in pairs]
             parts += [np.frombuffer(bytearray().join(rows), np.uint8).reshape(len(pairs), width), lengths]
         return cls(*parts)
@@ -93,17 +93,17 @@ def _fill_rows(data: Bytes, starts: Indices, ends: Indices, rows: Indices, first
     return touched
 
 
-def assemble(corpus: ParallelCorpus, indices: Indices, round_to: int = 1) -> Batch:
+def assemble(corpus: ParallelCorpus, indices: Indices) -> Batch:
     """Return the padded batch of some pairs of a corpus.
 
     indices (n,) int64: which of the corpus' pairs, row by row. Sources and targets are padded to the longest
-    of them, EOS included, rounded up to a multiple of `round_to`.
+    of them, EOS included.
     """
     source_len = np.zeros(len(indices), np.int64)
     if corpus.has_source:
         source_len = corpus.source_lengths[indices].astype(np.int64) + 1
     target_len = corpus.target_lengths[indices].astype(np.int64) + 1
-    widths = [-(-int(lens.max(initial=0)) // round_to) * round_to for lens in (source_len, target_len)]
+    widths = [int(lens.max(initial=0)) for lens in (source_len, target_len)]
     source = np.empty((len(indices), widths[0]), np.uint8)
     target = np.empty((len(indices), widths[1] + 1), np.uint8)
     sides = (source_len, 0, source), (target_len, 1, target)
@@ -139,21 +139,20 @@ def batches(
     first: int = 0,
     *,
     share: tuple[int, int] = (0, 1),
-    round_to: int = 1,
     pin: bool = False,
     change: Callable[[Batch, int], Batch] | None = None,
 ) -> Iterator[Batch]:
     """Yield the batches of a plan from batch `first` on; a thread assembles a few of them ahead.
 
-    share (rank, size): yield of each batch only the rows rank, rank + size, …; they may be none. round_to:
-    see assemble. pin: put them in page-locked memory, from which a GPU copies by itself. change: called by
-    the thread with each batch (this share of it) and its number, returns the batch to use instead. An error
-    of the thread is raised here; the thread ends with the iterator.
+    share (rank, size): yield of each batch only the rows rank, rank + size, …; they may be none. pin: put
+    them in page-locked memory, from which a GPU copies by itself. change: called by the thread with each
+    batch (this share of it) and its number, returns the batch to use instead. An error of the thread is
+    raised here; the thread ends with the iterator.
     """
     rank, size = share
 
     def make(index: int) -> Batch:
-        batch = assemble(corpus, plan.batch(index)[rank::size], round_to)
+        batch = assemble(corpus, plan.batch(index)[rank::size])
         if change is not None:
             batch = change(batch, index)
         return Batch(*(_pinned(part) for part in batch)) if pin else batch

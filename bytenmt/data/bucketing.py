@@ -93,7 +93,7 @@ def strips(
     A strip of N pairs, w target lengths and s source lengths pads about N * w / 2 bytes of targets; its
     batches of n pairs span its source lengths once, which pads n * s / 2 bytes of sources. Both are least
     together where they are equal: there a strip ends. cells: the counts of `count`; source_values,
-    target_values: the length that each key stands for; budget: of a batch, in the same unit; factor: PLAIN
+    target_values: the length that each key stands for; budget: of a batch in bytes; factor: PLAIN
     puts the ends there, another number moves them.
     """
     strip_of = np.zeros(len(cells), np.int32)
@@ -184,7 +184,7 @@ def shuffle_cells(entries: Entries, ends: Counts, n_columns: int, state: RandomS
 
 @njit
 def bucket(
-    entries: Entries, source: Lengths, target: Lengths, end: int, round_to: int, max_tokens: int, first: int
+    entries: Entries, source: Lengths, target: Lengths, end: int, max_tokens: int, first: int
 ) -> tuple[Counts, Indices, Indices]:
     """Cut the sorted entries into batches, each as large as its budget in bytes with padding allows.
 
@@ -196,7 +196,7 @@ def bucket(
     shapes = np.empty((len(entries), 2), np.int64)
     bounds[0] = 0
     n_batches, begin, budget = 0, 0, first
-    longest_source, longest_target, source_width, target_width = -1, -1, 0, 0
+    source_width, target_width = 0, 0
     for place in range(len(entries)):
         index = int(np.int64(entries[place] & INDEX_MASK))
         n_source = int(np.int64(entries[place] >> SOURCE_SHIFT))
@@ -204,22 +204,14 @@ def bucket(
         order[place] = index
         if max(n_source, n_target) == LONGEST:  # or more, which an entry does not hold
             n_source, n_target = int(source[index]), int(target[index])
-        longer = n_source > longest_source or n_target > longest_target
-        if longer or (place + 1 - begin) * (source_width + target_width) > budget:
-            new_source = max(longest_source, n_source)
-            new_target = max(longest_target, n_target)
-            new_source_width = (new_source + end + round_to - 1) // round_to * round_to
-            new_target_width = (new_target + round_to) // round_to * round_to
-            if place > begin and (place + 1 - begin) * (new_source_width + new_target_width) > budget:
-                shapes[n_batches, 0], shapes[n_batches, 1] = source_width, target_width
-                n_batches += 1
-                bounds[n_batches] = begin = place
-                budget = max_tokens
-                new_source, new_target = n_source, n_target
-                new_source_width = (new_source + end + round_to - 1) // round_to * round_to
-                new_target_width = (new_target + round_to) // round_to * round_to
-            longest_source, longest_target = new_source, new_target
-            source_width, target_width = new_source_width, new_target_width
+        wider_source, wider_target = max(source_width, n_source + end), max(target_width, n_target + 1)
+        if place > begin and (place + 1 - begin) * (wider_source + wider_target) > budget:
+            shapes[n_batches, 0], shapes[n_batches, 1] = source_width, target_width
+            n_batches += 1
+            bounds[n_batches] = begin = place
+            budget = max_tokens
+            wider_source, wider_target = n_source + end, n_target + 1
+        source_width, target_width = wider_source, wider_target
     shapes[n_batches, 0], shapes[n_batches, 1] = source_width, target_width
     bounds[n_batches + 1] = len(entries)
     return order, bounds[: n_batches + 2].copy(), shapes[: n_batches + 1].copy()

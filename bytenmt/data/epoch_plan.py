@@ -25,7 +25,7 @@ class EpochPlan(NamedTuple):
 
     order: Counts  # (k,) int32: indices of the corpus' pairs, sorted by length, batch after batch
     bounds: Indices  # (n_batches + 1,) int64: batch b has order[bounds[b] : bounds[b + 1]]
-    shapes: Indices  # (n_batches, 2) int64: source and target width of each, bytes with EOS, rounded up
+    shapes: Indices  # (n_batches, 2) int64: source and target width of each, bytes with EOS
     sequence: Indices  # (n_batches,) int64: the batches in the random order in which they are used
 
     @property
@@ -50,22 +50,18 @@ def epoch_plan(
     seed: int,
     epoch: int,
     *,
-    round_to: int = 1,
     bounds: Indices | None = None,
     weights: Sequence[float] | None = None,
-    short_first: bool = False,
 ) -> EpochPlan:
     """Plan the batches of an epoch, each of pairs of similar length, with little padding.
 
     source_lengths, target_lengths (m,) int32: bytes without EOS; all sources 0: there is none.
     A batch of n pairs costs n * (longest source + longest target) bytes, each counted with EOS (a source
-    that is not there has none) and rounded up to a multiple of `round_to`, and at most `max_tokens`; a pair
-    that costs more alone is a batch alone. Which pairs meet is drawn anew in every epoch, and so is the
-    batches' order.
+    that is not there has none), and at most `max_tokens`; a pair that costs more alone is a batch alone.
+    Which pairs meet is drawn anew in every epoch, and so is the batches' order.
     bounds (n_parts + 1,) int64, weights (n_parts,): each of the pairs bounds[p] to bounds[p + 1] - 1 occurs
     floor(weights[p]) times, and a random share of them, the weight's fraction, once more; None: once.
-    short_first: the batches in order of their widths instead of a random one. Raises ValueError for
-    more than MOST_PAIRS.
+    Raises ValueError for more than MOST_PAIRS.
     """
     state = np.array([mixed(mixed(seed) + epoch)], np.uint64)
     copies = _copies(bounds, weights, state)
@@ -73,16 +69,12 @@ def epoch_plan(
         nothing = np.zeros(0, np.int64)
         return EpochPlan(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros((0, 2), np.int64), nothing)
     max_tokens, end = min(max_tokens, MOST_PAIRS), int(source_lengths.max() > 0)
-    entries = _entries(source_lengths, target_lengths, copies, end, round_to, max_tokens // round_to, state)
+    entries = _entries(source_lengths, target_lengths, copies, end, max_tokens, state)
     # Else the batches would be cut at the same lengths in every epoch.
     first = 1 + bucketing.random_below(state, max_tokens)
-    order, cuts, shapes = bucketing.bucket(
-        entries, source_lengths, target_lengths, end, round_to, max_tokens, first
-    )
+    order, cuts, shapes = bucketing.bucket(entries, source_lengths, target_lengths, end, max_tokens, first)
     sequence = np.arange(len(shapes))
     bucketing.shuffle(sequence, state)
-    if short_first:
-        sequence = sequence[np.argsort(shapes.sum(axis=1)[sequence], kind="stable")]
     return EpochPlan(order, cuts, shapes, sequence)
 
 
@@ -91,16 +83,15 @@ def _entries(
     target: Lengths,
     copies: Counts,
     end: int,
-    round_to: int,
     budget: int,
     state: RandomState,
 ) -> Entries:
     """Return the pairs, packed, along the path on which batches are cut, shuffled in their cells.
 
-    end: 1 if sources have an EOS, else 0; budget: of a batch, in units of round_to.
+    end: 1 if sources have an EOS, else 0; budget: of a batch, in bytes.
     """
-    source_keys, source_values = _keys(int(source.max()), end, round_to)
-    target_keys, target_values = _keys(int(target.max()), 1, round_to)
+    source_keys, source_values = _keys(int(source.max()), end)
+    target_keys, target_values = _keys(int(target.max()), 1)
     counts = np.zeros((len(target_values), len(source_values)), np.int32)
     bucketing.count(source, target, copies, source_keys, target_keys, counts)
     # Other strips in every epoch; what they pad is flat around the least.
@@ -134,15 +125,15 @@ def _copies(bounds: Indices | None, weights: Sequence[float] | None, state: Rand
     return bucketing.draw_copies(bounds, whole, extra, state)
 
 
-def _keys(longest: int, end: int, round_to: int) -> tuple[Counts, Indices]:
+def _keys(longest: int, end: int) -> tuple[Counts, Indices]:
     """Map lengths to a scale that is exact for short ones and ends at LONGEST.
 
     Returns the key of each length without EOS (min(longest, LONGEST) + 1,) int32, and for each key the
-    longest length, with EOS, that has it (n_keys,) int64; lengths with EOS are counted in units of round_to.
+    longest length, with EOS, that has it (n_keys,) int64.
     """
-    units = (np.arange(min(longest, LONGEST) + 1) + end + round_to - 1) // round_to
-    shift = np.maximum(np.frexp(units.astype(np.float64))[1] - EXACT_BITS, 0)
-    keys = (units >> shift) + (shift << (EXACT_BITS - 1))
+    lengths = np.arange(min(longest, LONGEST) + 1) + end
+    shift = np.maximum(np.frexp(lengths.astype(np.float64))[1] - EXACT_BITS, 0)
+    keys = (lengths >> shift) + (shift << (EXACT_BITS - 1))
     values = np.zeros(int(keys[-1]) + 1, np.int64)
-    np.maximum.at(values, keys, units)
+    np.maximum.at(values, keys, lengths)
     return keys.astype(np.int32), values

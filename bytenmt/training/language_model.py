@@ -125,7 +125,7 @@ class LanguageModelObjective:
         for window in (window for window in batches if len(window.read)):
             read, truth, skipped = map(self._on_device, window[:3])
             if self.train.byte_dropout:
-                read = drop_bytes(read, self.train.byte_dropout, self.train.byte_dropout_kind)
+                read = drop_bytes(read, self.train.byte_dropout)
             state = model.start(_memory(model, len(read))) if window.fresh else self.carried
             with autocast(self.train, self.device):
                 loss, window_nats, state = self.loss(model, read, truth, skipped, state)

@@ -15,8 +15,6 @@ from bytenmt.config.schema import TrainConfig
 from bytenmt.plugins import LOSS_TERMS
 from bytenmt.utf8 import N_IDS, PAD
 
-N_BYTES_OF_UTF8 = 243  # 0x00 to 0xBF and, after the two that begin nothing, 0xC2 to 0xF4
-
 
 class LossInputs(NamedTuple):
     """Arguments of a loss, also of a plugin's loss term: a batch and the model's predictions for it."""
@@ -62,38 +60,28 @@ def masked_loss(
     return loss, nats.detach()
 
 
-def drop_bytes(target_in: Tensor, share: float, kind: str) -> Tensor:
-    """Hide a random share of the decoder's input bytes after BOS (Shaham and Levy 2021).
+def drop_bytes(target_in: Tensor, share: float) -> Tensor:
+    """Put PAD in the place of a random share of the decoder's input bytes after BOS (Shaham and Levy 2021).
 
-    target_in (n, t) uint8, BOS first; the result has the same shape and type. kind: "mask" puts PAD in their
-    place, "replace" a random byte of those that UTF-8 may have.
+    target_in (n, t) uint8, BOS first; the result has the same shape and type.
     """
     hidden = torch.rand(target_in.shape, device=target_in.device) < share
     hidden[:, 0] = False
-    if kind == "mask":
-        return target_in.masked_fill(hidden, PAD)
-    drawn = torch.randint_like(target_in, N_BYTES_OF_UTF8)
-    return torch.where(hidden, drawn + 2 * (drawn >= 0xC0).to(drawn.dtype), target_in)
+    return target_in.masked_fill(hidden, PAD)
 
 
 @torch.no_grad()
-def draw_inputs(
-    model: Model[Any, Any], memory: Any, target_in: Tensor, ratio: float, kind: str = "best"
-) -> Tensor:
+def draw_inputs(model: Model[Any, Any], memory: Any, target_in: Tensor, ratio: float) -> Tensor:
     """Return decoder inputs for scheduled sampling (Bengio et al. 2015): each byte after BOS is the true one
-    with probability `ratio`, else the model's own prediction, after the inputs chosen so far.
+    with probability `ratio`, else the model's likeliest byte after the inputs chosen so far.
 
-    memory: what model.encode returned; target_in (n, t) uint8, BOS first, as is the result. kind: "best"
-    takes the likeliest byte, any other value, as "drawn", samples one. No gradients.
+    memory: what model.encode returned; target_in (n, t) uint8, BOS first, as is the result. No gradients.
     """
     state = model.start(memory)
     inputs = target_in.clone()
     for i in range(1, inputs.shape[1]):
         logits, state = model(inputs[:, i - 1 : i], memory, state)
-        own = torch.rand(len(inputs), device=inputs.device) >= ratio
-        if kind == "best":
-            byte = logits[:, 0].argmax(dim=-1)
-        else:
-            byte = torch.multinomial(logits_to_log_p(logits[:, 0]).exp(), 1)[:, 0]
-        inputs[:, i] = torch.where(own, byte.to(torch.uint8), inputs[:, i])
+        is_predicted = torch.rand(len(inputs), device=inputs.device) >= ratio
+        byte = logits[:, 0].argmax(dim=-1).to(torch.uint8)
+        inputs[:, i] = torch.where(is_predicted, byte, inputs[:, i])
     return inputs

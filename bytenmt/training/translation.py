@@ -77,7 +77,7 @@ class TranslationObjective:
         self.corpus, self.valid = corpus, valid
         self._augmenter = None
         if corpus is not None and config.data.augmentations:
-            self._augmenter = Augmenter(corpus, config.data, self.train.seed, self.train.round_to)
+            self._augmenter = Augmenter(corpus, config.data, self.train.seed)
 
     def report(self, reporter: Reporter) -> None:
         """Tell the reporter the sizes of the texts, and warn of possible mistakes in them."""
@@ -105,13 +105,11 @@ class TranslationObjective:
                 train.max_tokens,
                 train.seed,
                 number,
-                round_to=train.round_to,
                 bounds=corpus.bounds,
                 weights=[part.weight for part in corpus.parts],
-                short_first=train.short_first and number == 0,
             )
-            pin, round_to = self.device.type == "cuda", train.round_to
-            assembled = batches(corpus, plan, batch, share=share, round_to=round_to, pin=pin, change=change)
+            pin = self.device.type == "cuda"
+            assembled = batches(corpus, plan, batch, share=share, pin=pin, change=change)
             for behind, data in enumerate(assembled, batch + 1):
                 yield BatchShare(data, number, behind, plan.n_batches)
             batch = 0
@@ -155,10 +153,10 @@ class TranslationObjective:
             model.eval()
             with torch.no_grad(), autocast(train, self.device):
                 memory = model.encode(tensors.source, tensors.source_len)
-                inputs = draw_inputs(model, memory, inputs, train.teacher_forcing, train.own_bytes)
+                inputs = draw_inputs(model, memory, inputs, train.teacher_forcing)
             model.train()
         if train.byte_dropout:
-            inputs = drop_bytes(inputs, train.byte_dropout, train.byte_dropout_kind)
+            inputs = drop_bytes(inputs, train.byte_dropout)
         return inputs
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -180,7 +180,7 @@ def corpus_of(n: int = 60) -> ParallelCorpus:
 def all_batches(augmenter: Augmenter, size: int, epoch: int, first: int = 0) -> list[list[tuple[Any, ...]]]:
     """The pairs of each batch by row, from the shares of so many processes."""
     corpus = augmenter.corpus(epoch)
-    plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, 400, 1, epoch, round_to=8)
+    plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, 400, 1, epoch)
     found: list[list[tuple[Any, ...]]] = []
     shares = []
     for rank in range(size):
@@ -189,14 +189,13 @@ def all_batches(augmenter: Augmenter, size: int, epoch: int, first: int = 0) -> 
         def change(batch: Batch, index: int, share: tuple[int, int] = share) -> Batch:
             return augmenter.change(batch, index, epoch, share)
 
-        shares.append(list(batches(corpus, plan, first, share=share, round_to=8, change=change)))
+        shares.append(list(batches(corpus, plan, first, share=share, change=change)))
     for parts in zip(*shares, strict=True):
         n = sum(len(part.target_len) for part in parts)
         found.append([])
         for row in range(n):
             part, k = parts[row % size], row // size
             source, target = part.source[k, : part.source_len[k]], part.target[k, : part.target_len[k] + 1]
-            assert part.source.shape[1] % 8 == 0
             found[-1].append((source.tobytes(), target.tobytes()))
     return found
 

@@ -17,11 +17,11 @@ from bytenmt.data.epoch_plan import EpochPlan, epoch_plan
 from bytenmt.utf8 import BOS, EOS, PAD
 
 
-def plain_batch(sources: list[bytes] | None, targets: list[bytes], round_to: int = 1) -> list[object]:
+def plain_batch(sources: list[bytes] | None, targets: list[bytes]) -> list[object]:
     """source, source_len, target and target_len as lists."""
 
     def rows(lines: list[bytes], extra: int) -> list[list[int]]:
-        width = -(-max((len(line) - extra for line in lines), default=0) // round_to) * round_to + extra
+        width = max(map(len, lines), default=extra)
         return [[*line] + [PAD] * (width - len(line)) for line in lines]
 
     end, begin = bytes([EOS]), bytes([BOS])
@@ -56,17 +56,16 @@ def corpus(request: pytest.FixtureRequest, tmp_path: Path) -> ParallelCorpus:
     return ParallelCorpus.open_all([PairFiles(tmp_path / "s" if request.param else None, tmp_path / "t")])
 
 
-def plan_of(corpus: ParallelCorpus, max_tokens: int, round_to: int = 1) -> EpochPlan:
-    return epoch_plan(corpus.source_lengths, corpus.target_lengths, max_tokens, 1, 0, round_to=round_to)
+def plan_of(corpus: ParallelCorpus, max_tokens: int) -> EpochPlan:
+    return epoch_plan(corpus.source_lengths, corpus.target_lengths, max_tokens, 1, 0)
 
 
-def check_batch(corpus: ParallelCorpus, indices: list[int], batch: Batch, round_to: int = 1) -> None:
+def check_batch(corpus: ParallelCorpus, indices: list[int], batch: Batch) -> None:
     source, target = mixed_texts(300)
     lines = [index + (index >= 7) for index in indices]
     expected = plain_batch(
         [repaired(source[line]) for line in lines] if corpus.has_source else None,
         [repaired(target[line]) for line in lines],
-        round_to,
     )
     assert [part.tolist() for part in batch] == expected
     assert [part.dtype for part in batch] == [np.uint8, np.int64, np.uint8, np.int64]
@@ -80,19 +79,18 @@ def assert_equal(one: Batch, other: Batch) -> None:
     assert [part.tolist() for part in one] == [part.tolist() for part in other]
 
 
-@pytest.mark.parametrize("round_to", [1, 8])
-def test_assembly_equals_plain_python(corpus: ParallelCorpus, round_to: int) -> None:
+def test_assembly_equals_plain_python(corpus: ParallelCorpus) -> None:
     n_repaired = len(corpus.parts[0].tgt.repaired)
     assert 50 < n_repaired < 290
     for indices in ([0], [298, 7, 6], list(range(299))):
-        batch = assemble(corpus, np.array(indices), round_to)
-        check_batch(corpus, indices, batch, round_to)
+        batch = assemble(corpus, np.array(indices))
+        check_batch(corpus, indices, batch)
         if corpus.has_source:
-            assert_equal(Batch.from_pairs(batch.pairs(), round_to), batch)
+            assert_equal(Batch.from_pairs(batch.pairs()), batch)
 
 
 def test_a_batch_of_no_rows(corpus: ParallelCorpus) -> None:
-    batch = assemble(corpus, np.zeros(0, np.int64), 8)
+    batch = assemble(corpus, np.zeros(0, np.int64))
     assert [part.shape for part in batch] == [(0, 0), (0,), (0, 1), (0,)]
     assert batch.target_in.shape == batch.target_out.shape == (0, 0)
 
@@ -117,14 +115,13 @@ def test_several_parts_in_one_batch(tmp_path: Path) -> None:
         assert [part.tolist() for part in batch] == expected
 
 
-@pytest.mark.parametrize("round_to", [1, 8])
-def test_batches_follow_the_plan_from_any_batch(corpus: ParallelCorpus, round_to: int) -> None:
-    plan = plan_of(corpus, 1000, round_to)
+def test_batches_follow_the_plan_from_any_batch(corpus: ParallelCorpus) -> None:
+    plan = plan_of(corpus, 1000)
     for first in (0, 3, plan.n_batches - 1, plan.n_batches):
-        found = list(batches(corpus, plan, first, round_to=round_to))
+        found = list(batches(corpus, plan, first))
         assert len(found) == plan.n_batches - first
         for k, batch in enumerate(found, first):
-            check_batch(corpus, plan.batch(k).tolist(), batch, round_to)
+            check_batch(corpus, plan.batch(k).tolist(), batch)
             widths = plan.shapes[plan.sequence[k]].tolist()
             assert [batch.source.shape[1], batch.target_in.shape[1]] == widths
             assert len(batch.source) == 1 or batch.source.size + batch.target_in.size <= 1000
@@ -133,12 +130,12 @@ def test_batches_follow_the_plan_from_any_batch(corpus: ParallelCorpus, round_to
 @pytest.mark.parametrize("size", [2, 3, 50])
 def test_shares_are_a_partition_of_each_batch(corpus: ParallelCorpus, size: int) -> None:
     """Row k of a batch is row k // size of process k % size, which has as many batches as all have."""
-    plan = plan_of(corpus, 700, 8)
-    shares = [list(batches(corpus, plan, share=(rank, size), round_to=8)) for rank in range(size)]
+    plan = plan_of(corpus, 700)
+    shares = [list(batches(corpus, plan, share=(rank, size))) for rank in range(size)]
     for k in range(plan.n_batches):
         indices = plan.batch(k).tolist()
         for rank in range(size):
-            check_batch(corpus, indices[rank::size], shares[rank][k], 8)
+            check_batch(corpus, indices[rank::size], shares[rank][k])
     assert all(len(share) == plan.n_batches for share in shares)
 
 

@@ -32,11 +32,10 @@ def lengths(values: object) -> np.ndarray:
     return np.array(values, np.int32)
 
 
-def widths(source: np.ndarray, target: np.ndarray, pairs: list[int], round_to: int = 1) -> tuple[int, int]:
+def widths(source: np.ndarray, target: np.ndarray, pairs: list[int]) -> tuple[int, int]:
     """Bytes of a row of each side of a batch, counted in plain Python."""
     end = 1 if source.any() else 0
-    longest = max(int(source[i]) + end for i in pairs), max(int(target[i]) + 1 for i in pairs)
-    return tuple(-(-n // round_to) * round_to for n in longest)
+    return max(int(source[i]) + end for i in pairs), max(int(target[i]) + 1 for i in pairs)
 
 
 def planned_widths(plan: EpochPlan) -> list[tuple[int, int]]:
@@ -44,16 +43,14 @@ def planned_widths(plan: EpochPlan) -> list[tuple[int, int]]:
     return [(source, target) for source, target in plan.shapes[plan.sequence].tolist()]
 
 
-def check_plan(
-    source: np.ndarray, target: np.ndarray, max_tokens: int, plan: EpochPlan, round_to: int = 1
-) -> None:
+def check_plan(source: np.ndarray, target: np.ndarray, max_tokens: int, plan: EpochPlan) -> None:
     """Each pair once, no batch empty, none over the budget, widths as they are."""
     batches = [plan.batch(k) for k in range(plan.n_batches)]
     assert sorted(i for batch in batches for i in batch.tolist()) == list(range(len(target)))
     n_bytes = 0
     for index, batch in enumerate(batches):
         assert len(batch) >= 1 and batch.dtype == np.int64
-        expected = widths(source, target, batch.tolist(), round_to)
+        expected = widths(source, target, batch.tolist())
         assert planned_widths(plan)[index] == expected
         assert len(batch) == 1 or len(batch) * sum(expected) <= max_tokens
         n_bytes += len(batch) * sum(expected)
@@ -78,8 +75,6 @@ budgets = st.integers(1, 2000) | st.integers(1, 2**40)
     max_tokens=budgets,
     seed=st.integers(-5, 2**70),
     epoch=st.integers(0, 99),
-    round_to=st.sampled_from([1, 3, 8, 64]),
-    short_first=st.booleans(),
 )
 def test_plan_is_a_partition_within_the_budget(
     pairs: list[tuple[int, int]],
@@ -87,21 +82,11 @@ def test_plan_is_a_partition_within_the_budget(
     max_tokens: int,
     seed: int,
     epoch: int,
-    round_to: int,
-    short_first: bool,
 ) -> None:
     source = lengths([s if has_source else 0 for s, _ in pairs])
     target = lengths([t for _, t in pairs])
-    plan = epoch_plan(
-        source,
-        target,
-        max_tokens,
-        seed,
-        epoch,
-        round_to=round_to,
-        short_first=short_first,
-    )
-    check_plan(source, target, max_tokens, plan, round_to)
+    plan = epoch_plan(source, target, max_tokens, seed, epoch)
+    check_plan(source, target, max_tokens, plan)
 
 
 def realistic(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -113,7 +98,7 @@ def realistic(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def plain_plan(
-    source: np.ndarray, target: np.ndarray, max_tokens: int, seed: int, epoch: int, unit: int
+    source: np.ndarray, target: np.ndarray, max_tokens: int, seed: int, epoch: int
 ) -> list[list[int]]:
     """Compute epoch_plan for lengths below 512 by Python's sort and lists."""
     draw = splitmix(splitmix(splitmix(seed)() + epoch)())
@@ -127,8 +112,7 @@ def plain_plan(
             items[last], items[other] = items[other], items[last]
 
     end = 1 if source.any() else 0
-    s = [-(-(int(n) + end) // unit) for n in source]
-    t = [-(-(int(n) + 1) // unit) for n in target]
+    s, t = [int(n) + end for n in source], [int(n) + 1 for n in target]
     factor = 64 + below(256)
     strips: list[list[int]] = [[]]
     first = 0
@@ -138,7 +122,7 @@ def plain_plan(
         if not strip:
             first = length + 1
             continue
-        n_batch = max(1, max_tokens // unit * len(strip) // sum(s[pair] + t[pair] for pair in strip))
+        n_batch = max(1, max_tokens * len(strip) // sum(s[pair] + t[pair] for pair in strip))
         span = max(s[pair] for pair in strip) - min(s[pair] for pair in strip)
         if len(strip) * (length - first + 1) * 256 >= n_batch * span * factor:
             strips.append([])
@@ -153,7 +137,7 @@ def plain_plan(
     cut: list[list[int]] = []
     for pair in path:
         tried = [*cut[-1], pair] if cut else []
-        if cut and len(tried) * (max(s[i] for i in tried) + max(t[i] for i in tried)) * unit <= budget:
+        if cut and len(tried) * (max(s[i] for i in tried) + max(t[i] for i in tried)) <= budget:
             cut[-1].append(pair)
         else:
             budget = max_tokens if cut else budget
@@ -167,9 +151,9 @@ def plain_plan(
 def test_plan_equals_plain_python(has_source: bool) -> None:
     source, target = realistic(400)
     source *= has_source
-    for seed, epoch, max_tokens, unit in (1, 0, 700, 1), (2**80 + 5, 3, 1500, 8), (-1, 1, 90, 1):
-        plan = epoch_plan(source, target, max_tokens, seed, epoch, round_to=unit)
-        expected = plain_plan(source, target, max_tokens, seed, epoch, unit)
+    for seed, epoch, max_tokens in (1, 0, 700), (2**80 + 5, 3, 1500), (-1, 1, 90):
+        plan = epoch_plan(source, target, max_tokens, seed, epoch)
+        expected = plain_plan(source, target, max_tokens, seed, epoch)
         assert [plan.batch(k).tolist() for k in range(plan.n_batches)] == expected
 
 
@@ -190,7 +174,6 @@ def uncompiled() -> Iterator[None]:
     st.floats(0, 3),
     st.integers(1, 2000),
     st.integers(0, 9),
-    st.sampled_from([1, 8]),
 )
 def test_kernels_equal_themselves_uncompiled(
     pairs: list[tuple[int, int]],
@@ -199,16 +182,15 @@ def test_kernels_equal_themselves_uncompiled(
     second: float,
     max_tokens: int,
     seed: int,
-    round_to: int,
 ) -> None:
     """long: targets around the length that an entry does not hold; no source, which would take too long."""
     source = lengths([0 if long else s for s, _ in pairs])
     target = lengths([t + 65_500 * long for _, t in pairs])
     parts = {"bounds": np.array([0, len(pairs) // 3, len(pairs)]), "weights": [first, second]}
 
-    compiled = epoch_plan(source, target, max_tokens, seed, 0, round_to=round_to, **parts)
+    compiled = epoch_plan(source, target, max_tokens, seed, 0, **parts)
     with uncompiled():
-        assert same(compiled, epoch_plan(source, target, max_tokens, seed, 0, round_to=round_to, **parts))
+        assert same(compiled, epoch_plan(source, target, max_tokens, seed, 0, **parts))
 
 
 def test_random_numbers_are_splitmix64() -> None:
@@ -251,16 +233,6 @@ def test_pairs_of_one_length_meet_anew() -> None:
     assert len(together[0] & together[1]) < 0.04 * len(together[0])
 
 
-def test_short_first_is_an_order_of_the_same_batches() -> None:
-    source, target = realistic(2000)
-    plain = epoch_plan(source, target, 1000, 1, 0)
-    plan = epoch_plan(source, target, 1000, 1, 0, short_first=True)
-    found = [sum(pair) for pair in planned_widths(plan)]
-    assert found == sorted(found) and found[0] < found[-1] / 2
-    assert sorted(plan.sequence.tolist()) == sorted(plain.sequence.tolist())
-    assert same(plan[:3], plain[:3])  # type: ignore[arg-type]
-
-
 def like_sentences(n: int) -> tuple[np.ndarray, np.ndarray]:
     draw = np.random.default_rng(1)
     source = np.clip(np.round(draw.lognormal(np.log(110), 0.6, n)), 1, 1000)
@@ -268,13 +240,12 @@ def like_sentences(n: int) -> tuple[np.ndarray, np.ndarray]:
     return lengths(source), lengths(target)
 
 
-def padding(source: np.ndarray, target: np.ndarray, plan: EpochPlan, round_to: int) -> float:
+def padding(source: np.ndarray, target: np.ndarray, plan: EpochPlan) -> float:
     """The share of bytes that are none, counted from the order alone."""
     end = 1 if source.any() else 0
     total = np.zeros(plan.n_batches, np.int64)
     for side in (source + end, target + 1):
-        longest = np.maximum.reduceat(side[plan.order], plan.bounds[:-1])
-        total += -(-longest // round_to) * round_to
+        total += np.maximum.reduceat(side[plan.order], plan.bounds[:-1])
     used = (source + end + target + 1).sum(dtype=np.int64)
     return float(1 - used / (total * np.diff(plan.bounds)).sum())
 
@@ -282,14 +253,10 @@ def padding(source: np.ndarray, target: np.ndarray, plan: EpochPlan, round_to: i
 @pytest.mark.slow
 def test_little_padding() -> None:
     source, target = like_sentences(1_000_000)
-    for round_to, most in (1, 0.01), (8, 0.04):
-        plan = epoch_plan(source, target, 25_000, 1, 0, round_to=round_to)
-        assert padding(source, target, plan, round_to) < most
-        assert plan.n_batches < 1.05 * plan.n_bytes / 25_000 + 2  # the batches are full
-    # Rounding bounds the number of shapes that are compiled.
-    plan = epoch_plan(source, target, 25_000, 1, 0, round_to=64)
-    assert len(np.unique(plan.shapes, axis=0)) < 120
-    assert padding(0 * source, target, epoch_plan(0 * source, target, 25_000, 1, 0), 1) < 0.005
+    plan = epoch_plan(source, target, 25_000, 1, 0)
+    assert padding(source, target, plan) < 0.01
+    assert plan.n_batches < 1.05 * plan.n_bytes / 25_000 + 2  # the batches are full
+    assert padding(0 * source, target, epoch_plan(0 * source, target, 25_000, 1, 0)) < 0.005
 
 
 @pytest.mark.parametrize("n", [300, 20_000])
@@ -298,7 +265,7 @@ def test_little_padding_in_small_corpora(n: int) -> None:
     source, target = realistic(n)
     plan = epoch_plan(source, target, 2000, 1, 0)
     side = np.sqrt(2000 / 82 * 41 * 20 / n)  # bytes, in a band of 41 by 20
-    assert padding(source, target, plan, 1) < 1.5 * side / 82 + 0.01
+    assert padding(source, target, plan) < 1.5 * side / 82 + 0.01
 
 
 weight_lists = st.lists(st.tuples(st.integers(0, 40), st.sampled_from([0.0, 0.25, 0.5, 1.0, 1.1, 3.0, 2.75])))
@@ -348,13 +315,13 @@ def test_weights_of_one_change_nothing() -> None:
 def test_extreme_plans() -> None:
     nothing = epoch_plan(lengths([]), lengths([]), 100, 1, 0)
     assert nothing.n_batches == nothing.n_bytes == len(nothing.order) == 0
-    # 9 + 9 bytes and 2 EOS are 20, rounded to 8 they are 32: two fill a budget, one less lets them stand
-    # alone. The first batch has its own budget.
+    # 9 + 9 bytes and 2 EOS are 20: two fill a budget, one less lets them stand alone. The first batch has its
+    # own budget.
     nine = lengths([9] * 5)
-    for round_to, max_tokens, n_pairs in ((1, 40, 2), (1, 39, 1), (1, 1, 1), (8, 64, 2), (8, 63, 1)):
-        plan = epoch_plan(nine, nine, max_tokens, 1, 0, round_to=round_to)
+    for max_tokens, n_pairs in ((40, 2), (39, 1), (1, 1)):
+        plan = epoch_plan(nine, nine, max_tokens, 1, 0)
         assert max(np.diff(plan.bounds)) == n_pairs
-        assert planned_widths(plan)[0] == ((10, 10) if round_to == 1 else (16, 16))
+        assert planned_widths(plan)[0] == (10, 10)
 
 
 def test_too_many_pairs_are_refused() -> None:

@@ -34,7 +34,7 @@ AUGMENTED = [f"data.{name}=0.2" for name in AUGMENTATIONS]
 CASES: dict[str, tuple[str, list[str]]] = {arch: (arch, [DECODED]) for arch in ARCHITECTURES}
 CASES |= {
     "average": ("bytenet", ["train.ema=0.95", "train.byte_dropout=0.2"]),
-    "own bytes": ("luong", ["train.teacher_forcing=0.5", "train.own_bytes=drawn"]),
+    "own bytes": ("luong", ["train.teacher_forcing=0.5"]),
     "muon": ("luong", ["train.optimizer=muon"]),
     "muon convolutions": (
         "convs2s",
@@ -48,7 +48,7 @@ CASES |= {
     "tables": ("seq2seq", NGRAMS),
     "average of tables": ("bahdanau", [*NGRAMS, "train.ema=0.9"]),
     "dropout of tables": ("convs2s", [*NGRAMS, "model.ngram_dropout=0.3"]),
-    "epochs": ("luong", ["train.max_epochs=9", "train.short_first=true", "train.round_to=4"]),
+    "epochs": ("luong", ["train.max_epochs=9"]),
     "augmented": ("convs2s", AUGMENTED),
 }
 

@@ -69,12 +69,11 @@ def reference_plan(source: Lengths, target: Lengths, seed: int) -> tuple[Indices
     return order, bounds, random.permutation(len(bounds) - 1)
 
 
-def padding(source: Lengths, target: Lengths, order: Indices, bounds: Indices, round_to: int) -> float:
+def padding(source: Lengths, target: Lengths, order: Indices, bounds: Indices) -> float:
     """Return the percentage of padding in a plan's batches; EOS counts as a byte."""
     widths = np.zeros(len(bounds) - 1, np.int64)
     for lengths in (source, target):
-        longest = np.maximum.reduceat(lengths[order] + 1, bounds[:-1])
-        widths += -(-longest // round_to) * round_to
+        widths += np.maximum.reduceat(lengths[order] + 1, bounds[:-1])
     used = int(source.sum(dtype=np.int64) + target.sum(dtype=np.int64)) + 2 * len(source)
     return float(100 * (1 - used / (widths * np.diff(bounds)).sum()))
 
@@ -83,20 +82,21 @@ def bench_plan(n_pairs: int, repeats: int) -> list[Record]:
     """Measure the plan of an epoch, and its padding."""
     source, target = sentence_lengths(n_pairs)
     name = f"epoch plan {n_pairs / 1e6:g}M pairs"
-    plans = {n: partial(epoch_plan, source, target, MAX_TOKENS, seed=1, epoch=0, round_to=n) for n in (1, 8)}
+    make_plan = partial(epoch_plan, source, target, MAX_TOKENS, seed=1, epoch=0)
     order, bounds, _ = reference_plan(source, target, 1)  # compiles
-    actions = {str(n): partial(seconds, plan) for n, plan in plans.items()}
-    actions["reference"] = partial(seconds, partial(reference_plan, source, target, 1))
+    actions = {
+        "plan": partial(seconds, make_plan),
+        "reference": partial(seconds, partial(reference_plan, source, target, 1)),
+    }
     best = {what: timing.best for what, timing in measure_in_turn(actions, 1 + repeats).items()}
-    path, other = "permutation, two stable argsorts, packing", best["reference"]
-    found = []
-    for n, make_plan in plans.items():
-        title, own, plan = f"{name}, widths rounded to {n}", best[str(n)], make_plan()
-        found.append(Record(BENCH, title, own, "s", path, other, other / own))
-        unused = padding(source, target, plan.order.astype(np.int64), plan.bounds, n)
-        usual = padding(source, target, order, bounds, n)
-        found.append(Record(BENCH, f"{title}, padding", unused, "%", path, usual, usual / unused))
-    return found
+    path, own, other = "permutation, two stable argsorts, packing", best["plan"], best["reference"]
+    plan = make_plan()
+    unused = padding(source, target, plan.order.astype(np.int64), plan.bounds)
+    usual = padding(source, target, order, bounds)
+    return [
+        Record(BENCH, name, own, "s", path, other, other / own),
+        Record(BENCH, f"{name}, padding", unused, "%", path, usual, usual / unused),
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -343,7 +343,6 @@ def plan_outputs() -> Iterator[tuple[str, Output]]:
     lengths = tuple(generator.integers(1, 300, 5000).astype(np.int32) for _ in range(2))
     cases: dict[str, dict[str, Any]] = {
         "plain": {},
-        "rounded": {"round_to": 8, "short_first": True},
         "weighted": {"bounds": np.array([0, 2000, 5000]), "weights": [0.5, 2.25]},
     }
     for case, options in cases.items():

@@ -53,8 +53,8 @@ class Augmenter:
     """Changes training pairs at random, as the keys config.schema.AUGMENTATIONS and `augment` of DataConfig
     say: call `corpus` before an epoch is planned, and `change` on each of its batches."""
 
-    def __init__(self, corpus: ParallelCorpus, config: DataConfig, seed: int, round_to: int = 1) -> None:
-        self._corpus, self._config, self._seed, self._round_to = corpus, config, seed, round_to
+    def __init__(self, corpus: ParallelCorpus, config: DataConfig, seed: int) -> None:
+        self._corpus, self._config, self._seed = corpus, config, seed
         upper, title = config.upper_case, config.upper_case + config.title_case
         steps = [
             Step(COPY, 0.0, config.copy, with_other_items),
@@ -103,7 +103,7 @@ class Augmenter:
                 fits = len(source) <= self._config.max_source_bytes
                 if fits and len(target) <= self._config.max_target_bytes:
                     pairs[i] = source, target
-        return Batch.from_pairs(pairs, self._round_to) if pairs else batch
+        return Batch.from_pairs(pairs) if pairs else batch
 
 
 def without_final_sign(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
