@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from bytenmt.architectures.parameters import TABLES, buffer_kinds
-from bytenmt.checkpoints.rounding import quantise
 from bytenmt.checkpoints.weights import (
     SCALE,
     Array,
@@ -26,6 +26,7 @@ from bytenmt.checkpoints.weights import (
 from bytenmt.config.facts import Facts, FlagThresholds
 from bytenmt.config.schema import Config
 
+LARGEST = 127  # absolute value of an int8 weight; -128 is not used, so that the range is symmetric
 V, G = ".v", ".g"  # suffixes of direction and length of a matrix with weight normalisation
 
 
@@ -102,3 +103,16 @@ def _rounded_norm(name: str, v: Array, length: str, g: Array) -> dict[str, Array
         stored = _rounded(name, folded)
     stored[name] = stored[name].reshape(v.shape)
     return stored | {length: lengths}
+
+
+def quantise(matrix: Array) -> tuple[npt.NDArray[np.int8], Array]:
+    """Quantise a matrix (n_out, n_in) float32 to int8: return q (n_out, n_in), -127 to 127, and scales
+    (n_out,).
+
+    q * scales[:, None] approximates the matrix. A row of zeros has scale 0; NaN makes its row's scale NaN.
+    """
+    largest = np.maximum(matrix.max(axis=1), -matrix.min(axis=1)).astype(np.float32)
+    scales = largest / np.float32(LARGEST)
+    finite = np.isfinite(scales) & (scales > 0)
+    q = np.where(finite[:, None], matrix, np.float32(0)) / np.where(finite, scales, np.float32(1))[:, None]
+    return np.rint(q).clip(-LARGEST, LARGEST).astype(np.int8), scales

@@ -30,7 +30,7 @@ HALF = np.uint64(32)
 
 
 @njit
-def random(state: RandomState) -> np.uint64:
+def next_random(state: RandomState) -> np.uint64:
     """Return the next 64 random bits of splitmix64, and advance `state` (1,) uint64 in place."""
     state[0] += INCREMENT
     return mix_bits(state[0])
@@ -39,7 +39,7 @@ def random(state: RandomState) -> np.uint64:
 @njit
 def random_below(state: RandomState, limit: int) -> int:
     """Return a random number from 0 to limit - 1 (limit at most 2 ** 32), and advance `state` in place."""
-    product = (random(state) >> HALF) * np.uint64(limit)
+    product = (next_random(state) >> HALF) * np.uint64(limit)
     return int(np.int64(product >> HALF))
 
 
@@ -67,7 +67,7 @@ def draw_copies(bounds: Indices, whole: Indices, extra: Indices, state: RandomSt
 
 
 @njit
-def count(
+def count_cells(
     source: Lengths, target: Lengths, copies: Counts, source_keys: Counts, target_keys: Counts, cells: Counts
 ) -> None:
     """Add to cells[target key, source key] the number of pairs with these lengths.
@@ -84,7 +84,7 @@ def count(
 
 
 @njit
-def strips(
+def cut_strips(
     cells: Counts, source_values: Indices, target_values: Indices, budget: int, factor: int
 ) -> tuple[Counts, int]:
     """Cut the target keys into strips, ranges of similar target lengths, so that batches have little padding;
@@ -92,7 +92,7 @@ def strips(
 
     A strip of N pairs, w target lengths and s source lengths pads about N * w / 2 bytes of targets; its
     batches of n pairs span its source lengths once, which pads n * s / 2 bytes of sources. Both are least
-    together where they are equal: there a strip ends. cells: the counts of `count`; source_values,
+    together where they are equal: there a strip ends. cells: the counts of `count_cells`; source_values,
     target_values: the length that each key stands for; budget: of a batch in bytes; factor: PLAIN
     puts the ends there, another number moves them.
     """
@@ -125,8 +125,8 @@ def strips(
 def first_places(cells: Counts, strip_of: Counts, n_strips: int) -> Counts:
     """Return where the pairs of each cell begin in the sorted epoch, (strips * source keys,) int32.
 
-    cells: the counts of `count`; strip_of: the strip of each target key. Source keys rise in strips of even
-    number and fall in the others.
+    cells: see count_cells; strip_of: the strip of each target key. Source keys rise in strips of even number
+    and fall in the others.
     """
     n_columns = cells.shape[1]
     places = np.zeros(n_strips * n_columns, np.int32)
@@ -155,7 +155,7 @@ def scatter(
     """Sort the pairs by cell: write the packed lengths and index of each pair into `entries` (n,) uint64.
 
     places: where each cell begins, see first_places; moved to where it ends. target_rows: for each target
-    length, where its strip begins in `places`. source_keys, copies: as of `count`.
+    length, where its strip begins in `places`. source_keys, copies: as of `count_cells`.
     """
     last_source, last_target = len(source_keys) - 1, len(target_rows) - 1
     weighted = len(copies) > 0
@@ -183,7 +183,7 @@ def shuffle_cells(entries: Entries, ends: Counts, n_columns: int, state: RandomS
 
 
 @njit
-def bucket(
+def cut_batches(
     entries: Entries, source: Lengths, target: Lengths, end: int, max_tokens: int, first: int
 ) -> tuple[Counts, Indices, Indices]:
     """Cut the sorted entries into batches, each as large as its budget in bytes with padding allows.

@@ -72,7 +72,9 @@ def epoch_plan(
     entries = _entries(source_lengths, target_lengths, copies, end, max_tokens, state)
     # Else the batches would be cut at the same lengths in every epoch.
     first = 1 + bucketing.random_below(state, max_tokens)
-    order, cuts, shapes = bucketing.bucket(entries, source_lengths, target_lengths, end, max_tokens, first)
+    order, cuts, shapes = bucketing.cut_batches(
+        entries, source_lengths, target_lengths, end, max_tokens, first
+    )
     sequence = np.arange(len(shapes))
     bucketing.shuffle(sequence, state)
     return EpochPlan(order, cuts, shapes, sequence)
@@ -93,10 +95,10 @@ def _entries(
     source_keys, source_values = _keys(int(source.max()), end)
     target_keys, target_values = _keys(int(target.max()), 1)
     counts = np.zeros((len(target_values), len(source_values)), np.int32)
-    bucketing.count(source, target, copies, source_keys, target_keys, counts)
+    bucketing.count_cells(source, target, copies, source_keys, target_keys, counts)
     # Other strips in every epoch; what they pad is flat around the least.
     factor = bucketing.PLAIN // 4 + bucketing.random_below(state, bucketing.PLAIN)
-    strip_of, n_strips = bucketing.strips(counts, source_values, target_values, budget, factor)
+    strip_of, n_strips = bucketing.cut_strips(counts, source_values, target_values, budget, factor)
     places = bucketing.first_places(counts, strip_of, n_strips)
     entries = np.empty(int(copies.sum(dtype=np.int64)) if len(copies) else len(target), np.uint64)
     rows = strip_of[target_keys] * np.int32(len(source_values))
@@ -117,7 +119,7 @@ def _copies(bounds: Indices | None, weights: Sequence[float] | None, state: Rand
     # A random number before the cut: in the mean over the epochs the share is exact.
     extra = np.array(
         [
-            int((weight - math.floor(weight)) * size + int(bucketing.random(state)) / 2**64)
+            int((weight - math.floor(weight)) * size + int(bucketing.next_random(state)) / 2**64)
             for weight, size in zip(weights, sizes, strict=True)
         ],
         np.int64,

@@ -68,7 +68,7 @@ def _paragraph_units(paragraph: Element, place: str) -> Iterator[Unit]:
         if one is not None and local_name(one) != "pPr" and next(one.iter("{*}p"), None) is None:
             group.append(one)
             continue
-        items = _with_fields_joined(group)
+        items = _join_fields(group)
         with_text = [at for at, item in enumerate(items) if len(item) == 1 and _has_text(item[0])]
         if with_text:
             yield _unit(items[with_text[0] : with_text[-1] + 1], place)
@@ -89,7 +89,7 @@ def _unit(group: Sequence[Sequence[Element]], place: str) -> Unit:
     return Unit(content.source, write, place)
 
 
-def _with_fields_joined(group: Sequence[Element]) -> list[list[Element]]:
+def _join_fields(group: Sequence[Element]) -> list[list[Element]]:
     """Return the children of a paragraph, those of a field, from its begin to its end, together."""
     made, depth = list[list[Element]](), 0
     for one in group:
@@ -158,7 +158,7 @@ def _texts(group: Sequence[Sequence[Element]]) -> Element:
                     own = etree.SubElement(etree.SubElement(top, "code"), one.tag)
                     own.extend(deepcopy([node for node in (child(one, "rPr"), piece) if node is not None]))
         elif is_single and name in CONTAINERS and _has_text(one):
-            top, inside = content, _texts(_with_fields_joined(one))
+            top, inside = content, _texts(_join_fields(one))
             around = etree.SubElement(content, one.tag, one.attrib, format=inside.get("format"))
             inline_xml.set_content(around, inside)
         elif name not in WITHOUT_MEANING:

@@ -19,9 +19,9 @@ from bytenmt.documents.inline_xml import Element, InlineContent, as_tag, local_n
 from bytenmt.documents.unit import (
     CodedText,
     Document,
+    EditedText,
     ReadOptions,
     Tag,
-    TextFile,
     Unit,
     merge_strings,
     text_writer,
@@ -48,7 +48,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
     declared = CHARSET.search(data[:2048])
     # A declaration of UTF-16 that can be read as ASCII is wrong.
     is_known = declared is not None and not declared[1].lower().startswith(b"utf-16")
-    file = TextFile(data, declared[1].decode() if declared and is_known else None)
+    file = EditedText(data, declared[1].decode() if declared and is_known else None)
     is_page = PAGE.match(file.text) is not None
     page = file.text if is_page else f"<html><body>{file.text}</body></html>"
     root = lxml.html.document_fromstring(page, lxml.html.HTMLParser(default_doctype=False))

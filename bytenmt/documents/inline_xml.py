@@ -51,13 +51,13 @@ def child(element: Element, name: str) -> Element:
     return None if element is None else next((one for one in element if local_name(one) == name), None)
 
 
-def inherited(element: Element, name: str) -> str | None:
+def inherited_attribute(element: Element, name: str) -> str | None:
     """Return an attribute of the element, or of the nearest ancestor that has it; None if none has."""
     values = (one.get(name) for one in (element, *element.iterancestors()))
     return next((value for value in values if value is not None), None)
 
 
-def unwrapped(text: str) -> str:
+def unwrap_lines(text: str) -> str:
     """Replace each line end that an indentation follows by one space: there an editor has wrapped a line."""
     return WRAPPED.sub(" ", text) if "\n" in text else text
 

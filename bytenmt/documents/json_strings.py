@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from json import decoder, scanner
 from typing import Any
 
-from bytenmt.documents.unit import Document, ReadOptions, TextFile, Unit, text_writer
+from bytenmt.documents.unit import Document, EditedText, ReadOptions, Unit, text_writer
 
 CHROME_KEYS = frozenset(("message", "description", "placeholders", "hash"))  # of a message of Chrome
 
@@ -28,11 +28,11 @@ class _Decoder(json.JSONDecoder):
 
     def __init__(self) -> None:
         super().__init__(parse_int=str)  # as numbers, integers of more than 4,300 digits are refused
-        self.parse_string = _located
+        self.parse_string = _scan_string
         self.scan_once = scanner.py_make_scanner(self)  # type: ignore[attr-defined]
 
 
-def _located(text: str, begin: int, strict: bool = True) -> tuple[_String, int]:
+def _scan_string(text: str, begin: int, strict: bool = True) -> tuple[_String, int]:
     value, end = decoder.scanstring(text, begin, strict)  # type: ignore[attr-defined]
     string = _String(value)
     string.start, string.end = begin - 1, end
@@ -44,7 +44,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
 
     A @@locale becomes the target language. Raises ValueError for malformed JSON, DataError for invalid UTF-8.
     """
-    file = TextFile(data)
+    file = EditedText(data)
     root = _Decoder().decode(file.text)
     locale = root.get("@@locale") if isinstance(root, dict) else None
     if isinstance(locale, _String) and (target := options.target_to_declare(locale)):
@@ -67,7 +67,7 @@ def _strings(value: Any, name: str) -> Iterator[tuple[str, _String]]:
         yield name, value
 
 
-def _unit(file: TextFile, name: str, value: _String) -> Unit:
+def _unit(file: EditedText, name: str, value: _String) -> Unit:
     def put(text: str) -> None:
         file.replace(value.start, value.end, json.dumps(text, ensure_ascii=file.text.isascii()))
 

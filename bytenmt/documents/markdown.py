@@ -20,9 +20,9 @@ from markdown_it.token import Token
 from bytenmt.documents.unit import (
     CodedText,
     Document,
+    EditedText,
     ReadOptions,
     Tag,
-    TextFile,
     Unit,
     merge_strings,
     pair_codes,
@@ -84,7 +84,7 @@ def _kept_rule(state: StateInline, silent: bool) -> bool:
 
 def read(data: bytes, _: ReadOptions) -> Document:
     """Read Markdown: a unit for each paragraph, heading, list item, cell, and title in the front matter."""
-    file, titles = TextFile(data), list[Unit]()
+    file, titles = EditedText(data), list[Unit]()
     text, matter = file.text, FRONT_MATTER.match(file.text)
     if matter is not None:
         with suppress(ValueError):  # no YAML, so that it stays
@@ -96,7 +96,7 @@ def read(data: bytes, _: ReadOptions) -> Document:
 class _Reader:
     """Reads the blocks of a text. text: of the file, from which the front matter may have been removed."""
 
-    def __init__(self, file: TextFile, text: str) -> None:
+    def __init__(self, file: EditedText, text: str) -> None:
         self._file, self._markdown, self._environment = file, _Markdown(), dict[str, Any]()
         self._lines = file.text.split("\n")
         self._begins = [0, *accumulate(len(line) + 1 for line in self._lines)]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from bytenmt.documents.unit import Document, ReadOptions, TextFile, Unit, text_writer
+from bytenmt.documents.unit import Document, EditedText, ReadOptions, Unit, text_writer
 from bytenmt.errors import DataError
 
 PARAGRAPH = re.compile(r"(?:[^\n]*\S[^\n]*(?:\n|$))+")
@@ -20,7 +20,7 @@ WRAPPED_WIDTH, FULL = 40, 0.6  # of the widest line in a paragraph that is wrapp
 
 def read_table(data: bytes, options: ReadOptions) -> Document:
     """Read a CSV file, or TSV, which has no quotes: a unit for each cell of a column. Raises DataError."""
-    file = TextFile(data)
+    file = EditedText(data)
     style: dict[str, Any] = {"delimiter": _delimiter(file.text), "strict": True, "lineterminator": "\n"}
     if options.format == "tsv":
         style |= {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None}
@@ -80,7 +80,7 @@ def _column(header: Sequence[str], column: str) -> int:
 
 def read_text(data: bytes, _: ReadOptions) -> Document:
     """Read plain text: a unit for each line, or hard-wrapped paragraph, whose translation is wrapped, too."""
-    file = TextFile(data)
+    file = EditedText(data)
     units = list[Unit]()
     for paragraph in PARAGRAPH.finditer(file.text):
         start, text = paragraph.start(), paragraph[0].rstrip("\n")

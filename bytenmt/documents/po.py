@@ -15,7 +15,7 @@ from gettext import c2py
 import polib
 
 from bytenmt.documents.format_strings import format_style, has_same_arguments
-from bytenmt.documents.unit import CodedText, Document, ReadOptions, TextFile, Unit, to_markup
+from bytenmt.documents.unit import CodedText, Document, EditedText, ReadOptions, Unit, to_markup
 
 CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([A-Za-z0-9._:-]+)', re.IGNORECASE)
 EMPTY_HEADER = 'msgid ""\nmsgstr ""\n'
@@ -33,7 +33,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
     Raises OSError where it is malformed, as polib does.
     """
     declared = CHARSET.search(data[: 1 << 16])
-    file = TextFile(data, declared[1].decode() if declared and declared[1] != b"CHARSET" else None)
+    file = EditedText(data, declared[1].decode() if declared and declared[1] != b"CHARSET" else None)
     is_wrapped = WRAPPED.search(file.text) is not None
     # polib takes a text without a line end for the name of a file.
     catalogue = polib.pofile(f"{file.text}\n", wrapwidth=WIDTH if is_wrapped else -1)

@@ -19,9 +19,9 @@ from bytenmt.documents.format_strings import PERCENT, has_same_arguments
 from bytenmt.documents.unit import (
     CodedText,
     Document,
+    EditedText,
     ReadOptions,
     Tag,
-    TextFile,
     Unit,
     pair_codes,
     parse_tag,
@@ -47,11 +47,11 @@ def read_mozilla(data: bytes, options: ReadOptions) -> Document:
     """
     form = Format[options.format]
     try:
-        file = TextFile(data)
+        file = EditedText(data)
     except DataError:
         if form is not Format.properties:
             raise
-        file = TextFile(data, "latin-1")
+        file = EditedText(data, "latin-1")
     text = SURROGATES.sub(lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), file.text)
     resource = parse_resource(form, text)
     units = list[Unit]()
@@ -110,7 +110,7 @@ def _tag(item: Expression | Markup) -> Tag:
 
 def read_ini(data: bytes, _: ReadOptions) -> Document:
     """Read an .ini file: a unit for the value of each key of each section. Raises DataError."""
-    file = TextFile(data)
+    file = EditedText(data)
     try:
         settings = INIConfig(StringIO(file.text), optionxformvalue=None)
     except Exception as error:  # of its own classes, which share no other one
@@ -126,7 +126,7 @@ def read_ini(data: bytes, _: ReadOptions) -> Document:
 
 def read_apple(data: bytes, _: ReadOptions) -> Document:
     """Read Apple's .strings: a unit for the value of each "key" = "value"; entry. Raises DataError."""
-    file = TextFile(data)
+    file = EditedText(data)
     units, at = list[Unit](), 0
     while entry := APPLE_ENTRY.match(file.text, at):
         units += [_apple_unit(file, entry)] if entry[2] else []  # a key without a value is its own
@@ -137,7 +137,7 @@ def read_apple(data: bytes, _: ReadOptions) -> Document:
     return Document(units, file.dump)
 
 
-def _apple_unit(file: TextFile, entry: re.Match[str]) -> Unit:
+def _apple_unit(file: EditedText, entry: re.Match[str]) -> Unit:
     key, source = (
         APPLE_ESCAPE.sub(_unescaped, one[1:-1]) if one[0] == '"' else one for one in entry.groups()
     )

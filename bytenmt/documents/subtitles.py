@@ -16,7 +16,7 @@ from html import unescape
 import srt
 import webvtt
 
-from bytenmt.documents.unit import CodedText, Document, ReadOptions, TextFile, Unit, split_codes
+from bytenmt.documents.unit import CodedText, Document, EditedText, ReadOptions, Unit, split_codes
 from bytenmt.errors import DataError
 from bytenmt.sentinels import Code
 
@@ -27,7 +27,7 @@ DASH = re.compile(r"(?:\s++|<[^<>]*+>|\{\\[^{}]*+\})*+[-\u2013\u2014]++\s*+(?=\S
 
 def read_srt(data: bytes, _: ReadOptions) -> Document:
     """Read SRT subtitles: a unit for each cue, or each of its speakers. Raises DataError."""
-    file = TextFile(data)
+    file = EditedText(data)
     try:
         cues = list(srt.parse(file.text))
     except (srt.SRTParseError, srt.TimestampParseError) as error:
@@ -45,7 +45,7 @@ def read_srt(data: bytes, _: ReadOptions) -> Document:
 
 def read_vtt(data: bytes, _: ReadOptions) -> Document:
     """Read WebVTT subtitles: a unit for each cue, or each of its speakers. Raises DataError."""
-    file = TextFile(data)
+    file = EditedText(data)
     try:
         captions = webvtt.from_string(file.text)
     except webvtt.errors.MalformedFileError as error:

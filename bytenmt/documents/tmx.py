@@ -36,7 +36,7 @@ def pairs(file: BinaryIO, pair: tuple[str, str]) -> Iterator[tuple[CodedText, Co
 
 
 def _content(segment: Element) -> InlineContent:
-    return InlineContent(segment.text, segment, _as_code, inline_xml.unwrapped)
+    return InlineContent(segment.text, segment, _as_code, inline_xml.unwrap_lines)
 
 
 def _as_code(element: Element) -> Tag | None:

@@ -159,7 +159,7 @@ class ReadOptions(NamedTuple):
         return None if folded == wanted or folded.startswith(f"{wanted}-") else self.pair[1]
 
 
-class TextFile:
+class EditedText:
     """The text of a file with replacements, and back to bytes in the file's encoding and line ends.
 
     text: the decoded file, with \\n for \\r\\n if all its lines end in \\r\\n. Positions are indices into it.

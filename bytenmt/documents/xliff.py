@@ -45,8 +45,8 @@ def read(data: bytes, options: ReadOptions) -> Document:
 
 def _content(element: Element) -> InlineContent:
     """Return the content of a source, a target or one of their segments."""
-    is_preserved = inline_xml.inherited(element, SPACE) == "preserve"
-    return InlineContent(element.text, element, _as_code, str if is_preserved else inline_xml.unwrapped)
+    is_preserved = inline_xml.inherited_attribute(element, SPACE) == "preserve"
+    return InlineContent(element.text, element, _as_code, str if is_preserved else inline_xml.unwrap_lines)
 
 
 def _as_code(element: Element) -> Tag | None:
@@ -66,7 +66,7 @@ def _units(holder: Element) -> Iterator[Unit]:
     """Yield the units of a holder: a trans-unit, or a segment of version 2."""
     is_version_2 = local_name(holder) == "segment"
     source, target, segmented = (child(holder, name) for name in ("source", "target", "seg-source"))
-    if source is None or inline_xml.inherited(holder, "translate") == "no":
+    if source is None or inline_xml.inherited_attribute(holder, "translate") == "no":
         return
     # 1) The source is translated, or each of its segments where there is no target without segments.
     segments, begun, made = _segments(segmented), _segments(target), list[Element]()

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from bytenmt.documents.unit import Document, ReadOptions, TextFile, Unit, text_writer
+from bytenmt.documents.unit import Document, EditedText, ReadOptions, Unit, text_writer
 
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor or a tag before a scalar
@@ -24,12 +24,12 @@ PLAIN = re.compile(r"[^\W\d_](?:[^\n#:\[\]{},&*!|>'\"%@`\\]*[^\s#:\[\]{},&*!|>'\
 
 def read(data: bytes, options: ReadOptions) -> Document:
     """Read a YAML file, of one or several documents: a unit for each string value. Raises ValueError."""
-    file = TextFile(data)
+    file = EditedText(data)
     return Document(list(edit_scalars(file, 0, len(file.text), pair=options.pair)), file.dump)
 
 
 def edit_scalars(
-    file: TextFile,
+    file: EditedText,
     start: int,
     end: int,
     is_wanted: Callable[[str], bool] = lambda _: True,
@@ -68,7 +68,7 @@ def _scalars(node: Node, name: str) -> Iterator[tuple[str, ScalarNode]]:
         yield name, node
 
 
-def _unit(file: TextFile, start: int, scalar: ScalarNode, name: str) -> Unit:
+def _unit(file: EditedText, start: int, scalar: ScalarNode, name: str) -> Unit:
     begin, end = start + scalar.start_mark.index, start + scalar.end_mark.index
     properties = PROPERTIES.match(file.text, begin)
     begin = properties.end() if properties else begin

@@ -86,8 +86,10 @@ def train(
     with preserve_thread_count(), training_lock(run) if group.is_leader else nullcontext():
         is_resumed = resume and group.broadcast(has_checkpoint(run))
         # 1) the configuration, with the precision of this machine, and the text
-        config = group.on_leader(lambda: _settled(config, read_config(run) if is_resumed else None, device))
-        objective = _open(config, files, valid, errors, device, group)
+        config = group.on_leader(
+            lambda: _settle_precision(config, read_config(run) if is_resumed else None, device)
+        )
+        objective = _open_texts(config, files, valid, errors, device, group)
         facts = objective.facts()
         if group.is_leader:
             objective.report(reporter)
@@ -151,7 +153,7 @@ def _check(config: Config, files: Sequence[PairFiles]) -> None:
         raise ConfigError("train.teacher_forcing below 1 needs a source: leave it at 1")
 
 
-def _open(
+def _open_texts(
     config: Config,
     files: Sequence[PairFiles],
     valid: PairFiles,
@@ -170,7 +172,7 @@ def _open(
     return TranslationObjective(config, corpus, valid_corpus, device, group)
 
 
-def _settled(config: Config, saved: Config | None, device: torch.device) -> Config:
+def _settle_precision(config: Config, saved: Config | None, device: torch.device) -> Config:
     """Return the configuration with the precision that "auto" stands for, so that a run keeps it on another
     machine."""
     if config.train.precision != "auto":

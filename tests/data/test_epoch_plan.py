@@ -15,16 +15,16 @@ from bytenmt.data import bucketing
 from bytenmt.data.epoch_plan import EpochPlan, epoch_plan
 
 KERNELS = (
-    "random",
+    "next_random",
     "random_below",
     "shuffle",
     "draw_copies",
-    "count",
-    "strips",
+    "count_cells",
+    "cut_strips",
     "first_places",
     "scatter",
     "shuffle_cells",
-    "bucket",
+    "cut_batches",
 )
 
 
@@ -196,7 +196,7 @@ def test_kernels_equal_themselves_uncompiled(
 def test_random_numbers_are_splitmix64() -> None:
     """The first values from state 0, as published with the generator's C code."""
     state = np.zeros(1, np.uint64)
-    values = [int(bucketing.random(state)) for _ in range(3)]
+    values = [int(bucketing.next_random(state)) for _ in range(3)]
     assert values == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
     draws = Counter(bucketing.random_below(state, 5) for _ in range(5000))
     assert sorted(draws) == [0, 1, 2, 3, 4] and min(draws.values()) > 900

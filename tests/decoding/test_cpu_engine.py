@@ -6,7 +6,7 @@ import torch
 from cpu_engines import ALL, model, packed, run, some_requests
 from python_engine import STAND_INS
 
-from bytenmt.checkpoints.rounding import quantise
+from bytenmt.checkpoints.quantize import quantise
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.kernels import elementwise
 from bytenmt.decoding.cpu.reader import CpuReader

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from compiled_calls import from_python
 
-from bytenmt.checkpoints.rounding import quantise
+from bytenmt.checkpoints.quantize import quantise
 from bytenmt.decoding.cpu.kernels import attention, elementwise, gemm, microkernels, panels, simd
 from bytenmt.decoding.cpu.kernels.barrier import COUNTERS, barrier
 from bytenmt.decoding.cpu.kernels.decoder_memory import KEYS, VALUES, store_column

@@ -25,7 +25,7 @@ from ruamel.yaml import YAML
 
 from bytenmt.documents import formats
 from bytenmt.documents.translation import LineTranslation, TranslationReport, lines_to_translate, translate
-from bytenmt.documents.unit import CodedText, Document, ReadOptions, TextFile
+from bytenmt.documents.unit import CodedText, Document, EditedText, ReadOptions
 from bytenmt.sentinels import Code, find_spans
 
 SAMPLES = Path(__file__).parents[2] / "tests/documents/samples"
@@ -98,7 +98,7 @@ def tree_of(form: str, content: bytes) -> Any:
             name: etree.canonicalize(data.decode()) if name.endswith(".xml") else data
             for name, data in members.items()
         }
-    file = TextFile(content)
+    file = EditedText(content)
     text = file.text
     if form in ("xliff", "tmx"):
         tree = etree.fromstring(content, etree.XMLParser(resolve_entities=False))

@@ -16,7 +16,7 @@ import numpy as np
 
 from bytenmt.config.schema import DataConfig
 from bytenmt.data.augment.copying import with_other_items
-from bytenmt.data.augment.draws import HALF, chance, row_keys
+from bytenmt.data.augment.draws import HALF, chance_threshold, row_keys
 from bytenmt.data.augment.noise import Letters, with_noise
 from bytenmt.data.augment.sentinels import SentinelAugmenter
 from bytenmt.data.batches import Batch
@@ -40,7 +40,7 @@ FINAL = re.compile(r"[.!?…。！？｡]+\Z")
 Change = Callable[[bytes, bytes, np.uint64], tuple[bytes, bytes]]
 
 
-class Step(NamedTuple):
+class AugmentationStep(NamedTuple):
     """One kind of augmentation: it changes the pairs whose random number, from 0 to 1, is in a range."""
 
     number: int  # NOISE, COPY, …: steps of the same number have the same random number for a pair
@@ -57,17 +57,17 @@ class Augmenter:
         self._corpus, self._config, self._seed = corpus, config, seed
         upper, title = config.upper_case, config.upper_case + config.title_case
         steps = [
-            Step(COPY, 0.0, config.copy, with_other_items),
-            Step(FINAL_SIGN, 0.0, config.unpunctuated, without_final_sign),
-            Step(CASE, 0.0, upper, _in_case("upper")),
-            Step(CASE, upper, title, _in_case("title")),
-            Step(CASE, title, title + config.lower_case, _in_case("lower")),
-            Step(EMPTY, 0.0, config.empty_source, without_source),
+            AugmentationStep(COPY, 0.0, config.copy, with_other_items),
+            AugmentationStep(FINAL_SIGN, 0.0, config.unpunctuated, without_final_sign),
+            AugmentationStep(CASE, 0.0, upper, _in_case("upper")),
+            AugmentationStep(CASE, upper, title, _in_case("title")),
+            AugmentationStep(CASE, title, title + config.lower_case, _in_case("lower")),
+            AugmentationStep(EMPTY, 0.0, config.empty_source, without_source),
         ]
         for number, (name, share) in enumerate(sorted(config.augment.items()), FIRST_ADDED):
-            steps.append(Step(number, 0.0, share, _of_plugin(name, AUGMENTATIONS[name])))
+            steps.append(AugmentationStep(number, 0.0, share, _of_plugin(name, AUGMENTATIONS[name])))
         if config.noise:
-            steps.append(Step(NOISE, 0.0, 1.0, self._noise()))
+            steps.append(AugmentationStep(NOISE, 0.0, 1.0, self._noise()))
         self._steps = [step for step in steps if step.high > step.low]
         self._sentinels = SentinelAugmenter(corpus, config.sentinels) if config.sentinels else None
 
@@ -98,7 +98,8 @@ class Augmenter:
             key = batch_key if step.number == NOISE else mixed(batch_key + step.number)
             keys = row_keys(np.uint64(key), rows)
             draws = keys >> HALF
-            for i in np.flatnonzero((draws >= chance(step.low)) & (draws < chance(step.high))).tolist():
+            low, high = chance_threshold(step.low), chance_threshold(step.high)
+            for i in np.flatnonzero((draws >= low) & (draws < high)).tolist():
                 source, target = step.change(*pairs[i], keys[i])
                 fits = len(source) <= self._config.max_source_bytes
                 if fits and len(target) <= self._config.max_target_bytes:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.data.bucketing import random, random_below
+from bytenmt.data.bucketing import next_random, random_below
 from bytenmt.jit import njit
 
 Keys = npt.NDArray[np.uint64]
@@ -23,7 +23,7 @@ def row_keys(key: np.uint64, rows: npt.NDArray[np.int64]) -> Keys:
     state, keys = np.zeros(1, np.uint64), np.empty(len(rows), np.uint64)
     for i in range(len(rows)):
         state[0] = key + np.uint64(rows[i])
-        keys[i] = random(state)
+        keys[i] = next_random(state)
     return keys
 
 
@@ -33,7 +33,7 @@ def draw_words(key: np.uint64, n: int) -> Keys:
     state, words = np.zeros(1, np.uint64), np.empty(n, np.uint64)
     state[0] = key
     for i in range(n):
-        words[i] = random(state)
+        words[i] = next_random(state)
     return words
 
 
@@ -43,6 +43,6 @@ def keyed_draws(key: np.uint64) -> Below:
     return lambda limit: int(random_below(state, limit))
 
 
-def chance(share: float) -> np.uint64:
+def chance_threshold(share: float) -> np.uint64:
     """Return a probability as a number out of 2 ** 32, to be compared with the upper half of random words."""
     return np.uint64(round(share * 2**32))

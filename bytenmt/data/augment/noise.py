@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bytenmt.data.augment.draws import HALF, chance, draw_words, row_keys
+from bytenmt.data.augment.draws import HALF, chance_threshold, draw_words, row_keys
 from bytenmt.sentinels import to_bytes, to_text
 
 KINDS = ("typo", "case", "swap", "drop", "double")  # equally often, where the character lets it
@@ -57,7 +57,7 @@ def with_noise(data: bytes, share: float, letters: Letters, limit: int, key: np.
     words = draw_words(key, 2 * len(text))  # one for each character, and another one for a typo
     parts, n_bytes = list[str](), len(data)
     place = word = 0  # the next character, and the draw for it
-    for hit in np.flatnonzero(words >> HALF < chance(share)).tolist():
+    for hit in np.flatnonzero(words >> HALF < chance_threshold(share)).tolist():
         at = place + hit - word
         if hit < word or at >= len(text):
             continue

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bytenmt.data.augment.draws import HALF, Below, chance, keyed_draws, row_keys
+from bytenmt.data.augment.draws import HALF, Below, chance_threshold, keyed_draws, row_keys
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.sentinels import (
     N_SENTINELS,
@@ -59,7 +59,7 @@ class SentinelAugmenter:
         the key and on the pair's index alone."""
         corpus = self._corpus
         keys = row_keys(np.uint64(key), np.arange(len(corpus)))
-        with_words = keys >> HALF < chance(self._share)
+        with_words = keys >> HALF < chance_threshold(self._share)
         changed = sorted({*self._shared, *np.flatnonzero(with_words).tolist()})
         limits = corpus.max_source_bytes, corpus.max_target_bytes
         lengths = corpus.source_lengths.copy(), corpus.target_lengths.copy()
@@ -84,15 +84,15 @@ def find_shared(source: str, target: str) -> SharedSpans:
     own, other = find_spans(source), find_spans(target)
     if not own or not other:
         return []
-    pairs = _matched(source, target, merge_adjacent(own), merge_adjacent(other))
+    pairs = _match_equal_spans(source, target, merge_adjacent(own), merge_adjacent(other))
     left = [
         [span for span in spans if not _overlaps(span, [pair[side] for pair in pairs])]
         for side, spans in enumerate((own, other))
     ]
-    return sorted(pairs + _matched(source, target, *left))[:N_SENTINELS]
+    return sorted(pairs + _match_equal_spans(source, target, *left))[:N_SENTINELS]
 
 
-def _matched(source: str, target: str, own: Sequence[Span], other: Sequence[Span]) -> SharedSpans:
+def _match_equal_spans(source: str, target: str, own: Sequence[Span], other: Sequence[Span]) -> SharedSpans:
     texts = [source[begin:end] for begin, end in own], [target[begin:end] for begin, end in other]
     return [(own[i], other[j]) for i, j in shared_spans(*texts)]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter
 from bytenmt.architectures.registry import of_config
 from bytenmt.architectures.section import ModelSection
-from bytenmt.checkpoints.rounding import quantise
+from bytenmt.checkpoints.quantize import quantise
 from bytenmt.decoding.cpu.kernels.panels import pack
 from bytenmt.kernel_constants import PRECISIONS
 from bytenmt.program.instructions import ALIGNMENT, Matrix, padded

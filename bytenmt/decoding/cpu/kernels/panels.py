@@ -27,7 +27,7 @@ def pack(matrix: Array, precision: str) -> Bytes:
     precision: "fp32": [panel][input][64 outputs]; "int8": [panel][input / 4][64][4], where 128 is added to
     the integers of `quantise`; its scales are not included. The last panel is padded with zeros.
     """
-    from bytenmt.checkpoints.rounding import quantise  # here: not part of the kernels' cache key
+    from bytenmt.checkpoints.quantize import quantise  # here: not part of the kernels' cache key
 
     n_out, n_in = matrix.shape
     together, is_int8 = TOGETHER[precision], precision == "int8"
