@@ -1,4 +1,4 @@
-"""The commands `plot attention` and `plot embedding`. Heavy modules are imported inside them."""
+"""The command `plot attention`. Heavy modules are imported inside it."""
 
 from __future__ import annotations
 
@@ -29,28 +29,6 @@ class AttentionOptions:
     beam: Beam = option(1, "Beam size of the translation; 1 is greedy search.", "-b", "--beam-size", "--beam")
 
 
-@dataclass(frozen=True)
-class EmbeddingOptions:
-    """The options of `bytenmt plot embedding`, a field each."""
-
-    output: Path = option(Path("embedding.png"), "Picture to write, FILE.png.", "-o", "--output")
-    texts: tuple[Path, ...] = option(
-        (),
-        "Draw only the bytes that occur in this text; may be repeated (default: all bytes of UTF-8).",
-        "--text",
-    )
-
-
-def _check(output: Path, *texts: Path) -> None:
-    """Raise BytenmtError for a picture that cannot be drawn or written."""
-    from bytenmt.evaluation.plots import require_matplotlib
-
-    if output.suffix != ".png":
-        raise BytenmtError(f"{output}: give a name that ends in .png")
-    require_matplotlib()
-    check_output(output, *texts)
-
-
 @command("attention", models("MODEL", most=1), MACHINE)
 def attention(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> None:
     """Draw the attention weights of a translation as a heat map.
@@ -64,7 +42,10 @@ def attention(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec
     from bytenmt.decoding.translator import Translator
     from bytenmt.evaluation import plots
 
-    _check(how.output)
+    if how.output.suffix != ".png":
+        raise BytenmtError(f"{how.output}: give a name that ends in .png")
+    plots.require_matplotlib()
+    check_output(how.output)
     if how.line is None:
         source = clean(standard_input().readline(), STANDARD_INPUT, 1, "replace")
     else:
@@ -99,28 +80,4 @@ def attention(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec
     CONSOLE.say(f"{how.output}: written")
 
 
-@command("embedding", models("MODEL", most=1))
-def embedding(runs: tuple[Path, ...], how: EmbeddingOptions) -> None:
-    """Draw a model's byte embedding in two dimensions: its first two principal components.
-
-    Bytes that never occurred in training keep their random initial vectors: use --text to leave them out.
-    """
-    from bytenmt.checkpoints.weights import read_run, restore_weights
-    from bytenmt.cli.inputs import open_text
-    from bytenmt.evaluation import plots
-
-    _check(how.output, *how.texts)
-    table = restore_weights(read_run(runs[0])[1].arrays)["embedding.weight"].astype("float64")
-    byte_values = {byte for text in how.texts for line in open_text(text) for byte in line}
-    if not how.texts:
-        byte_values = {byte for kind in plots.BYTES.values() for byte in kind}
-    if len(byte_values) < 3:
-        raise BytenmtError(f"{how.texts[0]} has {len(byte_values)} different bytes: expected 3 or more")
-    with writer(how.output) as out:
-        out.write(plots.png(plots.draw_embedding(table, sorted(byte_values))))
-    CONSOLE.say(f"{how.output}: written")
-
-
-plot = click.Group(
-    "plot", help="Draw a model's attention or its byte embedding.", commands=[attention, embedding]
-)
+plot = click.Group("plot", help="Draw a model's attention.", commands=[attention])

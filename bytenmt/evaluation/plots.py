@@ -1,4 +1,4 @@
-"""Draw figures with matplotlib: learning curves, attention weights, a byte embedding.
+"""Draw figures with matplotlib: learning curves and attention weights.
 
 Labels may be of any script: a character that no installed font has is written in ASCII.
 """
@@ -28,19 +28,9 @@ LARGEST = 12_000  # most pixels of a picture's longer side
 DPI = 120
 INCH = 0.19  # inches of a character in a heat map
 END = "↵"  # of the source, which can be attended to as well
-BYTES = {  # of a text in UTF-8, by kind
-    "letter": [*range(0x41, 0x5B), *range(0x61, 0x7B)],
-    "digit": range(0x30, 0x3A),
-    "other ASCII": [*range(0x20, 0x30), *range(0x3A, 0x41), *range(0x5B, 0x61), *range(0x7B, 0x7F)],
-    "continuation": range(0x80, 0xC0),
-    "first of two": range(0xC2, 0xE0),
-    "first of three": range(0xE0, 0xF0),
-    "first of four": range(0xF0, 0xF5),
-}
 
 Records = Sequence[Mapping[str, float]]  # of metrics.jsonl, see comparison.read_metrics
 Weights = npt.NDArray[np.float64]  # attention: (characters of the text, characters of the source + EOS)
-Table = npt.NDArray[np.float64]  # a byte embedding, (256, d)
 
 
 CURVES = (  # keys of the records of metrics, labels, and what the first key is divided by
@@ -179,46 +169,4 @@ def draw_attention(source: str, text: str, maps: Mapping[str, Weights]) -> Figur
         axes.set_yticks(range(len(down)), down, **style)
         axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
         axes.set_xlabel(name)
-    return figure
-
-
-def byte_label(byte: int) -> str:
-    """Return a label for a byte: printable ASCII as it is, ␣ for a space, else two hex digits."""
-    if byte == 0x20:
-        return "␣"
-    return chr(byte) if 0x20 < byte < 0x7F else f"{byte:02X}"
-
-
-def principal_components(table: Table, chosen: Sequence[int]) -> tuple[Table, npt.NDArray[np.float64]]:
-    """Project the vectors of n chosen bytes on their first two principal components.
-
-    Returns the projections (n, 2), and each component's share of the variance, (2,).
-    """
-    centred = table[chosen] - table[chosen].mean(axis=0)
-    u, s, _ = np.linalg.svd(centred, full_matrices=False)
-    return (u * s)[:, :2], s[:2] ** 2 / (s**2).sum()
-
-
-def draw_embedding(table: Table, chosen: Sequence[int]) -> Figure:
-    """Draw a byte embedding in two dimensions: each chosen byte's label at its place, coloured by kind."""
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-
-    places, shares = principal_components(table, chosen)
-    kind_of = {byte: kind for kind, bytes_ in BYTES.items() for byte in bytes_}
-    kinds = list(dict.fromkeys(kind_of.get(byte, "not in a text") for byte in chosen))
-    colours = {kind: f"C{number}" for number, kind in enumerate([*BYTES, "not in a text"])}
-    figure = Figure(figsize=(10, 10), layout="constrained")
-    axes = figure.add_subplot()
-    axes.plot(*places.T, linestyle="")  # so that the axes know the range
-    for byte, (x, y) in zip(chosen, places.tolist(), strict=True):
-        colour = colours[kind_of.get(byte, "not in a text")]
-        label = byte_label(byte).replace("$", r"\$")
-        axes.text(x, y, label, color=colour, ha="center", va="center", fontsize=11, family=MONO)
-    axes.set(
-        xlabel=f"first component, {100 * shares[0]:.0f} % of the variance",
-        ylabel=f"second component, {100 * shares[1]:.0f} % of the variance",
-    )
-    marks = [Line2D([], [], marker="s", linestyle="", color=colours[kind], label=kind) for kind in kinds]
-    figure.legend(handles=marks, loc="outside upper center", ncols=len(kinds), frameon=False, title="bytes")
     return figure

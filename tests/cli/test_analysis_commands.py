@@ -81,8 +81,6 @@ def test_figures_are_drawn(place: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert (place / "attention.png").read_bytes().startswith(PNG)
     done = invoke("plot attention run --line one -b 2")  # whatever random weights write
     assert done.exit_code == 0 or "the text has 0 characters" in done.stderr
-    assert accepted("plot embedding bytenet --text three --text tgt") == ""
-    assert (place / "embedding.png").read_bytes().startswith(PNG)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")

@@ -92,7 +92,7 @@ BAD: list[tuple[str, str]] = [
     ("plot attention no_source --line a", "no_source has no attention weights"),
     ("plot attention run --line a -o a.pdf", "give a name that ends in .png"),
     (f"plot attention run --line {'a' * 301} --target b", "301 characters: expected 1 to 300"),
-    ("plot embedding run -o src/e.png", "the folder src cannot be created"),
+    ("plot attention run --line a -o src/a.png", "the folder src cannot be created"),
     ("predict no_source empty", "empty is empty: give a text to score"),
     ("predict no_source run", "run is a directory"),
     ("predict -m no_source -m run tgt", "an ensemble needs models of one kind"),

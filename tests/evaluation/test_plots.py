@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bytenmt.evaluation import plots
 
@@ -66,26 +64,3 @@ def test_what_no_font_has_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plots, "_characters", lambda file: korean if "Mono" in file else usual)
     families, unknown = plots.FontLabels.from_texts(["한글 漢"])
     assert families == [plots.SANS, plots.MONO] and unknown == {"漢"}
-
-
-@given(st.integers(3, 12), st.integers(2, 6), st.integers(0, 9))
-def test_the_map_is_that_of_the_covariance(n: int, d: int, seed: int) -> None:
-    """Its axes are the two of most variance: the places' covariance is diagonal with its largest eigenvalues,
-    and the shares are theirs of the trace."""
-    table = np.random.default_rng(seed).normal(size=(256, d))
-    chosen = [*range(40, 40 + n)]
-    places, shares = plots.principal_components(table, chosen)
-    values = np.linalg.eigvalsh(np.cov(table[chosen].T, bias=True).reshape(d, d))[::-1]
-    values = values[:2]
-    assert np.allclose(np.cov(places.T, bias=True), np.diag(values), atol=1e-9)
-    assert np.allclose(shares * np.trace(np.cov(table[chosen].T, bias=True).reshape(d, d)), values, atol=1e-9)
-
-
-@pytest.mark.slow
-def test_bytes_of_every_kind_are_on_the_map() -> None:
-    pytest.importorskip("matplotlib")
-    table = np.random.default_rng(3).normal(size=(256, 8))
-    made = plots.draw_embedding(table, [0x00, *b"A7 $", 0xEA])
-    (axes,) = made.axes
-    assert [text.get_text() for text in axes.texts] == ["00", "A", "7", "␣", r"\$", "EA"]
-    assert plots.png(made).startswith(PNG)
