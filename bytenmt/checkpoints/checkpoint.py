@@ -193,9 +193,9 @@ def model_tensors(model: Model[Any, Any]) -> dict[str, Tensor]:
 def check_can_be_stored(model: Model[Any, Any], config: ModelSection) -> None:
     """Raise ConfigError, which names a tensor, where the parameters of an architecture's PyTorch module are
     not those of its configuration and program, so that its checkpoints could not be read again."""
-    own = {name: tuple(tensor.shape) for name, tensor in model_tensors(model).items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in model_tensors(model).items()}
     buffers = {name: kind.shape for name, kind in buffer_kinds(config).items()}
-    wrong = sorted(own.items() ^ {**parameter_shapes(config), **buffers}.items())
+    wrong = sorted(shapes.items() ^ {**parameter_shapes(config), **buffers}.items())
     if wrong:
         raise ConfigError(
             f"the module and the program of {architecture(config)} differ in the tensor {wrong[0][0]}:"
@@ -206,12 +206,14 @@ def check_can_be_stored(model: Model[Any, Any], config: ModelSection) -> None:
 def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Path) -> None:
     """Copy tensors by name into a model of the same shapes, in place; path: where they are from, for the
     message of the CheckpointError that is raised where names or shapes differ."""
-    own = model_tensors(model)
-    shapes, others = ({name: part.shape for name, part in some.items()} for some in (own, tensors))
-    if shapes != others:
+    parameters = model_tensors(model)
+    shapes, tensor_shapes = (
+        {name: part.shape for name, part in some.items()} for some in (parameters, tensors)
+    )
+    if shapes != tensor_shapes:
         raise CheckpointError(f"{path} does not fit the model: it has another architecture or size")
     with torch.no_grad():
-        for name, parameter in own.items():
+        for name, parameter in parameters.items():
             parameter.copy_(tensors[name])
 
 

@@ -204,7 +204,7 @@ def describe_misfit(arrays: Mapping[str, Array], config: Config, precision: str)
     arrays: all tensors of the file by name, scales included. precision: of the matrices in it, "fp32" or
     "int8".
     """
-    own: Kinds = {name: (array.dtype.name, array.shape) for name, array in arrays.items()}
+    stored: Kinds = {name: (array.dtype.name, array.shape) for name, array in arrays.items()}
     expected: Kinds = {}
     for name, shape in parameter_shapes(config.model).items():
         if name == NGRAM_TABLES and name + ROWS in arrays:
@@ -216,9 +216,9 @@ def describe_misfit(arrays: Mapping[str, Array], config: Config, precision: str)
             expected[name + SCALE] = "float32", shape[:1]
     buffers = buffer_kinds(config.model)
     expected |= buffers
-    wrong = sorted(name for name in own.keys() | expected.keys() if own.get(name) != expected.get(name))
+    wrong = sorted(name for name in stored.keys() | expected.keys() if stored.get(name) != expected.get(name))
     if wrong:
-        kinds = [_describe_kind(some.get(wrong[0])) for some in (own, expected)]
+        kinds = [_describe_kind(some.get(wrong[0])) for some in (stored, expected)]
         return (
             f"does not fit the model that it describes: {len(wrong)} tensors differ, first"
             f" {shorten(wrong[0])}, which is {kinds[0]}, expected {kinds[1]}"

@@ -30,17 +30,17 @@ def inventory(corpus: ParallelCorpus) -> list[str]:
     left out as empty or too long."""
     sides = {"source": corpus.source_lengths} if corpus.has_source else {}
     sides["target"] = corpus.target_lengths
-    found = []
+    report = []
     for part, left_out, begin, end in zip(
         corpus.parts, corpus.left_out, corpus.bounds[:-1], corpus.bounds[1:], strict=True
     ):
         sizes = [f"{lengths[begin:end].sum(dtype=np.int64):,} {side}" for side, lengths in sides.items()]
         weight = "" if part.weight == 1 else f", weight {part.weight:g}"
-        found.append(f"{part.name}: {end - begin:,} pairs, {' and '.join(sizes)} bytes{weight}")
+        report.append(f"{part.name}: {end - begin:,} pairs, {' and '.join(sizes)} bytes{weight}")
         for reason, lines in (("empty", left_out.empty), ("too long", left_out.too_long)):
             if len(lines):
-                found.append(f"left out, {reason}: {_list_lines(lines + 1)}")
-    return found
+                report.append(f"left out, {reason}: {_list_lines(lines + 1)}")
+    return report
 
 
 def _list_lines(numbers: Indices) -> str:

@@ -120,8 +120,8 @@ class TextFile:
 
 def _positions(data: Bytes, byte: int) -> Indices:
     """Return where a byte occurs."""
-    found = [at + np.flatnonzero(data[at : at + PIECE] == byte) for at in range(0, len(data), PIECE)]
-    return np.concatenate([np.zeros(0, np.int64), *found])
+    places = [at + np.flatnonzero(data[at : at + PIECE] == byte) for at in range(0, len(data), PIECE)]
+    return np.concatenate([np.zeros(0, np.int64), *places])
 
 
 def _find_lines(data: Bytes, first: int) -> tuple[Indices, Indices]:

@@ -75,18 +75,18 @@ class Streams:
 
 
 def serial_windows(
-    streams: Streams, n_rows: int, own: range, width: int, seed: int, epoch: int, first: int = 0
+    streams: Streams, n_rows: int, own_rows: range, width: int, seed: int, epoch: int, first: int = 0
 ) -> Iterator[WindowBatch]:
     """Yield the batches of an epoch for recurrent models: each row goes on where it ended in the batch
     before, `width` bytes at a time.
 
     The n_rows rows begin at evenly spaced positions with a random offset of the epoch, each with BOS and a
-    fresh state. own: the rows of this process among the n_rows; first: the batch to begin with. The streams
-    must have n_rows * width bytes or more.
+    fresh state. own_rows: the rows of this process among the n_rows; first: the batch to begin with. The
+    streams must have n_rows * width bytes or more.
     """
     each = streams.n_bytes // n_rows
     offset = int(_generator(seed, epoch).integers(streams.n_bytes))
-    starts = offset + each * np.array(own, dtype=np.int64)
+    starts = offset + each * np.array(own_rows, dtype=np.int64)
     nothing = np.zeros(len(starts), np.int64)
     n_batches = each // width
     for index in range(first, n_batches):
@@ -97,7 +97,7 @@ def serial_windows(
 def shuffled_windows(
     streams: Streams,
     n_rows: int,
-    own: range,
+    own_rows: range,
     context: int,
     width: int,
     seed: int,
@@ -108,11 +108,11 @@ def shuffled_windows(
 
     A batch has n_rows windows of context + width bytes, in random order; the last batch may have fewer. Each
     byte of the texts has a loss at least once an epoch: the context has one only in a text's first window.
-    own: the rows of this process among a batch's n_rows; first: the batch to begin with. Every text must have
-    context + width bytes or more.
+    own_rows: the rows of this process among a batch's n_rows; first: the batch to begin with. Every text must
+    have context + width bytes or more.
     """
     generator = _generator(seed, epoch)
-    found, skipped = [], []
+    window_starts, skipped = [], []
     for text, end in zip(streams.texts, streams.ends.tolist(), strict=True):
         begin, offset = end - len(text), int(generator.integers(width))
         starts = np.arange(begin + offset, end - context - width + 1, width)
@@ -120,14 +120,14 @@ def shuffled_windows(
         last = end - context - width
         covered = int(starts[-1] if len(starts) else begin) + context + width
         rest = np.array([last] if covered < end else [], np.int64)  # the bytes at the end, however few
-        found += [np.array([begin]), starts, rest]
+        window_starts += [np.array([begin]), starts, rest]
         skipped += [np.zeros(1, np.int64), np.full(len(starts), context), covered - rest]
-    every, context_of = np.concatenate(found), np.concatenate(skipped)
-    order = generator.permutation(len(every))
-    for at in range(first * n_rows, len(every), n_rows):
-        rows = order[at : at + n_rows][own.start :: own.step]
-        window = streams.window(every[rows], context + width, context_of[rows], True, False)
-        yield window._replace(epoch_batches=-(-len(every) // n_rows))
+    all_starts, context_of = np.concatenate(window_starts), np.concatenate(skipped)
+    order = generator.permutation(len(all_starts))
+    for first_row in range(first * n_rows, len(all_starts), n_rows):
+        rows = order[first_row : first_row + n_rows][own_rows.start :: own_rows.step]
+        window = streams.window(all_starts[rows], context + width, context_of[rows], True, False)
+        yield window._replace(epoch_batches=-(-len(all_starts) // n_rows))
 
 
 def _generator(seed: int, epoch: int) -> np.random.Generator:

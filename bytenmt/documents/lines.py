@@ -197,9 +197,9 @@ def _set_shortcut(text: str, mark: str, letter: str) -> str:
     In a script without capitals it stands behind the text with the letter: (&F).
     """
     for pattern in (rf"(?i)(?<!\w){letter}", rf"(?i){letter}", r"[^\W\d_]"):
-        found = re.search(pattern, text)
-        if found is not None and found[0].lower() != found[0].upper():
-            return text[: found.start()] + mark + text[found.start() :]
+        letter_match = re.search(pattern, text)
+        if letter_match is not None and letter_match[0].lower() != letter_match[0].upper():
+            return text[: letter_match.start()] + mark + text[letter_match.start() :]
     return f"{text}({mark}{letter.upper()})"
 
 

@@ -135,5 +135,6 @@ def _make_target(holder: Element, after: Element) -> Element:
 
 def _segments(element: Element | None) -> list[Element]:
     """Return the segments in an element, without those in other segments."""
-    found = [one for one in ([] if element is None else element.iter("{*}mrk")) if one.get("mtype") == "seg"]
-    return [one for one in found if not any(around in found for around in one.iterancestors("{*}mrk"))]
+    marks = [] if element is None else element.iter("{*}mrk")
+    segments = [mark for mark in marks if mark.get("mtype") == "seg"]
+    return [mark for mark in segments if not any(other in segments for other in mark.iterancestors("{*}mrk"))]

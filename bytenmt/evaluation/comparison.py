@@ -61,16 +61,18 @@ def summarise_seeds(systems: Sequence[System]) -> list[tuple[list[str], dict[str
     A group is the names of its systems, and the mean and sample standard deviation of each score by its name.
     """
     groups: list[list[System]] = []
-    for one in (system for system in systems if system.config is not None):
-        same = next((group for group in groups if group[0].config == one.config), None)
-        if same is None:
-            groups.append(same := [])
-        same.append(one)
-    found = []
-    for same in (group for group in groups if len(group) > 1):
-        values = {name: [one.measures()[name] for one in same] for name in same[0].measures()}
-        found.append(([one.name for one in same], {name: (mean(v), stdev(v)) for name, v in values.items()}))
-    return found
+    for system in systems:
+        same = [group for group in groups if group[0].config == system.config]
+        if same:
+            same[0].append(system)
+        elif system.config is not None:
+            groups.append([system])
+    summaries = []
+    for group in (group for group in groups if len(group) > 1):
+        names = [system.name for system in group]
+        values = {name: [system.measures()[name] for system in group] for name in group[0].measures()}
+        summaries.append((names, {name: (mean(v), stdev(v)) for name, v in values.items()}))
+    return summaries
 
 
 def with_significance(

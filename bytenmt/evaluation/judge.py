@@ -104,26 +104,26 @@ class Judge:
         """
         pairs = list(zip(sources, translations, strict=True))
         # The search did not write what has a probability of 1: it was copied, as an empty line or a URL is.
-        found = [[] if not best.log_probability else self._flags(source, best) for source, best in pairs]
-        doubtful = [k for k, flags in enumerate(found) if UNSURE in flags]
+        all_flags = [[] if not best.log_probability else self._flags(source, best) for source, best in pairs]
+        doubtful = [k for k, flags in enumerate(all_flags) if UNSURE in flags]
         saved = self.saved_bits([pairs[k][0] for k in doubtful], [pairs[k][1] for k in doubtful])
         for k, bits in zip(doubtful, saved, strict=False):  # none are computed for some models
             assert self.thresholds is not None and self.thresholds.source_bits is not None
-            if bits < self.thresholds.source_bits and INVENTION not in found[k]:
-                found[k].append(INVENTION)
-        return found
+            if bits < self.thresholds.source_bits and INVENTION not in all_flags[k]:
+                all_flags[k].append(INVENTION)
+        return all_flags
 
     def _flags(self, source: bytes, best: Hypothesis) -> list[str]:
         """Return the flags that need no further costs."""
-        found = list(text_flags(source, best.text, self.thresholds))
+        flags = list(text_flags(source, best.text, self.thresholds))
         bits = bits_of_text(best)
         is_unsure = self.flag_above is not None and bits is not None and bits > self.flag_above
         if is_copy(source, best.text):
             would_not_copy = bits is not None and bits > COPY_BITS
-            found += [COPY] * (would_not_copy or self.is_in_source_language(best.text))
+            flags += [COPY] * (would_not_copy or self.is_in_source_language(best.text))
         elif self.is_in_source_language(best.text):
-            found.append(LANGUAGE)
-        return found + [UNSURE] * is_unsure
+            flags.append(LANGUAGE)
+        return flags + [UNSURE] * is_unsure
 
     def saved_bits(self, sources: Sequence[bytes], translations: Sequence[Hypothesis]) -> list[float]:
         """Return the bits that each translation costs less given its source than given an empty source.
@@ -195,8 +195,8 @@ def bits_of_texts(
     bits = np.zeros(len(texts))
     for first in range(0, len(order), AT_ONCE):
         some = order[first : first + AT_ONCE]
-        own = [b"" if sources is None else sources[k] for k in some]
-        readings = reader.texts(own, [texts[k] + bytes([EOS]) for k in some])
+        some_sources = [b"" if sources is None else sources[k] for k in some]
+        readings = reader.texts(some_sources, [texts[k] + bytes([EOS]) for k in some])
         for k, reading in zip(some, readings, strict=True):
             log_p = reading.log_p.copy()
             for begin, end in skipped(texts[k]):
@@ -272,8 +272,8 @@ def best_split(values: Sequence[float], is_wrong: Sequence[bool]) -> float:
 
     values: for example bits per byte of translations; is_wrong: whether each of these is wrong.
     """
-    found = np.asarray(values, float)
-    distinct = np.unique(found)
+    numbers = np.asarray(values, float)
+    distinct = np.unique(numbers)
     thresholds = np.concatenate([distinct[:1] / 2, (distinct[:-1] + distinct[1:]) / 2, distinct[-1:]])
-    mistakes = ((found > thresholds[:, None]) != np.asarray(is_wrong, bool)).sum(axis=1)
+    mistakes = ((numbers > thresholds[:, None]) != np.asarray(is_wrong, bool)).sum(axis=1)
     return float(thresholds[mistakes == mistakes.min()][-1])

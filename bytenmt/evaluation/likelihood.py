@@ -29,18 +29,18 @@ def log_probabilities(
     group: processes that share the work. All of them call this, with the same model and corpus, and each gets
     all values.
     """
-    found = np.zeros(len(corpus))
+    log_p = np.zeros(len(corpus))
     order = np.argsort(corpus.target_lengths, kind="stable")
     parts = [order[first : first + LINES_AT_ONCE].tolist() for first in range(0, len(order), LINES_AT_ONCE)]
-    for some in parts if group is None else parts[group.rank :: group.size]:
-        sources = [corpus.source(k) for k in some] if corpus.has_source else None
-        readings = reader.texts(sources, [corpus.target(k) + bytes([EOS]) for k in some])
-        found[some] = [reading.log_p.sum() for reading in readings]
+    for indices in parts if group is None else parts[group.rank :: group.size]:
+        sources = [corpus.source(k) for k in indices] if corpus.has_source else None
+        readings = reader.texts(sources, [corpus.target(k) + bytes([EOS]) for k in indices])
+        log_p[indices] = [reading.log_p.sum() for reading in readings]
     if group is not None and group.size > 1:
         import torch
 
-        group.all_reduce(torch.from_numpy(found))  # in place: a pair is zero in all processes but one
-    return found
+        group.all_reduce(torch.from_numpy(log_p))  # in place: a pair is zero in all processes but one
+    return log_p
 
 
 def bits_per_byte(log_p: npt.NDArray[np.float64], target_lengths: npt.NDArray[np.int32]) -> float:

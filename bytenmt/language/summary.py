@@ -78,8 +78,8 @@ class PredictionSummary:
 
     def sums(self) -> dict[str, PredictionSums]:
         """Return the sums of all characters, under the name WHOLE, then those by script, most bytes first."""
-        found = {name: PredictionSums(*values.tolist()) for name, values in self._sums.items()}
-        return dict(sorted(found.items(), key=lambda item: (item[0] != WHOLE, -item[1].n_bytes)))
+        by_name = {name: PredictionSums(*values.tolist()) for name, values in self._sums.items()}
+        return dict(sorted(by_name.items(), key=lambda item: (item[0] != WHOLE, -item[1].n_bytes)))
 
     def lines(self) -> Iterator[str]:
         """Yield lines for people: bits per byte, bytes and a table by script. Call `add` before."""

@@ -54,10 +54,13 @@ def configuration(
             config = resolve_config(arch, preset, given)
             return scale_batch_for_gpu(config, given) if on_gpu else config
         model = read_config(init_from).model
-        own = architecture(model)
-        if arch not in (None, own):
-            raise ConfigError(f"--arch is {arch!r}, but --init-from {init_from} is {own!r}: leave --arch out")
-        tree = preset_tree(own, preset or "small", model.source) | {"model": msgspec.to_builtins(model)}
+        model_arch = architecture(model)
+        if arch not in (None, model_arch):
+            raise ConfigError(
+                f"--arch is {arch!r}, but --init-from {init_from} is {model_arch!r}: leave --arch out"
+            )
+        tree = preset_tree(model_arch, preset or "small", model.source)
+        tree["model"] = msgspec.to_builtins(model)
         merge(tree, given)
         return check_names(parse_config(tree))
     if not resume:
@@ -86,10 +89,10 @@ def scale_batch_for_gpu(config: Config, given: Mapping[str, Any]) -> Config:
     given: what the user has set, a nested dictionary. With a batch size in it the configuration is returned
     unchanged; a learning rate in it stays.
     """
-    own, train = given.get("train", {}), config.train
-    if "max_tokens" in own:
+    given_train, train = given.get("train", {}), config.train
+    if "max_tokens" in given_train:
         return config
-    lr = train.lr if "lr" in own else train.lr * GPU_BATCH**0.5
+    lr = train.lr if "lr" in given_train else train.lr * GPU_BATCH**0.5
     larger = msgspec.structs.replace(train, max_tokens=GPU_BATCH * train.max_tokens, lr=lr)
     return msgspec.structs.replace(config, train=larger)
 
@@ -107,8 +110,8 @@ def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:
 
 
 def _pair_files(src: str | None, tgt: str | None, tsv: str | None, weight: float = 1.0) -> PairFiles:
-    own, other, table = (None if name is None else Path(name) for name in (src, tgt, tsv))
-    return PairFiles(own, other, table, weight)
+    source, target, table = (None if name is None else Path(name) for name in (src, tgt, tsv))
+    return PairFiles(source, target, table, weight)
 
 
 def files_to_train_on(

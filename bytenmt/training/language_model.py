@@ -106,12 +106,12 @@ class LanguageModelObjective:
         train, rows = self.train, self.group.own_indices(self._n_rows)
         while True:
             place = train.seed, epoch, batch
-            found = (
+            batch_windows = (
                 serial_windows(self._streams, self._n_rows, rows, train.window, *place)
                 if self._carries
                 else shuffled_windows(self._streams, self._n_rows, rows, train.context, train.window, *place)
             )
-            for window in found:
+            for window in batch_windows:
                 batch += 1
                 yield BatchShare(window, epoch, batch, window.epoch_batches)
             epoch, batch = epoch + 1, 0
@@ -164,9 +164,9 @@ class LanguageModelObjective:
         """
         if not self._carries:
             return {}
-        own = [] if self.carried is None else [part.cpu() for part in tensors(self.carried)]
+        state = [] if self.carried is None else [part.cpu() for part in tensors(self.carried)]
         merged: dict[str, Tensor] = {}
-        for i, parts in enumerate(zip(*self.group.gather_all(own), strict=True)):
+        for i, parts in enumerate(zip(*self.group.gather_all(state), strict=True)):
             merged[f"{i}"] = parts[0].new_zeros(sum(map(len, parts)), *parts[0].shape[1:])
             for rank, part in enumerate(parts):
                 merged[f"{i}"][rank :: len(parts)] = part
@@ -178,12 +178,12 @@ class LanguageModelObjective:
             return
         start = model.start(_memory(model, 1))
         expected = [(part.dtype, part.shape[1:]) for part in tensors(start)]
-        found = [carried[str(i)] for i in range(len(carried))]
-        if [(part.dtype, part.shape[1:]) for part in found] != expected:
+        stored = [carried[str(i)] for i in range(len(carried))]
+        if [(part.dtype, part.shape[1:]) for part in stored] != expected:
             raise ValueError("the carried state is not that of the model")
-        own = slice(self.group.rank, None, self.group.size)
-        parts = iter(found)
-        self.carried = map_tensors(lambda _: next(parts)[own].to(self.device), start)
+        own_rows = slice(self.group.rank, None, self.group.size)
+        parts = iter(stored)
+        self.carried = map_tensors(lambda _: next(parts)[own_rows].to(self.device), start)
 
     # ---- validation, and what a checkpoint tells of the text
 

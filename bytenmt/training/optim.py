@@ -170,16 +170,16 @@ def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
 
     These are all but look-up tables and the output layer. A layer names its stacked parameters in STACKED.
     """
-    rest: set[nn.Parameter] = set()
+    excluded: set[nn.Parameter] = set()
     for name, module in model.named_modules():
         if isinstance(module, ByteEmbedding | PositionEmbedding) or name.endswith("decoder.output"):
-            rest.update(module.parameters())
-    found = {p: 1 for p in model.parameters() if p.dim() > 1 and p not in rest}
+            excluded.update(module.parameters())
+    n_maps_of = {p: 1 for p in model.parameters() if p.dim() > 1 and p not in excluded}
     for module in model.modules():
         stacked: Mapping[str, int] = getattr(module, "STACKED", {})
         for part, n_maps in stacked.items():
-            found.update({p: n_maps for p in getattr(module, part).parameters() if p in found})
-    return found
+            n_maps_of.update({p: n_maps for p in getattr(module, part).parameters() if p in n_maps_of})
+    return n_maps_of
 
 
 class Muon(torch.optim.AdamW):
@@ -231,15 +231,15 @@ class Muon(torch.optim.AdamW):
         torch._foreach_lerp_(buffers, grads, 1 - self.momentum)
         directions = torch._foreach_lerp(grads, buffers, self.momentum)
         torch._foreach_mul_(list[Tensor](parameters), 1 - lr * weight_decay)
-        alike: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = defaultdict(list)
+        by_shape: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = defaultdict(list)
         for p, direction in zip(parameters, directions, strict=True):
-            where, what = (_wide(t, self.maps[p]) for t in (p, direction))
-            alike[where.shape[1], where.shape[2]].append((where, what))
-        for (_, width), pairs in alike.items():
-            found = orthogonal(torch.cat([what for _, what in pairs]).to(self.dtype))
-            parts = torch.split(found, [len(where) for where, _ in pairs])
-            for (where, _), part in zip(pairs, parts, strict=True):
-                where.add_(part, alpha=-0.2 * width**0.5 * lr)
+            weight, direction_of = (_wide(t, self.maps[p]) for t in (p, direction))
+            by_shape[weight.shape[1], weight.shape[2]].append((weight, direction_of))
+        for (_, width), pairs in by_shape.items():
+            rotated = orthogonal(torch.cat([direction_of for _, direction_of in pairs]).to(self.dtype))
+            parts = torch.split(rotated, [len(weight) for weight, _ in pairs])
+            for (weight, _), part in zip(pairs, parts, strict=True):
+                weight.add_(part, alpha=-0.2 * width**0.5 * lr)
 
 
 def _wide(matrix: Tensor, n_maps: int) -> Tensor:

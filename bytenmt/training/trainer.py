@@ -207,9 +207,9 @@ class Trainer:
         file: where they were read, for messages. n-gram tables that the other run has not stay zero. Raises
         CheckpointError where the tensors do not fit the model.
         """
-        own = self.model.embedding.ngrams
-        if own is not None and NGRAM_TABLES not in tensors:
-            tensors = tensors | {NGRAM_TABLES: torch.zeros_like(own.weight)}
+        tables = self.model.embedding.ngrams
+        if tables is not None and NGRAM_TABLES not in tensors:
+            tensors = tensors | {NGRAM_TABLES: torch.zeros_like(tables.weight)}
         load_weights(self.model, tensors, file)
         if self.average is not None:
             self.average = MovingAverage(self.parameters, self.config.train.ema)

@@ -221,11 +221,12 @@ class TranslationObjective:
         n_together = len(lines) if until == math.inf else size * LINES_TOGETHER[self.device.type]
         texts: list[str] = []
         while len(texts) < len(lines) and self.group.broadcast(not texts or time.monotonic() < until):
-            part = lines[len(texts) : len(texts) + n_together]
-            found = [b""] * len(part)
-            for other, own in enumerate(self.group.gather_all(translator.translate(part[rank::size]))):
-                found[other::size] = own
-            texts += [text.decode() for text in found]
+            some_lines = lines[len(texts) : len(texts) + n_together]
+            translations = [b""] * len(some_lines)
+            shares = self.group.gather_all(translator.translate(some_lines[rank::size]))
+            for first, share in enumerate(shares):
+                translations[first::size] = share
+            texts += [text.decode() for text in translations]
         return texts
 
     # ---- what a checkpoint tells of the text

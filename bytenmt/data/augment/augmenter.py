@@ -111,8 +111,9 @@ def without_final_sign(source: bytes, target: bytes, key: np.uint64) -> tuple[by
     """Remove full stops and the like at the end of both texts, as headings, buttons and hasty writing lack
     them; a pair stays as it is if one text has none, or nothing else. `key` is ignored: nothing is random.
     """
-    own, other = (to_bytes(FINAL.sub("", to_text(text))) for text in (source, target))
-    return (own, other) if own and other and own != source and other != target else (source, target)
+    new_source, new_target = (to_bytes(FINAL.sub("", to_text(text))) for text in (source, target))
+    is_changed = new_source and new_target and new_source != source and new_target != target
+    return (new_source, new_target) if is_changed else (source, target)
 
 
 def without_source(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
@@ -134,10 +135,10 @@ def _of_plugin(name: str, augmentation: Augmentation) -> Change:
     def change(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
         pair = augmentation(source, target, random.Random(int(key)))
         try:
-            own, other = (bytes(memoryview(text)) for text in pair)
+            new_source, new_target = (bytes(memoryview(text)) for text in pair)
             is_pair = all(
                 first_invalid(text.translate(None, SENTINELS)) < 0 and b"\n" not in text
-                for text in (own, other)
+                for text in (new_source, new_target)
             )
         except (TypeError, ValueError):
             is_pair = False
@@ -146,7 +147,7 @@ def _of_plugin(name: str, augmentation: Augmentation) -> Change:
                 f"data.augment.{name} returned {printable(repr(pair))}: expected a source and a target as"
                 " lines of UTF-8: correct the plugin"
             )
-        return own, other
+        return new_source, new_target
 
     return change
 

@@ -49,16 +49,16 @@ def with_other_items(source: bytes, target: bytes, key: np.uint64) -> tuple[byte
     source, target: UTF-8, in which sentinels may stand. key: of the random choice. A word of small ASCII
     letters alone is no name.
     """
-    own, other, below = to_text(source), to_text(target), keyed_draws(key)
-    of_target = {item.value: item.span for item in find_items(other)}
+    source_text, target_text, below = to_text(source), to_text(target), keyed_draws(key)
+    of_target = {item.value: item.span for item in find_items(target_text)}
     changes: list[tuple[Span, Span, str]] = []
-    for span, value in find_items(own):
+    for span, value in find_items(source_text):
         is_name = not (value.isascii() and value.islower())
-        if is_name and value in of_target and own.count(value) == other.count(value) == 1:
+        if is_name and value in of_target and source_text.count(value) == target_text.count(value) == 1:
             changes.append((span, of_target[value], make_up_value(value, below)))
     return (
-        to_bytes(replace_spans(own, [(span, new) for span, _, new in changes])),
-        to_bytes(replace_spans(other, [(span, new) for _, span, new in changes])),
+        to_bytes(replace_spans(source_text, [(span, new) for span, _, new in changes])),
+        to_bytes(replace_spans(target_text, [(span, new) for _, span, new in changes])),
     )
 
 

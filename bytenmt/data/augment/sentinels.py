@@ -81,20 +81,25 @@ def find_shared(source: str, target: str) -> SharedSpans:
 
     Spans that touch are compared as one first, then each by itself.
     """
-    own, other = find_spans(source), find_spans(target)
-    if not own or not other:
+    source_spans, target_spans = find_spans(source), find_spans(target)
+    if not source_spans or not target_spans:
         return []
-    pairs = _match_equal_spans(source, target, merge_adjacent(own), merge_adjacent(other))
-    left = [
+    pairs = _match_equal_spans(source, target, merge_adjacent(source_spans), merge_adjacent(target_spans))
+    unmatched = [
         [span for span in spans if not _overlaps(span, [pair[side] for pair in pairs])]
-        for side, spans in enumerate((own, other))
+        for side, spans in enumerate((source_spans, target_spans))
     ]
-    return sorted(pairs + _match_equal_spans(source, target, *left))[:N_SENTINELS]
+    return sorted(pairs + _match_equal_spans(source, target, *unmatched))[:N_SENTINELS]
 
 
-def _match_equal_spans(source: str, target: str, own: Sequence[Span], other: Sequence[Span]) -> SharedSpans:
-    texts = [source[begin:end] for begin, end in own], [target[begin:end] for begin, end in other]
-    return [(own[i], other[j]) for i, j in shared_spans(*texts)]
+def _match_equal_spans(
+    source: str, target: str, source_spans: Sequence[Span], target_spans: Sequence[Span]
+) -> SharedSpans:
+    texts = (
+        [source[begin:end] for begin, end in source_spans],
+        [target[begin:end] for begin, end in target_spans],
+    )
+    return [(source_spans[i], target_spans[j]) for i, j in shared_spans(*texts)]
 
 
 def with_sentinels(
@@ -149,11 +154,13 @@ def _shared_words(source: str, target: str, shared: SharedSpans) -> SharedSpans:
 
 def _clauses(source: str, target: str, below: Below) -> tuple[Span, ...]:
     """Return a clause of a source and the one in its place in the target, () where their numbers differ."""
-    own, other = ([Span(*match.span()) for match in _CLAUSE.finditer(text)] for text in (source, target))
-    if len(own) != len(other) or not own:
+    source_clauses, target_clauses = (
+        [Span(*match.span()) for match in _CLAUSE.finditer(text)] for text in (source, target)
+    )
+    if len(source_clauses) != len(target_clauses) or not source_clauses:
         return ()
-    chosen = below(len(own))
-    return own[chosen], other[chosen]
+    chosen = below(len(source_clauses))
+    return source_clauses[chosen], target_clauses[chosen]
 
 
 def _overlaps(span: Span, others: Sequence[Span]) -> bool:
