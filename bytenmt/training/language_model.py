@@ -123,7 +123,7 @@ class LanguageModelObjective:
         """
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         for window in (window for window in batches if len(window.read)):
-            read, truth, skipped = map(self._on_device, window[:3])
+            read, truth, skipped = (self._on_device(part) for part in window[:3])
             if self.train.byte_dropout:
                 read = drop_bytes(read, self.train.byte_dropout)
             state = model.start(_memory(model, len(read))) if window.fresh else self.carried

@@ -159,7 +159,10 @@ class Trainer:
         Raises CheckpointError where it cannot be written, and for the best one BytenmtError where the CPU
         engine would compute another model; earlier checkpoints stay.
         """
-        state = {"objective": self.objective.state_dict(), "optimizer": self.optimizer.state_dict()}
+        state: dict[str, Any] = {
+            "objective": self.objective.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
         if not self.group.is_leader:
             return
         if best:
