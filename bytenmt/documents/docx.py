@@ -64,9 +64,9 @@ def read(data: bytes, _: ReadOptions) -> Document:
 def _paragraph_units(paragraph: Element, place: str) -> Iterator[Unit]:
     """Yield the units of a paragraph: what stands between the text boxes in it."""
     group = list[Element]()
-    for one in [*paragraph, None]:
-        if one is not None and local_name(one) != "pPr" and next(one.iter("{*}p"), None) is None:
-            group.append(one)
+    for node in [*paragraph, None]:
+        if node is not None and local_name(node) != "pPr" and next(node.iter("{*}p"), None) is None:
+            group.append(node)
             continue
         items = _join_fields(group)
         with_text = [at for at, item in enumerate(items) if len(item) == 1 and _has_text(item[0])]
@@ -91,22 +91,22 @@ def _unit(group: Sequence[Sequence[Element]], place: str) -> Unit:
 
 def _join_fields(group: Sequence[Element]) -> list[list[Element]]:
     """Return the children of a paragraph, those of a field, from its begin to its end, together."""
-    made, depth = list[list[Element]](), 0
-    for one in group:
+    groups, depth = list[list[Element]](), 0
+    for node in group:
         if depth:
-            made[-1].append(one)
+            groups[-1].append(node)
         else:
-            made.append([one])
-        for mark in one.iter("{*}fldChar"):
+            groups.append([node])
+        for mark in node.iter("{*}fldChar"):
             kind = next((value for name, value in mark.attrib.items() if name.endswith("fldCharType")), "")
             depth = max(0, depth + {"begin": 1, "end": -1}.get(kind, 0))
-    return made
+    return groups
 
 
-def _has_text(one: Element) -> bool:
-    if local_name(one) == "r":
-        return bool(_text_of(one).strip())
-    return local_name(one) in CONTAINERS and any(map(_has_text, one))
+def _has_text(node: Element) -> bool:
+    if local_name(node) == "r":
+        return bool(_text_of(node).strip())
+    return local_name(node) in CONTAINERS and any(map(_has_text, node))
 
 
 def _text_of(run: Element) -> str:
@@ -115,12 +115,12 @@ def _text_of(run: Element) -> str:
     return "" if is_hidden else "".join(filter(None, map(_character, run)))
 
 
-def _character(one: Element) -> str | None:
+def _character(element: Element) -> str | None:
     """Return the text of a child of a run, None if it is none."""
-    name, text = local_name(one), one.text or ""
+    name, text = local_name(element), element.text or ""
     if name == "t":
-        return str(text if one.get(SPACE) == "preserve" else text.strip(" \t\r\n"))
-    return CHARACTERS[name] if name in CHARACTERS and not one.attrib else None
+        return str(text if element.get(SPACE) == "preserve" else text.strip(" \t\r\n"))
+    return CHARACTERS[name] if name in CHARACTERS and not element.attrib else None
 
 
 def _format(run: Element) -> str:
@@ -128,9 +128,9 @@ def _format(run: Element) -> str:
     properties = child(run, "rPr")
     if properties is None:
         return ""
-    seen = deepcopy(properties)
-    seen[:] = [one for one in seen if local_name(one) not in UNSEEN]
-    return etree.tostring(seen, encoding="unicode", with_tail=False) if len(seen) else ""
+    visible = deepcopy(properties)
+    visible[:] = [element for element in visible if local_name(element) not in UNSEEN]
+    return etree.tostring(visible, encoding="unicode", with_tail=False) if len(visible) else ""
 
 
 def _texts(group: Sequence[Sequence[Element]]) -> Element:
@@ -145,22 +145,23 @@ def _texts(group: Sequence[Sequence[Element]]) -> Element:
     base = max(lengths, key=lengths.__getitem__)
     content = top = etree.Element("content", format=base)
     for elements in group:
-        one, name = elements[0], local_name(elements[0])
+        element, name = elements[0], local_name(elements[0])
         is_single = len(elements) == 1
-        if is_single and _text_of(one) and _format(one) != top.get("format"):
-            is_base = _format(one) == base
-            top = content if is_base else etree.SubElement(content, "run", format=_format(one))
-        if is_single and name == "r" and child(child(one, "rPr"), "vanish") is None:
-            for piece in one:
+        if is_single and _text_of(element) and _format(element) != top.get("format"):
+            is_base = _format(element) == base
+            top = content if is_base else etree.SubElement(content, "run", format=_format(element))
+        if is_single and name == "r" and child(child(element, "rPr"), "vanish") is None:
+            for piece in element:
                 if (text := _character(piece)) is not None:
                     inline_xml.append_text(top, text)
                 elif local_name(piece) != "rPr" and local_name(piece) not in WITHOUT_MEANING:
-                    own = etree.SubElement(etree.SubElement(top, "code"), one.tag)
-                    own.extend(deepcopy([node for node in (child(one, "rPr"), piece) if node is not None]))
-        elif is_single and name in CONTAINERS and _has_text(one):
-            top, inside = content, _texts(_join_fields(one))
-            around = etree.SubElement(content, one.tag, one.attrib, format=inside.get("format"))
-            inline_xml.set_content(around, inside)
+                    kept = etree.SubElement(etree.SubElement(top, "code"), element.tag)
+                    parts = child(element, "rPr"), piece
+                    kept.extend(deepcopy([part for part in parts if part is not None]))
+        elif is_single and name in CONTAINERS and _has_text(element):
+            top, inside = content, _texts(_join_fields(element))
+            container = etree.SubElement(content, element.tag, element.attrib, format=inside.get("format"))
+            inline_xml.set_content(container, inside)
         elif name not in WITHOUT_MEANING:
             etree.SubElement(top, "code").extend(deepcopy(list(elements)))
     return content

@@ -54,8 +54,8 @@ FORMATS: dict[str, DocumentFormat] = {
 
 def format_of(path: Path) -> str:
     """Return the format of a file (a key of FORMATS) by its suffix. Raises BytenmtError for unknown ones."""
-    for name, one in FORMATS.items():
-        if path.suffix.lower() in one.suffixes:
+    for name, form in FORMATS.items():
+        if path.suffix.lower() in form.suffixes:
             return name
     raise BytenmtError(
         f"{path}: no format has the suffix {path.suffix!r}: give --format, one of {', '.join(FORMATS)}"

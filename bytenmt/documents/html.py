@@ -114,9 +114,9 @@ def _attributes(element: Element) -> Iterator[Unit]:
 
 def _run(parent: Element, before: Element | None, nodes: Sequence[Element]) -> Iterator[Unit]:
     """Yield the unit of a text and the inline nodes in and behind it, and those of their attributes."""
-    for element in (one for node in nodes for one in node.iter(etree.Element)):
-        if not any(_as_code(one) is not None for one in element.iterancestors()):
-            yield from _attributes(element)
+    for inner in (element for node in nodes for element in node.iter(etree.Element)):
+        if not any(_as_code(element) is not None for element in inner.iterancestors()):
+            yield from _attributes(inner)
     holder, attribute = (parent, "text") if before is None else (before, "tail")
     text = getattr(holder, attribute) or ""
     end = (nodes[-1].tail or "") if nodes else text
@@ -124,8 +124,8 @@ def _run(parent: Element, before: Element | None, nodes: Sequence[Element]) -> I
     content = InlineContent(text, nodes, _as_code, partial(SPACE.sub, " "))
     source = list(merge_strings(content.source))
     for at, strip in ((0, str.lstrip), (-1, str.rstrip)):
-        if source and isinstance(one := source[at], str):
-            source[at] = strip(one)
+        if source and isinstance(end_part := source[at], str):
+            source[at] = strip(end_part)
 
     def write(parts: CodedText, _: bool) -> None:
         made = content.build((start_space, *parts, end_space))

@@ -48,12 +48,12 @@ def local_name(element: Element) -> str:
 
 def child(element: Element, name: str) -> Element:
     """Return the first child with this local name; None if there is none, or the element itself is None."""
-    return None if element is None else next((one for one in element if local_name(one) == name), None)
+    return None if element is None else next((node for node in element if local_name(node) == name), None)
 
 
 def inherited_attribute(element: Element, name: str) -> str | None:
     """Return an attribute of the element, or of the nearest ancestor that has it; None if none has."""
-    values = (one.get(name) for one in (element, *element.iterancestors()))
+    values = (node.get(name) for node in (element, *element.iterancestors()))
     return next((value for value in values if value is not None), None)
 
 

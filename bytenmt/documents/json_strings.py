@@ -49,7 +49,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
     locale = root.get("@@locale") if isinstance(root, dict) else None
     if isinstance(locale, _String) and (target := options.target_to_declare(locale)):
         file.replace(locale.start, locale.end, json.dumps(target.replace("-", "_")))
-    units = [_unit(file, *one) for one in _strings(root, "")]
+    units = [_unit(file, *found) for found in _strings(root, "")]
     return Document(units, file.dump)
 
 
@@ -59,10 +59,10 @@ def _strings(value: Any, name: str) -> Iterator[tuple[str, _String]]:
     if isinstance(value, dict):
         is_message = "message" in value and value.keys() <= CHROME_KEYS and isinstance(value["message"], str)
         items = [
-            one for one in value.items() if one[0][:1] != "@" and (not is_message or one[0] == "message")
+            item for item in value.items() if item[0][:1] != "@" and (not is_message or item[0] == "message")
         ]
-    for key, one in items:
-        yield from _strings(one, f"{name}.{key}".lstrip("."))
+    for key, item in items:
+        yield from _strings(item, f"{name}.{key}".lstrip("."))
     if isinstance(value, _String) and not any("\ud800" <= letter <= "\udfff" for letter in value):
         yield name, value
 

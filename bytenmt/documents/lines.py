@@ -223,8 +223,12 @@ def keeps_codes(source: CodedText, translation: CodedText) -> bool:
 def pairs_with_words(parts: CodedText) -> set[int]:
     """Return the numbers (Code.pair) of the pairs of codes with a word between them; see has_words."""
     partners = _pair_partners(parts)
-    opened = ((at, one) for at, one in enumerate(parts) if isinstance(one, Code) and one.opens)
-    return {one.pair for at, one in opened if at in partners and has_words(parts[at : partners[at]])}
+    openings = ((index, code) for index, code in enumerate(parts) if isinstance(code, Code) and code.opens)
+    return {
+        code.pair
+        for index, code in openings
+        if index in partners and has_words(parts[index : partners[index]])
+    }
 
 
 def nest_pairs(source: CodedText, translation: CodedText) -> CodedText:

@@ -62,18 +62,18 @@ class TranslationMemory:
             return None
         before, target = entries.get(name) or list(entries.values())[-1]
         waiting = dict[str, list[Code]]()
-        for one, code in zip(before, codes, strict=True):
-            waiting.setdefault(one.text, []).append(code)
+        for stored_code, code in zip(before, codes, strict=True):
+            waiting.setdefault(stored_code.text, []).append(code)
         # Which of several that were alike is which in the translation is not known.
         if any(len({code.text for code in same}) > 1 for same in waiting.values()):
             return None
-        made = list[str | Code]()
+        parts = list[str | Code]()
         for part in target:
             same = waiting.get(part.text, []) if isinstance(part, Code) else []
             slot = same.pop(0) if same else part
-            made.append(slot.text if isinstance(slot, Code) and slot.pair == IN_TEXT else slot)
+            parts.append(slot.text if isinstance(slot, Code) and slot.pair == IN_TEXT else slot)
         text = to_markup(source)
-        return merge_strings([text[: len(text) - len(text.lstrip())], *made, text[len(text.rstrip()) :]])
+        return merge_strings([text[: len(text) - len(text.lstrip())], *parts, text[len(text.rstrip()) :]])
 
 
 def _split(parts: CodedText) -> list[str | Code]:

@@ -77,7 +77,7 @@ def _plural_forms(header: str) -> tuple[int, bool, int]:
     return (-1 if n_forms == 1 else forms[1]), forms.count(forms[1]) > FEW, n_forms
 
 
-def _units(entry: polib.POEntry, one: int, is_frequent: bool, n_forms: int) -> Iterator[Unit]:
+def _units(entry: polib.POEntry, form_of_one: int, is_frequent: bool, n_forms: int) -> Iterator[Unit]:
     style = format_style(entry.flags)
     is_doubted, is_written = entry.fuzzy, False
 
@@ -92,8 +92,10 @@ def _units(entry: polib.POEntry, one: int, is_frequent: bool, n_forms: int) -> I
         def is_valid(translation: str) -> bool:
             return style is None or has_same_arguments(style, source, translation)
 
-        begun, is_done = (target,) if target else (), bool(target) and not is_doubted
-        return Unit([source], write, f"line {entry.linenum}", name, begun, is_done, is_doubted, is_valid)
+        target_parts, is_done = (target,) if target else (), bool(target) and not is_doubted
+        return Unit(
+            [source], write, f"line {entry.linenum}", name, target_parts, is_done, is_doubted, is_valid
+        )
 
     context = entry.msgctxt or ""
     if not entry.msgid_plural:
@@ -101,7 +103,7 @@ def _units(entry: polib.POEntry, one: int, is_frequent: bool, n_forms: int) -> I
         return
     is_counted = style is not None and not has_same_arguments(style, entry.msgid, entry.msgid_plural)
     for form in sorted({*entry.msgstr_plural, *range(n_forms)}):
-        is_plural = form != one or (is_frequent and is_counted)
+        is_plural = form != form_of_one or (is_frequent and is_counted)
         # Two or more forms have the same source, so that a memory must know which one an entry is.
         name = f"{context}[{form}]" if is_plural and n_forms > 2 else context
         source, target = entry.msgid_plural if is_plural else entry.msgid, entry.msgstr_plural.get(form, "")

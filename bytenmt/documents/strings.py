@@ -80,21 +80,21 @@ def _pattern_unit(pattern: list[Any], place: str, name: str, is_of_java: bool) -
     for item in pattern:
         if isinstance(item, Expression) and item.function == "html":  # whose escapes moz.l10n leaves
             item.arg = re.sub(r"\\(.)", r"\1", str(item.arg))
-    text = "".join(one for one in pattern if isinstance(one, str))
+    text = "".join(part for part in pattern if isinstance(part, str))
     is_doubled = is_of_java and re.search(r"\{\d", text) and ("''" in text or "'" not in text)
     codes = pair_codes(
-        one.replace("''", "'" if is_doubled else "''") if isinstance(one, str) else _tag(one)
-        for one in pattern
+        part.replace("''", "'" if is_doubled else "''") if isinstance(part, str) else _tag(part)
+        for part in pattern
     )
     items = dict(zip(codes, pattern, strict=True))
 
     def write(parts: CodedText, _: bool) -> None:
         pattern[:] = [
             # moz.l10n does not escape the end of CDATA.
-            one.replace("'", "''" if is_doubled else "'").replace("]]>", "]] >")
-            if isinstance(one, str)
-            else items[one]
-            for one in parts
+            part.replace("'", "''" if is_doubled else "'").replace("]]>", "]] >")
+            if isinstance(part, str)
+            else items[part]
+            for part in parts
         ]
 
     return Unit(codes, write, place, name)

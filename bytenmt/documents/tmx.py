@@ -20,19 +20,19 @@ def read(data: bytes, options: ReadOptions) -> Document:
     tree = inline_xml.parse(data, "tmx")
     if options.pair is None:
         raise DataError("a translation memory may have several languages: give --pair, such as --pair en-de")
-    units = [unit for one in tree.iter("{*}tu") if (unit := _unit(one, options.pair)) is not None]
+    units = [unit for element in tree.iter("{*}tu") if (unit := _unit(element, options.pair)) is not None]
     return Document(units, lambda: inline_xml.dump(tree, data))
 
 
 def pairs(file: BinaryIO, pair: tuple[str, str]) -> Iterator[tuple[CodedText, CodedText, str]]:
     """Yield source, translation and tuid of each <tu> in both languages; the file is read as a stream."""
-    for _, one in etree.iterparse(file, tag="{*}tu", **SAFE):
-        unit = _unit(one, pair)
+    for _, element in etree.iterparse(file, tag="{*}tu", **SAFE):
+        unit = _unit(element, pair)
         if unit is not None and unit.is_done:
             yield unit.parts, unit.target or (), unit.name
-        one.clear()
-        while one.getprevious() is not None:
-            del one.getparent()[0]
+        element.clear()
+        while element.getprevious() is not None:
+            del element.getparent()[0]
 
 
 def _content(segment: Element) -> InlineContent:
@@ -49,35 +49,37 @@ def _as_code(element: Element) -> Tag | None:
 def _variant(unit: Element, language: str) -> Element:
     """Return the variant of a unit in a language: this one, or else one of its regions (de-AT)."""
     variants = {
-        (one.get(LANG) or one.get("lang") or "").lower().replace("_", "-"): one
-        for one in reversed([one for one in unit if local_name(one) == "tuv"])
+        (variant.get(LANG) or variant.get("lang") or "").lower().replace("_", "-"): variant
+        for variant in reversed([variant for variant in unit if local_name(variant) == "tuv"])
     }
     wanted = language.lower().replace("_", "-")
-    near = (one for code, one in variants.items() if code.split("-")[0] == wanted)
+    near = (variant for code, variant in variants.items() if code.split("-")[0] == wanted)
     return variants.get(wanted, next(near, None))
 
 
-def _unit(one: Element, pair: tuple[str, str]) -> Unit | None:
+def _unit(element: Element, pair: tuple[str, str]) -> Unit | None:
     """Return the unit of an element <tu>, None where it has no text in the source language."""
-    source, other = _variant(one, pair[0]), _variant(one, pair[1])
-    segment, target = child(source, "seg"), child(other, "seg")
-    if source is None or segment is None or source is other:
+    source, target_variant = _variant(element, pair[0]), _variant(element, pair[1])
+    segment, target = child(source, "seg"), child(target_variant, "seg")
+    if source is None or segment is None or source is target_variant:
         return None
     content = _content(segment)
-    begun = () if target is None else merge_strings(_content(target).source)
+    existing = () if target is None else merge_strings(_content(target).source)
 
     def write(translation: CodedText, is_doubtful: bool) -> None:
-        variant = _variant(one, pair[1])
+        variant = _variant(element, pair[1])
         if variant is None:
-            variant = etree.SubElement(one, source.tag, {LANG if LANG in source.attrib else "lang": pair[1]})
-            variant.tail, source.tail = source.tail, one.text
-        made = child(variant, "seg")
-        made = etree.SubElement(variant, segment.tag) if made is None else made
-        inline_xml.set_content(made, content.build(translation))
+            variant = etree.SubElement(
+                element, source.tag, {LANG if LANG in source.attrib else "lang": pair[1]}
+            )
+            variant.tail, source.tail = source.tail, element.text
+        target_segment = child(variant, "seg")
+        target_segment = etree.SubElement(variant, segment.tag) if target_segment is None else target_segment
+        inline_xml.set_content(target_segment, content.build(translation))
         if is_doubtful and not any(note.text == REVIEW for note in variant):
             note = etree.Element(segment.tag[: -len("seg")] + "prop", type="x-state")
             note.text = REVIEW
             variant.insert(0, note)
 
-    place, name = f"line {segment.sourceline}", one.get("tuid", "")
-    return Unit(content.source, write, place, name, begun, bool(to_markup(begun).strip()))
+    place, name = f"line {segment.sourceline}", element.get("tuid", "")
+    return Unit(content.source, write, place, name, existing, bool(to_markup(existing).strip()))

@@ -56,7 +56,8 @@ def lines_to_translate(
     for unit in document.units:
         is_wanted = overwrite or not unit.is_done
         if is_wanted and not (memory and memory.match(unit.parts, unit.name)):
-            lines |= dict.fromkeys(one.parts for one in split_unit(unit.parts) if isinstance(one, UnitLine))
+            pieces = split_unit(unit.parts)
+            lines |= dict.fromkeys(piece.parts for piece in pieces if isinstance(piece, UnitLine))
     return list(lines)
 
 
@@ -86,7 +87,7 @@ def _translate_unit(
     unit: Unit, translations: Mapping[CodedText, LineTranslation], report: TranslationReport
 ) -> None:
     pieces = split_unit(unit.parts)
-    lines = [translations[one.parts] for one in pieces if isinstance(one, UnitLine)]
+    lines = [translations[piece.parts] for piece in pieces if isinstance(piece, UnitLine)]
     if not pieces or not all(to_markup(line.parts).strip() for line in lines):
         kind = "without a translation" if pieces else "ICU message"
         report.counts[kind] += 1
@@ -97,9 +98,11 @@ def _translate_unit(
             unit.write(unit.parts, False)
     else:
         following = iter(lines)
-        made = (one.restore(next(following).parts) if isinstance(one, UnitLine) else one for one in pieces)
+        parts = list[str | Code]()
+        for piece in pieces:
+            parts += piece.restore(next(following).parts) if isinstance(piece, UnitLine) else piece
         flags = [flag for line in lines for flag in line.flags]
-        _write(unit, merge_strings(part for piece in made for part in piece), flags, report)
+        _write(unit, merge_strings(parts), flags, report)
 
 
 def _write(unit: Unit, parts: CodedText, flags: list[str], report: TranslationReport) -> None:
