@@ -2,7 +2,6 @@
 
 import os
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +58,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             names[item] not in slow,
         )
     )
-
-
-@pytest.fixture(autouse=True)
-def validations_without_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They decode all lines, however much else the machine has to do."""
-    if "bytenmt.training.run" in sys.modules:
-        monkeypatch.setattr("bytenmt.training.run.ALWAYS", 1e9)
 
 
 @pytest.fixture

@@ -30,7 +30,6 @@ class Progress(Struct):
     batch: Count = 0  # the next batch of the epoch's plan
     epoch_batches: Count = 0  # batches of that plan; 0: not known
     seconds: float = 0.0  # of training in all, validation included
-    decoding_seconds: float = 0.0  # of them for decoding at validations
     best: float | None = None  # of train.metric
     best_update: Count = 0
     waited: Count = 0  # validations since the best one

@@ -194,7 +194,7 @@ class LanguageModelObjective:
         text = self._valid[1][: self.train.valid_bytes]
         return {"valid_bits_per_byte": text_bits(model, text, self.device, self.group) / len(text)}
 
-    def decode(self, model: Model[Any, Any], seconds: float) -> dict[str, Any]:
+    def decode(self, model: Model[Any, Any]) -> dict[str, Any]:
         """Return an empty dictionary: without sources nothing is translated at a validation."""
         return {}
 

@@ -45,9 +45,7 @@ from bytenmt.training.translation import BatchShare, TranslationObjective
 # Where train.valid_every and train.save_every are left to us: for runs that end by updates, or by time.
 BY_UPDATES, VALID_TIME, SAVE_TIME = 500, 120.0, 300.0
 MOST_BITS, MOST_UPDATES = 16.0, 50  # of a byte, after so many updates: worse than any start
-SHARE = 0.05  # of the training time that decoding for validations may take, and as much again for scoring
-ALWAYS = 2.0  # seconds that decoding may take in any training: the share of 40 seconds
-LAST = 10.0  # seconds that the last validation of a run may decode, whatever the others took
+SHARE = 0.05  # of the training time that validations may take where their interval is a time left to us
 
 
 class TrainingOutcome(NamedTuple):
@@ -324,7 +322,7 @@ class TrainingLoop:
                 if self.meter.nats and (valid_due or save_due or progress.update % settings.log_every == 0):
                     self._write_record()
                 best = progress.best, progress.best_update
-                better = valid_due and self._validate(end)
+                better = valid_due and self._validate()
                 end = end or (valid_due and self.has_ended())
                 if better or save_due or end:
                     self._save(better, best, end)
@@ -389,45 +387,30 @@ class TrainingLoop:
         if self.log is not None:
             self.log.write({**place, **values})
 
-    def _validate(self, end: bool) -> bool:
-        """Score the validation text; return whether the weights are the best so far. end: of the run."""
+    def _validate(self) -> bool:
+        """Score the validation text; return whether the weights are the best so far."""
         progress, settings = self.progress, self.settings
         self.bar.show(fraction_done(settings, progress), f"update {progress.update}, validating …")
         self.trainer.sum_over_processes()
         begun = progress.seconds
         with self.trainer.averaged():
             model = self.trainer.model.eval()
-            record = self.group.broadcast(self.objective.score(model))
-            self.trainer.sum_over_processes()
-            scored, by_bits = progress.seconds, settings.metric == "bits_per_byte"
-            better = by_bits and self._is_best(record)
-            # A best checkpoint that depends on translations needs all lines, always.
-            seconds = self._seconds_to_decode(end) if by_bits else math.inf
-            record |= self.group.broadcast(self.objective.decode(model, seconds))
-            better = better or (not by_bits and self._is_best(record))
+            record = self.group.broadcast(self.objective.score(model) | self.objective.decode(model))
             model.train()
+        better = self._is_best(record)
         self.trainer.sum_over_processes()
-        progress.decoding_seconds += progress.seconds - scored
         self._log(record)
         self.validated = progress.update
-        # Where the interval is left to us, scoring takes no more than its share of the time.
-        pause = (scored - begun) / SHARE if settings.valid_every == AUTO else 0.0
+        pause = (progress.seconds - begun) / SHARE if settings.valid_every == AUTO else 0.0
         self.valid_timer.pass_over(progress.seconds, pause)
         scores = ", ".join(
             f"{name.removeprefix('valid_').replace('_', ' ')} {value:.4g}"
             for name, value in record.items()
             if isinstance(value, float)
         )
-        if "lines_left_out" in record:
-            scores += f" (no time to decode {record['lines_left_out']} lines)"
         self.reporter.say(f"update {progress.update}, {progress.seconds / 60:.1f} min: {scores}")
         self.meter = Meter()
         return better
-
-    def _seconds_to_decode(self, end: bool) -> float:
-        """Return how long validation lines may be decoded, within decoding's share of the time."""
-        seconds = max(ALWAYS, SHARE * self.progress.seconds) - self.progress.decoding_seconds
-        return max(seconds, LAST) if end or self.has_ended() else seconds
 
     def _is_best(self, record: Mapping[str, Any]) -> bool:
         """Return whether a validation is the best so far, and note it in the progress. NaN never is."""

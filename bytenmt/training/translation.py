@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -34,7 +32,6 @@ from bytenmt.training.losses import LossInputs, batch_loss, draw_inputs, drop_by
 from bytenmt.training.precision import autocast
 
 CPU = torch.device("cpu")
-LINES_TOGETHER = {"cpu": 32, "cuda": 256}  # of a validation, in each process between looks at the clock
 N_SAMPLES = 3  # lines whose translations are logged: the first ones
 
 
@@ -177,57 +174,38 @@ class TranslationObjective:
         log_p = log_probabilities(TorchReader([model], self.device), self.valid, self.group)
         return {"valid_bits_per_byte": bits_per_byte(log_p, self.valid.target_lengths)}
 
-    def decode(self, model: Model[Any, Any], seconds: float) -> dict[str, Any]:
-        """Translate the first validation lines and score them: return chrF, BLEU, exact match, the metrics of
-        plugins and some samples, by their names in metrics.jsonl; empty if train.valid_lines is 0.
+    def decode(self, model: Model[Any, Any]) -> dict[str, Any]:
+        """Translate the first train.valid_lines validation lines and score them: return chrF, BLEU, exact
+        match, the metrics of plugins and some samples, by their names in metrics.jsonl; empty for no lines.
 
-        seconds: no more lines are begun after so much time; inf for all train.valid_lines, 0 or less for
-        none. All processes must call it together.
+        All processes must call it together; each translates its share of the lines.
         """
         assert self.valid is not None
         n_lines = min(self.train.valid_lines, len(self.valid))
         if not n_lines:
             return {}
         lines = [self.valid.source(i) for i in range(n_lines)]
-        texts = self._translate(model, lines, time.monotonic() + seconds) if seconds > 0 else []
-        record: dict[str, Any] = {"valid_lines": len(texts)}
-        if len(texts) < n_lines:
-            record["lines_left_out"] = n_lines - len(texts)
-        if texts:
-            truth = [self.valid.target(i).decode() for i in range(len(texts))]
-            scores = text_scores(texts, truth)
-            record |= {f"valid_{name}": value for name, value in scores.metrics.items()}
-            record |= {
-                "valid_chrf": scores.chrf,
-                "valid_bleu": scores.bleu,
-                "valid_exact_match": scores.exact_match,
-                "chrf_signature": scores.chrf_signature,
-                "bleu_signature": scores.bleu_signature,
-                "samples": [
-                    {"source": source.decode(), "reference": reference, "translation": text}
-                    for source, reference, text in zip(lines[:N_SAMPLES], truth, texts, strict=False)
-                ],
-            }
-        return record
-
-    def _translate(self, model: Model[Any, Any], lines: Sequence[bytes], until: float) -> list[str]:
-        """Translate lines with the weights of this moment, as long as the clock is below `until`.
-
-        Each process translates its share of the lines that are decoded together.
-        """
         limit, rank, size = self.config.data.max_source_bytes, self.group.rank, self.group.size
         runtime = replace(runtime_from_models([model], self.device), max_source_bytes=limit)
-        translator = Translator.from_runtime(runtime)
-        n_together = len(lines) if until == math.inf else size * LINES_TOGETHER[self.device.type]
-        texts: list[str] = []
-        while len(texts) < len(lines) and self.group.broadcast(not texts or time.monotonic() < until):
-            some_lines = lines[len(texts) : len(texts) + n_together]
-            translations = [b""] * len(some_lines)
-            shares = self.group.gather_all(translator.translate(some_lines[rank::size]))
-            for first, share in enumerate(shares):
-                translations[first::size] = share
-            texts += [text.decode() for text in translations]
-        return texts
+        translations = [b""] * n_lines
+        shares = self.group.gather_all(Translator.from_runtime(runtime).translate(lines[rank::size]))
+        for first, share in enumerate(shares):
+            translations[first::size] = share
+        texts = [text.decode() for text in translations]
+        truth = [self.valid.target(i).decode() for i in range(n_lines)]
+        scores = text_scores(texts, truth)
+        return {f"valid_{name}": value for name, value in scores.metrics.items()} | {
+            "valid_lines": n_lines,
+            "valid_chrf": scores.chrf,
+            "valid_bleu": scores.bleu,
+            "valid_exact_match": scores.exact_match,
+            "chrf_signature": scores.chrf_signature,
+            "bleu_signature": scores.bleu_signature,
+            "samples": [
+                {"source": source.decode(), "reference": reference, "translation": text}
+                for source, reference, text in zip(lines[:N_SAMPLES], truth, texts, strict=False)
+            ],
+        }
 
     # ---- what a checkpoint tells of the text
 

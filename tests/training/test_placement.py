@@ -15,7 +15,6 @@ from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
-from bytenmt.decoding.translator import Translator
 from bytenmt.training import translation
 from bytenmt.training.arguments import configuration
 from bytenmt.training.trainer import Trainer
@@ -67,22 +66,12 @@ def test_training_and_decoding_stay_on_the_device(
         assert len(list(decode(engine, [Request(b"eins", 3), Request(b"drei", 3)]))) == 2
 
 
-def test_a_validation_decodes_its_lines_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look at the clock after every 256 lines: there is no time but for the first ones."""
-    calls: list[int] = []
-    translate = Translator.translate
-    monkeypatch.setattr(
-        Translator, "translate", lambda self, lines: calls.append(len(lines)) or translate(self, lines)
-    )
+def test_a_validation_decodes_its_lines(tmp_path: Path) -> None:
     corpus = ParallelCorpus.open_all([nine_lines(tmp_path / "lines")])
     settings = config("bytenet", "train.valid_lines=200")
     with labelled_device():
-        model = Trainer(settings, DEVICE).model.eval()
         objective = TranslationObjective(settings, corpus, corpus, device=DEVICE)
-        assert objective.decode(model, 1e-9).get("lines_left_out", 0) == 0
-        monkeypatch.setitem(translation.LINES_TOGETHER, "cuda", 4)
-        assert objective.decode(model, 1e-9)["lines_left_out"] == 5
-    assert calls == [9, 4]
+        assert objective.decode(Trainer(settings, DEVICE).model.eval())["valid_lines"] == 9
 
 
 def _model(trainer: Trainer) -> None:
