@@ -24,7 +24,6 @@ WRAPPED = re.compile(
     r'""\n".*(?<!\\n)"$', re.MULTILINE
 )  # a text that begins on a line of its own, being long
 PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d{1,2})\s*;\s*plural\s*=\s*([^;\n]+)")
-NUMBERS, FEW = 1001, 5  # from 0, whose plural forms are looked at; a form of so many of them is of few
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
@@ -62,8 +61,8 @@ def read(data: bytes, options: ReadOptions) -> Document:
 def _plural_forms(header: str) -> tuple[int, bool, int]:
     """Return the plural form of the number 1, -1 if there is one for all numbers, and the number of forms.
 
-    Between them, whether many other numbers have it too, as 21 in Russian, so that it contains the number if
-    the plural does.
+    Between them, whether 21 has it too, as in Russian, or 101, as in Slovenian, so that it contains the
+    number if the plural does.
     """
     declared = PLURAL_FORMS.search(header)
     n_forms = int(declared[1]) if declared else 0
@@ -71,10 +70,10 @@ def _plural_forms(header: str) -> tuple[int, bool, int]:
         return 0, False, 0
     try:
         form = c2py(declared[2])
-        forms = [int(form(number)) for number in range(NUMBERS)]
+        form_of_one, others = int(form(1)), {int(form(21)), int(form(101))}
     except (ValueError, OverflowError, RecursionError, ZeroDivisionError):
         return 0, False, 0
-    return (-1 if n_forms == 1 else forms[1]), forms.count(forms[1]) > FEW, n_forms
+    return (-1 if n_forms == 1 else form_of_one), form_of_one in others, n_forms
 
 
 def _units(entry: polib.POEntry, form_of_one: int, is_frequent: bool, n_forms: int) -> Iterator[Unit]:

@@ -8,8 +8,9 @@ from typing import BinaryIO
 from lxml import etree
 
 from bytenmt.documents import inline_xml
-from bytenmt.documents.inline_xml import LANG, SAFE, Element, InlineContent, as_tag, child, local_name
-from bytenmt.documents.unit import CodedText, Document, ReadOptions, Tag, Unit, merge_strings, to_markup
+from bytenmt.documents.inline_xml import LANG, SAFE, Element, InlineContent, child, local_name
+from bytenmt.documents.unit import CodedText, Document, ReadOptions, Unit, merge_strings, to_markup
+from bytenmt.documents.xliff import as_code
 from bytenmt.errors import DataError
 
 REVIEW = "needs-review-translation"
@@ -36,14 +37,7 @@ def pairs(file: BinaryIO, pair: tuple[str, str]) -> Iterator[tuple[CodedText, Co
 
 
 def _content(segment: Element) -> InlineContent:
-    return InlineContent(segment.text, segment, _as_code, inline_xml.unwrap_lines)
-
-
-def _as_code(element: Element) -> Tag | None:
-    name = local_name(element)
-    if name in ("bpt", "ept"):
-        return as_tag(element, element.get("i", ""), name == "bpt")
-    return as_tag(element) if name in ("ph", "it", "ut") else None
+    return InlineContent(segment.text, segment, as_code, inline_xml.unwrap_lines)
 
 
 def _variant(unit: Element, language: str) -> Element:

@@ -18,7 +18,7 @@ from bytenmt.documents.inline_xml import SPACE, Element, InlineContent, as_tag, 
 from bytenmt.documents.unit import CodedText, Document, ReadOptions, Tag, Unit, merge_strings, to_markup
 from bytenmt.errors import DataError
 
-CODES = ("ph", "it", "x", "cp")  # with their content
+CODES = ("ph", "it", "x", "cp", "ut")  # with their content; ut is TMX's
 OPENING, CLOSING = ("bpt", "bx", "sc", "sm"), ("ept", "ex", "ec", "em")
 NOT_YET = ("new", "needs-translation", "initial")  # states of a target that is no translation
 DOUBTED, TRANSLATED = "needs-review-translation", "translated"
@@ -46,14 +46,14 @@ def read(data: bytes, options: ReadOptions) -> Document:
 def _content(element: Element) -> InlineContent:
     """Return the content of a source, a target or one of their segments."""
     is_preserved = inline_xml.inherited_attribute(element, SPACE) == "preserve"
-    return InlineContent(element.text, element, _as_code, str if is_preserved else inline_xml.unwrap_lines)
+    return InlineContent(element.text, element, as_code, str if is_preserved else inline_xml.unwrap_lines)
 
 
-def _as_code(element: Element) -> Tag | None:
-    """Return the tag of an element that is one code with its content."""
+def as_code(element: Element) -> Tag | None:
+    """Return the tag of an element of XLIFF or TMX that is one code with its content."""
     name, number = local_name(element), element.get("id", "")
     if name in OPENING or name in CLOSING:
-        key = element.get("startRef") or element.get("rid") or number
+        key = element.get("startRef") or element.get("rid") or element.get("i") or number
         return as_tag(element, f"{name[-1]}{key}", name in OPENING)
     angular = ANGULAR.fullmatch(number) if name == "x" else None
     if angular is not None:

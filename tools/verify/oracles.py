@@ -67,17 +67,17 @@ def load_runtime(run: Path, engine: str, threads: int) -> Any:
     return load_runs([run], EngineSpec(name, "cpu", "fp32", threads))
 
 
-def trainer_tensors(run: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the tensors of the trainer's state in a run folder by the keys that lead to them."""
+def trainer_tensors(run: Path) -> dict[str, Any]:
+    """Return the tensors of the trainer's state in a run folder by the keys that lead to them."""
     from bytenmt.checkpoints.checkpoint import load_checkpoint
 
-    todo: list[tuple[str, Any]] = [("", load_checkpoint(run).trainer)]
-    for name, value in todo:  # which grows
-        if isinstance(value, list | dict):
-            items = value.items() if isinstance(value, dict) else enumerate(value)
-            todo += [(f"{name}.{key}".lstrip("."), one) for key, one in items]
-        elif hasattr(value, "numpy"):
-            yield name, value.clone().contiguous()
+    def flat(state: Any, name: str) -> dict[str, Any]:
+        if isinstance(state, dict | list):
+            items = state.items() if isinstance(state, dict) else enumerate(state)
+            return {k: v for key, one in items for k, v in flat(one, f"{name}.{key}").items()}
+        return {name: state.clone().contiguous()} if hasattr(state, "numpy") else {}
+
+    return flat(load_checkpoint(run).trainer, "trainer")
 
 
 def epoch_plan_arrays(
@@ -310,7 +310,7 @@ def digest(arrays: Sequence[Any]) -> str:
 def run_digest(run: Path) -> dict[str, str]:
     """Return a hash of each tensor in a run's checkpoint files, by the file's kind and the tensor's name."""
     found: dict[str, str] = {}
-    trainer = safetensors.torch.save(dict(trainer_tensors(run)))
+    trainer = safetensors.torch.save(trainer_tensors(run))
     for kind, data in (("weights", (run / "last.safetensors").read_bytes()), ("trainer", trainer)):
         header_bytes = int.from_bytes(data[:8], "little")
         for name, entry in json.loads(data[8 : 8 + header_bytes]).items():
