@@ -217,15 +217,15 @@ def all_batches(augmenter: Augmenter, size: int, epoch: int, first: int = 0) -> 
 def test_batches_are_the_same_in_any_number_of_processes(shares: dict[str, float]) -> None:
     """And from any batch on; another epoch or seed has other ones; both sides keep their limits."""
     settings = DataConfig(**shares, max_source_bytes=40, max_target_bytes=60)
-    augmenter = Augmenter(corpus_of(), settings, 1, 8)
+    augmenter = Augmenter(corpus_of(), settings, 1)
     one = all_batches(augmenter, 1, 0)
-    assert one == all_batches(augmenter, 3, 0) == all_batches(Augmenter(corpus_of(), settings, 1, 8), 2, 0)
+    assert one == all_batches(augmenter, 3, 0) == all_batches(Augmenter(corpus_of(), settings, 1), 2, 0)
     assert one[3:] == all_batches(augmenter, 1, 0, 3)
     assert sorted(sum(one, [])) != sorted(sum(all_batches(augmenter, 1, 1), []))
-    assert one != all_batches(Augmenter(corpus_of(), settings, 2, 8), 1, 0)
+    assert one != all_batches(Augmenter(corpus_of(), settings, 2), 1, 0)
     assert max(len(source) for batch in one for source, _ in batch) <= 41
     assert max(len(target) for batch in one for _, target in batch) <= 62
-    plain = all_batches(Augmenter(corpus_of(), DataConfig(), 1, 8), 1, 0)
+    plain = all_batches(Augmenter(corpus_of(), DataConfig(), 1), 1, 0)
     if "sentinels" in shares:  # batches are other ones
         before = [pair for batch in plain for pair in batch]
         assert 0.2 < np.mean([pair not in before for batch in one for pair in batch]) < 0.99
@@ -238,13 +238,13 @@ def test_batches_are_the_same_in_any_number_of_processes(shares: dict[str, float
 
 def test_a_share_of_the_sources_is_empty() -> None:
     """Their targets stay, and at a share of 1 no source is left."""
-    plain = sum(all_batches(Augmenter(corpus_of(), DataConfig(), 1, 8), 1, 0), [])
-    found = sum(all_batches(Augmenter(corpus_of(), DataConfig(empty_source=0.3), 1, 8), 1, 0), [])
+    plain = sum(all_batches(Augmenter(corpus_of(), DataConfig(), 1), 1, 0), [])
+    found = sum(all_batches(Augmenter(corpus_of(), DataConfig(empty_source=0.3), 1), 1, 0), [])
     assert [target for _, target in found] == [target for _, target in plain]
     empty = [source == bytes([EOS]) for source, _ in found]
     assert 0.1 < np.mean(empty) < 0.5
     assert all(own == old or none for none, (own, _), (old, _) in zip(empty, found, plain, strict=True))
-    all_of_them = sum(all_batches(Augmenter(corpus_of(), DataConfig(empty_source=1.0), 1, 8), 1, 0), [])
+    all_of_them = sum(all_batches(Augmenter(corpus_of(), DataConfig(empty_source=1.0), 1), 1, 0), [])
     assert {source for source, _ in all_of_them} == {bytes([EOS])}
 
 
@@ -354,7 +354,7 @@ def test_a_corpus_with_sentinels_keeps_its_other_lines() -> None:
         < 0.3
     )
     assert max(changed.source_lengths) <= 40 and max(changed.target_lengths) <= 60
-    for part, expected in zip(assemble(changed, np.arange(n), 8), Batch.from_pairs(after, 8), strict=True):
+    for part, expected in zip(assemble(changed, np.arange(n)), Batch.from_pairs(after), strict=True):
         assert np.array_equal(part, expected)
     again = augmenter.corpus(7)
     assert after == [(again.source(k), again.target(k)) for k in range(n)]
