@@ -27,7 +27,7 @@ class Characters(NamedTuple):
 
 
 class WholeCharacters:
-    """Groups the bytes of successive Surprise chunks into characters; a cut character waits for its rest."""
+    """Groups the bytes of successive Surprisal chunks into characters; a cut character waits for its rest."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")

@@ -19,7 +19,7 @@ from bytenmt.decoding.reading import Reader, Reading
 from bytenmt.utf8 import EOS
 
 CHUNK = 1024  # bytes of a stream that a model reads in one call
-LINES_AT_ONCE = 1000  # lines of translations in a Surprise, which is in memory
+LINES_AT_ONCE = 1000  # lines of translations in a Surprisal, which is in memory
 
 
 class Surprisal(NamedTuple):
@@ -34,7 +34,7 @@ class Surprisal(NamedTuple):
 
     @staticmethod
     def concatenate(parts: Sequence[Surprisal]) -> Surprisal:
-        """Concatenate at least one Surprise."""
+        """Concatenate at least one Surprisal."""
         data, bits, rank = zip(*parts, strict=True)
         return Surprisal(np.concatenate(data), np.concatenate(bits), np.concatenate(rank))
 
@@ -70,7 +70,7 @@ def rechunk(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
 def translation_surprisal(reader: Reader, corpus: ParallelCorpus) -> Iterator[Surprisal]:
     """Yield the surprisal, in bits, of each byte of a corpus' targets, given their sources.
 
-    Each Surprise has up to LINES_AT_ONCE whole lines, one after another. EOS follows each line, and its
+    Each Surprisal has up to LINES_AT_ONCE whole lines, one after another. EOS follows each line, and its
     surprisal is included.
     """
     for first in range(0, len(corpus), LINES_AT_ONCE):
