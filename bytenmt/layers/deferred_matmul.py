@@ -89,12 +89,14 @@ class DeferredProduct(Deferred):
         return x @ self.matrix.mT, x
 
     def backward(self, saved: Tensor, d_y: Tensor) -> Tensor:
-        """See Deferred; fused cells, which compute the product themselves, call it, too.
-
-        saved: the product's input x, in the matrix' type like d_y.
-        """
-        self.notes.append((saved, d_y))
+        """See Deferred. saved: the product's input x, in the matrix' type like d_y."""
+        self.note(saved, d_y)
         return d_y @ self.matrix
+
+    def note(self, x: Tensor, d_y: Tensor) -> None:
+        """Record inputs (..., d_input) of products and the gradients (..., d_output) of their outputs, also
+        for functions that compute the products themselves (fused_cells.py)."""
+        self.notes.append((x, d_y))
 
     def gather(self) -> tuple[Tensor, ...]:
         """Return the gradient of the matrix over all steps."""

@@ -1,10 +1,11 @@
-"""The steps of a GRU and of an LSTM for training on a CPU, each a single autograd function.
+"""The loops of a GRU and of an LSTM for training on a CPU, each a single autograd function.
 
 On a few dozen rows, PyTorch spends more time on launching operations than on computing them, autograd adds as
-much again, and a GRU step has a dozen operations. Here the products with the state are PyTorch's, the
-elementwise work between them is one pass over the rows, and gradients of the matrices are deferred.
-recurrent.py has the equations and is the reference. Results are equal up to rounding, which is float32's
-here, while autocast rounds every operation to bf16.
+much again, and a GRU step has a dozen operations. Here a run of any number of steps is one operation: in its
+loop the products with the state are PyTorch's, the elementwise work between them is one pass over the rows,
+and the gradients of the matrices are one product over all steps. recurrent.py has the equations and is the
+reference. Results are equal up to rounding, which is float32's here, while autocast rounds every operation to
+bf16.
 """
 
 from __future__ import annotations
@@ -73,22 +74,25 @@ def gru_state_gradients(
 ) -> None:
     """Overwrite the parts of d_x (rows, 3 d) for z and g, and d_h (rows, d) without the part through gates.
 
-    d_new (rows, d): the gradient with respect to the new state.
+    d_new and, before the call, d_h (rows, d): the gradient with respect to the new state is their sum.
     """
     rows, d = h.shape
+    total = np.empty(d, np.float32)  # loops that write a single array are vectorised
     for i in range(rows):
+        for c in range(d):
+            total[c] = widen(d_new[i, c]) + widen(d_h[i, c])
         for c in range(d):
             z = rz[i, d + c]
             share = z if take else ONE - z
             slope = ONE - g[i, c] * g[i, c]
-            d_x[i, 2 * d + c] = narrow(widen(d_new[i, c]) * share * slope, d_x[0, 0])
+            d_x[i, 2 * d + c] = narrow(total[c] * share * slope, d_x[0, 0])
         for c in range(d):
             z, difference = rz[i, d + c], g[i, c] - widen(h[i, c])
-            y = widen(d_new[i, c]) * (difference if take else -difference)
+            y = total[c] * (difference if take else -difference)
             d_x[i, d + c] = narrow(y * z * (ONE - z), d_x[0, 0])
         for c in range(d):
             z = rz[i, d + c]
-            d_h[i, c] = narrow(widen(d_new[i, c]) * (ONE - z if take else z), d_h[0, 0])
+            d_h[i, c] = narrow(total[c] * (ONE - z if take else z), d_h[0, 0])
 
 
 @njit_any_order
@@ -116,49 +120,82 @@ class GRUProducts(NamedTuple):
 
 
 def fused_gru(cell: GRUProducts) -> Callable[..., tuple[Tensor, ...]]:
-    """Return the function (x, h) -> (new h,), a GRU step for one run of a loop; see GRU.stepper."""
+    """Return the function (x, h) -> (h after each step,), a run of a GRU; see GRU.runner."""
     tokens = cell.gates.token, cell.candidate.token
-    return lambda x, h: (_GRUStep.apply(x, h, *tokens, cell),)  # type: ignore[no-untyped-call]
+    return lambda x, h: (_GRURun.apply(x, h, *tokens, cell),)  # type: ignore[no-untyped-call]
 
 
-class _GRUStep(Function):
+class _GRURun(Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, h: Tensor, gates: Tensor, candidate: Tensor, cell: GRUProducts
     ) -> Tensor:
-        x, h, read = x.contiguous(), h.contiguous(), h.to(cell.gates.matrix.dtype)
-        rz = h.new_empty(len(h), 2 * h.shape[1], dtype=torch.float32)
-        g = h.new_empty(h.shape, dtype=torch.float32)
-        new, reset = h.new_empty(h.shape, dtype=torch.promote_types(x.dtype, h.dtype)), torch.empty_like(read)
-        x_, h_, rz_ = as_array(x), as_array(h), as_array(rz)
-        gru_gates(x_, as_array(read @ cell.gates.matrix.mT), h_, rz_, as_array(reset))
-        u = (read if cell.after else reset) @ cell.candidate.matrix.mT
-        gru_state(x_, as_array(u), h_, rz_, as_array(g), as_array(new), cell.after, cell.take)
-        ctx.save_for_backward(h, read, rz, g, u if cell.after else reset)
+        steps, rows, d = len(x), *h.shape
+        to_gates, to_candidate = cell.gates.matrix.mT, cell.candidate.matrix.mT
+        states, reads = _states(h, steps, torch.promote_types(x.dtype, h.dtype), to_gates.dtype)
+        rz, g = (h.new_empty(steps, rows, width, dtype=torch.float32) for width in (2 * d, d))
+        # The second product's input r * h or, with `after`, its output, which r multiplies.
+        inner, product = to_gates.new_empty(steps, rows, d), to_gates.new_empty(rows, 2 * d)
+        spare = to_gates.new_empty(rows, d)
+        arrays = map(as_array, (x.contiguous(), states, rz, g, inner, product, spare))
+        x_, states_, rz_, g_, inner_, product_, spare_ = arrays
+        for t in range(steps):
+            torch.mm(reads[t], to_gates, out=product)
+            if cell.after:
+                gru_gates(x_[t], product_, states_[t], rz_[t], spare_)
+                torch.mm(reads[t], to_candidate, out=inner[t])
+            else:
+                gru_gates(x_[t], product_, states_[t], rz_[t], inner_[t])
+                torch.mm(inner[t], to_candidate, out=spare)
+            u = inner_[t] if cell.after else spare_
+            gru_state(x_[t], u, states_[t], rz_[t], g_[t], states_[t + 1], cell.after, cell.take)
+            _copy(states, reads, t + 1)
+        ctx.save_for_backward(states, reads, rz, g, inner)
         ctx.cell, ctx.kind = cell, x.dtype
-        return new
+        return states[1:]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_new: Tensor) -> tuple[Tensor | None, ...]:
-        h, read, rz, g, last = ctx.saved_tensors
-        cell, d = ctx.cell, h.shape[1]
-        d_x, d_h = read.new_empty(len(h), 3 * d), torch.empty_like(h)
-        rz_, d_x_, d_h_ = as_array(rz), as_array(d_x), as_array(d_h)
-        gru_state_gradients(
-            as_array(d_new.contiguous()), as_array(h), rz_, as_array(g), d_x_, d_h_, cell.take
-        )
-        d_rz, d_g = d_x[:, : 2 * d], d_x[:, 2 * d :]
-        if cell.after:  # g = tanh(x_g + r * last)
-            d_u = torch.zeros_like(last)
-            gru_reset_gradients(as_array(d_g), as_array(last), rz_, d_x_, as_array(d_u))
-            d_h += cell.candidate.backward(read, d_u)
-        else:  # last = r * h
-            d_last = cell.candidate.backward(last, d_g)
-            gru_reset_gradients(as_array(d_last), as_array(h), rz_, d_x_, d_h_)
-        d_h += cell.gates.backward(read, d_rz)
+    def backward(ctx: Any, d_states: Tensor) -> tuple[Tensor | None, ...]:
+        states, reads, rz, g, inner = ctx.saved_tensors
+        cell, (steps, rows, d) = ctx.cell, g.shape
+        gates, candidate = cell.gates.matrix, cell.candidate.matrix
+        d_x, d_h = reads.new_empty(steps, rows, 3 * d), torch.zeros_like(states[0])
+        d_u, d_inner = reads.new_zeros(steps if cell.after else 0, rows, d), reads.new_empty(rows, d)
+        arrays = map(as_array, (d_states.contiguous(), states, rz, g, inner, d_x, d_h, d_u, d_inner))
+        d_states_, states_, rz_, g_, inner_, d_x_, d_h_, d_u_, d_inner_ = arrays
+        for t in reversed(range(steps)):
+            gru_state_gradients(d_states_[t], states_[t], rz_[t], g_[t], d_x_[t], d_h_, cell.take)
+            d_rz, d_g = d_x[t, :, : 2 * d], d_x[t, :, 2 * d :]
+            if cell.after:  # g = tanh(x_g + r * inner)
+                gru_reset_gradients(d_x_[t, :, 2 * d :], inner_[t], rz_[t], d_x_[t], d_u_[t])
+                d_h += d_u[t] @ candidate
+            else:  # inner = r * h
+                torch.mm(d_g, candidate, out=d_inner)
+                gru_reset_gradients(d_inner_, states_[t], rz_[t], d_x_[t], d_h_)
+            d_h += d_rz @ gates
+        d_gates, d_candidate = torch.split(d_x, [2 * d, d], dim=2)
+        cell.gates.note(reads[:steps].flatten(0, 1), d_gates.flatten(0, 1))
+        read, d_read = (reads[:steps], d_u) if cell.after else (inner, d_candidate)
+        cell.candidate.note(read.flatten(0, 1), d_read.flatten(0, 1))
         token = rz.new_zeros(())
         return d_x.to(ctx.kind), d_h, token, token, None
+
+
+def _states(h: Tensor, steps: int, kind: torch.dtype, read: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return memory for the states (steps + 1, rows, d) of a run that begins with h (rows, d), and for the
+    same in the type `read` of the products: one tensor, if that is their type, too."""
+    states = h.new_empty(steps + 1, *h.shape, dtype=kind)
+    reads = states if read == kind else h.new_empty(states.shape, dtype=read)
+    states[0] = h
+    reads[0] = h
+    return states, reads
+
+
+def _copy(states: Tensor, reads: Tensor, t: int) -> None:
+    """Copy the state t of `states` into `reads`; see _states."""
+    if reads is not states:
+        reads[t] = states[t]
 
 
 @njit_any_order
@@ -188,17 +225,21 @@ def lstm_state(x: Array, u: Array, c: Array, gates: Array, new_c: Array, tanh_c:
 
 @njit_any_order
 def lstm_gradients(
-    d_new_h: Array, d_new_c: Array, c: Array, gates: Array, tanh_c: Array, d_x: Array, d_c: Array
+    d_new_h: Array, d_h: Array, d_new_c: Array, d_c: Array, c: Array, gates: Array, tanh_c: Array, d_x: Array
 ) -> None:
     """Overwrite d_x (rows, 4 d), the gradient of the gates before activation, and d_c (rows, d), of c.
 
-    d_new_h, d_new_c (rows, d): gradients of the new state and cell; others: see lstm_state."""
+    d_new_h and d_h, and d_new_c and, before the call, d_c (rows, d): the gradients with respect to the new
+    state and the new cell are their sums; others: see lstm_state.
+    """
     rows, d = c.shape
-    cell = np.empty(d, np.float32)  # loops that write a single array are vectorised
+    state, cell = np.empty(d, np.float32), np.empty(d, np.float32)  # see lstm_state
     for row in range(rows):
         for j in range(d):
+            state[j] = widen(d_new_h[row, j]) + widen(d_h[row, j])
+        for j in range(d):
             o, t = gates[row, 3 * d + j], tanh_c[row, j]
-            cell[j] = widen(d_new_c[row, j]) + widen(d_new_h[row, j]) * o * (ONE - t * t)
+            cell[j] = widen(d_new_c[row, j]) + widen(d_c[row, j]) + state[j] * o * (ONE - t * t)
         for j in range(d):
             i = gates[row, j]
             d_x[row, j] = narrow(cell[j] * gates[row, 2 * d + j] * i * (ONE - i), d_x[0, 0])
@@ -210,41 +251,52 @@ def lstm_gradients(
             d_x[row, 2 * d + j] = narrow(cell[j] * gates[row, j] * (ONE - g * g), d_x[0, 0])
         for j in range(d):
             o = gates[row, 3 * d + j]
-            d_x[row, 3 * d + j] = narrow(widen(d_new_h[row, j]) * tanh_c[row, j] * o * (ONE - o), d_x[0, 0])
+            d_x[row, 3 * d + j] = narrow(state[j] * tanh_c[row, j] * o * (ONE - o), d_x[0, 0])
         for j in range(d):
             d_c[row, j] = narrow(cell[j] * gates[row, d + j], d_c[0, 0])
 
 
 def fused_lstm(recurrent: DeferredProduct) -> Callable[..., tuple[Tensor, ...]]:
-    """Return the function (x, h, c) -> (new h, new c), an LSTM step for one run of a loop; see LSTM.stepper.
+    """Return the function (x, h, c) -> (h, c) after each step, a run of an LSTM; see LSTM.runner.
 
     recurrent: the product with U.
     """
-    return lambda x, h, c: _LSTMStep.apply(x, h, c, recurrent.token, recurrent)  # type: ignore[no-untyped-call]
+    return lambda x, h, c: _LSTMRun.apply(x, h, c, recurrent.token, recurrent)  # type: ignore[no-untyped-call]
 
 
-class _LSTMStep(Function):
+class _LSTMRun(Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, h: Tensor, c: Tensor, token: Tensor, recurrent: DeferredProduct
     ) -> tuple[Tensor, Tensor]:
-        x, c, read = x.contiguous(), c.contiguous(), h.to(recurrent.matrix.dtype)
-        gates = c.new_empty(len(c), 4 * c.shape[1], dtype=torch.float32)
-        tanh_c = c.new_empty(c.shape, dtype=torch.float32)
-        new_c = torch.empty_like(c, dtype=torch.promote_types(x.dtype, c.dtype))
-        new_h = torch.empty_like(new_c)
-        before = as_array(x), as_array(read @ recurrent.matrix.mT), as_array(c)
-        lstm_state(*before, *(as_array(output) for output in (gates, new_c, tanh_c, new_h)))
-        ctx.save_for_backward(read, c, gates, tanh_c)
+        steps, rows, d = len(x), *c.shape
+        matrix, kind = recurrent.matrix.mT, torch.promote_types(x.dtype, c.dtype)
+        states, reads = _states(h, steps, kind, matrix.dtype)
+        cells, _ = _states(c, steps, kind, kind)
+        gates, tanh_c = (c.new_empty(steps, rows, width, dtype=torch.float32) for width in (4 * d, d))
+        product = matrix.new_empty(rows, 4 * d)
+        arrays = map(as_array, (x.contiguous(), product, states, cells, gates, tanh_c))
+        x_, product_, states_, cells_, gates_, tanh_c_ = arrays
+        for t in range(steps):
+            torch.mm(reads[t], matrix, out=product)
+            outputs = gates_[t], cells_[t + 1], tanh_c_[t], states_[t + 1]
+            lstm_state(x_[t], product_, cells_[t], *outputs)
+            _copy(states, reads, t + 1)
+        ctx.save_for_backward(reads, cells, gates, tanh_c)
         ctx.recurrent, ctx.kinds = recurrent, (x.dtype, h.dtype)
-        return new_h, new_c
+        return states[1:], cells[1:]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_new_h: Tensor, d_new_c: Tensor) -> tuple[Tensor | None, ...]:
-        read, c, gates, tanh_c = ctx.saved_tensors
-        d_x, d_c = read.new_empty(gates.shape), torch.empty_like(c)
-        inputs = d_new_h.contiguous(), d_new_c.contiguous(), c, gates, tanh_c
-        lstm_gradients(*(as_array(tensor) for tensor in (*inputs, d_x, d_c)))
-        d_h = ctx.recurrent.backward(read, d_x).to(ctx.kinds[1])
-        return d_x.to(ctx.kinds[0]), d_h, d_c, gates.new_zeros(()), None
+    def backward(ctx: Any, d_states: Tensor, d_cells: Tensor) -> tuple[Tensor | None, ...]:
+        reads, cells, gates, tanh_c = ctx.saved_tensors
+        matrix, (steps, rows, d) = ctx.recurrent.matrix, tanh_c.shape
+        d_x, d_h, d_c = reads.new_empty(gates.shape), reads.new_zeros(rows, d), torch.zeros_like(cells[0])
+        given = d_states.contiguous(), d_cells.contiguous(), cells, gates, tanh_c, d_x, d_h, d_c
+        d_states_, d_cells_, cells_, gates_, tanh_c_, d_x_, d_h_, d_c_ = map(as_array, given)
+        for t in reversed(range(steps)):
+            gradients = d_states_[t], d_h_, d_cells_[t], d_c_
+            lstm_gradients(*gradients, cells_[t], gates_[t], tanh_c_[t], d_x_[t])
+            torch.mm(d_x[t], matrix, out=d_h)
+        ctx.recurrent.note(reads[:steps].flatten(0, 1), d_x.flatten(0, 1))
+        return d_x.to(ctx.kinds[0]), d_h.to(ctx.kinds[1]), d_c, gates.new_zeros(()), None

@@ -25,23 +25,50 @@ GRUUpdate = Literal["keep", "take"]
 State = tuple[Tensor, ...]  # h, and in an LSTM c, each (rows, d_hidden)
 
 
-def run_loop(
-    step: Callable[..., State], inputs: Tensor, before: Sequence[Tensor], lengths: Tensor | None
-) -> tuple[Tensor, State]:
-    """Run a layer step by step; return h at each step, (rows, t, d_hidden), and each row's last state.
-
-    step: see GRU.stepper; inputs (t, rows, …): its first argument; before: the state before the first step;
-    lengths (rows,) int64: steps after which a row's last state is taken, None: t.
-    """
-    state, states = tuple(before), list[State]()
-    for x in inputs:
-        state = step(x, *state)
-        states.append(state)
-    parts = [torch.stack(part, dim=1) for part in zip(*states, strict=True)]
-    return parts[0], tuple(last(part, lengths) for part in parts)
+Run = Callable[..., State]  # (x (t, rows, …), state before) -> the state after each step, (t, rows, d_hidden)
 
 
-class GRU(nn.Module):
+def looped(step: Callable[..., State]) -> Run:
+    """Return the run of a layer whose step is (x (rows, …), state) -> new state."""
+
+    def run(x: Tensor, *state: Tensor) -> State:
+        states = list[State]()
+        for x_t in x:
+            state = step(x_t, *state)
+            states.append(state)
+        return tuple(
+            torch.stack(part) if len(part) > 1 else part[0][None] for part in zip(*states, strict=True)
+        )
+
+    return run
+
+
+class RecurrentLayer(nn.Module):
+    """Base class of recurrent layers, which define `runner`."""
+
+    def runner(self) -> Run:
+        """Return the function that runs the layer over the inputs' products, to be called once, or at each
+        step of one loop."""
+        raise NotImplementedError
+
+    def stepper(self) -> Callable[..., State]:
+        """Return the function (x (rows, …), state) -> new state, to be called at each step of one loop."""
+        run = self.runner()
+        return lambda x, *state: tuple(part[0] for part in run(x[None], *state))
+
+    def read(
+        self, products: Tensor, before: Sequence[Tensor], lengths: Tensor | None
+    ) -> tuple[Tensor, State]:
+        """Return h after each step, (rows, t, d_hidden), and each row's last state.
+
+        products (t, rows, …): see runner; before: the state before the first step; lengths (rows,) int64: the
+        steps after which a row's last state is taken, None: all.
+        """
+        parts = [part.transpose(0, 1) for part in self.runner()(products, *before)]
+        return parts[0], tuple(last(part, lengths) for part in parts)
+
+
+class GRU(RecurrentLayer):
     """One layer of gated recurrent units.
 
     r = sigma(W_r x + U_r h), z = sigma(W_z x + U_z h), where each W has a bias, and
@@ -72,11 +99,11 @@ class GRU(nn.Module):
         self.gates = nn.Linear(d_hidden, 2 * d_hidden, bias=False)  # U of r, z
         self.candidate = nn.Linear(d_hidden, d_hidden, bias=False)  # U of g
 
-    def stepper(self) -> Callable[..., State]:
-        """Return the function (x, h) -> (new h,), to be called at each step of one run of a loop.
+    def runner(self) -> Run:
+        """Return the function (x, h) -> (h after each step,); see RecurrentLayer.
 
-        h (rows, d_hidden); x (rows, 3 d_hidden): the input's products for r, z, g, biases included; with
-        d_inside followed by C_g c (rows, d_hidden).
+        h (rows, d_hidden); x (t, rows, 3 d_hidden): the input's products for r, z, g, biases included; with
+        d_inside followed by C_g c (t, rows, d_hidden).
         """
         gates, candidate = deferred_product(self.gates.weight), deferred_product(self.candidate.weight)
         if fusible(gates) and fusible(candidate) and not self.d_inside:
@@ -92,7 +119,7 @@ class GRU(nn.Module):
             g = torch.tanh(x[..., 2 * d : 3 * d] + u)
             return (g + z * (h - g) if self.update == "keep" else h + z * (g - h),)
 
-        return step
+        return looped(step)
 
     def forward(
         self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None = None
@@ -107,7 +134,7 @@ class GRU(nn.Module):
             parameters = self.input.weight, recurrent, self.input.bias
             states = gru(x, before[0], parameters, self.update == "take")
             return states, (last(states, lengths),)
-        return run_loop(self.stepper(), self._products(x.transpose(0, 1)), before, lengths)
+        return self.read(self._products(x.transpose(0, 1)), before, lengths)
 
     def _products(self, x: Tensor) -> Tensor:
         """Return the stepper's inputs for inputs x (t, rows, d_input)."""
@@ -121,7 +148,7 @@ class GRU(nn.Module):
         return torch.cat([F.linear(own, w, self.input.bias) + F.pad(gates, (0, d)), inside], dim=-1)
 
 
-class LSTM(nn.Module):
+class LSTM(RecurrentLayer):
     """One layer of long short-term memory, gates in the order i, f, g, o, one bias a gate.
 
     c <- sigma(f) * c + sigma(i) * tanh(g),  h <- sigma(o) * tanh(c)
@@ -134,10 +161,10 @@ class LSTM(nn.Module):
         self.input = nn.Linear(d_input, 4 * d_hidden)
         self.recurrent = nn.Linear(d_hidden, 4 * d_hidden, bias=False)
 
-    def stepper(self) -> Callable[..., State]:
-        """Return the function (x, h, c) -> (new h, new c), to be called at each step of one run of a loop.
+    def runner(self) -> Run:
+        """Return the function (x, h, c) -> (h, c after each step); see RecurrentLayer.
 
-        x (rows, 4 d_hidden): the input's product for the gates, with biases; h, c (rows, d_hidden).
+        x (t, rows, 4 d_hidden): the input's product for the gates, with biases; h, c (rows, d_hidden).
         """
         recurrent = deferred_product(self.recurrent.weight)
         if fusible(recurrent):
@@ -148,14 +175,14 @@ class LSTM(nn.Module):
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
             return torch.sigmoid(o) * torch.tanh(c), c
 
-        return step
+        return looped(step)
 
     def forward(
         self, x: Tensor, before: Sequence[Tensor], lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
         """Read inputs x (rows, t, d_input); return h at each (rows, t, d_hidden) and the last state (h, c).
 
-        before: the state before them, (h, c); lengths: see run_loop.
+        before: the state before them, (h, c); lengths: see RecurrentLayer.read.
         """
         if has_sequence_kernels(x):
             padding = None
@@ -164,7 +191,7 @@ class LSTM(nn.Module):
             parameters = self.input.weight, self.recurrent.weight, self.input.bias
             states, cell = lstm(x, before, parameters, padding)
             return states, (last(states, lengths), cell)
-        return run_loop(self.stepper(), self.input(x.transpose(0, 1)), before, lengths)
+        return self.read(self.input(x.transpose(0, 1)), before, lengths)
 
 
 def recurrent_layers(
@@ -193,7 +220,7 @@ def read_layers(
     """Read inputs x (rows, t, d_input) by a stack of layers, with `drop` applied to the input of each.
 
     Return h of the top layer, (rows, t, d_hidden), and the last states: h of each layer, then, of LSTMs, c of
-    each, (rows, d_hidden). before: the same before the first input. lengths: see run_loop.
+    each, (rows, d_hidden). before: the same before the first input. lengths: see RecurrentLayer.read.
     """
     after = []
     for number, layer in enumerate(layers):

@@ -22,7 +22,7 @@ from bytenmt.architectures.convs2s import model as convs2s
 from bytenmt.architectures.convs2s.encoder import TanhLayer
 from bytenmt.architectures.luong import model as luong
 from bytenmt.architectures.tensor_tree import tensors
-from bytenmt.layers.recurrent import GRU, LSTM
+from bytenmt.layers import recurrent
 from bytenmt.utf8 import BOS, EOS
 
 LARGE, SMALL = 1e-11, 1e-12  # so small that no factor of a longer way makes up for its length
@@ -50,13 +50,13 @@ def damping(by: float) -> Iterator[None]:
 
         return call
 
-    def steps_of(outputs: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda cell: all_of(outputs(cell))
+    def steps_of(looped: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda step: looped(all_of(step))
 
     places: list[tuple[Any, str, Callable[..., Any]]] = [
         (module, "attend", all_of) for module in (bahdanau, luong, convs2s)
     ]
-    places += [(cell, "stepper", steps_of) for cell in (GRU, LSTM)]
+    places.append((recurrent, "looped", steps_of))
     for block in (*bytenet.BLOCKS.values(), convs2s.GatedLayer):
         places += [(block, "centred", all_of), (block, "causal", first_of)]
     places.append((TanhLayer, "centred", all_of))

@@ -37,7 +37,11 @@ WITH_SCRATCH = {  # kernels with memory of their own: what they are called with,
     ),
     "lstm_gradients": (
         fused_cells.lstm_gradients,
-        [(N, D), (N, D), (N, D), (N, 4 * D), (N, D), (N, 4 * D), (N, D)],
+        [(N, D), (N, D), (N, D), (N, D), (N, D), (N, 4 * D), (N, D), (N, 4 * D)],
+    ),
+    "gru_state_gradients": (
+        fused_cells.gru_state_gradients,
+        [(N, D), (N, D), (N, 2 * D), (N, D), (N, 3 * D), (N, D), True],
     ),
 }
 
@@ -199,8 +203,8 @@ def test_cells_are_fused_in_training_alone() -> None:
     """Without gradients, in float64 and for weights that are not trained, the plain form is taken."""
 
     def is_fused(cell: GRU) -> bool:
-        x, h = torch.zeros(1, 12, dtype=cell.input.weight.dtype), torch.zeros(1, 4)
-        return "GRUStep" in str(cell.stepper()(x, h.to(x.dtype))[0].grad_fn)
+        x, h = torch.zeros(1, 1, 12, dtype=cell.input.weight.dtype), torch.zeros(1, 4)
+        return "GRURun" in str(cell.runner()(x, h.to(x.dtype))[0].grad_fn)
 
     half_trained = GRU(3, 4)
     half_trained.candidate.requires_grad_(False)
