@@ -11,7 +11,7 @@ from bytenmt.cli.console import CONSOLE
 from bytenmt.config.schema import architecture, fingerprint
 from bytenmt.decoding.engine_selection import precision_of
 from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.kept_spans import Part
+from bytenmt.decoding.kept_spans import SourceLine
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.loading import LoadedRun, Runtime, load_runs, n_threads
 from bytenmt.decoding.setting_table import SAMPLING, option_name
@@ -115,9 +115,7 @@ def open_pairs(src: Path | None, tgt: Path) -> ParallelCorpus:
     return ParallelCorpus.from_texts(source, open_text(tgt), keep_empty=True)
 
 
-def translate_lines(
-    translator: Translator, lines: Sequence[bytes | Sequence[Part]]
-) -> list[TranslationResult]:
+def translate_lines(translator: Translator, lines: Sequence[SourceLine]) -> list[TranslationResult]:
     """Return a result for each line, in order, and show a progress bar."""
     results: list[TranslationResult] = []
     with CONSOLE.bar(len(lines), " lines") as bar:

@@ -23,7 +23,8 @@ from bytenmt.sentinels import (
 )
 
 NONE = "none"  # the value of --keep that keeps nothing
-Part = str | Code  # a line of a document is a sequence of texts and inline codes
+TextOrCode = str | Code
+SourceLine = bytes | Sequence[TextOrCode]  # UTF-8; of a document, texts and inline codes in turn
 
 _SENTENCE_END = re.compile(r"[.!?…][\"')\]»”’]*\s*\Z")
 
@@ -38,7 +39,7 @@ class KeptSpan(NamedTuple):
     """
 
     source: str
-    parts: tuple[Part | Term, ...]
+    parts: tuple[TextOrCode | Term, ...]
 
 
 class MarkedText(NamedTuple):
@@ -80,12 +81,12 @@ class KeepSpec:
             glossary = Glossary.from_file(Path(glossary))
         return cls(compile_patterns(classes, patterns), glossary)
 
-    def mark(self, parts: Iterable[Part]) -> MarkedText:
+    def mark(self, parts: Iterable[TextOrCode]) -> MarkedText:
         """Return a line as a text in which sentinels replace its inline codes, kept spans and terms.
 
         parts: the texts and codes of the line, in order. Spans with nothing between them share a sentinel.
         """
-        texts, groups, tags = [], list[list[KeptSpan]](), list[tuple[int, Part | Term]]()
+        texts, groups, tags = [], list[list[KeptSpan]](), list[tuple[int, TextOrCode | Term]]()
         is_adjacent = False
         for part in parts:
             for piece in self._pieces(part) if isinstance(part, str) else [KeptSpan(part.text, (part,))]:
@@ -120,7 +121,7 @@ class KeepSpec:
         return filter(None, [*pieces, text[end:]])
 
 
-def _pairs(tags: Sequence[tuple[int, Part | Term]]) -> tuple[tuple[int, int], ...]:
+def _pairs(tags: Sequence[tuple[int, TextOrCode | Term]]) -> tuple[tuple[int, int], ...]:
     """Return the pairs of MarkedText. tags: each kept text, code or term, with the number of its span."""
     partners = pair_tags([tag if isinstance(tag, str) else "" for _, tag in tags])
     opened = dict[int, int]()
@@ -133,12 +134,12 @@ def _pairs(tags: Sequence[tuple[int, Part | Term]]) -> tuple[tuple[int, int], ..
     return tuple(sorted({(first, second) for first, second in pairs if first != second}))
 
 
-def restore(data: bytes, spans: Sequence[KeptSpan]) -> list[Part]:
+def restore(data: bytes, spans: Sequence[KeptSpan]) -> list[TextOrCode]:
     """Return a translation as texts and inline codes, in which the spans stand again for the sentinels.
 
     data: the output of a model, valid UTF-8 with sentinels. spans: sentinel k (0xF5 + k) becomes spans[k].
     """
-    parts, end = list[Part](), 0
+    parts, end = list[TextOrCode](), 0
     words = ""  # so far, without tags and codes
     for at, byte in enumerate(data):
         if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS:
@@ -160,9 +161,9 @@ def _target(term: Term, words: str) -> str:
     return term.target
 
 
-def merge_texts(parts: Iterable[Part]) -> list[Part]:
+def merge_texts(parts: Iterable[TextOrCode]) -> list[TextOrCode]:
     """Join adjacent texts of a sequence of texts and codes, and drop empty ones."""
-    merged, texts = list[Part](), list[str]()
+    merged, texts = list[TextOrCode](), list[str]()
     for part in parts:
         if isinstance(part, Code):
             merged += ["".join(texts), part]

@@ -18,7 +18,8 @@ from bytenmt.decoding.kept_spans import (
     KeepSpec,
     KeptSpan,
     MarkedText,
-    Part,
+    SourceLine,
+    TextOrCode,
     mark_prefix,
     merge_texts,
     restore,
@@ -73,7 +74,7 @@ class TranslationResult(NamedTuple):
     hypotheses: list[Hypothesis]
     chunks: list[Chunk]
     chunk_hypotheses: list[list[Hypothesis]]
-    parts: list[Part]
+    parts: list[TextOrCode]
 
     @property
     def best(self) -> Hypothesis:
@@ -126,7 +127,7 @@ class LineBatch:
     line, on which random draws depend.
     """
 
-    def __init__(self, lines: Sequence[bytes | Sequence[Part]], rules: LineRules, first: int = 0) -> None:
+    def __init__(self, lines: Sequence[SourceLine], rules: LineRules, first: int = 0) -> None:
         self._rules, prefix = rules, rules.settings.prefix
         self._parts = list[list[tuple[Chunk, Request | None]]]()
         for number, line in enumerate(lines, first):
@@ -241,7 +242,7 @@ def has_translatable_text(source: bytes, has_sentinels: bool) -> bool:
 
 
 def split_line(
-    line: bytes | Sequence[Part], max_bytes: int, keep: KeepSpec | None = None, languages: Sequence[str] = ()
+    line: SourceLine, max_bytes: int, keep: KeepSpec | None = None, languages: Sequence[str] = ()
 ) -> list[Chunk]:
     """Return the chunks in which a line is translated: its sentences, cut where they have over max_bytes, or
     more kept spans than there are sentinels.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, AnyStr, overload
 
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Hypothesis, Options, Request
-from bytenmt.decoding.kept_spans import Part, restore_text
+from bytenmt.decoding.kept_spans import SourceLine, restore_text
 from bytenmt.decoding.line_batch import LineBatch, LineRules, TranslationResult
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.reranking import Reranker
@@ -152,9 +152,7 @@ class Translator:
         ]
         return found[0] if is_one else found
 
-    def translate_lines(
-        self, lines: Sequence[bytes | Sequence[Part]], first: int = 0
-    ) -> list[TranslationResult]:
+    def translate_lines(self, lines: Sequence[SourceLine], first: int = 0) -> list[TranslationResult]:
         """Translate lines; return a result for each, in their order.
 
         lines: valid UTF-8 without line ends; or, for a line of a document, its texts and inline codes
@@ -169,7 +167,7 @@ class Translator:
                     batch.add(requests[index], hypotheses)
         return batch.results()
 
-    def batch(self, lines: Sequence[bytes | Sequence[Part]], first: int = 0) -> LineBatch:
+    def batch(self, lines: Sequence[SourceLine], first: int = 0) -> LineBatch:
         """Return a LineBatch of lines with this Translator's rules; nothing is decoded."""
         return LineBatch(lines, self.rules, first)
 

@@ -18,7 +18,7 @@ from prometheus_client import (
 )
 
 from bytenmt import __version__
-from bytenmt.decoding.kept_spans import Part
+from bytenmt.decoding.kept_spans import SourceLine
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.documents.translation import LineTranslation
 from bytenmt.serve.bodies import PairBody, TranslateBody
@@ -219,7 +219,7 @@ class Service:
 
     async def _translate_lines(
         self,
-        groups: Sequence[Sequence[bytes | Sequence[Part]]],
+        groups: Sequence[Sequence[SourceLine]],
         plan: TranslationPlan,
         has_alternatives: bool = False,
         **options: Any,

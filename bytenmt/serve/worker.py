@@ -17,7 +17,7 @@ from threading import Thread
 from typing import Any
 
 from bytenmt.decoding.interface import Request
-from bytenmt.decoding.kept_spans import Part
+from bytenmt.decoding.kept_spans import SourceLine
 from bytenmt.decoding.line_batch import LineBatch, TranslationResult
 from bytenmt.decoding.scheduler import Scheduler
 from bytenmt.decoding.translator import Translator
@@ -33,7 +33,7 @@ BEGIN_SECONDS = 0.02  # for splitting jobs into requests, before the next decodi
 class TranslationJob:
     """Lines of one request for a Worker, which sets the future `results`. Cancelling it drops the lines."""
 
-    lines: Sequence[bytes | Sequence[Part]]  # see Translator.translate_lines
+    lines: Sequence[SourceLine]  # see Translator.translate_lines
     client: str = ""  # clients take turns
     is_judged: bool = False  # whether the best hypotheses get flags
     # Called by the worker's thread with the index of a line and its next translated sentences.
@@ -62,9 +62,7 @@ class Worker:
         self.thread = Thread(target=self._run, name="translator", daemon=True)
         self.thread.start()
 
-    async def translate(
-        self, lines: Sequence[bytes | Sequence[Part]], **options: Any
-    ) -> list[TranslationResult]:
+    async def translate(self, lines: Sequence[SourceLine], **options: Any) -> list[TranslationResult]:
         """Return a result for each line, in order. Cancelling it drops the lines. options: fields of
         TranslationJob."""
         return await asyncio.wrap_future(self.submit(TranslationJob(lines, **options)))

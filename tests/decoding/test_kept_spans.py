@@ -16,7 +16,7 @@ from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.decoding.kept_spans import (
     KeepSpec,
     KeptSpan,
-    Part,
+    TextOrCode,
     mark_prefix,
     merge_texts,
     restore,
@@ -44,7 +44,7 @@ def shown(data: bytes) -> str:
 
 
 @given(st.lists(PIECES, max_size=40), st.integers(4, 60), st.sampled_from([(), ("en",), ("ko",)]))
-def test_what_is_marked_comes_back(parts: list[Part], limit: int, languages: tuple[str, ...]) -> None:
+def test_what_is_marked_comes_back(parts: list[TextOrCode], limit: int, languages: tuple[str, ...]) -> None:
     """Chunks have up to eight sentinels, numbered in their order, and pairs in their order; where each is
     written where it was, texts and codes are those of the line."""
     chunks = split_line(parts, limit, KeepSpec(), languages)
@@ -73,7 +73,7 @@ def test_what_is_marked_comes_back(parts: list[Part], limit: int, languages: tup
         ([], "", ()),
     ],
 )
-def test_marked_texts(parts: list[Part], source: str, pairs: tuple[tuple[int, int], ...]) -> None:
+def test_marked_texts(parts: list[TextOrCode], source: str, pairs: tuple[tuple[int, int], ...]) -> None:
     (chunk,) = split_line(parts, 1000, KeepSpec())
     assert (shown(chunk.source), chunk.pairs) == (source, pairs)
 
