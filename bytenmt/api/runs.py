@@ -94,7 +94,7 @@ class Run:
         sources, targets: lines, or the name of a file of lines (a str is a name); engine: the keyword
         arguments engine, device and threads of Translator.load.
         """
-        reader = self._runtime(engine).reader()
+        reader = self._runtime(engine).make_reader()
         return [float(log_p) for log_p in log_probabilities(reader, _corpus(sources, targets))]
 
     def byte_log_probabilities(
@@ -103,7 +103,12 @@ class Run:
         """Return (bytes of the target + 1,) float64: the natural log-probability of each byte of a target
         given its source and the bytes before it, and last that of EOS. engine: as of log_probabilities."""
         text = encode_line(target, "the target") + bytes([EOS])
-        return self._runtime(engine).reader().texts([encode_line(source, "the source")], [text])[0].log_p
+        return (
+            self._runtime(engine)
+            .make_reader()
+            .score_texts([encode_line(source, "the source")], [text])[0]
+            .log_p
+        )
 
     def attention(
         self, source: str | bytes, target: str | bytes, **engine: Any
@@ -114,11 +119,11 @@ class Run:
         They are (bytes of the target, bytes of the source + 1): how much the prediction of each byte attends
         to each source byte and to EOS. Raises SettingError for a model without attention or an empty target.
         """
-        readers = self._runtime(engine).attention()
+        readers = self._runtime(engine).make_attention_readers()
         pair = encode_line(source, "the source"), encode_line(target, "the target")
         if not readers or not pair[1]:
             raise SettingError(f"{self.path} has no attention, or the target is empty: there are no weights")
-        return readers[0].layers([pair])[0]
+        return readers[0].attention_weights([pair])[0]
 
     def model(self, device: str = "cpu") -> Model[Any, Any]:
         """Load the run as a PyTorch module with its weights, in evaluation mode on `device`."""
@@ -142,7 +147,7 @@ class Run:
         texts = [text.decode() for text in translator.translate(list(corpus.src))]
         truth = [line.decode() for line in corpus.tgt]
         runtime = self._runtime({name: options[name] for name in ("device", "threads") if name in options})
-        bits = bits_per_byte(log_probabilities(runtime.reader(), corpus), corpus.target_lengths)
+        bits = bits_per_byte(log_probabilities(runtime.make_reader(), corpus), corpus.target_lengths)
         return Evaluation(text_scores(texts, truth, tokenize), bits, texts)
 
     def _runtime(self, engine: Mapping[str, Any]) -> Runtime:
@@ -198,7 +203,7 @@ class LanguageModel:
 
         pieces: cut anywhere; chunk: bytes that the model reads at once, and of each part that is yielded.
         """
-        return stream_surprisal(self.runtime.reader(), pieces, chunk)
+        return stream_surprisal(self.runtime.make_reader(), pieces, chunk)
 
     def generate(self, prompt: AnyStr, n_bytes: int = 1000, **sampling: Any) -> AnyStr:
         """Sample a continuation: return the prompt and up to n_bytes more, ending in a whole character.

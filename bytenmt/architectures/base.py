@@ -126,7 +126,7 @@ def byte_embedding(config: ModelSection, std: float = 0.1) -> ByteEmbedding:
     return ByteEmbedding(config.d_embedding, std, tables)
 
 
-def no_source(config_source: bool, src: Tensor) -> bool:
+def lacks_source(config_source: bool, src: Tensor) -> bool:
     """Return whether src (n, s) has no columns. Raises ValueError if it has some without config_source."""
     if src.shape[1] and not config_source:
         raise ValueError(f"a source of {src.shape[1]} columns for a model that was made without one")

@@ -45,14 +45,14 @@ def parameter_shapes(config: ModelSection) -> Shapes:
     """
     architecture = of_config(config)
     if _needs_module(architecture):
-        return dict(_of_module(architecture, config)[0])
-    return dict(_written(architecture, config)[1])
+        return dict(_module_tensors(architecture, config)[0])
+    return dict(_program_and_shapes(architecture, config)[1])
 
 
 def buffer_kinds(config: ModelSection) -> Mapping[str, BufferKind]:
     """Map the name of each persistent buffer of a model to its kind; no shipped architecture has one."""
     architecture = of_config(config)
-    return _of_module(architecture, config)[1] if _needs_module(architecture) else {}
+    return _module_tensors(architecture, config)[1] if _needs_module(architecture) else {}
 
 
 def model_program(config: ModelSection) -> ModelProgram | None:
@@ -61,7 +61,7 @@ def model_program(config: ModelSection) -> ModelProgram | None:
     None if the architecture has no programs.
     """
     architecture = of_config(config)
-    return None if architecture.write_program is None else _written(architecture, config)[0]
+    return None if architecture.write_program is None else _program_and_shapes(architecture, config)[0]
 
 
 def _needs_module(architecture: Architecture) -> bool:
@@ -70,7 +70,9 @@ def _needs_module(architecture: Architecture) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _of_module(architecture: Architecture, config: ModelSection) -> tuple[Shapes, Mapping[str, BufferKind]]:
+def _module_tensors(
+    architecture: Architecture, config: ModelSection
+) -> tuple[Shapes, Mapping[str, BufferKind]]:
     """Return a module's parameters and persistent buffers, a shared one once.
 
     Raises ConfigError where its program reads others.
@@ -84,7 +86,7 @@ def _of_module(architecture: Architecture, config: ModelSection) -> tuple[Shapes
         for name, buffer in persistent_buffers(model).items()
     }
     shapes = parameters | {name: kind.shape for name, kind in buffers.items()}
-    read = {} if architecture.write_program is None else _written(architecture, config)[1]
+    read = {} if architecture.write_program is None else _program_and_shapes(architecture, config)[1]
     for name, shape in read.items():
         if shapes.get(name) != shape:
             found = f"has the shape {shapes[name]}" if name in shapes else "has no such tensor"
@@ -96,7 +98,7 @@ def _of_module(architecture: Architecture, config: ModelSection) -> tuple[Shapes
 
 
 @lru_cache(maxsize=16)
-def _written(architecture: Architecture, config: ModelSection) -> tuple[ModelProgram, Shapes]:
+def _program_and_shapes(architecture: Architecture, config: ModelSection) -> tuple[ModelProgram, Shapes]:
     """Return the program and the shapes of the parameters that it reads.
 
     Raises ConfigError for one whose shapes contradict each other.
@@ -172,7 +174,7 @@ def receptive_field(config: ModelSection) -> int | None:
 
     None if it can depend on all before it, or if the architecture does not say.
     """
-    nets = config.nets()
+    nets = config.structure()
     return None if nets is None else nets.decoder.field
 
 

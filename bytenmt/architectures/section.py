@@ -31,7 +31,7 @@ Dilations = Annotated[tuple[Dilation, ...], Meta(max_length=MOST_LAYERS)]
 Link = Literal["start", "every step", "column", "attention"]
 
 
-class Net(NamedTuple):
+class NetFacts(NamedTuple):
     """Facts about an encoder or decoder, from its configuration: depth, receptive field and direction."""
 
     n_layers: int  # 0: a mean without weights
@@ -40,11 +40,11 @@ class Net(NamedTuple):
     reads: Literal["forwards", "backwards", "both ways", "all at once"] = "forwards"
 
 
-class Nets(NamedTuple):
+class StructureFacts(NamedTuple):
     """Facts about a model's structure, from which the lengths of its signals' paths follow."""
 
-    encoder: Net
-    decoder: Net
+    encoder: NetFacts
+    decoder: NetFacts
     link: Link
     # Layers of convolutions or self-attention that a source byte passes besides an attention on its shortest
     # way to a prediction: the encoder's, unless values contain embeddings, and the decoder's above its last
@@ -121,7 +121,7 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
         """
         return 0
 
-    def nets(self) -> Nets | None:
+    def structure(self) -> StructureFacts | None:
         """Return facts about encoder and decoder, for `bytenmt info`; None if a plugin gives none."""
         return None
 
@@ -179,6 +179,6 @@ class StackedSection(LayeredSection, frozen=True, kw_only=True):
         layers = [max(0, layer + below) for layer in range(self.decoder_depth)]
         return tuple(final[depth * part + layer] for part in range(self.n_parts) for layer in layers)
 
-    def encoder_net(self, reverse_source: bool) -> Net:
-        """Return facts about the encoder, for `nets`. With the source reversed it still reads EOS last."""
-        return Net(self.encoder_depth, reads="backwards" if reverse_source else "forwards")
+    def encoder_net(self, reverse_source: bool) -> NetFacts:
+        """Return facts about the encoder. With the source reversed it still reads EOS last."""
+        return NetFacts(self.encoder_depth, reads="backwards" if reverse_source else "forwards")

@@ -145,7 +145,7 @@ def _print_log_probabilities(runs: Sequence[Path], corpus: ParallelCorpus, spec:
     for run in runs:
         runtime = inputs.load_models((run,), spec)
         inputs.check_source(run, runtime.has_source, corpus.src, has_pairs=True)
-        columns.append(log_probabilities(runtime.reader(), corpus).tolist())
+        columns.append(log_probabilities(runtime.make_reader(), corpus).tolist())
     for *nats, n_bytes in zip(*columns, corpus.target_lengths.tolist(), strict=True):
         bits = [-value / math.log(2) / n_bytes if n_bytes else math.inf for value in nats]
         click.echo("\t".join(f"{value:.6f}\t{cost:.6f}" for value, cost in zip(nats, bits, strict=True)))
@@ -166,7 +166,7 @@ def _translate(
     inputs.check_source(run, runtime.has_source, corpus.src, has_pairs=True)
     assert corpus.src is not None
     results = inputs.translate_lines(Translator.from_runtime(runtime, settings), list(corpus.src))
-    log_p = log_probabilities(runtime.reader(), corpus)
+    log_p = log_probabilities(runtime.make_reader(), corpus)
     config = runtime.runs[0].config
     of_model = {
         "architecture": architecture(config.model),

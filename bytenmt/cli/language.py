@@ -78,7 +78,7 @@ def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: PredictOptions
             baseline = _baseline(runtime.runs[0].facts.texts)
         except DataError as error:
             missing = f"no n-gram beside it: {error}"
-    reader = runtime.reader()
+    reader = runtime.make_reader()
     costs = _stream(reader, file) if src is None else _translations(reader, file, src)
     figures, whole, n_bytes = PredictionSummary(line_ends=runtime.has_source), WholeCharacters(), 0
     for surprise in chain(costs, [None]):

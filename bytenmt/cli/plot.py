@@ -69,8 +69,8 @@ def attention(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec
     for name, data in (("the line", source), ("the text", text)):
         if not 0 < len(data.decode()) <= LONGEST:
             raise BytenmtError(f"{name} has {len(data.decode())} characters: expected 1 to {LONGEST}")
-    (reader,) = runtime.attention()
-    maps = plots.attention_maps(source, text, reader.layers([(source, text)])[0])
+    (reader,) = runtime.make_attention_readers()
+    maps = plots.attention_maps(source, text, reader.attention_weights([(source, text)])[0])
     unknown = plots.FontLabels.from_texts((source.decode(), text.decode())).unknown
     if unknown:
         CONSOLE.say(f"bytenmt: no font here has {''.join(sorted(unknown))[:20]}: they are spelt in ASCII")

@@ -171,7 +171,7 @@ def _output_format(answers: OutputOptions, runtime: Runtime, n_best: int, beam: 
     form: OutputFormat = n_best_list if n_best > 1 else format_plain
     if is_json:
         is_aligned = runtime.has_attention and answers.alignment is not False
-        links = Aligner(runtime.attention()).links if is_aligned else None
+        links = Aligner(runtime.make_attention_readers()).links if is_aligned else None
         form = JsonRecords(n_best, links, answers.with_source, answers.character_bits)
     elif answers.flag_above is None:
         return form

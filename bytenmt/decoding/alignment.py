@@ -49,7 +49,7 @@ class Aligner:
         asked = [i for i in range(len(pairs)) if pairs[i][1]]
         found = [np.zeros((len(text), len(source) + 1), np.float32) for source, text in pairs]
         for model in self.models if asked else ():
-            for i, layers in zip(asked, model.layers([pairs[i] for i in asked]), strict=True):
+            for i, layers in zip(asked, model.attention_weights([pairs[i] for i in asked]), strict=True):
                 found[i] += sum(layers.values()) / (len(layers) * len(self.models))
         return found
 

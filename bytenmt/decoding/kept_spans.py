@@ -134,7 +134,7 @@ def _pairs(tags: Sequence[tuple[int, TextOrCode | Term]]) -> tuple[tuple[int, in
     return tuple(sorted({(first, second) for first, second in pairs if first != second}))
 
 
-def restore(data: bytes, spans: Sequence[KeptSpan]) -> list[TextOrCode]:
+def restore_parts(data: bytes, spans: Sequence[KeptSpan]) -> list[TextOrCode]:
     """Return a translation as texts and inline codes, in which the spans stand again for the sentinels.
 
     data: the output of a model, valid UTF-8 with sentinels. spans: sentinel k (0xF5 + k) becomes spans[k].
@@ -194,4 +194,6 @@ def restore_text(data: bytes, spans: Sequence[KeptSpan]) -> bytes:
     """
     if not spans:
         return data
-    return "".join(part if isinstance(part, str) else part.text for part in restore(data, spans)).encode()
+    return "".join(
+        part if isinstance(part, str) else part.text for part in restore_parts(data, spans)
+    ).encode()

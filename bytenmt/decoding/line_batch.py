@@ -22,7 +22,7 @@ from bytenmt.decoding.kept_spans import (
     TextOrCode,
     mark_prefix,
     merge_texts,
-    restore,
+    restore_parts,
     restore_text,
 )
 from bytenmt.decoding.settings import Settings
@@ -172,12 +172,12 @@ class LineBatch:
         for line in self._parts:
             chunks = [chunk for chunk, _ in line]
             pairs = [(chunk, self._with_sentinels(chunk, request)) for chunk, request in line]
-            hypotheses = [[_restored(one, chunk) for one in each] for chunk, each in pairs]
+            hypotheses = [[_restore_hypothesis(one, chunk) for one in each] for chunk, each in pairs]
             joined = join_hypotheses(chunks, hypotheses, search.length_penalty, search.n_best, search.sample)
             parts = merge_texts(
                 part
                 for chunk, each in pairs
-                for part in (*restore(each[0].text, chunk.spans), chunk.separator.decode())
+                for part in (*restore_parts(each[0].text, chunk.spans), chunk.separator.decode())
             )
             results.append(TranslationResult(joined, chunks, hypotheses, parts))
         return results
@@ -212,7 +212,7 @@ class LineBatch:
         return Request(source if rules.has_source else None, limit, prefix, draws, pairs=chunk.pairs)
 
 
-def _restored(hypothesis: Hypothesis, chunk: Chunk) -> Hypothesis:
+def _restore_hypothesis(hypothesis: Hypothesis, chunk: Chunk) -> Hypothesis:
     """Return a hypothesis of a chunk with its spans in the place of sentinels.
 
     The first byte of a span has the log-probability of the sentinel, the others 0.
@@ -260,7 +260,7 @@ def split_line(
     for sentence, after in split_sentences(data, languages) if languages else [(data, b"")]:
         for piece, separator in cut_text(sentence, after, max_bytes):
             own = spans[first : first + piece.count(FIRST_SENTINEL)]
-            numbered = _numbered(piece)
+            numbered = _number_sentinels(piece)
             end = first + len(own)
             inside = tuple((a - first, b - first) for a, b in pairs if first <= a < end and first <= b < end)
             plain = restore_text(numbered, [KeptSpan(span.source, (span.source,)) for span in own])
@@ -269,7 +269,7 @@ def split_line(
     return chunks
 
 
-def _numbered(text: bytes) -> bytes:
+def _number_sentinels(text: bytes) -> bytes:
     """Return a text whose sentinels, all the first one, are numbered in their order."""
     pieces = text.split(SENTINELS[:1])
     return pieces[0] + b"".join(SENTINELS[k : k + 1] + piece for k, piece in enumerate(pieces[1:]))

@@ -35,7 +35,7 @@ FEW_MULTI_SENTENCE_LINES = 0.05  # share of the training lines up to which "auto
 
 
 M = TypeVar("M")  # a model as an engine takes it: packed, or a module
-# The first three fields of Runtime: make_engine, reader, attention.
+# The first three fields of Runtime: make_engine, make_reader, make_attention_readers.
 RuntimeFunctions = tuple[Callable[[Options, int], Engine], Callable[[], Reader], Callable[[], list[Reader]]]
 
 
@@ -62,9 +62,9 @@ class Runtime:
     # Returns an engine with these options for at most so many sentences side by side.
     make_engine: Callable[[Options, int], Engine]
     # Returns a reader, which scores in fp32 unless another precision was asked for.
-    reader: Callable[[], Reader]
+    make_reader: Callable[[], Reader]
     # Returns a reader of each model that has attention.
-    attention: Callable[[], list[Reader]]
+    make_attention_readers: Callable[[], list[Reader]]
     # Whether the runs are translation models, not language models.
     has_source: bool = True
     # The longest line, in bytes, that all of them saw in training.
@@ -102,7 +102,7 @@ class Runtime:
         return languages_of_files(one.src or "" for one in facts[0].corpora) if facts else UNKNOWN_LANGUAGE
 
     @property
-    def search(self) -> SearchDefaults | None:
+    def search_defaults(self) -> SearchDefaults | None:
         """The search settings that the first run with such settings stores as defaults; None if none does."""
         return next((run.facts.search for run in self.runs if run.facts.search is not None), None)
 
@@ -136,7 +136,7 @@ def load_runs(paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter 
         if not (has_source and opposite.has_source):
             named = spec.reverse if has_source else paths[0]
             raise BytenmtError(f"{named} is a language model: --reverse ranks translations by their sources")
-        reverse = opposite.reader()
+        reverse = opposite.make_reader()
     return Runtime(
         *calls,
         has_source=has_source,

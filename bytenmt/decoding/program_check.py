@@ -46,7 +46,8 @@ def check_program(model: Model[Any, Any], config: ModelSection, reporter: Report
     readers = TorchReader([module.eval()], cpu), CpuReader([packed])
     sources = SOURCES if config.source else None
     ours, programs = (
-        np.concatenate([reading.log_p for reading in reader.texts(sources, TEXTS)]) for reader in readers
+        np.concatenate([reading.log_p for reading in reader.score_texts(sources, TEXTS)])
+        for reader in readers
     )
     model.train(is_training)
     differs = np.abs(ours - programs) > TOLERANCE * np.maximum(1, np.abs(ours))

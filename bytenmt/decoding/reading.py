@@ -42,11 +42,11 @@ class Stream(Protocol):
 class Reader(Protocol):
     """Protocol: scores fixed texts by one model, or by the mean probabilities of several."""
 
-    def stream(self) -> Stream:
+    def open_stream(self) -> Stream:
         """Return a new stream, which scores one text from its beginning."""
         ...
 
-    def texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
+    def score_texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
         """Return the scores of each text, in their order.
 
         texts: none empty, each from its first byte on; EOS is scored only where a text ends with it.
@@ -54,7 +54,7 @@ class Reader(Protocol):
         """
         ...
 
-    def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
+    def attention_weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
         """Return the attention weights of each pair (source, text), keyed by layer number, counted from 1.
 
         Weights are float32 (bytes of the text, bytes of the source + 1): how much the prediction of each byte

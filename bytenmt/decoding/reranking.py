@@ -38,7 +38,7 @@ class Reranker:
             return list(hypotheses)
         source = request.source + bytes([EOS])
         texts = [one.text for one in hypotheses]
-        readings = self.reader.texts(texts, [source] * len(texts))
+        readings = self.reader.score_texts(texts, [source] * len(texts))
         scale = WEIGHT / len(source) ** self.length_penalty
         ranked = [
             one._replace(score=one.score + scale * float(reading.log_p.sum()))

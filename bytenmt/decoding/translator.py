@@ -96,7 +96,7 @@ class Translator:
                 "keep and glossary need a model that was trained with sentinels (data.sentinels):"
                 " this one was not"
             )
-        settings = settings.with_defaults(runtime.search, runtime.has_sentinels)
+        settings = settings.with_defaults(runtime.search_defaults, runtime.has_sentinels)
         search, reranker = settings.search, None
         if runtime.reverse is not None:
             settings.check_ranks_hypotheses()

@@ -73,7 +73,7 @@ class Judge:
         if flag_above is None:
             flag_above = default if thresholds is None else thresholds.unsure_above(beam)
         profiles = (facts[0].source_profile, facts[0].target_profile) if facts else ("", "")
-        return Judge(thresholds, flag_above, profiles, lambda: runtime.reader())
+        return Judge(thresholds, flag_above, profiles, lambda: runtime.make_reader())
 
     def describe(self) -> str:
         """Return one line for people about the threshold above which translations are unsure."""
@@ -196,7 +196,7 @@ def bits_of_texts(
     for first in range(0, len(order), AT_ONCE):
         some = order[first : first + AT_ONCE]
         some_sources = [b"" if sources is None else sources[k] for k in some]
-        readings = reader.texts(some_sources, [texts[k] + bytes([EOS]) for k in some])
+        readings = reader.score_texts(some_sources, [texts[k] + bytes([EOS]) for k in some])
         for k, reading in zip(some, readings, strict=True):
             log_p = reading.log_p.copy()
             for begin, end in skipped(texts[k]):
@@ -223,7 +223,7 @@ def calibrate_runtime(
         for beam in (1, BEAM)
     )
     knows_empty_sources = all(run.config.data.empty_source > 0 for run in runtime.runs)
-    return calibrate(runtime.reader(), own_sources, own_references, greedy, by_beam, knows_empty_sources)
+    return calibrate(runtime.make_reader(), own_sources, own_references, greedy, by_beam, knows_empty_sources)
 
 
 def calibrate(

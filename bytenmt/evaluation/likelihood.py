@@ -34,7 +34,7 @@ def log_probabilities(
     parts = [order[first : first + LINES_AT_ONCE].tolist() for first in range(0, len(order), LINES_AT_ONCE)]
     for indices in parts if group is None else parts[group.rank :: group.size]:
         sources = [corpus.source(k) for k in indices] if corpus.has_source else None
-        readings = reader.texts(sources, [corpus.target(k) + bytes([EOS]) for k in indices])
+        readings = reader.score_texts(sources, [corpus.target(k) + bytes([EOS]) for k in indices])
         log_p[indices] = [reading.log_p.sum() for reading in readings]
     if group is not None and group.size > 1:
         import torch

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bytenmt.architectures.parameters import step_cost
-from bytenmt.architectures.section import ModelSection, Net, Nets
+from bytenmt.architectures.section import ModelSection, NetFacts, StructureFacts
 
 FAR = 1 << 22  # bytes of source that no window of an attention covers
 
@@ -44,7 +44,7 @@ class Properties(NamedTuple):
 
 def properties(config: ModelSection) -> Properties | None:
     """Return cost, path lengths and fields of a configured model; None if its architecture gives no facts."""
-    nets = config.nets()
+    nets = config.structure()
     if nets is None:
         return None
     return Properties(
@@ -58,13 +58,13 @@ def properties(config: ModelSection) -> Properties | None:
     )
 
 
-def _kind(net: Net) -> str:
+def _kind(net: NetFacts) -> str:
     if net.reads == "all at once":
         return "attention"
     return "RNN" if net.field is None else "CNN" if net.n_layers else "mean"
 
 
-def _time(nets: Nets, config: ModelSection) -> str:
+def _time(nets: StructureFacts, config: ModelSection) -> str:
     """Return the cost in terms of S and T; all encoders but self-attention cost the same for each source
     byte."""
     if step_cost(config, 2 * FAR) > step_cost(config, FAR):
@@ -76,13 +76,13 @@ def _time(nets: Nets, config: ModelSection) -> str:
     return f"{'S' if nets.encoder.field is None else 'cS'} + {decoder}"
 
 
-def _own_path(net: Net, letter: str) -> PathLength:
+def _own_path(net: NetFacts, letter: str) -> PathLength:
     """Return the path through a net from end to end."""
     is_recurrent = net.field is None and net.reads != "all at once"
     return PathLength(letter) if is_recurrent else PathLength("c", net.n_layers)
 
 
-def _source_path(nets: Nets, config: ModelSection) -> PathLength | None:
+def _source_path(nets: StructureFacts, config: ModelSection) -> PathLength | None:
     """Return the path from a source byte through the link to a prediction."""
     encoder, decoder, link = nets.encoder, nets.decoder, nets.link
     if not config.source:
@@ -101,7 +101,7 @@ def _source_path(nets: Nets, config: ModelSection) -> PathLength | None:
     return PathLength("c" if target.number else IN_FIELD, source.number + decoder.n_layers)
 
 
-def _field_in_words(net: Net, side: str) -> str:
+def _field_in_words(net: NetFacts, side: str) -> str:
     if net.field is not None:
         return f"{net.field:,} bytes"
     words = {"forwards": "all up to its own", "backwards": "all from its own on"}

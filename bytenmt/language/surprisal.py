@@ -49,7 +49,7 @@ def stream_surprisal(reader: Reader, pieces: Iterable[bytes], chunk: int = CHUNK
 
     pieces: the stream, cut anywhere; the same bytes give the same numbers however they are cut.
     """
-    opened = reader.stream()
+    opened = reader.open_stream()
     for data in rechunk(pieces, chunk):
         yield to_surprisal(data, opened.read(data))
 
@@ -76,7 +76,7 @@ def translation_surprisal(reader: Reader, corpus: ParallelCorpus) -> Iterator[Su
     for first in range(0, len(corpus), LINES_AT_ONCE):
         some = range(first, min(first + LINES_AT_ONCE, len(corpus)))
         texts = [corpus.target(k) + bytes([EOS]) for k in some]
-        readings = reader.texts([corpus.source(k) for k in some], texts)
+        readings = reader.score_texts([corpus.source(k) for k in some], texts)
         yield Surprisal.concatenate([to_surprisal(*pair) for pair in zip(texts, readings, strict=True)])
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bytenmt.layers.deferred_matmul import Product, deferred_product
-from bytenmt.layers.fused_additive import FusedScore, applies
+from bytenmt.layers.fused_additive import FusedScore, can_fuse
 
 NUMBERS = 1 << 26  # most elements of the additive score's tanh at once, unless a single query has more
 
@@ -102,7 +102,7 @@ class AdditiveScore(nn.Module):
         keys (n, s, d_attention): the projected ones, k.
         """
         projection = deferred_product(self.query.weight)
-        fused = FusedScore(keys, self.v) if torch.is_grad_enabled() and applies(keys) else None
+        fused = FusedScore(keys, self.v) if torch.is_grad_enabled() and can_fuse(keys) else None
 
         def score(query: Tensor) -> Tensor:
             share = projection(query.flatten(0, 1)).view(*query.shape[:2], -1)

@@ -94,7 +94,7 @@ class NgramTables(nn.Module):
         """
         t = ids.shape[1]
         text = torch.cat([recent[0], ids], dim=1)
-        text = (_folded(text) if self.fold_case else text).long()
+        text = (_fold_case(text) if self.fold_case else text).long()
         numbers: list[Tensor] = []
         key, mask = torch.zeros_like(text[:, N_BYTES:]), 0
         for n in range(1, max(self.orders) + 1):
@@ -102,9 +102,9 @@ class NgramTables(nn.Module):
             key = key | text[:, begin : begin + t] << (8 * (n - 1))
             mask = mask << 8 | 0xFF
             if n in self.orders:
-                numbers.append(_hashed(key, n, self.n_rows) + len(numbers) * self.n_rows)
+                numbers.append(_hash_rows(key, n, self.n_rows) + len(numbers) * self.n_rows)
         if self.n_word_rows:
-            words = _hashed(self.prefix_hashes(ids, recent[1]), WORD_ORDER, self.n_word_rows)
+            words = _hash_rows(self.prefix_hashes(ids, recent[1]), WORD_ORDER, self.n_word_rows)
             numbers.append(words + len(numbers) * self.n_rows)
         return torch.stack(numbers, dim=-1)
 
@@ -119,7 +119,7 @@ class NgramTables(nn.Module):
         times the hash before is added. int64 wraps around, as arithmetic modulo 2 ** 64 does.
         """
         t = ids.shape[1]
-        text = _folded(ids)
+        text = _fold_case(ids)
         in_word = is_word_byte(text)
         powers, inverses = _powers(t, ids.device)
         x = torch.where(in_word, text.long() + 1, 0)
@@ -130,7 +130,7 @@ class NgramTables(nn.Module):
         return hashes + torch.where(last_outside == 0, powers[1:] * before[:, None], 0)
 
 
-def _folded(ids: Tensor) -> Tensor:
+def _fold_case(ids: Tensor) -> Tensor:
     """Return bytes with A to Z as a to z."""
     return torch.where((ids >= ord("A")) & (ids <= ord("Z")), ids + 32, ids)
 
@@ -143,7 +143,7 @@ def is_word_byte(ids: Tensor) -> Tensor:
     return is_letter | is_digit | ((ids >= 0x80) & (ids <= LAST_OF_WORD))
 
 
-def _hashed(key: Tensor, order: int, n_rows: int) -> Tensor:
+def _hash_rows(key: Tensor, order: int, n_rows: int) -> Tensor:
     """Return the row, below n_rows, of keys of an order, int64 of any shape; see ngram_hash.py."""
     h = (key ^ signed(order * PER_ORDER & WORD)) * signed(SPREAD)
     h = (h ^ ((h >> 32) & 0xFFFFFFFF)) * signed(MIX)

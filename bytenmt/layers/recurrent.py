@@ -65,7 +65,7 @@ class RecurrentLayer(nn.Module):
         steps after which a row's last state is taken, None: all.
         """
         parts = [part.transpose(0, 1) for part in self.runner()(products, *before)]
-        return parts[0], tuple(last(part, lengths) for part in parts)
+        return parts[0], tuple(last_states(part, lengths) for part in parts)
 
 
 class GRU(RecurrentLayer):
@@ -133,7 +133,7 @@ class GRU(RecurrentLayer):
             recurrent = torch.cat([self.gates.weight, self.candidate.weight])
             parameters = self.input.weight, recurrent, self.input.bias
             states = gru(x, before[0], parameters, self.update == "take")
-            return states, (last(states, lengths),)
+            return states, (last_states(states, lengths),)
         return self.read(self._products(x.transpose(0, 1)), before, lengths)
 
     def _products(self, x: Tensor) -> Tensor:
@@ -190,7 +190,7 @@ class LSTM(RecurrentLayer):
                 padding = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
             parameters = self.input.weight, self.recurrent.weight, self.input.bias
             states, cell = lstm(x, before, parameters, padding)
-            return states, (last(states, lengths), cell)
+            return states, (last_states(states, lengths), cell)
         return self.read(self.input(x.transpose(0, 1)), before, lengths)
 
 
@@ -240,7 +240,7 @@ def reverse(x: Tensor, lengths: Tensor) -> Tensor:
     return x[torch.arange(len(x), device=x.device)[:, None], index]
 
 
-def last(x: Tensor, lengths: Tensor | None) -> Tensor:
+def last_states(x: Tensor, lengths: Tensor | None) -> Tensor:
     """Return the last column (rows, d) of each row of x (rows, t, d).
 
     lengths (rows,) int64 >= 1; None: all t.

@@ -271,7 +271,7 @@ def _measure(model: Path, pairs: Sequence[Pair], reporter: Reporter = SILENT) ->
     translator = Translator.from_runtime(runtime, Settings.from_dict({}))
     texts = [text.decode() for text in translator.translate([source.encode() for source, _ in pairs])]
     chrf = text_scores(texts, [target for _, target in pairs]).chrf
-    return Measurement(_bits_per_byte(runtime.reader(), pairs), chrf)
+    return Measurement(_bits_per_byte(runtime.make_reader(), pairs), chrf)
 
 
 def _facts(old: Facts, pairs: Sequence[Pair], name: str, n_updates: int) -> Facts:

@@ -212,7 +212,7 @@ FAULTS: dict[str, Fault] = {
         [PADDING],
     ),
     "the final state read after the padding": Fault(
-        [recurrent], "last", lambda last, x, lengths: x[:, -1], ["seq2seq", "luong"], [PADDING]
+        [recurrent], "last_states", lambda last_states, x, lengths: x[:, -1], ["seq2seq", "luong"], [PADDING]
     ),
     "unfolding by the batch's longest sentence, F.4": Fault(
         [ByteNet],

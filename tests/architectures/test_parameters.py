@@ -39,7 +39,7 @@ def attention_products(config: Any, source_bytes: int) -> int:
         return 2 * source_bytes * config.d_embedding * sum(config.attends)
     if arch != "luong" or config.attention == "off":
         return 0
-    seen = min(source_bytes, 2 * config.window + 1) if config.local else source_bytes
+    seen = min(source_bytes, 2 * config.window + 1) if config.is_local else source_bytes
     if config.score == "location":  # its scores are a product of the decoder's
         return min(seen, config.n_locations) * config.d_hidden
     return 2 * seen * config.d_hidden

@@ -96,7 +96,7 @@ def test_the_weights_are_those_of_the_prediction(name: str) -> None:
             if text:
                 turned = CASES[name].get("reverse_source", False) and name not in IN_THE_TEXTS_ORDER
                 parts = [seen(model, source, text, turned) for model in chosen]
-                (layers,) = TorchReader(chosen[:1], CPU).layers([(source, text)])
+                (layers,) = TorchReader(chosen[:1], CPU).attention_weights([(source, text)])
                 assert np.allclose(np.mean([*layers.values()], axis=0), parts[0], atol=1e-6)
                 assert np.allclose(weights, np.mean(parts, axis=0), atol=1e-6)
                 if name not in FADING:

@@ -77,8 +77,8 @@ def test_int8_is_the_model_of_its_rounded_weights(name: str) -> None:
                 q, scales = quantise(parameter.flatten(1).numpy())
                 parameter.copy_(torch.from_numpy(q * scales[:, None]).view_as(parameter))
     texts = [request.source or b"" for request in some_requests(8)]
-    ours = CpuReader([packed(of, "int8")]).texts(texts, texts[::-1])
-    theirs = TorchReader([rounded], torch.device("cpu")).texts(texts, texts[::-1])
+    ours = CpuReader([packed(of, "int8")]).score_texts(texts, texts[::-1])
+    theirs = TorchReader([rounded], torch.device("cpu")).score_texts(texts, texts[::-1])
     apart = np.concatenate([a.log_p - b.log_p for a, b in zip(ours, theirs, strict=True)])
     assert 0 < np.abs(apart).mean() < 5e-2 and np.abs(apart).max() < 0.3
 

@@ -19,7 +19,7 @@ from bytenmt.decoding.kept_spans import (
     TextOrCode,
     mark_prefix,
     merge_texts,
-    restore,
+    restore_parts,
     restore_text,
 )
 from bytenmt.decoding.line_batch import PLACEMENT, LineBatch, LineRules, split_line
@@ -48,7 +48,7 @@ def test_what_is_marked_comes_back(parts: list[TextOrCode], limit: int, language
     """Chunks have up to eight sentinels, numbered in their order, and pairs in their order; where each is
     written where it was, texts and codes are those of the line."""
     chunks = split_line(parts, limit, KeepSpec(), languages)
-    back = [[*restore(chunk.source, chunk.spans), chunk.separator.decode()] for chunk in chunks]
+    back = [[*restore_parts(chunk.source, chunk.spans), chunk.separator.decode()] for chunk in chunks]
     assert merge_texts(part for some in back for part in some) == merge_texts(parts)
     for chunk, some in zip(chunks, back, strict=True):
         assert not chunk.separator.decode().strip()

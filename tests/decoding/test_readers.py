@@ -46,13 +46,13 @@ def check_equal(actual: Sequence[Reading], expected: Sequence[Reading]) -> None:
 def test_translations_cost_what_they_cost_in_pytorch(name: str) -> None:
     """Scores agree for any length, in any batch, also for an empty source or text."""
     models, packed = both(name)
-    expected = TorchReader(models, CPU).texts(SOURCES, ENDED)
-    actual = CpuReader(packed).texts(SOURCES, ENDED)
+    expected = TorchReader(models, CPU).score_texts(SOURCES, ENDED)
+    actual = CpuReader(packed).score_texts(SOURCES, ENDED)
     check_equal(actual, expected)
     n_bytes, largest = sum(map(len, ENDED)), max(float(-one.log_p.min()) for one in expected)
     sums = [sum(float(one.log_p.sum()) for one in readings) for readings in (actual, expected)]
     assert sums[0] / n_bytes == pytest.approx(sums[1] / n_bytes, abs=1e-6 * max(1.0, largest / 20))
-    (alone,) = CpuReader(packed, threads=2).texts(SOURCES[4:5], ENDED[4:5])
+    (alone,) = CpuReader(packed, threads=2).score_texts(SOURCES[4:5], ENDED[4:5])
     assert np.array_equal(alone.log_p, actual[4].log_p) and np.array_equal(alone.rank, actual[4].rank)
 
 
@@ -61,9 +61,9 @@ def test_little_memory_changes_no_bit(name: str, monkeypatch: pytest.MonkeyPatch
     """One text after another, where all of them have no room at once."""
     _, packed = both(name)
     pairs = [(source, text) for source, text in zip(SOURCES, TEXTS, strict=True) if text]
-    whole = CpuReader(packed).texts(SOURCES, ENDED), CpuReader(packed).layers(pairs)
+    whole = CpuReader(packed).score_texts(SOURCES, ENDED), CpuReader(packed).attention_weights(pairs)
     monkeypatch.setattr("bytenmt.decoding.cpu.reader.CELLS", 1)
-    parts = CpuReader(packed).texts(SOURCES, ENDED), CpuReader(packed).layers(pairs)
+    parts = CpuReader(packed).score_texts(SOURCES, ENDED), CpuReader(packed).attention_weights(pairs)
     for one, other in zip(whole[0], parts[0], strict=True):
         assert np.array_equal(one.log_p, other.log_p) and np.array_equal(one.rank, other.rank)
     for layers, others in zip(whole[1], parts[1], strict=True):
@@ -74,13 +74,13 @@ def test_little_memory_changes_no_bit(name: str, monkeypatch: pytest.MonkeyPatch
 def test_a_stream_costs_what_it_costs_in_pytorch(name: str) -> None:
     """However it is cut, and texts of their own beside it."""
     models, packed = both(name)
-    whole = TorchReader(models, CPU).stream().read(STREAM)
+    whole = TorchReader(models, CPU).open_stream().read(STREAM)
     for size in (1, 100, 1024):
-        stream = CpuReader(packed).stream()
+        stream = CpuReader(packed).open_stream()
         parts = [stream.read(STREAM[at : at + size]) for at in range(0, len(STREAM), size)]
         actual = Reading(np.concatenate([p.log_p for p in parts]), np.concatenate([p.rank for p in parts]))
         check_equal([actual], [whole])
-    check_equal(CpuReader(packed).texts(None, ENDED), TorchReader(models, CPU).texts(None, ENDED))
+    check_equal(CpuReader(packed).score_texts(None, ENDED), TorchReader(models, CPU).score_texts(None, ENDED))
 
 
 @pytest.mark.parametrize("names", [("bahdanau", "convs2s"), ("bytenet", "convs2s")])
@@ -88,9 +88,9 @@ def test_several_models_decide_together(names: tuple[str, str]) -> None:
     """The scores are those of the mean probabilities, also if one model cannot read ahead."""
     pairs = [both(name) for name in names]
     models, packed = [pair[0][0] for pair in pairs], [pair[1][0] for pair in pairs]
-    together = TorchReader(models, CPU).texts(SOURCES, ENDED)
-    check_equal(CpuReader(packed).texts(SOURCES, ENDED), together)
-    each = [TorchReader([model], CPU).texts(SOURCES, ENDED) for model in models]
+    together = TorchReader(models, CPU).score_texts(SOURCES, ENDED)
+    check_equal(CpuReader(packed).score_texts(SOURCES, ENDED), together)
+    each = [TorchReader([model], CPU).score_texts(SOURCES, ENDED) for model in models]
     for one, other, mean in zip(*each, together, strict=True):
         assert np.allclose(np.exp(mean.log_p), (np.exp(one.log_p) + np.exp(other.log_p)) / 2, rtol=1e-5)
 
@@ -104,8 +104,8 @@ def test_attention_goes_where_it_goes_in_pytorch(name: str) -> None:
     """Attention agrees for every layer, over the source in its own order and EOS."""
     models, packed = both(name)
     pairs = [(source, text) for source, text in zip(SOURCES[:6], TEXTS, strict=False) if text]
-    expected = TorchReader([models[0]], CPU).layers(pairs)  # type: ignore[arg-type]
-    actual = CpuReader(packed).layers(pairs)
+    expected = TorchReader([models[0]], CPU).attention_weights(pairs)  # type: ignore[arg-type]
+    actual = CpuReader(packed).attention_weights(pairs)
     for (source, text), one, other in zip(pairs, actual, expected, strict=True):
         assert one.keys() == other.keys()
         for number, weights in one.items():
@@ -122,17 +122,17 @@ def test_kernels_in_numpy_read_the_same(name: str) -> None:
     sources = SOURCES[:6] if name in WITH_SOURCE else None
     reader = CpuReader(packed)
     with numpy_kernels():
-        plain = reader.texts(sources, texts)
-    check_equal(plain, reader.texts(sources, texts))
+        plain = reader.score_texts(sources, texts)
+    check_equal(plain, reader.score_texts(sources, texts))
     if sources is None:
         with numpy_kernels():
-            plain = [reader.stream().read(STREAM[200:300])]
-        check_equal(plain, [reader.stream().read(STREAM[200:300])])
+            plain = [reader.open_stream().read(STREAM[200:300])]
+        check_equal(plain, [reader.open_stream().read(STREAM[200:300])])
     if name in ATTENTIVE:
         pairs = [(source, text[:-1]) for source, text in zip(SOURCES[:6], texts, strict=True) if text[:-1]]
-        expected = reader.layers(pairs)
+        expected = reader.attention_weights(pairs)
         with numpy_kernels():
-            actual = reader.layers(pairs)
+            actual = reader.attention_weights(pairs)
         for layers, others in zip(actual, expected, strict=True):
             assert layers.keys() == others.keys()
             assert all(np.allclose(layers[number], others[number], atol=1e-4) for number in layers)
@@ -144,7 +144,7 @@ def test_probabilities_sum_to_one_and_ranks_order_them(name: str) -> None:
     models, packed = both(name)
     for reader in (TorchReader(models, CPU), CpuReader(packed)):
         texts = [b"abc" + bytes([byte]) + b"z" for byte in range(256)]
-        readings = reader.texts([b"source"] * 256, texts)
+        readings = reader.score_texts([b"source"] * 256, texts)
         log_p = np.array([reading.log_p[3] for reading in readings])
         assert np.isclose(np.exp(log_p).sum(), 1, rtol=1e-5)
         order = np.argsort(-log_p, kind="stable")

@@ -30,7 +30,7 @@ class FakeReader:
     def __init__(self) -> None:
         self.n_read = 0
 
-    def texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
+    def score_texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
         assert sources is not None
         self.n_read += len(texts)
         readings = []
@@ -39,7 +39,7 @@ class FakeReader:
             readings.append(Reading(-bits * math.log(2), np.zeros(len(text), np.int64)))
         return readings
 
-    def stream(self) -> Stream:
+    def open_stream(self) -> Stream:
         raise NotImplementedError
 
 

@@ -110,7 +110,7 @@ def test_fields_are_as_wide_as_claimed(name: str) -> None:
     reach = max(VARIANTS[name].get("ngrams", [1])) - 1
     plain = {key: value for key, value in VARIANTS[name].items() if not key.startswith("ngram")}
     model = build(plain)
-    nets, full = (build(one).config.nets() for one in (plain, VARIANTS[name]))
+    nets, full = (build(one).config.structure() for one in (plain, VARIANTS[name]))
     for net, wider in ((nets.encoder, full.encoder), (nets.decoder, full.decoder)):
         if net.field is not None:
             assert wider.field == net.field + reach

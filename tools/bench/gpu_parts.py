@@ -118,7 +118,9 @@ def check_architecture(work: Work, config: Config, batch: Batch) -> None:
 
     sources = [batch.source[k, : n - 1].tobytes() for k, n in enumerate(batch.source_len)]
     texts = [batch.target[k, 1 : n + 1].tobytes() for k, n in enumerate(batch.target_len)]
-    readings = [TorchReader([one.model.eval()], one.device).texts(sources, texts) for one in (here, there)]
+    readings = [
+        TorchReader([one.model.eval()], one.device).score_texts(sources, texts) for one in (here, there)
+    ]
     errors = [np.abs(a.log_p - b.log_p).max() for a, b in zip(*readings, strict=True)]
     emit("log-probabilities", float(max(errors)), TOLERANCE)
     nats = []

@@ -42,7 +42,7 @@ SWITCHED_OFF: dict[str, list[Replacement]] = {
         (f"{ARCHITECTURES}.luong.model.deferred_product", plain_product),
         (f"{ARCHITECTURES}.bahdanau.model.deferred_product", plain_product),
     ],
-    "fused_additive": [(f"{LAYERS}.attention.applies", lambda keys: False)],
+    "fused_additive": [(f"{LAYERS}.attention.can_fuse", lambda keys: False)],
     "fused_norm": [
         (f"{ARCHITECTURES}.bytenet.model.norm_relu", lambda norm, x: torch.relu(norm(x))),
     ],

@@ -249,10 +249,10 @@ def reading_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
     for name, model in MODELS.items():
         runtime = load_runtime(folder / "models" / name, engine, 1)
         given = sources if model.source else None
-        read = runtime.reader().texts(given, [text + b"\xff" for text in texts])
+        read = runtime.make_reader().score_texts(given, [text + b"\xff" for text in texts])
         yield f"{engine} | {name} | scores", [[one.log_p.tolist(), one.rank.tolist()] for one in read]
-        for number, attention in enumerate(runtime.attention() if model.source else ()):
-            layers = attention.layers(list(zip(sources, texts, strict=True)))
+        for number, attention in enumerate(runtime.make_attention_readers() if model.source else ()):
+            layers = attention.attention_weights(list(zip(sources, texts, strict=True)))
             weights = [{str(layer): part.tolist() for layer, part in one.items()} for one in layers]
             yield f"{engine} | {name} | alignment {number}", weights
     name = "torch" if engine == "pytorch" else "numba"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from bytenmt.architectures.section import Layers, ModelSection, Net, Nets, Width
+from bytenmt.architectures.section import Layers, ModelSection, NetFacts, StructureFacts, Width
 
 
 class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
@@ -22,6 +22,6 @@ class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
         """True if there is a source."""
         return self.source
 
-    def nets(self) -> Nets:
-        """Return facts about encoder and decoder; see ModelSection.nets."""
-        return Nets(Net(self.n_encoder_layers, reads="both ways"), Net(1), "attention")
+    def structure(self) -> StructureFacts:
+        """Return facts about encoder and decoder; see ModelSection.structure."""
+        return StructureFacts(NetFacts(self.n_encoder_layers, reads="both ways"), NetFacts(1), "attention")

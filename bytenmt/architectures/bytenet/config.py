@@ -12,9 +12,9 @@ from bytenmt.architectures.section import (
     Kernel,
     Layers,
     ModelSection,
-    Net,
-    Nets,
+    NetFacts,
     OwnLayers,
+    StructureFacts,
     Width,
     check_receptive_field,
 )
@@ -80,31 +80,33 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
         return () if self.recurrent != "none" else self.dilations * (self.n_decoder_sets or self.n_sets)
 
     @property
-    def adds(self) -> bool:
+    def adds_columns(self) -> bool:
         """True if encoder columns are added to the decoder's input instead of concatenated."""
         return self.source and self.stacking == "add"
 
     @property
     def d_column(self) -> int:
         """Channels of an encoder column, which is the encoder's output at one position."""
-        return self.d_channels * (2 if self.adds else 1)
+        return self.d_channels * (2 if self.adds_columns else 1)
 
     @property
     def d_read(self) -> int:
         """Channels that the decoder's input map gives each byte; with a concatenated column they are 2d."""
-        return self.d_channels * (1 if self.source and not self.adds else 2)
+        return self.d_channels * (1 if self.source and not self.adds_columns else 2)
 
     @property
     def is_serial(self) -> bool:
         """True if the decoder, or both nets, are recurrent."""
         return self.recurrent != "none"
 
-    def nets(self) -> Nets:
-        """Return facts about encoder and decoder; see ModelSection.nets."""
+    def structure(self) -> StructureFacts:
+        """Return facts about encoder and decoder; see ModelSection.structure."""
 
-        def net(schedule: tuple[int, ...], n_sets: int) -> Net:
+        def net(schedule: tuple[int, ...], n_sets: int) -> NetFacts:
             reach = (self.kernel_width - 1) * sum(schedule) + self.ngram_reach
-            return Net(len(schedule), 1 + reach) if schedule else Net(n_sets)  # of recurrent layers
+            return NetFacts(len(schedule), 1 + reach) if schedule else NetFacts(n_sets)  # of recurrent layers
 
         encoder = net(self.encoder_schedule, self.n_encoder_sets or self.n_sets)
-        return Nets(encoder, net(self.decoder_schedule, self.n_decoder_sets or self.n_sets), "column")
+        return StructureFacts(
+            encoder, net(self.decoder_schedule, self.n_decoder_sets or self.n_sets), "column"
+        )

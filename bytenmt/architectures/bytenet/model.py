@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
+from bytenmt.architectures.base import Model, byte_embedding, lacks_source, module_list
 from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.layers.attention import source_mask
 from bytenmt.layers.convolution import Clock, Convolution, RingTaps, ring_capacity
@@ -212,7 +212,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         n, s = src.shape
         unfolded_len = self.unfolded_len(src_len)
         if self.encoder is None:
-            no_source(self.config.source, src)
+            lacks_source(self.config.source, src)
             nothing = self.embedding.weight.new_zeros(n, 0, self.config.d_channels)
             return ByteNetMemory(nothing, unfolded_len)
         if s == 0:
@@ -248,7 +248,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         x = self.decoder.input(self.embedding(tgt, state.recent))
         if self.config.source:
             columns = self._columns(memory, clock.positions(t)).to(x.dtype)
-            x = x + columns if self.config.adds else torch.cat([x, columns], dim=-1)
+            x = x + columns if self.config.adds_columns else torch.cat([x, columns], dim=-1)
         k, rings, hidden = self.config.kernel_width, [], []
         taps = {r: RingTaps.from_clock(clock, t, k, r) for r in dict.fromkeys(self.dilations)}
         for block, ring in zip(self.decoder.blocks, state.rings, strict=True):

@@ -32,11 +32,11 @@ def write_program(config: ByteNetConfig, writer: ModelWriter) -> ModelProgram:
     blocks = _Blocks(config, step, "decoder")
     embedded = step.register(config.d_embedding)
     writer.embed(step, embedded)
-    if config.adds:
+    if config.adds_columns:
         step.emit(Op.COLUMN, blocks.x, k=0)
     read = blocks.x.part(0, config.d_read)
-    step.linear(read, embedded, "decoder.input.weight", "decoder.input.bias", add=config.adds)
-    if config.source and not config.adds:  # after the product, which fills whole panels
+    step.linear(read, embedded, "decoder.input.weight", "decoder.input.bias", add=config.adds_columns)
+    if config.source and not config.adds_columns:  # after the product, which fills whole panels
         step.emit(Op.COLUMN, blocks.x.part(d, d), k=0)
     for index in range(len(config.decoder_schedule)):
         blocks.reduce(index)

@@ -11,8 +11,8 @@ from bytenmt.architectures.section import (
     Dilations,
     Kernel,
     ModelSection,
-    Net,
-    Nets,
+    NetFacts,
+    StructureFacts,
     Width,
     check_receptive_field,
 )
@@ -127,8 +127,8 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
         """True if there is a source."""
         return self.source
 
-    def nets(self) -> Nets:
-        """Return facts about encoder and decoder; see ModelSection.nets."""
+    def structure(self) -> StructureFacts:
+        """Return facts about encoder and decoder; see ModelSection.structure."""
         stacks = [self._key_reaches, *([_reaches(self.value_stack)] if self.encoder == "conv" else [])]
         left = max(sum(reach // 2 for reach in reaches) for reaches in stacks)
         right = max(sum(reach - reach // 2 for reach in reaches) for reaches in stacks)
@@ -136,9 +136,11 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
         # Other encoders than "conv" pass the embeddings on as values.
         below = min(map(len, stacks)) if self.encoder == "conv" else 0
         above = self.attends[::-1].index(True) if self.source else 0
-        encoder = Net(n_layers, left + 1 + right + self.ngram_reach)
+        encoder = NetFacts(n_layers, left + 1 + right + self.ngram_reach)
         reach = sum((k - 1) * r for _, k, r in self.decoder_stack) + self.ngram_reach
-        return Nets(encoder, Net(len(self.decoder_layers), 1 + reach), "attention", below + above)
+        return StructureFacts(
+            encoder, NetFacts(len(self.decoder_layers), 1 + reach), "attention", below + above
+        )
 
 
 def _reaches(stack: tuple[tuple[int, int, int], ...]) -> list[int]:

@@ -93,7 +93,7 @@ class TanhLayer(ResidualConvolution):
         return torch.tanh(self.convolution.centred(self._drop(x), mask) + self.residual_branch(x))
 
 
-def stack(kind: type[L], config: ConvS2SConfig, sizes: Sequence[LayerSize]) -> Sequence[L]:
+def build_stack(kind: type[L], config: ConvS2SConfig, sizes: Sequence[LayerSize]) -> Sequence[L]:
     """Build a stack of layers of one class; the first one's input has as many channels as its output."""
     widths = [sizes[0][0], *(width for width, _, _ in sizes)]
     return module_list(kind(config, width, size) for width, size in zip(widths, sizes, strict=False))
@@ -117,7 +117,7 @@ class GatedEncoder(nn.Module):
         self.positions = position_table(config)
         first, last = config.encoder_stack[0][0], config.encoder_stack[-1][0]
         self.input = scaled_linear(f, first, math.sqrt(keep / f), norm)
-        self.layers = stack(GatedLayer, config, config.encoder_stack)
+        self.layers = build_stack(GatedLayer, config, config.encoder_stack)
         self.output = scaled_linear(last, f, math.sqrt(1 / last), norm)
 
     def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
@@ -153,7 +153,7 @@ class TanhStack(nn.Module):
         f, keep, norm = config.d_embedding, 1 - config.dropout, config.weight_norm
         first, last = layers[0][0], layers[-1][0]
         self.input = None if first == f else scaled_linear(f, first, math.sqrt(keep / f), norm)
-        self.layers = stack(TanhLayer, config, layers)
+        self.layers = build_stack(TanhLayer, config, layers)
         self.output = None if last == f else scaled_linear(last, f, math.sqrt(1 / last), norm)
 
     def forward(self, e: Tensor, mask: Tensor) -> Tensor:

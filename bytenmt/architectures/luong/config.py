@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from bytenmt.architectures.section import Layers, Link, Net, Nets, StackedSection
+from bytenmt.architectures.section import Layers, Link, NetFacts, StackedSection, StructureFacts
 
 LOCAL_WINDOW = 50  # bytes to either side: the paper's ten words are five or six times as many bytes
 
@@ -59,28 +59,28 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
         return self.n_locations if self.by_location else 0
 
     @property
-    def local(self) -> bool:
+    def is_local(self) -> bool:
         """True if the attention sees only a window of the source."""
         return self.attention in ("local-m", "local-p") and self.has_attention
 
     @property
     def by_place(self) -> bool:
         """True if the attention depends on the position of a byte in the source."""
-        return self.local or self.by_location
+        return self.is_local or self.by_location
 
     @property
     def window(self) -> int:
         """D, the bytes that local attention sees on either side of its centre; 0: the whole source."""
-        return (self.attention_window or LOCAL_WINDOW) if self.local else 0
+        return (self.attention_window or LOCAL_WINDOW) if self.is_local else 0
 
     @property
-    def bell(self) -> Literal["none", "after", "inside"]:
+    def gaussian_use(self) -> Literal["none", "after", "inside"]:
         """The use of the Gaussian: "after" multiplies the weights after the softmax, "inside" the scores."""
-        if self.gaussian == "auto" or not self.local:
-            return "after" if self.local and self.attention == "local-p" else "none"
+        if self.gaussian == "auto" or not self.is_local:
+            return "after" if self.is_local and self.attention == "local-p" else "none"
         return self.gaussian
 
-    def nets(self) -> Nets:
-        """Return facts about encoder and decoder; see ModelSection.nets."""
+    def structure(self) -> StructureFacts:
+        """Return facts about encoder and decoder; see ModelSection.structure."""
         link: Link = "attention" if self.has_attention else "start"
-        return Nets(self.encoder_net(self.reverse_source), Net(self.decoder_depth), link)
+        return StructureFacts(self.encoder_net(self.reverse_source), NetFacts(self.decoder_depth), link)

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.architectures.base import AttentiveModel, byte_embedding, no_source
+from bytenmt.architectures.base import AttentiveModel, byte_embedding, lacks_source
 from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.layers.attention import (
     AdditiveScore,
@@ -75,7 +75,7 @@ class LuongDecoder(nn.Module):
         attends = config.has_attention
         self.score = AdditiveScore(d, d) if attends and config.score == "concat" else None
         self.location = nn.Linear(d, config.n_locations, bias=False) if config.by_location else None  # W_a
-        self.position = PredictedPosition(d) if config.local and config.attention == "local-p" else None
+        self.position = PredictedPosition(d) if config.is_local and config.attention == "local-p" else None
         self.combine = nn.Linear(2 * d, d, bias=False) if attends else None  # W_c
         self.output = OutputLayer(d, embedding, config.tie_embedding, bias=False)  # W_s
 
@@ -107,7 +107,7 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
     def encode(self, src: Tensor, src_len: Tensor) -> LuongMemory:
         """Run the LSTMs of the encoder; see Model.encode."""
         config, zero = self.config, self.embedding.weight.new_zeros(len(src), self.config.d_hidden)
-        if no_source(config.source, src):
+        if lacks_source(config.source, src):
             nothing = zero.new_zeros(len(src), 0, config.d_hidden)
             return LuongMemory(nothing, nothing, src_len, (zero,) * config.n_states)
         if config.reverse_source:
@@ -126,7 +126,7 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         hidden = tuple(part.repeat_interleave(beam, dim=0) for part in memory.final)
         top, rows = hidden[0], len(hidden[0])
         attentional = top.new_zeros(rows, self.config.d_hidden if self.config.feeds_back else 0)
-        by_step = int(self.config.local and self.config.attention == "local-m")
+        by_step = int(self.config.is_local and self.config.attention == "local-m")
         position = torch.zeros(rows, by_step, dtype=torch.int64, device=top.device)
         return LuongState(hidden, attentional, position, self.embedding.start(rows, top.device))
 
@@ -208,14 +208,14 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
             query = top.view(len(mask), -1, config.d_hidden)
             scores, seen, factors = scores_of(query), mask, list[Tensor]()
             columns = torch.arange(n_columns, device=top.device)
-            if config.local:
+            if config.is_local:
                 centres = centre_of(query, position)
                 distance = columns - centres[:, :, None]
                 seen = mask[:, None] & (distance.detach().abs() <= config.window)
-                factors = [gaussian(distance, config.window)] if config.bell != "none" else []
+                factors = [gaussian(distance, config.window)] if config.gaussian_use != "none" else []
             if config.by_location and config.location_softmax == "twice":
                 scores = masked_softmax(scores, seen)
-            if config.bell == "inside":
+            if config.gaussian_use == "inside":
                 scores = scores * factors.pop().to(scores.dtype)
             context, weights = attend(scores, values, seen, *factors)
             combined = torch.cat([context.reshape(top.shape), top], dim=-1)

@@ -81,8 +81,8 @@ def _write_context(step: Writer, context: Register, top: Register, config: Luong
     Its scores are dot products with the states or their keys, the additive score, or a score for each
     position of the source.
     """
-    centre = _write_centre(step, top, config) if config.local else None
-    where: dict[str, Any] = {"s": config.window, "t": int(GaussianUse[config.bell.upper()])}
+    centre = _write_centre(step, top, config) if config.is_local else None
+    where: dict[str, Any] = {"s": config.window, "t": int(GaussianUse[config.gaussian_use.upper()])}
     if config.score == "location":
         scores = step.register(config.n_locations)
         step.linear(scores, top, "decoder.location.weight")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from bytenmt.architectures.section import Link, Net, Nets, OwnReset, Reset, StackedSection
+from bytenmt.architectures.section import Link, NetFacts, OwnReset, Reset, StackedSection, StructureFacts
 
 
 class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
@@ -51,7 +51,7 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
         """Vectors (d_hidden,) in the state of a layer: h, and in an LSTM c."""
         return 2 if self.cell == "lstm" else 1
 
-    def nets(self) -> Nets:
-        """Return facts about encoder and decoder; see ModelSection.nets."""
+    def structure(self) -> StructureFacts:
+        """Return facts about encoder and decoder; see ModelSection.structure."""
         link: Link = "every step" if self.context == "every_step" else "start"
-        return Nets(self.encoder_net(self.reverse_source), Net(self.decoder_depth), link)
+        return StructureFacts(self.encoder_net(self.reverse_source), NetFacts(self.decoder_depth), link)

@@ -10,8 +10,8 @@ from bytenmt.architectures.section import (
     LONGEST_FIELD,
     LayeredSection,
     Layers,
-    Net,
-    Nets,
+    NetFacts,
+    StructureFacts,
     Width,
     check_receptive_field,
 )
@@ -50,8 +50,10 @@ class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transfor
         columns = self.window + (source_bytes if self.source else 0)
         return 2 * self.d_model * columns * self.decoder_depth
 
-    def nets(self) -> Nets:
-        """Return facts about encoder and decoder; see ModelSection.nets."""
+    def structure(self) -> StructureFacts:
+        """Return facts about encoder and decoder; see ModelSection.structure."""
         field = 1 + self.decoder_depth * (self.window - 1) + self.ngram_reach
-        encoder = Net(self.encoder_depth, reads="all at once")
-        return Nets(encoder, Net(self.decoder_depth, field, "all at once"), "attention", self.encoder_depth)
+        encoder = NetFacts(self.encoder_depth, reads="all at once")
+        return StructureFacts(
+            encoder, NetFacts(self.decoder_depth, field, "all at once"), "attention", self.encoder_depth
+        )

@@ -124,18 +124,18 @@ class CpuReader:
     def __init__(self, packed: Sequence[PackedModel], threads: int = 1) -> None:
         self._packed, self._team = packed, ThreadTeam(threads)
 
-    def stream(self) -> CpuStream:
+    def open_stream(self) -> CpuStream:
         """Return a new stream, which scores one text as it arrives."""
         return CpuStream(self._packed, self._team)
 
-    def texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
+    def score_texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
         """Return the scores of each text, in their order; see reading.Reader."""
         readings: dict[int, Reading] = {}
         for batch, group in self._groups(sources, texts):
             readings.update((which, batch.reading(slot)) for slot, which in enumerate(group))
         return [readings[i] for i in range(len(texts))]
 
-    def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
+    def attention_weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
         """Return the attention weights of each pair (source, text) by layer number; see reading.Reader."""
         (packed,) = self._packed
         program, sources = packed.program, [source for source, _ in pairs]

@@ -58,12 +58,12 @@ class TorchReader:
     def __init__(self, models: Sequence[Any], device: torch.device) -> None:
         self._models, self._device = models, device
 
-    def stream(self) -> TorchStream:
+    def open_stream(self) -> TorchStream:
         """Return a new stream, which scores one text as it arrives."""
         return TorchStream(self._models, self._device)
 
     @torch.no_grad()
-    def texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
+    def score_texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
         """Return the scores of each text, in their order; see reading.Reader."""
         ended = [b"" if sources is None else sources[i] + bytes([EOS]) for i in range(len(texts))]
         found: dict[int, Reading] = {}
@@ -81,7 +81,7 @@ class TorchReader:
         return [found[i] for i in range(len(texts))]
 
     @torch.no_grad()
-    def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
+    def attention_weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
         """Return the attention weights of each pair (source, text) by layer number; see reading.Reader."""
         (model,) = self._models
         found: dict[int, dict[int, Weights]] = {}
