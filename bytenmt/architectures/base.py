@@ -81,10 +81,6 @@ class Model(nn.Module, ABC, Generic[M, S]):
         """Apply dropout of the configured probability to x; return x itself outside of training."""
         return drop(x, self.config.dropout, self.training)
 
-    def decoder_weights(self) -> int:
-        """Count the decoder's parameters: the numbers that a decode step reads, look-up tables left out."""
-        return sum(p.numel() for p in self.decoder.parameters())
-
     def first_state(self) -> list[Tensor]:
         """Return the tensors of the start state of one row without a source, from which sizes are counted."""
         device = self.embedding.weight.device

@@ -22,6 +22,7 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor
 
+from bytenmt.architectures.parameters import decoder_weights
 from bytenmt.atomic_file import write_atomically
 from bytenmt.checkpoints.checkpoint import read_initial_weights, training_lock
 from bytenmt.checkpoints.metrics import MetricsLog, Record
@@ -232,7 +233,7 @@ def _describe(trainer: Trainer) -> str:
     threads = f", {n_threads} CPU thread{'s' * (n_threads > 1)}" if trainer.device.type == "cpu" else ""
     return (
         f"{architecture(trainer.config.model)}, {n_parameters:,} parameters"
-        f" ({trainer.model.decoder_weights():,} in the decoder), {trainer.device}{threads}{processes},"
+        f" ({decoder_weights(trainer.config.model):,} in the decoder), {trainer.device}{threads}{processes},"
         f" {trainer.config.train.precision},"
         f" configuration {fingerprint(trainer.config)}"
     )

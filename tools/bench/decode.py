@@ -31,6 +31,7 @@ if __name__ == "__main__":
 
 import torch
 
+from bytenmt.architectures.parameters import decoder_weights
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES as KNOWN
 from bytenmt.errors import BytenmtError
@@ -108,7 +109,7 @@ def weight_bytes(case: Case) -> int:
     one = endless_model(case.arch, case.preset, *case.settings)
     if case.engine == "numba":
         return step_bytes(one.pack_weights(case.precision), case.batch * case.beam)
-    return one.model.decoder_weights() * DTYPES[case.precision].itemsize
+    return decoder_weights(one.model.config) * DTYPES[case.precision].itemsize
 
 
 class TimedCase(NamedTuple):

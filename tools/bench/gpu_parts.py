@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bytenmt.architectures.parameters import n_parameters
+from bytenmt.architectures.parameters import decoder_weights, n_parameters
 from bytenmt.checkpoints.quantize import convert
 from bytenmt.checkpoints.weights import BEST
 from bytenmt.config.schema import Config, architecture, load_config
@@ -231,7 +231,8 @@ def speed(work: Work) -> None:
 
 def decode_records(work: Work, case: Case, peak: Peak) -> None:
     """Measure a decode step by PyTorch and by the CUDA graph, beside the time that it takes at least."""
-    n_bytes = endless_model(case.arch, case.preset).model.decoder_weights() * DTYPES[case.precision].itemsize
+    config = endless_model(case.arch, case.preset).model.config
+    n_bytes = decoder_weights(config) * DTYPES[case.precision].itemsize
     buffer = torch.zeros(1 << (24 if work.dry else 30), dtype=torch.uint8, device=work.device)
     read = min(seconds(buffer.max, work.device) for _ in range(5)) / len(buffer)
     floor = max(n_bytes * read, step_flop(case) / peak.best)
