@@ -102,13 +102,8 @@ class Run:
     ) -> npt.NDArray[np.float64]:
         """Return (bytes of the target + 1,) float64: the natural log-probability of each byte of a target
         given its source and the bytes before it, and last that of EOS. engine: as of log_probabilities."""
-        text = encode_line(target, "the target") + bytes([EOS])
-        return (
-            self._runtime(engine)
-            .make_reader()
-            .score_texts([encode_line(source, "the source")], [text])[0]
-            .log_p
-        )
+        pair = encode_line(source, "the source"), encode_line(target, "the target") + bytes([EOS])
+        return self._runtime(engine).make_reader().score_texts(*([text] for text in pair))[0].log_p
 
     def attention(
         self, source: str | bytes, target: str | bytes, **engine: Any
