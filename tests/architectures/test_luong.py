@@ -9,7 +9,6 @@ from invariants import VARIANTS, assert_same, build
 from torch import Tensor
 
 from bytenmt.architectures.luong import model as luong
-from bytenmt.architectures.parameters import step_cost
 
 SMALL = VARIANTS["luong-local-p"] | {"score": "general"}
 LENGTHS = [14, 3, 9]
@@ -133,13 +132,3 @@ def test_additive_scores_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = invariants.whole(model, *inputs())
     monkeypatch.setattr("bytenmt.layers.attention.NUMBERS", 1)
     assert_same(invariants.whole(model, *inputs()), expected, "parts")
-
-
-def test_without_attention_the_last_states_are_all_that_is_known() -> None:
-    """A memory holds nothing else, and there is no weight of attention."""
-    model: Any = build(VARIANTS["luong-off"])
-    memory = model.encode(*inputs()[:2])
-    assert memory.states.shape[1] == memory.keys.shape[1] == 0
-    names = [name for name, _ in model.named_parameters()]
-    assert not any(word in name for name in names for word in ("combine", "keys", "score"))
-    assert step_cost(model.config, 1000) == step_cost(model.config, 1)

@@ -64,20 +64,6 @@ def test_a_tied_output_is_the_embedding(arch: str) -> None:
     assert model.decoder.output.weight is model.embedding.weight  # type: ignore[union-attr]
 
 
-def test_the_window_of_luong() -> None:
-    """D, where there is one; 50 bytes where attention is local and no number is given."""
-    for settings, window, bell in (
-        ([], 0, "none"),
-        (["attention=local-m"], 50, "none"),
-        (["attention=local-p"], 50, "after"),
-        (["attention=local-m", "gaussian=inside", "attention_window=7"], 7, "inside"),
-    ):
-        config = load_config("luong", "tiny", "", [f"model.{setting}" for setting in settings])
-        assert isinstance(config.model, LuongConfig)
-        assert (config.model.window, config.model.bell) == (window, bell)
-        round_trip(config)
-
-
 @pytest.mark.parametrize(
     ("settings", "encoder", "decoder"),
     [

@@ -52,9 +52,9 @@ def test_others_wait_for_the_process_that_compiles(tmp_path: Path) -> None:
         "work = lambda: (time.sleep(1), folder.mkdir(), (folder / 'run.nbi').touch()); "
         "c.compile_once(lambda: folder.exists() or work(), folder, Reporter())"
     )
-    run = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) for _ in range(3)]
+    run = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) for _ in range(2)]
     told = [process.communicate()[0] for process in run]
-    assert sorted(told) == [b"", b"", b"told\n"]
+    assert sorted(told) == [b"", b"told\n"]
 
 
 def test_a_second_process_compiles_nothing() -> None:

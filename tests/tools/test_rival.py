@@ -1,7 +1,6 @@
-"""The subword rival: it learns, goes on where it stopped, and CTranslate2 translates as PyTorch does."""
+"""The subword rival: it learns, and CTranslate2 translates as PyTorch does."""
 
 import random
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -78,30 +77,6 @@ def test_it_learns_to_copy_and_ctranslate2_does_as_pytorch(trained: Path) -> Non
     assert sum(map(str.__eq__, found, text)) >= 27
     beams = score.Translator(trained, "fp32", beam=3, batch=4)
     assert beams.translate(["", "eins zwei", ""])[::2] == ["", ""]
-
-
-@pytest.mark.parametrize("more", ["--dropout 0.1 --optimizer muon --lower-case 0.5 --weight 0.3"])
-def test_a_resumed_run_ends_as_one_that_was_not_stopped(tmp_path: Path, more: str) -> None:
-    """Both are equal to the bit: random numbers, the order of pairs, epochs whose lines change."""
-    ends, more = [], f"--max-updates 60 {more}"
-    plain = train.Run.rate
-    for run, stops in (("whole", [None]), ("parts", [41, None])):
-        for stop in stops:
-            resume = " --resume" if (tmp_path / run).exists() else ""
-            with pytest.MonkeyPatch.context() as patch:
-
-                def rate(self: train.Run, stop: int | None = stop) -> float:
-                    if self.progress["update"] + 1 == stop:
-                        signal.raise_signal(signal.SIGTERM)
-                    return plain(self)
-
-                patch.setattr(train.Run, "rate", rate)
-                train.main(words(tmp_path, tmp_path / run, more + resume))
-            assert read_metrics(tmp_path / run)[-1]["update"] == (stop or 60)
-        ends.append((read_metrics(tmp_path / run)[-1], load_model(tmp_path / run).state_dict()))
-    (whole, weights), (parts, others) = ends
-    assert whole["valid_bits_per_byte"] == parts["valid_bits_per_byte"] and whole["epoch"] == parts["epoch"]
-    assert all(torch.equal(weights[name], others[name]) for name in weights)
 
 
 def test_bits_per_byte_against_a_loop() -> None:
