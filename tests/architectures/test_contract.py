@@ -7,11 +7,10 @@ from typing import Any
 import invariants
 import pytest
 import torch
-from fast_variants import by_variant
+from fast_variants import by_variant, rotated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from invariants import PARALLEL, VARIANTS, WITH_SOURCE, WITHOUT_SOURCE, AnyModel, make
-from rotation import rotated
 
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.parameters import receptive_field, step_cost

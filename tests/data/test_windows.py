@@ -7,11 +7,10 @@ import invariants
 import numpy as np
 import pytest
 import torch
-from fast_variants import by_variant
+from fast_variants import by_variant, rotated
 from hypothesis import given
 from hypothesis import strategies as st
 from invariants import WITHOUT_SOURCE
-from rotation import rotated
 from small_runs import SMALL, assert_same, weights
 
 from bytenmt.architectures.registry import ARCHITECTURES, build_model

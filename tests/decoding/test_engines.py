@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 from cpu_engines import ALL, KINDS, agree, engine, model, packed, run, some_requests
-from fast_variants import MAIN, by_variant
+from fast_variants import MAIN, by_variant, rotated
 from invariants import VARIANTS, WITHOUT_SOURCE, build, whole
-from rotation import rotated
 
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.interface import Hypothesis, Options, Request

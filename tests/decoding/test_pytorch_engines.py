@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 import torch
 from cpu_engines import agree, rehearsed, run
-from fast_variants import by_variant
+from fast_variants import by_variant, rotated
 from invariants import PARALLEL, VARIANTS, WITH_SOURCE, AnyModel
-from rotation import rotated
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from cpu_engines import run
+from fast_variants import rotated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import (
@@ -32,7 +33,6 @@ from made_up import (
     random_distribution,
 )
 from python_engine import as_python, python_search
-from rotation import rotated
 
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from fast_variants import rotated
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_engine import SHORT, MadeUpEngine, make_run, small_model
 from made_up_engine import made_up_translator as made_up
 from made_up_engine import small_translator as make
-from rotation import rotated
 
 import bytenmt
 from bytenmt.architectures.registry import ARCHITECTURES

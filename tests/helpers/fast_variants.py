@@ -1,6 +1,6 @@
-"""Parametrize tests by variants of architectures; under --fast only the main ones run."""
+"""Parametrize tests by variants of architectures, few of them under --fast, and by pairs in rotation."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -19,3 +19,8 @@ def by_variant(names: str | tuple[str, ...], rows: Iterable[Any]) -> pytest.Mark
         values = (row,) if isinstance(names, str) else tuple(row)
         marked.append(pytest.param(*values, marks=() if values[at] in MAIN else pytest.mark.slow))
     return pytest.mark.parametrize(names, marked)
+
+
+def rotated(rows: Sequence[Any], columns: Sequence[Any], each: int = 2) -> list[tuple[Any, Any]]:
+    """Every row with `each` columns, all columns in turn and about equally often."""
+    return [(row, columns[(i * each + j) % len(columns)]) for i, row in enumerate(rows) for j in range(each)]
