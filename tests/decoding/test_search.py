@@ -25,10 +25,10 @@ from made_up import (
     few_bytes,
     float32,
     is_past_end,
+    logits_to_log_p,
     missing,
     naive_beam,
     naive_greedy,
-    normalised,
     peaked_distribution,
     random_distribution,
 )
@@ -267,7 +267,7 @@ def test_blocking_never_empties_the_choice() -> None:
     def log_p(prefix: bytes) -> np.ndarray:
         logits = full(prefix).copy()
         logits[0xC3] += 100.0
-        return normalised(logits)
+        return logits_to_log_p(logits)
 
     rounded = float32(log_p)
     ((found,),) = search(uncompiled, [[rounded]], [140], Options(no_repeat_ngram_size=1))
