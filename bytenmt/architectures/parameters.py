@@ -89,9 +89,9 @@ def _module_tensors(
     read = {} if architecture.write_program is None else _program_and_shapes(architecture, config)[1]
     for name, shape in read.items():
         if shapes.get(name) != shape:
-            found = f"has the shape {shapes[name]}" if name in shapes else "has no such tensor"
+            difference = f"has the shape {shapes[name]}" if name in shapes else "has no such tensor"
             raise ConfigError(
-                f"the program of {architecture.name} reads {name} as {shape}, but the module {found}:"
+                f"the program of {architecture.name} reads {name} as {shape}, but the module {difference}:"
                 f" correct write_program"
             )
     return parameters, buffers
@@ -183,5 +183,5 @@ def _decoder_shapes(config: ModelSection) -> list[tuple[int, ...]]:
     if model_program(config) is None:
         return [tuple(p.shape) for p in build_on_meta(config).decoder.parameters()]
     shapes = parameter_shapes(config)
-    own = [shape for name, shape in shapes.items() if name.startswith("decoder.")]
-    return [*own, shapes[TABLE]] if config.tie_embedding else own
+    shapes_of_decoder = [shape for name, shape in shapes.items() if name.startswith("decoder.")]
+    return [*shapes_of_decoder, shapes[TABLE]] if config.tie_embedding else shapes_of_decoder

@@ -13,13 +13,13 @@ Tree = TypeVar("Tree", bound=tuple[Any, ...])  # NamedTuples of tensors and of s
 
 def tensors(tree: NamedTuple | tuple[object, ...]) -> list[Tensor]:
     """List the tensors of a memory or state, depth first."""
-    found: list[Tensor] = []
+    leaves: list[Tensor] = []
     for part in tree:
         if isinstance(part, Tensor):
-            found.append(part)
+            leaves.append(part)
         elif isinstance(part, tuple):
-            found.extend(tensors(part))
-    return found
+            leaves.extend(tensors(part))
+    return leaves
 
 
 def map_tensors(function: Callable[..., Tensor], *trees: Tree) -> Tree:
@@ -47,11 +47,11 @@ def concatenate(trees: Sequence[Tree]) -> Tree:
     length of its sources.
     """
 
-    def joined(*parts: Tensor) -> Tensor:
+    def concatenated(*parts: Tensor) -> Tensor:
         width = max(part.shape[1] for part in parts) if parts[0].dim() > 1 else 0
         return torch.cat([_widened(part, width) for part in parts])
 
-    return map_tensors(joined, *trees)
+    return map_tensors(concatenated, *trees)
 
 
 def place(tree: Tree, rows: Tensor, fresh: Tree) -> None:

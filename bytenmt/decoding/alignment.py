@@ -47,11 +47,11 @@ class Aligner:
         for each source byte and, last, its EOS.
         """
         asked = [i for i in range(len(pairs)) if pairs[i][1]]
-        found = [np.zeros((len(text), len(source) + 1), np.float32) for source, text in pairs]
+        means = [np.zeros((len(text), len(source) + 1), np.float32) for source, text in pairs]
         for model in self.models if asked else ():
             for i, layers in zip(asked, model.attention_weights([pairs[i] for i in asked]), strict=True):
-                found[i] += sum(layers.values()) / (len(layers) * len(self.models))
-        return found
+                means[i] += sum(layers.values()) / (len(layers) * len(self.models))
+        return means
 
     def links(self, lines: Sequence[Sequence[tuple[bytes, bytes, bytes]]]) -> list[list[CharacterLink]]:
         """Return the links of each line: one for each output character, in order.
@@ -61,15 +61,15 @@ class Aligner:
         """
         pairs = [(source, text) for line in lines for source, text, _ in line]
         weights = iter(self.weights(pairs))
-        found = []
+        links_of_lines = []
         for line in lines:
             links, text_before, source_before = list[CharacterLink](), b"", b""
             for source, text, separator in line:
                 links += link_characters(next(weights), source, text, text_before, source_before)
                 text_before += text + separator
                 source_before += source + separator
-            found.append(links)
-        return found
+            links_of_lines.append(links)
+        return links_of_lines
 
 
 def link_characters(

@@ -64,8 +64,8 @@ class Verdict(NamedTuple):
         >>> Verdict.from_flags(["unsure", "loop"])
         Verdict(level='wrong', reasons=('repeats itself', 'the model is unsure'))
         """
-        found = dict.fromkeys(REASONS.get(flag, (CHECK, flag)) for flag in flags)
-        ranked = sorted(found, key=lambda reason: -LEVELS.index(reason[0]))
+        reasons = dict.fromkeys(REASONS.get(flag, (CHECK, flag)) for flag in flags)
+        ranked = sorted(reasons, key=lambda reason: -LEVELS.index(reason[0]))
         return Verdict(ranked[0][0] if ranked else SURE, tuple(words for _, words in ranked))
 
 
@@ -148,8 +148,8 @@ def _numbers(line: bytes) -> Counter[int]:
     """Return the numbers of a line outside of spans to be kept. Signs that group digits are left out."""
     if not any(map(str.isdigit, line.decode())):
         return Counter()
-    found = NUMBERS.findall(plain_text(line))
-    return Counter(int("".join(filter(str.isdecimal, digits))) for digits in found)
+    numbers = NUMBERS.findall(plain_text(line))
+    return Counter(int("".join(filter(str.isdecimal, digits))) for digits in numbers)
 
 
 def is_copy(source: bytes, text: bytes) -> bool:
@@ -157,8 +157,9 @@ def is_copy(source: bytes, text: bytes) -> bool:
 
     Letters in placeholders, tags, URLs and e-mail addresses do not count.
     """
-    letters, own = ("".join(filter(str.isalpha, plain_text(one).casefold())) for one in (text, source))
-    return letters == own != ""
+    sides = (plain_text(side).casefold() for side in (text, source))
+    letters, source_letters = ("".join(filter(str.isalpha, side)) for side in sides)
+    return letters == source_letters != ""
 
 
 def plain_text(line: bytes) -> str:

@@ -173,13 +173,13 @@ class LineBatch:
             chunks = [chunk for chunk, _ in line]
             pairs = [(chunk, self._with_sentinels(chunk, request)) for chunk, request in line]
             hypotheses = [[_restore_hypothesis(one, chunk) for one in each] for chunk, each in pairs]
-            joined = join_hypotheses(chunks, hypotheses, search.length_penalty, search.n_best, search.sample)
+            of_line = join_hypotheses(chunks, hypotheses, search.length_penalty, search.n_best, search.sample)
             parts = merge_texts(
                 part
                 for chunk, each in pairs
                 for part in (*restore_parts(each[0].text, chunk.spans), chunk.separator.decode())
             )
-            results.append(TranslationResult(joined, chunks, hypotheses, parts))
+            results.append(TranslationResult(of_line, chunks, hypotheses, parts))
         return results
 
     def _with_sentinels(self, chunk: Chunk, request: Request | None) -> list[Hypothesis]:
@@ -259,12 +259,12 @@ def split_line(
     chunks, first = list[Chunk](), 0
     for sentence, after in split_sentences(data, languages) if languages else [(data, b"")]:
         for piece, separator in cut_text(sentence, after, max_bytes):
-            own = spans[first : first + piece.count(FIRST_SENTINEL)]
+            chunk_spans = spans[first : first + piece.count(FIRST_SENTINEL)]
             numbered = _number_sentinels(piece)
-            end = first + len(own)
+            end = first + len(chunk_spans)
             inside = tuple((a - first, b - first) for a, b in pairs if first <= a < end and first <= b < end)
-            plain = restore_text(numbered, [KeptSpan(span.source, (span.source,)) for span in own])
-            chunks.append(Chunk(plain, separator, numbered, own, inside))
+            plain = restore_text(numbered, [KeptSpan(span.source, (span.source,)) for span in chunk_spans])
+            chunks.append(Chunk(plain, separator, numbered, chunk_spans, inside))
             first = end
     return chunks
 
@@ -345,7 +345,7 @@ def join_hypotheses(
     """
     if len(chunks) == 1:
         return list(hypotheses[0])
-    joined = []
+    of_line = []
     for parts in zip(*hypotheses, strict=False) if is_sampled else _best_combinations(hypotheses, n_best):
         text = b"".join(part.text + chunk.separator for part, chunk in zip(parts, chunks, strict=True))
         log_probability = sum(part.log_probability for part in parts)
@@ -353,8 +353,8 @@ def join_hypotheses(
         scores = _join_byte_scores(chunks, parts)
         checked = [part.flags for part in parts if part.flags is not None]
         flags = tuple(dict.fromkeys(flag for flags in checked for flag in flags)) if checked else None
-        joined.append(Hypothesis(text, log_probability, score, scores, flags))
-    return joined
+        of_line.append(Hypothesis(text, log_probability, score, scores, flags))
+    return of_line
 
 
 def _best_combinations(hypotheses: Sequence[Sequence[Hypothesis]], n: int) -> list[tuple[Hypothesis, ...]]:

@@ -95,7 +95,7 @@ class Runtime:
         facts = [run.facts for run in self.runs]
         is_split = split_sentences == ALWAYS
         if split_sentences == AUTO and facts:
-            shares = [one.multi_sentence_share for one in facts]
+            shares = [fact.multi_sentence_share for fact in facts]
             is_split = all(share is not None and share <= FEW_MULTI_SENTENCE_LINES for share in shares)
         if not is_split:
             return ()
@@ -118,7 +118,7 @@ def load_runs(paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter 
     if not paths:
         raise SettingError("no run: give a run folder or a weights file")
     read = [read_run(Path(path)) for path in paths]
-    runs = [LoadedRun(file, one.config, one.facts, one.precision) for file, one in read]
+    runs = [LoadedRun(file, contents.config, contents.facts, contents.precision) for file, contents in read]
     has_source = runs[0].config.model.source
     for path, run in zip(paths, runs, strict=True):
         if run.config.model.source != has_source:
@@ -233,10 +233,10 @@ def _check_programs(stored: Sequence[tuple[Path, StoredWeights]]) -> None:
     from bytenmt.checkpoints.checkpoint import build_from_weights
     from bytenmt.decoding.program_check import check_program
 
-    for file, one in stored:
-        if one.config.model not in _CHECKED:
-            check_program(build_from_weights(one, file), one.config.model)
-            _CHECKED.add(one.config.model)
+    for file, contents in stored:
+        if contents.config.model not in _CHECKED:
+            check_program(build_from_weights(contents, file), contents.config.model)
+            _CHECKED.add(contents.config.model)
 
 
 def _load_pytorch(
@@ -281,7 +281,7 @@ def _runtime_functions(
     """Return the functions of a Runtime. build: returns the model of a number, from 0, in a precision."""
     build = cache(build)
     exact = "fp32" if spec.precision == AUTO else spec.precision
-    attentive = [number for number, (_, one) in enumerate(stored) if one.config.model.has_attention]
+    attentive = [number for number, (_, contents) in enumerate(stored) if contents.config.model.has_attention]
     models = [build(number, precision_of(one.precision, spec)) for number, (_, one) in enumerate(stored)]
     return (
         partial(make_engine, models),

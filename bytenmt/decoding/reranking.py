@@ -37,11 +37,11 @@ class Reranker:
         if not request.source or len(hypotheses) < 2:
             return list(hypotheses)
         source = request.source + bytes([EOS])
-        texts = [one.text for one in hypotheses]
+        texts = [hypothesis.text for hypothesis in hypotheses]
         readings = self.reader.score_texts(texts, [source] * len(texts))
         scale = WEIGHT / len(source) ** self.length_penalty
         ranked = [
-            one._replace(score=one.score + scale * float(reading.log_p.sum()))
-            for one, reading in zip(hypotheses, readings, strict=True)
+            hypothesis._replace(score=hypothesis.score + scale * float(reading.log_p.sum()))
+            for hypothesis, reading in zip(hypotheses, readings, strict=True)
         ]
-        return sorted(ranked, key=lambda one: -one.score)
+        return sorted(ranked, key=lambda hypothesis: -hypothesis.score)

@@ -61,7 +61,7 @@ class Scheduler:
             jobs.pop(job, None)
             if not jobs:
                 del self._waiting[client]
-        for handle in [handle for handle, (_, own, _) in self._running.items() if own == job]:
+        for handle in [handle for handle, (_, other, _) in self._running.items() if other == job]:
             self._engine.drop(handle)
             del self._running[handle]
 
@@ -93,11 +93,11 @@ class Scheduler:
         n_slots = Counter(client for _, _, client in self._running.values())
         most = max(1, self._engine.capacity // 2) if self._is_shared() else self._engine.capacity
         while n and self._waiting:
-            client = min(self._waiting, key=lambda one: (n_slots[one], self._n_of_shortest(one)))
+            client = min(self._waiting, key=lambda client: (n_slots[client], self._n_of_shortest(client)))
             if n_slots[client] >= most:
                 return
             jobs = self._waiting.pop(client)
-            job = min(jobs, key=lambda one: len(jobs[one]))
+            job = min(jobs, key=lambda job: len(jobs[job]))
             number, request = jobs[job].popleft()
             yield (number, job, client), request
             if not jobs[job]:

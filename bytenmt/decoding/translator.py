@@ -146,11 +146,14 @@ class Translator:
         lines = [lines] if is_one else list(lines)
         names = ["the line"] if is_one else [f"line {number}" for number in range(1, len(lines) + 1)]
         results = self.translate_lines(list(map(encode_line, lines, names)))
-        found = [
-            [Hypothesis(_in_type_of(line, one.text), *one[1:]) for one in result.hypotheses]
+        n_best = [
+            [
+                Hypothesis(_in_type_of(line, hypothesis.text), *hypothesis[1:])
+                for hypothesis in result.hypotheses
+            ]
             for line, result in zip(lines, results, strict=True)
         ]
-        return found[0] if is_one else found
+        return n_best[0] if is_one else n_best
 
     def translate_lines(self, lines: Sequence[SourceLine], first: int = 0) -> list[TranslationResult]:
         """Translate lines; return a result for each, in their order.

@@ -58,7 +58,7 @@ class RingTaps(NamedTuple):
     # column, (k-1)r for more. Positions before the start read zeros.
     rows: Tensor
     slots: Tensor
-    own: Tensor  # (rows, 1) int64: each row's number
+    row_numbers: Tensor  # (rows, 1) int64: each row's number
     write: Tensor  # (rows, w) int64: indices in the rings of the last w = min(t, capacity) new columns
     dilation: int  # of the kernel over [old columns, new columns]: 1 for one new column, else r
 
@@ -69,10 +69,10 @@ class RingTaps(NamedTuple):
         step = dilation if t == 1 else 1
         offsets = torch.arange(-reach, 0, step, device=clock.position.device)
         old = clock.position[:, None] + offsets
-        own = torch.arange(len(old), device=old.device)[:, None]
-        rows = own + clock.ancestors.gather(1, old % clock.ancestors.shape[1])
+        row_numbers = torch.arange(len(old), device=old.device)[:, None]
+        rows = row_numbers + clock.ancestors.gather(1, old % clock.ancestors.shape[1])
         write = clock.positions(t)[:, -capacity:] % capacity
-        return RingTaps(rows, old % capacity, own, write, 1 if t == 1 else dilation)
+        return RingTaps(rows, old % capacity, row_numbers, write, 1 if t == 1 else dilation)
 
     def append(self, x: Tensor, ring: Tensor) -> tuple[Tensor, Tensor]:
         """Append new columns x (rows, t, d) to a ring (rows, capacity, d).
@@ -83,9 +83,9 @@ class RingTaps(NamedTuple):
         old = ring[self.rows, self.slots]
         new = x[:, -ring.shape[1] :].to(ring.dtype)
         if torch.is_grad_enabled():
-            ring = ring.index_put((self.own, self.write), new)
+            ring = ring.index_put((self.row_numbers, self.write), new)
         else:
-            ring[self.own, self.write] = new
+            ring[self.row_numbers, self.write] = new
         return torch.cat([old.to(x.dtype), x], dim=1), ring
 
 

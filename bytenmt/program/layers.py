@@ -79,16 +79,16 @@ def write_step_layers(
     d_inside: of the lowest layer. Their states are numbered: h of each layer, then, of LSTMs, c of each.
     """
     for layer in range(depth):
-        h, own = step.register(d), f"{name}.{layer}"
+        h, prefix = step.register(d), f"{name}.{layer}"
         if flags is not None:
-            write_gru_step(step, h, h, x, own, flags, layer, 0 if layer else d_inside)
+            write_gru_step(step, h, h, x, prefix, flags, layer, 0 if layer else d_inside)
         else:
             gates, c = step.register(4 * d), step.register(d)
-            step.linear(gates, x, f"{own}.input.weight", f"{own}.input.bias")
+            step.linear(gates, x, f"{prefix}.input.weight", f"{prefix}.input.bias")
             states = ((h, layer), (c, depth + layer))
             for register, state in states:
                 step.emit(Op.READ_STATE, register, k=state)
-            step.linear(gates, h, f"{own}.recurrent.weight", add=True)
+            step.linear(gates, h, f"{prefix}.recurrent.weight", add=True)
             step.emit(Op.LSTM_STEP, h, gates, c)
             for register, state in states:
                 step.emit(Op.WRITE_STATE, a=register, k=state)

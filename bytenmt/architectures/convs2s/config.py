@@ -77,10 +77,10 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
 
     def _check_attention(self) -> None:
         """Raise ValueError for attention_layers that do not exist, or are not in order."""
-        for one in self.attention_layers:
-            if one > len(self.decoder_layers):
+        for number in self.attention_layers:
+            if number > len(self.decoder_layers):
                 raise ValueError(
-                    f"attention_layers has {one}, but decoder_layers are 1 to {len(self.decoder_layers)}"
+                    f"attention_layers has {number}, but decoder_layers are 1 to {len(self.decoder_layers)}"
                 )
         if list(self.attention_layers) != sorted(set(self.attention_layers)):
             raise ValueError("attention_layers: expected each layer once, the lowest first")
@@ -110,7 +110,7 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     def attends(self) -> tuple[bool, ...]:
         """For each layer of the decoder, whether it has attention."""
         numbers = range(1, 1 + len(self.decoder_layers))
-        return tuple(self.source and one in (self.attention_layers or numbers) for one in numbers)
+        return tuple(self.source and number in (self.attention_layers or numbers) for number in numbers)
 
     @property
     def position_kind(self) -> Literal["learned", "sinusoidal", "off"]:

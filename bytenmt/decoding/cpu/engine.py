@@ -39,13 +39,8 @@ class NumbaEngine(SearchBatch):
 
     def advance(self, n_steps: int) -> None:
         """Execute n_steps decode steps of all sentences that are not done: each adds a byte to every beam."""
-        if len(self._models) == 1:
-            self._steps(0, n_steps)
-            return
-        for _ in range(n_steps):
-            for which in range(len(self._models)):
-                self._steps(which, 1)
-
-    def _steps(self, which: int, n_steps: int) -> None:
-        call = partial(self._models[which].run_steps, self.state, self.params, which, n_steps)
-        self._team.run_timed(call)
+        n_together = n_steps if len(self._models) == 1 else 1  # the models of an ensemble take turns
+        for _ in range(0, n_steps, n_together):
+            for which, model in enumerate(self._models):
+                call = partial(model.run_steps, self.state, self.params, which, n_together)
+                self._team.run_timed(call)

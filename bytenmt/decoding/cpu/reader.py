@@ -139,14 +139,14 @@ class CpuReader:
         """Return the attention weights of each pair (source, text) by layer number; see reading.Reader."""
         (packed,) = self._packed
         program, sources = packed.program, [source for source, _ in pairs]
-        found: dict[int, dict[int, Weights]] = {}
+        weights_of_pairs: dict[int, dict[int, Weights]] = {}
         for batch, group in self._groups(sources, [text for _, text in pairs], program.n_attentions):
             for slot, which in enumerate(group):
                 n, order = len(sources[which]), [*range(len(sources[which]) + 1)]
                 columns = [*order[:n][::-1], n] if program.is_reversed else order
                 weights = [layer[:, columns] for layer in batch.attention(slot, n + 1)]
-                found[which] = dict(zip(program.attending, weights, strict=True))
-        return [found[i] for i in range(len(pairs))]
+                weights_of_pairs[which] = dict(zip(program.attending, weights, strict=True))
+        return [weights_of_pairs[i] for i in range(len(pairs))]
 
     def _groups(
         self, sources: Sequence[bytes] | None, texts: Sequence[bytes], n_layers: int = 0

@@ -93,7 +93,7 @@ def pad_texts(texts: Sequence[bytes], device: torch.device) -> tuple[Tensor, Ten
 def select_sentences(states: Sequence[ModelState], keep: Tensor, beam: int) -> tuple[ModelState, ...]:
     """Return the states of some sentences of a batch. keep (m,) int64: their indices. beam: beams of each."""
     rows = rows_of(keep, beam)
-    return tuple(ModelState(select(one.memory, keep), select(one.state, rows)) for one in states)
+    return tuple(ModelState(select(state.memory, keep), select(state.state, rows)) for state in states)
 
 
 def place_sentences(

@@ -66,7 +66,7 @@ class TorchReader:
     def score_texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
         """Return the scores of each text, in their order; see reading.Reader."""
         ended = [b"" if sources is None else sources[i] + bytes([EOS]) for i in range(len(texts))]
-        found: dict[int, Reading] = {}
+        readings: dict[int, Reading] = {}
         for group in batches([(len(text), len(ended[i])) for i, text in enumerate(texts)]):
             sources_of_group = pad_texts([ended[i] for i in group], self._device)
             truth, _ = pad_texts([texts[i] for i in group], self._device)
@@ -77,14 +77,14 @@ class TorchReader:
                 each.append(model(read, memory, model.start(memory))[0])
             log_p, rank = (part.cpu().numpy() for part in score_bytes(each, truth))
             for row, i in enumerate(group):
-                found[i] = Reading(log_p[row, : len(texts[i])], rank[row, : len(texts[i])])
-        return [found[i] for i in range(len(texts))]
+                readings[i] = Reading(log_p[row, : len(texts[i])], rank[row, : len(texts[i])])
+        return [readings[i] for i in range(len(texts))]
 
     @torch.no_grad()
     def attention_weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
         """Return the attention weights of each pair (source, text) by layer number; see reading.Reader."""
         (model,) = self._models
-        found: dict[int, dict[int, Weights]] = {}
+        weights_of_pairs: dict[int, dict[int, Weights]] = {}
         for group in batches([(len(text), len(source) + 1) for source, text in pairs]):
             sources = [pairs[i][0] + bytes([EOS]) for i in group]
             texts = [bytes([BOS]) + pairs[i][1][:-1] for i in group]
@@ -94,8 +94,8 @@ class TorchReader:
             arrays = {number: weights.float().cpu().numpy() for number, weights in each.items()}
             for row, i in enumerate(group):
                 part = row, slice(len(texts[row])), slice(len(sources[row]))
-                found[i] = {number: weights[part] for number, weights in arrays.items()}
-        return [found[i] for i in range(len(pairs))]
+                weights_of_pairs[i] = {number: weights[part] for number, weights in arrays.items()}
+        return [weights_of_pairs[i] for i in range(len(pairs))]
 
 
 def batches(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
