@@ -79,9 +79,7 @@ class Run:
     def translator(self, **options: Any) -> Translator:
         """Load the run for translation. options: of Translator.load. Raises SettingError if the run is a
         language model."""
-        translator = Translator.load(self.path, **options)
-        self._require_source(translator.rules.has_source)
-        return translator
+        return Translator.load(self.path, **options)
 
     def language_model(self, **options: Any) -> LanguageModel:
         """Load the run as a language model. options: of LanguageModel.load. Raises SettingError if it is a
@@ -148,12 +146,9 @@ class Run:
     def _runtime(self, engine: Mapping[str, Any]) -> Runtime:
         """Load a translation model that scores in fp32. Raises SettingError for a language model."""
         runtime = load_runs([self.path], EngineSpec(precision="fp32", **engine))
-        self._require_source(runtime.has_source)
-        return runtime
-
-    def _require_source(self, has_source: bool) -> None:
-        if not has_source:
+        if not runtime.has_source:
             raise SettingError(f"{self.path} is a language model: use the methods of language_model()")
+        return runtime
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,14 +51,6 @@ def load_models(runs: Sequence[Path], spec: EngineSpec) -> Runtime:
     return runtime
 
 
-def load_translation_models(runs: Sequence[Path], spec: EngineSpec) -> Runtime:
-    """Load models as load_models does. Raises BytenmtError for a language model."""
-    runtime = load_models(runs, spec)
-    if not runtime.has_source:
-        raise BytenmtError(f"{runs[0]} is a language model and cannot translate: give a translation model")
-    return runtime
-
-
 def provenance(runtime: Runtime) -> list[str]:
     """Return how translations were made: configuration, update, precision and engine of each model."""
     lines = []

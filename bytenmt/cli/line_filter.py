@@ -171,7 +171,7 @@ def warnings_of_chunks(
     """
     limit = translator.rules.max_source_bytes
     for number, line in enumerate(lines, first + 1):
-        if translator.rules.has_source and len(line) > limit:
+        if len(line) > limit:
             n_chunks = len(translator.batch([line]).parts(0))
             yield (
                 f"{name}, line {number} has {len(line)} bytes, over the {limit} of"

@@ -135,7 +135,7 @@ def translate(
         raise BytenmtError("--resume needs a file with a line for each line: give -o, and no --n-best")
     is_stream = input is None or input.is_fifo()  # lines of a pipe are translated as they come
     text = None if input is None or is_stream else inputs.open_text(input, files.errors)
-    runtime = inputs.load_translation_models(runs, engine)
+    runtime = inputs.load_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
     form = _output_format(answers, runtime, checked.search.n_best, translator.options.beam)
     with ExitStack() as stack:

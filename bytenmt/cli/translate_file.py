@@ -82,7 +82,7 @@ def translate_file(
     check_output(output or sys.stdout, input or sys.stdin)
     data = standard_input().read() if input is None else read_bytes(input).tobytes()
     document = formats.read(data, reading, source)
-    runtime = inputs.load_translation_models(runs, engine)
+    runtime = inputs.load_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
     corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
     languages = agreed_languages(pair, runs[0], corpora, CONSOLE.warn)

@@ -36,8 +36,6 @@ class Translate:
     ) -> None:
         self.column, self.to = column, to
         self._translator = Translator.load(*runs, threads=threads, **options)
-        if not self._translator.rules.has_source:
-            raise SettingError(f"{runs[0]} is a language model: give a translation model")
 
     def __call__(self, batch: Any) -> Any:
         """Return an Arrow batch with the column `to` appended. Raises SettingError for wrong columns."""

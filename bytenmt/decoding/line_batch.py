@@ -102,16 +102,14 @@ class TranslationResult(NamedTuple):
 class LineRules:
     """The rules by which lines become requests, and hypotheses of these the translations of lines.
 
-    max_source_bytes: of a chunk; longer lines are cut. has_source: False for a language model, which gets a
-    request without a source for each line. keep: the spans that are replaced by sentinels and copied, by
-    models that were trained with sentinels; None: no span. languages: by whose rules lines are split into
-    sentences; none: a line is one. reranker: ranks the hypotheses of each request anew; the n_best first ones
-    stay.
+    max_source_bytes: of a chunk; longer lines are cut. keep: the spans that are replaced by sentinels and
+    copied, by models that were trained with sentinels; None: no span. languages: by whose rules lines are
+    split into sentences; none: a line is one. reranker: ranks the hypotheses of each request anew; the n_best
+    first ones stay.
     """
 
     settings: Settings = field(default_factory=Settings)
     max_source_bytes: int = 1000
-    has_source: bool = True
     keep: KeepSpec | None = None
     languages: Sequence[str] = ()
     reranker: Reranker | None = None
@@ -131,9 +129,7 @@ class LineBatch:
         self._rules, prefix = rules, rules.settings.prefix
         self._parts = list[list[tuple[Chunk, Request | None]]]()
         for number, line in enumerate(lines, first):
-            chunks = [Chunk(b"", b"", b"")]
-            if rules.has_source:
-                chunks = split_line(line, rules.max_source_bytes, rules.keep, rules.languages)
+            chunks = split_line(line, rules.max_source_bytes, rules.keep, rules.languages)
             # The first chunk with a text has the prefix.
             begin = next((index for index, chunk in enumerate(chunks) if chunk.text), 0)
             prefixes = [prefix if index == begin else b"" for index in range(len(chunks))]
@@ -204,12 +200,11 @@ class LineBatch:
     def _request(self, chunk: Chunk, number: int, prefix: bytes) -> Request | None:
         """Return the request for a chunk, or None where the text is copied. number: for random draws."""
         rules, source, prefix = self._rules, chunk.source, mark_prefix(prefix, chunk.spans)
-        is_read = source and (prefix or has_translatable_text(source, rules.keep is not None))
-        if rules.has_source and not is_read:
+        if not (source and (prefix or has_translatable_text(source, rules.keep is not None))):
             return None
         limit = max(rules.settings.max_target_bytes(len(source)), len(prefix))
         draws = number if rules.settings.search.sample else 0
-        return Request(source if rules.has_source else None, limit, prefix, draws, pairs=chunk.pairs)
+        return Request(source, limit, prefix, draws, pairs=chunk.pairs)
 
 
 def _restore_hypothesis(hypothesis: Hypothesis, chunk: Chunk) -> Hypothesis:

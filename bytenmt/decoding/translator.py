@@ -44,8 +44,7 @@ class Translator:
 
     Usually made by `load` or `from_runtime`. make_engine: returns an engine that decodes up to the given
     number of sentences side by side, with the options of `rules`; with a reranker the engine returns the
-    whole beam. rules: how lines are cut into requests. A language model writes its likeliest text, whatever
-    the line.
+    whole beam. rules: how lines are cut into requests.
     """
 
     make_engine: Callable[[int], Engine]
@@ -88,8 +87,11 @@ class Translator:
         """Return a Translator of runs that loading.load_runs has loaded.
 
         settings: the defaults stored in the runs stand for what is not set. named: settings by keyword, read
-        only if `settings` is None.
+        only if `settings` is None. Raises SettingError, also for a language model.
         """
+        if not runtime.has_source:
+            name = runtime.runs[0].file if runtime.runs else "the model"
+            raise SettingError(f"{name} is a language model and cannot translate: give a translation model")
         settings = Settings.from_dict(named) if settings is None else settings
         if settings.needs_sentinels and not runtime.has_sentinels:
             raise SettingError(
@@ -105,7 +107,6 @@ class Translator:
         rules = LineRules(
             settings,
             settings.max_source_bytes or runtime.max_source_bytes,
-            runtime.has_source,
             settings.keep if runtime.has_sentinels else None,
             runtime.sentence_languages(settings.split_sentences),
             reranker,
@@ -113,8 +114,7 @@ class Translator:
         return cls(partial(runtime.make_engine, search), rules)
 
     def __repr__(self) -> str:
-        kind = "Translator" if self.rules.has_source else "Translator of a language model"
-        return f"<{kind}, beam {self.options.beam}, lines up to {self.rules.max_source_bytes} bytes>"
+        return f"<Translator, beam {self.options.beam}, lines up to {self.rules.max_source_bytes} bytes>"
 
     @property
     def options(self) -> Options:

@@ -52,10 +52,6 @@ def load_models(
             reverse = opposite[0] if options.get("reverse") else None
             spec = EngineSpec(AUTO, "cpu", options.get("precision", AUTO), threads, reverse=reverse)
             runtime = load_runs(paths, spec, reporter)
-            if not runtime.has_source:
-                raise BytenmtError(
-                    f"{paths[0]} is a language model and cannot translate: give a translation model"
-                )
             terms = Glossary(
                 term for path in glossaries.get(direction, ()) for term in Glossary.from_file(path).terms
             )

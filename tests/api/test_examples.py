@@ -73,13 +73,17 @@ def test_a_model_is_shown_on_one_short_line(place: Path) -> None:
 
 
 def test_what_a_command_refuses_is_refused(place: Path) -> None:
-    with pytest.raises(bytenmt.SettingError, match="is a language model"):
-        bytenmt.Run("runs/text").evaluate("src", "tgt")
+    for refused in (
+        lambda: bytenmt.Run("runs/text").evaluate("src", "tgt"),
+        lambda: bytenmt.Run("runs/text").translator(),
+        lambda: bytenmt.Translator.load("runs/text"),
+    ):
+        with pytest.raises(bytenmt.SettingError, match="is a language model and cannot translate"):
+            refused()
     for refused in (
         lambda: bytenmt.Run("runs/text").log_probabilities(["a"], ["b"]),
         lambda: bytenmt.Run("runs/text").log_probabilities([], []),
         lambda: bytenmt.Run("runs/text").byte_log_probabilities("a", "b"),
-        lambda: bytenmt.Run("runs/text").translator(),
     ):
         with pytest.raises(
             bytenmt.SettingError, match=r"runs/text is a language model: use .*language_model"

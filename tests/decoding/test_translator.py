@@ -165,15 +165,6 @@ def test_the_prefix_begins_the_first_piece_alone() -> None:
         assert all(text.startswith("é") for text in make(arch, prefix="é").translate(["one", "two three"]))
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_without_a_source_the_line_is_not_seen(arch: str) -> None:
-    """A language model says the same whatever the line, an empty one included."""
-    translator = make(arch, source=False, max_len_a=1.0)
-    found = translator.translate([b"a", b"", b"some other line"])
-    assert len(set(found)) == 1
-    assert len(found[0]) <= 9
-
-
 def test_an_engine_is_used_again_unless_it_was_broken_off() -> None:
     made: list[MadeUpEngine] = []
 

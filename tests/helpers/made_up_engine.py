@@ -110,9 +110,8 @@ def small_model(arch: str, seed: int = 0, *settings: str) -> Model[Any, Any]:
 
 
 def small_translator(arch: str = "luong", **options: Any) -> Translator:
-    """Make a translator of a random model into texts of at most nine bytes. options: its settings, and
-    whether the model is told the source."""
-    runtime = runtime_from_models([small_model(arch)], torch.device("cpu"), options.pop("source", True))
+    """Make a translator of a random model into texts of at most nine bytes. options: its settings."""
+    runtime = runtime_from_models([small_model(arch)], torch.device("cpu"))
     return Translator.from_runtime(runtime, **{**SHORT, **options})
 
 
