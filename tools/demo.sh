@@ -24,7 +24,7 @@ for number in 1 50 100 150 200 250 300 350 400 450; do sed -n "${number}p" data/
 bytenmt translate $run <$run/some.ko | paste $run/some.ko -
 
 echo "== the whole test set" >&2
-bytenmt evaluate $run --src data/test.ko --ref data/test.en --hyp-out $run/test.en
+bytenmt evaluate $run --src data/test.ko --ref data/test.en
 
 cat >&2 <<'E2'
 

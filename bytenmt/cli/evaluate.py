@@ -39,7 +39,6 @@ class ScoringOptions:
         "Also score this existing translation, for which no model is needed; may be repeated.",
         "--hyp",
     )
-    hyp_out: Path | None = option(None, "File to which the translations of a single model are written.")
     tokenize: str = option(
         "13a",
         "Tokenizer of BLEU, by its sacreBLEU name; char suits Korean.",
@@ -71,8 +70,7 @@ def evaluate(
     from bytenmt.evaluation.scores import text_scores
 
     src, ref, hyps = scoring.src, scoring.ref, scoring.hyps
-    for output in (scoring.hyp_out, scoring.curves):
-        check_output(output, src, ref, *hyps)
+    check_output(scoring.curves, src, ref, *hyps)
     if not runs and not hyps:
         raise click.UsageError("Missing the model: give MODEL, or --hyp.")
     # Names for the table: the last parts of the paths where these differ.
@@ -85,8 +83,6 @@ def evaluate(
         if scoring.curves is None:
             raise BytenmtError("nothing to score: give --src and --ref, or --curves")
         return
-    if scoring.hyp_out is not None and len(runs) != 1:
-        raise BytenmtError(f"--hyp-out is for the translations of one model: {len(runs)} are given")
     corpus = inputs.open_pairs(src, ref)
     checked = inputs.check_settings(settings)
     if scoring.log_probabilities:
@@ -105,9 +101,6 @@ def evaluate(
     for name, run in zip(names, runs, strict=False):
         texts, made_with, of_model = _translate(run, corpus, checked, engine)
         systems.append(score(name, texts, made_with, **of_model))
-    if scoring.hyp_out is not None:
-        with writer(scoring.hyp_out) as out:
-            out.write(b"".join(text.encode() + b"\n" for text in systems[0].texts))
     for name, text in zip(names[len(runs) :], hypotheses, strict=True):
         systems.append(score(name, [line.decode() for line in text], [str(text.path)]))
     systems = comparison.with_significance(systems, references, scoring.tokenize)

@@ -21,7 +21,8 @@ TEXTS = "--src src --ref tgt"
 
 def test_a_text_that_is_there_is_scored_as_a_models_own(place: Path) -> None:
     """The scores of a kept translation, without the model; as lines and as JSON the same."""
-    own = accepted(f"evaluate run {TEXTS} --hyp-out made/deep/hyp {SHORT}")
+    own = accepted(f"evaluate run {TEXTS} {SHORT}")
+    accepted(f"translate run -i src -o made/deep/hyp {SHORT}")
     shutil.rmtree(place / "run")
     again = accepted("evaluate --hyp made/deep/hyp --ref tgt")
     assert again.splitlines()[:3] == own.splitlines()[:3] and "bits per byte" not in again
