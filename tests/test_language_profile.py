@@ -85,13 +85,13 @@ def test_training_counts_both_sides(tmp_path: Path) -> None:
         packed.write(b"\n".join(GERMAN))
     files = [PairFiles(tmp_path / "en", tmp_path / "de.gz")]
     corpus = ParallelCorpus.open_all(files)
-    facts = TranslationObjective(load_config("luong", "tiny", "", []), corpus, corpus).facts()
+    facts = TranslationObjective(load_config("luong", "tiny", []), corpus, corpus).facts()
     for text, lines in ((facts.source_profile, ENGLISH), (facts.target_profile, GERMAN)):
         expected = LanguageProfile.from_lines(lines)
         assert expected is not None and text == expected.to_text()
     assert facts.without_folders().source_profile == facts.source_profile
     alone = [PairFiles(tgt=tmp_path / "en")]
     corpus = ParallelCorpus.open_all(alone)
-    settings = load_config("luong", "tiny", "", ["model.source=false"])
+    settings = load_config("luong", "tiny", ["model.source=false"])
     facts = TranslationObjective(settings, corpus, corpus).facts()
     assert facts.source_profile == facts.target_profile == ""

@@ -106,7 +106,7 @@ def test_a_child_process_has_the_plugins(files: list[str]) -> None:
     """A process with the environment of one that has loaded them reads a configuration with their names."""
     load_plugins(files)
     forget_plugins()
-    assert load_config("luong", "tiny", "", ["train.schedule=sawtooth"]).train.schedule == "sawtooth"
+    assert load_config("luong", "tiny", ["train.schedule=sawtooth"]).train.schedule == "sawtooth"
 
 
 ARCHITECTURE = """
@@ -126,7 +126,7 @@ def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
     plugin = tmp_path / "mine_plugin.py"
     plugin.write_text(ARCHITECTURE)
     load_plugins([str(plugin)])
-    settings = load_config("mine", None, "", [])
+    settings = load_config("mine", None, [])
     tree = {"model": {"arch": "mine", "d_embedding": 8, "d_model": 8}, "plugins": ["mine_plugin.py"]}
     assert parse_config(tree).model == settings.model
     forget_architecture("mine")
@@ -148,7 +148,7 @@ def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
 )
 def test_a_new_run_says_that_a_plugin_is_needed(setting: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"{message} `--plugin"):
-        load_config("luong", "tiny", "", [setting])
+        load_config("luong", "tiny", [setting])
 
 
 @pytest.mark.parametrize(

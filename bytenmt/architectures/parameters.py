@@ -39,7 +39,7 @@ def parameter_shapes(config: ModelSection) -> Shapes:
     """Map the name of each parameter of a model to its shape; a shared one has its first name alone.
 
     >>> from bytenmt.config.schema import load_config
-    >>> shapes = parameter_shapes(load_config("bytenet", "small", "", []).model)
+    >>> shapes = parameter_shapes(load_config("bytenet", "small", []).model)
     >>> shapes["decoder.head.weight"]
     (320, 320)
     """

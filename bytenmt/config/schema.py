@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -211,17 +210,12 @@ class Config(Section, frozen=True, kw_only=True):
     train: TrainConfig = TrainConfig()
 
 
-def load_config(arch: str | None, preset: str | None, toml: str, settings: Iterable[str]) -> Config:
-    """Read a configuration from a TOML text and settings over a preset.
+def load_config(arch: str | None, preset: str | None, settings: Iterable[str]) -> Config:
+    """Return the configuration of a preset (None: "small") with settings.
 
-    arch and preset name the starting point (preset None: "small", where the TOML text does not give a
-    whole model); toml is the text of a configuration file or ""; settings are `key.path=value`, values
-    in TOML syntax or plain words. Raises ConfigError.
+    settings: texts `key.path=value`, values in TOML syntax or plain words. Raises ConfigError.
     """
-    try:
-        tree = tomllib.loads(toml)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"the configuration file is not TOML: {error}") from None
+    tree: dict[str, Any] = {}
     for setting in settings:
         assign(tree, setting)
     return resolve_config(arch, preset, tree)

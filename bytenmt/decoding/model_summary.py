@@ -38,7 +38,7 @@ def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Co
     """Return the configuration of a model; for the arguments see model_description. Raises BytenmtError."""
     path = resolve_path(Path(name))
     if name in PRESETS["small"]:
-        return load_config(name, preset, "", settings)
+        return load_config(name, preset, settings)
     if not path.is_dir() and not is_weights_file(path):
         names = ", ".join(PRESETS["small"])
         raise BytenmtError(f"{name} is neither a run folder nor an architecture: {names}")

@@ -84,7 +84,7 @@ def echo(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ModuleType]
 def trained(run: Path, texts: dict[str, Any], *settings: str) -> Path:
     """A few updates of it."""
     limits = ["train.max_updates=6", "train.max_tokens=200", "train.valid_lines=2", *settings]
-    train(run, load_config("echo", None, "", limits), **texts, device=CPU)
+    train(run, load_config("echo", None, limits), **texts, device=CPU)
     return run
 
 
@@ -95,7 +95,7 @@ without_a_program = pytest.mark.parametrize("echo", ["without one"], indirect=Tr
 @pytest.mark.parametrize("source", ["true", "false"])
 def test_both_engines_run_it(echo: ModuleType, tmp_path: Path, source: str) -> None:
     """The program computes what the module does, and tells its parameters and its costs."""
-    config = load_config("echo", None, "", [f"model.source={source}", "model.d_embedding=24"]).model
+    config = load_config("echo", None, [f"model.source={source}", "model.d_embedding=24"]).model
     torch.manual_seed(2)
     model = build_model(config).eval()
     with torch.no_grad():
@@ -145,26 +145,26 @@ def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[s
 
 
 def test_its_configuration_is_strict(echo: ModuleType) -> None:
-    assert load_config("echo", None, "", ["model.source=false"]).model.source is False
+    assert load_config("echo", None, ["model.source=false"]).model.source is False
     for setting, what in (
         ("model.fading=x", r"model\.fading"),
         ("model.d_hidden=3", r"unknown key model\.d_hidden"),
         ("train.lr=-1", r"train\.lr"),
     ):
         with pytest.raises(ConfigError, match=what):
-            load_config("echo", None, "", [setting])
+            load_config("echo", None, [setting])
     for setting in ("model.tie_embedding=true", "model.ngrams=[3]"):
         with pytest.raises(ConfigError, match="leave them out"):
-            load_config("echo", None, "", [setting])
+            load_config("echo", None, [setting])
     with pytest.raises(ConfigError, match="preset tiny has no architecture 'echo'"):
-        load_config("echo", "tiny", "", [])
+        load_config("echo", "tiny", [])
     with pytest.raises(ValueError, match="already"):
         register(echo.EchoConfig, echo.Echo, {"small": {}})
 
 
 def test_another_process_is_told_to_load_a_plugin() -> None:
     for told in (
-        lambda: load_config("echo", None, "", []),
+        lambda: load_config("echo", None, []),
         lambda: parse_config({"model": {"arch": "echo"}}),
     ):
         with pytest.raises(ConfigError, match="echo.*--plugin"):

@@ -53,7 +53,7 @@ REFUSED = [
 @pytest.mark.parametrize(("arch", "settings", "message"), REFUSED)
 def test_what_does_not_go_together(arch: str, settings: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
-        load_config(arch, "tiny", "", [f"model.{setting}" for setting in settings.split()])
+        load_config(arch, "tiny", [f"model.{setting}" for setting in settings.split()])
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
@@ -78,7 +78,7 @@ def test_what_does_not_go_together(arch: str, settings: str, message: str) -> No
 )
 def test_options_without_effect_have_none(arch: str, settings: str) -> None:
     """Module and program leave out what another option has switched off, and agree."""
-    config = load_config(arch, "tiny", "", [f"model.{setting}" for setting in settings.split()])
+    config = load_config(arch, "tiny", [f"model.{setting}" for setting in settings.split()])
     check_program(build_model(config.model), config.model)
     assert parameter_shapes(config.model) == {
         name: tuple(part.shape) for name, part in build_model(config.model).named_parameters()
@@ -88,5 +88,5 @@ def test_options_without_effect_have_none(arch: str, settings: str) -> None:
 def test_no_positions_are_none() -> None:
     """n_positions = 0 means off where they are learned, as before there was a name for it."""
     for settings in (["n_positions=0"], ["positions=off"]):
-        config = load_config("convs2s", "small", "", [f"model.{setting}" for setting in settings])
+        config = load_config("convs2s", "small", [f"model.{setting}" for setting in settings])
         assert config.model.position_kind == "off"  # type: ignore[union-attr]

@@ -72,7 +72,7 @@ def test_presets_too(preset: str) -> None:
     """With a source and without."""
     for arch in PRESETS[preset]:
         for source in ("true", "false"):
-            check_told(load_config(arch, preset, "", [f"model.source={source}"]).model)
+            check_told(load_config(arch, preset, [f"model.source={source}"]).model)
 
 
 def test_a_program_that_contradicts_itself_is_refused() -> None:
@@ -81,7 +81,7 @@ def test_a_program_that_contradicts_itself_is_refused() -> None:
     weights.vector(parameter("bias", 3))
     with pytest.raises(ValueError, match="bias is read as"):
         weights.matrix(parameter("bias", 3, 1))
-    config = load_config("seq2seq", "tiny", "", []).model
+    config = load_config("seq2seq", "tiny", []).model
     tensors = {name: np.zeros(shape, np.float32) for name, shape in parameter_shapes(config).items()}
     tensors["decoder.output.bias"] = np.zeros(3, np.float32)
     with pytest.raises(ValueError, match=r"decoder\.output\.bias has the shape \(3,\)"):

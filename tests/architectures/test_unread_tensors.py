@@ -60,7 +60,7 @@ def headed() -> Iterator[None]:
 
 def config(*settings: str) -> Config:
     common = ["train.max_tokens=200", "train.valid_lines=2", "train.valid_every=2", "train.precision=fp32"]
-    return load_config("headed", None, "", [*common, "train.max_updates=2", *settings])
+    return load_config("headed", None, [*common, "train.max_updates=2", *settings])
 
 
 @pytest.mark.slow

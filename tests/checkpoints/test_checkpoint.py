@@ -33,7 +33,7 @@ from bytenmt.config.schema import config_toml, load_config
 from bytenmt.errors import CheckpointError
 
 CPU = torch.device("cpu")
-CONFIG = load_config("seq2seq", "tiny", "", ["model.d_embedding=1", "model.d_hidden=1"])
+CONFIG = load_config("seq2seq", "tiny", ["model.d_embedding=1", "model.d_hidden=1"])
 PACKAGE = str(Path(checkpoint.__file__).parents[1])
 
 
@@ -132,7 +132,7 @@ def test_a_trainer_keeps_tensors_of_every_type(run: Path) -> None:
 def test_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
     """Another size, another program's file, another part, no file."""
     make_run(tmp_path / "run", "bytenet")
-    larger = load_config("bytenet", "tiny", "", ["model.d_channels=100"])
+    larger = load_config("bytenet", "tiny", ["model.d_channels=100"])
     own = tmp_path / "own.safetensors"
     write_weights(own, model_tensors(build_model(larger.model)), CONFIG, Facts())
     with pytest.raises(CheckpointError, match="does not fit the model"):

@@ -237,7 +237,7 @@ def test_sizes_without_bounds(
     arrays, metadata = template[arch]
     assert message in refused(tmp_path, arrays, with_model(metadata, **{key: value}))
     with pytest.raises(ConfigError) as caught:
-        load_config(arch, "tiny", "", [f"model.{key}={json.dumps(value)}"])
+        load_config(arch, "tiny", [f"model.{key}={json.dumps(value)}"])
     assert message in str(caught.value)
 
 

@@ -151,18 +151,18 @@ def test_a_line_longer_than_trained_on_is_cut(place: Path) -> None:
 def test_info_is_a_configuration(arch: str) -> None:
     """Facts, then TOML that parses to the preset; quick for the largest too."""
     said = accepted(f"info {arch} --preset paper")
-    assert parse_config(tomllib.loads(said)) == load_config(arch, "paper", "", [])
+    assert parse_config(tomllib.loads(said)) == load_config(arch, "paper", [])
     names = ["parameters", "decoder weights", "receptive field", "a decode step", "decoder state"]
     assert all(re.search(rf"^# {name}: +\w", said, re.MULTILINE) for name in names)
     settings = ["model.source=false", "train.lr=0.5"]
     said = accepted(" ".join([f"info {arch} --preset tiny", *(f"--set {one}" for one in settings)]))
-    assert parse_config(tomllib.loads(said)) == load_config(arch, "tiny", "", settings)
+    assert parse_config(tomllib.loads(said)) == load_config(arch, "tiny", settings)
 
 
 def test_info_of_a_run(place: Path) -> None:
     said = accepted("info run")
-    assert parse_config(tomllib.loads(said)) == load_config("luong", "tiny", "", SMALL)
-    model = build_model(load_config("luong", "tiny", "", SMALL).model)
+    assert parse_config(tomllib.loads(said)) == load_config("luong", "tiny", SMALL)
+    model = build_model(load_config("luong", "tiny", SMALL).model)
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     assert re.search(rf"^# parameters: +{n_parameters:,}$", said, re.MULTILINE)
 
@@ -256,10 +256,10 @@ def test_train_has_a_configuration(
     may agree or raise its limits; a run without a checkpoint is none."""
     (place / "info.toml").write_text(accepted("info bytenet --preset tiny"))
     (place / "unsaved").mkdir()
-    (place / "unsaved" / CONFIG).write_text(config_toml(load_config("luong", "base", "", [])))
+    (place / "unsaved" / CONFIG).write_text(config_toml(load_config("luong", "base", [])))
     accepted(command)
     own = SMALL if "--resume" in command else []
-    assert call.config == load_config(arch, preset, "", [*own, *settings.split()])
+    assert call.config == load_config(arch, preset, [*own, *settings.split()])
     assert call.rest["resume"] is ("--resume" in command)
 
 

@@ -95,23 +95,23 @@ def test_every_numeric_option_is_known() -> None:
 def test_the_configuration_holds_the_bounds(name: str) -> None:
     """Configuration keys that are also options have the bounds of the options."""
     most = ends(NUMBERS[name])[2]
-    assert config_tree(load_config("luong", "tiny", "", [f"train.{name}={most}"]))["train"][name] == most
+    assert config_tree(load_config("luong", "tiny", [f"train.{name}={most}"]))["train"][name] == most
     for value in NO_NUMBERS:
         with pytest.raises(ConfigError, match=name):
-            load_config("luong", "tiny", "", [f"train.{name}={value}"])
+            load_config("luong", "tiny", [f"train.{name}={value}"])
 
 
 def test_no_number_of_the_configuration_is_without_end() -> None:
     """Every number of a run, at values that NumPy, PyTorch or a loop would choke on."""
-    for section, values in config_tree(load_config("bytenet", "tiny", "", [])).items():
+    for section, values in config_tree(load_config("bytenet", "tiny", [])).items():
         for name, value in values.items():
             if section != "model" and isinstance(value, int | float) and not isinstance(value, bool):
                 for wrong in ("nan", "inf", "1e300", "9223372036854775807", "-1"):
                     if (name, wrong) != ("seed", "9223372036854775807"):
                         with pytest.raises(ConfigError, match=name):
-                            load_config("bytenet", "tiny", "", [f"{section}.{name}={wrong}"])
+                            load_config("bytenet", "tiny", [f"{section}.{name}={wrong}"])
     with pytest.raises(ConfigError, match="train.loss_terms.*: expected a number <="):
-        load_config("bytenet", "tiny", "", ["train.loss_terms.x=inf"])
+        load_config("bytenet", "tiny", ["train.loss_terms.x=inf"])
 
 
 @pytest.mark.parametrize(
@@ -132,13 +132,13 @@ def test_no_number_of_the_configuration_is_without_end() -> None:
 def test_a_setting_of_thousands_of_digits_or_levels(setting: str) -> None:
     """One line, and not a long one."""
     with pytest.raises(ConfigError) as told:
-        load_config(None if "arch" in setting else "luong", "tiny", "", [setting])
+        load_config(None if "arch" in setting else "luong", "tiny", [setting])
     assert len(str(told.value)) < 350 and str(told.value).isprintable()
 
 
 @pytest.mark.parametrize("text", [7, "90s", "2m", "1.5h", "auto"])
 def test_intervals(text: int | str) -> None:
-    config = load_config("luong", "tiny", "", [f"train.valid_every={text}", f"train.save_every={text}"])
+    config = load_config("luong", "tiny", [f"train.valid_every={text}", f"train.save_every={text}"])
     assert (config.train.valid_every, config.train.save_every) == (text, text)
     assert TRAINING["save_every"].convert(str(text), is_text=True) == text
 
@@ -150,7 +150,7 @@ def test_what_is_no_interval(text: str) -> None:
     """One short line that says what is expected."""
     expected = "save_every is .*: expected a number of updates such as 500, a time"
     with pytest.raises(ConfigError, match=expected) as told:
-        load_config("luong", "tiny", "", [f"train.save_every='{text}'"])
+        load_config("luong", "tiny", [f"train.save_every='{text}'"])
     assert len(str(told.value)) < 200
 
 

@@ -128,7 +128,7 @@ def config(arch: str, *settings: str) -> Config:
     common += ["train.max_tokens=120", "train.save_every=3", "train.valid_every=4", "train.log_every=1"]
     if arch in PARALLEL:
         common.append("train.context=8")
-    return load_config(arch, "tiny", "", [*common, *small, *settings])
+    return load_config(arch, "tiny", [*common, *small, *settings])
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def test_chance_is_told_from_skill() -> None:
 def test_seeds_have_a_mean_and_a_standard_deviation() -> None:
     """Runs with the same settings but for the seed are summarised; a single run and a text are not."""
     one, two, other = (
-        without_seed(load_config("luong", "tiny", "", [setting]))
+        without_seed(load_config("luong", "tiny", [setting]))
         for setting in ("train.seed=1", "train.seed=2", "train.lr=0.1")
     )
     texts = {"a": REFERENCES, "b": REFERENCES[:60] + ["x"] * 60, "c": REFERENCES[:30] + ["x"] * 90}

@@ -31,7 +31,7 @@ def test_log_probabilities_one_sentence_at_a_time(
     included.
     """
     torch.manual_seed(5)
-    model = build_model(load_config(arch, "tiny", "", []).model).double().eval()
+    model = build_model(load_config(arch, "tiny", []).model).double().eval()
     pairs = [("가나", "ab"), ("x", "다라마 ccc"), ("", "empty source"), ("two words", "b"), ("yy", "")]
     files = [tmp_path / "src", tmp_path / "tgt"]
     for file, lines in zip(files, zip(*pairs, strict=True), strict=True):
@@ -57,7 +57,7 @@ def test_log_probabilities_one_sentence_at_a_time(
 def shared(group: Group, folders: list[Path]) -> list[list[float]]:
     """Return scores in float32: another batch would change the last bits."""
     torch.manual_seed(5)
-    model = build_model(load_config("convs2s", "tiny", "", []).model).eval()
+    model = build_model(load_config("convs2s", "tiny", []).model).eval()
     corpora = [ParallelCorpus.open_all([PairFiles(folder / "src", folder / "tgt")]) for folder in folders]
     likelihood.LINES_AT_ONCE = 7
     return [log_probabilities(TorchReader([model], CPU), corpus, group).tolist() for corpus in corpora]

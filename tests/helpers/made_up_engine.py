@@ -96,7 +96,7 @@ SIZES = {
 
 def small_config(arch: str, *settings: str) -> Config:
     sizes = [f"model.{size}" for size in [*SIZES[arch], "d_embedding=8"]]
-    return load_config(arch, "tiny", "", [*sizes, *settings])
+    return load_config(arch, "tiny", [*sizes, *settings])
 
 
 def small_model(arch: str, seed: int = 0, *settings: str) -> Model[Any, Any]:

@@ -38,7 +38,7 @@ def config(arch: str, *settings: str) -> Config:
         "train.optimizer=adamw",
         "train.lr=0.002",
     ]
-    return load_config(arch, "tiny", "", [*common, *SMALL[arch], *settings])
+    return load_config(arch, "tiny", [*common, *SMALL[arch], *settings])
 
 
 def forget_architecture(name: str) -> None:

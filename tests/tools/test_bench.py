@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 
 def packed_bytes(arch: str, *settings: str, n_rows: int = 1) -> tuple[int, int]:
     """Bytes that a step of preset tiny reads, and its decoder's weights."""
-    config = load_config(arch, "tiny", "", list(settings))
+    config = load_config(arch, "tiny", list(settings))
     model = build_model(config.model)
     arrays = {name: p.detach().numpy() for name, p in model.named_parameters()}
     return steps.step_bytes(pack_model(arrays, config.model, "fp32"), n_rows), sum(

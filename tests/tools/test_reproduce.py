@@ -186,7 +186,7 @@ def test_every_recipe_can_be_read() -> None:
                 settings += ["model.source=false"] if recipe.is_language_model else []
                 if "--init-from" in parsed:  # which brings the model
                     parsed = {"--arch": "luong", "--preset": "small", **parsed}
-                config = load_config(parsed["--arch"], parsed["--preset"], "", settings)
+                config = load_config(parsed["--arch"], parsed["--preset"], settings)
                 others = [w for key, w in pairs if key not in ("--set", "-o") and not w.startswith("--set")]
                 excerpt = f"{config} {sorted(set(others) - set(settings))}"
                 assert trainings.setdefault(excerpt, row.name) == row.name

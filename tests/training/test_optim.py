@@ -99,7 +99,7 @@ def test_weight_decay_leaves_vectors_alone(name: Any) -> None:
 def test_muon_takes_each_map_by_itself(arch: str) -> None:
     """Each of the stacked gates is made orthogonal, kernels are flattened; the other parameters use AdamW."""
     sizes = ["model.d_embedding=12", "train.optimizer=muon", "train.adam_lr=1e-6", "train.weight_decay=0"]
-    config = load_config(arch, "tiny", "", sizes)
+    config = load_config(arch, "tiny", sizes)
     model = build_model(config.model)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     optimizer = build_optimizer(model, config.train)

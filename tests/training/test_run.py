@@ -97,9 +97,9 @@ def test_auto_is_the_quicker_precision(
 ) -> None:
     """Recurrent models of few units are trained faster in fp32 (tools/bench/train.py)."""
     monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", lambda: {"avx512bf16": True})
-    assert precision_of(CPU, load_config(arch, preset, "", ()).model) == precision
+    assert precision_of(CPU, load_config(arch, preset, ()).model) == precision
     monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", dict)
-    assert precision_of(CPU, load_config(arch, preset, "", ()).model) == "fp32"
+    assert precision_of(CPU, load_config(arch, preset, ()).model) == "fp32"
 
 
 # ---- the beginning
@@ -159,8 +159,8 @@ def test_the_model_of_such_a_run_is_that_of_the_other(first_run: Path) -> None:
 
     own = config("luong")
     assert options().model == own.model
-    assert options(arch="luong").train == load_config("luong", "small", "", []).train
-    assert options(preset="tiny").train == load_config("luong", "tiny", "", []).train
+    assert options(arch="luong").train == load_config("luong", "small", []).train
+    assert options(preset="tiny").train == load_config("luong", "tiny", []).train
     other = options("model.dropout=0.5", "train.lr=0.5")
     assert other.model == msgspec.structs.replace(own.model, dropout=0.5) and other.train.lr == 0.5
     with pytest.raises(ConfigError, match="--arch is 'bytenet', but --init-from .* is 'luong'"):

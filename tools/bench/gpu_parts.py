@@ -101,7 +101,7 @@ def check(work: Work) -> None:
     for arch in work.architectures:
         with work.guarded(arch):
             small = importlib.import_module("small_runs").SMALL[arch] if work.dry else []
-            config = load_config(arch, "tiny", "", [*TABLES, *small, "train.precision=fp32"])
+            config = load_config(arch, "tiny", [*TABLES, *small, "train.precision=fp32"])
             check_architecture(work, config, batch)
             waits = emulated_waits(config, batch) if work.dry else device_waits(config, batch, work.device)
             told = ", ".join(f"{name} {n}" for name, n in sorted(waits.items()))
@@ -208,7 +208,7 @@ def speed(work: Work) -> None:
     peak = Peak(work.device, precision)
     limit, scale, peak.pairs = (0.0, 0.1, peak.pairs[:1]) if work.dry else (3.0, BIG_BATCH, peak.pairs)
     for arch in work.architectures:
-        config = load_config(arch, preset, "", [])
+        config = load_config(arch, preset, [])
         batch = typical_batch(int(config.train.max_tokens * scale), work.device)
         with work.guarded(f"{arch}, training"):
             step = Step(config, batch, precision)
@@ -217,7 +217,7 @@ def speed(work: Work) -> None:
             work.emit(f"{arch} {preset}, training", real_bytes(batch) / took, "bytes/s", note=note)
     for kind in ("LSTM", "Transformer"):
         with work.guarded(f"PyTorch's own {kind}"):
-            config = load_config("luong", preset, "", [])
+            config = load_config("luong", preset, [])
             batch = typical_batch(int(config.train.max_tokens * scale), work.device)
             update = plain_update(kind, n_parameters(config.model), batch, precision)
             rate = real_bytes(batch) / best_seconds(update, peak, limit)
@@ -332,7 +332,7 @@ def training_words(name: str, run: Path, budget: float, work: Work) -> list[str]
 def fitting_width(settings: Sequence[str]) -> int:
     """Return the largest width whose int8 file has at most MOST_BYTES: a byte a weight, 2 % beside them."""
     for width in range(64, 2049, 32):
-        config = load_config("luong", "tiny", "", [*settings, f"model.d_hidden={width}"])
+        config = load_config("luong", "tiny", [*settings, f"model.d_hidden={width}"])
         if 1.02 * n_parameters(config.model) > MOST_BYTES:
             break
     return width - 32

@@ -72,7 +72,7 @@ def endless_model(arch: str, preset: str, *settings: str) -> EndlessModel:
 
     Where the output layer has no bias, the logit of EOS is 0, which about half of the other 255 bytes exceed.
     """
-    config = load_config(arch, preset, "", list(settings))
+    config = load_config(arch, preset, list(settings))
     torch.manual_seed(1)
     model: AnyModel = build_model(config.model).eval()
     parameters: Mapping[str, nn.Parameter] = dict(model.named_parameters())

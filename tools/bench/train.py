@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     device = torch.device("cpu")
     records: list[Record] = []
     for preset, arch in product(options.presets, options.models):
-        config = load_config(arch, preset, "", options.settings)
+        config = load_config(arch, preset, options.settings)
         batch = typical_batch(options.max_tokens or config.train.max_tokens, device)
         for precision in options.precision:
             step = Step(config, batch, precision)

@@ -81,7 +81,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     print("| model | preset | precision | without | time without / with |\n|---|---|---|---|---:|")
     for arch in args.models:
-        config = load_config(arch, args.preset, "", [])
+        config = load_config(arch, args.preset, [])
         precision = args.precision or precision_of(CPU, config.model)
         update = Step(config, typical_batch(config.train.max_tokens, CPU), precision)
         update()

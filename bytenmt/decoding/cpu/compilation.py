@@ -92,7 +92,7 @@ def _is_stored(folder: Path | None) -> bool:
 def _decode_a_byte() -> None:
     """Decode with a small model; the kernels that are compiled for it serve all models."""
     settings = ["model.d_hidden=16", "model.d_embedding=16", "model.ngrams=[2]"]
-    config = load_config("seq2seq", "tiny", "", settings).model
+    config = load_config("seq2seq", "tiny", settings).model
     tensors = {name: np.zeros(shape, np.float32) for name, shape in parameter_shapes(config).items()}
     engine = NumbaEngine([pack_model(tensors, config, "fp32")], Options(), 1, 1)
     for _ in decode(engine, [Request(b"a", 0)]):
