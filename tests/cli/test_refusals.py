@@ -98,8 +98,6 @@ BAD: list[tuple[str, str]] = [
     ("predict no_source tgt --src src", "no_source is a language model: leave out --src"),
     ("predict run tgt", "run is a translation model: give the source text by --src"),
     ("predict run tgt --src three", "three has 3 lines and tgt has 4"),
-    ("predict no_source tgt --html tgt", "tgt is the input too"),
-    ("predict no_source tgt --html tgt/page", "the folder tgt cannot be created"),
     ("generate run", "run is a translation model: use `bytenmt translate`"),
     ("generate no_source --engine cuda-graph --device cpu", "--engine cuda-graph runs on a GPU"),
     (f"{TRANSLATE} -i src --keep dates", "'dates' is not a class of spans: expected tags, placeholders"),
