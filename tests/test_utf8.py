@@ -101,27 +101,6 @@ def test_control_characters_are_forbidden_and_nothing_else(line_ends: bool) -> N
     assert cost[8, 0x9F] == FORBIDDEN and UTF8_COST[8, 0x9F] == 1  # the table itself is left alone
 
 
-@pytest.mark.parametrize("limit", [0, 1, 2, 3, 4, 5, 7, 20, 600])
-def test_random_walks_fill_the_room_with_valid_text(limit: int) -> None:
-    draw = random.Random(limit)
-    cost = decoding_cost(line_ends=False)
-    for _ in range(100 if limit < 100 else 5):
-        state, text = ACCEPT, b""
-        while True:
-            room = min(limit - len(text), LONGEST_CHARACTER)
-            allowed = [b for b in range(N_IDS) if cost[state, b] <= room and b != EOS]
-            if not allowed:  # only EOS is left
-                break
-            # Few of the 128 ASCII bytes, so that the walk is mostly inside long characters.
-            longer = [b for b in allowed if b >= 0x80]
-            byte = draw.choice(longer if longer and draw.random() < 0.8 else allowed)
-            text += bytes([byte])
-            state = int(UTF8_NEXT[state, byte])
-        assert state == ACCEPT and cost[state, EOS] <= 0
-        assert len(text) == limit and decodes(text)
-        assert not any(unicodedata.category(c) == "Cc" and c != "\t" for c in text.decode())
-
-
 @pytest.mark.parametrize(
     "data, offset",
     [

@@ -8,8 +8,6 @@ import torch
 from invariants import VARIANTS, assert_same, build
 from torch import Tensor
 
-from bytenmt.architectures.luong import model as luong
-
 SMALL = VARIANTS["luong-local-p"] | {"score": "general"}
 LENGTHS = [14, 3, 9]
 T = 10  # target bytes
@@ -107,23 +105,6 @@ def test_where_to_look_is_learnt(options: dict[str, Any], learnt: list[str]) -> 
                     values.append(float(loss()))
                 flat[i] -= step
             assert float(gradient[i]) == pytest.approx((values[0] - values[1]) / 2e-6, rel=1e-4, abs=1e-6)
-
-
-@pytest.mark.parametrize("name", ["luong", "luong-concat", "luong-inside", "luong-local-m"])
-def test_without_input_feeding_attention_is_one_product(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All target bytes attend in one product; with input feeding there is one product per byte."""
-    calls: list[Tensor] = []
-    attend = luong.attend
-
-    def noting(scores: Tensor, *more: Any) -> Any:
-        calls.append(scores)
-        return attend(scores, *more)
-
-    monkeypatch.setattr(luong, "attend", noting)
-    for feeding in (True, False):
-        calls.clear()
-        invariants.whole(build(VARIANTS[name] | {"input_feeding": feeding}), *inputs())
-        assert [scores.shape[1] for scores in calls] == ([1] * T if feeding else [T])
 
 
 def test_additive_scores_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

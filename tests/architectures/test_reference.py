@@ -240,14 +240,3 @@ def test_gradients_equal_those_of_the_fused_attention(dtype: torch.dtype, tolera
     assert len(found[0]) == len(found[1]) == 4
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=3 * tolerance)
-
-
-def test_no_gradients_no_separate_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without gradients the fused attention is called, which keeps no scores."""
-    called = []
-    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *_, **__: called.append(1))
-    x, mask = torch.ones(1, 1, 2, 2), torch.ones(1, 1, 2, 2, dtype=torch.bool)
-    _attend(x, x, x, mask)
-    with torch.no_grad():
-        _attend(x, x, x, mask)
-    assert called == [1]

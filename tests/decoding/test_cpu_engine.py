@@ -40,22 +40,6 @@ def test_sentences_may_come_later_and_longer() -> None:
     assert [actual[early], actual[late]] == expected
 
 
-def test_a_ring_stays_where_it_is_when_beams_reorder() -> None:
-    """A step of b beams writes one column a beam into each ring, and moves nothing."""
-    engine = NumbaEngine([packed(model("bytenet"))], Options(beam=4), 1)
-    engine.admit([Request(b"abcdefgh", 60)])
-    (working,) = engine._models
-    reordered = 0
-    for _ in range(30):
-        before, address = working._past.copy(), working._past.ctypes.data
-        engine.advance(1)
-        reordered += engine.state.parent[0].tolist() != [0, 1, 2, 3]
-        rings = sum(ring.width for ring in working.packed.program.rings)
-        assert working._past.ctypes.data == address
-        assert np.count_nonzero(before != working._past) <= 4 * rings
-    assert reordered > 5
-
-
 def test_sources_that_take_several_calls_of_the_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups of growing size, prepared together: what the later ones need leaves the earlier ones whole."""
     monkeypatch.setattr("bytenmt.decoding.cpu.session.SCANNED_TOGETHER", 400)

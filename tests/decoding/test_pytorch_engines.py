@@ -119,23 +119,6 @@ def test_a_longer_output_takes_longer_buffers() -> None:
     agree(run(engine, requests), run(TorchEngine([model], options, 5, CPU), requests), 1e-9)
 
 
-def test_a_step_is_captured_once_for_each_source_capacity() -> None:
-    """And kept, whatever comes in between."""
-    n_captured = 0
-
-    def counting(step: Callable[[], None]) -> Callable[[], None]:
-        nonlocal n_captured
-        n_captured += 1
-        return step
-
-    engine = CudaGraphEngine([peaky("convs2s")], Options(), 2, CPU, counting)
-    counts = []
-    for lengths in ([3, 64], [65, 10], [5], [128], [129, 3], [64], [100]):
-        run(engine, invariants.some_requests(lengths, [5] * len(lengths)))
-        counts.append(n_captured)
-    assert counts == [1, 2, 2, 2, 3, 3, 3]
-
-
 @by_variant(("name", "options"), PAIRS)
 def test_captured_buffers_never_move(name: str, options: Options) -> None:
     """Steps and admissions write into the same memory."""

@@ -46,15 +46,6 @@ def test_long_jobs_are_done_one_after_another_and_short_ones_first(has_clients: 
     assert texts(admitted) == [b"a0", b"short", b"a1", b"a2", b"b0", b"b1", b"b2", b"c0", b"c1", b"c2"]
 
 
-def test_who_comes_later_joins_the_batch() -> None:
-    asked, admitted = scheduler(4)
-    asked.submit(Request(b"x" * 30, 99), "a")
-    assert asked.step() == []
-    asked.submit(Request(b"y" * 30, 99), "b")
-    asked.step()
-    assert len(asked._running) == 2 and len(admitted) == 2
-
-
 def test_who_has_left_gives_its_places_back() -> None:
     """At once, also those of sentences that are decoded already."""
     asked, admitted = scheduler(1)
