@@ -8,20 +8,17 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-# Tests in these folders need no compiled kernels. With an empty kernel cache one process compiles them, which
-# takes a minute, while another runs these tests.
+# These tests need no compiled engine. With an empty kernel cache one process compiles it for a minute, while
+# another runs these tests.
 WITHOUT_ENGINE = (
-    "architectures/",
-    "layers/",
-    "config/",
-    "data/",
-    "test_utf8.py",
-    "test_imports.py",
+    *("architectures/", "config/", "documents/", "layers/", "serve/"),
+    *("data/test_augment.py", "data/test_batches.py", "data/test_epoch_plan.py", "decoding/test_kernels.py"),
+    *("evaluation/test_properties.py", "training/test_optim.py", "training/test_trainer.py"),
+    *("test_imports.py", "test_sentinels.py", "test_utf8.py"),
 )
 WITH_ENGINE = (  # of those folders
-    "architectures/test_another_architecture.py",
-    "architectures/test_options.py",
-    "architectures/test_unread_tensors.py",
+    *("architectures/test_another_architecture.py", "architectures/test_options.py"),
+    *("architectures/test_unread_tensors.py", "serve/test_process.py"),
 )
 
 # Before any test imports PyTorch, which reads it, and for the programs that tests start: their threads would
