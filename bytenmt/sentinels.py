@@ -240,27 +240,30 @@ def has_sentinels(data: bytes) -> bool:
 
 
 def pair_tags(spans: Sequence[str]) -> dict[int, int]:
-    """Match HTML tags: map the index of each closing tag in `spans` to that of its opening tag.
+    """Match the HTML tags among the kept spans of a text as match_pairs does; other spans are ignored."""
+    return match_pairs(
+        None if tag is None or tag[3] or (tag[2] or "").lower() in _VOID else (tag[2] or "", not tag[1])
+        for tag in map(_TAG_NAME.fullmatch, spans)
+    )
 
-    spans: kept spans of one text in order; those that are no tags are ignored. A closing tag closes the
-    innermost open element of its name; elements inside that are still open then have no partner.
+
+def match_pairs(tags: Iterable[tuple[str, bool] | None]) -> dict[int, int]:
+    """Match opening and closing tags: map the index of each closing one to that of its opening one.
+
+    tags: the name of each, and whether it opens an element; None for what is no tag of a pair. A closing tag
+    closes the innermost open element of its name; elements inside that are still open have no partner.
     """
     partners: dict[int, int] = {}
     opened, n_open = list[tuple[int, str]](), Counter[str]()
-    for index, span in enumerate(spans):
-        tag = _TAG_NAME.fullmatch(span)
-        if tag is None or tag[3] or (tag[2] or "").lower() in _VOID:
-            continue
-        name = tag[2] or ""
-        if not tag[1]:
-            opened.append((index, name))
-            n_open[name] += 1
-        while tag[1] and n_open[name]:
-            opening, other = opened.pop()
-            n_open[other] -= 1
-            if other == name:
-                partners[index] = opening
-                break
+    for index, tag in enumerate(tags):
+        if tag and tag[1]:
+            opened.append((index, tag[0]))
+            n_open[tag[0]] += 1
+        elif tag and n_open[tag[0]]:
+            name = None
+            while name != tag[0]:  # the last one that is taken off is the partner
+                partners[index], name = opened.pop()
+                n_open[name] -= 1
     return partners
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from bytenmt.decoding.kept_spans import merge_texts
 from bytenmt.errors import DataError
-from bytenmt.sentinels import Code
+from bytenmt.sentinels import Code, match_pairs
 
 BYTE_ORDER_MARKS = {"utf-8-sig": (b"\xef\xbb\xbf",), "utf-16": (b"\xff\xfe", b"\xfe\xff")}
 TAG_NAME = re.compile(r"</?([A-Za-z][^\s/>.]*)")
@@ -38,20 +38,14 @@ def pair_codes(parts: Iterable[str | Tag]) -> list[str | Code]:
     The list is as long as `parts`; the number of a pair is the index of its opening tag. Tags without a
     partner stand alone. Pairs do not cross: of two that do, only the one that ends first stays a pair.
     """
-    made, opened = list[str | Code](), list[tuple[str, int]]()
-    for number, part in enumerate(parts):
-        made.append(part if isinstance(part, str) else Code(part.text))
-        if isinstance(part, str) or not part.key:
-            continue
-        if part.opens:
-            opened.append((part.key, number))
-        elif any(key == part.key for key, _ in opened):
-            while opened[-1][0] != part.key:
-                opened.pop()
-            opening = opened.pop()[1]
-            made[opening] = Code(made[opening].text, opening, True)  # type: ignore[union-attr]
-            made[number] = Code(part.text, opening, False)
-    return made
+    read = list(parts)
+    opening_of = match_pairs(None if isinstance(part, str) or not part.key else part[1:] for part in read)
+    pair_of = opening_of | {opening: opening for opening in opening_of.values()}
+    return [
+        part if isinstance(part, str) else Code(part.text, pair, pair == index)
+        for index, part in enumerate(read)
+        for pair in [pair_of.get(index, -1)]
+    ]
 
 
 def merge_strings(parts: Iterable[str | Code]) -> CodedText:
