@@ -11,6 +11,7 @@ import pytest
 from processes import FORKSERVER
 
 from bytenmt.checkpoints.weights import read_run
+from bytenmt.decoding.cpu.compilation import compile_kernels
 from tools.bench import gpu
 
 pytestmark = pytest.mark.slow
@@ -31,6 +32,7 @@ def run_program(words: list[str], folder: Path) -> None:
 
 
 def test_every_part_is_green_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_kernels()  # not in the time of the training
     monkeypatch.setattr(subprocess, "run", run_in_fork)
     code = gpu.main(["check", "speed", "train", "--arch", "luong", "--dry-run", "-o", str(tmp_path)])
     found = json.loads((tmp_path / "gpu.json").read_text(encoding="utf-8"))
