@@ -1,4 +1,4 @@
-"""The command `plot attention`. Heavy modules are imported inside it."""
+"""The command `plot`. Heavy modules are imported inside it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST = 300  # characters of either text: no label of more could be read
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionOptions:
-    """The options of `bytenmt plot attention`, a field each."""
+    """The options of `bytenmt plot`, a field each."""
 
     line: str | None = option(None, "Source line (default: the first line of stdin).", metavar="TEXT")
     target: str | None = option(
@@ -29,9 +29,9 @@ class AttentionOptions:
     beam: Beam = option(1, "Beam size of the translation; 1 is greedy search.", "-b", "--beam-size", "--beam")
 
 
-@command("attention", models("MODEL", most=1), MACHINE)
-def attention(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> None:
-    """Draw the attention weights of a translation as a heat map.
+@command("plot", models("MODEL", most=1), MACHINE)
+def plot(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> None:
+    """Draw the attention of a translation as a heat map.
 
     Rows are target characters, columns are source characters; the weights of bytes are merged into
     characters. A model with several attention layers gets one map for each layer and one for their mean.
@@ -78,6 +78,3 @@ def attention(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec
         out.write(plots.png(plots.draw_attention(source.decode(), text.decode(), maps)))
     click.echo(text.decode())
     CONSOLE.say(f"{how.output}: written")
-
-
-plot = click.Group("plot", help="Draw a model's attention.", commands=[attention])

@@ -74,13 +74,13 @@ def test_the_log_probability_of_every_line(place: Path) -> None:
 def test_figures_are_drawn(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text is a given target or the translation, the line from an option or stdin."""
     pytest.importorskip("matplotlib")
-    words = ["plot", "attention", "convs2s", "--line", "하나 둘", "--target", "ab 다"]
+    words = ["plot", "convs2s", "--line", "하나 둘", "--target", "ab 다"]
     assert accepted(*words, "-o", "a.png") == "ab 다\n"
     assert (place / "a.png").read_bytes().startswith(PNG)
     monkeypatch.setattr(plotting, "standard_input", lambda: io.BytesIO("하나\nmore\n".encode()))
-    accepted("plot attention -m run --target x")
+    accepted("plot -m run --target x")
     assert (place / "attention.png").read_bytes().startswith(PNG)
-    done = invoke("plot attention run --line one -b 2")  # whatever random weights write
+    done = invoke("plot run --line one -b 2")  # whatever random weights write
     assert done.exit_code == 0 or "the text has 0 characters" in done.stderr
 
 
@@ -127,5 +127,5 @@ def test_no_curve_is_there(place: Path) -> None:
 def test_a_picture_without_matplotlib_is_one_line(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is decoded."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "pip install 'bytenmt[plots]'" in invoke("plot attention run --line a --target b").stderr
+    assert "pip install 'bytenmt[plots]'" in invoke("plot run --line a --target b").stderr
     assert "pip install 'bytenmt[plots]'" in invoke("evaluate run --curves c.png").stderr

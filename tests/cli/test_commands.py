@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from click import Group, Option
+from click import Option
 from click.shell_completion import ShellComplete
 from command_line import accepted, invoke, listing, refused
 from made_up_engine import make_run
@@ -306,8 +306,7 @@ def test_quiet_and_verbose(place: Path) -> None:
         form = r"bytenmt: engine \S+ on cpu, fp32, \d threads; loaded in \d+\.\d\d s"
         assert re.fullmatch(form, second) and "\n".join([*rest, ""]) == usual.stderr
     for command in COMMANDS.values():
-        for one in command.commands.values() if isinstance(command, Group) else [command]:
-            assert {"-q", "-v"} <= {option for parameter in one.params for option in parameter.opts}
+        assert {"-q", "-v"} <= {option for parameter in command.params for option in parameter.opts}
 
 
 @pytest.mark.usefixtures("shared_place")
