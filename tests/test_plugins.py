@@ -18,7 +18,7 @@ from small_runs import CPU, assert_same, config, forget_architecture, records, w
 from bytenmt import plugins
 from bytenmt.checkpoints.weights import BEST, read_config, read_run
 from bytenmt.cli.main import main
-from bytenmt.config.schema import load_config, parse_config
+from bytenmt.config.schema import load_config, parse_stored_config
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, ConfigError, DataError
 from bytenmt.plugins import (
@@ -128,11 +128,11 @@ def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
     load_plugins([str(plugin)])
     settings = load_config("mine", None, [])
     tree = {"model": {"arch": "mine", "d_embedding": 8, "d_model": 8}, "plugins": ["mine_plugin.py"]}
-    assert parse_config(tree).model == settings.model
+    assert parse_stored_config(tree).model == settings.model
     forget_architecture("mine")
     del sys.modules["mine_plugin"]
     with pytest.raises(ConfigError, match="'mine'.*one of a plugin needs `--plugin"):
-        parse_config(tree)
+        parse_stored_config(tree)
 
 
 @pytest.mark.parametrize(

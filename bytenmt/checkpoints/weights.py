@@ -21,7 +21,7 @@ from bytenmt.architectures.parameters import NGRAM_TABLES, buffer_kinds, is_matr
 from bytenmt.atomic_file import make_folder_of, write_atomically
 from bytenmt.config.facts import Facts, SearchDefaults, parse_facts
 from bytenmt.config.fields import shorten
-from bytenmt.config.schema import Config, config_tree, parse_config
+from bytenmt.config.schema import Config, config_tree, parse_stored_config
 from bytenmt.errors import CheckpointError, ConfigError
 
 FORMAT = "bytenmt 2"
@@ -135,7 +135,7 @@ def parse_metadata(metadata: Mapping[str, str], file: Path) -> tuple[Config, Fac
     if metadata.get("format") != FORMAT:
         raise CheckpointError(f"{file} does not hold the weights of a model of this version of bytenmt")
     try:
-        config = parse_config(json.loads(metadata["config"]))
+        config = parse_stored_config(json.loads(metadata["config"]))
         facts = parse_facts(json.loads(metadata["facts"]))
     except (ConfigError, KeyError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{file}: its configuration or facts cannot be read: {error}") from None

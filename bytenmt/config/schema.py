@@ -180,25 +180,11 @@ class TrainConfig(Section, frozen=True):
     log_every: Positive = 50  # interval between log records, in updates
 
 
-# Keys of earlier versions, with their defaults: files that have them are read without them.
-REMOVED_KEYS: Mapping[str, Mapping[str, Any]] = {
-    "data": {"stream_window": 100_000, "placeholders": 0.0},
-    "model": {"encoder_lookahead": -1, "encoder_reset": "shared", "unfolding": "given"},
-    "train": {
-        "compile": False,
-        "draft": False,
-        "waits": (),
-        "keep_last": 2,
-        "max_cpu_minutes": 0.0,
-        "scheduled_sampling": "none",
-        "sampling_k": 0.0,
-        "sampling_slope": 0.0,
-        "sampling_floor": 0.0,
-        "round_to": 1,
-        "short_first": False,
-        "byte_dropout_kind": "mask",
-        "own_bytes": "best",
-    },
+# Keys of `model` that earlier versions had, with their defaults.
+REMOVED_MODEL_KEYS: Mapping[str, Any] = {
+    "encoder_lookahead": -1,
+    "encoder_reset": "shared",
+    "unfolding": "given",
 }
 
 
@@ -260,13 +246,12 @@ def check_names(config: Config) -> Config:
 
 
 def parse_config(tree: Mapping[str, Any]) -> Config:
-    """Convert a nested dictionary, which must have model.arch, to a Config; removed keys are ignored.
+    """Convert a nested dictionary, which must have model.arch, to a Config.
 
     Raises ConfigError, which names the key, for an unknown key or a wrong value. The names of optimizers,
     metrics and the like are not checked: without a plugin its models can be used, only not trained.
     """
     load_inherited_plugins()
-    tree = _without_removed_keys(tree)
     arch = _named_architecture(tree)
     if isinstance(arch, str) and arch not in ARCHITECTURES:
         what = f"configuration model.arch: {shorten(arch)} is not one of {', '.join(BUILT_IN)}"
@@ -278,6 +263,26 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
     except msgspec.ValidationError as error:
         raise ConfigError(_explained(str(error), tree)) from None
     return config
+
+
+def parse_stored_config(tree: Mapping[str, Any]) -> Config:
+    """Convert the configuration of a weights file, also of one that an earlier version has written.
+
+    Keys of `data` and `train` that are no more are left out, since they change nothing that a model computes;
+    those of `model` only where they have their former defaults. Raises ConfigError.
+    """
+    sections = {
+        name: section for name in ("model", "data", "train") if (section := tree.get(name)) is not None
+    }
+    for name, kind in (("data", DataConfig), ("train", TrainConfig)):
+        if isinstance(section := sections.get(name), Mapping):
+            sections[name] = {key: section[key] for key in section.keys() & {*kind.__struct_fields__}}
+    if isinstance(section := sections.get("model"), Mapping):
+        absent = object()
+        sections["model"] = {
+            key: value for key, value in section.items() if value != REMOVED_MODEL_KEYS.get(key, absent)
+        }
+    return parse_config(sections)
 
 
 def _explained(message: str, tree: Mapping[str, Any]) -> str:
@@ -303,19 +308,6 @@ def _explained(message: str, tree: Mapping[str, Any]) -> str:
     values = tree.get(section)
     named = f" is {shorten(values[key])}" if isinstance(values, Mapping) and key in values else ""
     return f"configuration {path}{named}: {explain_mistake(what)}".replace(" :", ":")
-
-
-def _without_removed_keys(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Leave out REMOVED_KEYS; but a model that does not have a key's default is not itself without it."""
-    kept = {section: values for section, values in tree.items() if section != "plugins"}
-    for section, removed in REMOVED_KEYS.items():
-        if isinstance(values := tree.get(section), Mapping):
-            kept[section] = {
-                key: value
-                for key, value in values.items()
-                if key not in removed or section == "model" and value != removed[key]
-            }
-    return kept
 
 
 def _named_architecture(tree: Mapping[str, Any]) -> Any:
