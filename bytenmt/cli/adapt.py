@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 
 from bytenmt.cli.console import CONSOLE
-from bytenmt.cli.languages import LanguageOptions, agreed_languages, language_pair
+from bytenmt.cli.languages import LanguageOptions, agreed_languages
 from bytenmt.cli.options import command, models
 from bytenmt.config.fields import Seed, option
 from bytenmt.errors import BytenmtError, DataError
@@ -43,7 +43,7 @@ def adapt(runs: tuple[Path, ...], files: tuple[Path, ...], how: AdaptOptions) ->
     if (output / PUBLISHED).exists() or (output.exists() and not output.is_dir()):
         raise BytenmtError(f"{output} exists already: give -o another folder")
     contents = read_run(model)[1]
-    languages = agreed_languages(language_pair(how.pair), model, contents.facts.corpora, refuse)
+    languages = agreed_languages(how.languages, model, contents.facts.corpora, refuse)
     limit = min(contents.config.data.max_source_bytes, contents.config.data.max_target_bytes)
     pairs: list[tuple[str, str]] = []
     for path in files:

@@ -27,10 +27,10 @@ class LanguageOptions:
         metavar="SRC-TGT",
     )
 
-
-def language_pair(codes: str | None) -> Direction | None:
-    """Parse the value of --pair; None stays None. Raises BytenmtError."""
-    return None if codes is None else Direction.parse(codes)
+    @property
+    def languages(self) -> Direction | None:
+        """The languages of --pair, None if it is not given. Raises BytenmtError."""
+        return None if self.pair is None else Direction.parse(self.pair)
 
 
 def model_languages(corpora: Sequence[CorpusFact]) -> Direction | None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from bytenmt.atomic_file import make_folder_of, replace_atomically
 from bytenmt.cli.console import CONSOLE
-from bytenmt.cli.languages import LanguageOptions, language_pair
+from bytenmt.cli.languages import LanguageOptions
 from bytenmt.cli.options import ARCHITECTURES, MACHINE, InputOptions, PresetOptions, command, given_options
 from bytenmt.config.fields import Weight, option, options_of
 from bytenmt.config.schema import TrainConfig
@@ -81,10 +81,8 @@ def train(start: RunOptions, texts: TextOptions, limits: dict[str, Any], machine
 
     device = local_device(pick_device(machine.device))
     options = {**vars(start), **vars(texts), **limits}
-    output, settings, pair, memory = (
-        options.pop(name) for name in ("output", "assignments", "pair", "memory")
-    )
-    languages = language_pair(pair)
+    del options["pair"]
+    output, settings, memory = (options.pop(name) for name in ("output", "assignments", "memory"))
     # Numbered, so that two files of one name do not meet, and --resume finds them where they were.
     tables = [output / TABLES / f"{number}-{path.name[:80]}.tsv" for number, path in enumerate(memory, 1)]
     options["tsv"] += tuple(tables)
@@ -92,7 +90,7 @@ def train(start: RunOptions, texts: TextOptions, limits: dict[str, Any], machine
 
         def write_tables() -> None:
             for path, table in zip(memory, tables, strict=True):
-                CONSOLE.say(group.on_leader(lambda: write_table(path, languages, table)))  # noqa: B023
+                CONSOLE.say(group.on_leader(lambda: write_table(path, texts.languages, table)))  # noqa: B023
 
         CONSOLE.detail(f"training on {device}, PyTorch {torch.__version__}")
         runs.train(

@@ -9,7 +9,7 @@ from typing import Any
 
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output, standard_input, stream_of, writer
-from bytenmt.cli.languages import LanguageOptions, agreed_languages, language_pair
+from bytenmt.cli.languages import LanguageOptions, agreed_languages
 from bytenmt.cli.options import command, models, settings
 from bytenmt.config.fields import Bits, option
 from bytenmt.decoding.interface import EngineSpec
@@ -77,15 +77,14 @@ def translate_file(
     source = input or Path("standard input")  # for messages
     if how.format is None and input is None:
         raise BytenmtError(f"standard input has no suffix: give --format, one of {', '.join(FORMATS)}")
-    pair = language_pair(how.pair)
-    reading = ReadOptions(how.format or formats.format_of(source), pair, how.column, how.to_column)
+    reading = ReadOptions(how.format or formats.format_of(source), how.languages, how.column, how.to_column)
     check_output(output or sys.stdout, input or sys.stdin)
     data = standard_input().read() if input is None else read_bytes(input).tobytes()
     document = formats.read(data, reading, source)
     runtime = inputs.load_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
     corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
-    languages = agreed_languages(pair, runs[0], corpora, CONSOLE.warn)
+    languages = agreed_languages(how.languages, runs[0], corpora, CONSOLE.warn)
     memory = None if how.memory is None else TranslationMemory.from_file(how.memory, languages)
     judge = Judge.from_runtime(runtime, how.flag_above, FLAG_ABOVE, translator.options.beam)
     CONSOLE.detail(judge.describe())
