@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from bytenmt.decoding.kept_spans import merge_texts
 from bytenmt.errors import DataError
 from bytenmt.sentinels import Code, match_pairs
 
@@ -50,6 +49,8 @@ def pair_codes(parts: Iterable[str | Tag]) -> list[str | Code]:
 
 def merge_strings(parts: Iterable[str | Code]) -> CodedText:
     """Join adjacent strings and leave out empty ones; codes stay where they are."""
+    from bytenmt.decoding.kept_spans import merge_texts  # here: --help does without NumPy
+
     return tuple(merge_texts(parts))
 
 
