@@ -119,22 +119,6 @@ def test_the_bytes_so_far_begin_the_text(kind: str, options: Options) -> None:
     assert seen == [text[:n] for n in range(len(text) + 1)] and text.startswith(b"ab")
 
 
-@pytest.mark.parametrize("kind", ["torch", "fixed slots"])
-def test_sentences_with_and_without_a_source_do_not_mix(kind: str) -> None:
-    """One kind at a time: a memory of no columns has no attention."""
-    both = [Request(b"a", 9), Request(None, 9)]
-    with pytest.raises(ValueError, match="one kind"):
-        engine(kind, [model("luong")], Options()).admit(both)
-    for first, second in (both, both[::-1]):
-        one = engine(kind, [model("luong")], Options())
-        one.admit([first])
-        with pytest.raises(ValueError, match="one kind"):
-            one.admit([second])
-    for models, capacity in (([], 1), ([model("luong")], 0)):
-        with pytest.raises(ValueError, match="at least 1"):
-            engine(kind, models, Options(), capacity)
-
-
 # ---- texts
 
 

@@ -109,7 +109,7 @@ def test_fused_additive_scores_equal_plain_ones(
 ) -> None:
     """The exponentials' form against tanh itself, which float64 always takes."""
     score, keys, queries = additive_inputs(*shape)
-    assert fused_additive.applies(keys)
+    assert fused_additive.can_fuse(keys)
     calls: list[int] = []
     forward = fused_additive.FusedScore.forward
     monkeypatch.setattr(
