@@ -145,6 +145,7 @@ def test_every_source_has_a_folder_of_its_own(
         assert (jit.digest(interpreter) != before) is counts, other
 
 
+@pytest.mark.slow
 def test_all_that_kernels_are_compiled_from_is_covered() -> None:
     """Every import of the interpreter, at any depth, and of other files that compile, but for modules that
     compiled code takes nothing from."""

@@ -315,6 +315,7 @@ def test_a_bad_augmentation_is_one_line(tmp_path: Path, texts: dict[str, Any], r
         train(tmp_path / "run", config("luong", "data.augment.bad=1.0"), **texts, device=CPU)
 
 
+@pytest.mark.slow
 def test_a_run_that_diverges_ends(
     tmp_path: Path, texts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

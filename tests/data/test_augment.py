@@ -248,6 +248,7 @@ def test_a_share_of_the_sources_is_empty() -> None:
     assert {source for source, _ in all_of_them} == {bytes([EOS])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", PRESETS["tiny"])
 def test_every_architecture_learns_from_empty_sources(arch: str) -> None:
     trainer = Trainer(config(arch), CPU)

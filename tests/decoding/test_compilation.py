@@ -43,6 +43,7 @@ def test_where_nothing_can_be_stored_every_start_compiles(folder: str | None, tm
     assert calls == [1] and "set NUMBA_CACHE_DIR to a writable folder" in heard.lines[-1]
 
 
+@pytest.mark.slow
 def test_others_wait_for_the_process_that_compiles(tmp_path: Path) -> None:
     """A process that waited for the lock loads what the other one has stored, and says nothing."""
     program = (
@@ -57,6 +58,7 @@ def test_others_wait_for_the_process_that_compiles(tmp_path: Path) -> None:
     assert sorted(told) == [b"", b"told\n"]
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing() -> None:
     compilation.compile_kernels()
     run = subprocess.run([sys.executable, "-c", CACHED_RUN], capture_output=True, text=True)

@@ -65,6 +65,7 @@ def test_a_translator_refuses_all_engines_but_pytorch(run: Path, monkeypatch: Pa
     assert Translator.load(run, engine="numba", max_len_b=3).translate(["a"])
 
 
+@pytest.mark.slow
 def test_an_edit_that_first_weights_hide_is_refused_before_the_best_are_written(
     tmp_path: Path, texts: dict[str, Any], monkeypatch: Patch
 ) -> None:

@@ -37,6 +37,7 @@ def source_log_probability(run: Path, text: bytes, source: bytes) -> float:
     return log_probability(Run(run).model(), src, source)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length_penalty", [1.0, 0.4])
 def test_scores_of_both_directions_are_added(there: Path, back: Path, length_penalty: float) -> None:
     """The hypotheses are those of the search, in the order of the sums, of which n_best are returned."""

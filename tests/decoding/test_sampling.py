@@ -92,6 +92,7 @@ def test_a_draw_is_the_naive_one(seed: int, options: Options, step: int) -> None
         assert draw_compiled(log_p, log_p > -np.inf, params, u) == naive_draw(log_p, u, options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("u", "drawn"), [(0.0, 40), (1 - 2**-24, 42)])
 def test_the_ends_of_the_range_draw_what_may_come(u: float, drawn: int) -> None:
     """Never a byte without probability, at the lowest number nor at the highest."""

@@ -293,6 +293,7 @@ def test_no_control_character_but_tab_comes_out(options: Options, alphabet: byte
 # ---- sentinels
 
 
+@pytest.mark.slow
 @each_form
 @pytest.mark.parametrize("pairs", [(), ((A[0], B[0]),)])
 @pytest.mark.parametrize("end", [-30.0, 1.0])

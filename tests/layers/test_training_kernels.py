@@ -162,6 +162,7 @@ def unrolled(cell: GRU | LSTM, x: Tensor, state: list[Tensor], autocast: bool = 
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "t", "d"), [(1, 1, 1), (3, 5, 7), (2, 9, 48)])
 @pytest.mark.parametrize("name", CELLS)
 def test_fused_cells_equal_plain_ones(

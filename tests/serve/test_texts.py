@@ -32,6 +32,7 @@ def test_codes() -> None:
     assert languages.known("KO") == "ko" and languages.known("de_CH") == "de"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("served", "text", "expected", "least"),
     [

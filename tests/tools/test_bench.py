@@ -25,6 +25,7 @@ def packed_bytes(arch: str, *settings: str, n_rows: int = 1) -> tuple[int, int]:
     )
 
 
+@pytest.mark.slow
 def test_what_a_step_reads():
     """The decoder's weights, but of tables one row for each row."""
     for arch in bench_decode.ARCHITECTURES:

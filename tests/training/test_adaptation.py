@@ -62,6 +62,7 @@ def test_enough_held_out_pairs_tell_when_to_stop(tmp_path: Path, model: Path) ->
     assert report.new[1].bits < report.new[0].bits
 
 
+@pytest.mark.slow
 def test_training_ends_when_the_held_out_pairs_get_no_better(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ def state_tensors(trainer: Trainer) -> list[torch.Tensor]:
     return [value for state in trainer.optimizer.state.values() for value in state.values()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arch", "precision"), RUNS)
 def test_training_and_decoding_stay_on_the_device(
     arch: str, precision: str, batch: Batch, tmp_path: Path
@@ -66,6 +67,7 @@ def test_training_and_decoding_stay_on_the_device(
         assert len(list(decode(engine, [Request(b"eins", 3), Request(b"drei", 3)]))) == 2
 
 
+@pytest.mark.slow
 def test_a_validation_decodes_its_lines(tmp_path: Path) -> None:
     corpus = ParallelCorpus.open_all([nine_lines(tmp_path / "lines")])
     settings = config("bytenet", "train.valid_lines=200")

@@ -172,6 +172,7 @@ def own_loop(texts: dict[str, Any], n_updates: int) -> tuple[Trainer, Translatio
     return trainer, objective, bits
 
 
+@pytest.mark.slow
 def test_an_own_loop_trains_as_the_command_and_can_be_resumed(texts: dict[str, Any], tmp_path: Path) -> None:
     """A schedule by epochs falls in it, and the weights are those of a run without a break."""
     whole, own = tmp_path / "whole", tmp_path / "own"
