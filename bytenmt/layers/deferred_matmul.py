@@ -100,8 +100,11 @@ class DeferredProduct(Deferred):
 
     def gather(self) -> tuple[Tensor, ...]:
         """Return the gradient of the matrix over all steps."""
-        inputs, gradients = zip(*self.notes, strict=True)
-        return (torch.cat(gradients, dim=-2).mT @ torch.cat(inputs, dim=-2),)
+        inputs, gradients = (
+            parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)  # one: it need not be copied
+            for parts in zip(*self.notes, strict=True)
+        )
+        return (gradients.mT @ inputs,)
 
 
 class _Gather(Function):
