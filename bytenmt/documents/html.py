@@ -52,7 +52,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
     is_page = PAGE.match(file.text) is not None
     page = file.text if is_page else f"<html><body>{file.text}</body></html>"
     root = lxml.html.document_fromstring(page, lxml.html.HTMLParser(default_doctype=False))
-    for name in [one for one in ("lang", "xml:lang") if one in root.attrib] or ["lang"]:
+    for name in [name for name in ("lang", "xml:lang") if name in root.attrib] or ["lang"]:
         if target := options.target_to_declare(root.get(name)):
             root.set(name, target)
     body = root.find("body")

@@ -98,25 +98,25 @@ def split_unit(source: CodedText) -> list[UnitLine | CodedText]:
     """
     if is_icu_message(source):
         return []
-    made, texts = list[UnitLine | CodedText](), [list[str | Code]()]
+    pieces_of_unit, texts = list[UnitLine | CodedText](), [list[str | Code]()]
     for part in source:
-        pieces = SEPARATOR.split(part) if isinstance(part, str) else [part]
-        texts[-1].append(pieces[0])
-        for separator, piece in zip(pieces[1::2], pieces[2::2], strict=True):
+        split_parts = SEPARATOR.split(part) if isinstance(part, str) else [part]
+        texts[-1].append(split_parts[0])
+        for separator, piece in zip(split_parts[1::2], split_parts[2::2], strict=True):
             texts += [[separator], [piece]]
     arguments = set[str]()  # of the options so far, which descriptions name
-    earlier = ["-", "-"]  # the two pieces before a text
+    last_two = ["-", "-"]  # the two pieces before a text
     for text, following in pairwise([*map(merge_strings, texts), ()]):
-        before, core, behind = _split_surroundings(text)
-        word, has_gap = to_markup(core), to_markup(following).startswith("  ")
-        is_indented = not earlier[0] and earlier[1].startswith("  ")
-        if has_gap and (OPTION.fullmatch(word) or (is_indented and KEYWORD.fullmatch(word))):
-            arguments |= {*ARGUMENT.findall(word)}
-            made.append(text)
+        leading, core, trailing = _split_surroundings(text)
+        markup, has_gap = to_markup(core), to_markup(following).startswith("  ")
+        is_indented = not last_two[0] and last_two[1].startswith("  ")
+        if has_gap and (OPTION.fullmatch(markup) or (is_indented and KEYWORD.fullmatch(markup))):
+            arguments |= {*ARGUMENT.findall(markup)}
+            pieces_of_unit.append(text)
         else:
-            made += [before, _make_line(core, arguments), behind] if has_words(core) else [text]
-        earlier = [earlier[1], to_markup(text)]
-    return made
+            pieces_of_unit += [leading, _make_line(core, arguments), trailing] if has_words(core) else [text]
+        last_two = [last_two[1], to_markup(text)]
+    return pieces_of_unit
 
 
 def _pair_partners(parts: Sequence[str | Code]) -> dict[int, int]:
@@ -184,10 +184,10 @@ def _make_line(core: CodedText, arguments: set[str]) -> UnitLine:
         parts.append(code)
         codes[code] = core[index : max(index, end) + 1]
     text = to_markup(core) if len(core) == 1 and not codes else ""
-    marks = list(SHORTCUT.finditer(text)) if len(text) <= MAX_SHORTCUT else []
-    if len(marks) != 1 or text.count(marks[0][0]) > 1:
+    shortcuts = list(SHORTCUT.finditer(text)) if len(text) <= MAX_SHORTCUT else []
+    if len(shortcuts) != 1 or text.count(shortcuts[0][0]) > 1:
         return UnitLine(merge_strings(parts), codes)
-    at = marks[0].start()
+    at = shortcuts[0].start()
     return UnitLine((text[:at] + text[at + 1 :],), codes, text[at : at + 2])
 
 
@@ -237,37 +237,38 @@ def nest_pairs(source: CodedText, translation: CodedText) -> CodedText:
     An outer pair is closed before a pair that does not belong into it: a link may not be in another one.
     White space just inside a pair moves out of it: Markdown has no emphasis in ** a**.
     """
-    around, opened = dict[int, set[int]](), list[int]()
+    outer_pairs, open_pairs = dict[int, set[int]](), list[int]()
     for part in source:
         if isinstance(part, Code) and part.opens:
-            around[part.pair] = {*opened}
-            opened.append(part.pair)
-        elif isinstance(part, Code) and part.pair in opened:
-            opened.remove(part.pair)
+            outer_pairs[part.pair] = {*open_pairs}
+            open_pairs.append(part.pair)
+        elif isinstance(part, Code) and part.pair in open_pairs:
+            open_pairs.remove(part.pair)
     closing = {part.pair: part for part in source if isinstance(part, Code) and not part.opens}
-    made, opened = list[str | Code](), []
+    nested, open_pairs = list[str | Code](), []
 
     def close() -> None:
-        last = made.pop()
-        bare = last.rstrip() if isinstance(last, str) else last
-        made.extend([bare, closing[opened.pop()], last[len(bare) :] if isinstance(last, str) else ""])
+        last = nested.pop()
+        stripped = last.rstrip() if isinstance(last, str) else last
+        space = last[len(stripped) :] if isinstance(last, str) else ""
+        nested.extend([stripped, closing[open_pairs.pop()], space])
 
     for part in translation:
         if isinstance(part, str):
-            at = len(made)
-            while at and isinstance(before := made[at - 1], Code) and before.opens:
-                at -= 1
+            first_opening = len(nested)
+            while first_opening and isinstance(before := nested[first_opening - 1], Code) and before.opens:
+                first_opening -= 1
             # Not a second space behind one that has moved.
-            bare = part.lstrip() if at < len(made) or made[-1:] == [" "] else part
-            space = part[: len(part) - len(bare)] if at < len(made) else ""
-            made[at:] = [space, *made[at:], bare]
+            stripped = part.lstrip() if first_opening < len(nested) or nested[-1:] == [" "] else part
+            space = part[: len(part) - len(stripped)] if first_opening < len(nested) else ""
+            nested[first_opening:] = [space, *nested[first_opening:], stripped]
         elif part.opens:
-            while opened and opened[-1] not in around[part.pair]:
+            while open_pairs and open_pairs[-1] not in outer_pairs[part.pair]:
                 close()
-            made.append(part)
-            opened.append(part.pair)
+            nested.append(part)
+            open_pairs.append(part.pair)
         elif part.pair < 0:
-            made.append(part)
-        while isinstance(part, Code) and part.pair in opened and not part.opens:
+            nested.append(part)
+        while isinstance(part, Code) and part.pair in open_pairs and not part.opens:
             close()
-    return merge_strings(made)
+    return merge_strings(nested)

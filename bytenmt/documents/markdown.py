@@ -8,7 +8,7 @@ and those without words, such as the mark of an alert.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate, pairwise
 from typing import Any
@@ -145,11 +145,7 @@ class _Reader:
         """Return whether a text in Markdown has these parts, apart from white space."""
         if kind == "paragraph_open" and len(self._markdown.parse(text, self._environment)) != 3:
             return False
-        outlines = [
-            "".join("".join(one.split()) if isinstance(one, str) else "\0\1"[one.pair >= 0] for one in some)
-            for some in (self._parts(text), parts)
-        ]
-        return outlines[0] == outlines[1]
+        return _outline(self._parts(text)) == _outline(parts)
 
     def _parts(self, content: str) -> list[str | Code]:
         """Return a text in Markdown as parts. A line end stays where it is hard, or a line has no words."""
@@ -202,6 +198,13 @@ class _Reader:
                 yield Tag(token.markup, token.markup, token.nesting > 0)
             else:
                 yield Tag(token.content)
+
+
+def _outline(parts: Iterable[str | Code]) -> str:
+    """Return a text without white space, and with a control character in place of each code."""
+    return "".join(
+        "".join(part.split()) if isinstance(part, str) else "\0\1"[part.pair >= 0] for part in parts
+    )
 
 
 def _without_empty(parts: CodedText) -> CodedText:

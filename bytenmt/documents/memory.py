@@ -78,19 +78,19 @@ class TranslationMemory:
 
 def _split(parts: CodedText) -> list[str | Code]:
     """Return parts with the kept spans of their texts as codes, without white space at the ends."""
-    made, is_whole = list[str | Code](), is_icu_message(parts)
+    parts_and_spans, is_whole = list[str | Code](), is_icu_message(parts)
     for part in parts:
         if isinstance(part, Code) or is_whole:
-            made.append(part)
+            parts_and_spans.append(part)
             continue
         last = 0
         for begin, end in find_spans(part, NO_TEXT):
-            made += [part[last:begin], Code(part[begin:end], IN_TEXT)]
+            parts_and_spans += [part[last:begin], Code(part[begin:end], IN_TEXT)]
             last = end
-        made.append(part[last:])
-    made[:1] = [one.lstrip() if isinstance(one, str) else one for one in made[:1]]
-    made[-1:] = [one.rstrip() if isinstance(one, str) else one for one in made[-1:]]
-    return made
+        parts_and_spans.append(part[last:])
+    parts_and_spans[:1] = [part.lstrip() if isinstance(part, str) else part for part in parts_and_spans[:1]]
+    parts_and_spans[-1:] = [part.rstrip() if isinstance(part, str) else part for part in parts_and_spans[-1:]]
+    return parts_and_spans
 
 
 def _template(parts: list[str | Code]) -> tuple[str, list[Code]]:

@@ -45,27 +45,27 @@ def read_mozilla(data: bytes, options: ReadOptions) -> Document:
     Each message, attribute and variant is a unit, except those with translatable="false". A .properties file
     that is not UTF-8 (since Java 9) is read as Latin-1. Raises DataError and ValueError.
     """
-    form = Format[options.format]
+    moz_format = Format[options.format]
     try:
         file = EditedText(data)
     except DataError:
-        if form is not Format.properties:
+        if moz_format is not Format.properties:
             raise
         file = EditedText(data, "latin-1")
     text = SURROGATES.sub(lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), file.text)
-    resource = parse_resource(form, text)
+    resource = parse_resource(moz_format, text)
     units = list[Unit]()
     for entry in resource.all_entries():
         place = f"line {entry.linepos.key}" if entry.linepos else ".".join(entry.id)
         for key, message in (("", entry.value), *entry.properties.items()):
             name = ".".join(filter(None, (*entry.id, key)))
             for _, pattern in message:
-                unit = _pattern_unit(pattern, place, name, form is Format.properties)
+                unit = _pattern_unit(pattern, place, name, moz_format is Format.properties)
                 units += [unit] if entry.get_meta("translatable") != "false" else []
 
     def dump() -> bytes:
         # A .properties file in ASCII or Latin-1 stays so; escapes serve for the rest.
-        if form is Format.properties and (file.encoding == "latin-1" or file.text.isascii()):
+        if moz_format is Format.properties and (file.encoding == "latin-1" or file.text.isascii()):
             return file.encoded("".join(properties_serialize(resource, "iso-8859-1")))
         return file.encoded("".join(serialize_resource(resource)))
 

@@ -67,14 +67,14 @@ def _cue_units(text: str, put: Callable[[str], None], name: str, is_vtt: bool) -
     lines = text.split("\n") if has_turns else [text.replace("\n", " ")]
     for number, line in enumerate(lines):
         dash = DASH.match(line) if has_turns else None
-        begin = dash.end() if dash else 0
-        source = split_codes(line[begin:], TAG)
+        text_start = dash.end() if dash else 0
+        source = split_codes(line[text_start:], TAG)
         if is_vtt:
             source = tuple(unescape(part) if isinstance(part, str) else part for part in source)
 
-        def write(parts: CodedText, _: bool, number: int = number, begin: int = begin) -> None:
+        def write(parts: CodedText, _: bool, number: int = number, text_start: int = text_start) -> None:
             text = "".join(_to_markup(part, is_vtt) for part in parts)
-            lines[number] = lines[number][:begin] + text
+            lines[number] = lines[number][:text_start] + text
             put("\n".join(lines if has_turns else break_lines(text, n_lines)).replace("\0", " "))
 
         yield Unit(source, write, f"cue {name}", name)

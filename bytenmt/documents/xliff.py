@@ -69,22 +69,24 @@ def _units(holder: Element) -> Iterator[Unit]:
     if source is None or inline_xml.inherited_attribute(holder, "translate") == "no":
         return
     # 1) The source is translated, or each of its segments where there is no target without segments.
-    segments, begun, made = _segments(segmented), _segments(target), list[Element]()
-    is_whole = not segments or (target is not None and "".join(target.itertext()).strip() and not begun)
-    there = {None: target} if is_whole else {one.get("mid"): one for one in begun}
+    segments, target_segments, new_segments = _segments(segmented), _segments(target), list[Element]()
+    has_text = target is not None and bool("".join(target.itertext()).strip())
+    is_whole = not segments or (has_text and not target_segments)
+    existing_of = {None: target} if is_whole else {segment.get("mid"): segment for segment in target_segments}
 
     # 2) A translation needs its element in the target, which gets the form of a segmented source once.
     def make(number: int) -> Element:
         whole = _make_target(holder, source if segmented is None else segmented)
         if is_whole:
             return whole
-        if not made:
-            contents = [deepcopy(there.get(one.get("mid"), etree.Element("empty"))) for one in segments]
+        if not new_segments:
+            empty = etree.Element("empty")
+            contents = [deepcopy(existing_of.get(segment.get("mid"), empty)) for segment in segments]
             inline_xml.set_content(whole, deepcopy(segmented))
-            made.extend(_segments(whole))
-            for one, content in zip(made, contents, strict=True):
-                inline_xml.set_content(one, content)
-        return made[number]
+            new_segments.extend(_segments(whole))
+            for segment, content in zip(new_segments, contents, strict=True):
+                inline_xml.set_content(segment, content)
+        return new_segments[number]
 
     # 3) The state is kept at the segment of version 2, else at the target.
     def set_state(is_doubtful: bool) -> None:
@@ -98,9 +100,9 @@ def _units(holder: Element) -> Iterator[Unit]:
 
     with_state = holder if is_version_2 else target
     state = "" if with_state is None else with_state.get("state", "")
-    for number, one in enumerate([source] if is_whole else segments):
-        content, before, mid = _content(one), there.get(one.get("mid")), one.get("mid")
-        parts = () if before is None else merge_strings(_content(before).source)
+    for number, segment in enumerate([source] if is_whole else segments):
+        content, existing, mid = _content(segment), existing_of.get(segment.get("mid")), segment.get("mid")
+        parts = () if existing is None else merge_strings(_content(existing).source)
 
         def write(
             translation: CodedText, is_doubtful: bool, number: int = number, content: InlineContent = content
@@ -113,7 +115,7 @@ def _units(holder: Element) -> Iterator[Unit]:
         yield Unit(
             content.source,
             write,
-            f"line {one.sourceline}",
+            f"line {segment.sourceline}",
             "/".join(filter(None, (holder.get("id") or holder.getparent().get("id"), mid))),
             target=parts,
             is_done=bool(to_markup(parts).strip()) and state not in NOT_YET and is_changed,
@@ -127,9 +129,9 @@ def _make_target(holder: Element, after: Element) -> Element:
     if target is None:
         target = etree.Element(after.tag.replace(local_name(after), "target"))
         target.attrib.update({SPACE: "preserve"} if SPACE in after.attrib else {})
-        before = after.getprevious()
+        previous = after.getprevious()
         holder.insert(holder.index(after) + 1, target)
-        target.tail, after.tail = after.tail, holder.text if before is None else before.tail
+        target.tail, after.tail = after.tail, holder.text if previous is None else previous.tail
     return target
 
 
