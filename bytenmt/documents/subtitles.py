@@ -95,9 +95,8 @@ def break_lines(text: str, n: int) -> list[str]:
     It stays one line if a further line would begin with a time or a dash, which a reader takes for a new cue
     or speaker.
     """
-    width = len(text) // n
-    while (
-        len(lines := textwrap.wrap(text, max(1, width), break_long_words=False, break_on_hyphens=False)) > n
-    ):
+    width = max(1, len(text) // n)
+    wrap = partial(textwrap.wrap, text, break_long_words=False, break_on_hyphens=False)
+    while len(lines := wrap(width)) > n:
         width += 1
     return [text] if any(TIME.match(line) or DASH.match(line) for line in lines[1:]) else lines
