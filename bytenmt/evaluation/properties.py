@@ -44,17 +44,17 @@ class Properties(NamedTuple):
 
 def properties(config: ModelSection) -> Properties | None:
     """Return cost, path lengths and fields of a configured model; None if its architecture gives no facts."""
-    nets = config.structure()
-    if nets is None:
+    structure = config.structure()
+    if structure is None:
         return None
     return Properties(
-        nets=f"{_kind(nets.encoder) if config.source else '–'}/{_kind(nets.decoder)}",
-        time=_time(nets, config),
-        resolution=None if not config.source else nets.link in ("column", "attention"),
-        path_s=_source_path(nets, config),
-        path_t=_own_path(nets.decoder, "T"),
-        source_field=_field_in_words(nets.encoder, "source") if config.source else "",
-        target_field=_field_in_words(nets.decoder, "target"),
+        nets=f"{_kind(structure.encoder) if config.source else '–'}/{_kind(structure.decoder)}",
+        time=_time(structure, config),
+        resolution=None if not config.source else structure.link in ("column", "attention"),
+        path_s=_source_path(structure, config),
+        path_t=_own_path(structure.decoder, "T"),
+        source_field=_field_in_words(structure.encoder, "source") if config.source else "",
+        target_field=_field_in_words(structure.decoder, "target"),
     )
 
 
@@ -64,16 +64,16 @@ def _kind(net: NetFacts) -> str:
     return "RNN" if net.field is None else "CNN" if net.n_layers else "mean"
 
 
-def _time(nets: StructureFacts, config: ModelSection) -> str:
+def _time(structure: StructureFacts, config: ModelSection) -> str:
     """Return the cost in terms of S and T; all encoders but self-attention cost the same for each source
     byte."""
     if step_cost(config, 2 * FAR) > step_cost(config, FAR):
-        return "S² + S·T" if nets.encoder.reads == "all at once" else "S·T"
-    window = config.source and nets.link == "attention"
-    decoder = "cT" if nets.decoder.field is not None or window else "T"
+        return "S² + S·T" if structure.encoder.reads == "all at once" else "S·T"
+    window = config.source and structure.link == "attention"
+    decoder = "cT" if structure.decoder.field is not None or window else "T"
     if not config.source:
         return decoder
-    return f"{'S' if nets.encoder.field is None else 'cS'} + {decoder}"
+    return f"{'S' if structure.encoder.field is None else 'cS'} + {decoder}"
 
 
 def _own_path(net: NetFacts, letter: str) -> PathLength:
@@ -82,15 +82,15 @@ def _own_path(net: NetFacts, letter: str) -> PathLength:
     return PathLength(letter) if is_recurrent else PathLength("c", net.n_layers)
 
 
-def _source_path(nets: StructureFacts, config: ModelSection) -> PathLength | None:
+def _source_path(structure: StructureFacts, config: ModelSection) -> PathLength | None:
     """Return the path from a source byte through the link to a prediction."""
-    encoder, decoder, link = nets.encoder, nets.decoder, nets.link
+    encoder, decoder, link = structure.encoder, structure.decoder, structure.link
     if not config.source:
         return None
     if link == "attention":
         if step_cost(config, 2 * FAR) == step_cost(config, FAR):
             return PathLength(IN_WINDOW)
-        return PathLength("c", 1 + nets.passed) if nets.passed else PathLength("1")
+        return PathLength("c", 1 + structure.passed) if structure.passed else PathLength("1")
     source, target = _own_path(encoder, "S"), _own_path(decoder, "T")
     if link == "every step":
         return source
