@@ -49,7 +49,7 @@ NO_TEXT = compile_patterns(("placeholders", "tags", "urls", "emails"))
 
 
 class Verdict(NamedTuple):
-    """The judgement of a translation by its flags.
+    """The judgement of a translation by its flags, which name suspected faults, such as "loop" or "number".
 
     level: "sure", "check" or "wrong", by the gravest flag. reasons: each flag in words, the gravest first.
     """
@@ -97,10 +97,10 @@ def _bits(scores: Sequence[float]) -> float:
 
 
 def text_flags(source: bytes, text: bytes, lengths: FlagThresholds | None = None) -> Iterator[str]:
-    """Yield those of the flags LOOP, LENGTH, NUMBER and INVENTION that a translation has: no model is needed.
+    """Yield the flags of a translation that need no model: LOOP (it repeats itself), LENGTH (far too long
+    or short), NUMBER (one is missing or repeated), INVENTION (a text for a source without letters or digits).
 
-    INVENTION here is a text for a source without letters and digits. source, text: valid UTF-8. lengths:
-    how long translations of the model are; None: bounds for any languages.
+    source, text: valid UTF-8. lengths: how long translations of the model are; None: limits of any language.
     """
     if has_loop(text) and not has_loop(source):
         yield LOOP
@@ -113,8 +113,8 @@ def text_flags(source: bytes, text: bytes, lengths: FlagThresholds | None = None
 
 
 def has_loop(text: bytes) -> bool:
-    """Return whether a part of the text is repeated in a row so often (see REPETITION) that a model must have
-    been caught in a loop."""
+    """Return whether a part of the text is repeated in a row so often that a model must have been caught in a
+    loop: from one byte 12 times to 10 bytes or more twice, see REPETITION."""
     return REPETITION.search(text + b" ") is not None
 
 

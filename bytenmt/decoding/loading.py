@@ -59,22 +59,14 @@ class Runtime:
     Several models form an ensemble. `load_runs` and `runtime_from_models` return it.
     """
 
-    # Returns an engine with these options for at most so many sentences side by side.
-    make_engine: Callable[[Options, int], Engine]
-    # Returns a reader, which scores in fp32 unless another precision was asked for.
-    make_reader: Callable[[], Reader]
-    # Returns a reader of each model that has attention.
-    make_attention_readers: Callable[[], list[Reader]]
-    # Whether the runs are translation models, not language models.
-    has_source: bool = True
-    # The longest line, in bytes, that all of them saw in training.
-    max_source_bytes: int = 1000
-    # The runs that were loaded; empty for models in memory.
-    runs: Sequence[LoadedRun] = ()
-    # The engine in use; only its precision may still be AUTO.
-    spec: EngineSpec = EngineSpec("torch", "cpu")
-    # The reader of a model of the opposite direction that reranks hypotheses; None for no reranking.
-    reverse: Reader | None = None
+    make_engine: Callable[[Options, int], Engine]  # (options, most sentences side by side) -> an engine
+    make_reader: Callable[[], Reader]  # which scores in fp32 unless another precision was asked for
+    make_attention_readers: Callable[[], list[Reader]]  # one of each model that has attention
+    has_source: bool = True  # whether the runs are translation models, not language models
+    max_source_bytes: int = 1000  # the longest line that all of them saw in training
+    runs: Sequence[LoadedRun] = ()  # that were loaded; empty for models in memory
+    spec: EngineSpec = EngineSpec("torch", "cpu")  # the engine in use; only its precision may still be AUTO
+    reverse: Reader | None = None  # of the opposite direction, to rerank hypotheses; None: no reranking
 
     @property
     def has_attention(self) -> bool:

@@ -88,10 +88,8 @@ class Options:
     )
     # A random number depends on it, the line's number, the sample's number and the byte's position alone.
     seed: Seed = sampling_option(0, "Random seed of sampling; the same seed gives the same text.")
-    # The output is a text, not a line: line ends are allowed, and it ends at its limit only.
-    endless: bool = False
-    # Keep the log-probability of every byte, for Hypothesis.byte_scores.
-    byte_scores: bool = False
+    endless: bool = False  # the output is a text, not a line: line ends are allowed, only its limit ends it
+    byte_scores: bool = False  # keep the log-probability of every byte, for Hypothesis.byte_scores
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def compile_kernels(reporter: Reporter = SILENT) -> None:
 
 @njit_borrowing
 def search_step(search: SearchState, params: SearchParams) -> None:
-    """Execute beam_search.choose_bytes as compiled code, for engines in PyTorch."""
+    """Choose the next byte of every beam by search.log_p, as beam_search.choose_bytes, but compiled."""
     choose_bytes(search, params)
 
 

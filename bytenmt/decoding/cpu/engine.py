@@ -13,7 +13,7 @@ from bytenmt.decoding.search.batch import SearchBatch
 
 
 class NumbaEngine(SearchBatch):
-    """The Engine (see interface) on the CPU by compiled kernels; several models form an ensemble.
+    """An interface.Engine for up to `capacity` sentences on the CPU; several models form an ensemble.
 
     The hypotheses of a sentence have the same bits whatever is decoded beside it, on any number of threads.
     packed: the models, of any architectures. threads: how many decode at most.
@@ -27,7 +27,7 @@ class NumbaEngine(SearchBatch):
         self._team = ThreadTeam(threads)
 
     def admit(self, requests: list[Request]) -> list[int]:
-        """Encode sources and put them into free slots; return their handles.
+        """Encode sources and put them into free slots; return their handles, by which `finished` names them.
 
         Raises ValueError without enough free slots.
         """

@@ -171,7 +171,8 @@ def execute_row_op(
 ) -> None:  # fmt: skip
     """Execute an instruction before Op.RING, which depends on neither sentences nor states, for one row.
 
-    d, a, b, w, v: addresses of its destination, sources and weights. n, m, k: its numbers, see Op.
+    d, a, b, w, v: addresses of its destination, sources and weights. n, m, k: its numbers, see Op. ids, word,
+    position: what the rows have read, see Rows.
     """
     if op == Op.EMBED:
         copy(d, w + 4 * n * np.int64(ids[row]), n)
@@ -211,9 +212,9 @@ def execute_row_op(
 def add_ngrams(d: int, tables: int, word: Any, prefix: Any, n: int, orders: int, k: int) -> None:
     """Add the embeddings of the n-grams that end with a byte to d (n,); see layers/ngram_tables.py.
 
-    word, prefix: the last eight bytes read and the prefix hash, uint64, see ngram_hash.py. orders: bit i is
-    set if there is a table of i-grams. k: bits of a row number, and FOLD_CASE, and from bit WORD_BITS on the
-    bits of a row number of the table of words, 0 if there is none.
+    tables: address of the first table. word, prefix: the last eight bytes read and the hash of the word so
+    far, uint64, see ngram_hash.py. orders: bit i is set if there is a table of i-grams. k: log2 of a table's
+    rows, FOLD_CASE to ignore case, and from bit WORD_BITS on log2 of the rows of a table of words, or 0.
     """
     n_bits, word_bits = k & N_ROW_BITS, k >> WORD_BITS
     key = fold_case(word) if k & FOLD_CASE else word
@@ -233,7 +234,8 @@ def execute_step_op(
     a: int, b: int, code: Ints,
 ) -> None:  # fmt: skip
     """Execute an instruction that only decoder steps have, Op.RING to PREDICT_CENTRE, for one row.
-    d, a, b: addresses of its destination and sources. code: the instruction."""
+    d, a, b: addresses of its destination and sources. code: the instruction. step (p,), parent (p, beams):
+    of the search, see SearchState."""
     n, m, k, v = code[N], code[M], code[K], code[V]
     slot, beam, position = rows.owner[row], rows.beam[row], rows.position[row]
     n_beams, bank = parent.shape[1], position & 1

@@ -52,7 +52,7 @@ class PyTorchEngine(SearchBatch):
 
     @torch.no_grad()
     def admit(self, requests: list[Request]) -> list[int]:
-        """Encode sources and put them into free slots; return their handles.
+        """Encode sources and put them into free slots; return their handles, by which `finished` names them.
 
         requests: in the life of an engine all have a source, or none. Raises ValueError without enough room.
         """

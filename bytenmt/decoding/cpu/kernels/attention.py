@@ -205,13 +205,14 @@ add_weighted = _weighted_kernel()
 
 @compiled
 def write_centre(model: ModelBuffers, slot: int, position: int, bound: int, d: int) -> None:
-    """Execute Op.CENTRE for a row: store its position, at most that of the last source column, at d."""
+    """Execute Op.CENTRE: store a row's position at d, at most that of the last column (see n_visible)."""
     store_float(d, 0, np.float32(min(position, n_visible(model, slot, bound) - 1)))
 
 
 @compiled
 def predict_centre(model: ModelBuffers, slot: int, a: int, v: int, n: int, bound: int, d: int) -> None:
-    """Execute Op.PREDICT_CENTRE for a row: store n_columns * sigmoid(a . v), a centre of attention, at d."""
+    """Execute Op.PREDICT_CENTRE: store a row's centre of attention, n_visible * sigmoid(a . v), at d. a, v:
+    addresses of n numbers."""
     share = np.float32(1) / np.float32(1 + math.exp(-dot(a, v, n)))
     store_float(d, 0, np.float32(np.float32(n_visible(model, slot, bound)) * share))
 
@@ -221,8 +222,9 @@ def attend_dot(
     model: ModelBuffers, ctx: ThreadContext, slot: int, d: int, width: int, query: int, k: int, v: int, root:
     int, centre: int, window: int, bell: int,
 ) -> None:  # fmt: skip
-    """Execute Op.ATTEND_DOT (dot-product attention) for a row. k, v: items of the memory. root: multiply the
-    result by the root of the source length. centre: address of the window's centre."""
+    """Execute Op.ATTEND_DOT (dot-product attention) for a row. width: of the result, at d. k, v: items of the
+    memory. root: multiply it by the root of the source length. centre: address of the window's centre.
+    window: columns on each side of it, 0: all columns. bell: see program.instructions.GaussianUse."""
     first, last = window_range(n_visible(model, slot, 0), centre, window)
     n_query = model.items[k, 1]
     if model.items[k, 2] == KEYS:
@@ -241,7 +243,8 @@ def attend_additive(
     model: ModelBuffers, ctx: ThreadContext, slot: int, d: int, width: int, query: int, w: int, k: int, v:
     int, centre: int, window: int, bell: int,
 ) -> None:  # fmt: skip
-    """Execute Op.ATTEND_ADDITIVE (additive attention) for a row. It overwrites the query."""
+    """Execute Op.ATTEND_ADDITIVE (additive attention) for a row; arguments as of attend_dot. The query is
+    overwritten. w: offset, in bytes, of the vector that the tanh of query + key is multiplied by."""
     first, last = window_range(n_visible(model, slot, 0), centre, window)
     n_query, weights = model.items[k, 1], model.weights + w
     keys = item_column(model, slot, k, first)
@@ -258,7 +261,8 @@ def attend_location(
     model: ModelBuffers, ctx: ThreadContext, slot: int, d: int, width: int, scores: int, bound: int, v: int,
     twice: int, centre: int, window: int, bell: int,
 ) -> None:  # fmt: skip
-    """Execute Op.ATTEND_LOCATION for a row: attention whose scores, one a column, are given at an address."""
+    """Execute Op.ATTEND_LOCATION for a row: attention whose scores, one a column, are given at an address;
+    other arguments as of attend_dot. bound: number of scores. twice: whether they pass two softmaxes."""
     first, last = window_range(n_visible(model, slot, bound), centre, window)
     if last > first:
         copy(ctx.scratch, scores + 4 * first, last - first)
@@ -278,7 +282,7 @@ def n_visible(model: ModelBuffers, slot: int, bound: int) -> int:
 def window_range(n: int, centre: int, window: int) -> tuple[int, int]:
     """Return the range of columns (first, last + 1), of n, that are at most `window` from the centre.
 
-    All of them for window 0, and where the centre is NaN, which makes their Gaussians NaN.
+    centre: address of a float32. Window 0 means all; so does NaN there, which makes their Gaussians NaN.
     """
     if window == 0:
         return 0, n

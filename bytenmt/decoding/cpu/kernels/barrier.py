@@ -51,8 +51,8 @@ _pause_core = emit_function(0, 0, _pause)
 def barrier(counters: int, n_threads: int) -> bool:
     """Wait until all n_threads threads have called it and return True; False if a thread has failed.
 
-    counters: address of COUNTERS int64 numbers, zero before the first use. Only the number at ABORTED may be
-    set by others.
+    counters: address of COUNTERS int64 numbers, zero before the first use. A thread that fails sets the one
+    at index ABORTED to 1.
     """
     if n_threads == 1:
         return True

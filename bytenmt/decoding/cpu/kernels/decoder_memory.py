@@ -71,7 +71,8 @@ def gather_taps(
 
 @inlined
 def ring_column(model: ModelBuffers, rows: Rows, ring: int, row: int, at: int) -> int:
-    """Return the address of the column of an earlier position `at`, in the ring of the ancestor beam."""
+    """Return the address of the column of a row's text at an earlier position `at`, in ring buffer `ring` of
+    the beam that wrote this position."""
     n_beams, history = model.n_rows // len(model.columns), model.ancestors.shape[2]
     slot, beam = rows.owner[row], rows.beam[row]
     if n_beams > 1:
@@ -90,8 +91,8 @@ def ring_entry(model: ModelBuffers, ring: int, row: int, index: int) -> int:
 
 @compiled
 def inherit_ancestors(model: ModelBuffers, slot: int, parents: Ints, position: int) -> None:
-    """Update model.ancestors before a step: each beam of a slot inherits those of its parent, and is its own
-    at the new position."""
+    """Update model.ancestors (whose ring buffers hold a beam's past) before a step: each beam of a slot takes
+    those of its parent in the step before, and is its own at the new position."""
     n_beams, history = len(parents), model.ancestors.shape[2]
     now, before = model.ancestors[position & 1], model.ancestors[1 - (position & 1)]
     for beam in range(n_beams):

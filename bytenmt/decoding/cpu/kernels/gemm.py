@@ -221,7 +221,8 @@ def linear_panels(
     panels.
 
     Addresses are in bytes, strides in float32 numbers; panels first_panel to last_panel - 1 are computed.
-    x (rows, n_in) float32. w: panel 0 of a packed matrix. y (rows, panels * PANEL) float32.
+    x (rows, n_in) float32. w: panel 0 of a matrix packed in `precision`, FP32 or INT8 of panels.py.
+    y (rows, panels * PANEL) float32.
     base: address of numbers like those of y, 0 for zeros, y itself to accumulate; base_stride 0 for a bias.
     scales: float32, for int8. scratch: scratch_bytes(n_in) bytes of this thread, not for fp32.
     """

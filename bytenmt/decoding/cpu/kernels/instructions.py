@@ -184,7 +184,7 @@ def linear(
 
 @compiled
 def padded(width: int) -> int:
-    """Return the smallest multiple of PANEL that is at least `width`."""
+    """Return the smallest multiple of PANEL (64) that is at least `width`."""
     return (width + PANEL - 1) & -PANEL
 
 
@@ -202,8 +202,8 @@ def gather_windows(
 ) -> None:  # fmt: skip
     """Copy a convolution's inputs to d: `taps` columns of a around each row's, zeros outside its sentence.
 
-    Done for rows begin to end - 1; d and a are the addresses of row 0. A reach that cannot be halved is
-    longer to the right.
+    Done for rows begin to end - 1; d and a are the addresses of row 0, width that of a column. If one side
+    has to be longer, it is the right one.
     """
     for row in range(begin, end):
         sentence, to = rows.owner[row], d + 4 * row * d_stride

@@ -131,7 +131,7 @@ class Int8(Int8InFloat32):
         return ir.Constant(FLOAT, self.largest)
 
     def split_bytes(self, b: Builder, integers: Value) -> list[Value]:
-        """Return the parts of x as integers: here x itself."""
+        """Return the parts in which 16 integers x are multiplied with weights: here x itself."""
         return [integers]
 
     def interleave(self, b: Builder, parts: Sequence[Value]) -> Value:
@@ -165,7 +165,7 @@ class Int8(Int8InFloat32):
             b.store(value, pointer(b, to, INT32, const_int(1 + k)), align=4)
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
-        """Return the four inputs of a step, packed in one int32 for each byte of an input, in all lanes."""
+        """Return the four inputs of a step, packed in `input_bytes` int32, each broadcast to all lanes."""
         first = b.mul(step, const_int(self.input_bytes))
         return [
             _broadcast_from(b, row, INT32, b.add(first, const_int(ROW_HEADER // 4 + k)))
@@ -207,7 +207,7 @@ class Int8Wide(Int8):
         return [h, b.sub(integers, b.shl(h, splat_int(8)))]
 
     def interleave(self, b: Builder, parts: Sequence[Value]) -> Value:
-        """Return h of four inputs, then l of the same four."""
+        """Return 16 inputs as bytes: h of four inputs, l of the same four, h of the next four, and so on."""
         fours = ir.VectorType(INT32, LANES // 4)
         h, low = (b.bitcast(b.trunc(part, _BYTES), fours) for part in parts)
         return b.shuffle_vector(h, low, ir.Constant(ir.VectorType(INT32, 8), [0, 4, 1, 5, 2, 6, 3, 7]))
@@ -226,7 +226,8 @@ class Int8InInt16(Int8):
     narrow_rows = 4
 
     def largest_integer(self, b: Builder, x: Value, n_in: Value, most: Value) -> Value:
-        """See Int8. The sizes of the integers of the row add up to _MOST_ADDED at most."""
+        """Return the integer, as float32, to which the largest |x| of a row, `most`, is rounded: so small
+        that the rounded |x| of the row add up to _MOST_ADDED at most."""
 
         def add(_: Value, values: Value, total: Value) -> list[Value]:
             return [b.fadd(total, _size(b, values))]

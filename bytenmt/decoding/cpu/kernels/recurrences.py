@@ -65,8 +65,9 @@ def gru_scan(
     model: ModelBuffers, rows: Rows, ctx: ThreadContext, d: int, d_stride: int, x: int, x_stride: int, h: int,
     stride: int, w: int, v: int, s: int, t: int, n: int, backwards: int, flags: int,
 ) -> None:  # fmt: skip
-    """Execute Op.GRU_SCAN: run a GRU over all bytes of the sources. h: address of the scratch register with
-    the parts h, u (2n), r h and g, each padded to whole panels."""
+    """Execute Op.GRU_SCAN: run a GRU over all bytes of the sources. Addresses: d: the states. x: the input's
+    share of the gates. h: the scratch register with the parts h, u (2n), r h and g, each padded to whole
+    panels. w, v, s, t: offsets of weights and scales, see Field. flags: GruFlag."""
     wide, wider = 4 * padded(n), 4 * padded(2 * n)
     u, rs, g = h + wide, h + wide + wider, h + 2 * wide + wider
     n_sentences = len(rows.slot)
@@ -103,8 +104,8 @@ def lstm_scan(
     model: ModelBuffers, rows: Rows, ctx: ThreadContext, d: int, d_stride: int, x: int, x_stride: int, h: int,
     stride: int, w: int, s: int, n: int, backwards: int,
 ) -> None:  # fmt: skip
-    """Execute Op.LSTM_SCAN: run an LSTM over all bytes of the sources. h: address of the scratch register
-    with the parts h, c and u (4n), each padded to whole panels."""
+    """Execute Op.LSTM_SCAN: run an LSTM over all bytes of the sources; arguments as of gru_scan. h: the
+    scratch register with the parts h, c and u (4n), each padded to whole panels."""
     c, u = h + 4 * padded(n), h + 8 * padded(n)
     first, last = thread_range(len(rows.slot), ctx)
     for row in range(first, last):
