@@ -71,7 +71,7 @@ def njit(function: Function) -> Function:
 def njit_borrowing(function: Function) -> Function:
     """Decorator like njit for functions that only Python calls, compiled without reference counting.
 
-    See BORROWING. Symbols for compiled callers are not stored on disk, which halves the time of loading.
+    They can allocate no arrays. No symbols for compiled callers are stored: loading takes half the time.
     """
     return _cached(numba.njit(nogil=True, **BORROWING)(function), function, AloneCache)
 
@@ -146,8 +146,8 @@ def linked_only() -> Iterator[None]:
 def cache_folder(file: Path) -> Path | None:
     """Return the folder on disk for the machine code of a Python file; None if no place can be written.
 
-    The places are the folder that the environment names, else the package's own, and the user's cache folder.
-    A folder may be read-only if its machine code is there.
+    The places are $NUMBA_CACHE_DIR, else the package's own folder, and the user's cache folder. A folder may
+    be read-only if its machine code is there.
     """
     named, user = os.environ.get(VARIABLE), os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     first = Path(named) if named else PACKAGE / "__pycache__"
@@ -237,7 +237,7 @@ class KernelCache(FunctionCache):
 
 
 class AloneCache(KernelCache):
-    """The disk cache of a function that only Python calls; it stores less of it, see njit_borrowing."""
+    """The disk cache of a function that only Python calls; it stores no symbols for compiled callers."""
 
     class _impl_class(KernelCache._impl_class):
         def reduce(self, data: Any) -> Any:

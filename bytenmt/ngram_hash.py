@@ -78,8 +78,10 @@ def letter_value(byte: Any) -> Any:
 
 @njit
 def extend_prefix(prefix: Any, byte: Any) -> Any:
-    """Return the hash of the current word's bytes (see above) after one more byte; 0 after a byte that is
-    part of no word. All are uint64."""
+    """Return the hash of the current word after one more byte, 0 after one that is part of no word.
+
+    prefix: the hash of the bytes of the word so far, 0 for none. All are uint64.
+    """
     value = letter_value(byte)
     return prefix * _PER_BYTE + value if value else value
 

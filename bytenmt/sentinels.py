@@ -240,7 +240,7 @@ def has_sentinels(data: bytes) -> bool:
 
 
 def pair_tags(spans: Sequence[str]) -> dict[int, int]:
-    """Match the HTML tags among the kept spans of a text as match_pairs does; other spans are ignored."""
+    """Map the index of each closing HTML tag in a list of spans to that of its opening one."""
     return match_pairs(
         None if tag is None or tag[3] or (tag[2] or "").lower() in _VOID else (tag[2] or "", not tag[1])
         for tag in map(_TAG_NAME.fullmatch, spans)

@@ -77,13 +77,13 @@ class Run:
         return records
 
     def translator(self, **options: Any) -> Translator:
-        """Load the run for translation. options: of Translator.load. Raises SettingError if the run is a
-        language model."""
+        """Load the run for translation. options: keyword arguments of Translator.load, such as beam and
+        threads. Raises SettingError if the run is a language model."""
         return Translator.load(self.path, **options)
 
     def language_model(self, **options: Any) -> LanguageModel:
-        """Load the run as a language model. options: of LanguageModel.load. Raises SettingError if it is a
-        translation model."""
+        """Load the run as a language model. options: keyword arguments of LanguageModel.load, such as
+        threads. Raises SettingError if it is a translation model."""
         return LanguageModel.load(self.path, **options)
 
     def log_probabilities(self, sources: Texts, targets: Texts, **engine: Any) -> list[float]:
@@ -164,7 +164,7 @@ class LanguageModel:
     (True, True)
     """
 
-    runtime: Runtime
+    runtime: Runtime  # the loaded runs, and functions that make engines and readers of them
 
     def __repr__(self) -> str:
         return f"<LanguageModel of {', '.join(printable(run.file) for run in self.runtime.runs)}>"

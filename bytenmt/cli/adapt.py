@@ -15,7 +15,7 @@ from bytenmt.errors import BytenmtError, DataError
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptOptions(LanguageOptions):
-    """The options of `bytenmt adapt`, a field each."""
+    """The options of `bytenmt adapt`: output, the new folder of the adapted model, and a random seed."""
 
     output: Path = option(
         MISSING, "Folder of the adapted model; it must not hold a model yet.", "-o", "--output"

@@ -87,9 +87,11 @@ class TqdmBar(Bar):
         self._bar = bar
 
     def advance(self, n: float) -> None:
+        """Record that n more units are done."""
         self._bar.update(n)
 
     def show(self, done: float, text: str) -> None:
+        """Set the number of units that are done, and the text behind the bar."""
         self._bar.set_postfix_str(text, refresh=False)
         self._bar.update(done - self._bar.n)
 

@@ -38,7 +38,7 @@ def check_settings(values: Mapping[str, Any]) -> Settings:
 
 
 def load_models(runs: Sequence[Path], spec: EngineSpec) -> Runtime:
-    """Load models, several as an ensemble, and with -v describe them on stderr."""
+    """Load models, several as an ensemble, for the engine `spec`; with -v describe them on stderr."""
     began = time.monotonic()
     runtime = load_runs(runs, spec, CONSOLE)
     spec, seconds = runtime.spec, time.monotonic() - began
@@ -52,7 +52,8 @@ def load_models(runs: Sequence[Path], spec: EngineSpec) -> Runtime:
 
 
 def provenance(runtime: Runtime) -> list[str]:
-    """Return how translations were made: configuration, update, precision and engine of each model."""
+    """Return how translations were made, as short texts: of each model the hash of its configuration, the
+    training update of its weights, its precision and the engine."""
     lines = []
     for run in runtime.runs:
         lines += [f"configuration {fingerprint(run.config)}", _update(run)]
@@ -90,7 +91,7 @@ def open_text(path: Path, errors: str = "replace") -> TextFile:
 
 
 def check_text(text: TextFile) -> TextFile:
-    """Return the text given; warn of repaired lines. Raises DataError for no lines or another encoding."""
+    """Return the text given; warn of repaired lines. Raises DataError if it has no lines or is not UTF-8."""
     from bytenmt.data.text_file import repair_warning
 
     text.require_lines()

@@ -31,7 +31,7 @@ STDIN = "standard input"
 
 @dataclass(frozen=True, kw_only=True)
 class PredictOptions:
-    """The options of `bytenmt predict`, a field each."""
+    """The options of `bytenmt predict`. reference: also print the bits per byte of an n-gram model."""
 
     src: Path | None = option(None, "Source text, parallel to FILE; needed by a translation model.")
     per_byte: bool = option(False, "Print bits and rank of every byte on stdout, as JSON lines.")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageOptions:
-    """The option --pair, for commands that read documents in several languages."""
+    """The option --pair: source and target language, such as en-de, of a document or a model."""
 
     pair: str | None = option(
         None,

@@ -31,7 +31,7 @@ NAMED = click.Argument(
 
 @dataclass(frozen=True, kw_only=True)
 class InfoOptions(PresetOptions):
-    """The options of `bytenmt info`, a field each."""
+    """The options of `bytenmt info`. properties: print a table of complexity and path lengths instead."""
 
     properties: bool = option(
         False,
@@ -41,7 +41,7 @@ class InfoOptions(PresetOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions:
-    """The options of `bytenmt convert`, a field each."""
+    """The options of `bytenmt convert`. precision: of the weight matrices in the new file, int8 or fp32."""
 
     output: Path = option(MISSING, "Weights file to write, FILE.safetensors.", "-o", "--output")
     precision: str = option(

@@ -101,7 +101,8 @@ def command(
     """Return a decorator that makes a click command of a function, with its docstring as the help.
 
     An argument of the function that has the name of a group gets its value from that group; for an argument
-    whose type is a dataclass, the options are the fields that this declares by config.fields.option.
+    whose type is a dataclass, the options are the fields that this declares by config.fields.option. kind:
+    the class of the click command.
     """
 
     def decorate(function: Callable[..., None]) -> Command:
@@ -154,7 +155,8 @@ def click_type(option: Option) -> Any:
 
 
 def click_option(option: Option, default: Any, heading: str = OPTIONS) -> HeadedOption:
-    """Convert an Option to click's. default: its value where it is left out. heading: if it has none."""
+    """Convert an Option to click's. default: its value where it is left out. heading: that of --help for an
+    option that names none."""
     names = [*(option.flags or (option.long,)), option.name]
     help, more = option.help, dict[str, Any]()
     if option.default not in (MISSING, None, False, (), "", b"") and "(default" not in help:
@@ -244,14 +246,15 @@ def complete_architecture(_: click.Context, param: click.Parameter, begun: str) 
 
 
 def settings(*groups: str) -> OptionGroup:
-    """Return the options of groups such as "search" and on kept spans, as the dict `settings`."""
+    """Return the options of groups such as "search", and those on kept spans, as one OptionGroup: the
+    command's argument `settings` gets a dict with the values that the user has given."""
     options = [option for option in TABLE.values() if option.group in groups]
     return given_options("settings", [*options, *KEEP.values()])
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputOptions:
-    """The option --errors of commands that read text."""
+    """The option --errors of commands that read text: "replace" invalid UTF-8 by U+FFFD, or "strict"."""
 
     errors: str = option(
         "replace",
@@ -263,7 +266,7 @@ class InputOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PresetOptions:
-    """The options --preset and --set, which make the configuration of a model."""
+    """The options --preset and --set (assignments: KEY=VALUE each), which make a model's configuration."""
 
     preset: str | None = option(None, "Size and training settings.", choices=tuple(PRESETS))
     assignments: tuple[str, ...] = option(

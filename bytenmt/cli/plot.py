@@ -19,7 +19,7 @@ LONGEST = 300  # characters of either text: no label of more could be read
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionOptions:
-    """The options of `bytenmt plot`, a field each."""
+    """The options of `bytenmt plot`. target: line to align with the source; None: the model translates it."""
 
     line: str | None = option(None, "Source line (default: the first line of stdin).", metavar="TEXT")
     target: str | None = option(

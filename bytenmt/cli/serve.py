@@ -26,7 +26,9 @@ LOOPBACK_NAMES = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """The options of `bytenmt serve` on its address, on access and on limits."""
+    """The options of `bytenmt serve` on its address, on access (allowed_host: names of the server in Host
+    headers; allowed_origin: sites whose pages may use it; trusted_proxy: addresses whose X-Forwarded headers
+    are believed) and on limits, in characters of a request, requests in work and seconds for an answer."""
 
     host: str = option("127.0.0.1", "Address to listen on.", heading=FILES)
     port: Port = option(5000, "Port; 0 is any free one.", heading=FILES)

@@ -20,7 +20,7 @@ SAMPLE = 1 << 20  # bytes of a file whose encoding is checked
 
 @dataclass(frozen=True)
 class DatasetOptions:
-    """The options of `bytenmt translate-dataset` on the data set and on the number of engines."""
+    """The options of `bytenmt translate-dataset` on the data set and on the number of engines (actors)."""
 
     column: str = option("text", "Column of IN with the source texts.")
     to: str = option("translation", "New column for the translations.", metavar="COLUMN")

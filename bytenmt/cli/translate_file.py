@@ -19,7 +19,8 @@ from bytenmt.errors import BytenmtError
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentOptions(LanguageOptions):
-    """The options of `bytenmt translate-file` on the document."""
+    """The options of `bytenmt translate-file` on the document. flag_above: bits per byte above which a unit
+    is to be reviewed; memory: translations used before the model; column, to_column: those of a table."""
 
     format: str | None = option(None, "Format of IN (default: by its suffix).", choices=tuple(FORMATS))
     overwrite: bool = option(False, "Also translate units that have a translation already.")

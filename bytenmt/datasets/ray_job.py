@@ -51,8 +51,9 @@ def translate_file(
 ) -> None:
     """Translate a file into the new folder `out`, whose files have all rows in order; needs `connect`.
 
-    The folder appears when it is complete. form: parquet, csv, jsonl or text. runs, options: arguments of
-    Translate. actors: number of engines, None for all CPUs (or GPUs) of the cluster. Raises BytenmtError.
+    The folder appears when it is complete. form: parquet, csv, jsonl or text. runs: the models; options:
+    keyword arguments of Translate, such as column, to and threads. actors: number of engines, None for all
+    CPUs (or GPUs) of the cluster. Raises BytenmtError.
     """
     part = out.with_name(f".{out.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -112,7 +113,7 @@ class TranslateTable(Translate):
 
 
 class TranslateLines(Translate):
-    """Translate the lines of a text file to JSON objects with `column` and `to`, a line each."""
+    """Translate the lines of a text file to JSON objects: a text at key `column`, its translation at `to`."""
 
     def __call__(self, batch: Any) -> Any:
         """Return an Arrow table of one column, LINE, of encoded JSON objects."""

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 class LineTranslation(NamedTuple):
-    """A translated line: strings and codes (those of UnitLine.parts), and flags, see confidence.REASONS."""
+    """A translated line: strings and codes (those of UnitLine.parts), and flags: short names of what may be
+    wrong with it, such as "unsure" or "loop", the keys of confidence.REASONS."""
 
     parts: Sequence[str | Code]
     flags: Sequence[str] = ()

@@ -96,23 +96,17 @@ def text_writer(put: Callable[[str], object]) -> Callable[[CodedText, bool], Non
 class Unit:
     """A text of a document that is translated as a whole, such as a paragraph or a message of a program.
 
-    `write` stores its translation in the document; `target` is the one that the file has already.
+    `write` stores its translation in the document; `target` is the one that the file has already. is_valid:
+    returns whether a program could use a translation, such as one with the same %s as the source.
     """
 
-    # The text, with inline codes such as tags; see `parts`.
-    source: Iterable[str | Code]
-    # Stores a translation in the document in memory; the second argument: whether people should review it.
-    write: Callable[[CodedText, bool], None]
-    # Where the unit stands in the file, for messages, such as "line 12".
-    place: str
-    # Its id, context or key in the file: tells units with the same source apart in a translation memory.
-    name: str = ""
-    # In a format with two languages: the translation in the file (empty for none; None in other formats),
-    # whether it is finished, so that it stays, and whether the file marks it for review.
-    target: CodedText | None = None
-    is_done: bool = False
-    is_doubted: bool = False
-    # Returns whether a program could use a translation, such as one with the same %s as the source.
+    source: Iterable[str | Code]  # the text, with inline codes such as tags; see `parts`
+    write: Callable[[CodedText, bool], None]  # the bool: whether people should review the translation
+    place: str  # where the unit stands in the file, for messages, such as "line 12"
+    name: str = ""  # its id, context or key in the file: tells units with the same source apart in a memory
+    target: CodedText | None = None  # empty for no translation; None in formats of one language
+    is_done: bool = False  # whether the file's translation is finished, so that it stays
+    is_doubted: bool = False  # whether the file marks its translation for review
     is_valid: Callable[[str], bool] = lambda translation: True
 
     @cached_property
@@ -126,21 +120,19 @@ class Document:
     """A parsed file: the units to translate, and a function that makes the translated file."""
 
     units: Iterable[Unit]
-    # Returns the bytes of the file, with the translations that Unit.write has stored.
-    dump: Callable[[], bytes]
+    dump: Callable[[], bytes]  # returns the bytes of the file, with the translations that Unit.write stored
 
 
 class ReadOptions(NamedTuple):
-    """Options for reading a file as a Document; only tables use the columns, and TMX needs the pair."""
+    """Options for reading a file as a Document; only tables use the columns, and TMX needs the pair.
 
-    # Name of the format, a key of formats.FORMATS.
-    format: str
-    # Source and target language; a file that declares its language declares the target one afterwards.
-    pair: tuple[str, str] | None = None
-    # The column to translate and the one for the translations, by name in the first row or by number from 1;
-    # into=None: the translations replace the texts of `column`.
-    column: str | None = None
-    into: str | None = None
+    A file that declares its language declares the target one afterwards.
+    """
+
+    format: str  # name of the format, a key of formats.FORMATS
+    pair: tuple[str, str] | None = None  # source and target language
+    column: str | None = None  # the column to translate, by name in the first row or by number from 1
+    into: str | None = None  # the column for the translations; None: they replace the texts of `column`
 
     def target_to_declare(self, declared: str | None) -> str | None:
         """Return the target language if the file must be changed to declare it, else None.

@@ -28,7 +28,7 @@ ANGULAR = re.compile(r"(START|CLOSE)_(.*?)(?:_\d+)?")  # the id of an <x/>, such
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
-    """Read an XLIFF file: a unit for each segment or trans-unit, see the module. Raises DataError."""
+    """Read an XLIFF file: a unit for each segment, or trans-unit without them. Raises DataError."""
     tree = inline_xml.parse(data, "xliff")
     root = tree.getroot()
     is_version_2 = root.get("version", "1").startswith("2")
@@ -50,7 +50,7 @@ def _content(element: Element) -> InlineContent:
 
 
 def as_code(element: Element) -> Tag | None:
-    """Return the tag of an element of XLIFF or TMX that is one code with its content."""
+    """Return the Tag for an element of XLIFF or TMX that is one code with its content, None for others."""
     name, number = local_name(element), element.get("id", "")
     if name in OPENING or name in CLOSING:
         key = element.get("startRef") or element.get("rid") or element.get("i") or number

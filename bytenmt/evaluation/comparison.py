@@ -30,9 +30,8 @@ class System(NamedTuple):
     n_parameters: int | None = None
     bits_per_byte: float | None = None  # of the references
     config: Config | None = None  # with seed 0, so that runs which differ in their seeds alone are equal
-    # Of all but the first system, how likely the difference from the first one is chance:
-    p_chrf: float | None = None
-    p_bleu: float | None = None
+    p_chrf: float | None = None  # p-value of the difference from the first system in chrF; None for the first
+    p_bleu: float | None = None  # the same in BLEU
 
     def measures(self) -> dict[str, float]:
         """Return its scores by name: bits per byte if known, chrF, BLEU, exact match, plugins' metrics."""

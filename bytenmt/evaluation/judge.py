@@ -208,10 +208,10 @@ def bits_of_texts(
 def calibrate_runtime(
     runtime: Runtime, sources: Sequence[bytes], references: Sequence[bytes]
 ) -> FlagThresholds:
-    """Calibrate thresholds of loaded models on at most LINES lines of a validation text.
+    """Calibrate thresholds of loaded models on at most LINES (500) lines of a validation text.
 
     It translates them by greedy and by beam search. Pairs with an empty side are left out. Raises
-    BytenmtError for fewer than FEWEST_LINES.
+    BytenmtError for fewer than FEWEST_LINES (100).
     """
     pairs = [pair for pair in zip(sources, references, strict=True) if all(pair)]
     if len(pairs) < FEWEST_LINES:

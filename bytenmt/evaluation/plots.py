@@ -104,7 +104,8 @@ def _characters(file: str) -> frozenset[str]:
 
 
 def learning_curves(runs: Mapping[str, Records]) -> Figure:
-    """Draw learning curves: a panel for each of CURVES that any run has measured, a line for each run.
+    """Draw learning curves, a line for each run: validation bits per byte by update and by time, and chrF
+    by time, each in a panel if any run has measured it.
 
     runs: the records of each run, by the name that the legend shows.
     """
@@ -141,7 +142,8 @@ def attention_maps(
 ) -> dict[str, Weights]:
     """Return the attention weights of characters instead of bytes, by a title for each layer.
 
-    The mean of several layers comes first. layers: weights (bytes of text, bytes of source + EOS) by number.
+    The mean of several layers comes first. layers: weights, (bytes of text, bytes of source + 1 for EOS),
+    by the number of the layer, from 1.
     """
     maps = {f"layer {number}": character_weights(weights, source, text) for number, weights in layers.items()}
     mean = np.mean([*maps.values()], axis=0)

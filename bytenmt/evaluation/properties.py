@@ -17,9 +17,12 @@ FAR = 1 << 22  # bytes of source that no window of an attention covers
 
 
 class PathLength(NamedTuple):
-    """A bound on the shortest path from an input byte to a prediction, in layers, steps and attentions."""
+    """A bound on the shortest path from an input byte to a prediction, in layers, steps and attentions.
 
-    letters: str  # as in the paper: "S + T", "S", "T", "c" or "1", or one of IN_FIELD and IN_WINDOW
+    It grows with S source bytes, T target bytes or c layers, the letters of Kalchbrenner et al. 2016.
+    """
+
+    letters: str  # "S + T", "S", "T", "c" or "1", or one of the longer texts IN_FIELD and IN_WINDOW
     number: int | None = None  # the value of c, a number of layers
 
     def __str__(self) -> str:
@@ -34,7 +37,7 @@ class Properties(NamedTuple):
     """A row of the table: a model's cost, path lengths and receptive fields."""
 
     nets: str  # kinds of encoder and decoder: "RNN/CNN"
-    time: str  # growth of the cost: "S + T"
+    time: str  # growth of the cost with S source bytes and T target bytes: "S + T"
     resolution: bool | None  # whether the source's memory grows with its length; None without a source
     path_s: PathLength | None  # from a source byte to a prediction; None without a source
     path_t: PathLength  # from a target byte to a prediction

@@ -30,13 +30,13 @@ LEAST = 0.1  # of a discount, so that a byte not seen yet keeps some probability
 
 
 class Level(NamedTuple):
-    """Discounted counts for one length of context; the module's docstring has n, a and t."""
+    """Discounted counts for one length of context; a, n and t are those of the formula of the module."""
 
     pairs: Keys  # (m,), sorted: a context and the next byte as one integer, the next byte lowest
-    seen: Reals  # (m,), n of each pair
+    seen: Reals  # (m,), n of each pair: its count less the discount
     contexts: Keys  # (c,), sorted: the distinct contexts of the pairs
-    back: Reals  # (c,), a of each context
-    total: Reals  # (c,), t of each context
+    back: Reals  # (c,), a of each context: the sum of its discounts, which goes to the shorter context
+    total: Reals  # (c,), t of each context: the sum of its counts
 
 
 class NGram(NamedTuple):

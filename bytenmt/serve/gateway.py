@@ -56,7 +56,7 @@ def json_response(value: Any, status: int = 200, retry_after: int | None = None)
 
 
 def refusal_of(service: Service, error: Exception) -> Refusal:
-    """Convert an error to the Refusal that the client gets; count or log it if it is none."""
+    """Convert an error to the Refusal that the client gets; one of another kind is counted or logged."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, ClientDisconnect):

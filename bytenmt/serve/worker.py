@@ -33,15 +33,14 @@ BEGIN_SECONDS = 0.02  # for splitting jobs into requests, before the next decodi
 class TranslationJob:
     """Lines of one request for a Worker, which sets the future `results`. Cancelling it drops the lines."""
 
-    lines: Sequence[SourceLine]  # see Translator.translate_lines
-    client: str = ""  # clients take turns
+    lines: Sequence[SourceLine]  # each is UTF-8, or the strings and inline codes of a document's line
+    client: str = ""  # name of the client; clients take turns
     is_judged: bool = False  # whether the best hypotheses get flags
-    # Called by the worker's thread with the index of a line and its next translated sentences.
-    on_part: Callable[[int, bytes], object] | None = None
+    on_part: Callable[[int, bytes], object] | None = None  # gets a line's index and its next sentences
     results: Future[list[TranslationResult]] = field(default_factory=Future, init=False)
-    batch: LineBatch = field(init=False)
-    n_sent: tuple[int, int] = field(default=(0, 0), init=False)  # lines, and bytes of the next one
-    submitted: float = field(default_factory=time.monotonic, init=False)
+    batch: LineBatch = field(init=False)  # the lines as requests to the engine; set by the worker
+    n_sent: tuple[int, int] = field(default=(0, 0), init=False)  # to on_part: lines, bytes of the next
+    submitted: float = field(default_factory=time.monotonic, init=False)  # time.monotonic(), in seconds
 
 
 class Worker:
