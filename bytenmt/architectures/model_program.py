@@ -26,9 +26,8 @@ class SourceOrder(NamedTuple):
     """The order and length in which the encoder reads a source."""
 
     reverse: bool = False  # its bytes from the last to the first, EOS last all the same
-    # ByteNet's a and b: a source of s bytes, EOS counted, has ceil(a s + b) columns of memory, and EOS is
-    # read past its end. None in other architectures.
-    unfolding: tuple[float, float] | None = None
+    # EOS is read past the end of the s bytes, EOS counted. None in other architectures.
+    unfolding: tuple[float, float] | None = None  # ByteNet's (a, b): a source has ceil(a s + b) columns
 
 
 class ModelProgram(NamedTuple):
@@ -46,7 +45,7 @@ class ModelProgram(NamedTuple):
     rings: tuple[RingSize, ...] = ()  # of the decoder's causal convolutions, in order
     items: tuple[int, ...] = ()  # widths of the memory's arrays with a row for each column: keys, values
     fixed: tuple[int, ...] = ()  # widths of the memory's arrays with one row for each sentence
-    source: SourceOrder = SourceOrder()
+    source: SourceOrder = SourceOrder()  # how the encoder reads a source
     attending: tuple[int, ...] = (1,)  # numbers, from 1, of the decoder's layers with attention, if any
 
     @property
@@ -62,7 +61,7 @@ class ModelProgram(NamedTuple):
 
 
 class ModelWriter:
-    """Writes both programs of a model, and passes the parameters that they read to `weights`.
+    """Writes both programs of a model, and has `weights` pack the parameters that they read.
 
     An architecture's write_program gets one: it writes all of the encoder with `encode`, a Writer, then the
     decode step with the Writer that begin_step returns.
@@ -78,7 +77,7 @@ class ModelWriter:
         self.encode = Writer(weights)
 
     def embed(self, writer: Writer, d: Register) -> None:
-        """Write instructions that set d (d_embedding) to the embedding of the byte read, n-grams included."""
+        """Write instructions that set register d to the embedding of the byte read, n-grams included."""
         config = self._config
         writer.emit(Op.EMBED, d, w=self._table)
         if config.ngrams:

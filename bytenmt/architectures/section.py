@@ -32,11 +32,10 @@ Link = Literal["start", "every step", "column", "attention"]
 
 
 class NetFacts(NamedTuple):
-    """Facts about an encoder or decoder, from its configuration: depth, receptive field and direction."""
+    """The depth, receptive field and direction (of self-attention "all at once") of an encoder or decoder."""
 
     n_layers: int  # 0: a mean without weights
     field: int | None = None  # receptive field: the most bytes that an output depends on; None: no limit
-    # The direction of a recurrent net; "all at once": self-attention.
     reads: Literal["forwards", "backwards", "both ways", "all at once"] = "forwards"
 
 
@@ -45,11 +44,10 @@ class StructureFacts(NamedTuple):
 
     encoder: NetFacts
     decoder: NetFacts
-    link: Link
-    # Layers of convolutions or self-attention that a source byte passes besides an attention on its shortest
-    # way to a prediction: the encoder's, unless values contain embeddings, and the decoder's above its last
-    # attention.
-    passed: int = 0
+    link: Link  # how the decoder sees the source
+    # Layers of convolutions or self-attention: the encoder's, unless values contain embeddings, and the
+    # decoder's above its last attention.
+    passed: int = 0  # layers, besides an attention, on the shortest way from a source byte to a prediction
 
 
 def check_receptive_field(reach: int) -> None:
@@ -67,16 +65,15 @@ class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     """The options of every architecture. A subclass adds its own; its tag is the architecture's name."""
 
-    d_embedding: Width
+    d_embedding: Width  # of the byte embedding
     source: bool = True  # false: a byte language model, without an encoder and without attention
     dropout: Dropout = 0.1
     tie_embedding: bool = False  # the output layer uses the byte embedding's table
-    # Tables of hashed byte n-grams, added to the byte embedding: the n of each, growing; []: none.
-    ngrams: tuple[Annotated[int, Meta(ge=2, le=8)], ...] = ()
+    # Rows of tables of hashed byte n-grams are added to the byte embedding.
+    ngrams: tuple[Annotated[int, Meta(ge=2, le=8)], ...] = ()  # the n of each n-gram table, growing; []: none
     ngram_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0  # of each table, a power of two; 0: 8192
-    # Rows of one more table, a power of two, for the beginnings of words up to the byte itself; 0: none.
-    # Ignored without ngrams.
-    ngram_word_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
+    # A power of two; the beginning of a word goes up to the byte itself. Ignored without ngrams.
+    ngram_word_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0  # of a table of word beginnings; 0: none
     ngram_dropout: Dropout = 0.0  # chance that a look-up (an n at a position) reads zero in training
     ngram_case: Literal["kept", "folded"] = "kept"  # folded: A to Z are hashed as a to z
 
@@ -135,8 +132,8 @@ class LayeredSection(ModelSection, frozen=True, kw_only=True):
     """The options of architectures whose encoder and decoder are stacks of layers."""
 
     n_layers: Layers = 1  # of the encoder and of the decoder, unless given for one of them
-    n_encoder_layers: OwnLayers = 0
-    n_decoder_layers: OwnLayers = 0
+    n_encoder_layers: OwnLayers = 0  # 0: n_layers
+    n_decoder_layers: OwnLayers = 0  # 0: n_layers
 
     @property
     def encoder_depth(self) -> int:
@@ -152,7 +149,7 @@ class LayeredSection(ModelSection, frozen=True, kw_only=True):
 class StackedSection(LayeredSection, frozen=True, kw_only=True):
     """The options of architectures that are stacks of recurrent layers."""
 
-    d_hidden: Width
+    d_hidden: Width  # units of each layer
 
     @property
     def n_parts(self) -> int:

@@ -10,12 +10,12 @@ from bytenmt.architectures.section import Layers, ModelSection, NetFacts, Struct
 class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
     """Options of bidirectional GRUs with additive attention (Bahdanau et al. 2015)."""
 
-    d_hidden: Width
-    d_attention: Width
-    d_maxout: Width
+    d_hidden: Width  # units of each GRU; the encoder has one for each direction
+    d_attention: Width  # units of the additive score
+    d_maxout: Width  # units of the read-out, each the larger of two
     n_encoder_layers: Layers = 1  # each both ways; the decoder has one
-    read_out: Literal["previous", "current"] = "previous"  # the state that the read-out sees
-    init: Literal["scaled", "paper"] = "scaled"
+    read_out: Literal["previous", "current"] = "previous"  # the state that the output layer reads
+    init: Literal["scaled", "paper"] = "scaled"  # initial weights: as in the paper, or scaled by the width
 
     @property
     def has_attention(self) -> bool:

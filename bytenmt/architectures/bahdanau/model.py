@@ -35,7 +35,7 @@ class BahdanauMemory(NamedTuple):
     """The memory of n sources: encoder outputs that the decoder attends to; s is 0 without a source."""
 
     annotations: Tensor  # (n, s, 2 d_hidden): h_j, the values
-    keys: Tensor  # (n, s, d_attention): U_a h_j
+    keys: Tensor  # (n, s, d_attention): U_a h_j, the part of the score that each step reuses
     source_len: Tensor  # (n,) int64, EOS included
     first: Tensor  # (n, d_hidden): the backward state h<-_1, zero without a source
 
@@ -43,7 +43,7 @@ class BahdanauMemory(NamedTuple):
 class BahdanauState(NamedTuple):
     """State of the decoder between two bytes."""
 
-    hidden: Tensor  # (rows, d_hidden): s_{i-1}
+    hidden: Tensor  # (rows, d_hidden): s_{i-1}, h of the GRU
     recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
 
@@ -67,7 +67,7 @@ class BothWays(nn.Module):
 class BahdanauEncoder(BothWays):
     """Holds the encoder's parameters.
 
-    Its forward is that of the lowest layer alone; Bahdanau.encode calls `above`, the others, and `keys`.
+    forward runs the lowest layer alone; Bahdanau.encode goes on with `above`, the other layers, and `keys`.
     """
 
     def __init__(self, config: BahdanauConfig) -> None:

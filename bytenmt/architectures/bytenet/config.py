@@ -24,22 +24,20 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     """Options of ByteNet: dilated convolutions stacked on the encoder (Kalchbrenner et al. 2016)."""
 
     d_channels: Width  # the paper's d: inside a block; 2d between blocks
-    # Sets of blocks, one block for each dilation, of encoder and decoder, unless given for one of them.
-    n_sets: Layers
-    n_encoder_sets: OwnLayers = 0
-    n_decoder_sets: OwnLayers = 0
+    n_sets: Layers  # sets of blocks
+    n_encoder_sets: OwnLayers = 0  # 0: n_sets
+    n_decoder_sets: OwnLayers = 0  # 0: n_sets
     # Layers of gated recurrent units, 2d wide and as many as there would be sets, in place of the blocks.
-    recurrent: Literal["none", "decoder", "both"] = "none"
-    dilations: Dilations = (1, 2, 4, 8, 16)
+    recurrent: Literal["none", "decoder", "both"] = "none"  # nets that are GRU layers instead of blocks
+    dilations: Dilations = (1, 2, 4, 8, 16)  # of the blocks of a set, one for each
     encoder_dilations: Dilations = ()  # []: the same as dilations
-    kernel_width: Kernel = 3
-    block: Literal["relu", "multiplicative"] = "relu"
-    unfolding_factor: Annotated[float, Meta(gt=0.0, le=16.0)] = 1.2  # a of |t^| = a|s| + b
+    kernel_width: Kernel = 3  # of the convolutions, in bytes
+    block: Literal["relu", "multiplicative"] = "relu"  # ReLUs or multiplicative units in the blocks
+    unfolding_factor: Annotated[float, Meta(gt=0.0, le=16.0)] = 1.2  # a: ceil(a|s| + b) encoder columns
     unfolding_offset: Annotated[int, Meta(ge=0, le=1 << 12)] = 0  # b, in bytes
-    # How the encoder's column joins the decoder's input: d channels beside d, or 2d added to 2d.
-    stacking: Literal["concat", "add"] = "concat"
-    # Factor of the encoder's output when training starts; it changes the initial weights alone.
-    encoder_scale: Annotated[float, Meta(gt=0.0, le=100.0)] = 1.0
+    # "concat": d channels beside d; "add": 2d added to 2d.
+    stacking: Literal["concat", "add"] = "concat"  # how an encoder column joins the decoder's input
+    encoder_scale: Annotated[float, Meta(gt=0.0, le=100.0)] = 1.0  # factor of the encoder's initial output
 
     def __post_init__(self) -> None:
         super().__post_init__()

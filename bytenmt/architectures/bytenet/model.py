@@ -46,10 +46,9 @@ from bytenmt.utf8 import EOS
 class ByteNetMemory(NamedTuple):
     """The memory of n sources: encoder outputs, unfolded to the length that the target may have."""
 
-    # (n, u + 1, d or 2d), d = d_channels: encoder columns, zero from a row's |t^| on; (n, 0, d) in a model
-    # without a source.
-    columns: Tensor
-    unfolded_len: Tensor  # (n,) int64: |t^|, the columns of each source
+    # u: the largest |t^|; (n, 0, d_channels) in a model without a source.
+    columns: Tensor  # (n, u + 1, d_column): encoder outputs, zero from a row's |t^| on
+    unfolded_len: Tensor  # (n,) int64: |t^|, the number of columns of each source
 
 
 class ByteNetState(NamedTuple):
@@ -121,7 +120,7 @@ class MultiplicativeBlock(Block):
     """The residual block with multiplicative units (figure 3 right)."""
 
     N_MAPS: ClassVar = 4
-    STACKED: ClassVar = {"convolution": 4, "unit": 4}  # maps that stand on one another in a weight
+    STACKED: ClassVar = {"convolution": 4, "unit": 4}  # number of maps stacked in a weight
 
     def _before(self, x: Tensor) -> Tensor:
         normed: Tensor = self.norm_mid(self.reduce(norm_relu(self.norm_in, x)))
@@ -201,7 +200,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         self.decoder: ByteNetDecoder = ByteNetDecoder(config, self.embedding)
 
     def unfolded_len(self, src_len: Tensor) -> Tensor:
-        """Return the columns |t^| of each source, from its bytes with EOS: (n,) int64 -> (n,) int64."""
+        """Return the number |t^| of columns of each source (n,) int64, from its bytes with EOS (n,) int64."""
         config = self.config
         columns = config.unfolding_factor * src_len.double() + config.unfolding_offset
         # A hair less, so that 1.2 * 15 in binary is 18 columns, not 19.

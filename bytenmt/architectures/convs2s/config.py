@@ -31,23 +31,22 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     The encoder may also be one of Gehring et al. 2016.
     """
 
-    # Channels and kernel width of each layer; with encoder = "conv" the layers that make the keys.
-    encoder_layers: ConvLayers = ()
-    decoder_layers: Annotated[ConvLayers, Meta(min_length=1)]
+    # With encoder = "conv" the layers that make the keys.
+    encoder_layers: ConvLayers = ()  # (channels, kernel width) of each
+    decoder_layers: Annotated[ConvLayers, Meta(min_length=1)]  # the same of the decoder
     encoder_dilations: Dilations = ()  # one a layer of encoder_layers; []: none is dilated
     decoder_dilations: Dilations = ()  # one a layer of decoder_layers; []: none is dilated
     # "pooling": the mean of each byte's neighbours, without weights; "conv": two stacks of tanh layers, one
     # that makes keys and one that makes values.
-    encoder: Literal["gated", "pooling", "conv"] = "gated"
+    encoder: Literal["gated", "pooling", "conv"] = "gated"  # of 2017, or the two of 2016
     value_layers: ConvLayers = ()  # of "conv", those that make the values
     pooling_width: Kernel = 5  # bytes that "pooling" takes the mean of
-    positions: Literal["learned", "sinusoidal", "off"] = "learned"
+    positions: Literal["learned", "sinusoidal", "off"] = "learned"  # position embeddings
     n_positions: Annotated[int, Meta(ge=0, le=1 << 20)] = (
         4096  # rows of the position tables, the last one shared by all beyond; 0: none
     )
-    # The layers of the decoder that attend, counted from 1, the lowest one; []: all of them.
-    attention_layers: AttentionLayers = ()
-    attention_scaling: Literal["sqrt", "none"] = "sqrt"  # times the root of the source's bytes
+    attention_layers: AttentionLayers = ()  # layers of the decoder that attend, the lowest is 1; []: all
+    attention_scaling: Literal["sqrt", "none"] = "sqrt"  # context times sqrt(source bytes)
     weight_norm: bool = True  # weights as direction and length, everywhere but in tables
 
     def __post_init__(self) -> None:

@@ -67,7 +67,7 @@ class GatedLayer(ResidualConvolution):
 
     N_MAPS: ClassVar = 2
     GAIN: ClassVar = 4.0
-    STACKED: ClassVar = {"convolution": 2}  # maps that stand on one another in a weight
+    STACKED: ClassVar = {"convolution": 2}  # number of maps stacked in a weight
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
         """Apply the layer to x (n, s, d_input), mask (n, s) bool, true on real columns -> (n, s, width)."""

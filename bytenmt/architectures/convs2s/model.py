@@ -47,8 +47,8 @@ from bytenmt.utf8 import N_IDS
 class ConvS2SMemory(NamedTuple):
     """The memory of n sources: encoder outputs that decoder layers attend to; s is 0 without a source."""
 
-    keys: Tensor  # (n, s, d_embedding): z_j
-    values: Tensor  # (n, s, d_embedding): (z_j + e_j) sqrt(1/2), or those of the encoders of 2016
+    keys: Tensor  # (n, s, d_embedding): z_j, the outputs of the encoder's stack
+    values: Tensor  # (n, s, d_embedding): (z_j + e_j) sqrt(1/2), e_j: embeddings; or of encoders of 2016
     source_len: Tensor  # (n,) int64: m, EOS included
 
 

@@ -50,9 +50,7 @@ class LuongMemory(NamedTuple):
     states: Tensor  # (n, s, d_hidden): h-_s, the values; s is 0 without attention or source
     keys: Tensor  # (n, s, d_hidden): h-_s, or W_a h-_s with score = "general" and "concat"
     source_len: Tensor  # (n,) int64, EOS included
-    # States that the decoder's layers start from: h (n, d_hidden) of each, then c of each; zero without a
-    # source.
-    final: tuple[Tensor, ...]
+    final: tuple[Tensor, ...]  # initial h (n, d_hidden) of each decoder layer, then c; zero without a source
 
 
 class LuongState(NamedTuple):

@@ -11,13 +11,13 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
     """Options of a GRU or LSTM encoder-decoder (Cho et al. 2014, Sutskever et al. 2014)."""
 
     cell: Literal["gru", "lstm"] = "gru"
-    context: Literal["start", "every_step"] = "start"  # when the decoder sees the encoder's last state
-    gru_reset: Reset = "before"  # of both sides, unless the decoder has its own
-    decoder_reset: OwnReset = "shared"
+    context: Literal["start", "every_step"] = "start"  # when the decoder reads the encoder's last state
+    gru_reset: Reset = "before"  # GRU's reset before or after the product, of both sides
+    decoder_reset: OwnReset = "shared"  # the same of the decoder alone; shared: gru_reset
     reset_context: bool = False  # the decoder's reset gate acts on the context as well: r * (U h + C c)
     read_out_kind: Literal["auto", "linear", "maxout"] = "auto"  # auto: maxout with context = "every_step"
-    reverse_source: bool = True
-    init: Literal["scaled", "paper"] = "scaled"
+    reverse_source: bool = True  # the encoder reads the source from its end, EOS last
+    init: Literal["scaled", "paper"] = "scaled"  # initial weights: as in the papers, or scaled by the width
 
     def __post_init__(self) -> None:
         super().__post_init__()

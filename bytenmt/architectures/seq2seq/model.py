@@ -39,8 +39,7 @@ from bytenmt.layers.recurrent import initialise, read_layers, recurrent_layers, 
 class Seq2SeqMemory(NamedTuple):
     """The memory of n sources: the encoder's last states, from which the decoder starts."""
 
-    # For each layer of the decoder h_S (n, d_hidden), then, with LSTMs, c_S of each; zero without a source.
-    final: tuple[Tensor, ...]
+    final: tuple[Tensor, ...]  # h_S (n, d_hidden) for each decoder layer, then c_S of LSTMs; 0 without source
 
 
 class Seq2SeqState(NamedTuple):

@@ -20,8 +20,8 @@ from bytenmt.architectures.section import (
 class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transformer"):
     """Options of a Transformer whose decoder attends to its last `window` bytes (Vaswani et al. 2017)."""
 
-    d_model: Width
-    n_heads: Annotated[int, Meta(ge=1, le=256)] = 4
+    d_model: Width  # of a layer's input and output
+    n_heads: Annotated[int, Meta(ge=1, le=256)] = 4  # of each attention
     d_ff: Annotated[int, Meta(ge=0, le=1 << 18)] = 0  # units of a feed-forward layer; 0: 4 * d_model
     n_layers: Layers = 3
     # Bytes that the decoder's self-attention sees, the current one included; a state keeps as many.
@@ -46,7 +46,7 @@ class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transfor
         return self.source
 
     def attention_cost(self, source_bytes: int) -> int:
-        """Count those of self-attention, over the whole window, too; see ModelSection.attention_cost."""
+        """Count the multiply-accumulates of attention to the last `window` bytes and to the source."""
         columns = self.window + (source_bytes if self.source else 0)
         return 2 * self.d_model * columns * self.decoder_depth
 

@@ -44,8 +44,7 @@ class TransformerState(NamedTuple):
     """State of the decoder between two bytes."""
 
     clock: Clock  # positions of the rows, and the rows whose rings hold their past
-    # For each layer, keys and values, concatenated, of the last bytes: (rows, window, 2 d_model).
-    rings: tuple[Tensor, ...]
+    rings: tuple[Tensor, ...]  # of each layer (rows, window, 2 d_model): keys and values of the last bytes
     recent: RecentBytes = ()  # the last bytes read, see ByteEmbedding
 
 
@@ -54,7 +53,7 @@ class QueryBlock(NamedTuple):
 
     begin: int  # first query in the chunk of new columns
     end: int  # one after the last query
-    low: int  # first key in [old columns, chunk]
+    low: int  # first key, counted in [old columns, chunk of new ones]
     high: int  # one after the last key
     mask: Tensor  # (rows or 1, 1, queries, keys) bool: true where a query may attend to a key
 
@@ -62,7 +61,7 @@ class QueryBlock(NamedTuple):
 class SelfAttention(nn.Module):
     """Self-attention with rotary positions: call `project`, then forward with old and new keys."""
 
-    STACKED: ClassVar = {"qkv": 3}  # maps that stand on one another in a weight
+    STACKED: ClassVar = {"qkv": 3}  # number of maps stacked in a weight
 
     def __init__(self, d_model: int, n_heads: int, residual_scale: float) -> None:
         super().__init__()
