@@ -144,7 +144,8 @@ def base_forms(word: str) -> Iterator[tuple[str, int]]:
 def parse_term(line: bytes, path: Path, number: int) -> Term:
     """Return the term of a line of a glossary, a CSV if the suffix of `path` is .csv; else TAB separates.
 
-    Its target is "" if all targets begin with "!". path, number: of the line, for errors. Raises DataError.
+    Its target is the first one, of those that | separates, that does not begin with "!", or "" if all do.
+    path, number: of the line, for errors. Raises DataError.
     """
     if first_invalid(line) >= 0:
         raise DataError(describe_mistake(path, number, line))

@@ -30,7 +30,7 @@ _SENTENCE_END = re.compile(r"[.!?…][\"')\]»”’]*\s*\Z")
 
 
 class KeptSpan(NamedTuple):
-    """A part of a line for which one sentinel stands, so that the model does not translate it.
+    """A part of a line for which a sentinel, a byte 0xF5 to 0xFC, stands: the model does not translate it.
 
     It is one or several texts (as URLs), inline codes and glossary terms with nothing between them.
     source: the part as it stands in the line. parts: what the sentinel becomes in the translation: texts and

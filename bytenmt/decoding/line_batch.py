@@ -102,10 +102,10 @@ class TranslationResult(NamedTuple):
 class LineRules:
     """The rules by which lines become requests, and hypotheses of these the translations of lines.
 
-    max_source_bytes: of a chunk; longer lines are cut. keep: the spans that are replaced by sentinels and
-    copied, by models that were trained with sentinels; None: no span. languages: by whose rules lines are
-    split into sentences; none: a line is one. reranker: ranks the hypotheses of each request anew; the n_best
-    first ones stay.
+    settings: of search and lengths. max_source_bytes: of a chunk; longer lines are cut. keep: the spans
+    that are replaced by sentinels and copied, by models that were trained with sentinels; None: no span.
+    languages: codes, such as "de", of those by whose rules lines are split into sentences; none: a line is
+    one. reranker: ranks the hypotheses of each request anew; the n_best first ones stay.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -116,7 +116,7 @@ class LineRules:
 
 
 class LineBatch:
-    """Lines that are translated together, cut into chunks. It decodes nothing itself.
+    """Lines that are translated together, cut into chunks by `rules`. It decodes nothing itself.
 
     The caller decodes `requests` (distinct), passes the hypotheses of each to `add`, in any order, and then
     `results` joins them to translations of the lines. `hypotheses` holds those added so far.

@@ -31,8 +31,8 @@ class Reranker:
     def rerank(self, request: Request, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
         """Return the hypotheses of a request with new scores, best first.
 
-        To a score is added WEIGHT * log p(source | text) / (bytes of the source + 1) ** length_penalty. A
-        request without a source is left as it is.
+        To a score is added WEIGHT (0.3) * ln p(source | text) / (bytes of the source + 1) ** length_penalty.
+        A request without a source is left as it is.
         """
         if not request.source or len(hypotheses) < 2:
             return list(hypotheses)

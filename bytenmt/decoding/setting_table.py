@@ -50,7 +50,8 @@ length_option = partial(option, group="search", heading="Sentences and lengths")
 
 @dataclass(frozen=True)
 class Options:
-    """Options of the search, which Settings.from_dict checks. Commands set the last two themselves."""
+    """Options of the search, which Settings.from_dict checks; its fields hold the help of the commands'
+    options. Commands set the last two themselves."""
 
     beam: Beam = search_option(
         1,
@@ -94,9 +95,12 @@ class Options:
 
 @dataclass(frozen=True)
 class LineSettings:
-    """Settings of lines, independent of the search: how they are split, batched and limited in length."""
+    """Settings of lines, independent of the search: how they are split, batched and limited in length.
 
-    # Not of empty lines; it may be longer than the limit of the length.
+    prefix: what every translation begins with, except that of an empty line; it may be longer than the length
+    limit: max_len_a * source bytes + max_len_b bytes. max_tokens: source bytes of a batch, times the beam.
+    """
+
     prefix: bytes = option(
         b"",
         "Forced decoding: text with which every translation begins.",
@@ -129,7 +133,8 @@ class LineSettings:
 class KeepSettings:
     """Settings of the spans of a line that its translation copies unchanged, and of the glossary.
 
-    KeepSpec.from_settings of kept_spans reads them.
+    keep: classes of spans, such as "urls,numbers"; keep_pattern: regular expressions of further spans.
+    glossary: a file of terms and their translations. KeepSpec.from_settings of kept_spans reads them.
     """
 
     keep: str | None = keep_option(

@@ -81,7 +81,7 @@ ATTENTIONS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
 
 @unique
 class LinearBase(IntEnum):
-    """Values of the field k of LINEAR: the term that the product W a is added to."""
+    """Values of the field k of LINEAR: what the product W a is added to: nothing, a bias, or d itself."""
 
     ZERO = 0  # nothing: d = W a
     BIAS = 1  # d = W a + bias
@@ -90,7 +90,8 @@ class LinearBase(IntEnum):
 
 @unique
 class GaussianUse(IntEnum):
-    """Values of the field t of attentions: the use of local attention's Gaussian, of deviation s / 2."""
+    """Values of the field t of attentions: whether local attention's Gaussian, of deviation s / 2, multiplies
+    nothing, the weights after the softmax, or the scores before it."""
 
     NONE = 0
     AFTER = 1  # multiply the weights after the softmax
@@ -98,7 +99,8 @@ class GaussianUse(IntEnum):
 
 
 class GruFlag:
-    """Bits of the field k of GRU instructions; layers.recurrent.GRU has the equations."""
+    """Bits of the field k of GRU instructions, for two choices of the GRU's form: what the reset gate r
+    multiplies, and what the update gate z weighs; layers.recurrent.GRU has the equations."""
 
     RESET_AFTER = 1  # r multiplies the product with the state, not the state: reset = "after"
     UPDATE_TAKES = 2  # z weighs the candidate, not the old state: update = "take"
@@ -120,7 +122,7 @@ class Field(IntEnum):
 
 @unique
 class RowKind(IntEnum):
-    """The rows that an instruction is executed for."""
+    """The rows that an instruction is executed for: all, one for each sentence, or all in their order."""
 
     ALL = 0  # all hypotheses of a step; all bytes of all sources in an encoder
     SENTENCES = 1  # one row for each sentence

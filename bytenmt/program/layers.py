@@ -35,7 +35,8 @@ def write_gru_step(
     """Write instructions for new = GRU(x, old); `new` may be the same register as `old`.
 
     name: prefix of its parameters. flags: bits of GruFlag. state: number of the decoder's state that `old` is
-    read from and `new` is written to; None if the caller does both. d_inside: see layers.recurrent.GRU.
+    read from and `new` is written to; None if the caller does both. d_inside: how many of the last inputs the
+    reset gate also multiplies, see layers.recurrent.GRU.
     """
     d, weight, bias = old.width, f"{name}.input.weight", f"{name}.input.bias"
     gates, u = step.register(3 * d), step.register(d)
@@ -76,7 +77,7 @@ def write_step_layers(
     """Write one step of a stack of recurrent layers over input x; return the register of the top layer's h.
 
     name: prefix of their parameters. depth: layers, each of width d. flags: bits of GruFlag; None for LSTMs.
-    d_inside: of the lowest layer. Their states are numbered: h of each layer, then, of LSTMs, c of each.
+    d_inside: of the lowest layer, see write_gru_step. States are numbered: h of each layer, then c of LSTMs.
     """
     for layer in range(depth):
         h, prefix = step.register(d), f"{name}.{layer}"

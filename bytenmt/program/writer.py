@@ -79,7 +79,7 @@ class Writer:
         return new
 
     def shared(self, width: int, use: str = "taps") -> Register:
-        """Return the same register for each call with this width and use, so that layers share it."""
+        """Return one register for all calls with this width and name of its use, so that layers share it."""
         if (use, width) not in self._shared:
             self._shared[use, width] = self.register(width)
         return self._shared[use, width]

@@ -136,7 +136,7 @@ class CpuReader:
         return [readings[i] for i in range(len(texts))]
 
     def attention_weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
-        """Return the attention weights of each pair (source, text) by layer number; see reading.Reader."""
+        """Return weights (bytes of text, bytes of source + 1) of each pair by layer; see reading.Reader."""
         (packed,) = self._packed
         program, sources = packed.program, [source for source, _ in pairs]
         weights_of_pairs: dict[int, dict[int, Weights]] = {}

@@ -93,17 +93,16 @@ class ModelSession:
     ) -> None:
         """Execute n_passes decode steps of all running sentences; all threads of a ThreadTeam call it.
 
-        which: the model's number in the ensemble. thread, n_threads, barrier: see thread_team.Task.
+        which: the model's number in the ensemble. thread: the number of the calling one of n_threads threads,
+        from 0. barrier: the counters by which they wait for each other.
         """
         ctx = self._thread_context(thread, n_threads, barrier)
         table, rows = self._program.step.instructions, self._step_rows
         run(table, self._logits, self._buffers(), rows, search, params, which, n_passes, ctx)
 
     def prepare(self, sources: Sequence[bytes | None], at: Sequence[int]) -> list[Rows]:
-        """Make room for new sentences in the slots `at`, and reset their states.
-
-        Returns records of rows; `encode` must be called with each.
-        """
+        """Make room for new sentences in the slots `at`, and reset their states. sources: None of a language
+        model. Returns records of rows, with each of which `encode` must be called."""
         texts = [None if source is None else self._encoder_bytes(source) for source in sources]
         order = sorted(range(len(texts)), key=lambda i: -_length(texts[i]))
         for i in order:
@@ -232,7 +231,7 @@ def _item_kinds(packed: PackedModel) -> list[int]:
 
 def memory_column_floats(width: int, kind: int) -> int:
     """Return how many float32 numbers a column of `width` numbers takes in an item of the encoder memory.
-    kind: FLAT, KEYS or VALUES of decoder_memory."""
+    kind: FLAT (float32), KEYS or VALUES (both int8) of decoder_memory."""
     return width if kind == FLAT else padded(width) // 4 + 1
 
 

@@ -109,7 +109,7 @@ class TorchEngine(PyTorchEngine):
     _states: tuple[ModelState, ...] = ()
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Return the sentences done as SearchBatch does, and shrink the batch if many are."""
+        """Return (handle, hypotheses) of sentences done since the last call; shrink the batch if many are."""
         finished = super().finished()
         if 4 * int((~self.is_running(self._slots_of_rows)).sum()) >= len(self._slots_of_rows):
             self._compact()

@@ -18,10 +18,7 @@ CELLS = 1 << 14  # bytes of texts and sources that are read together, padding in
 
 
 class TorchStream:
-    """A reading.Stream by PyTorch: scores a text without a source as it arrives.
-
-    models: as for TorchReader.
-    """
+    """A reading.Stream by PyTorch: scores a text without a source as it arrives. models: see TorchReader."""
 
     def __init__(self, models: Sequence[Model[Any, Any]], device: torch.device) -> None:
         self._models, self._device = models, device
@@ -82,7 +79,7 @@ class TorchReader:
 
     @torch.no_grad()
     def attention_weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
-        """Return the attention weights of each pair (source, text) by layer number; see reading.Reader."""
+        """Return weights (bytes of text, bytes of source + 1) of each pair by layer; see reading.Reader."""
         (model,) = self._models
         weights_of_pairs: dict[int, dict[int, Weights]] = {}
         for group in batches([(len(text), len(source) + 1) for source, text in pairs]):

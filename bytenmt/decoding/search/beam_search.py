@@ -79,8 +79,8 @@ def choose_bytes(search: SearchState, params: SearchParams) -> None:
 def fill_allowed(search: SearchState, params: SearchParams, work: Workspace, slot: int, beam: int) -> None:
     """Set work.allowed[byte] for each of the 256 bytes: whether it may be the next one of a beam.
 
-    Within the forced prefix only one byte is. After it, UTF-8, the length limit, pending sentinels and n-gram
-    blocking restrict the bytes.
+    Within the forced prefix only one byte is. After it, UTF-8, the length limit, pending sentinels (not yet
+    written, but due) and n-gram blocking restrict the bytes.
     """
     allowed, step = work.allowed, search.step[slot]
     if step < search.n_prefix[slot]:
@@ -108,7 +108,7 @@ def fill_allowed(search: SearchState, params: SearchParams, work: Workspace, slo
 
 @inlined
 def rank_pending(search: SearchState, work: Workspace, slot: int, beam: int, log_p: Any) -> None:
-    """Fill work.values, by which the next bytes of a beam with pending sentinels are ranked.
+    """Fill work.values, by which the next bytes of a beam that has yet to write sentinels are ranked.
 
     It is log_p (256,), except that the likeliest allowed sentinel has the log-probability of EOS if that is
     higher: where the model would end, it writes a sentinel.
@@ -191,10 +191,8 @@ def continue_beams(
 def take_byte(
     search: SearchState, params: SearchParams, slot: int, beam: int, utf8: int, pending: int, byte: int
 ) -> None:
-    """Update the UTF-8 automaton and the pending sentinels of a beam that takes a byte.
-
-    utf8, pending: those of the beam that it continues.
-    """
+    """Update the UTF-8 automaton and the pending sentinels of a beam that takes a byte. utf8, pending: of the
+    beam that it continues: the automaton's state, and a bit for each sentinel not yet written."""
     if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS:
         search.utf8[slot, beam] = ACCEPT
         search.pending[slot, beam] = pending & (0xFF ^ (1 << (byte - FIRST_SENTINEL)))
@@ -228,9 +226,10 @@ def is_search_over(search: SearchState, params: SearchParams, slot: int, best: f
 def finish_hypothesis(
     search: SearchState, params: SearchParams, slot: int, ranking: float, total: float, beam: int
 ) -> None:
-    """Insert a hypothesis that took EOS into the sorted finished ones, if it is among the `beam` best.
+    """Insert a hypothesis that took EOS into the sorted finished ones, if it is among the best, one a beam.
 
-    total: its log-probability. ranking: the same plus its bonus, by which it is ranked. beam: its number.
+    total: its log-probability. ranking: the same plus its bonus for sentinels written in place of EOS, by
+    which it is ranked. beam: the number of the beam that took EOS.
     """
     score = ranking / float(search.step[slot] + 1) ** params.length_penalty
     n = search.n_finished[slot]

@@ -19,9 +19,7 @@ DROPPED_BITS = np.uint64(40)  # of 64: a draw has the 24 highest
 @compiled
 def uniform(key: np.uint64, step: int) -> float:
     """Return the random number in [0, 1) that decides a text's byte at a step: splitmix.mixed(key + step).
-
-    key: of the text, from draw_key.
-    """
+    key: of the text, from draw_key."""
     return float(mix_bits(key + np.uint64(step) + INCREMENT) >> DROPPED_BITS) / float(1 << 24)
 
 
