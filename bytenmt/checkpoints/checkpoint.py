@@ -51,11 +51,11 @@ Weights = tuple[dict[str, Tensor], Config, Facts]  # of a weights file
 class TrainerCheckpoint(NamedTuple):
     """The contents of trainer.pt, from which a run is resumed; all tensors are on the CPU."""
 
-    update: int  # after which it was saved
+    update: int  # the number of the update after which it was saved
     weights: dict[str, Tensor]  # those that are being trained, not their moving average
     trainer: dict[str, Any]  # the states of the optimiser and so on that save_checkpoint was given
     config: Config
-    facts: Facts
+    facts: Facts  # about the training, see config.facts
 
 
 class LoadedModel(NamedTuple):

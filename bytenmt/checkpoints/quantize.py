@@ -33,8 +33,9 @@ V, G = ".v", ".g"  # suffixes of direction and length of a matrix with weight no
 def convert(run: Path, output: Path, precision: str, flags: FlagThresholds | None = None) -> list[str]:
     """Read a run folder (its best weights) or a weights file, and write it as a weights file in a precision.
 
-    precision: "fp32" or "int8", of the matrices. flags: thresholds to store instead of those that the file
-    has; None keeps them. Returns lines of text for the user. Raises BytenmtError without writing anything.
+    precision: "fp32" or "int8", of the matrices. flags: thresholds beyond which translations are flagged, to
+    store instead of the file's; None keeps these. Returns lines of text for the user. Raises BytenmtError
+    without writing anything.
     """
     file, contents = read_run(run)
     prepare_output(output, [file, *run.glob("*.safetensors")])

@@ -47,11 +47,11 @@ class StoredWeights(NamedTuple):
     arrays: dict[str, Array]  # as they are stored, maybe int8; `restore_weights` makes float32 of them
     config: Config
     facts: Facts
-    precision: str  # one of PRECISIONS
+    precision: str  # of the matrices: "fp32" or "int8"
 
 
 def is_weights_file(path: Path) -> bool:
-    """Return whether a path names a weights file, existing or not, and not a folder."""
+    """Return whether a path, existing or not, ends in .safetensors and is no folder."""
     return path.suffix == ".safetensors" and not path.is_dir()
 
 

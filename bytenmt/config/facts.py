@@ -25,13 +25,13 @@ class Progress(Struct):
     What is random in an update is drawn from (seed, update, process), so that no random state need be kept.
     """
 
-    update: Count = 0
-    epoch: Count = 0
+    update: Count = 0  # the number of the last update
+    epoch: Count = 0  # from 0
     batch: Count = 0  # the next batch of the epoch's plan
     epoch_batches: Count = 0  # batches of that plan; 0: not known
     seconds: float = 0.0  # of training in all, validation included
-    best: float | None = None  # of train.metric
-    best_update: Count = 0
+    best: float | None = None  # the best value of train.metric at a validation
+    best_update: Count = 0  # the update of that validation
     waited: Count = 0  # validations since the best one
     threads: Annotated[int, Meta(ge=0, le=MAX_THREADS)] = (
         0  # of the CPU in each process, kept when the run is resumed; 0: not known
@@ -58,9 +58,9 @@ class CorpusFact(Struct, frozen=True, omit_defaults=True):
 class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Search settings that were tuned for a model, which translation uses where the user gives none."""
 
-    length_penalty: LengthPenalty
-    no_repeat_ngram_size: Whole = 0
-    beam: Beam | None = None  # with which they were found
+    length_penalty: LengthPenalty  # exponent A: a score is log-probability / (bytes + 1)**A
+    no_repeat_ngram_size: Whole = 0  # characters of n-grams that may not occur twice; 0: all may
+    beam: Beam | None = None  # the beam size with which they were found
 
 
 Amount = Annotated[float, Meta(ge=0.0, le=1e6)]
@@ -70,14 +70,12 @@ class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Thresholds, measured on validation text, beyond which a translation is flagged as probably wrong."""
 
     n_lines: Count  # of that text
-    # A translation by greedy search that costs more is likelier wrong than right.
-    bits_per_byte: Amount
-    # Bytes of the target for a byte of the source, mean and variance (Gale and Church 1993).
-    length_ratio: Amount
-    length_variance: Amount
-    # Bits that the source must save of what a translation costs without it; None for a model that was not
+    bits_per_byte: Amount  # a translation by greedy search that costs more is likelier wrong than right
+    length_ratio: Amount  # bytes of the target for a byte of the source, the mean
+    length_variance: Amount  # of the target's bytes, for a byte of the source (Gale and Church 1993)
+    # What a translation costs without its source, less what it costs with it; None for a model that was not
     # trained with empty sources, whose cost without a source says nothing.
-    source_bits: Annotated[float, Meta(ge=-1e6, le=1e6)] | None = None
+    source_bits: Annotated[float, Meta(ge=-1e6, le=1e6)] | None = None  # least that a source must save
     beam_bits_per_byte: Amount | None = None  # bits_per_byte of a beam search; None in older files
 
     def unsure_above(self, beam: int) -> float:
@@ -92,21 +90,20 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Facts about a model that its weights file stores beside the configuration; None or empty: not known."""
 
     update: Count | None = None  # the update of the training after which the weights were saved
-    progress: Progress | None = None
-    # Of training pairs: their number, the bytes of both sides, the files, the share of pairs with several
-    # sentences (see data.corpus_report), and the languages of both sides, see language_profile.
-    pairs: Count | None = None
-    source_bytes: Count | None = None
+    progress: Progress | None = None  # of the training, from which it can be resumed
+    pairs: Count | None = None  # number of training pairs
+    source_bytes: Count | None = None  # of all training pairs
     target_bytes: Count | None = None
-    corpora: tuple[CorpusFact, ...] = ()
+    corpora: tuple[CorpusFact, ...] = ()  # files of the training pairs
+    # Of the training pairs: the share with several sentences, and trigrams of both languages.
     multi_sentence_share: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
-    source_profile: Annotated[str, Meta(max_length=LONGEST_PROFILE)] = ""
+    source_profile: Annotated[str, Meta(max_length=LONGEST_PROFILE)] = ""  # see language_profile.py
     target_profile: Annotated[str, Meta(max_length=LONGEST_PROFILE)] = ""
     texts: tuple[TextFact, ...] = ()  # of a language model
     valid: CorpusFact | None = None  # the files that the run was validated on, tgt alone for a text
-    search: SearchDefaults | None = None
+    search: SearchDefaults | None = None  # None where they were not tuned
     flags: FlagThresholds | None = None  # None where they were not calibrated
-    patterns: Count | None = None  # the version of the patterns of spans that it learns to carry
+    patterns: Count | None = None  # version of the patterns of the spans that it learnt to copy as sentinels
 
     def without_folders(self) -> Facts:
         """Return the facts for a weights file that is published: the folders of training files are cut off

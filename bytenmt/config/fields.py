@@ -46,13 +46,13 @@ class Option(NamedTuple):
 
     name: str
     kind: Any  # its type with bounds, as msgspec converts to it
-    default: Any
+    default: Any  # used where the option is not given
     help: str  # text for --help, which adds the default
     flags: tuple[str, ...] = ()  # names of the option; empty: `--name`
     metavar: str | None = None  # the value's name in --help
     choices: tuple[str, ...] = ()  # the allowed values of a text; empty: any
     heading: str = ""  # of --help, under which it is listed; empty: that of its dataclass
-    group: str = ""  # which commands have it, see decoding.setting_table
+    group: str = ""  # "search", "sampling", "output" or "": by it commands choose their options
 
     @property
     def long(self) -> str:
@@ -139,7 +139,7 @@ def explain_mistake(message: str) -> str:
 
 
 def shorten(value: object) -> str:
-    """Return the repr of a value for a message, printable and cut to LONGEST_VALUE characters."""
+    """Return the repr of a value for a message, printable and cut to LONGEST_VALUE (40) characters."""
     try:
         text = printable(repr(value))
     except ValueError:  # Python's own limit on digits

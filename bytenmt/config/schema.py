@@ -82,9 +82,9 @@ class DataConfig(Section, frozen=True):
     max_source_bytes: Positive = 1000  # longest source; longer pairs are left out and reported
     max_target_bytes: Positive = 1000  # longest target; longer pairs are left out and reported
     noise: Fraction = 0.0  # share of a source's characters with a typo or the like
-    copy: Fraction = 0.0  # share of pairs where what both sides share becomes another text, to be copied
-    # above 0, kept spans of both sides become sentinels, and in this share of pairs names and numbers, too
-    sentinels: Fraction = 0.0
+    copy: Fraction = 0.0  # share of pairs where names and numbers of both sides become others, to be copied
+    # above 0: tags, addresses and the like that both sides share become sentinels, bytes that stand for them;
+    sentinels: Fraction = 0.0  # share of pairs where names and numbers become sentinels, too
     upper_case: Fraction = 0.0  # share of pairs written in capitals on both sides
     title_case: Fraction = 0.0  # share of pairs in which every word begins with a capital
     lower_case: Fraction = 0.0  # share of pairs without capitals
@@ -142,8 +142,8 @@ class TrainConfig(Section, frozen=True):
         "cosine"  # `cosine`, `linear`, `wsd`, `inverse_sqrt`, `constant`, `plateau`, or a plugin's
     )
     warmup_updates: Count = 200  # updates of linear warm-up
-    # schedule `wsd` (warm-up, stable, decay): last part of the run, in which the rate falls to zero
-    decay_share: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.2
+    # schedule `wsd` (warm-up, stable, decay):
+    decay_share: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.2  # last share of the run: the rate falls to zero
     plateau_factor: Decay = 0.1  # schedule `plateau`: factor of the rate when validation stops improving
     min_lr: Fraction = 1e-4  # schedule `plateau`: training ends at this fraction of the peak rate
     weight_decay: Rate = 0.01  # decoupled weight decay
@@ -157,7 +157,7 @@ class TrainConfig(Section, frozen=True):
     label_smoothing: Dropout = 0.0  # label smoothing
     loss_terms: dict[Name, Finite] = {}  # weight of the loss term NAME of a plugin
     options: dict[Name, bool | int | Finite | str] = {}  # option NAME of a plugin
-    byte_dropout: Dropout = 0.0  # share of the decoder's input bytes that it is not shown
+    byte_dropout: Dropout = 0.0  # share of the decoder's input bytes that are replaced by padding in training
     teacher_forcing: Fraction = 1.0  # how often the decoder reads the true byte, not its own prediction
     ema: Dropout = 0.0  # decay of the moving average of the weights, which is validated and saved; 0 is off
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto is bf16 on hardware with bf16 matrix products
@@ -227,7 +227,7 @@ def resolve_config(arch: str | None, preset: str | None, settings: Mapping[str, 
 
 
 def check_names(config: Config) -> Config:
-    """Return a configuration to train with. Raises ConfigError for a name of a part, such as an optimizer,
+    """Return the configuration unchanged. Raises ConfigError where it names a part, such as an optimizer,
     that neither the package nor a plugin has."""
     data, train = config.data, config.train
     names: list[tuple[str, Registry[Any], Iterable[str]]] = [
