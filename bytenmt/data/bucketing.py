@@ -73,7 +73,7 @@ def count_cells(
     """Add to cells[target key, source key] the number of pairs with these lengths.
 
     source, target (m,): the lengths of the pairs; copies (m,): how often each occurs, empty for once;
-    source_keys, target_keys: the key of each length, see above.
+    source_keys, target_keys: the key of each length, a number that long lengths of similar size share.
     """
     last_source, last_target = len(source_keys) - 1, len(target_keys) - 1
     weighted = len(copies) > 0
@@ -94,7 +94,7 @@ def cut_strips(
     batches of n pairs span its source lengths once, which pads n * s / 2 bytes of sources. Both are least
     together where they are equal: there a strip ends. cells: the counts of `count_cells`; source_values,
     target_values: the length that each key stands for; budget: of a batch in bytes; factor: PLAIN
-    puts the ends there, another number moves them.
+    (256) puts the ends there, more makes strips wider, less narrower.
     """
     strip_of = np.zeros(len(cells), np.int32)
     strip, first = 0, 0
@@ -152,7 +152,7 @@ def scatter(
     places: Counts,
     entries: Entries,
 ) -> None:
-    """Sort the pairs by cell: write the packed lengths and index of each pair into `entries` (n,) uint64.
+    """Sort the pairs by cell: write lengths and index of each pair, packed, into `entries` (n,) uint64.
 
     places: where each cell begins, see first_places; moved to where it ends. target_rows: for each target
     length, where its strip begins in `places`. source_keys, copies: as of `count_cells`.
@@ -188,8 +188,8 @@ def cut_batches(
 ) -> tuple[Counts, Indices, Indices]:
     """Cut the sorted entries into batches, each as large as its budget in bytes with padding allows.
 
-    end: 1 where sources have an EOS, else 0; max_tokens: the budget; first: that of the first batch. Returns
-    order, bounds and shapes of an EpochPlan.
+    end: 1 where sources have an EOS, else 0; max_tokens: the budget of a batch; first: that of the first
+    batch alone. Returns order, bounds and shapes of an EpochPlan.
     """
     order = np.empty(len(entries), np.int32)
     bounds = np.empty(len(entries) + 1, np.int64)  # memory that is not written to is never given

@@ -20,8 +20,8 @@ SPACES = np.frombuffer(b" \t\v\f\r", np.uint8)
 class PairFiles(NamedTuple):
     """The files of one corpus: src and tgt, tgt alone for a model without a source, or tsv alone."""
 
-    src: Path | None = None
-    tgt: Path | None = None
+    src: Path | None = None  # the sources, one a line
+    tgt: Path | None = None  # the targets, one a line
     tsv: Path | None = None  # a table of lines `source TAB target`
     weight: float = 1.0  # how often its pairs occur in an epoch; 0.5: a random half of them
 
@@ -62,7 +62,8 @@ class LeftOut(NamedTuple):
 class ParallelCorpus:
     """The m sentence pairs of one or more corpora that are used, numbered part after part.
 
-    Empty and too long pairs are left out. All parts have a source or none has.
+    Empty and too long pairs are left out. All parts have a source or none has. changed: pairs (source,
+    target) by number, from an augmentation, that replace those of the files.
     """
 
     parts: tuple[CorpusPart, ...]
@@ -73,7 +74,6 @@ class ParallelCorpus:
     left_out: tuple[LeftOut, ...]  # of each part
     max_source_bytes: int | None  # None: no limit
     max_target_bytes: int | None
-    # Pairs (source, target) by their number that replace those of the files, as an augmentation changed them.
     changed: Mapping[int, tuple[bytes, bytes]] = field(default_factory=dict)
 
     @classmethod
@@ -165,6 +165,7 @@ class ParallelCorpus:
 
     @property
     def has_source(self) -> bool:
+        """True if the pairs have sources."""
         return self.parts[0].src is not None
 
     @property

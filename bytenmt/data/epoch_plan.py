@@ -30,6 +30,7 @@ class EpochPlan(NamedTuple):
 
     @property
     def n_batches(self) -> int:
+        """The number of batches in the epoch."""
         return len(self.sequence)
 
     @property

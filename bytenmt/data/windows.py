@@ -47,8 +47,8 @@ class Streams:
     ) -> WindowBatch:
         """Return a batch with the `width` bytes from each position of `starts` (n,) int64 on.
 
-        skipped, fresh: fields of Window. The input before a text's first byte is BOS; with open_all the first
-        input of every row is BOS, too.
+        skipped, fresh: fields of WindowBatch. The input before a text's first byte is BOS; with open_all
+        the first input of every row is BOS, too.
         """
         rows = [self._bytes(start - 1, width + 1) for start in starts.tolist()]
         both = np.stack(rows) if rows else np.zeros((0, width + 1), np.uint8)

@@ -22,13 +22,13 @@ class Clock(NamedTuple):
     """
 
     position: Tensor  # (rows,) int64: columns read so far, which is the position of the next column
-    # (rows, h) int64: [row, q mod h] is the offset from this row to the row whose rings hold its column of
-    # position q; 0 for its own. Offsets are relative, so that all rows of a sentence can be moved together.
-    ancestors: Tensor
+    # [row, q mod h] is that of the column of position q; 0: the row's own rings. Offsets are relative, so
+    # that all rows of a sentence can be moved together.
+    ancestors: Tensor  # (rows, h) int64: offset from a row to the row whose rings hold each past column
 
     @staticmethod
     def start(rows: int, history: int, device: torch.device) -> Clock:
-        """Return the clock of rows at position 0, each its own ancestor. history: h."""
+        """Return the clock of rows at position 0, each its own ancestor. history: h, columns of a ring."""
         position = torch.zeros(rows, dtype=torch.int64, device=device)
         return Clock(position, position[:, None].repeat(1, history))
 
@@ -54,10 +54,9 @@ class RingTaps(NamedTuple):
     They are the same for all rings of one kernel width k and dilation r.
     """
 
-    # (rows, m) int64: row and index in its ring of each old column, oldest first. m is k-1 for one new
-    # column, (k-1)r for more. Positions before the start read zeros.
-    rows: Tensor
-    slots: Tensor
+    # m is k-1 for one new column, (k-1)r for more. Positions before the start read zeros.
+    rows: Tensor  # (rows, m) int64: the row whose ring holds each of m old columns, oldest first
+    slots: Tensor  # (rows, m) int64: the index of each old column in that ring
     row_numbers: Tensor  # (rows, 1) int64: each row's number
     write: Tensor  # (rows, w) int64: indices in the rings of the last w = min(t, capacity) new columns
     dilation: int  # of the kernel over [old columns, new columns]: 1 for one new column, else r

@@ -52,8 +52,8 @@ def dropout_mask(x: Tensor, parts: int) -> Tensor:
 def fill_mask(bits: Numbers, scale: Numbers, seed: Numbers, parts: int, first: int, last: int) -> None:
     """Write scale[0] or, with a probability of parts / 65536, 0 to blocks first to last - 1 of bits (n,).
 
-    bits: the mask's memory as integers; scale: (1,), the same; seed: (1,) int64, of splitmix64. A block is
-    BLOCK elements.
+    bits: the mask's memory as integers; scale (1,): the number of the others, as an integer, too; seed: (1,)
+    int64, of splitmix64. A block is BLOCK (2,048) elements.
     """
     words = np.empty(512, np.uint64)
     draws = words.view(np.uint16)

@@ -52,7 +52,7 @@ class PositionEmbedding(nn.Module):
     Positions past the table share its last row.
     """
 
-    weight: Tensor
+    weight: Tensor  # (positions, d_embedding)
 
     def __init__(self, n_positions: int, d_embedding: int) -> None:
         super().__init__()

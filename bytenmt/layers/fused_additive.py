@@ -25,7 +25,7 @@ LIMIT = 20.0  # exp(2 k) is far from overflow and from zero, so that no infinity
 def add_scores(q: Array, k: Array, v: Array, scores: Array, first: int, last: int) -> None:
     """Overwrite scores (n, b, s), b queries a sentence, for sentences first to last - 1.
 
-    v (d,). q (n, b, d) and k (n, s, d) are the exponentials E_q and E_k of queries and keys.
+    v (d,). q (n, b, d) and k (n, s, d) are the exponentials exp(2 query) and exp(2 key).
     """
     one, two, zero = np.float32(1), np.float32(2), np.float32(0)
     _, s, d = k.shape

@@ -29,7 +29,7 @@ Run = Callable[..., State]  # (x (t, rows, …), state before) -> the state afte
 
 
 def looped(step: Callable[..., State]) -> Run:
-    """Return the run of a layer whose step is (x (rows, …), state) -> new state."""
+    """Return the function (x (t, rows, …), state) -> state after each step, which calls `step` t times."""
 
     def run(x: Tensor, *state: Tensor) -> State:
         states = list[State]()
@@ -47,8 +47,8 @@ class RecurrentLayer(nn.Module):
     """Base class of recurrent layers, which define `runner`."""
 
     def runner(self) -> Run:
-        """Return the function that runs the layer over the inputs' products, to be called once, or at each
-        step of one loop."""
+        """Return the function (products (t, rows, …) of inputs with weights, state) -> state after each of t
+        steps, to be called once, or at each step of one loop."""
         raise NotImplementedError
 
     def stepper(self) -> Callable[..., State]:
@@ -81,7 +81,7 @@ class GRU(RecurrentLayer):
     does: g = tanh(W_g x + r * (U_g h + C_g c)). A c that is always 1 is torch.nn.GRU's second bias of g.
     """
 
-    STACKED: ClassVar = {"input": 3, "gates": 2}  # maps that are stacked in the weight of a submodule
+    STACKED: ClassVar = {"input": 3, "gates": 2}  # number of maps stacked in the weight of a submodule
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class LSTM(RecurrentLayer):
     c <- sigma(f) * c + sigma(i) * tanh(g),  h <- sigma(o) * tanh(c)
     """
 
-    STACKED: ClassVar = {"input": 4, "recurrent": 4}
+    STACKED: ClassVar = {"input": 4, "recurrent": 4}  # as in GRU
 
     def __init__(self, d_input: int, d_hidden: int) -> None:
         super().__init__()

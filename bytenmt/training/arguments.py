@@ -34,11 +34,11 @@ def configuration(
     on_gpu: bool = False,
 ) -> Config:
     """Return the configuration to train the folder `run` with: a new one, or with `resume` and a checkpoint
-    in the folder that of the run, of which the other arguments may change only LIMITS.
+    in the folder that of the run, of which the other arguments may change only LIMITS, as max_updates.
 
     file: a TOML file; settings: a nested dictionary, whose values win over the file; source: whether the
     training text has sources; init_from: a run whose model section a new run takes, and the rest of the
-    preset ("small" if None); on_gpu: see fill_gpu. A folder without a checkpoint gets a new configuration.
+    preset ("small" if None); on_gpu: see scale_batch_for_gpu. A folder without a checkpoint gets a new one.
     Raises BytenmtError where `run` has a checkpoint and `resume` is false, ConfigError for what does not fit.
 
     >>> new = configuration(Path("new"), False, "luong", "tiny", None, {"train": {"lr": 0.5}})
@@ -83,8 +83,8 @@ def configuration(
 
 
 def scale_batch_for_gpu(config: Config, given: Mapping[str, Any]) -> Config:
-    """Adapt a preset's configuration to a GPU: GPU_BATCH times the batch size (train.max_tokens), and the
-    learning rate times the square root of that.
+    """Adapt a preset's configuration to a GPU: GPU_BATCH (8) times the batch size (train.max_tokens), and the
+    learning rate times the square root of 8.
 
     given: what the user has set, a nested dictionary. With a batch size in it the configuration is returned
     unchanged; a learning rate in it stays.

@@ -28,8 +28,8 @@ class RowAdam:
     """The optimizer of the n-gram tables: Adam that updates only the rows which the last batches have read.
 
     The tables collect their gradients in backward themselves. The state is on the device of their weight:
-    exp_avg, exp_avg_sq (rows, d), m and v above, and n_updates (rows,) int32, c. sums (rows, d) is scratch
-    memory for the gradients of an update, zero outside of `step`.
+    exp_avg, exp_avg_sq (rows, d), averages of the gradient and of its square; n_updates (rows,) int32; sums
+    (rows, d), scratch memory for the gradients of an update, zero outside of `step`.
     """
 
     def __init__(self, tables: NgramTables, betas: tuple[float, float]) -> None:

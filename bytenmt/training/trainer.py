@@ -103,7 +103,7 @@ class Trainer:
 
     def learn(self, shares: Sequence[BatchShare]) -> tuple[Tensor, Tensor]:
         """Make one update from this process' shares of one or more batches, and set the progress to the
-        position in the text behind them. Returns what `update` returns.
+        position in the text behind them. Returns nats and gradient norm, see `update`.
 
         All processes must call it together; a share may have no rows.
         """

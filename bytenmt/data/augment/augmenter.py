@@ -46,7 +46,7 @@ class AugmentationStep(NamedTuple):
     number: int  # NOISE, COPY, …: steps of the same number have the same random number for a pair
     low: float  # the range: low <= random number < high
     high: float
-    change: Change
+    change: Change  # (source, target, random key) -> the changed (source, target)
 
 
 class Augmenter:
@@ -80,7 +80,7 @@ class Augmenter:
 
     def corpus(self, epoch: int) -> ParallelCorpus:
         """Return the corpus to plan an epoch's batches from: with sentinels in the place of some spans if
-        data.sentinels is above 0, else unchanged."""
+        data.sentinels is above 0, else unchanged. A sentinel is a byte that stands for a span."""
         if self._sentinels is None:
             return self._corpus
         return self._sentinels.corpus(mixed(mixed(mixed(self._seed) + epoch) + PLACES))
@@ -153,7 +153,7 @@ def _of_plugin(name: str, augmentation: Augmentation) -> Change:
 
 
 def with_case(text: str, case: Case) -> str:
-    """Return a text in another case, by Unicode's rules for letters: "groß" in capitals is "GROSS".
+    """Return a text in the case "upper", "title" or "lower", by Unicode's rules: "groß" becomes "GROSS".
 
     Kept spans (sentinels.py) keep their letters: a program would not find "%S" or "{NAME}".
     """

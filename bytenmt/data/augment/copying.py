@@ -29,12 +29,12 @@ _ALIKE = {letter: letters for letters in _LIKE for letter in letters} | {
 class Item(NamedTuple):
     """A word or a number in a text, and where it is."""
 
-    span: Span
+    span: Span  # its begin and end, in characters
     value: str
 
 
 def find_items(text: str) -> list[Item]:
-    """Return the words and numbers of a text in order, those inside kept spans left out."""
+    """Return the words and numbers of a text in order, but for those inside tags, addresses and the like."""
     spans = find_spans(text)
     return [
         Item(Span(*match.span()), match[0])

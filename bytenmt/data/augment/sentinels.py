@@ -42,8 +42,8 @@ _WORD = re.compile(rf"(?<![{_LATIN}_])[A-Z0-9\u00c0-\u00de][{_LATIN}]*+(?:[.,:'â
 
 
 class SentinelAugmenter:
-    """Replaces spans that both sides of a training pair share by sentinels, anew for each epoch; the spans of
-    the whole corpus are found once, at the start."""
+    """Replaces spans that both sides of a training pair share by sentinels, bytes that stand for them, anew
+    for each epoch; the spans of the whole corpus are found once, at the start."""
 
     def __init__(self, corpus: ParallelCorpus, share: float) -> None:
         """share: of the pairs, in which names and numbers become sentinels, too."""
