@@ -60,29 +60,29 @@ def translate_dataset(
     reverse = None if engine.reverse is None else Path(engine.reverse).resolve()
     engine = replace(engine, reverse=reverse, threads=engine.threads or 1)
     inputs.check_settings(settings)
-    paths = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.is_file())
     root = source.parent if source.is_file() else source
-    parts = {path: out / path.relative_to(root) for path in paths}
-    hidden = [path for path in parts if any(name[0] in "._" for name in path.relative_to(root).parts)]
-    to_do = [path for path, part in parts.items() if path not in hidden and not part.exists()]
-    if len(hidden) == len(parts):
+    paths = [source] if source.is_file() else sorted(filter(Path.is_file, source.rglob("*")))
+    names = [path.relative_to(root) for path in paths]
+    # Hidden files are left out.
+    folders = {root / name: out / name for name in names if all(part[0] not in "._" for part in name.parts)}
+    if not folders:
         raise DataError(f"{source} is no file, and no folder of files")
     if source in (out, *out.parents):
         raise BytenmtError(f"{out} is in the folder of the input: give another one")
-    forms = {path: _format_of(path) for path in to_do}
-    for path in to_do:
-        if forms[path] != "parquet":
+    to_do = {path: _format_of(path) for path, folder in folders.items() if not folder.exists()}
+    for path, form in to_do.items():
+        if form != "parquet":
             _check_encoding(path)
-    names = [str(run.resolve()) for run in runs]
+    run_names = [str(run.resolve()) for run in runs]
     keywords = {"column": columns.column, "to": columns.to, **vars(engine), **settings}
     if to_do:
-        Translate(*names, **keywords)  # compiles the kernels once; what it raises is one line here
+        Translate(*run_names, **keywords)  # compiles the kernels once; what it raises is one line here
         ray_job.connect()
-    for path in to_do:
-        parts[path].parent.mkdir(parents=True, exist_ok=True)
-        ray_job.translate_file(path, parts[path], forms[path], names, keywords, columns.actors)
-        CONSOLE.say(f"bytenmt: {path} is translated: {parts[path]}")
-    n_done = len(parts) - len(hidden) - len(to_do)
+    for path, form in to_do.items():
+        folders[path].parent.mkdir(parents=True, exist_ok=True)
+        ray_job.translate_file(path, folders[path], form, run_names, keywords, columns.actors)
+        CONSOLE.say(f"bytenmt: {path} is translated: {folders[path]}")
+    n_done = len(folders) - len(to_do)
     CONSOLE.say(f"bytenmt: {len(to_do)} files translated, {n_done} were there already")
 
 
