@@ -134,7 +134,7 @@ def describe_mistake(path: object, number: int, text: bytes) -> str:
 
 
 def whole_characters(data: bytes) -> bytes:
-    """Remove an incomplete character from the end of UTF-8, in which sentinels may stand as bytes."""
+    """Remove an incomplete character from the end of UTF-8; bytes above 0xF4 (sentinels) are complete."""
     for back in range(1, min(LONGEST_CHARACTER - 1, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 != 0x80:  # a character begins here

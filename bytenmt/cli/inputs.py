@@ -27,7 +27,7 @@ BATCH = 1000  # lines that are translated together
 
 
 def check_settings(values: Mapping[str, Any]) -> Settings:
-    """Return the values of options, by name, as checked Settings; unnamed ones have their defaults.
+    """Return the values of options, by name, as checked Settings of the search; others have their defaults.
 
     Warns of options without effect. Raises BytenmtError for a value that is not allowed.
     """

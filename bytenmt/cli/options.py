@@ -240,7 +240,7 @@ def models(metavar: str = "MODEL...", help: str = "", most: int = MOST, least: i
 
 
 def complete_architecture(_: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return the architectures that begin so, for the shell; for an argument also files."""
+    """Return the architectures whose names begin with `begun`, for the shell; for an argument also files."""
     items = [CompletionItem(name) for name in ARCHITECTURES if name.startswith(begun)]
     return items if isinstance(param, click.Option) else [*items, CompletionItem(begun, type="file")]
 

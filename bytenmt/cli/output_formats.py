@@ -35,13 +35,13 @@ def n_best_list(results: Sequence[TranslationResult], first: int, seconds: Seque
 class JsonRecords:
     """Formats results as JSON objects, a line each; call it as a line_filter.OutputFormat.
 
-    n_best: include the list of hypotheses if it is more than 1. align: returns the links of each line, see
-    alignment.Aligner.links; None: no alignment. with_source: include the source. characters: include the bits
-    of every character, for which the search needs byte_scores.
+    n_best: include the list of hypotheses if it is more than 1. align: returns for each line the links of
+    its characters to those of the source; None: no alignment. with_source: include the source. characters:
+    include the bits of every character, for which the search needs byte_scores.
 
     An object has line: number from 1, as warnings and editors count; sentence: number from 0, as in an n-best
     list; source; the fields of the best hypothesis; verdict: sure, check or wrong; reasons for it, in words;
-    flags: the same for programs, see confidence.REASONS; characters: each with its bits, the end of the line
+    flags: the same for programs, such as "loop"; characters: each with its bits, the end of the line
     last; n_best: the fields of each hypothesis; alignment: of the best one; seconds: from the arrival of the
     line to its translation.
     """

@@ -23,7 +23,8 @@ class Translate:
 
     runs: folders or weights files, under names that every machine knows. column: of the texts, strings or
     bytes; to: of the translations. A text of several lines is translated line by line, and its line ends
-    stay; a null stays one; invalid UTF-8 becomes U+FFFD. threads: of the engine. options: of Translator.load.
+    stay; a null stays one; invalid UTF-8 becomes U+FFFD. threads: of the engine. options: keyword
+    arguments of Translator.load, such as beam.
     """
 
     def __init__(

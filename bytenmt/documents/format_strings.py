@@ -27,7 +27,7 @@ _STYLES = {f"{name}-format": style for style, names in _LANGUAGES.items() for na
 
 
 def format_style(flags: Iterable[str]) -> re.Pattern[str] | None:
-    """Return the pattern of conversions that a PO entry's flags name (c-format: %d); None for none."""
+    """Return the pattern of conversions (%d) of the style that a PO entry's flags name (c-format) or None."""
     return next((_STYLES[flag] for flag in flags if flag in _STYLES), None)
 
 

@@ -63,11 +63,8 @@ def unwrap_lines(text: str) -> str:
 
 
 def as_tag(element: Element, key: str = "", opens: bool = False) -> Tag:
-    """Return one Tag for an element with all its content, namespaces left out.
-
-    key: the same for an opening tag and its closing one, empty for one that stands alone. opens: whether it
-    is an opening tag.
-    """
+    """Return one Tag for an element with all its content, namespaces left out. key: the same for an
+    opening tag and its closing one, empty for one that stands alone; opens: whether it is an opening tag."""
     attributes = "".join(f' {name.rpartition("}")[2]}="{value}"' for name, value in element.attrib.items())
     name, text = local_name(element), "".join(element.itertext())
     return Tag(f"<{name}{attributes}>{text}</{name}>" if text else f"<{name}{attributes}>", key, opens)

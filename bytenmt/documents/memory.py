@@ -23,6 +23,8 @@ IN_TEXT = -2  # pair of a code that stands for a span of a text, inside this mod
 class TranslationMemory:
     """Stored translations of units, found by the source text and used in place of a model.
 
+    It is made of triples: source and translation, each a tuple of strings and codes, and the unit's name.
+
     >>> memory = TranslationMemory([(("Open %s",), ("%s öffnen",), "")])
     >>> memory.match((" Open {name}",))
     (' {name} öffnen',)

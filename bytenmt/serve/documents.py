@@ -39,7 +39,7 @@ class DocumentSource(NamedTuple):
 
     name: str
     data: bytes
-    pair: tuple[str, str] | None = None  # source and target language
+    pair: tuple[str, str] | None = None  # source and target language, None if not known
 
     def parse(self) -> Document:
         """Return the parsed document. Raises BytenmtError, in whose message the file's name is left out."""

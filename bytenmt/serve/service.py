@@ -35,7 +35,8 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # the time at which 
 
 
 class Metrics:
-    """The Prometheus metrics of a server, a field each; `registry` has them and those of the process."""
+    """The Prometheus metrics of a server, a field each, such as requests by path and status and seconds by
+    path; `registry` has them and those of the process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
@@ -58,7 +59,7 @@ class DirectionWorkers(NamedTuple):
     """The two threads that decode with the model of one direction."""
 
     worker: Worker  # for the best translation alone
-    alternatives: Worker  # with a beam for MOST_ALTERNATIVES further hypotheses
+    alternatives: Worker  # with a beam for MOST_ALTERNATIVES (3) further hypotheses
 
     def finish(self) -> None:
         """End both threads when their lines are translated; see Worker.finish."""
