@@ -35,7 +35,8 @@ def model_description(name: str, preset: str | None, settings: Sequence[str] = (
 
 
 def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Config:
-    """Return the configuration of a model; for the arguments see model_description. Raises BytenmtError."""
+    """Return the configuration of an architecture (name) with preset and settings, or of a run folder or
+    weights file (name). Raises BytenmtError."""
     path = resolve_path(Path(name))
     if name in PRESETS["small"]:
         return load_config(name, preset, settings)

@@ -108,7 +108,7 @@ class CpuStream:
         self._batch.start_texts([None])
 
     def read(self, data: bytes) -> Reading:
-        """Return the scores of the next bytes of the text, at least one, given all bytes before them."""
+        """Return log-probability and rank of the text's next bytes, at least one, given all before."""
         self._batch.make_room(len(data))
         self._batch.read(0, data)
         self._batch.run()
@@ -129,7 +129,7 @@ class CpuReader:
         return CpuStream(self._packed, self._team)
 
     def score_texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
-        """Return the scores of each text, in their order; see reading.Reader."""
+        """Return log-probability and rank of each text's bytes, given its source; see reading.Reader."""
         readings: dict[int, Reading] = {}
         for batch, group in self._groups(sources, texts):
             readings.update((which, batch.reading(slot)) for slot, which in enumerate(group))

@@ -110,5 +110,5 @@ def place_sentences(
 
 
 def rows_of(sentences: Tensor, beam: int) -> Tensor:
-    """Return the indices (m * beam,) int64 of the rows of a decoder's state of sentences (m,) int64."""
+    """Return the indices (m * beam,) int64 of the decoder state's rows of the sentences with indices (m,)."""
     return (sentences[:, None] * beam + torch.arange(beam, device=sentences.device)).view(-1)

@@ -61,7 +61,7 @@ class TorchReader:
 
     @torch.no_grad()
     def score_texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
-        """Return the scores of each text, in their order; see reading.Reader."""
+        """Return log-probability and rank of each text's bytes, given its source; see reading.Reader."""
         ended = [b"" if sources is None else sources[i] + bytes([EOS]) for i in range(len(texts))]
         readings: dict[int, Reading] = {}
         for group in batches([(len(text), len(ended[i])) for i, text in enumerate(texts)]):

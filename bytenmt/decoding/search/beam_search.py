@@ -226,7 +226,7 @@ def is_search_over(search: SearchState, params: SearchParams, slot: int, best: f
 def finish_hypothesis(
     search: SearchState, params: SearchParams, slot: int, ranking: float, total: float, beam: int
 ) -> None:
-    """Insert a hypothesis that took EOS into the sorted finished ones, if it is among the best, one a beam.
+    """Insert a hypothesis that took EOS into the sorted finished ones, if it is among the params.beam best.
 
     total: its log-probability. ranking: the same plus its bonus for sentinels written in place of EOS, by
     which it is ranked. beam: the number of the beam that took EOS.

@@ -31,7 +31,7 @@ class SearchParams(NamedTuple):
     """The options of a search (see interface.Options) and tables of UTF-8, as a record for compiled code.
 
     ngram: size of the n-grams that may not be repeated, 0 for no blocking. utf8_allowed (5, 10, 256) bool:
-    [bytes left, state, byte], see utf8.allowed_bytes. utf8_next (10, 256) uint8: the state after a byte.
+    whether a byte may come, [bytes left, state, byte]. utf8_next (10, 256) uint8: the state after a byte.
     """
 
     beam: int

@@ -104,7 +104,7 @@ def inherit_ancestors(model: ModelBuffers, slot: int, parents: Ints, position: i
 
 @compiled
 def state_address(model: ModelBuffers, k: int, bank: int, row: int) -> int:
-    """Return the address of recurrent state k of a row in bank 0 or 1, one of which a step reads."""
+    """Return the address of recurrent state k of a row in bank 0 or 1: a step reads one, writes the other."""
     start, width = model.states[k, 0], model.states[k, 1]
     address: int = model.hidden + 4 * (start * 2 * model.n_rows + (bank * model.n_rows + row) * width)
     return address

@@ -124,7 +124,7 @@ class Int8(Int8InFloat32):
 
     input_bytes = 1
     initial_sums: ClassVar[tuple[Value, ...]] = (splat_int(0),)  # of each part of the inputs
-    largest: ClassVar[float] = 127.0  # |x|
+    largest: ClassVar[float] = 127.0  # the largest |x|
 
     def largest_integer(self, b: Builder, x: Value, n_in: Value, most: Value) -> Value:
         """Return the integer, as float32, to which the largest |x| of a row, `most`, is rounded."""
