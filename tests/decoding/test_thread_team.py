@@ -109,6 +109,7 @@ def test_threads_are_shared_by_all_teams_and_callers() -> None:
 
 PRELOADED = f"""
 import os, signal, torch
+from bytenmt.decoding.cpu.thread_team import ThreadTeam
 from bytenmt.decoding.translator import Translator
 from bytenmt.layers.kernel_helpers import parallel_for
 torch.set_num_threads(2)
@@ -119,7 +120,8 @@ for where in ("parent", "child"):
     signal.alarm(60)
     seen = []
     parallel_for(lambda thread, first, last: seen.append((thread, first, last)), 10)
-    assert sorted(seen) == [(0, 0, 5), (1, 5, 10)]
+    ThreadTeam(2).run(lambda thread, n_threads, _: seen.append((thread, n_threads)))
+    assert sorted(seen) == [(0, 0, 5), (0, 2), (1, 2), (1, 5, 10)]
     said.append(translator.translate("Where is the station?"))
 os._exit(said[0] != said[1])
 """
@@ -127,7 +129,7 @@ os._exit(said[0] != said[1])
 
 @pytest.mark.slow
 def test_a_forked_child_has_threads() -> None:
-    """For the training kernels and a translator that was used before, as in a server that preloads it."""
+    """For training kernels, a team and a translator that was used before, as in a server that preloads it."""
     done = subprocess.run([sys.executable, "-c", PRELOADED], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, (done.returncode, done.stderr)
 
