@@ -369,7 +369,7 @@ def check_search(model: AnyModel, beam: int) -> None:
         for found in hypotheses:
             expected = log_probability(model, src[i : i + 1, : lengths[i]], found.text)
             difference = abs(found.log_probability - expected)
-            assert difference <= 1e-5, f"{found.text!r}: off by {difference:.3g}"
+            assert difference <= 1e-5 + 2e-7 * abs(expected), f"{found.text!r}: off by {difference:.3g}"
 
 
 def check_moved_rows(model: AnyModel, beam: int = 2) -> None:
