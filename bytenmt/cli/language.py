@@ -44,7 +44,7 @@ class PredictOptions:
 
 @dataclass(frozen=True)
 class GenerateOptions:
-    """The options of `bytenmt generate`, a field each."""
+    """The options of `bytenmt generate`: the text to begin with, and the length of what follows."""
 
     prompt: str = option("", "Beginning of the text.")
     n_bytes: NBytes = option(1000, "Maximum number of bytes generated after the prompt.", "--bytes")

@@ -46,7 +46,7 @@ class InputLine(NamedTuple):
 
 
 def format_plain(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
-    """Return the best translations, a line each. The other arguments of OutputFormat are ignored."""
+    """Return the best translations, a line each. `first` and `seconds`, for other formats, are ignored."""
     return b"".join(result.best.text + b"\n" for result in results)
 
 

@@ -22,7 +22,7 @@ Align = Callable[[Sequence[BestChunks]], "Sequence[Sequence[CharacterLink]]"]
 def n_best_list(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
     """Return all hypotheses as lines `sentence ||| text ||| score`, the best of a sentence first.
 
-    first: the number of the first sentence, from 0. seconds: ignored, see line_filter.OutputFormat.
+    first: the number of the first sentence, from 0. seconds: ignored; other formats write them.
     """
     return b"".join(
         b"%d ||| %b ||| %.6f\n" % (number, hypothesis.text, hypothesis.score)

@@ -141,7 +141,7 @@ class TranslateObjects(TranslateLines):
 
 
 class LineSink(BlockBasedFileDatasink):  # type: ignore[misc]
-    """Writes the column LINE of blocks to files of Ray Data, a line for each row."""
+    """Writes blocks of rows to files of Ray Data: of each row the bytes in its column LINE, as a line."""
 
     def write_block_to_file(self, block: Any, file: Any) -> None:
         """Write a block to an open file; called by Ray Data."""

@@ -85,7 +85,7 @@ def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:
 
 
 class DocumentPool:
-    """A pool of child processes that read and write documents: N_CHILDREN at once, one for each client.
+    """A pool of child processes that read and write documents: 2 to 4 (N_CHILDREN) at once, one a client.
 
     So a client with many hostile files keeps one child busy, and the others have the rest.
     """
