@@ -199,7 +199,8 @@ class Config(Section, frozen=True, kw_only=True):
 def load_config(arch: str | None, preset: str | None, settings: Iterable[str]) -> Config:
     """Return the configuration of a preset (None: "small") with settings.
 
-    settings: texts `key.path=value`, values in TOML syntax or plain words. Raises ConfigError.
+    arch: an architecture's name; None if settings have model.arch. settings: texts `key.path=value`, values
+    in TOML syntax or plain words. Raises ConfigError.
     """
     tree: dict[str, Any] = {}
     for setting in settings:

@@ -84,7 +84,7 @@ class ParallelCorpus:
         max_source_bytes: int | None = None,
         max_target_bytes: int | None = None,
     ) -> "ParallelCorpus":
-        """Open several pairs of files as one corpus; errors: of TextFile.open, for invalid UTF-8.
+        """Open several pairs of files as one corpus; errors: "replace" or "strict", for invalid UTF-8.
 
         Pairs with a side longer than its limit in bytes are left out; None is no limit. Raises DataError for
         a file that cannot be read, unequal numbers of lines, or if only some have a source.

@@ -88,7 +88,7 @@ def add_key_gradients(
 
 
 def can_fuse(keys: Tensor) -> bool:
-    """Return whether FusedScore can take keys: float32 or bf16, on a CPU, absolute values below LIMIT."""
+    """Return whether FusedScore can take keys: float32 or bf16, on a CPU, absolute values below 20."""
     kind = keys.device.type == "cpu" and keys.dtype in (torch.float32, torch.bfloat16)
     return kind and keys.numel() > 0 and bool(keys.detach().abs().amax() < LIMIT)
 

@@ -74,7 +74,8 @@ def gru_state_gradients(
 ) -> None:
     """Overwrite the parts of d_x (rows, 3 d) for z and g, and d_h (rows, d) without the part through gates.
 
-    d_new and, before the call, d_h (rows, d): the gradient with respect to the new state is their sum.
+    d_new and, before the call, d_h (rows, d): the gradient with respect to the new state is their sum. h, rz,
+    g, take: see gru_state.
     """
     rows, d = h.shape
     total = np.empty(d, np.float32)  # loops that write a single array are vectorised
@@ -99,7 +100,7 @@ def gru_state_gradients(
 def gru_reset_gradients(d_reset: Array, other: Array, rz: Array, d_x: Array, d_other: Array) -> None:
     """Overwrite the part of d_x (rows, 3 d) for r, and add r * d_reset to d_other (rows, d).
 
-    d_reset (rows, d): the gradient of r * other; rz: see gru_gates.
+    other (rows, d): what r multiplies; d_reset (rows, d): the gradient of r * other; rz: see gru_gates.
     """
     rows, d = other.shape
     for i in range(rows):

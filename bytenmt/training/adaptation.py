@@ -141,7 +141,7 @@ def adapt(
 
 
 def read_probe(source: str | None, target: str | None) -> list[Pair]:
-    """Return the (source, target) pairs of the probe text, by which `adapt` measures what a model forgets.
+    """Return (source, target) pairs of the package's probe text, on which `adapt` measures what is forgotten.
 
     source, target: codes of two languages, as "en"; the list is empty if the text is not there in one of
     them, or the language is None.

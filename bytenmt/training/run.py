@@ -268,7 +268,7 @@ def intervals(train: TrainConfig) -> tuple[float, float]:
 
 
 class Meter:
-    """Measurements of one process since the last log record, from which the next one is made."""
+    """Loss, bytes, waiting and time of one process since the last log record, for the next one."""
 
     def __init__(self) -> None:
         self.nats: list[Tensor] = []  # loss of each update; on the device until it is logged
