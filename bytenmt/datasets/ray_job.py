@@ -125,7 +125,8 @@ class TranslateLines(Translate):
         return pa.table({LINE: pa.array(lines, pa.large_binary())})
 
     def rows(self, lines: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes | None]]:
-        """Yield for each line the object to write, without translation, and the text to translate."""
+        """Yield for each line the object to write, without translation, and the text to translate; None:
+        there is no text, and the translation is null."""
         return (({self.column: line.decode()}, line) for line in lines)
 
 
@@ -133,7 +134,7 @@ class TranslateObjects(TranslateLines):
     """Translate a value of JSON objects, whose other values stay as they are; empty lines are left out."""
 
     def rows(self, lines: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes | None]]:
-        """Yield for each line its object, and the text to translate, None for null. Raises MsgspecError."""
+        """Yield for each line its object, and the text to translate; see there. Raises MsgspecError."""
         for line in filter(bytes.strip, lines):
             row = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
             text = msgspec.json.decode(row.get(self.column, b"null"), type=str | None)

@@ -63,8 +63,9 @@ def unwrap_lines(text: str) -> str:
 
 
 def as_tag(element: Element, key: str = "", opens: bool = False) -> Tag:
-    """Return one Tag for an element with all its content, namespaces left out. key: the same for an
-    opening tag and its closing one, empty for one that stands alone; opens: whether it is an opening tag."""
+    """Return the Tag that stands for a whole element, whose content is no text to translate, as that of a
+    <bpt>; namespaces are left out. key: the same for the two elements that mark the beginning and the end of
+    one format, empty for one that stands alone; opens: whether it marks the beginning."""
     attributes = "".join(f' {name.rpartition("}")[2]}="{value}"' for name, value in element.attrib.items())
     name, text = local_name(element), "".join(element.itertext())
     return Tag(f"<{name}{attributes}>{text}</{name}>" if text else f"<{name}{attributes}>", key, opens)

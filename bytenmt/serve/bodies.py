@@ -31,8 +31,8 @@ class KeyBody(Struct, kw_only=True):
 
 
 class PairBody(KeyBody, kw_only=True):
-    """Languages (codes of /languages; source may be auto). A document to translate is in a part named
-    file."""
+    """The languages of a request to translate (codes of /languages; source may be auto). A document is in a
+    part named file."""
 
     source: str = "auto"
     target: str
