@@ -58,15 +58,15 @@ def _ends(line: str, language: str) -> list[int]:
     """Return the ends of sentences by the rules of one language."""
     from sentencex import segment
 
-    ends, begin, at = list[int](), 0, 0
+    ends, begin, position = list[int](), 0, 0
     for sentence in segment(language, line):
-        at += len(sentence)
+        position += len(sentence)
         text = sentence.rstrip()
-        end = at - len(sentence) + len(text)
-        if at < len(line) and text and _is_end(line, begin, end, at, language):
+        end = position - len(sentence) + len(text)
+        if position < len(line) and text and _is_end(line, begin, end, position, language):
             ends.append(end)
-            begin = at
-    return ends if at == len(line) else []
+            begin = position
+    return ends if position == len(line) else []
 
 
 def _is_end(line: str, begin: int, end: int, after: int, language: str) -> bool:
@@ -130,5 +130,7 @@ def languages_of_files(names: Iterable[str]) -> tuple[str, ...]:
     codes = set()
     for name in names:
         suffixes = PurePath(name).suffixes
-        codes.add(next((one[1:] for one in reversed(suffixes) if LANGUAGE_SUFFIX.fullmatch(one)), ""))
+        codes.add(
+            next((suffix[1:] for suffix in reversed(suffixes) if LANGUAGE_SUFFIX.fullmatch(suffix)), "")
+        )
     return tuple(codes) if len(codes) == 1 and "" not in codes else UNKNOWN_LANGUAGE

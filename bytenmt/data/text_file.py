@@ -120,7 +120,7 @@ class TextFile:
 
 def _positions(data: Bytes, byte: int) -> Indices:
     """Return where a byte occurs."""
-    places = [at + np.flatnonzero(data[at : at + PIECE] == byte) for at in range(0, len(data), PIECE)]
+    places = [i + np.flatnonzero(data[i : i + PIECE] == byte) for i in range(0, len(data), PIECE)]
     return np.concatenate([np.zeros(0, np.int64), *places])
 
 

@@ -69,7 +69,7 @@ def _paragraph_units(paragraph: Element, place: str) -> Iterator[Unit]:
             group.append(node)
             continue
         items = _join_fields(group)
-        with_text = [at for at, item in enumerate(items) if len(item) == 1 and _has_text(item[0])]
+        with_text = [number for number, item in enumerate(items) if len(item) == 1 and _has_text(item[0])]
         if with_text:
             yield _unit(items[with_text[0] : with_text[-1] + 1], place)
         group = []
@@ -77,14 +77,14 @@ def _paragraph_units(paragraph: Element, place: str) -> Iterator[Unit]:
 
 def _unit(group: Sequence[Sequence[Element]], place: str) -> Unit:
     """Return the unit of consecutive children of a paragraph."""
-    texts, elements = _texts(group), [one for item in group for one in item]
+    texts, elements = _texts(group), [element for item in group for element in item]
     content = InlineContent(texts.text, texts, lambda node: Tag("<code>") if node.tag == "code" else None)
 
     def write(parts: CodedText, _: bool) -> None:
         parent, made = elements[0].getparent(), content.build(parts)
-        at = parent.index(elements[0])
-        prefix = next(run for one in elements for run in one.iter("{*}r")).tag[: -len("r")]
-        parent[at : at + len(elements)] = list(_runs(made, texts.get("format"), prefix))
+        index = parent.index(elements[0])
+        prefix = next(run for element in elements for run in element.iter("{*}r")).tag[: -len("r")]
+        parent[index : index + len(elements)] = list(_runs(made, texts.get("format"), prefix))
 
     return Unit(content.source, write, place)
 

@@ -104,7 +104,7 @@ def _attributes(element: Element) -> Iterator[Unit]:
     """Yield the units of the attributes of an element that people read."""
     name = local_name(element)
     names: Sequence[str] = () if name in ("link", "style") or _is_marked(element) else TEXT_ATTRIBUTES
-    if name == "meta" and {element.get(one, "").lower() for one in ("name", "property")} & DESCRIPTIONS:
+    if name == "meta" and {element.get(key, "").lower() for key in ("name", "property")} & DESCRIPTIONS:
         names = ("content",)
     for attribute in names:
         if any(map(str.isalpha, element.get(attribute, ""))):
@@ -123,16 +123,16 @@ def _run(parent: Element, before: Element | None, nodes: Sequence[Element]) -> I
     start_space, end_space = text[: len(text) - len(text.lstrip())], end[len(end.rstrip()) :]
     content = InlineContent(text, nodes, _as_code, partial(SPACE.sub, " "))
     source = list(merge_strings(content.source))
-    for at, strip in ((0, str.lstrip), (-1, str.rstrip)):
-        if source and isinstance(end_part := source[at], str):
-            source[at] = strip(end_part)
+    for side, strip in ((0, str.lstrip), (-1, str.rstrip)):
+        if source and isinstance(end_part := source[side], str):
+            source[side] = strip(end_part)
 
     def write(parts: CodedText, _: bool) -> None:
         made = content.build((start_space, *parts, end_space))
         for node in nodes:
             parent.remove(node)
         setattr(holder, attribute, made.text)
-        at = 0 if before is None else parent.index(before) + 1
-        parent[at:at] = list(made)
+        index = 0 if before is None else parent.index(before) + 1
+        parent[index:index] = list(made)
 
     yield Unit(source, write, f"line {holder.sourceline}")

@@ -49,7 +49,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
     locale = root.get("@@locale") if isinstance(root, dict) else None
     if isinstance(locale, _String) and (target := options.target_to_declare(locale)):
         file.replace(locale.start, locale.end, json.dumps(target.replace("-", "_")))
-    units = [_unit(file, *found) for found in _strings(root, "")]
+    units = [_unit(file, *entry) for entry in _strings(root, "")]
     return Document(units, file.dump)
 
 

@@ -66,7 +66,7 @@ class UnitLine:
         if self.shortcut:
             parts = [_set_shortcut(to_markup(parts), *self.shortcut)]
         return merge_strings(
-            one for part in parts for one in ([part] if isinstance(part, str) else self.codes.get(part, ()))
+            item for part in parts for item in ([part] if isinstance(part, str) else self.codes.get(part, ()))
         )
 
 
@@ -187,8 +187,8 @@ def _make_line(core: CodedText, arguments: set[str]) -> UnitLine:
     shortcuts = list(SHORTCUT.finditer(text)) if len(text) <= MAX_SHORTCUT else []
     if len(shortcuts) != 1 or text.count(shortcuts[0][0]) > 1:
         return UnitLine(merge_strings(parts), codes)
-    at = shortcuts[0].start()
-    return UnitLine((text[:at] + text[at + 1 :],), codes, text[at : at + 2])
+    position = shortcuts[0].start()
+    return UnitLine((text[:position] + text[position + 1 :],), codes, text[position : position + 2])
 
 
 def _set_shortcut(text: str, mark: str, letter: str) -> str:
@@ -216,7 +216,7 @@ def keeps_spans(source: CodedText, translation: CodedText) -> bool:
 
 def keeps_codes(source: CodedText, translation: CodedText) -> bool:
     """Return whether a translation has each code as often as its source, and no other code."""
-    codes = [Counter(one for one in parts if isinstance(one, Code)) for parts in (source, translation)]
+    codes = [Counter(part for part in parts if isinstance(part, Code)) for parts in (source, translation)]
     return codes[0] == codes[1]
 
 

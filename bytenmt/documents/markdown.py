@@ -104,17 +104,19 @@ class _Reader:
 
     def units(self) -> Iterator[Unit]:
         """Yield the units of all blocks."""
-        row, at = -1, 0  # of the table whose cells are read
+        row, position = -1, 0  # of the table whose cells are read
         for around, token in pairwise(self._tokens):
             is_script = around.type == "paragraph_open" and JAVASCRIPT.match(token.content)
             if token.type != "inline" or token.map is None or is_script:
                 continue
             lines, first = token.content.split("\n"), token.map[0]
-            places = [line.rfind(one.strip()) for line, one in zip(self._lines[first:], lines, strict=False)]
+            places = [
+                line.rfind(cell.strip()) for line, cell in zip(self._lines[first:], lines, strict=False)
+            ]
             if around.type in CELLS:
                 lines = [token.content.replace("|", "\\|")]
-                places = [self._lines[first].find(lines[0], at if row == first else 0)]
-                row, at = first, places[0] + len(lines[0])
+                places = [self._lines[first].find(lines[0], position if row == first else 0)]
+                row, position = first, places[0] + len(lines[0])
             if min(places) >= 0:
                 yield self._unit(token.content, lines, places, first, around.type)
 
@@ -158,7 +160,7 @@ class _Reader:
             if tag not in ("\n", "\r"):
                 line.append(tag)
                 continue
-            has_words = any(isinstance(one, str) and any(map(str.isalpha, one)) for one in line)
+            has_words = any(isinstance(part, str) and any(map(str.isalpha, part)) for part in line)
             has_words &= BADGES.fullmatch(next(sources, "")) is None
             is_kept = end == "\r" or not (had_words and has_words)
             tags += [("\n" if is_kept else " ") if end else "", *line]
@@ -178,8 +180,8 @@ class _Reader:
                 yield Tag(f"{token.markup}{pad}{token.content}{pad}{token.markup}")
             elif token.type == "html_inline" and (kept := KEPT_HTML.match(token.content)):
                 end, inside = f"</{kept[1].lower()}>", [token.content]
-                while inside[-1].lower() != end and (one := next(tokens, None)) is not None:
-                    inside.append(one.content or one.markup or " ")
+                while inside[-1].lower() != end and (following := next(tokens, None)) is not None:
+                    inside.append(following.content or following.markup or " ")
                 yield Tag("".join(inside))
             elif token.type == "html_inline":
                 yield parse_tag(token.content)

@@ -52,7 +52,7 @@ def _column_units(rows: list[list[str]], options: ReadOptions) -> Iterator[Unit]
     if options.column is None:
         raise DataError("no column to translate: give --column NAME or --column NUMBER")
     header = rows[0] if rows else []
-    source, target = (_column(header, one) for one in (options.column, options.into or options.column))
+    source, target = (_column(header, column) for column in (options.column, options.into or options.column))
     has_header = options.column in header or options.into in header
     for number, row in enumerate(rows):
         if not any(row) or (number == 0 and has_header):

@@ -127,19 +127,20 @@ def read_ini(data: bytes, _: ReadOptions) -> Document:
 def read_apple(data: bytes, _: ReadOptions) -> Document:
     """Read Apple's .strings: a unit for the value of each "key" = "value"; entry. Raises DataError."""
     file = EditedText(data)
-    units, at = list[Unit](), 0
-    while entry := APPLE_ENTRY.match(file.text, at):
+    units, position = list[Unit](), 0
+    while entry := APPLE_ENTRY.match(file.text, position):
         units += [_apple_unit(file, entry)] if entry[2] else []  # a key without a value is its own
-        at = entry.end()
-    at += len(re.match(APPLE_SPACE, file.text[at:], re.DOTALL)[0])  # type: ignore[index]
-    if at < len(file.text):
-        raise DataError(f'{file.line(at)}: expected "key" = "value";')
+        position = entry.end()
+    position += len(re.match(APPLE_SPACE, file.text[position:], re.DOTALL)[0])  # type: ignore[index]
+    if position < len(file.text):
+        raise DataError(f'{file.line(position)}: expected "key" = "value";')
     return Document(units, file.dump)
 
 
 def _apple_unit(file: EditedText, entry: re.Match[str]) -> Unit:
     key, source = (
-        APPLE_ESCAPE.sub(_unescaped, one[1:-1]) if one[0] == '"' else one for one in entry.groups()
+        APPLE_ESCAPE.sub(_unescaped, literal[1:-1]) if literal[0] == '"' else literal
+        for literal in entry.groups()
     )
 
     def put(text: str) -> None:

@@ -142,7 +142,7 @@ class ReadOptions(NamedTuple):
         """
         if self.pair is None:
             return None
-        folded, wanted = (one.lower().replace("_", "-") for one in (declared or "", self.pair[1]))
+        folded, wanted = (language.lower().replace("_", "-") for language in (declared or "", self.pair[1]))
         return None if folded == wanted or folded.startswith(f"{wanted}-") else self.pair[1]
 
 
@@ -174,11 +174,11 @@ class EditedText:
         if self._has_crlf:
             self.text = self.text.replace("\r\n", "\n")
 
-    def line(self, at: int) -> str:
-        """Return the line of the character text[at] for messages: "line 12", counted from 1."""
+    def line(self, position: int) -> str:
+        """Return the line of the character text[position] for messages: "line 12", counted from 1."""
         if not self._line_ends:
             self._line_ends = [match.start() for match in re.finditer("\n|$", self.text)]
-        return f"line {bisect_left(self._line_ends, at) + 1}"
+        return f"line {bisect_left(self._line_ends, position) + 1}"
 
     def replace(self, start: int, end: int, text: str) -> None:
         """Have `dump` write `text` in place of self.text[start:end]; ranges must not overlap."""

@@ -61,7 +61,7 @@ def _scalars(node: Node, name: str) -> Iterator[tuple[str, ScalarNode]]:
     """Yield the strings in a node, with the keys that lead to them."""
     items = node.value if isinstance(node, MappingNode) else ()
     if isinstance(node, SequenceNode):
-        items = [(ScalarNode("", str(number)), one) for number, one in enumerate(node.value)]
+        items = [(ScalarNode("", str(number)), item) for number, item in enumerate(node.value)]
     for key, value in items:
         yield from _scalars(value, f"{name}.{key.value}".lstrip("."))
     if isinstance(node, ScalarNode) and str(node.tag) == "tag:yaml.org,2002:str":

@@ -89,11 +89,11 @@ def with_significance(
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.significance import PairedTest
 
-    named: list[tuple[str, Sequence[str]]] = [(one.name, list(one.texts)) for one in systems]
+    named: list[tuple[str, Sequence[str]]] = [(system.name, list(system.texts)) for system in systems]
     metrics = {"chrf": CHRF(), "bleu": BLEU(tokenize=tokenize)}
     _, results = PairedTest(named, metrics, [list(references)], "bs")()
     chrf, bleu = (
-        [getattr(one, "p_value", None) for one in column]
+        [getattr(system, "p_value", None) for system in column]
         for key, column in results.items()
         if key != "System"
     )

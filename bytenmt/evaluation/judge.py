@@ -69,7 +69,7 @@ class Judge:
         thresholds. beam: size of the search's beam, by which the model's threshold is chosen.
         """
         facts = [run.facts for run in runtime.runs]
-        thresholds = next((one.flags for one in facts if one.flags is not None), None)
+        thresholds = next((saved.flags for saved in facts if saved.flags is not None), None)
         if flag_above is None:
             flag_above = default if thresholds is None else thresholds.unsure_above(beam)
         profiles = (facts[0].source_profile, facts[0].target_profile) if facts else ("", "")
@@ -161,7 +161,9 @@ class Judge:
         if not all(self.profiles):
             return None
         profiles = map(LanguageProfile.from_text, self.profiles)
-        source, target = (NGram.from_counts(one.keys, one.counts, N_BYTES - 1) for one in profiles)
+        source, target = (
+            NGram.from_counts(profile.keys, profile.counts, N_BYTES - 1) for profile in profiles
+        )
         return source, target
 
     @cached_property

@@ -112,13 +112,13 @@ def learning_curves(runs: Mapping[str, Records]) -> Figure:
     from matplotlib.figure import Figure
 
     labels = FontLabels.from_texts(runs)
-    panels = [curve for curve in CURVES if any(curve[1] in one for log in runs.values() for one in log)]
+    panels = [curve for curve in CURVES if any(curve[1] in record for log in runs.values() for record in log)]
     figure = Figure(figsize=(4.4 * len(panels), 4.2), layout="constrained")
     for place, (x, y, x_label, y_label, unit) in enumerate(panels, 1):
         axes = figure.add_subplot(1, len(panels), place)
         for number, (name, records) in enumerate(runs.items()):
             valid, trained = (
-                [(one[x] / unit, one[key]) for one in records if key in one]
+                [(record[x] / unit, record[key]) for record in records if key in record]
                 for key in (y, "train_bits_per_byte")
             )
             style: dict[str, Any] = {"color": f"C{number % 10}", "label": labels.legible(name)}

@@ -35,5 +35,5 @@ def text_scores(hypotheses: Sequence[str], references: Sequence[str], tokenize: 
         exact_match=100 * equal / max(1, len(references)),
         chrf_signature=str(chrf.get_signature()),
         bleu_signature=str(bleu.get_signature()),
-        metrics={name: float(one.score(hypotheses, references)) for name, one in METRICS.items()},
+        metrics={name: float(metric.score(hypotheses, references)) for name, metric in METRICS.items()},
     )

@@ -76,10 +76,10 @@ class NGram(NamedTuple):
         probability = np.full(len(text), 1 / N_IDS)
         for k, level in enumerate(self.levels):
             wanted = _pairs(text, before[order - k :], k)
-            at, there = _look_up(level.contexts, wanted >> ONE_BYTE)
+            indices, there = _look_up(level.contexts, wanted >> ONE_BYTE)
             pair_at, pair_there = _look_up(level.pairs, wanted)
             seen = np.where(pair_there, level.seen[pair_at], 0.0)
-            longer = (seen + level.back[at] * probability) / level.total[at]
+            longer = (seen + level.back[indices] * probability) / level.total[indices]
             probability = np.where(there, longer, probability)
         bits: Reals = -np.log2(probability)
         return bits
@@ -144,5 +144,5 @@ def _counted(keys: Keys) -> tuple[Keys, npt.NDArray[np.int64]]:
 
 def _look_up(sorted_keys: Keys, keys: Keys) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Return the position of each wanted key, and whether it is there."""
-    at = np.searchsorted(sorted_keys, keys).clip(max=len(sorted_keys) - 1)
-    return at, sorted_keys[at] == keys
+    indices = np.searchsorted(sorted_keys, keys).clip(max=len(sorted_keys) - 1)
+    return indices, sorted_keys[indices] == keys

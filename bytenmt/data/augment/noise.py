@@ -58,14 +58,14 @@ def with_noise(data: bytes, share: float, letters: Letters, limit: int, key: np.
     parts, n_bytes = list[str](), len(data)
     place = word = 0  # the next character, and the draw for it
     for hit in np.flatnonzero(words >> HALF < chance_threshold(share)).tolist():
-        at = place + hit - word
-        if hit < word or at >= len(text):
+        position = place + hit - word
+        if hit < word or position >= len(text):
             continue
-        letter, following = text[at], text[at + 1 : at + 2]
+        letter, following = text[position], text[position + 1 : position + 2]
         new, n_read = letter, 1
-        parts.append(text[place:at])
+        parts.append(text[place:position])
         word = hit + 1
-        if not _is_kept(text, at):
+        if not _is_kept(text, position):
             kind = KINDS[(int(words[hit]) & 0xFFFFFFFF) * len(KINDS) >> 32]
             alike = letters.alike.get(letter, "")
             if kind == "case" and letter not in letters.cased:
@@ -90,14 +90,14 @@ def with_noise(data: bytes, share: float, letters: Letters, limit: int, key: np.
             elif n_bytes + width <= limit:
                 new, n_bytes = 2 * letter, n_bytes + width
         parts.append(new)
-        place = at + n_read
+        place = position + n_read
     return to_bytes("".join([*parts, text[place:]]))
 
 
-def _is_kept(text: str, at: int) -> bool:
+def _is_kept(text: str, position: int) -> bool:
     """Return whether a character belongs to a number, or is a sentinel."""
-    is_between = at > 0 and text[at - 1] in DIGITS and text[at + 1 : at + 2] in DIGITS
-    return text[at] in DIGITS or is_between or _is_sentinel(text[at])
+    is_between = position > 0 and text[position - 1] in DIGITS and text[position + 1 : position + 2] in DIGITS
+    return text[position] in DIGITS or is_between or _is_sentinel(text[position])
 
 
 def _is_sentinel(character: str) -> bool:

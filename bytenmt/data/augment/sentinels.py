@@ -123,7 +123,9 @@ def with_sentinels(
     if with_words and below(CLAUSE) == 0 and len(numbers) > 1:
         symbols = [sentinel_char(numbers.pop()), sentinel_char(numbers.pop())]
         for side, clause in enumerate(_clauses(source, target, below)):
-            changes[side] += [(Span(at, at), symbol) for at, symbol in zip(clause, symbols, strict=True)]
+            changes[side] += [
+                (Span(start, start), symbol) for start, symbol in zip(clause, symbols, strict=True)
+            ]
         with_words = False
     words = _shared_words(source, target, shared) if with_words else []
     for _ in range(min(1 + below(MOST_WORDS), len(words))):
@@ -147,7 +149,9 @@ def _shared_words(source: str, target: str, shared: SharedSpans) -> SharedSpans:
         other = of_target.get(word)
         if other is None or source.count(word) > 1 or target.count(word) > 1:
             continue
-        if not any(_overlaps(one, [pair[side] for pair in shared]) for side, one in enumerate((span, other))):
+        if not any(
+            _overlaps(part, [pair[side] for pair in shared]) for side, part in enumerate((span, other))
+        ):
             words.append((span, other))
     return words
 
