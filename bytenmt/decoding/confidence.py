@@ -84,12 +84,12 @@ def bits_of_characters(hypothesis: Hypothesis) -> list[tuple[str, float]]:
     """
     if len(hypothesis.byte_scores) != len(hypothesis.text) + 1:
         raise ValueError("the search kept no scores of bytes: set Options.byte_scores")
-    characters, at = [], 0
+    characters, start = [], 0
     for character in hypothesis.text.decode():
-        end = at + len(character.encode())
-        characters.append((character, _bits(hypothesis.byte_scores[at:end])))
-        at = end
-    return [*characters, ("", _bits(hypothesis.byte_scores[at:]))]
+        end = start + len(character.encode())
+        characters.append((character, _bits(hypothesis.byte_scores[start:end])))
+        start = end
+    return [*characters, ("", _bits(hypothesis.byte_scores[start:]))]
 
 
 def _bits(scores: Sequence[float]) -> float:

@@ -101,7 +101,9 @@ class KeepSpec:
                 is_adjacent = True
                 tags += [(len(groups) - 1, tag) for tag in piece.parts]
         spans = tuple(
-            KeptSpan("".join(one.source for one in group), tuple(part for one in group for part in one.parts))
+            KeptSpan(
+                "".join(span.source for span in group), tuple(part for span in group for part in span.parts)
+            )
             for group in groups
         )
         return MarkedText(to_bytes("".join(texts)), spans, _pairs(tags))
@@ -141,13 +143,13 @@ def restore_parts(data: bytes, spans: Sequence[KeptSpan]) -> list[TextOrCode]:
     """
     parts, end = list[TextOrCode](), 0
     words = ""  # so far, without tags and codes
-    for at, byte in enumerate(data):
+    for position, byte in enumerate(data):
         if FIRST_SENTINEL <= byte < FIRST_SENTINEL + N_SENTINELS:
-            for part in (data[end:at].decode(), *spans[byte - FIRST_SENTINEL].parts):
+            for part in (data[end:position].decode(), *spans[byte - FIRST_SENTINEL].parts):
                 new = _target(part, words) if isinstance(part, Term) else part
                 parts.append(new)
                 words += "" if isinstance(new, Code) or new.startswith("<") else new
-            end = at + 1
+            end = position + 1
     return merge_texts([*parts, data[end:].decode()])
 
 

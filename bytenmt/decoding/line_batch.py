@@ -159,7 +159,7 @@ class LineBatch:
             n_best = self._rules.settings.search.n_best
             hypotheses = self._rules.reranker.rerank(request, hypotheses)[:n_best]
         if self._rules.keep is not None:
-            hypotheses = [one._replace(flags=(PLACEMENT,) * one.is_past_end) for one in hypotheses]
+            hypotheses = [h._replace(flags=(PLACEMENT,) * h.is_past_end) for h in hypotheses]
         self.hypotheses[request] = hypotheses
 
     def results(self) -> list[TranslationResult]:
@@ -168,7 +168,7 @@ class LineBatch:
         for line in self._parts:
             chunks = [chunk for chunk, _ in line]
             pairs = [(chunk, self._with_sentinels(chunk, request)) for chunk, request in line]
-            hypotheses = [[_restore_hypothesis(one, chunk) for one in each] for chunk, each in pairs]
+            hypotheses = [[_restore_hypothesis(h, chunk) for h in each] for chunk, each in pairs]
             of_line = join_hypotheses(chunks, hypotheses, search.length_penalty, search.n_best, search.sample)
             parts = merge_texts(
                 part
@@ -215,10 +215,11 @@ def _restore_hypothesis(hypothesis: Hypothesis, chunk: Chunk) -> Hypothesis:
     if not chunk.spans:
         return hypothesis
     text, scores = hypothesis.text, list[float]()
-    for at, score in enumerate(hypothesis.byte_scores):
+    for position, score in enumerate(hypothesis.byte_scores):
         scores.append(score)
-        if at < len(text) and text[at] in SENTINELS:  # what a term becomes depends on the text before it
-            end, begin = (len(restore_text(text[:cut], chunk.spans)) for cut in (at + 1, at))
+        # What a term becomes depends on the text before it.
+        if position < len(text) and text[position] in SENTINELS:
+            end, begin = (len(restore_text(text[:cut], chunk.spans)) for cut in (position + 1, position))
             scores += [0.0] * (end - begin - 1)
     return hypothesis._replace(text=restore_text(text, chunk.spans), byte_scores=tuple(scores))
 
@@ -318,12 +319,12 @@ def cut_text(data: bytes, after: bytes, max_bytes: int) -> list[tuple[bytes, byt
 
 def _place_of_sentinel(data: bytes, start: int, number: int) -> int:
     """Return where sentinel `number`, from 0, after start is, or the length of the data."""
-    at = start - 1
+    position = start - 1
     for _ in range(number + 1):
-        at = data.find(FIRST_SENTINEL, at + 1)
-        if at < 0:
+        position = data.find(FIRST_SENTINEL, position + 1)
+        if position < 0:
             return len(data)
-    return at
+    return position
 
 
 def join_hypotheses(
@@ -357,9 +358,9 @@ def _best_combinations(hypotheses: Sequence[Sequence[Hypothesis]], n: int) -> li
     # The best n of some chunks begin with the best n of all but the last of them.
     best: list[tuple[float, tuple[Hypothesis, ...]]] = [(0.0, ())]
     for each in hypotheses:
-        longer = [(total + one.score, parts, one) for total, parts in best for one in each]
+        longer = [(total + h.score, parts, h) for total, parts in best for h in each]
         longer = sorted(longer, key=lambda item: -item[0])[:n]
-        best = [(total, (*parts, one)) for total, parts, one in longer]
+        best = [(total, (*parts, hypothesis)) for total, parts, hypothesis in longer]
     return [parts for _, parts in best]
 
 

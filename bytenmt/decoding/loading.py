@@ -91,7 +91,9 @@ class Runtime:
             is_split = all(share is not None and share <= FEW_MULTI_SENTENCE_LINES for share in shares)
         if not is_split:
             return ()
-        return languages_of_files(one.src or "" for one in facts[0].corpora) if facts else UNKNOWN_LANGUAGE
+        return (
+            languages_of_files(corpus.src or "" for corpus in facts[0].corpora) if facts else UNKNOWN_LANGUAGE
+        )
 
     @property
     def search_defaults(self) -> SearchDefaults | None:
@@ -274,7 +276,7 @@ def _runtime_functions(
     build = cache(build)
     exact = "fp32" if spec.precision == AUTO else spec.precision
     attentive = [number for number, (_, contents) in enumerate(stored) if contents.config.model.has_attention]
-    models = [build(number, precision_of(one.precision, spec)) for number, (_, one) in enumerate(stored)]
+    models = [build(i, precision_of(weights.precision, spec)) for i, (_, weights) in enumerate(stored)]
     return (
         partial(make_engine, models),
         lambda: make_reader([build(number, exact) for number in range(len(stored))]),

@@ -58,11 +58,11 @@ def fill_mask(bits: Numbers, scale: Numbers, seed: Numbers, parts: int, first: i
     words = np.empty(512, np.uint64)
     draws = words.view(np.uint16)
     zero = bits.dtype.type(0)
-    least, one = np.uint16(parts), scale[0]
+    least, kept = np.uint16(parts), scale[0]
     for block in range(first, last):
         start = np.uint64(seed[0]) + np.uint64(block) * np.uint64(512) * INCREMENT
         for i in range(512):
             words[i] = mix_bits(start + np.uint64(i) * INCREMENT)
         piece = bits[block * 2048 : (block + 1) * 2048]
         for i in range(len(piece)):
-            piece[i] = one if draws[i] >= least else zero
+            piece[i] = kept if draws[i] >= least else zero

@@ -73,9 +73,9 @@ class SinusoidalPositions(PositionEmbedding):
 
     def __init__(self, n_positions: int, d_embedding: int) -> None:
         nn.Module.__init__(self)
-        at = torch.arange(n_positions, dtype=torch.float64)[:, None]
+        positions = torch.arange(n_positions, dtype=torch.float64)[:, None]
         rates = 10_000.0 ** -(torch.arange(0, d_embedding, 2, dtype=torch.float64) / d_embedding)
-        waves = torch.stack([torch.sin(at * rates), torch.cos(at * rates)], dim=2).flatten(1)
+        waves = torch.stack([torch.sin(positions * rates), torch.cos(positions * rates)], dim=2).flatten(1)
         self.register_buffer("weight", waves[:, :d_embedding] * (0.1 * 2**0.5), persistent=False)
 
 

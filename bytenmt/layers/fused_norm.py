@@ -85,26 +85,26 @@ def norm_gradients(
 
     d_y (n, d): the gradient of y; others: see normalise."""
     d = x.shape[1]
-    own, scaled = np.empty(d, np.float32), np.empty(d, np.float32)
+    of_row, scaled = np.empty(d, np.float32), np.empty(d, np.float32)
     for i in range(first, last):
         mean, factor = moments[i, 0], moments[i, 1]
         total, along = ZERO, ZERO
         for c in range(d):
-            own[c] = (widen(x[i, c]) - mean) * factor
+            of_row[c] = (widen(x[i, c]) - mean) * factor
         for c in range(d):
             scaled[c] = widen(d_y[i, c]) * (ZERO if widen(y[i, c]) <= ZERO else np.float32(1))
         for c in range(d):
             d_bias[c] += scaled[c]
         for c in range(d):
-            d_gain[c] += scaled[c] * own[c]
+            d_gain[c] += scaled[c] * of_row[c]
         for c in range(d):
             scaled[c] *= gain[c]
         for c in range(d):
             total += scaled[c]
-            along += scaled[c] * own[c]
+            along += scaled[c] * of_row[c]
         total, along = total / np.float32(d), along / np.float32(d)
         for c in range(d):
-            d_x[i, c] = narrow(factor * (scaled[c] - total - own[c] * along), d_x[0, 0])
+            d_x[i, c] = narrow(factor * (scaled[c] - total - of_row[c] * along), d_x[0, 0])
 
 
 class _NormReLU(Function):

@@ -101,9 +101,9 @@ def parallel_for(task: Callable[[int, int, int], None], n: int) -> None:
 
     This is useful only for tasks that release the interpreter lock, as kernels do.
     """
-    *others, own = thread_ranges(n)
+    *others, last_share = thread_ranges(n)
     waiting = [_pool(len(others)).submit(task, *share) for share in others]
-    task(*own)
+    task(*last_share)
     for future in waiting:
         future.result()
 

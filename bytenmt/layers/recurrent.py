@@ -142,10 +142,10 @@ class GRU(RecurrentLayer):
             products: Tensor = self.input(x)
             return products
         widths, d = [x.shape[-1] - self.d_inside, self.d_inside], self.candidate.weight.shape[0]
-        own, inner = torch.split(x, widths, dim=-1)
+        outer, inner = torch.split(x, widths, dim=-1)
         w, c = torch.split(self.input.weight, widths, dim=1)
         gates, inside = torch.split(F.linear(inner, c), [2 * d, d], dim=-1)
-        return torch.cat([F.linear(own, w, self.input.bias) + F.pad(gates, (0, d)), inside], dim=-1)
+        return torch.cat([F.linear(outer, w, self.input.bias) + F.pad(gates, (0, d)), inside], dim=-1)
 
 
 class LSTM(RecurrentLayer):

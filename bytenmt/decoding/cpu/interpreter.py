@@ -328,9 +328,9 @@ def write_last_bytes(search: SearchState, slot: int, beam: int, column: int, wor
             append_byte(word, forced.text[slot, forced.n_read[slot] + i])
         return
     last, prefix, step = np.uint64(START), np.uint64(0), search.step[slot]
-    at, shift, factor, in_word = beam, np.uint64(0), np.uint64(1), True
+    ancestor, shift, factor, in_word = beam, np.uint64(0), np.uint64(1), True
     for back in range(step - 1, -1, -1):
-        byte = np.uint64(search.history_byte[slot, back, at])
+        byte = np.uint64(search.history_byte[slot, back, ancestor])
         if back >= step - N_BYTES:
             last = (last & ~(LOW_BYTE << shift)) | (byte << shift)
             shift += BYTE
@@ -341,7 +341,7 @@ def write_last_bytes(search: SearchState, slot: int, beam: int, column: int, wor
             factor *= np.uint64(PER_BYTE)
         elif back < step - N_BYTES:
             break
-        at = int(search.history_parent[slot, back, at])
+        ancestor = int(search.history_parent[slot, back, ancestor])
     word[0], word[1] = last, prefix
 
 

@@ -81,10 +81,10 @@ class PackedWeights(WeightSink):
         space = np.empty(self.n_bytes + ALIGNMENT, np.uint8)
         first = -space.ctypes.data % ALIGNMENT
         whole = space[first : first + self.n_bytes]
-        at = 0
+        offset = 0
         for part in self._parts:
-            whole[at : at + part.size] = part
-            at += -(-part.size // ALIGNMENT) * ALIGNMENT
+            whole[offset : offset + part.size] = part
+            offset += -(-part.size // ALIGNMENT) * ALIGNMENT
         return whole
 
     def _array(self, values: WeightArray) -> Array:

@@ -77,9 +77,9 @@ def record_attention(
     length, which is undone here.
     """
     slot = rows.owner[row]
-    at = forced.n_read[slot] + rows.position[row] - step[slot]
+    target_position = forced.n_read[slot] + rows.position[row] - step[slot]
     first, last = window_range(n_visible(model, slot, bound), centre, window)
-    weights = forced.attention[slot, at, layer]
+    weights = forced.attention[slot, target_position, layer]
     for j in range(len(weights)):
         weights[j] = np.float32(0)
     factor = math.sqrt(model.source_len[slot]) if rooted else 1.0
@@ -128,11 +128,11 @@ def log_p_of(logits: Any, row: int, byte: int) -> float:
         values = logits[model, row]
         highest = row_max(values.ctypes.data, N_IDS)
         total = np.float64(exp_sum(exponentials.ctypes.data, values.ctypes.data, N_IDS, highest))
-        own = np.float64(values[byte]) - np.float64(highest) - math.log(total)
+        log_p = np.float64(values[byte]) - np.float64(highest) - math.log(total)
         if model == 0:
-            merged = own
+            merged = log_p
         else:
-            higher, lower = max(merged, own), min(merged, own)
+            higher, lower = max(merged, log_p), min(merged, log_p)
             merged = higher + math.log1p(math.exp(lower - higher))
     return merged - math.log(logits.shape[0])
 
@@ -148,7 +148,7 @@ def rank_of(logits: Any, row: int, byte: int, merged: Any) -> int:
             merged[other] = logits[0, row, other]
     else:
         log_softmax(logits, row, merged)
-    own, rank = merged[byte], 0
+    given, rank = merged[byte], 0
     for other in range(N_IDS):
-        rank += merged[other] > own or (merged[other] == own and other < byte)
+        rank += merged[other] > given or (merged[other] == given and other < byte)
     return rank

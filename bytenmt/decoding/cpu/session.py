@@ -100,21 +100,21 @@ class ModelSession:
         table, rows = self._program.step.instructions, self._step_rows
         run(table, self._logits, self._buffers(), rows, search, params, which, n_passes, ctx)
 
-    def prepare(self, sources: Sequence[bytes | None], at: Sequence[int]) -> list[Rows]:
-        """Make room for new sentences in the slots `at`, and reset their states. sources: None of a language
+    def prepare(self, sources: Sequence[bytes | None], slots: Sequence[int]) -> list[Rows]:
+        """Make room for new sentences in the given slots, and reset their states. sources: None of a language
         model. Returns records of rows, with each of which `encode` must be called."""
         texts = [None if source is None else self._encoder_bytes(source) for source in sources]
         order = sorted(range(len(texts)), key=lambda i: -_length(texts[i]))
         for i in order:
             source = sources[i]
             n_bytes = 0 if source is None else len(source) + 1
-            self._source_len[at[i]] = n_bytes
-            self._columns[at[i]] = self._memory_columns(n_bytes)
-        self._reserve(max(self._columns[slot] for slot in at))
+            self._source_len[slots[i]] = n_bytes
+            self._columns[slots[i]] = self._memory_columns(n_bytes)
+        self._reserve(max(self._columns[slot] for slot in slots))
         begin = 0
         for width in self._program.states:
             bank = self._hidden[begin : begin + self._n_rows * width].reshape(self._n_slots, -1)
-            bank[list(at)] = 0
+            bank[list(slots)] = 0
             begin += 2 * self._n_rows * width
         calls, group, n_columns = [], list[int](), 0
         for i in order:
@@ -129,7 +129,7 @@ class ModelSession:
         if n_rows > self._encode_rows:
             self._encode_rows = n_rows
             self._encode_space = aligned_zeros(self._program.encode.row_floats * n_rows)
-        return [self._encoder_rows([texts[i] for i in group], [at[i] for i in group]) for group in calls]
+        return [self._encoder_rows([texts[i] for i in group], [slots[i] for i in group]) for group in calls]
 
     def encode(
         self,

@@ -93,10 +93,10 @@ def fill_allowed(search: SearchState, params: SearchParams, work: Workspace, slo
         bytes_left -= (pending >> number) & 1
     copy_values(allowed, params.utf8_allowed[min(bytes_left, LONGEST_CHARACTER), utf8])
     if params.ngram > 0:
-        at = beam
+        ancestor = beam
         for back in range(step - 1, -1, -1):
-            work.text[back] = search.history_byte[slot, back, at]
-            at = search.history_parent[slot, back, at]
+            work.text[back] = search.history_byte[slot, back, ancestor]
+            ancestor = search.history_parent[slot, back, ancestor]
         block_ngrams(work.text[:step], params, utf8, allowed)
     if pending != 0:
         allowed[EOS] = False
@@ -157,14 +157,14 @@ def continue_beams(
     )
     scores, bonuses = search.score[slot].copy(), search.bonus[slot].copy()
     n_going, highest, in_prefix = 0, NO_SCORE, step < search.n_prefix[slot]
-    for at in range(n_found):
-        beam, byte = work.number[at] // N_IDS, work.number[at] % N_IDS
-        total = ranking = work.ranking[at]
+    for place in range(n_found):
+        beam, byte = work.number[place] // N_IDS, work.number[place] % N_IDS
+        total = ranking = work.ranking[place]
         log_p = search.log_p[row + beam]
         if pending[beam] != 0 or bonuses[beam] != 0.0:
             total = scores[beam] + np.float64(log_p[byte])
         if byte == EOS:
-            if at < n_beams:
+            if place < n_beams:
                 finish_hypothesis(search, params, slot, ranking, total, beam)
         elif n_going < n_beams:
             if n_going == 0:
@@ -235,18 +235,18 @@ def finish_hypothesis(
     n = search.n_finished[slot]
     if n == params.beam and not score > search.finished_score[slot, n - 1]:
         return
-    at = min(n, params.beam - 1)
-    search.n_finished[slot] = at + 1
-    while at > 0 and score > search.finished_score[slot, at - 1]:
-        search.finished_score[slot, at] = search.finished_score[slot, at - 1]
-        search.finished_log_p[slot, at] = search.finished_log_p[slot, at - 1]
-        search.finished_step[slot, at] = search.finished_step[slot, at - 1]
-        search.finished_beam[slot, at] = search.finished_beam[slot, at - 1]
-        search.finished_past_end[slot, at] = search.finished_past_end[slot, at - 1]
-        at -= 1
-    search.finished_score[slot, at], search.finished_log_p[slot, at] = score, total
-    search.finished_step[slot, at], search.finished_beam[slot, at] = search.step[slot], beam
-    search.finished_past_end[slot, at] = search.past_end[slot, beam]
+    place = min(n, params.beam - 1)
+    search.n_finished[slot] = place + 1
+    while place > 0 and score > search.finished_score[slot, place - 1]:
+        search.finished_score[slot, place] = search.finished_score[slot, place - 1]
+        search.finished_log_p[slot, place] = search.finished_log_p[slot, place - 1]
+        search.finished_step[slot, place] = search.finished_step[slot, place - 1]
+        search.finished_beam[slot, place] = search.finished_beam[slot, place - 1]
+        search.finished_past_end[slot, place] = search.finished_past_end[slot, place - 1]
+        place -= 1
+    search.finished_score[slot, place], search.finished_log_p[slot, place] = score, total
+    search.finished_step[slot, place], search.finished_beam[slot, place] = search.step[slot], beam
+    search.finished_past_end[slot, place] = search.past_end[slot, beam]
 
 
 @allocating

@@ -27,12 +27,12 @@ def insert(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
     best: scores, highest first; where it is full, the last one drops out. index: the candidates' numbers.
     total, candidate: the score and number of the new one.
     """
-    at = n if n < len(best) else n - 1
-    n = at + 1
-    while at > 0 and total > best[at - 1]:
-        best[at], index[at] = best[at - 1], index[at - 1]
-        at -= 1
-    best[at], index[at] = total, candidate
+    place = n if n < len(best) else n - 1
+    n = place + 1
+    while place > 0 and total > best[place - 1]:
+        best[place], index[place] = best[place - 1], index[place - 1]
+        place -= 1
+    best[place], index[place] = total, candidate
     return n
 
 
@@ -78,10 +78,10 @@ def sort_allowed(values: Any, allowed: Any, order: Any) -> int:
     n = 0
     for byte in range(N_IDS):
         if allowed[byte]:
-            at = n
-            while at > 0 and values[order[at - 1]] < values[byte]:
-                order[at] = order[at - 1]
-                at -= 1
-            order[at] = byte
+            place = n
+            while place > 0 and values[order[place - 1]] < values[byte]:
+                order[place] = order[place - 1]
+                place -= 1
+            order[place] = byte
             n += 1
     return n

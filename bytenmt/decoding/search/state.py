@@ -258,9 +258,9 @@ class SearchState(NamedTuple):
         if self.last.shape[1] == 1:
             return self.history_byte[slot, :step, 0].tobytes()
         text = bytearray(step)
-        for at in range(step - 1, -1, -1):
-            text[at] = self.history_byte[slot, at, beam]
-            beam = int(self.history_parent[slot, at, beam])
+        for position in range(step - 1, -1, -1):
+            text[position] = self.history_byte[slot, position, beam]
+            beam = int(self.history_parent[slot, position, beam])
         return bytes(text)
 
     def byte_scores(self, slot: int, step: int, beam: int, total: float) -> tuple[float, ...]:
@@ -271,9 +271,9 @@ class SearchState(NamedTuple):
         if not self.history_score.shape[1]:
             return ()
         totals = [total]
-        for at in range(step - 1, -1, -1):
-            totals.append(float(self.history_score[slot, at, beam]))
-            beam = int(self.history_parent[slot, at, beam])
+        for position in range(step - 1, -1, -1):
+            totals.append(float(self.history_score[slot, position, beam]))
+            beam = int(self.history_parent[slot, position, beam])
         return tuple(after - before for before, after in pairwise([0.0, *reversed(totals)]))
 
 

@@ -150,9 +150,9 @@ def _score_kernel(n_queries: int, compute: Callable[..., Value], factor: float =
             count = broadcast(b, b.trunc(b.sub(n, first), INT32))
             lane_indices = _lane_indices(range(N_SIDE_BY_SIDE))
             lanes = b.icmp_signed("<", lane_indices, b.shuffle_vector(count, count, lane_indices))
-            at = b.bitcast(pointer(b, scores, FLOAT, first), _SCORE_VECTOR.as_pointer())
+            four_scores = b.bitcast(pointer(b, scores, FLOAT, first), _SCORE_VECTOR.as_pointer())
             scaled = b.fmul(_reduce_four(b, sums), ir.Constant(_SCORE_VECTOR, [factor] * N_SIDE_BY_SIDE))
-            arguments = [scaled, at, ir.Constant(INT32, 4), lanes]
+            arguments = [scaled, four_scores, ir.Constant(INT32, 4), lanes]
             call(b, f"llvm.masked.store.v{N_SIDE_BY_SIDE}f32.p0", ir.VoidType(), arguments)
             return []
 

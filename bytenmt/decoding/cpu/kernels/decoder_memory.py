@@ -53,31 +53,31 @@ def gather_taps(
     position = rows.position[row]
     following, ahead = (ring + 1, 0) if ring + 1 < len(model.rings) else (0, 1)
     for tap in range(taps - 1):  # prefetch what this row will read from the next ring
-        at = position + ahead - (taps - 1 - tap) * model.rings[following, 3]
-        if 0 <= at < step:
-            prefetch_range(ring_column(model, rows, following, row, at), 4 * model.rings[following, 2])
+        column = position + ahead - (taps - 1 - tap) * model.rings[following, 3]
+        if 0 <= column < step:
+            prefetch_range(ring_column(model, rows, following, row, column), 4 * model.rings[following, 2])
     for tap in range(taps - 1):
-        at = position - (taps - 1 - tap) * dilation
-        if at < 0:
+        column = position - (taps - 1 - tap) * dilation
+        if column < 0:
             zero(d + 4 * tap * width, width)
-        elif at >= step:
-            copy(d + 4 * tap * width, a - 4 * (position - at) * a_stride, width)
+        elif column >= step:
+            copy(d + 4 * tap * width, a - 4 * (position - column) * a_stride, width)
         else:
-            copy(d + 4 * tap * width, ring_column(model, rows, ring, row, at), width)
+            copy(d + 4 * tap * width, ring_column(model, rows, ring, row, column), width)
     copy(d + 4 * (taps - 1) * width, a, width)
-    own = model.n_rows // len(model.columns) * rows.owner[row] + rows.beam[row]
-    copy(ring_entry(model, ring, own, position % capacity), a, width)
+    memory_row = model.n_rows // len(model.columns) * rows.owner[row] + rows.beam[row]
+    copy(ring_entry(model, ring, memory_row, position % capacity), a, width)
 
 
 @inlined
-def ring_column(model: ModelBuffers, rows: Rows, ring: int, row: int, at: int) -> int:
+def ring_column(model: ModelBuffers, rows: Rows, ring: int, row: int, position: int) -> int:
     """Return the address of the column of a row's text at an earlier position `at`, in ring buffer `ring` of
     the beam that wrote this position."""
     n_beams, history = model.n_rows // len(model.columns), model.ancestors.shape[2]
     slot, beam = rows.owner[row], rows.beam[row]
     if n_beams > 1:
-        beam = model.ancestors[rows.position[row] & 1, slot * n_beams + beam, at % history]
-    return ring_entry(model, ring, slot * n_beams + beam, at % model.rings[ring, 1])
+        beam = model.ancestors[rows.position[row] & 1, slot * n_beams + beam, position % history]
+    return ring_entry(model, ring, slot * n_beams + beam, position % model.rings[ring, 1])
 
 
 @inlined
@@ -97,8 +97,8 @@ def inherit_ancestors(model: ModelBuffers, slot: int, parents: Ints, position: i
     now, before = model.ancestors[position & 1], model.ancestors[1 - (position & 1)]
     for beam in range(n_beams):
         row, parent = slot * n_beams + beam, slot * n_beams + parents[beam]
-        for at in range(history):
-            now[row, at] = before[parent, at]
+        for age in range(history):
+            now[row, age] = before[parent, age]
         now[row, position % history] = beam
 
 

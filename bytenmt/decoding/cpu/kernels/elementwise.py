@@ -158,8 +158,8 @@ def reduce_kernel(
         def four_vectors(index: Value, *sums: Value) -> list[Value]:
             following = []
             for k, value in enumerate(sums):
-                at = b.add(index, const_int(k * LANES))
-                following.append(compute(b, value, *[load(b, x, at) for x in sources], *floats))
+                vector_index = b.add(index, const_int(k * LANES))
+                following.append(compute(b, value, *[load(b, x, vector_index) for x in sources], *floats))
             return following
 
         def one_vector(index: Value, value: Value) -> list[Value]:

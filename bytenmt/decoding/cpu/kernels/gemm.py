@@ -92,8 +92,8 @@ def _emit_block(
     def body(step: Value, *sums: Value) -> list[Value]:
         weights = [kind.weights(b, here.w, step, k) for k in range(n_vectors)]
         for k in range(n_vectors if ahead else 0):
-            at = b.add(b.mul(step, const_int(_PANEL_BYTES)), const_int(4 * LANES * k))
-            prefetch(b, b.add(b.add(here.w, ahead), at))
+            address = b.add(b.mul(step, const_int(_PANEL_BYTES)), const_int(4 * LANES * k))
+            prefetch(b, b.add(b.add(here.w, ahead), address))
         following: list[Value] = []
         for row in rows:
             inputs = kind.inputs(b, row, step)
@@ -112,12 +112,12 @@ def _emit_block(
         values.append((value, const_int(row), const_int(k * LANES)))
     with b.if_else(b.icmp_signed("!=", here.base, const_int(0))) as (with_base, without):
         with with_base:
-            for value, row, at in values:
-                start = load(b, b.add(here.base, b.mul(here.base_bytes, row)), at)
-                store(b, b.fadd(value, start), b.add(here.y, b.mul(here.y_bytes, row)), at)
+            for value, row, address in values:
+                start = load(b, b.add(here.base, b.mul(here.base_bytes, row)), address)
+                store(b, b.fadd(value, start), b.add(here.y, b.mul(here.y_bytes, row)), address)
         with without:
-            for value, row, at in values:
-                store(b, value, b.add(here.y, b.mul(here.y_bytes, row)), at)
+            for value, row, address in values:
+                store(b, value, b.add(here.y, b.mul(here.y_bytes, row)), address)
 
 
 def _gemm_kernel(kind: Fp32) -> Any:

@@ -209,8 +209,8 @@ def gather_windows(
         sentence, to = rows.owner[row], d + 4 * row * d_stride
         first = row - (taps - 1) * dilation // 2
         for tap in range(taps):
-            at = first + tap * dilation
-            if rows.first[sentence] <= at < rows.first[sentence + 1]:
-                copy(to + 4 * tap * width, a + 4 * at * a_stride, width)
+            column = first + tap * dilation
+            if rows.first[sentence] <= column < rows.first[sentence + 1]:
+                copy(to + 4 * tap * width, a + 4 * column * a_stride, width)
             else:
                 zero(to + 4 * tap * width, width)

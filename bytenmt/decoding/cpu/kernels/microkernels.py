@@ -154,8 +154,10 @@ class Int8(Int8InFloat32):
             integers = b.sub(b.bitcast(moved, INT_VECTOR), b.bitcast(splat(_TO_INTEGER), INT_VECTOR))
             parts = self.split_bytes(b, integers)
             together = self.interleave(b, parts)
-            at = pointer(b, b.add(to, const_int(ROW_HEADER)), INT8, b.mul(place, const_int(self.input_bytes)))
-            b.store(together, b.bitcast(at, together.type.as_pointer()), align=4)
+            destination = pointer(
+                b, b.add(to, const_int(ROW_HEADER)), INT8, b.mul(place, const_int(self.input_bytes))
+            )
+            b.store(together, b.bitcast(destination, together.type.as_pointer()), align=4)
             return [b.add(sum_, part) for sum_, part in zip(sums, parts, strict=True)]
 
         sums = _map_row(b, x, n_in, list(self.initial_sums), write)

@@ -76,14 +76,14 @@ def gru_scan(
         zero(h + 4 * row * stride, n)
     if not barrier_wait(ctx):
         return
-    for at in range(max_length(rows)):
-        active = n_active(rows, at)
+    for step in range(max_length(rows)):
+        active = n_active(rows, step)
         linear(model, ctx, u, stride, h, stride, active, w, s, 2 * n, n, NONE, NONE)
         if not barrier_wait(ctx):
             return
         first, last = thread_range(active, ctx)
         for row in range(first, last):
-            gates = x + 4 * x_stride * row_index(rows, row, at, backwards)
+            gates = x + 4 * x_stride * row_index(rows, row, step, backwards)
             add(gates, gates, u + 4 * row * stride, 2 * n)
             gru_reset(rs + 4 * row * stride, gates, h + 4 * row * stride, n)
         if not barrier_wait(ctx):
@@ -92,7 +92,7 @@ def gru_scan(
         if not barrier_wait(ctx):
             return
         for row in range(first, last):
-            here = row_index(rows, row, at, backwards)
+            here = row_index(rows, row, step, backwards)
             gru_update(h + 4 * row * stride, x + 4 * x_stride * here, g + 4 * row * stride, n, flags)
             copy(d + 4 * d_stride * here, h + 4 * row * stride, n)
         if not barrier_wait(ctx):
@@ -113,14 +113,14 @@ def lstm_scan(
         zero(c + 4 * row * stride, n)
     if not barrier_wait(ctx):
         return
-    for at in range(max_length(rows)):
-        active = n_active(rows, at)
+    for step in range(max_length(rows)):
+        active = n_active(rows, step)
         linear(model, ctx, u, stride, h, stride, active, w, s, 4 * n, n, NONE, NONE)
         if not barrier_wait(ctx):
             return
         first, last = thread_range(active, ctx)
         for row in range(first, last):
-            here = row_index(rows, row, at, backwards)
+            here = row_index(rows, row, step, backwards)
             gates = x + 4 * x_stride * here
             add(gates, gates, u + 4 * row * stride, 4 * n)
             lstm_step(h + 4 * row * stride, c + 4 * row * stride, gates, n)
@@ -136,15 +136,15 @@ def max_length(rows: Rows) -> int:
 
 
 @compiled
-def n_active(rows: Rows, at: int) -> int:
-    """Return how many sentences, the first ones, are longer than `at` columns."""
+def n_active(rows: Rows, step: int) -> int:
+    """Return how many sentences, the first ones, are longer than `step` columns."""
     n = len(rows.slot)
-    while n > 0 and rows.first[n] - rows.first[n - 1] <= at:
+    while n > 0 and rows.first[n] - rows.first[n - 1] <= step:
         n -= 1
     return n
 
 
 @compiled
-def row_index(rows: Rows, sentence: int, at: int, backwards: int) -> int:
-    """Return the row of column `at` of a sentence, counted from the end if backwards."""
-    return int(rows.first[sentence + 1]) - 1 - at if backwards else int(rows.first[sentence]) + at
+def row_index(rows: Rows, sentence: int, step: int, backwards: int) -> int:
+    """Return the row of column `step` of a sentence, counted from the end if backwards."""
+    return int(rows.first[sentence + 1]) - 1 - step if backwards else int(rows.first[sentence]) + step

@@ -89,21 +89,21 @@ def pointer(builder: Builder, address: Value, kind: Any, index: Value | None = N
 
 def load(builder: Builder, address: Value, index: Value) -> Value:
     """Emit the load of a vector of 16 float32 numbers, from element `index` of an array at an address."""
-    at = pointer(builder, address, FLOAT, index)
-    return builder.load(builder.bitcast(at, VECTOR.as_pointer()), align=4)
+    element = pointer(builder, address, FLOAT, index)
+    return builder.load(builder.bitcast(element, VECTOR.as_pointer()), align=4)
 
 
 def store(builder: Builder, value: Value, address: Value, index: Value) -> None:
     """Emit the store of a vector of 16 float32 numbers, to element `index` of an array at an address."""
-    at = pointer(builder, address, FLOAT, index)
-    builder.store(value, builder.bitcast(at, VECTOR.as_pointer()), align=4)
+    element = pointer(builder, address, FLOAT, index)
+    builder.store(value, builder.bitcast(element, VECTOR.as_pointer()), align=4)
 
 
 def broadcast(builder: Builder, scalar: Value) -> Value:
     """Return a vector whose 16 lanes are the same scalar, an LLVM value of any type."""
     kind = ir.VectorType(scalar.type, LANES)
-    one = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(INT32, 0))
-    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), splat_int(0))
+    first_lane = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(INT32, 0))
+    return builder.shuffle_vector(first_lane, ir.Constant(kind, ir.Undefined), splat_int(0))
 
 
 def call(builder: Builder, name: str, kind: Any, arguments: Sequence[Value]) -> Value:
@@ -189,15 +189,15 @@ def lane_mask(builder: Builder, n: Value) -> Value:
 
 def masked_load(builder: Builder, address: Value, index: Value, lanes: Value) -> Value:
     """Emit a `load` of the lanes of a mask (see lane_mask) alone; the others are not read, and zero."""
-    at = builder.bitcast(pointer(builder, address, FLOAT, index), VECTOR.as_pointer())
-    arguments = [at, ir.Constant(INT32, 4), lanes, splat(0.0)]
+    vector = builder.bitcast(pointer(builder, address, FLOAT, index), VECTOR.as_pointer())
+    arguments = [vector, ir.Constant(INT32, 4), lanes, splat(0.0)]
     return call(builder, f"llvm.masked.load.v{LANES}f32.p0", VECTOR, arguments)
 
 
 def masked_store(builder: Builder, value: Value, address: Value, index: Value, lanes: Value) -> None:
     """Emit a `store` of the lanes of a mask (see lane_mask) alone; the others are not written."""
-    at = builder.bitcast(pointer(builder, address, FLOAT, index), VECTOR.as_pointer())
-    arguments = [value, at, ir.Constant(INT32, 4), lanes]
+    vector = builder.bitcast(pointer(builder, address, FLOAT, index), VECTOR.as_pointer())
+    arguments = [value, vector, ir.Constant(INT32, 4), lanes]
     call(builder, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), arguments)
 
 
