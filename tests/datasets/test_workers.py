@@ -15,6 +15,7 @@ from bytenmt.errors import BytenmtError
 
 
 def test_a_process_that_dies_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")  # as Workers sets it; afterwards it is as before
     pool = Mock(map=Mock(side_effect=BrokenExecutor))
     monkeypatch.setattr(module, "ProcessPoolExecutor", Mock(return_value=pool))
     with pytest.raises(BytenmtError, match="a process of --workers died"):
