@@ -137,7 +137,7 @@ class GRU(RecurrentLayer):
         return self.read(self._products(x.transpose(0, 1)), before, lengths)
 
     def _products(self, x: Tensor) -> Tensor:
-        """Return the stepper's inputs for inputs x (t, rows, d_input)."""
+        """Return the first argument of the run for inputs x (t, rows, d_input)."""
         if not self.d_inside:
             products: Tensor = self.input(x)
             return products
