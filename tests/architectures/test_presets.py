@@ -1,4 +1,4 @@
-"""Sizes of the presets, and which options of architectures go together."""
+"""Sizes of the presets, and configurations as TOML."""
 
 import tomllib
 from typing import Any
@@ -7,13 +7,10 @@ import pytest
 import torch
 
 from bytenmt.architectures.base import Model
-from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
-from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.architectures.parameters import decoder_weights, receptive_field
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
-from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
 from bytenmt.config.schema import Config, config_toml, fingerprint, load_config, resolve_config
 
 NOMINAL = {"tiny": 0.6e6, "small": 3e6, "base": 10e6, "fast": 3.3e6, "large": 25e6}  # decoder weights
@@ -56,57 +53,6 @@ def test_fast_has_the_encoder_of_base(arch: str) -> None:
         for preset in ("fast", "base")
     )
     assert fast == pytest.approx(base, rel=0.2)
-
-
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_a_tied_output_is_the_embedding(arch: str) -> None:
-    model = on_meta(arch, "tiny", "model.tie_embedding=true")
-    assert model.decoder.output.weight is model.embedding.weight  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("settings", "encoder", "decoder"),
-    [
-        (["recurrent=decoder", "dilations=[]", "encoder_dilations=[3]", "n_sets=1"], [3], []),
-        (["recurrent=decoder", "dilations=[3]", "n_sets=1"], [3], []),
-        (["recurrent=both"], [], []),
-        (["source=false", "n_sets=1", "dilations=[3]", "encoder_dilations=[5]", "stacking=add"], [], [3]),
-        (["n_sets=3"], [1, 2, 4, 8] * 3, [1, 2, 4, 8] * 3),
-        (["n_encoder_sets=3"], [1, 2, 4, 8] * 3, [1, 2, 4, 8] * 2),
-        (["n_sets=1", "n_decoder_sets=4"], [1, 2, 4, 8], [1, 2, 4, 8] * 4),
-        (["dilations=[1,5]", "n_encoder_sets=1", "encoder_dilations=[2]"], [2], [1, 5] * 2),
-        (["n_encoder_sets=3", "n_encoder_sets=0"], [1, 2, 4, 8] * 2, [1, 2, 4, 8] * 2),
-    ],
-)
-def test_bytenet_has_a_depth_for_each_side(
-    settings: list[str], encoder: list[int], decoder: list[int]
-) -> None:
-    """n_sets and dilations are of both, where a side has none of its own; a recurrent side has none."""
-    settings = ["n_sets=2", "dilations=[1,2,4,8]", "kernel_width=3", *settings]
-    config = load_config("bytenet", "tiny", [f"model.{setting}" for setting in settings])
-    assert isinstance(config.model, ByteNetConfig)
-    assert config.model.encoder_schedule == tuple(encoder)
-    assert config.model.decoder_schedule == tuple(decoder)
-    round_trip(config)
-    field = receptive_field(config.model)
-    assert field == (None if "recurrent" in settings[3] else 1 + 2 * sum(decoder))
-
-
-@pytest.mark.parametrize("arch", ["seq2seq", "luong"])
-def test_recurrent_layers_of_each_side(arch: str) -> None:
-    """n_layers is of both, where a side has no number of its own."""
-    for settings, encoder, decoder in (
-        (["n_layers=3"], 3, 3),
-        (["n_layers=3", "n_encoder_layers=5"], 5, 3),
-        (["n_layers=3", "n_decoder_layers=1"], 3, 1),
-    ):
-        config = load_config(arch, "tiny", [f"model.{setting}" for setting in settings])
-        assert isinstance(config.model, Seq2SeqConfig | LuongConfig)
-        assert (config.model.encoder_depth, config.model.decoder_depth) == (encoder, decoder)
-        round_trip(config)
-    alone = load_config(arch, "tiny", ["model.source=false", "model.n_layers=2"])
-    assert isinstance(alone.model, Seq2SeqConfig | LuongConfig)
-    assert (alone.model.encoder_depth, alone.model.decoder_depth) == (0, 2)
 
 
 @pytest.mark.slow

@@ -1,16 +1,17 @@
-"""Models against NumPy (reference.py), layers against PyTorch, ConvS2S' initialisation."""
+"""Models against NumPy (reference.py), initialisations, gradients, the Transformer's attention."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import invariants
 import pytest
 import torch
 from fast_variants import by_variant
-from invariants import VARIANTS, WITHOUT_SOURCE, assert_same, build, make
+from invariants import VARIANTS, WITHOUT_SOURCE, Variant, assert_same, build, make
 from torch import Tensor
 from torch.nn import functional as F
-from variants import OPTIONS
+from variants import OPTIONS, SEQ2SEQ
 
 from bytenmt.architectures.registry import build_model
 from bytenmt.architectures.transformer.model import _attend
@@ -60,7 +61,7 @@ def test_bytenet_columns_at_the_start(stacking: str) -> None:
     assert names == ["encoder.output.weight", "encoder.output.bias"]
 
 
-# ---- ConvS2S: weight normalisation, initialisation, gradients
+# ---- ConvS2S: weight normalisation, initialisation
 
 
 def test_weight_norm_starts_as_v() -> None:
@@ -147,6 +148,70 @@ def test_convs2s_initial_widths() -> None:
     assert not any(bool(bias.any()) for bias in biases)
 
 
+# ---- initialisation as the papers have it
+
+DEEP: Variant = {"n_layers": 4, "reverse_source": True}
+LARGE = {"d_embedding": 60, "d_hidden": 64, "init": "paper"}
+PAPERS: dict[str, Variant] = {
+    "cho": VARIANTS["seq2seq-cho"] | LARGE,
+    "maxout at the start": SEQ2SEQ | LARGE | {"read_out_kind": "maxout", "tie_embedding": True},
+    "sutskever": SEQ2SEQ | DEEP | LARGE | {"cell": "lstm"},
+    "lstm at every step": SEQ2SEQ | DEEP | LARGE | {"cell": "lstm", "context": "every_step"},
+    "bahdanau": VARIANTS["bahdanau"] | LARGE | {"d_attention": 50, "d_maxout": 30},
+    "luong": VARIANTS["luong-concat"] | LARGE,
+    "luong-places": VARIANTS["luong-location"] | LARGE | {"attention": "local-p", "n_locations": 500},
+}
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_every_parameter_starts_as_the_paper_says(name: str) -> None:
+    """Cho and Bahdanau: recurrent matrices orthogonal, biases and v zero, W_a and U_a N(0, 0.001^2), the rest
+    N(0, 0.01^2). Sutskever: everything uniform in [-0.08, 0.08]. Luong: in [-0.1, 0.1], biases zero."""
+    torch.manual_seed(1)
+    model, options = build_model(parse_config({"model": PAPERS[name]}).model), PAPERS[name]
+    uniform = 0.08 if options.get("cell") == "lstm" else 0.1 if options["arch"] == "luong" else 0.0
+    for key, parameter in model.named_parameters():
+        weight, message = parameter.detach(), f"{name}: {key}"
+        if uniform and not (uniform == 0.1 and key.endswith("bias")):
+            assert 0.9 * uniform < weight.abs().max() <= uniform, message
+            assert float(weight.std()) == pytest.approx(uniform / 3**0.5, rel=0.2), message
+        elif key.endswith(("bias", ".v")):
+            assert not weight.any(), message
+        elif key.endswith(("gates.weight", "candidate.weight")):
+            for block in weight.split(64):
+                torch.testing.assert_close(block @ block.T, torch.eye(64), atol=1e-5, rtol=0)
+        else:
+            std = 0.001 if key in ("encoder.keys.weight", "decoder.score.query.weight") else 0.01
+            assert float(weight.std()) == pytest.approx(std, rel=0.1), message
+            assert abs(float(weight.mean())) < 0.1 * std, message
+
+
+# ---- gradients against finite differences
+
+
+def loss_of(model: Any, lengths: list[int]) -> Callable[..., Tensor]:
+    """Return a loss of a model on sources of these lengths as a function; it may be given the memory."""
+    sources, tgt = invariants.some_sources(lengths), invariants.some_inputs(len(lengths), 9)
+
+    def loss(memory: Any = None) -> Tensor:
+        memory = memory or model.encode(*sources)
+        logits: Tensor = model(tgt, memory, model.start(memory))[0]
+        return logits.log_softmax(dim=-1)[..., 70].sum()
+
+    return loss
+
+
+@torch.no_grad()
+def slope(loss: Callable[..., Tensor], parameter: Tensor, i: int, step: float = 1e-5) -> float:
+    """Return how the loss changes with number i of a parameter."""
+    flat, values = parameter.data.view(-1), []
+    for move in (step, -step):
+        flat[i] += move
+        values.append(float(loss()))
+        flat[i] -= move
+    return (values[0] - values[1]) / (2 * step)
+
+
 @pytest.mark.parametrize(
     ("name", "layer", "n_attentions"),
     [
@@ -157,70 +222,62 @@ def test_convs2s_initial_widths() -> None:
     ],
 )
 def test_convs2s_encoder_gradient_factor(name: str, layer: str, n_attentions: int) -> None:
-    """The gradient into the encoder's stack is the true one over twice the number of attentions.
-
-    Only the stack has these weights on its path, so a finite difference gives the true gradient.
-    """
+    """The gradient into the encoder's stack, where alone these weights are, is the true one over twice the
+    number of attentions."""
     model = make(name)
-    src, src_len = invariants.some_sources([6, 4])
-    tgt = invariants.some_inputs(2, 7)
-    bias = model.get_parameter(f"encoder.{layer}.convolution.bias")
-
-    def loss() -> Tensor:
-        memory = model.encode(src, src_len)
-        logits = model(tgt, memory, model.start(memory))[0]
-        return logits.log_softmax(dim=-1)[..., 70].sum()
-
+    bias, loss = model.get_parameter(f"encoder.{layer}.convolution.bias"), loss_of(model, [6, 4])
     loss().backward()
     assert bias.grad is not None
-    step = 1e-5
-    for i in range(len(bias)):
-        values = []
-        for sign in (1, -1):
-            with torch.no_grad():
-                bias[i] += sign * step
-                values.append(float(loss()))
-                bias[i] -= sign * step
-        true = (values[0] - values[1]) / (2 * step)
-        assert float(bias.grad[i]) == pytest.approx(true / (2 * n_attentions), rel=1e-5, abs=1e-8)
+    for i, found in enumerate(bias.grad.tolist()):
+        assert found == pytest.approx(slope(loss, bias, i) / (2 * n_attentions), rel=1e-5, abs=1e-8)
 
 
 def test_convs2s_embedding_path_is_not_scaled() -> None:
     """The path through e_j keeps its whole gradient: table = scaled stack + whole e + target."""
     model: Any = make("convs2s")
-    src, src_len = invariants.some_sources([6])
-    row = model.encoder.positions.weight  # only the source has these
+    loss, row = loss_of(model, [6]), model.encoder.positions.weight  # only the source has these
+    memory = model.encode(*invariants.some_sources([6]))
+    value = loss(memory)
+    (through_e,) = torch.autograd.grad(value * math.sqrt(0.5), memory.values, retain_graph=True)
+    value.backward()
+    for i, e in enumerate(through_e.flatten().tolist()):
+        expected = (slope(loss, row, i) - e) / 4 + e  # the slope is that of stack and e together
+        assert float(row.grad.view(-1)[i]) == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
-    def loss() -> Tensor:
-        memory = model.encode(src, src_len)
-        logits = model(invariants.some_inputs(1, 7), memory, model.start(memory))[0]
-        return logits.log_softmax(dim=-1)[..., 70].sum()
 
+GAUSSIAN = VARIANTS["luong-local-p"] | {"score": "general", "attention_window": 4}
+LOCATION = GAUSSIAN | {"score": "location", "n_locations": 7, "attention": "local-m"}
+
+
+@pytest.mark.parametrize(
+    ("options", "learnt"),
+    [
+        (GAUSSIAN | {"gaussian": "after"}, ["position.hidden.weight", "position.v"]),
+        (GAUSSIAN | {"gaussian": "inside"}, ["position.hidden.weight", "position.v"]),
+        (LOCATION, ["location.weight"]),
+        (LOCATION | {"location_softmax": "twice", "input_feeding": False}, ["location.weight"]),
+    ],
+)
+def test_luong_learns_where_to_look(options: dict[str, Any], learnt: list[str]) -> None:
+    """W_p and v_p, where no byte enters or leaves a window, through the Gaussian alone."""
+    model: Any = build(options, seed=6, scale=1.0)
+    loss = loss_of(model, [14, 3, 9])
     loss().backward()
-    found = row.grad[:6].clone()
-    memory = model.encode(src, src_len)
-    keys = memory.keys.detach().requires_grad_()
-    values = memory.values.detach().requires_grad_()
-    cut = memory._replace(keys=keys, values=values)
-    logits = model(invariants.some_inputs(1, 7), cut, model.start(cut))[0]
-    logits.log_softmax(dim=-1)[..., 70].sum().backward()
-    through_e = values.grad[0] * math.sqrt(0.5)
-    true = torch.zeros_like(found)  # by finite differences: stack and e together
-    step = 1e-5
-    for i in range(6):
-        for j in range(found.shape[1]):
-            with torch.no_grad():
-                row[i, j] += step
-                up = float(loss())
-                row[i, j] -= 2 * step
-                down = float(loss())
-                row[i, j] += step
-            true[i, j] = (up - down) / (2 * step)
-    expected = (true - through_e) / 4 + through_e
-    assert torch.allclose(found, expected, rtol=1e-5, atol=1e-7)
+    for parameter in map(model.decoder.get_parameter, learnt):
+        assert float(parameter.grad.abs().max()) > 1e-3
+        for i, found in enumerate(parameter.grad.view(-1)[::5].tolist()):
+            assert found == pytest.approx(slope(loss, parameter, 5 * i, 1e-6), rel=1e-4, abs=1e-6)
 
 
-# ---- the Transformer's attention
+# ---- attention
+
+
+def test_additive_scores_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Computing them in parts, which limits memory, gives the same."""
+    loss = loss_of(make("luong-concat"), [14, 3, 9])
+    expected = loss().detach()
+    monkeypatch.setattr("bytenmt.layers.attention.NUMBERS", 1)
+    assert_same(loss().detach(), expected, "parts")
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 2e-2)])
