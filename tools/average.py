@@ -52,7 +52,7 @@ def average(paths: Sequence[Path], output: Path) -> str:
     return f"{output}: the mean of {len(files)} checkpoints, of updates {', '.join(map(str, updates))}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -63,10 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         print(average(args.models, args.output), file=sys.stderr)
     except BytenmtError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

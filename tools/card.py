@@ -78,7 +78,7 @@ def _body(model: LoadedRun, measured: Measured, args: argparse.Namespace) -> Ite
     yield f"\n```toml\n{config_toml(config).strip()}\n```"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -104,10 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text = card(runtime.runs[0], measured._replace(threads=args.threads), args)
         args.output.write_text(text, encoding="utf-8")
     except (BytenmtError, ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -128,7 +128,7 @@ def interface_words(translate: Translate, direction: str) -> dict[str, Any]:
     return {"n": len(accepted), "right": len(accepted) - len(wrong), "wrong": wrong}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -147,14 +147,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         translator = Translator.from_runtime(runtime, beam=args.beam)
         found = scores(translator.translate, args.direction, args.corpora, args.lines)
     except (BytenmtError, DataError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        sys.exit(f"error: {error}")
     text = json.dumps(found, indent=1, ensure_ascii=False)
     print(text)
     if args.json:
         args.json.write_text(text + "\n", encoding="utf-8")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

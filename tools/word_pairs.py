@@ -98,7 +98,7 @@ def _model_1(which: Ids, lines: Ids, predicted: Ids, condition: Ids) -> npt.NDAr
     return probability
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -119,11 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("".join(f"{word}\n" for word in side), encoding="utf-8")
     except (BytenmtError, OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        sys.exit(f"error: {error}")
     print(f"{args.output[0]} and {args.output[1]}: {len(found):,} pairs of words")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

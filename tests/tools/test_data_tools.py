@@ -78,11 +78,12 @@ def test_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / name).write_text("\n".join(side) + "\n", encoding="utf-8")
     out = tmp_path / "words"
     given = f"--src {tmp_path}/src --tgt {tmp_path}/tgt -o {out}/a {out}/b".split()
-    assert word_pairs.main(given) == 0
+    word_pairs.main(given)
     sides = [(out / name).read_text(encoding="utf-8").split() for name in "ab"]
     assert dict(zip(*sides, strict=True)) == LEXICON
     assert "6 pairs of words" in capsys.readouterr().out
-    assert word_pairs.main([*given[:1], str(tmp_path / "none"), *given[2:]]) == 1
+    with pytest.raises(SystemExit, match="none does not exist"):
+        word_pairs.main([*given[:1], str(tmp_path / "none"), *given[2:]])
 
 
 # ---- figures of a model

@@ -45,11 +45,6 @@ not-run = "too long"
 name = "student"
 options = ["--max-updates", "2"]
 distil = ["short"]
-
-[[row]]
-name = "rival"
-program = "rival"
-options = ["--max-updates", "4"]
 """
 
 
