@@ -45,35 +45,15 @@ def check(content: bytes) -> None:
     assert text.data.dtype == np.uint8
 
 
-@pytest.mark.parametrize(
-    "content, lines",
-    [
-        (b"", []),
-        (b"\n", [b""]),
-        (b"a", [b"a"]),
-        (b"a\n", [b"a"]),
-        (b"a\n\n", [b"a", b""]),
-        (b"\n\na", [b"", b"", b"a"]),
-        (b"a\r\nb\r\n", [b"a", b"b"]),
-        (b"\r\n\r\r\n\r", [b"", b"\r", b"\r"]),
-        (b"a\rb\n", [b"a\rb"]),
-        (b"\xef\xbb\xbf", []),
-        (b"\xef\xbb\xbfa\nb", [b"a", b"b"]),
-        (b"\xef\xbb\xbf\n", [b""]),
-        (b"a\n\xef\xbb\xbfb\n", [b"a", b"\xef\xbb\xbfb"]),
-        (b"\x00\n\x00\x00", [b"\x00", b"\x00\x00"]),
-        (b"\xe2\x82\n\x82\n", [b"\xef\xbf\xbd", b"\xef\xbf\xbd"]),
-        (b"\xe2\x82\r\n\xac", [b"\xef\xbf\xbd", b"\xef\xbf\xbd"]),
-        (b"a\xf0\x9f\x98", [b"a\xef\xbf\xbd"]),
-        (b"\xff\xfe\xfd", [b"\xef\xbf\xbd" * 3]),
-    ],
-)
-def test_lines(tmp_path: Path, content: bytes, lines: list[bytes]) -> None:
-    plain, packed = tmp_path / "text", tmp_path / "text.gz"
-    plain.write_bytes(content)
-    packed.write_bytes(gzip.compress(content))
-    assert list(TextFile.open(plain)) == lines
-    assert list(TextFile.open(packed)) == lines
+CONTENTS = [
+    b"", b"\n", b"a", b"a\n", b"a\n\n", b"\n\na", b"a\r\nb\r\n", b"\r\n\r\r\n\r", b"a\rb\n", b"\xef\xbb\xbf",
+    b"\xef\xbb\xbfa\nb", b"\xef\xbb\xbf\n", b"a\n\xef\xbb\xbfb\n", b"\x00\n\x00\x00", b"\xe2\x82\n\x82\n",
+    b"\xe2\x82\r\n\xac", b"a\xf0\x9f\x98", b"\xff\xfe\xfd",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_lines(content: bytes) -> None:
     check(content)
 
 
@@ -141,9 +121,11 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+LINES = b"\xef\xbb\xbfa\r\n\xff\nb"
+
+
 @pytest.mark.parametrize("kind", PACKERS)
 def test_packed_files(tmp_path: Path, kind: str) -> None:
-    """One stream and several, empty ones among them."""
     pack = PACKERS[kind]
     text = b"".join(b"%d %s\n" % (i, random.Random(i).randbytes(30).hex().encode()) for i in range(2000))
     for number, parts in enumerate([[text], [b""], [b"a\n", b"", text, b"b"], [bytes(3_000_000)]]):
@@ -152,9 +134,9 @@ def test_packed_files(tmp_path: Path, kind: str) -> None:
         content = b"".join(parts)
         is_same = module.read_bytes(path).tobytes() == content == b"".join(module.pieces_of(path, 1000))
         assert is_same
-    lines = tmp_path / f"lines{kind}"
-    lines.write_bytes(pack(b"\xef\xbb\xbfa\r\n\xff\nb"))
-    assert list(TextFile.open(lines)) == [b"a", "\ufffd".encode(), b"b"]
+    for name, content in ((f"lines{kind}", pack(LINES)), ("lines", LINES)):
+        (tmp_path / name).write_bytes(content)
+        assert list(TextFile.open(tmp_path / name)) == [b"a", "\ufffd".encode(), b"b"]
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
@@ -404,28 +386,7 @@ def test_texts_that_look_wrong() -> None:
     assert list(warnings_of_texts(training, valid, other[3:4]))
 
 
-@pytest.mark.parametrize(
-    ("line", "several"),
-    [
-        ("It is late. I have to go.", True),
-        ("Komm schon! Wir sind spät.", True),
-        ("Wirklich? »Ja.«", True),
-        ("今日は。明日も。", True),
-        ("안녕. 또 보자.", True),
-        ("One sentence only.", False),
-        ("Mr. Smith met Dr. Jones.", False),
-        ("Am 12. August war J. Bach da.", False),
-        ("It costs 3.50 in U.S. Dollars.", False),
-        ("Wait... what?", False),
-        ("See example.org. for more", False),
-    ],
-)
-def test_lines_with_several_sentences(line: str, several: bool) -> None:
-    assert multi_sentence_share(corpus_of([line], ["x"])) == several
-
-
 def test_the_share_counts_parts_by_their_weight(tmp_path: Path) -> None:
-    """The share is that of the source lines, or of the target lines without a source."""
     a, b = pair_files(tmp_path, b"One. Two.\nOne.\n", b"One.\n" * 2)
     corpus = ParallelCorpus.open_all([PairFiles(a, b), PairFiles(b, a, weight=3.0)])
     assert multi_sentence_share(corpus) == 1 / 8

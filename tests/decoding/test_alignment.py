@@ -129,7 +129,6 @@ def test_characters_add_up_their_bytes(source_text: str, text: str, seed: int) -
 
 
 def test_pieces_are_told_in_the_places_of_the_line() -> None:
-    """Each piece's links as of the piece alone, moved behind what stands before it."""
     found = aligner(small_model("bahdanau"))
     first, second = ("가나".encode(), "é 다".encode()), (b"cd", "x\U0001f600".encode())
     (one,), (other,) = found.links([[(*first, b"")]]), found.links([[(*second, b"")]])

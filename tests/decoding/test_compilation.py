@@ -45,7 +45,6 @@ def test_where_nothing_can_be_stored_every_start_compiles(folder: str | None, tm
 
 @pytest.mark.slow
 def test_others_wait_for_the_process_that_compiles(tmp_path: Path) -> None:
-    """A process that waited for the lock loads what the other one has stored, and says nothing."""
     program = (
         "import sys, time; from pathlib import Path; from bytenmt.decoding.cpu import compilation as c; "
         "from bytenmt.reporter import Reporter; Reporter.say = lambda self, line: print('told'); "

@@ -71,7 +71,6 @@ IN_BYTES = [("int8", name) for name in ("bahdanau", "luong", "convs2s")]  # atte
 
 @by_variant(("precision", "name"), [*rotated(PRECISIONS, EXACT), *IN_BYTES])
 def test_to_the_last_bit_whatever_stands_beside_it(name: str, precision: str) -> None:
-    """The CPU engine gives the same numbers alone, among others, and with two threads."""
     of, requests = packed(model(name), precision), [*some_requests(8), *with_sentinels(4, seed=2)]
     options = Options(beam=2, n_best=2)
     alone = [run(NumbaEngine([of], options, 1), [request])[0] for request in requests]
@@ -252,7 +251,6 @@ def test_the_transformer_writes_each_sentinel_once() -> None:
 
 @each_kind
 def test_a_stream_is_cut_between_characters(kind: str) -> None:
-    """Parts are whole characters and sentinels, and make the greedy text."""
     one = with_sentinels(40, seed=3)[7]._replace(limit=40)
     parts = list(stream_characters(engine(kind, [model("luong")], Options(), 1), one))
     assert all(part.translate(None, SENTINELS).decode() or part for part in parts)

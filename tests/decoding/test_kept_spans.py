@@ -79,7 +79,6 @@ def test_marked_texts(parts: list[TextOrCode], source: str, pairs: tuple[tuple[i
 
 
 def test_a_ninth_span_begins_a_chunk() -> None:
-    """At the last space before it, else at the span; a pair of which only one is there is none."""
     line = "one " + " two ".join(f"{{{k}}}" for k in range(9)) + " <b>x</b>"
     first, second = split_line(line.encode(), 1000, KeepSpec())
     assert shown(first.source).endswith("two [7] two") and shown(second.source) == "[0] [1]x[2]"
@@ -271,15 +270,3 @@ def test_the_default_beam_is_that_of_sentinels(tmp_path: Path) -> None:
     for named, beam in settings:
         assert Translator.load(taught, engine="torch", **named).options.beam == beam
     assert Translator.load(make_run(tmp_path / "plain"), engine="torch").options.beam == 1
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"keep": "nothing"}, "'nothing' is not a class of spans"),
-        ({"keep_pattern": "("}, "no regular expression"),
-    ],
-)
-def test_wrong_wishes(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(SettingError, match=message):
-        made_up_translator(**settings)

@@ -224,37 +224,6 @@ def test_a_number_has_the_same_bits_wherever_it_stands() -> None:
         assert same_bits(span(function, x, in_place=True), whole)
 
 
-@pytest.mark.parametrize("n", (1, 16, 45))
-def test_spans_compute_what_they_are_called_for(n: int) -> None:
-    a, b, c = (numbers(n, seed=seed) for seed in range(3))
-    wide_a, wide_b, wide_c = (x.astype(float) for x in (a, b, c))
-    gate, new = sigma(a), np.tanh(wide_b)
-    expected = {
-        "glu": (span(elementwise.glu, a, b), a * sigma(b)),
-        "add": (span(elementwise.add, a, b), wide_a + wide_b),
-        "multiply": (span(elementwise.multiply, a, b), wide_a * wide_b),
-        "add_product": (span(elementwise.add_product, a, b, c), wide_a + wide_b * wide_c),
-        "scale": (span(elementwise.scale, a, factors=(2.5,)), wide_a * 2.5),
-        "gru_keep": (span(elementwise.gru_keep, a, b, c), gate * wide_c + (1 - gate) * new),
-        "gru_take": (span(elementwise.gru_take, a, b, c), (1 - gate) * wide_c + gate * new),
-        "softmax": (span(elementwise.softmax, a), np.exp(wide_a) / np.exp(wide_a).sum()),
-        "softmax of large": (span(elementwise.softmax, a + f32(500)), np.exp(wide_a) / np.exp(wide_a).sum()),
-    }
-    norm = np.empty(n, f32)
-    places = [x.ctypes.data for x in (norm, a, b, c)]
-    compiled(elementwise.layer_norm)(*places, n, 1e-5)
-    far = wide_a - wide_a.mean()
-    expected["layer_norm"] = norm, far / np.sqrt((far**2).mean() + 1e-5) * wide_b + wide_c
-    gates, cell, h = numbers(4 * n, seed=5), c.copy(), np.empty(n, f32)
-    compiled(elementwise.lstm_step)(h.ctypes.data, cell.ctypes.data, gates.ctypes.data, n)
-    i, f, g, o = gates.astype(float).reshape(4, n)
-    next_cell = sigma(f) * wide_c + sigma(i) * np.tanh(g)
-    expected |= {"cell": (cell, next_cell), "output": (h, sigma(o) * np.tanh(next_cell))}
-    for name, (got, want) in expected.items():
-        # A softmax of large numbers loses what the numbers lose.
-        assert np.allclose(got, want, rtol=1e-6, atol=1e-6 if name != "softmax of large" else 3e-5), name
-
-
 @pytest.mark.parametrize("n", (1, 16, 63, 64, 150, 1000))
 def test_sums_are_those_of_float64_and_keep_what_is_no_number(n: int) -> None:
     a, b, c = (numbers(n, seed=seed) for seed in range(3))
@@ -342,23 +311,6 @@ def test_attention_over_bytes_is_that_over_numbers_that_were_rounded(
     context, told = memory.attend(1, query, 1)
     np.testing.assert_allclose(told, weights, atol=2e-5, rtol=2e-5)
     np.testing.assert_allclose(context, weights @ rounded(values), atol=1e-4 * np.abs(values).max())
-
-
-@in_bytes_only
-def test_bits_of_a_place_are_its_own() -> None:
-    """Whatever stands at other places, whatever stood at this one, and after a longer source."""
-    draw = np.random.default_rng(3)
-    keys, values, query = (draw.normal(size=size).astype(f32) for size in ((21, 40), (21, 24), (40,)))
-    found = []
-    for seed, columns in ((0, [21]), (1, [90, 21, 4]), (2, [7, 7, 21])):
-        memory, place = Memory((40, 24), columns, (KEYS, VALUES), seed), columns.index(21)
-        for other, n in enumerate(columns):
-            for item, width in enumerate((40, 24)):
-                memory.keep(other, item, draw.normal(size=(n, width)).astype(f32))
-        memory.keep(place, 0, keys)
-        memory.keep(place, 1, values)
-        found.append(memory.attend(place, query, 0)[0].tobytes())
-    assert found[0] == found[1] == found[2]
 
 
 @in_bytes_only

@@ -44,7 +44,6 @@ def check_equal(actual: Sequence[Reading], expected: Sequence[Reading]) -> None:
 
 @by_variant("name", WITH_SOURCE)
 def test_translations_cost_what_they_cost_in_pytorch(name: str) -> None:
-    """Scores agree for any length, in any batch, also for an empty source or text."""
     models, packed = both(name)
     expected = TorchReader(models, CPU).score_texts(SOURCES, ENDED)
     actual = CpuReader(packed).score_texts(SOURCES, ENDED)
@@ -85,7 +84,6 @@ def test_a_stream_costs_what_it_costs_in_pytorch(name: str) -> None:
 
 @pytest.mark.parametrize("names", [("bahdanau", "convs2s"), ("bytenet", "convs2s")])
 def test_several_models_decide_together(names: tuple[str, str]) -> None:
-    """The scores are those of the mean probabilities, also if one model cannot read ahead."""
     pairs = [both(name) for name in names]
     models, packed = [pair[0][0] for pair in pairs], [pair[1][0] for pair in pairs]
     together = TorchReader(models, CPU).score_texts(SOURCES, ENDED)
@@ -101,7 +99,6 @@ ATTENTIVE = [name for name in ATTENTIVE if VARIANTS[name].get("attention") != "o
 
 @by_variant("name", ATTENTIVE)
 def test_attention_goes_where_it_goes_in_pytorch(name: str) -> None:
-    """Attention agrees for every layer, over the source in its own order and EOS."""
     models, packed = both(name)
     pairs = [(source, text) for source, text in zip(SOURCES[:6], TEXTS, strict=False) if text]
     expected = TorchReader([models[0]], CPU).attention_weights(pairs)  # type: ignore[arg-type]

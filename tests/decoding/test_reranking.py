@@ -63,7 +63,6 @@ def test_scores_of_both_directions_are_added(there: Path, back: Path, length_pen
 
 
 def test_each_sentence_of_a_line_is_ranked(there: Path, back: Path) -> None:
-    """A line of several sentences has the best hypothesis of each."""
     ranked = Translator.load(there, reverse=back, beam=4, split_sentences="always", **SEARCH)
     plain = Translator.load(there, beam=4, split_sentences="always", **SEARCH)
     sentences = ["A bc.", "Dd a!", "Zz top.", "One two three!"]

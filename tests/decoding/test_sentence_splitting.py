@@ -51,6 +51,9 @@ def test_hard_lines(language: str) -> None:
 
 def test_an_unknown_language_has_the_boundaries_of_all() -> None:
     assert sentence_ends("On May 3. He came. Am 3. Mai kam er.", ["en", "de"]) == [18]
+    for one in ("Am 12. August war J. Bach da.", "It costs 3.50 in U.S. Dollars.", "Wait... what?"):
+        assert sentence_ends(one) == []
+    assert sentence_ends("今日は。明日も。") == [4] and sentence_ends("Wirklich? »Ja.«") == [9]
     assert sentence_ends("No end", ["en"]) == sentence_ends("", ["en"]) == sentence_ends("One.", ["en"]) == []
 
 
@@ -149,7 +152,6 @@ def runtime(**facts: Any) -> Runtime:
     ],
 )
 def test_auto_follows_the_training_text(facts: dict[str, Any], is_split: bool) -> None:
-    """Its share of lines with several sentences."""
     one = runtime(**facts)
     assert bool(one.sentence_languages("auto")) == is_split
     assert one.sentence_languages("always") == ("en", "de") and one.sentence_languages("never") == ()

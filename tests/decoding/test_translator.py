@@ -34,7 +34,6 @@ CPU = torch.device("cpu")
 @pytest.mark.slow
 @pytest.mark.parametrize(("arch", "beam"), rotated([*ARCHITECTURES], [1, 3], 1))
 def test_order_is_kept_and_mates_change_nothing(arch: str, beam: int) -> None:
-    """However many are decoded side by side, each one's answer is that of the line alone."""
     draw = random.Random(5)
     lines = [bytes(draw.choices(b"abcdef gh", k=draw.randrange(40))) for _ in range(12)]
     one = make(arch, beam=beam, n_best=beam)
@@ -250,7 +249,6 @@ def test_runs_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example in the class's docstring runs with a run of that name."""
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "runs" / "mine")
     finder = doctest.DocTestFinder(recurse=False)
@@ -293,6 +291,3 @@ def test_misuse_is_told(tmp_path: Path) -> None:
         runtime_from_models([small_model("luong").train()], CPU)
     with pytest.raises(SettingError, match="no run"):
         Translator.load()
-
-
-# Several processes.
