@@ -20,7 +20,6 @@ FILES = {
     "cp949": "하나\n둘\n셋\n넷\n".encode("cp949"),
     "a.po": b'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8"\n\nmsgid "a"\nmsgstr ""\n',
     "wrong.toml": b"[model\n",
-    "unknown.toml": b"[train]\nlearning_rate = 1\n",
 }
 
 

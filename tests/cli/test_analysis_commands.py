@@ -72,7 +72,6 @@ def test_the_log_probability_of_every_line(place: Path) -> None:
 
 @pytest.mark.slow
 def test_figures_are_drawn(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The text is a given target or the translation, the line from an option or stdin."""
     pytest.importorskip("matplotlib")
     words = ["plot", "convs2s", "--line", "하나 둘", "--target", "ab 다"]
     assert accepted(*words, "-o", "a.png") == "ab 다\n"

@@ -47,7 +47,6 @@ PAIRS = "train -o new --src src --tgt tgt --valid-src src --valid-tgt tgt"
 
 @pytest.mark.slow
 def test_repaired_lines_are_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files and standard input alike; a stream in another encoding ends with an error."""
     assert "warning: invalid: 1 of 4 lines are not UTF-8" in invoke(f"{TRANSLATE} -i invalid").stderr
     for name, code, message in (
         ("invalid", 0, "warning: standard input: 1 of 4 lines are not UTF-8"),
@@ -64,7 +63,6 @@ def test_repaired_lines_are_told(place: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_folder_as_model_hubs_have_it_is_a_model_too(place: Path) -> None:
-    """Weights under the name that they know."""
     (place / "hub").mkdir()
     accepted("convert run -o hub/model.safetensors")
     there = accepted(f"translate -m hub/model.safetensors {SHORT} -i src")
@@ -97,12 +95,6 @@ SAME = [  # commands with the same output
 def test_two_ways_to_say_it(command: str, other: str) -> None:
     """Files of a run, packed files, standard streams, aliases; the order of models is of no weight."""
     assert accepted(command) == accepted(other) != ""
-
-
-def test_translate_writes_files(place: Path) -> None:
-    assert accepted(f"{TRANSLATE} {SHORT} -i src -o out -b 3 --lenpen 0.6 --threads 1") == ""
-    out = (place / "out").read_bytes()
-    assert out.count(b"\n") == 4 and out.split(b"\n")[2] == b"" and not list(place.glob(".*.tmp"))
 
 
 def test_an_output_file_is_whole_or_not_there(tmp_path: Path) -> None:
@@ -139,7 +131,6 @@ def test_evaluate_prints_its_scores(place: Path) -> None:
 
 
 def test_a_line_longer_than_trained_on_is_cut(place: Path) -> None:
-    """Unless told otherwise."""
     make_run(place / "brief", settings=("data.max_source_bytes=6",))
     warning = invoke(f"translate -m brief -i src {SHORT}").stderr
     assert "src, line 2 has 10 bytes, over the 6 of --max-source-bytes" in warning
@@ -360,7 +351,6 @@ def test_commands_import_nothing_heavy_that_they_do_not_need(place: Path) -> Non
     ],
 )
 def test_a_missing_package_is_one_line(missing: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line names what to install, for example in an installation without PyTorch."""
     monkeypatch.setitem(sys.modules, missing, None)
     package = missing.partition(".")[0]
     assert f"bytenmt: this needs {package}: pip install 'bytenmt[train]'\n" in refused(command)
@@ -368,7 +358,6 @@ def test_a_missing_package_is_one_line(missing: str, command: str, monkeypatch: 
 
 @pytest.mark.slow
 def test_closed_standard_streams_are_told_of(place: Path) -> None:
-    """`<&-` and `>&-`."""
     program = f"{sys.executable} -m bytenmt {TRANSLATE}"
     for command in (f"{program} <&-", f"{program} -i src >&-"):
         run = subprocess.run(["sh", "-c", command], capture_output=True, text=True)

@@ -64,7 +64,6 @@ def test_a_file_stdin_and_a_packed_file_give_the_same(stdin: Any) -> None:
 
 @pytest.mark.slow
 def test_the_n_gram_stands_beside_the_figure() -> None:
-    """The n-gram counts the training text that the run records."""
     told = accepted("predict", tells_its_text(), "text")
     text, learnt = (np.frombuffer(data, np.uint8) for data in (TEXT, LEARNT))
     expected = NGram.from_texts([learnt]).bits(text).mean()
@@ -115,7 +114,6 @@ def test_a_translation_model_is_told_the_source(stdin: Any) -> None:
 
 
 def test_nothing_on_stdin(stdin: Any) -> None:
-    """An error of one line too."""
     stdin("empty")
     for command in ("predict no_source", "predict run --src source"):
         result = invoke(f"{command} --no-reference")
@@ -124,7 +122,6 @@ def test_nothing_on_stdin(stdin: Any) -> None:
 
 @pytest.mark.slow
 def test_text_is_drawn() -> None:
-    """The text begins with the prompt, has the requested length, and is the same again."""
     words = ("generate", "no_source", "--engine", "torch", "--prompt", "고양이\n", "--bytes", "50")
     text = accepted(*words)
     assert text.startswith("고양이\n") and len(text.encode()) == 10 + 50

@@ -69,7 +69,6 @@ def answers(translator: Translator, text: bytes, buffer_size: int = 1000, **opti
 
 @pytest.mark.slow
 def test_rubbish_gives_a_valid_line_for_each() -> None:
-    """200 lines of all that can be wrong with a text."""
     found = answers(make(), rubbish())
     assert len(found) == 200
     for line in found:
@@ -91,7 +90,6 @@ def test_stream_and_file_read_the_same_lines(parts: list[bytes]) -> None:
 
 
 def test_every_character_is_shown_at_once() -> None:
-    """Written and flushed whole, one after another."""
     seen: list[bytes] = []
 
     class Terminal(io.BytesIO):
@@ -102,13 +100,6 @@ def test_every_character_is_shown_at_once() -> None:
     assert seen == [text.encode() for text in ("가", "가😀", "가😀B", "가😀B0")] + [
         "가😀B0\n".encode() + text for text in (b"", b"C", b"C0", b"C0\n")
     ]
-
-
-def test_strict_answers_what_came_before_and_names_the_byte() -> None:
-    output = io.BytesIO()
-    with pytest.raises(DataError, match=r"standard input, line 3, byte offset 4: 0xFF"):
-        LineFilter(make(), output).stream(io.BytesIO(b"one\ntwo\nbad \xff\nfour\n"), errors="strict")
-    assert output.getvalue().count(b"\n") == 2
 
 
 def test_a_failing_input_is_raised() -> None:

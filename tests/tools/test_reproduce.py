@@ -64,8 +64,8 @@ def parsed(folder: Path, *rows: str) -> argparse.Namespace:
 def test_rows_are_trained_scored_and_told(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An ensemble's members are done before it, nothing is done twice, and a student learns what its teachers
-    say. The dozen commands are answered by a warmed process.
+    """An ensemble's members are done before it, nothing is done twice, and a student's text is what its
+    teacher says. The dozen commands are answered by a warmed process.
     """
     folder = tmp_path / "out" / "tiny"
     with command_server.serving(tmp_path) as program:
@@ -75,7 +75,7 @@ def test_rows_are_trained_scored_and_told(
         before = (folder / "short" / "row.json").stat().st_mtime_ns
         reproduce.make(recipe, parsed(tmp_path, "both"))
         assert (folder / "short" / "row.json").stat().st_mtime_ns == before
-        reproduce.train(recipe, "student", tmp_path, folder, until=math.inf)
+        reproduce._distil(recipe, "student", tmp_path, folder, until=math.inf)
     pairs = (folder / "distilled-short.tsv").read_text(encoding="utf-8").splitlines()
     assert pairs and {pair.split("\t")[0] for pair in pairs} <= {"ab", "cde"}
     assert "ab\tba" not in pairs  # three updates are not enough to know it
