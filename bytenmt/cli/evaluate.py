@@ -177,8 +177,6 @@ def _print(system: System) -> None:
     click.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
     click.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
     click.echo(f"exact match: {scores.exact_match:.1f} %")
-    for name, value in scores.metrics.items():
-        click.echo(f"{name}: {value:.4g}")
     if system.bits_per_byte is not None:
         click.echo(f"bits per byte: {system.bits_per_byte:.4f}")
     click.echo(", ".join([f"bytenmt {__version__}", *system.made_with]))

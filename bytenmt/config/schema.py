@@ -36,24 +36,15 @@ from bytenmt.config.fields import (
 from bytenmt.config.spacing import AUTO
 from bytenmt.config.tree import assign, merge_settings, preset_tree
 from bytenmt.errors import ConfigError
-from bytenmt.plugins import AUGMENTATIONS as PLUGGED_IN_AUGMENTATIONS
-from bytenmt.plugins import (
-    LOSS_TERMS,
-    METRICS,
-    OPTIMIZERS,
-    SCHEDULES,
-    Registry,
-    load_inherited_plugins,
-)
+from bytenmt.plugins import LOSS_TERMS, SCHEDULES, load_inherited_plugins
 
 Decay = Annotated[float, Meta(gt=0.0, lt=1.0)]
 Rate = Annotated[float, Meta(ge=0.0, le=1e3)]
 NonNegative = Annotated[float, Meta(ge=0.0, le=MOST)]
 Finite = Annotated[float, Meta(ge=-MOST, le=MOST)]
 Length = Annotated[int, Meta(ge=0, le=1 << 20)]  # bytes of a window
-Name = Annotated[str, Meta(min_length=1, max_length=64)]  # of what a registry has
 
-
+SCHEDULES_OF_PACKAGE = ("cosine", "linear", "inverse_sqrt", "constant", "wsd", "plateau")
 NEEDS_PLUGIN = "one of a plugin needs `--plugin FILE.py`, or its import"
 
 
@@ -90,7 +81,6 @@ class DataConfig(Section, frozen=True):
     lower_case: Fraction = 0.0  # share of pairs without capitals
     unpunctuated: Fraction = 0.0  # share of pairs without the signs at the ends of both sides
     empty_source: Fraction = 0.0  # share of pairs with an empty source: the model learns p(target) alone
-    augment: dict[Name, Fraction] = {}  # share of pairs changed by the augmentation NAME of a plugin
 
     def __post_init__(self) -> None:
         if self.upper_case + self.title_case + self.lower_case > 1:
@@ -100,9 +90,8 @@ class DataConfig(Section, frozen=True):
 
     @property
     def augmentations(self) -> tuple[str, ...]:
-        """The keys of the augmentations that are not 0, as "noise", or "augment.NAME" for a plugin's."""
-        built_in = tuple(key for key in AUGMENTATIONS if getattr(self, key))
-        return built_in + tuple(f"augment.{name}" for name, share in self.augment.items() if share)
+        """The keys of the augmentations that are not 0, as "noise"."""
+        return tuple(key for key in AUGMENTATIONS if getattr(self, key))
 
 
 class TrainConfig(Section, frozen=True):
@@ -136,11 +125,10 @@ class TrainConfig(Section, frozen=True):
     window: Annotated[int, Meta(ge=1, le=1 << 20)] = 256  # language models: bytes of a stream in a batch
     context: Length = 0  # convolutional language models: bytes read before the window
     valid_bytes: Positive = 200_000  # language models: bytes of the validation text that are scored
-    optimizer: Name = "adamw"  # `adamw`, `muon`, `nag`, `sgd`, `adadelta` or one of a plugin
+    optimizer: Literal["adamw", "muon", "nag", "sgd", "adadelta"] = "adamw"  # of all but n-gram tables
     lr: Annotated[float, Meta(gt=0.0, le=1e3), option_help("Peak learning rate.")] = 1e-3
-    schedule: Name = (
-        "cosine"  # `cosine`, `linear`, `wsd`, `inverse_sqrt`, `constant`, `plateau`, or a plugin's
-    )
+    # `cosine`, `linear`, `wsd`, `inverse_sqrt`, `constant`, `plateau`, or one of a plugin
+    schedule: str = "cosine"
     warmup_updates: Count = 200  # updates of linear warm-up
     # schedule `wsd` (warm-up, stable, decay):
     decay_share: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.2  # last share of the run: the rate falls to zero
@@ -155,13 +143,12 @@ class TrainConfig(Section, frozen=True):
     muon_momentum: Dropout = 0.95  # momentum of Muon
     clip_norm: Annotated[float, Meta(ge=0.0, le=1e9)] = 1.0  # maximum gradient norm; 0 is no clipping
     label_smoothing: Dropout = 0.0  # label smoothing
-    loss_terms: dict[Name, Finite] = {}  # weight of the loss term NAME of a plugin
-    options: dict[Name, bool | int | Finite | str] = {}  # option NAME of a plugin
+    loss_terms: dict[str, Finite] = {}  # weight of the loss term NAME of a plugin
     byte_dropout: Dropout = 0.0  # share of the decoder's input bytes that are replaced by padding in training
     teacher_forcing: Fraction = 1.0  # how often the decoder reads the true byte, not its own prediction
     ema: Dropout = 0.0  # decay of the moving average of the weights, which is validated and saved; 0 is off
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto is bf16 on hardware with bf16 matrix products
-    metric: Name = "bits_per_byte"  # selects the best checkpoint; or `chrf`, or a metric of a plugin
+    metric: Literal["bits_per_byte", "chrf"] = "bits_per_byte"  # selects the best checkpoint
     valid_every: Annotated[
         Interval,
         option_help(
@@ -228,20 +215,15 @@ def resolve_config(arch: str | None, preset: str | None, settings: Mapping[str, 
 
 
 def check_names(config: Config) -> Config:
-    """Return the configuration unchanged. Raises ConfigError where it names a part, such as an optimizer,
-    that neither the package nor a plugin has."""
-    data, train = config.data, config.train
-    names: list[tuple[str, Registry[Any], Iterable[str]]] = [
-        ("train.optimizer", OPTIMIZERS, [train.optimizer]),
-        ("train.schedule", SCHEDULES, [train.schedule]),
-        ("train.metric", METRICS, [train.metric]),
-        ("train.loss_terms", LOSS_TERMS, train.loss_terms),
-        ("data.augment", PLUGGED_IN_AUGMENTATIONS, data.augment),
-    ]
-    for key, registry, used in names:
-        for name in (name for name in used if name not in registry.names):
-            expected = f"is none of {', '.join(registry.names)}" if registry.names else "is not registered"
-            what = f"configuration {key}: {registry.kind} {shorten(name)} {expected}"
+    """Return the configuration unchanged. Raises ConfigError where it names a schedule or a loss term that
+    neither the package nor a plugin has."""
+    schedule, schedules = config.train.schedule, (*SCHEDULES_OF_PACKAGE, *SCHEDULES)
+    if schedule not in schedules:
+        what = f"configuration train.schedule: {shorten(schedule)} is none of {', '.join(schedules)}"
+        raise ConfigError(f"{what}; {NEEDS_PLUGIN}")
+    for name in config.train.loss_terms:
+        if name not in LOSS_TERMS:
+            what = f"configuration train.loss_terms: there is no loss term {shorten(name)}"
             raise ConfigError(f"{what}; {NEEDS_PLUGIN}")
     return config
 
@@ -249,8 +231,8 @@ def check_names(config: Config) -> Config:
 def parse_config(tree: Mapping[str, Any]) -> Config:
     """Convert a nested dictionary, which must have model.arch, to a Config.
 
-    Raises ConfigError, which names the key, for an unknown key or a wrong value. The names of optimizers,
-    metrics and the like are not checked: without a plugin its models can be used, only not trained.
+    Raises ConfigError, which names the key, for an unknown key or a wrong value. The names of schedules
+    and loss terms are not checked: without a plugin its models can be used, only not trained.
     """
     load_inherited_plugins()
     arch = _named_architecture(tree)
@@ -330,11 +312,8 @@ def config_tree(config: Config) -> dict[str, Any]:
     """Convert a Config to a nested dictionary of plain values; the inverse of parse_config."""
     tree = msgspec.to_builtins(config)
     assert isinstance(tree, dict)
-    # Without plugins a configuration looks as in versions that knew none.
-    data, train = tree["data"], tree["train"]
-    for section, key in ((data, "augment"), (train, "loss_terms"), (train, "options")):
-        if not section[key]:
-            del section[key]
+    if not config.train.loss_terms:  # most configurations have none, and had no such key
+        del tree["train"]["loss_terms"]
     return tree
 
 

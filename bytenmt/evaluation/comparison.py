@@ -34,10 +34,10 @@ class System(NamedTuple):
     p_bleu: float | None = None  # the same in BLEU
 
     def measures(self) -> dict[str, float]:
-        """Return its scores by name: bits per byte if known, chrF, BLEU, exact match, plugins' metrics."""
+        """Return its scores by name: bits per byte if known, chrF, BLEU, exact match."""
         named = {"chrf": self.scores.chrf, "bleu": self.scores.bleu, "exact_match": self.scores.exact_match}
         bits = {} if self.bits_per_byte is None else {"bits_per_byte": self.bits_per_byte}
-        return bits | named | self.scores.metrics
+        return bits | named
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as a JSON object, p-values included."""
@@ -107,11 +107,8 @@ def with_significance(
 
 
 def table(systems: Sequence[System]) -> Iterator[str]:
-    """Yield the lines of a table for people: a head, a line for each system, means over seeds, a legend.
-
-    Metrics of plugins have a column each.
-    """
-    rows = [(*HEAD, *systems[0].scores.metrics), *map(_row, systems)]
+    """Yield the lines of a table for people: a head, a line for each system, means over seeds, a legend."""
+    rows = [HEAD, *map(_row, systems)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for name, architecture, *numbers in rows:
         words = [name.ljust(widths[0]), architecture.ljust(widths[1])]
@@ -137,7 +134,6 @@ def _row(system: System) -> tuple[str, ...]:
         f"{scores.bleu:.2f}",
         _chance(system.p_bleu),
         f"{scores.exact_match:.1f} %",
-        *(f"{value:.4g}" for value in scores.metrics.values()),
     )
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bytenmt.plugins import METRICS
-
 
 class TextScores(NamedTuple):
     """The scores of translated lines against their references."""
@@ -16,11 +14,10 @@ class TextScores(NamedTuple):
     exact_match: float  # lines that equal their references, in percent
     chrf_signature: str  # sacreBLEU's
     bleu_signature: str
-    metrics: dict[str, float] = {}  # noqa: RUF012 (never changed); of plugins, by name
 
 
 def text_scores(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> TextScores:
-    """Score translations (hypotheses), a line each, against as many references, also by plugins' metrics.
+    """Score translations (hypotheses), a line each, against as many references.
 
     tokenize: sacreBLEU's name of BLEU's tokenizer (13a, char, intl, …).
     """
@@ -35,5 +32,4 @@ def text_scores(hypotheses: Sequence[str], references: Sequence[str], tokenize: 
         exact_match=100 * equal / max(1, len(references)),
         chrf_signature=str(chrf.get_signature()),
         bleu_signature=str(bleu.get_signature()),
-        metrics={name: float(metric.score(hypotheses, references)) for name, metric in METRICS.items()},
     )

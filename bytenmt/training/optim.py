@@ -16,7 +16,7 @@ from bytenmt.config.schema import TrainConfig
 from bytenmt.errors import BytenmtError
 from bytenmt.layers.embedding import ByteEmbedding, PositionEmbedding
 from bytenmt.layers.ngram_tables import NgramTables
-from bytenmt.plugins import OPTIMIZERS, SCHEDULES
+from bytenmt.plugins import SCHEDULES
 from bytenmt.training.precision import in_bf16
 
 NGRAM_LR = 0.03  # of n-gram tables, where train.ngram_lr is left to us
@@ -30,8 +30,7 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
 
     nag is Nesterov's accelerated gradient (Gehring et al. 2017: momentum 0.99); adadelta has
     rho 0.95 and epsilon 1e-6 (Bahdanau et al. 2015; its paper's lr is 1); sgd has no momentum (Luong et
-    al. 2015); muon: see Muon; others are of plugins. A group's "share" is a factor of the rate that set_rate
-    gives it, 1 if missing; for a plugin's groups it is their own rate over train.lr.
+    al. 2015); muon: see Muon. A group's "share" is a factor of the rate that set_rate gives it, 1 if missing.
     """
     every = dense_parameters(model)
     maps = hidden_matrices(model) if train.optimizer == "muon" else {}
@@ -49,11 +48,6 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
             group["share"] = 1.0 if "muon" in group else (train.adam_lr or train.lr) / train.lr
         dtype = torch.bfloat16 if in_bf16(train, every[0].device) else torch.float32
         return Muon(groups, maps, train.lr, betas, train.muon_momentum, dtype)
-    if train.optimizer in OPTIMIZERS:
-        built = OPTIMIZERS[train.optimizer](groups, train)
-        for group in built.param_groups:
-            group.setdefault("share", float(group.get("lr", train.lr)) / train.lr)
-        return built
     if train.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=train.lr, betas=betas, fused=True)
     if train.optimizer == "adadelta":
@@ -107,18 +101,11 @@ def lr_factor(train: TrainConfig, progress: Progress) -> float:
     is used up; wsd (warm-up, stable, decay: Hu et al. 2024) falls linearly in the last train.decay_share;
     inverse_sqrt falls as 1/sqrt(update) after the warm-up (Vaswani et al. 2017); plateau falls by
     train.plateau_factor at each validation that is no better than the best (Gehring et al. 2017).
+    A plugin's schedule of the same name replaces one of these.
     """
     update, warmup = progress.update + 1, max(1, train.warmup_updates)
     if update < warmup:
         return update / warmup
-    if train.schedule == "inverse_sqrt":
-        return math.sqrt(warmup / update)
-    if train.schedule == "cosine":
-        return 0.5 * (1 + math.cos(math.pi * fraction_done(train, progress)))
-    if train.schedule == "linear":
-        return 1 - fraction_done(train, progress)
-    if train.schedule == "wsd":
-        return min(1.0, (1 - fraction_done(train, progress)) / train.decay_share)
     if train.schedule in SCHEDULES:
         factor = float(SCHEDULES[train.schedule](train, progress))
         if not math.isfinite(factor):
@@ -127,6 +114,14 @@ def lr_factor(train: TrainConfig, progress: Progress) -> float:
                 " the plugin"
             )
         return factor
+    if train.schedule == "inverse_sqrt":
+        return math.sqrt(warmup / update)
+    if train.schedule == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * fraction_done(train, progress)))
+    if train.schedule == "linear":
+        return 1 - fraction_done(train, progress)
+    if train.schedule == "wsd":
+        return min(1.0, (1 - fraction_done(train, progress)) / train.decay_share)
     if train.schedule == "plateau":
         return float(train.plateau_factor**progress.standstills)
     return 1.0

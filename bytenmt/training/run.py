@@ -35,7 +35,6 @@ from bytenmt.decoding.engine_selection import n_cores
 from bytenmt.decoding.program_check import check_program
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
-from bytenmt.plugins import METRICS
 from bytenmt.reporter import SILENT, Bar, Reporter
 from bytenmt.training.language_model import LanguageModelObjective
 from bytenmt.training.optim import fraction_done, lr_factor, stopped_early
@@ -420,8 +419,8 @@ class TrainingLoop:
         """Return whether a validation is the best so far, and note it in the progress. NaN never is."""
         progress, metric = self.progress, self.settings.metric
         value, best = float(record[f"valid_{metric}"]), self.progress.best
-        higher = metric == "chrf" or (metric in METRICS and METRICS[metric].higher_is_better)
-        better = not math.isnan(value) and (best is None or (value > best if higher else value < best))
+        is_higher = metric == "chrf"
+        better = not math.isnan(value) and (best is None or (value > best if is_higher else value < best))
         if better:
             progress.best, progress.best_update, progress.waited = value, progress.update, 0
         else:

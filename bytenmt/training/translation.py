@@ -176,7 +176,7 @@ class TranslationObjective:
 
     def decode(self, model: Model[Any, Any]) -> dict[str, Any]:
         """Translate the first train.valid_lines validation lines and score them: return chrF, BLEU, exact
-        match, the metrics of plugins and some samples, by their names in metrics.jsonl; empty for no lines.
+        match and some samples, by their names in metrics.jsonl; empty for no lines.
 
         All processes must call it together; each translates its share of the lines.
         """
@@ -194,7 +194,7 @@ class TranslationObjective:
         texts = [text.decode() for text in translations]
         truth = [self.valid.target(i).decode() for i in range(n_lines)]
         scores = text_scores(texts, truth)
-        return {f"valid_{name}": value for name, value in scores.metrics.items()} | {
+        return {
             "valid_lines": n_lines,
             "valid_chrf": scores.chrf,
             "valid_bleu": scores.bleu,

@@ -61,17 +61,6 @@ def test_seeds_have_a_mean_and_a_standard_deviation() -> None:
     assert any(line.startswith("2 seeds (a, b): bits_per_byte 2 ± 1.4") for line in table(systems))
 
 
-def test_metrics_of_plugins_have_a_column() -> None:
-    systems = [scored(name, REFERENCES) for name in ("a", "b")]
-    systems = [
-        one._replace(scores=one.scores._replace(metrics={"length_ratio": ratio}))
-        for one, ratio in zip(systems, (0.98765, 1.25), strict=True)
-    ]
-    head, *rows = [line.split() for line in list(table(systems))[:3]]
-    assert head[-1] == "length_ratio" and [row[-1] for row in rows] == ["0.9877", "1.25"]
-    assert [one["length_ratio"] for one in to_dict(systems)["systems"]] == [0.98765, 1.25]
-
-
 def test_half_a_line_of_a_log_is_left_out(tmp_path: Path) -> None:
     """A killed run leaves one; a model without a log has no records."""
     written = [{"update": 1, "train_bits_per_byte": 3.0}, {"update": 2, "valid_bits_per_byte": 2.0}]

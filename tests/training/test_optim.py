@@ -12,6 +12,7 @@ from torch import nn
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import TrainConfig, load_config
+from bytenmt.plugins import SCHEDULES
 from bytenmt.training.optim import (
     MovingAverage,
     Progress,
@@ -144,6 +145,11 @@ def test_schedules() -> None:
     )
     assert factor(500, standstills=2, schedule="plateau", plateau_factor=0.5) == 0.25
     assert factor(4, standstills=2, schedule="plateau") == pytest.approx(0.5)  # still warming up
+
+
+def test_a_schedule_of_a_plugin_goes_before_that_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SCHEDULES, "constant", lambda train, progress: progress.update / 1000)
+    assert (factor(4, schedule="constant"), factor(500, schedule="constant")) == (0.5, 0.5)
 
 
 def test_ends() -> None:

@@ -1,5 +1,5 @@
 """Change training pairs anew in every epoch: sentinels, items to copy, final signs, letter case, empty
-sources, what plugins add, and noise.
+sources and noise.
 
 The change depends on the seed, the epoch, the batch and the row (for sentinels: the index in the corpus)
 and on nothing else: a resumed run and any number of processes see the same pairs.
@@ -7,7 +7,6 @@ and on nothing else: a resumed run and any number of processes see the same pair
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -21,15 +20,12 @@ from bytenmt.data.augment.noise import Letters, with_noise
 from bytenmt.data.augment.sentinels import SentinelAugmenter
 from bytenmt.data.batches import Batch
 from bytenmt.data.corpus import ParallelCorpus
-from bytenmt.errors import DataError, printable
-from bytenmt.plugins import AUGMENTATIONS, Augmentation
-from bytenmt.sentinels import SENTINELS, find_spans, has_sentinels, to_bytes, to_text
+from bytenmt.sentinels import find_spans, has_sentinels, to_bytes, to_text
 from bytenmt.splitmix import mixed
-from bytenmt.utf8 import first_invalid
 
 N_SAMPLED = 20_000  # lines that the letters of a corpus are taken from
 # What the draws of a batch are for: noise takes the batch's key itself, the others this one added to it.
-NOISE, COPY, CASE, EMPTY, FINAL_SIGN, FIRST_ADDED = range(6)
+NOISE, COPY, CASE, EMPTY, FINAL_SIGN = range(5)
 PLACES = -1  # the number that stands for a batch's where the draws are an epoch's
 Case = Literal["upper", "title", "lower"]
 # The first letter of a word; what follows an apostrophe inside one ("don't") begins none.
@@ -50,8 +46,8 @@ class AugmentationStep(NamedTuple):
 
 
 class Augmenter:
-    """Changes training pairs at random, as the keys config.schema.AUGMENTATIONS and `augment` of DataConfig
-    say: call `corpus` before an epoch is planned, and `change` on each of its batches."""
+    """Changes training pairs at random, as the keys config.schema.AUGMENTATIONS of DataConfig say: call
+    `corpus` before an epoch is planned, and `change` on each of its batches."""
 
     def __init__(self, corpus: ParallelCorpus, config: DataConfig, seed: int) -> None:
         self._corpus, self._config, self._seed = corpus, config, seed
@@ -64,8 +60,6 @@ class Augmenter:
             AugmentationStep(CASE, title, title + config.lower_case, _in_case("lower")),
             AugmentationStep(EMPTY, 0.0, config.empty_source, without_source),
         ]
-        for number, (name, share) in enumerate(sorted(config.augment.items()), FIRST_ADDED):
-            steps.append(AugmentationStep(number, 0.0, share, _of_plugin(name, AUGMENTATIONS[name])))
         if config.noise:
             steps.append(AugmentationStep(NOISE, 0.0, 1.0, self._noise()))
         self._steps = [step for step in steps if step.high > step.low]
@@ -125,29 +119,6 @@ def without_source(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes,
 def _in_case(case: Case) -> Change:
     def change(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
         return to_bytes(with_case(to_text(source), case)), to_bytes(with_case(to_text(target), case))
-
-    return change
-
-
-def _of_plugin(name: str, augmentation: Augmentation) -> Change:
-    """Return the change of a plugin, which raises DataError for what is no pair of lines."""
-
-    def change(source: bytes, target: bytes, key: np.uint64) -> tuple[bytes, bytes]:
-        pair = augmentation(source, target, random.Random(int(key)))
-        try:
-            new_source, new_target = (bytes(memoryview(text)) for text in pair)
-            is_pair = all(
-                first_invalid(text.translate(None, SENTINELS)) < 0 and b"\n" not in text
-                for text in (new_source, new_target)
-            )
-        except (TypeError, ValueError):
-            is_pair = False
-        if not is_pair:
-            raise DataError(
-                f"data.augment.{name} returned {printable(repr(pair))}: expected a source and a target as"
-                " lines of UTF-8: correct the plugin"
-            )
-        return new_source, new_target
 
     return change
 
