@@ -22,15 +22,13 @@ class Scheduler:
     has more than half of the slots, and requests are admitted as soon as any slot is free: a client with a
     few sentences need not wait for those of one that sends without end.
 
-    Of the jobs of a client, and of clients with equally many slots, the one goes first of which the fewest
-    sentences wait, then the older one (shortest remaining work first). So a short job waits for no long one,
-    and of long ones that come at once some are done early, where taking turns would finish all of them late.
-    The sentences of a job are admitted in their order.
+    Clients with equally many slots take turns, and so do the jobs of a client, so that a short job waits for
+    no long one. The sentences of a job are admitted in their order.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        # By client, in the order in which they were served last, and job, in the order in which they came.
+        # By client and job, both in the order of their next turns.
         self._waiting: dict[Hashable, dict[Hashable, deque[tuple[int, Request]]]] = {}
         self._running: dict[int, tuple[int, Hashable, Hashable]] = {}  # number, job, client, by engine handle
         self._n_submitted = 0
@@ -84,24 +82,21 @@ class Scheduler:
         """Return whether several clients have sentences that wait or are decoded."""
         return len({*self._waiting, *(client for _, _, client in self._running.values())}) > 1
 
-    def _n_of_shortest(self, client: Hashable) -> int:
-        """Return the number of waiting sentences of the client's job that has the fewest."""
-        return min(map(len, self._waiting[client].values()))
-
     def _next(self, n: int) -> Iterator[tuple[tuple[int, Hashable, Hashable], Request]]:
         """Yield up to n waiting requests, each of the client that has the fewest slots then."""
         n_slots = Counter(client for _, _, client in self._running.values())
         most = max(1, self._engine.capacity // 2) if self._is_shared() else self._engine.capacity
         while n and self._waiting:
-            client = min(self._waiting, key=lambda client: (n_slots[client], self._n_of_shortest(client)))
+            client = min(self._waiting, key=n_slots.__getitem__)
             if n_slots[client] >= most:
                 return
             jobs = self._waiting.pop(client)
-            job = min(jobs, key=lambda job: len(jobs[job]))
-            number, request = jobs[job].popleft()
+            job = next(iter(jobs))
+            requests = jobs.pop(job)
+            number, request = requests.popleft()
             yield (number, job, client), request
-            if not jobs[job]:
-                del jobs[job]
+            if requests:
+                jobs[job] = requests
             if jobs:
                 self._waiting[client] = jobs
             n_slots[client] += 1
