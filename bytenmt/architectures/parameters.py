@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bytenmt.architectures.model_program import NGRAM_TABLES as NGRAM_TABLES
 from bytenmt.architectures.model_program import TABLE as TABLE
 from bytenmt.architectures.model_program import ModelProgram, ModelWriter
-from bytenmt.architectures.registry import Architecture, build_model, of_config
+from bytenmt.architectures.registry import BUILT_IN, Architecture, build_model, of_config
 from bytenmt.architectures.section import ModelSection
 from bytenmt.errors import ConfigError
 from bytenmt.program.instructions import ATTENTIONS, Field, Op
@@ -65,8 +65,9 @@ def model_program(config: ModelSection) -> ModelProgram | None:
 
 
 def _needs_module(architecture: Architecture) -> bool:
-    """Return whether a model's tensors are those of its module, and not only those that its program reads."""
-    return architecture.is_registered or architecture.write_program is None
+    """Return whether a model's tensors are those of its module: without a program, and in a plugin, whose
+    module may have more than its program reads."""
+    return architecture.name not in BUILT_IN or architecture.write_program is None
 
 
 @lru_cache(maxsize=16)

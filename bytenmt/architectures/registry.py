@@ -29,9 +29,6 @@ class Architecture:
     program.py, which are imported when they are first used.
     """
 
-    # True for a plugin's architecture, whose module may have parameters that its program does not read.
-    is_registered = False
-
     def __init__(self, name: str, config_class: str, model_class: str, has_program: bool = True) -> None:
         """name: of the folder; config_class, model_class: names of the classes in config.py and model.py."""
         self.name, self._has_program = name, has_program
@@ -90,7 +87,7 @@ def register(
     """
     name = str(section.__struct_config__.tag)
     new = Architecture(name, section.__name__, "")
-    new.section, new.build, new.write_program, new.is_registered = section, model, write_program, True
+    new.section, new.build, new.write_program = section, model, write_program
     if name in ARCHITECTURES:
         raise ValueError(f"there is an architecture {name!r} already")
     if "small" not in presets or not presets.keys() <= PRESETS.keys():
