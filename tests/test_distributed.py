@@ -36,7 +36,6 @@ def crossings(group: Group) -> dict[str, Any]:
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_what_crosses(size: int) -> None:
-    """Sums, values by rank, and shares that are a partition, in order of the processes."""
     everywhere = results(crossings, size=size)
     values = [{"rank": rank, "bytes": b"\0\xff" * (rank + 1)} for rank in range(size)]
     total = sum(range(1, size + 1))
@@ -123,7 +122,6 @@ def done_early(group: Group, seconds: float) -> None:
 
 
 def test_a_silent_process_is_given_up() -> None:
-    """After the timeout, where nothing has been closed."""
     assert_lost(job(stay_silent, timeout=0.5)[0])
 
 
@@ -144,7 +142,6 @@ def test_all_leave_together() -> None:
 
 
 def test_each_process_has_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The GPU is chosen by the local rank; no other GPU is used."""
     cuda = torch.device("cuda")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.delenv("LOCAL_RANK", raising=False)

@@ -70,7 +70,6 @@ def test_no_file_reaches_itself() -> None:
 
 
 def test_architectures_do_not_know_each_other() -> None:
-    """Each has a folder that imports none of the others', and no shared file imports a folder."""
     folders = {name: f"architectures.{name}" for name in ARCHITECTURES}
     for module, imported in all_imports().items():
         if module.split(".")[0] == "architectures":

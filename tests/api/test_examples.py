@@ -3,8 +3,10 @@
 import doctest
 import io
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from made_up_engine import make_run
@@ -72,34 +74,24 @@ def test_a_model_is_shown_on_one_short_line(place: Path) -> None:
     assert shown.startswith("<LanguageModel of runs/text/") and len(shown) < 99 and "\n" not in shown
 
 
-def test_what_a_command_refuses_is_refused(place: Path) -> None:
-    for refused in (
-        lambda: bytenmt.Run("runs/text").evaluate("src", "tgt"),
-        lambda: bytenmt.Run("runs/text").translator(),
-        lambda: bytenmt.Translator.load("runs/text"),
-    ):
-        with pytest.raises(bytenmt.SettingError, match="is a language model and cannot translate"):
-            refused()
-    for refused in (
-        lambda: bytenmt.Run("runs/text").log_probabilities(["a"], ["b"]),
-        lambda: bytenmt.Run("runs/text").log_probabilities([], []),
-        lambda: bytenmt.Run("runs/text").byte_log_probabilities("a", "b"),
-    ):
-        with pytest.raises(
-            bytenmt.SettingError, match=r"runs/text is a language model: use .*language_model"
-        ):
-            refused()
-    with pytest.raises(bytenmt.SettingError, match="no lines to evaluate"):
-        bytenmt.Run("runs/mine").evaluate([], [])
-    for path in ("nowhere", "src"):  # no folder, and a file
-        with pytest.raises(bytenmt.CheckpointError, match=f"{path} has no metrics.jsonl"):
-            bytenmt.Run(path).metrics()
-    with pytest.raises(bytenmt.DataError, match="line 2 of the sources contains a line break"):
-        bytenmt.Run("runs/mine").evaluate(["a", "b\nc"], ["d", "e"])
-    with pytest.raises(bytenmt.SettingError, match="is a translation model"):
-        bytenmt.Run("runs/mine").language_model()
-    with pytest.raises(bytenmt.BytenmtError, match="already holds a run"):
-        bytenmt.train("runs/mine", arch="luong", src="src", tgt="tgt", valid_src="src", valid_tgt="tgt")
-    with pytest.raises(bytenmt.ConfigError, match="train.no_such"):
-        bytenmt.train("new", arch="luong", src="src", tgt="tgt", valid_src="src", valid_tgt="tgt", no_such=1)
-    assert len(bytenmt.LanguageModel.load("runs/text").surprisal("").bits) == 0
+TEXTS: dict[str, Any] = {"arch": "luong", "src": "src", "tgt": "tgt", "valid_src": "src", "valid_tgt": "tgt"}
+REFUSED: list[tuple[Callable[[], Any], str]] = [
+    (lambda: bytenmt.Run("runs/text").evaluate("src", "tgt"), "is a language model and cannot translate"),
+    (lambda: bytenmt.Run("runs/text").translator(), "is a language model and cannot translate"),
+    (lambda: bytenmt.Translator.load("runs/text"), "is a language model and cannot translate"),
+    (lambda: bytenmt.Run("runs/text").log_probabilities(["a"], ["b"]), "use .*language_model"),
+    (lambda: bytenmt.Run("runs/text").byte_log_probabilities("a", "b"), "use .*language_model"),
+    (lambda: bytenmt.Run("runs/mine").language_model(), "is a translation model"),
+    (lambda: bytenmt.Run("runs/mine").evaluate([], []), "no lines to evaluate"),
+    (lambda: bytenmt.Run("runs/mine").evaluate(["a", "b\nc"], ["d", "e"]), "line 2 of the sources contains"),
+    (lambda: bytenmt.Run("nowhere").metrics(), "nowhere has no metrics.jsonl"),
+    (lambda: bytenmt.Run("src").metrics(), "src has no metrics.jsonl"),
+    (lambda: bytenmt.train("runs/mine", **TEXTS), "already holds a run"),
+    (lambda: bytenmt.train("new", **TEXTS, no_such=1), "train.no_such"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED)
+def test_what_a_command_refuses_is_refused(place: Path, call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(bytenmt.BytenmtError, match=message):
+        call()

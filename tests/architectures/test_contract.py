@@ -89,13 +89,11 @@ def test_the_contract(promise: str, name: str) -> None:
 @settings(max_examples=N_EXAMPLES)
 @given(pieces=pieces_of_text, gradients=st.booleans())
 def test_any_cut_equals_the_whole(name: str, pieces: list[int], gradients: bool) -> None:
-    """Splitting the sequence at any position does not change the result, with and without gradients."""
     invariants.check_cut(MODELS[name], pieces, gradients)
 
 
 @by_variant("name", VARIANTS)
 def test_gradients_are_the_same_in_pieces(name: str) -> None:
-    """Gradients flow through the state: pieces give the gradients of the whole."""
     model = make(name)
     src, src_len = invariants.some_sources([4, 7])
     tgt = invariants.some_inputs(2, 9)
@@ -112,14 +110,12 @@ def test_gradients_are_the_same_in_pieces(name: str) -> None:
 
 @by_variant(("name", "seed"), rotated([*VARIANTS], range(3), 1))
 def test_reordered_beams_equal_teacher_forcing(name: str, seed: int) -> None:
-    """Random reorderings, steps and chunks: each row is what its own bytes give."""
     invariants.check_reorder(MODELS[name], seed=seed)
 
 
 @pytest.mark.slow
 @by_variant("name", VARIANTS)
 def test_evaluation_is_deterministic_and_training_drops(name: str) -> None:
-    """Dropout belongs to training mode alone."""
     model = invariants.build(VARIANTS[name] | {"dropout": 0.5})
     src, src_len = invariants.some_sources([5])
     tgt = invariants.some_inputs(1, 6)

@@ -62,14 +62,12 @@ def check_told(config: Any) -> None:
 
 @by_variant("name", OPTIONS)
 def test_what_is_told_is_the_models(name: str) -> None:
-    """Every architecture with every option."""
     check_told(parse_config({"model": OPTIONS[name]}).model)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["tiny", "fast", "paper"])
 def test_presets_too(preset: str) -> None:
-    """With a source and without."""
     for arch in PRESETS[preset]:
         for source in ("true", "false"):
             check_told(load_config(arch, preset, [f"model.source={source}"]).model)

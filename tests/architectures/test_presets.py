@@ -47,7 +47,6 @@ def test_decoder_weights(preset: str) -> None:
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_fast_has_the_encoder_of_base(arch: str) -> None:
-    """The encoder has as many weights as that of base, within 20 %, and the decoder a third."""
     fast, base = (
         sum(p.numel() for name, p in on_meta(arch, preset).named_parameters() if name.startswith("encoder"))
         for preset in ("fast", "base")
@@ -74,7 +73,6 @@ def test_papers_receptive_fields() -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_toml_round_trip(preset: str) -> None:
-    """A resolved configuration, written out and read back, is the same."""
     for arch in PRESETS[preset]:
         for settings in (["train.seed=7"], ["train.seed=7", "model.source=false"]):
             round_trip(load_config(arch, preset, settings))
@@ -101,7 +99,6 @@ def round_trip(config: Config) -> None:
 
 
 def test_presets_are_not_shared() -> None:
-    """Resolving one configuration changes no preset."""
     before = repr(PRESETS)
     load_config("convs2s", "tiny", ["train.lr=0.5", "model.dropout=0.9"])
     assert repr(PRESETS) == before

@@ -21,13 +21,11 @@ from bytenmt.layers.convolution import WeightNorm
 
 @by_variant("name", [name for name in OPTIONS if name not in WITHOUT_SOURCE])
 def test_model_equals_numpy(name: str) -> None:
-    """A padded batch of unequal lengths agrees with the equations, sentence by sentence."""
     invariants.check_reference(build(OPTIONS[name], seed=3))
 
 
 @by_variant("name", VARIANTS)
 def test_model_equals_numpy_without_source(name: str) -> None:
-    """A byte language model agrees with the equations."""
     invariants.check_reference(make(name, seed=4), lengths=(), t=9)
 
 
@@ -117,7 +115,6 @@ def convs2s_at_init(d: int, n_layers: int, dropout: float = 0.0) -> Any:
 
 
 def test_convs2s_keeps_the_variance() -> None:
-    """At initialisation each encoder layer's output has about its input's variance."""
     encoder = convs2s_at_init(128, 8).encoder
     x = 0.1 * torch.randn(4, 200, 128).double()  # as wide as the embeddings
     mask = torch.ones(4, 200, dtype=torch.bool)

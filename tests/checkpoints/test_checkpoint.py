@@ -82,9 +82,6 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("tie", ["false", "true"])
 def test_a_run_comes_back(tmp_path: Path, tie: str) -> None:
-    """Loading gives the same weights, tied and in evaluation mode, with configuration and facts, from the
-    folder, the file in it and a copy.
-    """
     tied_or_not = f"model.tie_embedding={tie}"
     make_run(tmp_path / "run", "bytenet", settings=(tied_or_not,))
     config = small_config("bytenet", tied_or_not)
@@ -130,7 +127,6 @@ def test_a_trainer_keeps_tensors_of_every_type(run: Path) -> None:
 
 
 def test_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
-    """Another size, another program's file, another part, no file."""
     make_run(tmp_path / "run", "bytenet")
     larger = load_config("bytenet", "tiny", ["model.d_channels=100"])
     own = tmp_path / "own.safetensors"
@@ -274,7 +270,6 @@ def test_a_real_limit(run: Path) -> None:
 
 
 def test_the_folder_of_a_run(tmp_path: Path) -> None:
-    """A training and a save make it, with the folders that it lies in; a file in its place is told."""
     with checkpoint.training_lock(tmp_path / "a" / "run"):
         assert (tmp_path / "a" / "run").is_dir()
     save(tmp_path / "b" / "run", 1)
@@ -304,17 +299,16 @@ def test_metrics_are_whole_lines(tmp_path: Path) -> None:
 # Files that are not what was written.
 
 
-@pytest.mark.parametrize("name", ["last.safetensors", "trainer.pt"])
-def test_a_file_that_is_cut_off_is_refused_by_name(run: Path, name: str) -> None:
+def test_a_trainers_file_that_is_cut_off_is_refused_by_name(run: Path) -> None:
+    """Of weights test_weights_files.py has the same."""
     save(run, 3)
-    path = run / name
+    path = run / "trainer.pt"
     whole = path.read_bytes()
-    parts = [whole[:size] for size in (0, 1, 7, 8, 9, len(whole) // 2, len(whole) - 1)]
-    for data in parts if name == "trainer.pt" else [*parts, whole + b"\0"]:
-        path.write_bytes(data)
+    for size in (0, 1, 7, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
         with pytest.raises(CheckpointError) as caught:
-            load_checkpoint(run) if name == "trainer.pt" else load_run(run, CPU)
+            load_checkpoint(run)
         assert str(caught.value).startswith(f"{path} is damaged") and "\n" not in str(caught.value)
     path.unlink()
-    with pytest.raises(CheckpointError, match="is missing|holds no weights"):
-        load_checkpoint(run) if name == "trainer.pt" else load_run(run, CPU)
+    with pytest.raises(CheckpointError, match="is missing"):
+        load_checkpoint(run)

@@ -6,14 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from command_line import invoke
 from made_up_engine import make_run
 
 from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.checkpoints.checkpoint import load_run, model_tensors, save_checkpoint
 from bytenmt.checkpoints.quantize import round_arrays
 from bytenmt.checkpoints.weights import NGRAM_TABLES, SCALE, read_run, restore_weights
-from bytenmt.cli.main import main
 from bytenmt.config.facts import CorpusFact, Facts, TextFact
 from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.translator import Translator
@@ -26,7 +25,7 @@ TABLES = {"embedding.weight", "target_positions.weight", "encoder.positions.weig
 def convert(run: Path, precision: str) -> Path:
     """Convert a run with the command."""
     output = run.with_name(f"{run.name}.{precision}.safetensors")
-    result = CliRunner().invoke(main, ["convert", str(run), "-o", str(output), "--precision", precision])
+    result = invoke("convert", run, "-o", output, "--precision", precision)
     assert (result.exit_code, result.stdout) == (0, ""), result.output
     assert result.stderr.count("\n") == 1 and f"bytes in {precision}, of" in result.stderr
     return output
@@ -72,7 +71,6 @@ def read(run: Path) -> dict[str, torch.Tensor]:
 
 
 def test_the_file_is_smaller(tmp_path: Path) -> None:
-    """About four times, at a size where matrices are most of it."""
     size = ("model.d_hidden=256",)
     run = make_run(tmp_path / "run", "luong", settings=size)
     whole = convert(run, "fp32").stat().st_size
@@ -128,7 +126,6 @@ def test_weight_normalisation(names: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("precision", ["int8", "fp32"])
 def test_rows_of_tables_that_are_zero_are_left_out(precision: str) -> None:
-    """And are at their places again when the file is read."""
     table, rows = np.zeros((64, 5), np.float32), [0, 9, 63]
     table[rows] = np.random.default_rng(3).normal(size=(3, 5))
     stored = round_arrays({NGRAM_TABLES: table}, precision)
@@ -140,11 +137,10 @@ def test_rows_of_tables_that_are_zero_are_left_out(precision: str) -> None:
 
 
 def test_info_tells_of_a_file(tmp_path: Path) -> None:
-    """Its bytes and precision, and the configuration that `info` of the run prints."""
     run = make_run(tmp_path / "run")
     file = convert(run, "int8")
-    said = CliRunner().invoke(main, ["info", str(file)]).stdout
-    own = CliRunner().invoke(main, ["info", str(run)]).stdout
+    said = invoke("info", file).stdout
+    own = invoke("info", run).stdout
     size = f"{file.stat().st_size:,}"
     assert f"# weights file:    {size} bytes, matrices in int8\n" in said
     assert [line for line in said.splitlines() if "weights file" not in line] == own.splitlines()

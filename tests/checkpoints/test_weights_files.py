@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from command_line import invoke
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_engine import make_run
@@ -25,7 +25,6 @@ from bytenmt.checkpoints.weights import (
     restore_weights,
     without_zero_rows,
 )
-from bytenmt.cli.main import main
 from bytenmt.config.schema import load_config
 from bytenmt.errors import CheckpointError, ConfigError
 
@@ -56,7 +55,7 @@ def test_a_model_of_an_earlier_version_scores_as_it_did(
     then = [float(line.split("\t")[0]) for line in (older / version / "scores").read_text().splitlines()]
     texts = ["--src", str(older / "source"), "--ref", str(older / "target"), "--log-probabilities"]
     model = str(older / version / f"{name}.safetensors")
-    done = CliRunner().invoke(main, ["evaluate", model, *texts, "--engine", "torch"])
+    done = invoke("evaluate", model, *texts, "--engine", "torch")
     assert done.exit_code == 0, done.output
     now = [float(line.split("\t")[0]) for line in done.stdout.splitlines()]
     assert len(now) == 30 and now == pytest.approx(then, rel=tolerance)
@@ -146,7 +145,6 @@ def test_rows_of_tables_are_checked_too(template: dict[str, Any], tmp_path: Path
 
 
 def test_converted_weights_are_checked_too(template: dict[str, Any], tmp_path: Path) -> None:
-    """Types, and scales by shape, type and number."""
     arrays, metadata = template["seq2seq"]
     stored, metadata = round_arrays(arrays, "int8"), metadata | {"precision": "int8"}
     scale = f"{GATES}:scale"
@@ -233,7 +231,6 @@ TOO_LARGE = [
 def test_sizes_without_bounds(
     arch: str, key: str, value: Any, message: str, template: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Excessive sizes in a file and by --set are refused before anything is allocated."""
     arrays, metadata = template[arch]
     assert message in refused(tmp_path, arrays, with_model(metadata, **{key: value}))
     with pytest.raises(ConfigError) as caught:
@@ -278,7 +275,6 @@ def test_bytes_are_changed_or_missing(original: Path, draw: st.DataObject) -> No
 
 @given(draw=st.data())
 def test_fields_are_changed_or_missing(original: Path, draw: st.DataObject) -> None:
-    """A tensor's type, shape or place, or a value of the configuration or the facts."""
     data = original.read_bytes()
     end = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:end])

@@ -37,7 +37,6 @@ def test_a_text_that_is_there_is_scored_as_a_models_own(place: Path) -> None:
 
 @pytest.mark.slow
 def test_systems_are_compared(place: Path) -> None:
-    """Models and a text, a row each; figures are those of each alone; a curve where there is one."""
     pytest.importorskip("matplotlib")
     shutil.copytree(place / "run", place / "copy")
     command = f"evaluate run bytenet copy {TEXTS} --hyp src {SHORT}"
@@ -56,7 +55,6 @@ def test_systems_are_compared(place: Path) -> None:
 
 
 def test_the_log_probability_of_every_line(place: Path) -> None:
-    """Empty lines too; all together are the bits per byte; two numbers more for another model."""
     rows = accepted(f"evaluate run {TEXTS} --log-probabilities --engine torch").splitlines()
     texts = (place / "tgt").read_bytes().splitlines()
     numbers = [[float(number) for number in row.split("\t")] for row in rows]
@@ -124,7 +122,6 @@ def test_no_curve_is_there(place: Path) -> None:
 
 
 def test_a_picture_without_matplotlib_is_one_line(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is decoded."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "pip install 'bytenmt[plots]'" in invoke("plot run --line a --target b").stderr
     assert "pip install 'bytenmt[plots]'" in invoke("evaluate run --curves c.png").stderr

@@ -140,7 +140,6 @@ def test_a_line_longer_than_trained_on_is_cut(place: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_info_is_a_configuration(arch: str) -> None:
-    """Facts, then TOML that parses to the preset; quick for the largest too."""
     said = accepted(f"info {arch} --preset paper")
     assert parse_config(tomllib.loads(said)) == load_config(arch, "paper", [])
     names = ["parameters", "decoder weights", "receptive field", "a decode step", "decoder state"]

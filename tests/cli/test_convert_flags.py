@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from command_line import invoke
 from made_up_engine import make_run
 
 from bytenmt.checkpoints.weights import read_run
-from bytenmt.cli.main import main
 from bytenmt.config.facts import CorpusFact, Facts, FlagThresholds
 
 pytestmark = pytest.mark.slow
@@ -25,38 +24,32 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def convert(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["convert", *map(str, arguments), "--precision", "int8"])
-
-
 def flags_of(file: Path) -> FlagThresholds | None:
     return read_run(file)[1].facts.flags
 
 
 def test_on_the_validation_text_of_a_run(place: Path) -> None:
-    """A file has no such text any more, and keeps its thresholds; another text replaces them."""
     first, second, third = (place / f"{name}.safetensors" for name in ("first", "second", "third"))
-    answer = convert(place / "run", "-o", first)
+    answer = invoke("convert", place / "run", "-o", first)
     assert answer.exit_code == 0 and "flags calibrated on 120 lines: unsure above" in answer.stderr
     found = flags_of(first)
     assert found is not None and found.n_lines == 120 and found.length_ratio == 2.0
     assert found.source_bits is not None and found.length_variance == 0.0
     assert found.beam_bits_per_byte is not None
-    answer = convert(first, "-o", second)
+    answer = invoke("convert", first, "-o", second)
     assert answer.exit_code == 0 and "flags" not in answer.stderr and flags_of(second) == found
-    answer = convert(first, "-o", third, "--valid-src", place / "src", "--valid-tgt", place / "src")
+    answer = invoke("convert", first, "-o", third, "--valid-src", place / "src", "--valid-tgt", place / "src")
     assert answer.exit_code == 0, answer.output
     other = flags_of(third)
     assert other is not None and other.length_ratio == 1.0
 
 
 def test_a_text_that_is_too_short(place: Path) -> None:
-    """Is refused if it was asked for, and else left alone."""
     (place / "short").write_text("a\n" * 99)
     output = place / "short.safetensors"
     short = ("--valid-src", place / "short", "--valid-tgt", place / "short")
-    answer = convert(place / "run", "-o", output, *short)
+    answer = invoke("convert", place / "run", "-o", output, *short)
     assert answer.exit_code == 1 and "99 lines to calibrate flags on: give 100 or more" in answer.stderr
     (place / "tgt").rename(place / "elsewhere")
-    answer = convert(place / "run", "-o", output)
+    answer = invoke("convert", place / "run", "-o", output)
     assert answer.exit_code == 0 and flags_of(output) is None

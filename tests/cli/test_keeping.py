@@ -38,7 +38,6 @@ def translated(*options: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["-b", "1"], ["--sample"]])
 def test_all_is_kept_line_by_line(more: list[str]) -> None:
-    """Keep spans as text and in JSON; what has nothing to translate is copied."""
     texts = translated("--glossary", "terms", *more).split("\n")[:-1]
     assert len(texts) == len(LINES) and (texts[1], texts[4]) == ("", "3.2.1 {x}")
     assert all(text.count(span) == 1 for text, spans in zip(texts, KEPT, strict=True) for span in spans)

@@ -51,7 +51,6 @@ def stdin(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.slow
 def test_a_file_stdin_and_a_packed_file_give_the_same(stdin: Any) -> None:
-    """Every digit."""
     told = accepted("predict no_source text")
     assert re.match(rf"bits per byte: \d+\.\d{{4}}\nbytes: {len(TEXT)}\n", told)
     for part in ("  in all ", "  Latin ", "  Hangul ", "  digits ", "  markup ", "  not UTF-8 "):
@@ -74,7 +73,6 @@ def test_the_n_gram_stands_beside_the_figure() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["changed", "gone", "never told"])
 def test_without_its_training_text_a_run_has_no_n_gram(fault: str) -> None:
-    """One line says why; the figure is there."""
     run = tells_its_text()
     why = {"changed": "has changed", "gone": "does not exist", "never told": "does not record"}[fault]
     if fault == "changed":
@@ -89,7 +87,6 @@ def test_without_its_training_text_a_run_has_no_n_gram(fault: str) -> None:
 
 
 def test_each_byte_as_json() -> None:
-    """The lines alone on stdout; their mean is the figure."""
     result = invoke("predict no_source text --per-byte")
     records = [json.loads(line) for line in result.stdout.splitlines()]
     assert bytes(record["byte"] for record in records) == TEXT
@@ -102,7 +99,6 @@ def test_each_byte_as_json() -> None:
 
 @pytest.mark.slow
 def test_a_translation_model_is_told_the_source(stdin: Any) -> None:
-    """The figure is evaluate's; stdin may be the target."""
     told = accepted("predict run target --src source")
     evaluated = accepted("evaluate run --src source --ref target --engine torch --max-len-b 3 --max-len-a 0")
     assert told.splitlines()[0] in evaluated

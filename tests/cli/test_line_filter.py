@@ -117,7 +117,6 @@ def test_a_failing_input_is_raised() -> None:
 
 
 def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it has filled the memory."""
     monkeypatch.setattr(module, "LONGEST_LINE", 1000)
     output, endless = io.BytesIO(), io.BytesIO(b"one\n" + b"x" * 10_000)
     with pytest.raises(DataError, match="standard input, line 2 has over 1,000 bytes"):
@@ -126,7 +125,6 @@ def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_warning_names_the_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line on stderr for the long line, none for the others, also in a later buffer."""
     text = b"short\n" * 6 + b"a " * 100 + b"\nshort\n"
     answers(made_up(max_source_bytes=50), text, buffer_size=2)
     lines = capsys.readouterr().err.splitlines()
@@ -268,7 +266,6 @@ def test_a_line_alone_is_answered_at_once_and_ctrl_c_is_quiet(start: Start) -> N
 
 @pytest.mark.slow
 def test_ctrl_c_in_the_middle_is_quiet(start: Start) -> None:
-    """While lines are decoded and others wait."""
     process = start()
     ask(process, b"one")
     assert process.stdin is not None

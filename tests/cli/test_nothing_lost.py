@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from command_line import accepted, refused
+from command_line import accepted, invoke, refused
 from processes import job
 from small_runs import CPU, config
 
@@ -92,7 +92,6 @@ def test_a_run_without_its_configuration(
 def test_an_input_is_not_replaced(
     how: str, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The output is refused if it is the same file as the input, whatever its name."""
     text = tmp_path / "f"
     text.write_bytes(b"one\ntwo\n")
     os.link(text, tmp_path / "hard")
@@ -100,7 +99,7 @@ def test_an_input_is_not_replaced(
     monkeypatch.chdir(tmp_path)
     command = f"translate -m {template}/run --max-len-a 0 --max-len-b 3 {how}"
     if "-i" in how and ">>" not in how:  # no standard stream is a file
-        done = CliRunner().invoke(main, command.split())
+        done = invoke(command)
         code, stderr = done.exit_code, done.stderr
     else:
         shell = f"{sys.executable} -m bytenmt {command} {'' if '-i' in how else '< f'}"
@@ -249,12 +248,12 @@ def test_kill_9(model: Path, place: Path) -> None:
     (place / "in").write_bytes(b"\n".join(LINES * 50) + b"\n")
     command = ["translate", str(model), "-i", "in", "--buffer-size", "50"]
     command += ["--max-len-a", "1", "--max-len-b", "5", "-o"]
-    assert CliRunner().invoke(main, [*command, "whole"]).exit_code == 0
+    assert invoke(*command, "whole").exit_code == 0
     part = place / ".out.part"
     child = subprocess.Popen([sys.executable, "-m", "bytenmt", *command, "out", "--resume"])
     while child.poll() is None and (not part.exists() or not part.stat().st_size):
         time.sleep(0.001)
     child.kill()
     assert child.wait() == -signal.SIGKILL
-    assert CliRunner().invoke(main, [*command, "out", "--resume"]).exit_code == 0
+    assert invoke(*command, "out", "--resume").exit_code == 0
     assert (place / "out").read_bytes() == (place / "whole").read_bytes()

@@ -26,9 +26,6 @@ def lines_of(text: str) -> list[str]:
 
 
 def test_the_command_writes_what_the_translator_finds(place: Path) -> None:
-    """The command prints the translator's results as JSON lines, with and without n-best, and as n-best lists
-    of Moses.
-    """
     expected = Translator.load("run", beam=3, n_best=2, **SHORT).n_best(LINES)
 
     def said(*options: str) -> list[str]:
@@ -71,7 +68,6 @@ def test_numbers_go_on_from_buffer_to_buffer() -> None:
 
 
 def test_what_a_person_should_look_at(place: Path) -> None:
-    """Flags and bits of characters in jsonl; a line on stderr otherwise."""
     base = f"{TRANSLATE} --engine torch"
     answer = accepted(f"{base} --format jsonl --character-bits --flag-above 0.5")
     records = [json.loads(line) for line in lines_of(answer)]

@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
-from command_line import refused
+from command_line import invoke, refused
 
 from bytenmt.checkpoints.weights import BEST
-from bytenmt.cli.main import main
 
 EVALUATE = "evaluate -m run"
 SCORE = "evaluate -m run --log-probabilities"
@@ -139,7 +137,7 @@ def test_bad_input_is_one_line(command: str, message: str) -> None:
 @pytest.mark.usefixtures("shared_place")
 @pytest.mark.parametrize(("command", "message"), MISUSED)
 def test_a_wrong_use_is_told_behind_the_usage(command: str | list[str], message: str) -> None:
-    result = CliRunner().invoke(main, command.split() if isinstance(command, str) else command)
+    result = invoke(*([command] if isinstance(command, str) else command))
     assert result.exit_code == 2 and message in result.stderr.splitlines()[-1]
 
 

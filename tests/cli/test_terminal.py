@@ -1,18 +1,21 @@
-"""Test what is printed on a terminal: foreign names and texts are escaped, and an error is one line."""
+"""What a terminal shows: foreign texts are escaped, an error is one line, lines stand beside bars."""
 
+import io
 import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from command_line import invoke
 
+from bytenmt.cli import console as module
 from bytenmt.cli.console import Console
 from bytenmt.cli.main import main
 from bytenmt.errors import BytenmtError, DataError, printable
-
-pytestmark = pytest.mark.slow
 
 HOSTILE = "e\x1b[31mvil\x9b2J\x7f\x00\nname\r"
 SHOWN = r"e\x1b[31mvil\x9b2J\x7f\x00\nname\r"
@@ -29,12 +32,12 @@ def test_printable() -> None:
 
 
 def test_an_error_is_one_line_however_it_is_told() -> None:
-    """Errors of every kind are one line, also if one quotes another."""
     error = DataError(f"{HOSTILE} does not exist")
     assert str(error) == f"{error}" == f"{SHOWN} does not exist"
     assert str(BytenmtError(f"no: {error}")) == f"no: {SHOWN} does not exist"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -69,6 +72,7 @@ def test_warnings_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == f"bytenmt: warning: {SHOWN}\n"
 
 
+@pytest.mark.slow
 def test_help_to_a_full_device() -> None:
     command = [sys.executable, "-m", "bytenmt", "--help"]
     with open("/dev/full", "wb") as full:
@@ -81,5 +85,55 @@ def test_out_of_memory_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         raise MemoryError
 
     monkeypatch.setattr("bytenmt.decoding.model_summary.model_description", greedy)
-    told = CliRunner().invoke(main, ["info", "luong"])
+    told = invoke("info luong")
     assert told.exit_code == 1 and told.output.startswith("bytenmt: out of memory: ")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_line_never_stands_behind_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal every line begins where the bar was wiped away; a bar that is done stands at 100 %."""
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    console = Console()
+    console.say("before")
+    with console.bar(1.0, "", 0.25) as bar:
+        console.say("first")
+        bar.show(0.63, "update 1")
+        console.warn("second")
+        bar.show(1.0, "update 2")
+    console.say("after")
+    written = terminal.getvalue()
+    assert written.startswith("before\n")
+    for line in ("first", "bytenmt: warning: second", "after"):
+        before = written[: written.index(line)]
+        assert re.search(r"(^|\n|\r) *\r?$", before), (line, before[-80:])
+    assert "100%" in written[written.index("second") :].rpartition("after")[0].splitlines()[-1]
+
+
+def test_a_log_tells_what_is_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Off a terminal: after a while a line on the progress; none of what is counted in bytes."""
+    console = Console()
+    for seconds in (0.0, 3600.0):
+        monkeypatch.setattr(module, "QUIET_SECONDS", seconds)
+        with console.bar(1.0, "", 0.5) as bar:
+            console.say("one")
+            time.sleep(0.01)
+            bar.show(0.55, "update 5")
+            bar.show(0.75, "update 9")
+            console.say("two")
+        with console.bar(1.0, "", what="compiling") as bar:
+            bar.show(0.5, "")
+        with console.bar(100, "B") as bar:
+            bar.advance(50)
+    told = capsys.readouterr().err.splitlines()
+    assert [re.sub(r"\d\d:\d\d", "TIME", line) for line in told] == [
+        *("50%, ? left", "one", "55%, update 5, TIME left", "75%, update 9, TIME left", "two"),
+        *("compiling: 0%, ? left", "compiling: 50%, TIME left"),
+        *("one", "two"),
+    ]

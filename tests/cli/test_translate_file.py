@@ -3,16 +3,16 @@
 import io
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from command_line import invoke
 from made_up_engine import made_up_translator
 
 from bytenmt.cli import inputs, translate_file
-from bytenmt.cli.main import main
 from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.decoding.translator import Translator
 from tools.verify.made_up_translations import SAMPLES
@@ -33,12 +33,10 @@ def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Translator, "from_runtime", from_runtime)
 
 
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["translate-file", "RUN", *map(str, arguments)])
+run = partial(invoke, "translate-file", "RUN")
 
 
 def test_a_document_in_and_out(tmp_path: Path) -> None:
-    """A summary is printed; -v lists the units to look at."""
     files = "{n, plural, one {a file} other {# files}}"
     (tmp_path / "a.po").write_text(f'{PO}\nmsgid "42"\nmsgstr ""\n\nmsgid "{files}"\nmsgstr ""\n')
     result = run(tmp_path / "a.po", tmp_path / "b.po", "-v", "--flag-above", "100")

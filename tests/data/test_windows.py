@@ -169,7 +169,6 @@ def test_resume_is_bit_identical(
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_a_model_learns_a_text(arch: str, tmp_path: Path) -> None:
-    """A text in which nearly every byte tells the next one."""
     draw = np.random.default_rng(1)
     text = bytearray(b"a")
     for _ in range(4000):
@@ -203,7 +202,6 @@ def test_the_state_is_carried(name: str) -> None:
 
 
 def test_what_is_context_only_costs_nothing() -> None:
-    """The nats of a window are those of the columns that count."""
     settings = config("convs2s", "model.dropout=0.0")
     model: Any = build_model(settings.model)
     objective = LanguageModelObjective(settings)

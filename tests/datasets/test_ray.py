@@ -65,7 +65,6 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_data_sets_on_ray(tmp_path: Path) -> None:
-    """All formats; a job that has nothing left to do; a job of one's own; a file that is damaged."""
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     run = make_run(tmp_path / "run")
     for folder in ("in/sub", "bad"):

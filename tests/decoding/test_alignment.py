@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from command_line import invoke
 from fast_variants import by_variant
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,6 @@ from bytenmt.architectures.bahdanau import model as bahdanau
 from bytenmt.architectures.convs2s import model as convs2s
 from bytenmt.architectures.luong import model as luong
 from bytenmt.architectures.transformer import model as transformer
-from bytenmt.cli.main import main
 from bytenmt.config.schema import parse_config
 from bytenmt.decoding.alignment import Aligner, CharacterLink, link_characters
 from bytenmt.decoding.pytorch.reader import TorchReader
@@ -163,7 +162,7 @@ def test_the_command_tells_alignments(tmp_path: Path, options: str) -> None:
         ([plain, off], [], False),
         ([plain, run], ["--alignment"], True),
     ):
-        result = CliRunner().invoke(main, [*command, "-m", *map(str, models), *more])
+        result = invoke(*command, "-m", *models, *more)
         assert result.exit_code == 0, result.output
         records = [json.loads(line) for line in result.stdout.splitlines()]
         assert [record["line"] for record in records] == [1, 2, 3]

@@ -242,7 +242,6 @@ def test_what_the_model_would_have_left_out_is_flagged() -> None:
 
 
 def test_models_without_sentinels_refuse_to_keep(tmp_path: Path) -> None:
-    """They say so in one line; what asks for nothing is taken. One of two models is not enough."""
     plain = make_run(tmp_path / "plain")
     taught = make_run(tmp_path / "taught", settings=("data.sentinels=0.2",))
     wishes: list[dict[str, Any]] = [{"keep": "tags"}, {"keep_pattern": "a"}, {"glossary": TERMS}]
@@ -259,7 +258,6 @@ def test_models_without_sentinels_refuse_to_keep(tmp_path: Path) -> None:
 
 
 def test_the_default_beam_is_that_of_sentinels(tmp_path: Path) -> None:
-    """An explicit one is obeyed, and samples are single ones."""
     taught = make_run(tmp_path / "taught", settings=("data.sentinels=0.2",))
     settings: list[tuple[dict[str, Any], int]] = [
         ({}, 4),

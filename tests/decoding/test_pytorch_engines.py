@@ -74,14 +74,12 @@ def check_captured(name: str, options: Options, capture: Capture) -> None:
 @pytest.mark.slow
 @by_variant(("name", "options"), PAIRS[3:4])
 def test_the_captured_step_equals_plain_pytorch(name: str, options: Options) -> None:
-    """Recorded once, repeated without Python."""
     check_captured(name, options, traced)
 
 
 @pytest.mark.slow
 @by_variant(("name", "options"), rotated(WITH_SOURCE, MANY_OPTIONS, 1))
 def test_fixed_places_equal_plain_pytorch(name: str, options: Options) -> None:
-    """All but the recording, with all options and all models."""
     check_captured(name, options, rehearsed)
 
 
@@ -111,7 +109,6 @@ def test_a_longer_source_comes_while_others_run(name: str, options: Options) -> 
 
 @pytest.mark.slow
 def test_a_longer_output_takes_longer_buffers() -> None:
-    """While sentences run that began in the shorter ones."""
     model, options = peaky("bytenet"), Options(beam=2, no_repeat_ngram_size=2)
     requests = requests_for([7, 3, 5, 6, 4], [7, 6, 30, 9, 50])
     engine = CudaGraphEngine([model], options, 2, CPU, rehearsed)

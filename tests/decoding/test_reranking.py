@@ -72,7 +72,6 @@ def test_each_sentence_of_a_line_is_ranked(there: Path, back: Path) -> None:
 
 
 def test_what_reranking_needs(there: Path, back: Path, tmp_path: Path) -> None:
-    """Hypotheses of a beam search, and a model that translates."""
     for search in ({}, {"beam": 4, "sample": True}):
         with pytest.raises(SettingError, match="the reverse model would be ignored"):
             Translator.load(there, reverse=back, **SEARCH, **search)

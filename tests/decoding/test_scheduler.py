@@ -47,7 +47,6 @@ def test_jobs_take_turns(has_clients: bool) -> None:
 
 
 def test_who_has_left_gives_its_places_back() -> None:
-    """At once, also those of sentences that are decoded already."""
     asked, admitted = scheduler(1)
     asked.submit(Request(b"a" * 1000, 2000), "a")
     asked.step()

@@ -248,7 +248,6 @@ def test_it_is_the_search_in_plain_lists(
 def test_no_n_characters_come_twice(
     make: Make, seed: int, limit: int, beam: int, n: int, prefix: bytes
 ) -> None:
-    """Whatever their bytes; the prefix is free."""
     log_p = float32(few_bytes(seed, "ab é한환👍👎".encode(), end=-6.0, floor=-40.0))
     ((found,),) = search(make, [[log_p]], [limit], Options(beam=beam, no_repeat_ngram_size=n), prefix)
     expected = [naive_greedy(log_p, limit, prefix, n)]
@@ -365,7 +364,6 @@ def test_beam_search_does_not_wait_for_an_unlikely_text_of_endless_likely_bytes(
 @pytest.mark.parametrize("bad", [[True], [False, True, False]])
 @pytest.mark.parametrize("options", [Options(), Options(beam=2), Options(beam=2, sample=True)])
 def test_not_a_number_is_one_clear_error(options: Options, bad: list[bool]) -> None:
-    """A diverged model is told of, not decoded, wherever it shows."""
 
     def log_p(prefix: bytes) -> np.ndarray:
         return np.full(256, np.nan)
@@ -394,18 +392,6 @@ def test_a_long_sentence_does_not_hold_up_short_ones(options: Options) -> None:
 # ---- planted faults
 
 
-def caught(check: Callable[..., None], make: Make, *arguments: Any) -> None:
-    """The property fails, and for a reason of its own."""
-    with pytest.raises(AssertionError):
-        check(make, *arguments)
-
-
-def plant(monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[Any], Any]) -> None:
-    """Give the uncompiled search another function of that name. fault: makes it of the right one."""
-    right = as_python(getattr(beam_search, name))
-    monkeypatch.setattr(beam_search, name, fault(right))
-
-
 def too_early(right: Any) -> Any:
     """Stop when as many have ended as there are beams: a confident model's early ends fill the list before
     the answer ends."""
@@ -426,28 +412,34 @@ def of_its_rank(right: Any) -> Any:
     )
 
 
+def all_alive(right: Any) -> Any:
+    """Beams that all begin alive are equal: every hypothesis stands there once for each beam."""
+
+    def fill_slot(self: SearchState, slot: int, *rest: Any, **named: Any) -> None:
+        right(self, slot, *rest, **named)
+        self.score[slot] = 0.0
+
+    return fill_slot
+
+
 @pytest.mark.parametrize(
-    ("name", "fault", "check", "arguments"),
+    ("owner", "name", "fault", "check", "arguments"),
     [
-        ("is_search_over", too_early, check_never_below_greedy, (3, 1.0, 1)),
-        ("finish_hypothesis", without_length_penalty, check_exhaustive, (1, 2.0, 3, b"")),
-        ("finish_hypothesis", of_its_rank, check_sound, (4,)),
+        (beam_search, "is_search_over", too_early, check_never_below_greedy, (3, 1.0, 1)),
+        (beam_search, "finish_hypothesis", without_length_penalty, check_exhaustive, (1, 2.0, 3, b"")),
+        (beam_search, "finish_hypothesis", of_its_rank, check_sound, (4,)),
+        (SearchState, "fill_slot", all_alive, check_sound, (4,)),
     ],
 )
 def test_faults_are_caught(
-    name: str, fault: Any, check: Callable[..., None], arguments: tuple[Any, ...], monkeypatch: Any
+    owner: Any,
+    name: str,
+    fault: Callable[[Any], Any],
+    check: Callable[..., None],
+    arguments: tuple[Any, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plant(monkeypatch, name, fault)
-    caught(check, uncompiled, *arguments)
-
-
-def test_beams_that_all_begin_alive_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are equal: every hypothesis stands there once for each beam."""
-    begin = SearchState.fill_slot
-
-    def all_alive(self: SearchState, slot: int, *rest: Any, **named: Any) -> None:
-        begin(self, slot, *rest, **named)
-        self.score[slot] = 0.0
-
-    monkeypatch.setattr(SearchState, "fill_slot", all_alive)
-    caught(check_sound, uncompiled, 4)
+    """Of the uncompiled search, a property fails, and for a reason of its own."""
+    monkeypatch.setattr(owner, name, fault(as_python(getattr(owner, name))))
+    with pytest.raises(AssertionError):
+        check(uncompiled, *arguments)

@@ -89,7 +89,6 @@ def test_chunks_make_the_line(text: str, limit: int) -> None:
 
 
 def test_a_long_line_is_the_join_of_its_pieces() -> None:
-    """Joined with a space where it was cut at one, with nothing elsewhere."""
     translator = make(max_source_bytes=10)
     first, second, third, fourth = translator.translate([b"one two", b"three", b"abcdefghij", b"kl"])
     assert translator.translate([b"one two three"]) == [first + b" " + second]
@@ -133,7 +132,6 @@ def test_other_lines_are_translated(line: str, keep: str) -> None:
 
 
 def test_settings_that_ask_for_more_than_a_copy_are_heeded() -> None:
-    """A forced beginning, and a term of the glossary."""
     assert made_up(prefix="Siehe ").translate("https://x.org").startswith("Siehe ")
     assert made_up(glossary=Glossary([Term("shop", "Laden")])).translate("shop") == "Laden"
 
@@ -212,7 +210,6 @@ def test_lines_that_are_none(lines: Any, message: str) -> None:
 
 @pytest.mark.slow
 def test_a_line_comes_in_whole_characters() -> None:
-    """Parts come as soon as they are committed and together equal the translation."""
     line = "한글 \U0001f600 é"
     parts = list(made_up(max_source_bytes=8).stream(line))
     assert parts == list("한글0 \U0001f600 é0")
@@ -226,9 +223,6 @@ def test_a_line_comes_in_whole_characters() -> None:
 
 
 def test_runs_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run is loaded by its folder or file; several form an ensemble of any architectures; settings use the
-    run's defaults.
-    """
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "luong")
     make_run(tmp_path / "bytenet", "bytenet", 1, ("data.max_source_bytes=30",))

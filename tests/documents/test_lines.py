@@ -90,7 +90,6 @@ def test_the_lines_of_a_unit(text: str) -> None:
 
 
 def test_names_are_codes() -> None:
-    """Keep names of products, and of arguments that an option of the unit has."""
     pieces = split_unit(("  -x, --not=PAT  PAT and GitHub, PATH",))
     (line,) = (one for one in pieces if isinstance(one, UnitLine))
     assert line.parts == (Code("PAT"), " and ", Code("GitHub"), ", PATH")

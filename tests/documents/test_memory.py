@@ -144,7 +144,6 @@ def test_the_entry_with_the_same_key_is_used(tmp_path: Path) -> None:
 
 
 def test_codes_of_a_memory_match_those_of_other_formats(tmp_path: Path) -> None:
-    """They get their own form in the document."""
     rows = (
         ("a.po", 'msgid "very <b>old</b>"\nmsgstr ""\n', 'msgstr "sehr <b>alt</b>"'),
         ("a.html", "<p>very <i>old</i></p>", "<p>sehr <i>alt</i></p>"),

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import invoke
 
-from bytenmt.cli.main import main
 from bytenmt.cli.train import TABLES
 from bytenmt.documents.formats import format_of, unit_pairs
 from bytenmt.documents.unit import to_markup
@@ -54,7 +54,7 @@ def train(tmp_path: Path, *arguments: str) -> Result:
         (tmp_path / name).write_bytes((SAMPLES / f"{sample}.in").read_bytes())
     (tmp_path / "valid.tsv").write_text("a\tb\n")
     words = f"train -o {tmp_path}/run --arch luong --preset tiny --valid-tsv {tmp_path}/valid.tsv".split()
-    return CliRunner().invoke(main, [*words, *arguments])
+    return invoke(*words, *arguments)
 
 
 def test_the_command_trains_on_documents(tmp_path: Path, outcome: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from click.testing import CliRunner
+from command_line import invoke
 from fast_variants import by_variant
 from invariants import VARIANTS, WITH_SOURCE, AnyModel, build, encode, some_inputs, some_sources
 from torch import Tensor
@@ -24,7 +24,6 @@ from bytenmt.architectures.luong import model as luong
 from bytenmt.architectures.parameters import step_cost
 from bytenmt.architectures.registry import BUILT_IN
 from bytenmt.architectures.tensor_tree import tensors
-from bytenmt.cli.main import main
 from bytenmt.evaluation.properties import IN_FIELD, IN_WINDOW, properties
 from bytenmt.layers import recurrent
 from bytenmt.utf8 import BOS, EOS
@@ -259,12 +258,12 @@ def test_the_encoders_field_is_as_wide_as_claimed(name: str) -> None:
 
 def test_the_table_is_of_the_configured_models(tmp_path: Any) -> None:
     """All by default; others by name or from a run; what is not known of an option is not told."""
-    said = CliRunner().invoke(main, ["info", "--properties"]).stdout.splitlines()
+    said = invoke("info --properties").stdout.splitlines()
     assert [line.split()[0] for line in said[1:7]] == [*BUILT_IN]
     assert [re.split("  +", line)[2] for line in said[2:5]] == ["S·T", "S·T", "cS + cT"]
-    paper = CliRunner().invoke(main, ["info", "--properties", "--preset", "paper", "bytenet"]).stdout
+    paper = invoke("info --properties --preset paper bytenet").stdout
     assert re.split("  +", paper.splitlines()[1]) == [
         *("bytenet", "CNN/CNN", "cS + cT", "yes", "c = 60", "c = 30", "373 bytes", "373 bytes")
     ]
-    for words in (["info"], ["info", "luong", "bytenet"]):
-        assert CliRunner().invoke(main, words).exit_code in (1, 2)
+    for words in ("info", "info luong bytenet"):
+        assert invoke(words).exit_code in (1, 2)

@@ -8,9 +8,9 @@ from click.testing import CliRunner, Result
 from bytenmt.cli.main import main
 
 
-def invoke(*words: str) -> Result:
+def invoke(*words: str | Path) -> Result:
     """Run a command, given as one line or as words."""
-    return CliRunner().invoke(main, words if len(words) > 1 else words[0].split())
+    return CliRunner().invoke(main, [*map(str, words)] if len(words) > 1 else str(words[0]).split())
 
 
 def accepted(*words: str) -> str:

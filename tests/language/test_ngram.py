@@ -67,7 +67,6 @@ def test_the_probabilities_of_all_bytes_sum_to_one(text: bytes) -> None:
 
 
 def test_any_cut_of_a_stream_gives_the_same() -> None:
-    """A part of a stream depends only on the bytes before it."""
     model = NGram.from_texts([array(TEXT)])
     whole = model.bits(array(TEXT))
     for cut in (1, 3, 5, 60):
@@ -76,7 +75,6 @@ def test_any_cut_of_a_stream_gives_the_same() -> None:
 
 
 def test_texts_are_streams_of_their_own() -> None:
-    """No context reaches from one text into the next."""
     apart = NGram.from_texts([array(b"aaaab"), array(b"caaaa")], 1)
     joined = NGram.from_texts([array(b"aaaabcaaaa")], 1)
     b_then_c = array(b"b"), array(b"c")

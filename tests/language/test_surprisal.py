@@ -60,7 +60,6 @@ def check_any_cut(
 @pytest.mark.slow
 @by_variant("name", VARIANTS)
 def test_stream_equals_whole(name: str) -> None:
-    """A stream equals the whole text in float64 and in float32."""
     model, text = make(name), some_text(110)
     check_any_cut(model, text, 1e-9, ((1, 12), (7, 40), (64, 110)))
     check_any_cut(model.float(), text[:40], 1e-4, ((7, 40),))

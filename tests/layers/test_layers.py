@@ -183,7 +183,6 @@ def test_dropout_is_drawn_from_torchs_generator(threads: int) -> None:
 
 
 def test_no_dropout_is_the_input_itself() -> None:
-    """Outside training, and with probability 0."""
     x = torch.ones(100, 100)
     assert drop(x, 0.5, training=False) is x
     assert drop(x, 0.0, training=True) is x

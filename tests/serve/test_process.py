@@ -15,7 +15,7 @@ from urllib.error import HTTPError
 
 import click
 import pytest
-from click.testing import CliRunner
+from command_line import invoke
 from made_up_engine import make_run
 from made_up_service import SECONDS, Gate, made_up_app, made_up_models, serving, wait_until
 
@@ -74,7 +74,6 @@ def test_who_leaves_is_not_decoded_for(accept: str) -> None:
 
 
 def test_it_ends_when_it_has_answered() -> None:
-    """Accepted requests are answered, on a connection that is kept too, which is then closed."""
     gate = Gate(is_open=False)
     app = made_up_app("en-de", gate=gate)
     with ThreadPoolExecutor() as clients, serving(app) as (server, address):
@@ -248,13 +247,13 @@ def test_what_cannot_be_served_is_one_line(
         ]
         for arguments, reason in rows:
             port = () if "--port" in arguments else ("--port", "0")
-            done = CliRunner().invoke(main, ["serve", *map(str, (*arguments, *port))])
+            done = invoke("serve", *map(str, (*arguments, *port)))
             assert done.exit_code in (1, 2) and "Traceback" not in done.output and reason in done.output, (
                 done.output
             )
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "bytenmt.serve.server")
-    assert "bytenmt[serve]" in CliRunner().invoke(main, ["serve", "-m", pair]).output
+    assert "bytenmt[serve]" in invoke("serve", "-m", pair).output
 
 
 def test_a_trusted_proxy_tells_the_address_of_the_client(caplog: pytest.LogCaptureFixture) -> None:

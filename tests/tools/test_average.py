@@ -1,6 +1,5 @@
 """The mean of checkpoints against NumPy's; a card of what it measured."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -11,10 +10,7 @@ from made_up_engine import make_run, small_config, small_model
 from bytenmt.checkpoints.checkpoint import model_tensors, save_checkpoint
 from bytenmt.checkpoints.weights import read_run
 from bytenmt.config.facts import Facts
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import CheckpointError
-from bytenmt.evaluation.scores import text_scores
-from tools import card
 from tools.average import average, main
 
 
@@ -53,22 +49,3 @@ def test_what_has_no_mean_is_refused(files: list[Path]) -> None:
     assert not mean.exists()
     with pytest.raises(SystemExit, match="error: .*no"):
         main([str(folder / "no"), "-o", str(mean)])
-
-
-@pytest.mark.slow
-def test_a_card_tells_what_was_measured(tmp_path: Path) -> None:
-    """Figures without noise are those of a translation; hubs read the head."""
-    run = make_run(tmp_path / "run")
-    (tmp_path / "src").write_text("one\n둘\nthree 3\n" * 4)
-    words = [str(run), "-o", str(tmp_path / "card.md"), "--engine", "torch", "--license", "mit"]
-    texts = ["--src", str(tmp_path / "src"), "--ref", str(tmp_path / "src"), "--language", "de"]
-    card.main([*words, *texts, "--language", "no"])
-    text = (tmp_path / "card.md").read_text()
-    head = dict(line.split(": ", 1) for line in text.split("---\n")[1].splitlines())
-    matter = {key: json.loads(value) for key, value in head.items()}
-    assert matter["language"] == ["de", "no"] and matter["license"] == "mit" and "datasets" not in matter
-    lines = (tmp_path / "src").read_text().splitlines()
-    scores = text_scores(Translator.load(run, engine="torch").translate(lines), lines)
-    metrics = matter["model-index"][0]["results"][0]["metrics"]
-    assert [one["value"] for one in metrics] == [round(scores.chrf, 2), round(scores.bleu, 2)]
-    assert "| 0% | 5% | 10% | 20% |" in text and "luong" in text and "```toml\n[model]" in text

@@ -6,12 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 import torch
-from click.testing import CliRunner, Result
+from command_line import invoke
 from made_up_engine import make_run
 
 from bytenmt.checkpoints.quantize import convert, write_rounded
 from bytenmt.checkpoints.weights import read_run, restore_weights
-from bytenmt.cli.main import main
 from bytenmt.config.facts import CorpusFact
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, DataError
@@ -66,7 +65,6 @@ def test_enough_held_out_pairs_tell_when_to_stop(tmp_path: Path, model: Path) ->
 def test_training_ends_when_the_held_out_pairs_get_no_better(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first of three validations, six updates apart, is the best one."""
     updates, learn = list[int](), Trainer.learn
 
     def counted(self: Trainer, *arguments: Any) -> Any:
@@ -115,10 +113,6 @@ def test_too_few_pairs_are_refused(tmp_path: Path, model: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def command(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["adapt", *map(str, arguments)])
-
-
 def test_the_command_refuses_in_one_line(tmp_path: Path, model: Path) -> None:
     empty, other = tmp_path / "empty.po", tmp_path / "new"
     empty.write_text('msgid "a"\nmsgstr ""\n')
@@ -129,7 +123,7 @@ def test_the_command_refuses_in_one_line(tmp_path: Path, model: Path) -> None:
         ("trained on en", [empty, "-m", model, "-o", other, "--pair", "fr-de"]),
         ("exists already", [empty, "-m", model, "-o", model]),
     ):
-        result = command(*arguments)
+        result = invoke("adapt", *arguments)
         assert result.exit_code == 1, result.output
         assert words in result.output and result.output.count("\n") == 1
 
@@ -141,6 +135,6 @@ def test_the_command_tells_before_and_after(
     monkeypatch.setattr(adaptation, "MOST_FORGOTTEN", 100.0)  # random weights have nothing to lose
     memory = tmp_path / "memory.tsv"
     memory.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS))
-    result = command(model, memory, "-o", tmp_path / "new")
+    result = invoke("adapt", model, memory, "-o", tmp_path / "new")
     assert result.exit_code == 0, result.output
     assert "new text (6 held-out pairs): chrF" in result.output and "old text (60 sen" in result.output

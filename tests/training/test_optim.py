@@ -87,7 +87,6 @@ def test_optimizers(name: Any) -> None:
 
 @pytest.mark.parametrize("name", ["adamw", "muon", "nag", "sgd", "adadelta"])
 def test_weight_decay_leaves_vectors_alone(name: Any) -> None:
-    """Matrices shrink, biases and gains do not."""
     plain, decayed = (
         descend(TrainConfig(optimizer=name, lr=0.1, weight_decay=decay), 3) for decay in (0.0, 0.5)
     )
@@ -135,7 +134,6 @@ def factor(update: int, seconds: float = 0.0, standstills: int = 0, **settings: 
 
 
 def test_schedules() -> None:
-    """Warm-up from the first update on, then the named shapes."""
     assert factor(0, schedule="constant") == pytest.approx(0.1)
     assert factor(500, schedule="constant") == 1.0
     assert factor(39, schedule="inverse_sqrt") == pytest.approx(0.5)
@@ -153,7 +151,6 @@ def test_a_schedule_of_a_plugin_goes_before_that_of_the_package(monkeypatch: pyt
 
 
 def test_ends() -> None:
-    """Limits in updates and minutes, patience, and a learning rate that has fallen far enough."""
     assert fraction_done(TrainConfig(max_updates=0), Progress(update=10**6)) == 0.0
     assert fraction_done(TrainConfig(max_updates=10, max_minutes=1), Progress(update=5, seconds=45)) == 0.75
     assert stopped_early(TrainConfig(), Progress(waited=1000)) == ""
@@ -165,7 +162,6 @@ def test_ends() -> None:
 
 
 def test_moving_average() -> None:
-    """The recurrence of its definition, in NumPy; inside, the parameters hold it, outside the weights."""
     parameter = nn.Parameter(torch.zeros(3))
     average = MovingAverage([parameter], 0.8)
     expected = np.zeros(3)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from click.testing import CliRunner, Result
+from command_line import invoke
 from heard import Heard
 from small_runs import CPU, assert_same, config, contents, records, weights
 
@@ -16,7 +16,6 @@ import bytenmt
 from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.checkpoints.checkpoint import load_checkpoint, read_weights
 from bytenmt.checkpoints.weights import METRICS, read_config, read_run
-from bytenmt.cli.main import main
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import AUGMENTATIONS
 from bytenmt.data.corpus import ParallelCorpus
@@ -70,27 +69,24 @@ def test_resume_is_bit_identical(case: str, texts: dict[str, Any], tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["bahdanau", "luong", "bytenet"])  # GRU, LSTM and convolutions
 def test_bf16_is_resumed_to_the_bit(
-    arch: str, texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run with precision auto on a CPU with bf16 keeps bf16 when it is resumed on one without."""
+    """A run with precision auto on a CPU with bf16 keeps bf16 when it is resumed on one without; the other
+    precision is another training. test_windows.py resumes other architectures in bf16."""
     has_bf16: dict[str, Any] = {"avx512bf16": True}
     monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", lambda: has_bf16)
     monkeypatch.setattr("bytenmt.training.precision.WIDE", 1)
-    settings = ["train.precision=auto", "train.schedule='constant'"]
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train(whole, config(arch, *settings, "train.max_updates=5"), **texts, device=CPU)
-    train(parts, config(arch, *settings, "train.max_updates=2"), **texts, device=CPU)
-    has_bf16.clear()
-    train(parts, config(arch, *settings, "train.max_updates=5"), **texts, device=CPU, resume=True)
-    assert_same(weights(whole), weights(parts))
-    assert read_config(parts).train.precision == "bf16"
-    if arch == "luong":  # the other precision is another training
-        train(tmp_path / "fp32", config(arch, *settings, "train.max_updates=5"), **texts, device=CPU)
-        assert read_config(tmp_path / "fp32").train.precision == "fp32"
-        tables = [weights(run)["embedding.weight"] for run in (whole, tmp_path / "fp32")]
-        assert not torch.equal(*tables)
+    runs = {name: tmp_path / name for name in ("whole", "parts", "fp32")}
+    for name, n_updates in (("whole", 3), ("parts", 1), ("parts", 3), ("fp32", 3)):
+        settings = ["train.precision=auto", "train.schedule='constant'", f"train.max_updates={n_updates}"]
+        train(runs[name], config("luong", *settings), **texts, device=CPU, resume=runs[name].exists())
+        if name == "parts":
+            has_bf16.clear()
+    whole, parts, other = map(weights, runs.values())
+    assert_same(whole, parts)
+    assert [read_config(run).train.precision for run in runs.values()] == ["bf16", "bf16", "fp32"]
+    assert not torch.equal(whole["embedding.weight"], other["embedding.weight"])
 
 
 def test_metrics_of_a_resumed_run_count_every_update_once(texts: dict[str, Any], tmp_path: Path) -> None:
@@ -106,7 +102,6 @@ def test_metrics_of_a_resumed_run_count_every_update_once(texts: dict[str, Any],
 
 
 def test_what_is_not_resumed_stays_as_it_is(texts: dict[str, Any], tmp_path: Path) -> None:
-    """A finished run, and one that is given other text; where nothing was saved it starts afresh."""
     run, heard = tmp_path / "run", Heard()
     wanted = config("convs2s", "train.max_updates=3")
     assert train(run, wanted, **texts, device=CPU, resume=True, reporter=heard) == (3, 0)
@@ -192,6 +187,7 @@ def test_an_own_loop_trains_as_the_command_and_can_be_resumed(texts: dict[str, A
 
 # ---- the command
 
+TRAIN = ["train", "-o", "run"]
 SMALL = ["--arch", "luong", "--preset", "tiny", "--threads", "1"]
 SMALL += ["--set", "model.d_embedding=8", "--set", "model.d_hidden=8", "--set", "train.valid_lines=0"]
 
@@ -205,10 +201,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def call(*words: str) -> Result:
-    return CliRunner().invoke(main, ["train", "-o", "run", *words])
-
-
 @pytest.mark.parametrize("option", ["weighted", "text"])
 def test_a_run_knows_its_texts(place: Path, option: str) -> None:
     """--resume needs none of them; others are refused, and other settings."""
@@ -217,13 +209,13 @@ def test_a_run_knows_its_texts(place: Path, option: str) -> None:
         + ["--weight", "0.5", "--valid-src", "src", "--valid-tgt", "valid"],
         "text": ["--text", "src", "--valid-text", "valid", "--set", "train.window=4"],
     }[option]
-    asked = call(*SMALL, "--resume")
+    asked = invoke(*TRAIN, *SMALL, "--resume")
     assert asked.exit_code == 1 and "run holds nothing to continue: give the training text" in asked.stderr
-    assert (done := call(*SMALL, *texts, "--max-updates", "1")).exit_code == 0, done.stderr
+    assert (done := invoke(*TRAIN, *SMALL, *texts, "--max-updates", "1")).exit_code == 0, done.stderr
     files, valid = texts_of_run(place / "run")
     assert valid is not None and valid.tgt == place / "valid"
     assert [one.weight for one in files] == {"weighted": [2.0, 0.5]}.get(option, [1.0])
-    assert (done := call("--resume", "--max-updates", "2")).exit_code == 0, done.stderr
+    assert (done := invoke(*TRAIN, "--resume", "--max-updates", "2")).exit_code == 0, done.stderr
     for words, message in (
         (
             ["--text", "valid", "--valid-text", "valid"],
@@ -231,17 +223,16 @@ def test_a_run_knows_its_texts(place: Path, option: str) -> None:
         ),
         (["--set", "train.clip_norm=0.5"], "train.clip_norm is 0.5, but run was trained with"),
     ):
-        refused = call("--resume", "--max-updates", "3", *words)
+        refused = invoke(*TRAIN, "--resume", "--max-updates", "3", *words)
         assert refused.exit_code == 1 and message in refused.stderr
     facts = read_run(place / "run", "last")[1].facts
     assert facts.update == 2 and facts.valid is not None and facts.without_folders().valid is None
     (place / "src").unlink()
-    gone = call("--resume", "--max-updates", "3")
+    gone = invoke(*TRAIN, "--resume", "--max-updates", "3")
     assert gone.exit_code == 1 and "src does not exist" in gone.stderr
 
 
 def test_python_leaves_out_what_is_none(place: Path) -> None:
-    """None leaves an option out; errors are those of the command."""
     small = {"model.d_embedding": 8, "model.d_hidden": 8, "train.valid_lines": 0}
     more: dict[str, Any] = {"src": "src", "tgt": "tgt", "valid_src": "src", "valid_tgt": "valid"}
     more |= {"arch": "luong", "preset": "tiny", "settings": small, "threads": 1}

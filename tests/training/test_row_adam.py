@@ -12,7 +12,6 @@ from small_runs import CPU, config
 from torch import Tensor
 
 from bytenmt.checkpoints.checkpoint import read_weights
-from bytenmt.checkpoints.weights import read_run
 from bytenmt.distributed import Group
 from bytenmt.errors import CheckpointError
 from bytenmt.layers.ngram_tables import NgramTables, RowGradients
@@ -77,7 +76,6 @@ def test_each_row_is_updated_as_by_adam(dropped: bool, device: str) -> None:
 
 
 def test_several_processes_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gradients of all of them are summed."""
     one, other = some_gradients(1), some_gradients(2)
     whole, ours = (RowAdam(make_tables(), (0.9, 0.98)) for _ in range(2))
     whole.tables.gradients += one + other
@@ -100,40 +98,19 @@ def test_padding_moves_no_row() -> None:
     assert torch.equal(ours.tables.weight, before) and int(ours.n_updates.max()) == 1
 
 
-def run_for(run: Path, texts: dict[str, Any], arch: str, updates: int, *settings: str, **more: Any) -> Path:
-    make_tables = config(arch, *NGRAMS, f"train.max_updates={updates}", "train.schedule=constant", *settings)
-    train(run, make_tables, files=texts["files"], valid=texts["valid"], device=CPU, **more)
-    return run
-
-
-def test_only_rows_that_were_read_are_stored(tmp_path: Path, texts: dict[str, Any]) -> None:
-    """Other rows are zero."""
-    run = run_for(tmp_path / "run", texts, "convs2s", 5, "model.ngram_rows=4096")
-    stored, (tensors, _, _) = read_run(run)[1].arrays, read_weights(run)[1]
-    table, there = tensors[TABLES], tensors[TABLES].any(dim=1)
-    assert table.shape == (3 * 4096, 8) and 0 < int(there.sum()) < 3000
-    assert stored[TABLES].shape == (int(there.sum()), 8)
-    assert torch.equal(torch.from_numpy(stored[TABLES]), table[there])
-
-
 @pytest.mark.slow
 def test_a_run_without_tables_begins_one_with(tmp_path: Path, texts: dict[str, Any]) -> None:
     """--init-from: its weights, and tables of zeros; the other way round is refused."""
-    plain = tmp_path / "plain"
-    make_tables = config("luong", "train.max_updates=3")
-    train(plain, make_tables, files=texts["files"], valid=texts["valid"], device=CPU)
-    trainer = Trainer(config("luong", *NGRAMS), CPU)
-    tensors = read_weights(plain)[1][0]
-    trainer.begin_with(tensors, plain)
+    plain, with_tables = (
+        config("luong", "train.max_updates=3"),
+        config("luong", *NGRAMS, "train.max_updates=4"),
+    )
+    train(tmp_path / "plain", plain, **texts, device=CPU)
+    trainer = Trainer(with_tables, CPU)
+    tensors = read_weights(tmp_path / "plain")[1][0]
+    trainer.begin_with(tensors, tmp_path / "plain")
     own = dict(trainer.model.named_parameters())
     assert not own[TABLES].any() and all(torch.equal(own[name], tensors[name]) for name in tensors)
-    with_tables = run_for(tmp_path / "with", texts, "luong", 4, init_from=plain)
+    train(tmp_path / "with", with_tables, **texts, device=CPU, init_from=tmp_path / "plain")
     with pytest.raises(CheckpointError, match="another model"):
-        train(
-            tmp_path / "no",
-            make_tables,
-            files=texts["files"],
-            valid=texts["valid"],
-            device=CPU,
-            init_from=with_tables,
-        )
+        train(tmp_path / "no", plain, **texts, device=CPU, init_from=tmp_path / "with")

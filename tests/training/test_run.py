@@ -63,7 +63,6 @@ def test_a_model_learns_to_copy(arch: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_best_is_the_best_validation(texts: dict[str, Any], tmp_path: Path) -> None:
-    """The best checkpoint has the lowest validated bits per byte, and weights that give them again."""
     run = tmp_path / "run"
     train(run, config("convs2s", "train.max_updates=20", "train.lr=0.05"), **texts, device=CPU)
     found, loaded = validated(run), load_run(run, CPU)
@@ -195,7 +194,6 @@ BAD: list[tuple[str, list[str], tuple[str, str], str]] = [
 def test_bad_input_leaves_no_folder(
     arch: str, settings: list[str], names: tuple[str, str], message: str, tmp_path: Path
 ) -> None:
-    """Unusable training text and settings are refused before the run folder is created."""
     (tmp_path / "short").write_bytes(b"19 bytes of a text.")
     (tmp_path / "empty").write_bytes(b"")
     paths = [[tmp_path / name for name in some.split()] for some in names]
@@ -247,7 +245,6 @@ def test_resume_keeps_the_threads(
 
 @pytest.mark.slow
 def test_patience_and_plateau(texts: dict[str, Any], tmp_path: Path) -> None:
-    """A run that gets no better ends, with its bar at the end; on a plateau its learning rate falls first."""
     heard, run = Heard(), tmp_path / "run"
     hopeless = ["train.valid_lines=1", "train.lr=1e-12", "train.warmup_updates=0", "train.valid_every=2"]
     hopeless += ["train.weight_decay=0.0", "train.metric=chrf"]

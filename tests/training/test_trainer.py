@@ -41,7 +41,6 @@ def rows(batch: Batch, begin: int, end: int) -> Batch:
 
 @pytest.mark.slow
 def test_summed_batches_are_one(batch: Batch) -> None:
-    """Under update_freq two halves have the gradient of the whole, though their lengths differ."""
     whole = gradients(still(), batch)
     halves = gradients(still(), rows(batch, 0, 2), rows(batch, 2, 9))
     for one, other in zip(whole, halves, strict=True):
