@@ -13,6 +13,8 @@ from made_up_engine import make_run
 
 import bytenmt
 from bytenmt.api import runs
+from bytenmt.data import sentences
+from bytenmt.decoding import glossary, translator
 from bytenmt.training import arguments
 
 WITHOUT_SOURCE = ("model.source=false",)
@@ -30,7 +32,9 @@ def make_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("module", "least"), [(runs, 8), (arguments, 4)])
+@pytest.mark.parametrize(
+    ("module", "least"), [(runs, 8), (arguments, 4), (translator, 5), (glossary, 1), (sentences, 4)]
+)
 def test_the_examples_run(place: Path, module: ModuleType, least: int) -> None:
     said, n = io.StringIO(), 0
     runner = doctest.DocTestRunner()

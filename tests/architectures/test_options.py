@@ -83,10 +83,3 @@ def test_options_without_effect_have_none(arch: str, settings: str) -> None:
     assert parameter_shapes(config.model) == {
         name: tuple(part.shape) for name, part in build_model(config.model).named_parameters()
     }
-
-
-def test_no_positions_are_none() -> None:
-    """n_positions = 0 means off where they are learned, as before there was a name for it."""
-    for settings in (["n_positions=0"], ["positions=off"]):
-        config = load_config("convs2s", "small", [f"model.{setting}" for setting in settings])
-        assert config.model.position_kind == "off"  # type: ignore[union-attr]

@@ -31,10 +31,12 @@ def test_printable() -> None:
     assert printable(Path("plain")) == "plain"
 
 
-def test_an_error_is_one_line_however_it_is_told() -> None:
+def test_errors_and_warnings_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     error = DataError(f"{HOSTILE} does not exist")
     assert str(error) == f"{error}" == f"{SHOWN} does not exist"
     assert str(BytenmtError(f"no: {error}")) == f"no: {SHOWN} does not exist"
+    Console().warn(HOSTILE)
+    assert capsys.readouterr().err == f"bytenmt: warning: {SHOWN}\n"
 
 
 @pytest.mark.slow
@@ -65,11 +67,6 @@ def test_no_name_reaches_the_terminal_as_it_is(arguments: list[str]) -> None:
 
 def test_no_arguments_show_the_help() -> None:
     assert len(CliRunner().invoke(main, []).output.splitlines()) > 10
-
-
-def test_warnings_too(capsys: pytest.CaptureFixture[str]) -> None:
-    Console().warn(HOSTILE)
-    assert capsys.readouterr().err == f"bytenmt: warning: {SHOWN}\n"
 
 
 @pytest.mark.slow

@@ -200,17 +200,6 @@ def test_plan_is_drawn_from_seed_and_epoch() -> None:
         assert abs(np.corrcoef(means[:-1], means[1:])[0, 1]) < 0.3
 
 
-def test_pairs_of_one_length_meet_anew() -> None:
-    """Among 600 equal pairs in batches of ten, two pairs share a batch again in one of 67 epochs."""
-    equal = lengths([9] * 600)
-    together = []
-    for epoch in (0, 1):
-        plan = epoch_plan(equal, equal, 200, 1, epoch)
-        groups = [plan.batch(k).tolist() for k in range(plan.n_batches)]
-        together.append({(a, b) for group in groups for a in group for b in group if a < b})
-    assert len(together[0] & together[1]) < 0.04 * len(together[0])
-
-
 def like_sentences(n: int) -> tuple[np.ndarray, np.ndarray]:
     draw = np.random.default_rng(1)
     source = np.clip(np.round(draw.lognormal(np.log(110), 0.6, n)), 1, 1000)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from cpu_engines import ALL, KINDS, agree, engine, model, packed, run, some_requests
 from fast_variants import MAIN, by_variant, rotated
-from invariants import VARIANTS, WITHOUT_SOURCE, build, whole
+from invariants import WITHOUT_SOURCE, whole
 from python_engine import STAND_INS
 
 from bytenmt.checkpoints.quantize import quantise
@@ -242,17 +242,6 @@ def test_every_engine_writes_each_sentinel_once(name: str, how: str) -> None:
             assert [one.is_past_end for one in mine] == [one.is_past_end for one in other]
             for a, b in zip(mine, other, strict=True):
                 np.testing.assert_allclose(a.byte_scores, b.byte_scores, atol=1e-4)
-
-
-def test_the_transformer_writes_each_sentinel_once() -> None:
-    of, requests = build(VARIANTS["transformer"], 1, 0.4).float(), with_sentinels(9, seed=5)
-    for how in ("greedy", "beam", "samples"):
-        kinds = ("torch", "torch, compiled search")
-        both = [run(engine(kind, [of], SEARCHES[how]), requests) for kind in kinds]
-        agree(*both)
-        for one, hypotheses in zip(requests, both[0], strict=True):
-            for hypothesis in hypotheses:
-                check(one, hypothesis)
 
 
 @each_kind

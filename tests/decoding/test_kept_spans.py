@@ -1,6 +1,5 @@
 """Test what becomes of kept spans, codes and terms between a line and its translation."""
 
-import doctest
 import math
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_engine import made_up_translator, make_run
 
-from bytenmt.decoding import glossary
 from bytenmt.decoding.glossary import Glossary, Term
 from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.decoding.kept_spans import (
@@ -118,10 +116,6 @@ def test_terms(line: str, expected: str) -> None:
     (chunk,) = split_line(line.encode(), 1000, KeepSpec(glossary=TERMS))
     assert restore_text(chunk.source, chunk.spans).decode() == expected
     assert chunk.text.decode() == line
-
-
-def test_the_example_of_the_glossary_runs() -> None:
-    assert doctest.testmod(glossary) == (0, 1)
 
 
 def test_a_glossary_of_many_terms(tmp_path: Path) -> None:

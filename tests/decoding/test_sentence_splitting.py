@@ -1,6 +1,5 @@
 """Lines are split into sentences, translated one by one, and joined with their own white space."""
 
-import doctest
 import random
 from dataclasses import replace
 from itertools import product
@@ -12,7 +11,6 @@ import torch
 from made_up_engine import MadeUpEngine
 
 from bytenmt.config.facts import Facts
-from bytenmt.data import sentences
 from bytenmt.data.sentences import languages_of_files, sentence_ends
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.line_batch import Chunk, LineRules, join_hypotheses
@@ -29,10 +27,6 @@ def made_up(languages: tuple[str, ...] = ("en",), **named: Any) -> tuple[Transla
     keep = settings.keep if settings.needs_sentinels else None
     rules = LineRules(settings, settings.max_source_bytes or 1000, keep=keep, languages=languages)
     return Translator(lambda capacity: MadeUpEngine(capacity, settings.search, admitted), rules), admitted
-
-
-def test_the_example_runs() -> None:
-    assert doctest.testmod(sentences) == (0, 4)
 
 
 @pytest.mark.parametrize("language", ["en", "de", "ko"])
@@ -58,7 +52,8 @@ def test_an_unknown_language_has_the_boundaries_of_all() -> None:
 
 
 def test_sentences_are_translated_one_by_one() -> None:
-    """The prefix begins the first; white space stays, also at both ends; equal sentences are one request."""
+    """The prefix begins the first; white space stays, also at both ends; equal sentences are one request,
+    long ones are cut as well, and a line that is not split keeps its signs."""
     translator, admitted = made_up(prefix="so: ")
     assert translator.translate("  One.\tTwo.  One. Two. ") == "  so: ONE.0\tTWO.0  ONE.0 TWO.0 "
     assert sorted(request.source or b"" for some in admitted for request in some) == [
@@ -70,6 +65,8 @@ def test_sentences_are_translated_one_by_one() -> None:
     (result,) = translator.translate_lines([b"One. Two."])
     assert result.best_chunks() == [(b"One.", b"so: ONE.0", b" "), (b"Two.", b"TWO.0", b"")]
     assert made_up(())[0].translate("One. Two.") == "ONE. TWO.0"
+    assert made_up(())[0].translate("Name: ________") == "NAME: ________0"
+    assert made_up(max_source_bytes=10)[0].translate("One. Two three four.") == "ONE.0 TWO THREE0 FOUR.0"
 
 
 @pytest.mark.parametrize(
@@ -94,14 +91,6 @@ def test_sentences_are_translated_one_by_one() -> None:
 def test_repeated_signs_are_copied(line: str, expected: str) -> None:
     """So are lines of signs alone; addresses and kept spans are not cut. 0: where the model is asked."""
     assert made_up(keep=("placeholders",))[0].translate(line) == expected
-
-
-def test_a_line_that_is_not_split_keeps_its_signs() -> None:
-    assert made_up(())[0].translate("Name: ________") == "NAME: ________0"
-
-
-def test_a_long_sentence_is_cut_as_well() -> None:
-    assert made_up(max_source_bytes=10)[0].translate("One. Two three four.") == "ONE.0 TWO THREE0 FOUR.0"
 
 
 def test_n_best_are_those_with_the_highest_sums() -> None:

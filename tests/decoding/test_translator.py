@@ -1,7 +1,5 @@
 """Lines in, translations out: a valid one for each, in order, whatever shares the engine."""
 
-import doctest
-import io
 import random
 from itertools import pairwise
 from pathlib import Path
@@ -240,17 +238,6 @@ def test_runs_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         runtime_from_models(models, CPU), beam=2, n_best=2, prefix="é", **SHORT
     )
     assert both.n_best(["one", "two"]) == expected.n_best(["one", "two"])
-
-
-def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    make_run(tmp_path / "runs" / "mine")
-    finder = doctest.DocTestFinder(recurse=False)
-    (example,) = finder.find(Translator, "Translator", globs={"Translator": Translator})
-    assert len(example.examples) == 5
-    said = io.StringIO()
-    doctest.DocTestRunner().run(example, out=said.write)
-    assert said.getvalue() == ""
 
 
 def test_misuse_is_told(tmp_path: Path) -> None:

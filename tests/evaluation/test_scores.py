@@ -24,7 +24,7 @@ from bytenmt.evaluation.comparison import (
     with_significance,
     without_seed,
 )
-from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
+from bytenmt.evaluation.likelihood import log_probabilities
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.utf8 import BOS, EOS
 
@@ -83,12 +83,6 @@ def test_processes_score_as_one(tmp_path: Path) -> None:
     assert [len(values) for values in alone] == [40, 1] and max(alone[0]) < 0
     found = results(shared, folders, size=3)
     assert [values == alone for values in found] == [True] * 3
-
-
-def test_bits_per_byte() -> None:
-    """Two targets of 3 and 5 bytes with probabilities 2^-7 and 2^-9: sixteen bits on eight bytes."""
-    log_p = np.array([-7 * math.log(2), -9 * math.log(2)])
-    assert bits_per_byte(log_p, np.array([3, 5], np.int32)) == pytest.approx(2.0)
 
 
 def test_text_scores() -> None:

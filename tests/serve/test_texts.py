@@ -25,9 +25,6 @@ def test_directions() -> None:
     for wrong in ("en", "en-de-fr", "en-en", "", "e-de", "en-d/e", "en:"):
         with pytest.raises(BytenmtError, match="not a language pair"):
             Direction.parse(wrong)
-
-
-def test_codes() -> None:
     languages = ServedLanguages([Direction.parse(pair) for pair in ("ko-en", "en-de")])
     assert languages.known("KO") == "ko" and languages.known("de_CH") == "de"
 

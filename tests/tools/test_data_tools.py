@@ -45,18 +45,6 @@ def test_a_folder_may_hold_it_packed_or_below_its_name(tmp_path: Path) -> None:
         get_data.fetch("any", corpus(), tmp_path / "other", None)
 
 
-def test_the_list_names_all_that_is_needed() -> None:
-    corpora = tomllib.loads(get_data.CORPORA.read_text(encoding="utf-8"))
-    public = {"multi30k", "tinyshakespeare", "war-and-peace"}
-    ours = {"tatoeba-eng-deu", "tatoeba-eng-kor", "uistrings-eng-deu", "softdocs-eng-kor"}
-    assert set(corpora) == public | ours | {"software-eng-deu", "software-eng-kor"}
-    for one in corpora.values():
-        assert one["licence"] and one["origin"]
-        for about in one["files"].values():
-            assert len(bytes.fromhex(about["sha256"])) == 32
-            assert ("there" in about) == ("address" in one)
-
-
 # ---- words and their translations
 
 LEXICON = {"cat": "Katze", "dog": "Hund", "house": "Haus", "sees": "sieht", "likes": "mag", "old": "alte"}
