@@ -113,19 +113,6 @@ def test_files_are_safetensors(tmp_path: Path) -> None:
         assert back[name].dtype == tensor.dtype and torch.equal(back[name], tensor), name
 
 
-def test_a_trainer_keeps_tensors_of_every_type(run: Path) -> None:
-    """Also parts of others, turned ones, and two names of one."""
-    whole = torch.arange(24).reshape(4, 6)
-    kinds = (torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool)
-    trainer = {f"{kind}": whole.to(kind) for kind in kinds}
-    trainer |= {"part": whole[1:3, ::2], "turned": whole.t(), "again": whole, "one": whole[0, 0]}
-    save_checkpoint(run, 1, contents(1)[0], trainer, CONFIG, Facts(), best=False)
-    back = load_checkpoint(run).trainer
-    assert back.keys() == trainer.keys()
-    for name, tensor in trainer.items():
-        assert back[name].dtype == tensor.dtype and torch.equal(back[name], tensor), name
-
-
 def test_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
     make_run(tmp_path / "run", "bytenet")
     larger = load_config("bytenet", "tiny", ["model.d_channels=100"])

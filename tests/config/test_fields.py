@@ -133,13 +133,6 @@ def test_a_setting_of_thousands_of_digits_or_levels(setting: str) -> None:
     assert len(str(told.value)) < 350 and str(told.value).isprintable()
 
 
-@pytest.mark.parametrize("text", [7, "90s", "2m", "1.5h", "auto"])
-def test_intervals(text: int | str) -> None:
-    config = load_config("luong", "tiny", [f"train.valid_every={text}", f"train.save_every={text}"])
-    assert (config.train.valid_every, config.train.save_every) == (text, text)
-    assert TRAINING["save_every"].convert(str(text), is_text=True) == text
-
-
 @pytest.mark.parametrize(
     "text", ["2", "m", "0s", "0.0h", "-1m", "1e3s", "2 m", "99999999h", "x" * 9999, "2m\x1b"]
 )

@@ -439,7 +439,7 @@ def test_faults_are_caught(
     arguments: tuple[Any, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of the uncompiled search, a property fails, and for a reason of its own."""
+    """A property of the uncompiled search fails, for a reason of its own."""
     monkeypatch.setattr(owner, name, fault(as_python(getattr(owner, name))))
     with pytest.raises(AssertionError):
         check(uncompiled, *arguments)

@@ -39,8 +39,8 @@ def fake(*distributions: object) -> Runtime:
 
 
 def test_allowed_bytes_are_those_that_have_room() -> None:
-    """Of the bytes that test_utf8.py holds against Python's decoder those whose cost is in the room; EOS of a
-    text alone where there is none, between two characters."""
+    """All whose cost, which test_utf8.py holds against Python's decoder, is in the room; but EOS of a text
+    where there is none alone, between two characters."""
     rooms = np.arange(LONGEST_CHARACTER + 1)[:, None, None]
     line, text = allowed_bytes(False), allowed_bytes(True)
     assert np.array_equal(line, decoding_cost(False) <= rooms)

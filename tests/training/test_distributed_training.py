@@ -76,30 +76,6 @@ def test_processes_share_one_run(arch: str, more: list[str], tmp_path: Path) -> 
     assert scores[0].keys() == {6, 12} and scores[0] == pytest.approx(scores[1], abs=1e-8)
 
 
-def gradients_of(group: Group, folder: Path) -> list[np.ndarray[Any, Any]]:
-    """The summed gradients of one batch of three pairs, of which the processes hold shares."""
-    from bytenmt.data.batches import assemble
-    from bytenmt.data.corpus import ParallelCorpus
-
-    corpus = ParallelCorpus.open_all([PairFiles(folder / "src", folder / "tgt")])
-    trainer = Trainer(
-        config("convs2s", "model.dropout=0.0", "train.clip_norm=0.0"), torch.device("cpu"), group
-    )
-    rows = np.arange(3)[group.rank :: group.size]
-    total = int((corpus.target_lengths[:3] + 1).sum())
-    trainer.update([assemble(corpus, rows)], total)
-    return [p.grad.numpy() for p in trainer.parameters if p.grad is not None]
-
-
-def test_an_empty_share_adds_nothing(tmp_path: Path) -> None:
-    """Three pairs over four processes: each has the gradients of one process with all three."""
-    write_texts(tmp_path)
-    alone = gradients_of(SINGLE_PROCESS, tmp_path)
-    for found in results(gradients_of, tmp_path, size=4):
-        for expected, gradient in zip(alone, found, strict=True):
-            np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-7)
-
-
 def test_torchrun_restarts_a_job_of_which_a_process_has_died(tmp_path: Path) -> None:
     """The second process is killed once; the first ends by a clear message; the restarted job goes on from
     the last checkpoint and ends as a run in one go."""
