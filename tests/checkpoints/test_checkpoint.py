@@ -287,7 +287,7 @@ def test_metrics_are_whole_lines(tmp_path: Path) -> None:
 
 
 def test_a_trainers_file_that_is_cut_off_is_refused_by_name(run: Path) -> None:
-    """Of weights test_weights_files.py has the same."""
+    """Weights that are cut off stand in test_weights_files.py."""
     save(run, 3)
     path = run / "trainer.pt"
     whole = path.read_bytes()

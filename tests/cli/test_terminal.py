@@ -1,4 +1,4 @@
-"""What a terminal shows: foreign texts are escaped, an error is one line, lines stand beside bars."""
+"""Lines on a terminal: foreign texts are escaped, an error is one line, and no line stands behind a bar."""
 
 import io
 import os
