@@ -3,6 +3,7 @@ must be true of any result; compiled, and as the Python that it was compiled fro
 see each caught.
 """
 
+import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product
@@ -273,6 +274,19 @@ def test_blocking_never_empties_the_choice() -> None:
     assert found.text == text and found.log_probability == pytest.approx(total, abs=1e-9)
     characters = text.decode()
     assert len(set(characters[:64])) == 64 and len(set(characters)) < len(characters)
+
+
+@pytest.mark.parametrize("alphabet", [bytes(range(0x20)) + b"\x7f", b"\xc2\x80\x85\x9b\x9f\xa0"])
+@pytest.mark.parametrize(
+    "options", [Options(), Options(beam=3, n_best=3), Options(sample=True), Options(no_repeat_ngram_size=1)]
+)
+def test_no_control_character_but_tab_comes_out(options: Options, alphabet: bytes) -> None:
+    """From a distribution that would write nothing else."""
+    log_p, limits = few_bytes(1, alphabet, end=-2.0, floor=-12.0), (0, 1, 2, 3, 9, 40)
+    texts = [h.text.decode() for found in search(uncompiled, [[log_p] * 6], limits, options) for h in found]
+    controls = {c for text in texts for c in text if unicodedata.category(c) == "Cc"}
+    assert controls <= {"\t"} and any(texts)
+    assert any("\xa0" in text for text in texts) == (alphabet[0] == 0xC2)  # the first after them
 
 
 # ---- sentinels

@@ -77,7 +77,7 @@ def test_training_ends_when_the_held_out_pairs_get_no_better(
     pairs = [(f"{word} file {n}", f"{word.upper()} {n}") for word in WORDS for n in range(26)]
     with pytest.raises(BytenmtError, match="get no better"):
         adapt(model, pairs, tmp_path / "new", name="memory.tsv")
-    assert len(updates) == 3 * 6
+    assert len(updates) == 3 * 6  # three validations, six updates apart
 
 
 def test_tables_of_n_grams_are_the_new_ones() -> None:
