@@ -101,6 +101,15 @@ def test_the_ends_of_the_range_draw_what_may_come(u: float, drawn: int) -> None:
     assert draw_compiled(log_p, log_p > -np.inf, params, u) == drawn
 
 
+@pytest.mark.parametrize(("top_k", "top_p", "n"), [(5, 1.0, 5), (0, 0.5, 128), (10, 0.21, 3)])
+def test_equal_bytes_are_kept_in_their_order(top_k: int, top_p: float, n: int) -> None:
+    """Among equal probabilities the lower byte is kept; top_p keeps as few bytes as reach it."""
+    params = SearchParams.from_options(Options(sample=True, top_k=top_k, top_p=top_p))
+    flat, allowed = np.zeros(256), np.ones(256, np.bool_)
+    drawn = {draw_compiled(flat, allowed, params, share) for share in np.arange(0, 1, 1 / 512)}
+    assert drawn == set(range(n))
+
+
 # ---- whole texts
 
 
