@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
+from command_line import listing
 from heard import Heard
 from made_up_engine import make_run, small_config
 from torch import Tensor
@@ -161,20 +162,14 @@ def test_an_average_and_the_weights_that_are_trained(run: Path) -> None:
 # A kill at any moment.
 
 
-def contents_of(folder: Path) -> dict[str, bytes]:
-    """Every file of a folder, as another process sees it."""
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
-
-
-def moments(folder: Path, action: Callable[[], None]) -> list[dict[str, bytes]]:
+def moments(folder: Path, action: Callable[[], None]) -> list[dict[Path, bytes]]:
     """Yield the files on disk before every line of the package that an action executes, and at its end: all
     states that kill -9 can leave, without unflushed data. Equal states are yielded once.
     """
-    seen: list[dict[str, bytes]] = []
+    seen: list[dict[Path, bytes]] = []
 
     def look() -> None:
-        now = contents_of(folder)
+        now = listing(folder)
         if now not in seen:
             seen.append(now)
 
@@ -212,8 +207,8 @@ def test_a_kill_leaves_the_old_checkpoint_or_the_new(
     for state in states:
         shutil.rmtree(run)
         run.mkdir()
-        for name, data in state.items():
-            (run / name).write_bytes(data)
+        for path, data in state.items():
+            path.write_bytes(data)
         if has_checkpoint(run):
             update = load_checkpoint(run).update
             assert is_saved(run, update)
@@ -246,7 +241,7 @@ def file_limit(n_bytes: int) -> Iterator[None]:
 def test_a_real_limit(run: Path) -> None:
     """The system refuses to write on, in the weights or the trainer's file: the checkpoint before stands."""
     save(run, 2, best=True)
-    sizes = {len(data) for name, data in contents_of(run).items() if name != "config.toml"}
+    sizes = {len(data) for path, data in listing(run).items() if path.name != "config.toml"}
     for limit in (0, 1, 1000, *(size - 1 for size in sizes)):
         with file_limit(limit), pytest.raises(CheckpointError) as caught:
             save(run, 3)

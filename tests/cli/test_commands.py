@@ -105,7 +105,7 @@ def test_an_output_file_is_whole_or_not_there(tmp_path: Path) -> None:
         with pytest.raises(KeyboardInterrupt), writer(tmp_path / name) as file:
             file.write(b"half")
             raise KeyboardInterrupt
-    assert listing(tmp_path) == {str(tmp_path / "old"): b"old", str(tmp_path / "link"): b"old"}
+    assert listing(tmp_path) == {tmp_path / "old": b"old", tmp_path / "link": b"old"}
     with writer(tmp_path / "link") as file:
         file.write(b"new")
     assert (tmp_path / "old").read_bytes() == b"new" and (tmp_path / "link").is_symlink()

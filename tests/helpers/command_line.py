@@ -20,9 +20,9 @@ def accepted(*words: str) -> str:
     return result.stdout
 
 
-def listing(folder: Path) -> dict[str, bytes]:
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {str(path): path.read_bytes() for path in files}
+def listing(folder: Path) -> dict[Path, bytes]:
+    """Every file of a folder, as another process sees it."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def refused(command: str, code: int = 1) -> str:

@@ -115,33 +115,21 @@ def _child(
     pipe.send((value, error))
 
 
-class Finished(NamedTuple):
-    """The output and the exit code of a program."""
-
-    stdout: bytes
-    stderr: str
-    exit_code: int | None
-
-
-def torchrun(folder: Path, *arguments: str, stdin: bytes = b"") -> Finished:
-    """Run torchrun's own program, which starts the processes, in a fork that has imported it.
-
-    folder: for the files that stand for the standard streams.
+def torchrun(log: Path, *arguments: str) -> int | None:
+    """Run torchrun's own program, which starts the processes, in a fork that has imported it; all that it
+    prints goes to a file. Returns the exit code.
     """
-    paths = [folder / f"torchrun.{name}" for name in ("stdin", "stdout", "stderr")]
-    for path, data in zip(paths, (stdin, b"", b""), strict=True):
-        path.write_bytes(data)
-    process = FORKSERVER.Process(target=_torchrun, args=(paths, ["--standalone", *arguments]))
+    process = FORKSERVER.Process(target=_torchrun, args=(log, ["--standalone", *arguments]))
     process.start()
     process.join(5 * SECONDS)
     if process.is_alive():
         process.terminate()  # ends what it has started, too
         process.join(SECONDS)
-        pytest.fail(f"torchrun hangs: {paths[2].read_text()}")
-    return Finished(paths[1].read_bytes(), paths[2].read_text(), process.exitcode)
+        pytest.fail(f"torchrun hangs: {log.read_text()}")
+    return process.exitcode
 
 
-def _torchrun(paths: list[Path], arguments: list[str]) -> None:
-    for target, path in enumerate(paths):
-        os.dup2(os.open(path, os.O_RDWR | os.O_APPEND), target)
+def _torchrun(log: Path, arguments: list[str]) -> None:
+    for target in (1, 2):
+        os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), target)
     importlib.import_module("torch.distributed.run").main(arguments)

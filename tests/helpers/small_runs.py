@@ -96,7 +96,3 @@ def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) ->
     assert one.keys() == other.keys()
     for name, tensor in one.items():
         assert torch.equal(tensor, other[name]), name
-
-
-def contents(run: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from command_line import invoke
+from command_line import invoke, listing
 from heard import Heard
-from small_runs import CPU, assert_same, config, contents, records, weights
+from small_runs import CPU, assert_same, config, records, weights
 
 import bytenmt
 from bytenmt.architectures.registry import ARCHITECTURES
@@ -106,14 +106,14 @@ def test_what_is_not_resumed_stays_as_it_is(texts: dict[str, Any], tmp_path: Pat
     wanted = config("convs2s", "train.max_updates=3")
     assert train(run, wanted, **texts, device=CPU, resume=True, reporter=heard) == (3, 0)
     assert sum("holds nothing to resume" in line for line in heard.lines) == 1
-    before, heard = contents(run), Heard()
+    before, heard = listing(run), Heard()
     assert train(run, wanted, **texts, device=CPU, resume=True, reporter=heard) == (3, 0)
     assert heard.lines[-1] == f"{run} is finished at update 3: raise its limits to go on"
     assert not any("--resume" in line for line in heard.lines)
     longer = config("convs2s", "train.max_updates=4")
     with pytest.raises(BytenmtError, match="was trained on other text"):
         train(run, longer, **(texts | {"files": [texts["valid"]]}), device=CPU, resume=True)
-    assert contents(run) == before
+    assert listing(run) == before
 
 
 def test_a_run_keeps_to_its_patterns_of_spans(
