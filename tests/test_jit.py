@@ -69,7 +69,6 @@ def test_a_damaged_file_is_compiled_again(which: int, damage: Callable[[bytes], 
 def test_where_nothing_can_be_stored_each_run_compiles(
     is_full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:
-
     def refuse(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 

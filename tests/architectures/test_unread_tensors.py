@@ -106,7 +106,6 @@ def test_they_are_stored_and_restored(headed: None, tmp_path: Path, texts: dict[
 def test_a_program_that_reads_other_tensors(
     tmp_path: Path, texts: dict[str, Any], name: str, shape: tuple[int, ...], message: str
 ) -> None:
-
     def wrong(config: HeadedConfig, writer: ModelWriter) -> ModelProgram:
         if name:
             writer.encode.vector(name, *shape)

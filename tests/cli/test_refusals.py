@@ -24,10 +24,6 @@ BAD: list[tuple[str, str]] = [
     (f"{TRANSLATE} -i none", "none does not exist"),
     (f"{TRANSLATE} -i empty", "empty is empty"),
     (f"{TRANSLATE} -i cut.gz", "cut.gz cannot be read: Compressed file ended"),
-    (
-        f"{TRANSLATE} -i cp949",
-        "cp949 is not UTF-8 (4 of 4 lines): convert it, for example by `iconv -f CP949",
-    ),
     (f"{TRANSLATE} -i invalid --errors strict -o out", "invalid, line 2, byte offset 4: 0xFF"),
     (f"{TRANSLATE} -i src -o src", "src is the input too"),
     (f"{TRANSLATE} -i src -o run", "run is a directory"),

@@ -378,7 +378,6 @@ def test_beam_search_does_not_wait_for_an_unlikely_text_of_endless_likely_bytes(
 @pytest.mark.parametrize("bad", [[True], [False, True, False]])
 @pytest.mark.parametrize("options", [Options(), Options(beam=2), Options(beam=2, sample=True)])
 def test_not_a_number_is_one_clear_error(options: Options, bad: list[bool]) -> None:
-
     def log_p(prefix: bytes) -> np.ndarray:
         return np.full(256, np.nan)
 

@@ -171,7 +171,6 @@ def test_one_thread_needs_no_other() -> None:
 
 
 def test_threads_that_the_system_does_not_give(monkeypatch: pytest.MonkeyPatch) -> None:
-
     def refused(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

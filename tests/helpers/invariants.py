@@ -220,15 +220,6 @@ def check_padding(model: AnyModel) -> None:
         assert_same(alone, together[rows], f"sentence {i} alone and in a batch")
 
 
-def check_permutation(model: AnyModel) -> None:
-    """Rows permute freely."""
-    src, src_len = some_sources([5, 2, 8, 4])
-    tgt = some_inputs(4, 9)
-    order = torch.tensor([2, 0, 3, 1])
-    permuted = whole(model, src[order], src_len[order], tgt[order])
-    assert_same(permuted, whole(model, src, src_len, tgt)[order], "permuted rows")
-
-
 def check_beams(model: AnyModel, beam: int = 3) -> None:
     """n sentences with n * beam rows equal each sentence repeated `beam` times."""
     src, src_len = some_sources([5, 2, 8])
@@ -306,23 +297,6 @@ def check_receptive_field(model: AnyModel) -> None:
     assert int(seen.max()) == t - 1, "the newest byte is not seen"
     found = t - int(seen.min())
     assert found == claimed, f"receptive field: claimed {claimed}, found {found}"
-
-
-def check_without_source(model: AnyModel) -> None:
-    """Without a source a model is a byte language model, with the same contract."""
-    src, src_len = torch.zeros(2, 0, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64)
-    tgt = some_inputs(4, 9)
-    logits = whole(model, src, src_len, tgt)
-    with torch.no_grad():
-        stepped = in_pieces(model, src, src_len, tgt, [1, 2, 1, 4, 1])
-    assert_same(stepped, logits, "pieces without a source")
-    alone = whole(model, src[:1], src_len[:1], tgt[2:3])
-    assert_same(alone, logits[2:3], "a row alone without a source")
-    other = tgt.clone()
-    other[:, 3] ^= 1
-    changed = whole(model, src, src_len, other)
-    assert_same(changed[:, :3], logits[:, :3], "before a change without a source")
-    assert_differ(changed[:, 3], logits[:, 3], "after a change without a source")
 
 
 def check_reference(model: AnyModel, lengths: tuple[int, ...] = (5, 12, 1), t: int = 11) -> None:
