@@ -1,7 +1,6 @@
 """Fixtures and settings of all tests: their order, one thread, the number of examples, pairs to train on."""
 
 import os
-import random
 from pathlib import Path
 from typing import Any
 
@@ -33,20 +32,12 @@ settings.register_profile("fast", settings.get_profile("bytenmt"), max_examples=
 settings.load_profile("bytenmt")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--shuffle", type=int, metavar="SEED", help="tests in another order: none needs another")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the tests: first the file marked compiles_kernels, then the folders that need no kernels.
 
     Within each group, files with slow tests come first, so that all processes end at about the same time.
     """
     names = {item: item.path.relative_to(Path(__file__).parent).as_posix() for item in items}
-    seed = config.getoption("--shuffle")
-    if seed is not None:
-        random.Random(seed).shuffle(items)
-        return
     slow = {names[item] for item in items if item.get_closest_marker("slow")}
     items.sort(
         key=lambda item: (

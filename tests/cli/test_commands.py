@@ -14,7 +14,7 @@ import pytest
 import torch
 from click import Option
 from click.shell_completion import ShellComplete
-from command_line import accepted, invoke, listing, refused
+from command_line import EVALUATE, RESUME, TEXT, TRAIN, TRANSLATE, accepted, invoke, listing, refused
 from made_up_engine import make_run
 
 from bytenmt import __version__
@@ -34,14 +34,6 @@ from bytenmt.training.run import TrainingOutcome
 SMALL = ["model.d_hidden=12", "model.d_embedding=8"]
 SHORT = "--max-len-b 5 --max-len-a 0.1"
 COMMANDS = main.every()
-
-
-EVALUATE = "evaluate -m run"
-TRANSLATE = "translate -m run"
-# One update: where a fault lets the command through, the test fails soon.
-TRAIN = "train -o new --arch luong --tgt tgt --valid-tgt tgt --set train.max_updates=1"
-TEXT = "train -o new --arch luong --text tgt --valid-text tgt --set train.max_updates=1"
-RESUME = "train -o run --resume --src src --valid-src src --tgt tgt --valid-tgt tgt"
 PAIRS = "train -o new --src src --tgt tgt --valid-src src --valid-tgt tgt"
 
 

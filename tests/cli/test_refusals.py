@@ -4,17 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import invoke, refused
+from command_line import EVALUATE, RESUME, TEXT, TRAIN, TRANSLATE, invoke, refused
 
 from bytenmt.checkpoints.weights import BEST
 
-EVALUATE = "evaluate -m run"
-SCORE = "evaluate -m run --log-probabilities"
-TRANSLATE = "translate -m run"
-# One update: where a fault lets the command through, the test fails soon.
-TRAIN = "train -o new --arch luong --tgt tgt --valid-tgt tgt --set train.max_updates=1"
-TEXT = "train -o new --arch luong --text tgt --valid-text tgt --set train.max_updates=1"
-RESUME = "train -o run --resume --src src --valid-src src --tgt tgt --valid-tgt tgt"
+SCORE = f"{EVALUATE} --log-probabilities"
 DOCUMENT = "translate-file run a.po"
 BAD: list[tuple[str, str]] = [
     (f"{EVALUATE} --src three --ref tgt", "three has 3 lines and tgt has 4"),

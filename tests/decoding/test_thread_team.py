@@ -164,12 +164,6 @@ def test_it_stays_with_what_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [next(calls) for _ in range(100)][70:].count(1) <= 4
 
 
-def test_one_thread_needs_no_other() -> None:
-    seen: list[tuple[int, int]] = []
-    ThreadTeam(1).run_timed(lambda thread, n_threads, _: seen.append((thread, n_threads)))
-    assert seen == [(0, 1)]
-
-
 def test_threads_that_the_system_does_not_give(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

@@ -7,6 +7,14 @@ from click.testing import CliRunner, Result
 
 from bytenmt.cli.main import main
 
+# The beginnings of commands, in the folder that cli/conftest.py makes.
+EVALUATE = "evaluate -m run"
+TRANSLATE = "translate -m run"
+# One update: where a fault lets the command through, the test fails soon.
+TRAIN = "train -o new --arch luong --tgt tgt --valid-tgt tgt --set train.max_updates=1"
+TEXT = "train -o new --arch luong --text tgt --valid-text tgt --set train.max_updates=1"
+RESUME = "train -o run --resume --src src --valid-src src --tgt tgt --valid-tgt tgt"
+
 
 def invoke(*words: str | Path) -> Result:
     """Run a command, given as one line or as words."""

@@ -10,10 +10,9 @@ import torch
 from made_up import FakeDecoder, few_bytes, random_distribution
 from made_up_engine import make_run
 
-from bytenmt.decoding.interface import EngineSpec, Options, Request
+from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.loading import Runtime, load_runs, runtime_from_models
 from bytenmt.decoding.pytorch.engine import TorchEngine
-from bytenmt.decoding.scheduler import decode
 from bytenmt.language.generate import generate
 from bytenmt.utf8 import (
     ACCEPT,
@@ -64,13 +63,6 @@ def test_line_ends_come_as_often_as_they_are_drawn() -> None:
     """A stream of two bytes, one of them a line end."""
     text = b"".join(generate(fake(few_bytes(0, b"a\n")), n_bytes=300))
     assert set(text) == set(b"a\n") and 30 < text.count(b"\n") < 270
-
-
-def test_a_translation_has_none() -> None:
-    model = FakeDecoder([few_bytes(0, b"a\n", floor=-20.0)])
-    engine = TorchEngine([model], Options(sample=True), 1, CPU)
-    ((_, hypotheses),) = decode(engine, [Request(b"0", 50)])
-    assert b"\n" not in hypotheses[0].text
 
 
 @pytest.mark.slow

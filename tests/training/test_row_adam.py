@@ -12,7 +12,6 @@ from small_runs import CPU, config
 from torch import Tensor
 
 from bytenmt.checkpoints.checkpoint import read_weights
-from bytenmt.distributed import Group
 from bytenmt.errors import CheckpointError
 from bytenmt.layers.ngram_tables import NgramTables, RowGradients
 from bytenmt.training.row_adam import RowAdam
@@ -73,17 +72,6 @@ def test_each_row_is_updated_as_by_adam(dropped: bool, device: str) -> None:
         assert not ours.tables.gradients
         n_updates = [int(o.state[row]["step"]) if o.state else 0 for row, o in zip(rows, each, strict=True)]
         assert ours.n_updates.tolist() == n_updates and len(set(n_updates)) > 3
-
-
-def test_several_processes_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, other = some_gradients(1), some_gradients(2)
-    whole, ours = (RowAdam(make_tables(), (0.9, 0.98)) for _ in range(2))
-    whole.tables.gradients += one + other
-    whole.step(0.1)
-    ours.tables.gradients += other
-    monkeypatch.setattr(Group, "all_reduce", lambda group, tensor: tensor.add_(dense(one)))
-    ours.step(0.1, Group(1, 2))
-    torch.testing.assert_close(ours.tables.weight, whole.tables.weight)
 
 
 def test_padding_moves_no_row() -> None:
