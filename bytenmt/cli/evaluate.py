@@ -153,7 +153,6 @@ def _translate(
     from bytenmt.cli import inputs
     from bytenmt.config.schema import architecture
     from bytenmt.decoding.translator import Translator
-    from bytenmt.evaluation.comparison import without_seed
     from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 
     runtime = inputs.load_models((run,), spec)
@@ -166,7 +165,7 @@ def _translate(
         "architecture": architecture(config.model),
         "n_parameters": n_parameters(config.model),
         "bits_per_byte": bits_per_byte(log_p, corpus.target_lengths),
-        "config": without_seed(config),
+        "config": config,
     }
     return [result.best.text.decode() for result in results], inputs.provenance(runtime), of_model
 

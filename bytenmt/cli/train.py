@@ -94,16 +94,13 @@ def train(start: RunOptions, texts: TextOptions, limits: dict[str, Any], machine
                 CONSOLE.say(group.on_leader(lambda: write_table(path, texts.languages, table)))  # noqa: B023
 
         CONSOLE.detail(f"training on {device}, PyTorch {torch.__version__}")
-        runs.train(
-            output,
-            **options,
-            settings=settings,
-            device=machine.device,
-            threads=machine.threads,
-            reporter=CONSOLE,
-            group=group,
-            prepare=write_tables,
-        )
+        options |= {"device": machine.device, "threads": machine.threads, "settings": settings}
+        try:
+            runs.train(output, **options, reporter=CONSOLE, group=group, prepare=write_tables)
+        except KeyboardInterrupt as error:
+            if not error.args:  # else it was between two updates, and has been told
+                CONSOLE.say("stopped before the first update; run the same command again")
+            raise
 
 
 def write_table(path: Path, languages: tuple[str, str] | None, table: Path) -> str:

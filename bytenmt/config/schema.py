@@ -152,8 +152,8 @@ class TrainConfig(Section, frozen=True):
     valid_every: Annotated[
         Interval,
         option_help(
-            "Interval between validations in updates (500) or time (90s, 2m); auto is 500 updates, or 2m if"
-            " the run has a time limit and neither --patience nor the plateau schedule."
+            "Interval between validations in updates (500) or time (90s, 2m); auto is 500 updates, or, if the"
+            " run has a time limit and neither --patience nor the plateau schedule, a tenth of it: 10s to 2m."
         ),
     ] = AUTO
     save_every: Annotated[

@@ -29,7 +29,7 @@ class System(NamedTuple):
     architecture: str = "–"
     n_parameters: int | None = None
     bits_per_byte: float | None = None  # of the references
-    config: Config | None = None  # with seed 0, so that runs which differ in their seeds alone are equal
+    config: Config | None = None
     p_chrf: float | None = None  # p-value of the difference from the first system in chrF; None for the first
     p_bleu: float | None = None  # the same in BLEU
 
@@ -55,19 +55,21 @@ def without_seed(config: Config) -> Config:
 
 
 def summarise_seeds(systems: Sequence[System]) -> list[tuple[list[str], dict[str, tuple[float, float]]]]:
-    """Group the models that differ in their seeds alone; return each group of two or more.
+    """Group the models that differ in their seeds, and in nothing else; return each group of two or more.
 
     A group is the names of its systems, and the mean and sample standard deviation of each score by its name.
     """
-    groups: list[list[System]] = []
+    groups: list[tuple[Config, dict[int, System]]] = []  # with seed 0, and the systems by their seeds
     for system in systems:
-        same = [group for group in groups if group[0].config == system.config]
-        if same:
-            same[0].append(system)
-        elif system.config is not None:
-            groups.append([system])
+        if system.config is not None:
+            config, seed = without_seed(system.config), system.config.train.seed
+            same = [by_seed for other, by_seed in groups if other == config and seed not in by_seed]
+            if same:
+                same[0][seed] = system
+            else:
+                groups.append((config, {seed: system}))
     summaries = []
-    for group in (group for group in groups if len(group) > 1):
+    for group in ([*by_seed.values()] for _, by_seed in groups if len(by_seed) > 1):
         names = [system.name for system in group]
         values = {name: [system.measures()[name] for system in group] for name in group[0].measures()}
         summaries.append((names, {name: (mean(v), stdev(v)) for name, v in values.items()}))

@@ -97,6 +97,7 @@ def train(
         # 2) model and optimiser, fresh or as they were
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # TF32
+        torch.set_num_threads(threads or torch.get_num_threads())  # its orthogonal matrices depend on them
         trainer = Trainer(config, device, group, objective)
         if is_resumed:
             _check_same_text(run, trainer.load(run), facts)
@@ -126,10 +127,8 @@ def train(
             leader_reporter.warn(f"--resume: {run} holds nothing to resume: the run starts at update 0")
         leader_reporter.say(_describe(trainer))
         number = loop.go()
-        if number:
-            leader_reporter.say(f"stopped at update {progress.update}, saved; continue with --resume")
-        else:
-            leader_reporter.say(_describe_end(run, trainer))
+        stopped = f"stopped at update {progress.update}, saved; continue with --resume"
+        leader_reporter.say(stopped if number else _describe_end(run, trainer))
         return TrainingOutcome(progress.update, number)
 
 
@@ -236,8 +235,7 @@ def _describe(trainer: Trainer) -> str:
     return (
         f"{architecture(trainer.config.model)}, {n_parameters:,} parameters"
         f" ({decoder_weights(trainer.config.model):,} in the decoder), {trainer.device}{threads}{processes},"
-        f" {trainer.config.train.precision},"
-        f" configuration {fingerprint(trainer.config)}"
+        f" {trainer.config.train.precision}, configuration {fingerprint(trainer.config)}"
     )
 
 
@@ -260,7 +258,8 @@ def intervals(train: TrainConfig) -> tuple[float, float]:
     """
     is_timed = bool(train.max_minutes)
     is_counted = train.patience > 0 or train.schedule == "plateau"
-    valid = interval(train.valid_every, VALID_TIME if is_timed and not is_counted else BY_UPDATES)
+    by_time = max(10.0, min(VALID_TIME, 6 * train.max_minutes))  # seconds: a tenth of the run's
+    valid = interval(train.valid_every, by_time if is_timed and not is_counted else BY_UPDATES)
     if is_counted and isinstance(valid, float):
         raise ConfigError(
             "train.patience and the plateau schedule count validations: give --valid-every as a number of"
@@ -297,17 +296,17 @@ class TrainingLoop:
         valid, save = intervals(self.settings)
         self.valid_timer = Timer(valid, self.progress.seconds)
         self.save_timer = Timer(save, self.progress.seconds)
-        self.meter = Meter()
         self.bar = Bar()
         self.validated = -1  # the update of the last validation
         self.n_wrong = 0  # updates of late with a loss above MOST_BITS
-        trainer.start_clock()
 
     def go(self) -> int:
         """Train until the end, and save; return the number of the signal that stopped it, or 0. All processes
         must call it together."""
         progress, settings = self.progress, self.settings
         check_program(self.trainer.model, self.trainer.config.model, self.reporter)
+        self.trainer.start_clock()  # not before: check_program may have compiled for a minute
+        self.meter = Meter()
         shares = self.objective.shares(progress.epoch, progress.batch)
         self.trainer.model.train()
         begun = fraction_done(settings, progress)
@@ -454,7 +453,7 @@ def _signals(patient: bool) -> Iterator[list[int]]:
 
     def hold(number: int, frame: FrameType | None) -> None:
         if received and not patient:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(number)
         received.append(number)
 
     before = {number: signal.signal(number, hold) for number in (signal.SIGINT, signal.SIGTERM)}

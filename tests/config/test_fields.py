@@ -321,7 +321,8 @@ def test_timer() -> None:
 def test_what_suits_the_run() -> None:
     """Times where its limit is one; updates where all else is counted in them, or validations are."""
     assert intervals(TrainConfig()) == (BY_UPDATES, BY_UPDATES)
-    assert intervals(TrainConfig(max_minutes=5.0)) == (VALID_TIME, SAVE_TIME)
+    for minutes, seconds in ((0.5, 10), (1, 10), (5, 30), (60, VALID_TIME)):
+        assert intervals(TrainConfig(max_minutes=minutes)) == (seconds, SAVE_TIME)
     assert intervals(TrainConfig(max_minutes=5.0, patience=2)) == (BY_UPDATES, SAVE_TIME)
     assert intervals(TrainConfig(max_minutes=5.0, schedule="plateau")) == (BY_UPDATES, SAVE_TIME)
     assert intervals(TrainConfig(max_minutes=5.0, patience=2, valid_every=9))[0] == 9

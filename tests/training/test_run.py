@@ -226,8 +226,15 @@ def test_as_many_threads_as_cores_are_idle(
 def test_resume_keeps_the_threads(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unless --threads is given, or the machine has fewer; PyTorch's own number is restored afterwards."""
-    run, before = tmp_path / "run", torch.get_num_threads()
+    """Unless --threads is given, or the machine has fewer; a model is built with those that are given, and
+    PyTorch's own number is restored afterwards."""
+    run, before, built = tmp_path / "run", torch.get_num_threads(), list[int]()
+
+    def build(*arguments: Any) -> Trainer:
+        built.append(torch.get_num_threads())
+        return Trainer(*arguments)
+
+    monkeypatch.setattr(training, "Trainer", build)
     for n_updates, idle, threads, n_cores, expected in (
         *((1, 2, None, 4, 2), (2, 1, None, 4, 2), (3, 1, 3, 4, 3), (4, 1, None, 4, 3), (5, 1, None, 1, 1)),
     ):
@@ -237,6 +244,7 @@ def test_resume_keeps_the_threads(
         more: dict[str, Any] = {"resume": run.exists(), "threads": threads, "reporter": heard}
         train(run, wanted, **texts, device=CPU, **more)
         assert any(f", {expected} CPU thread" in line for line in heard.lines)
+        assert built.pop() == (threads or before)
         assert torch.get_num_threads() == before
 
 

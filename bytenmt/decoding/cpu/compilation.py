@@ -1,7 +1,7 @@
 """Compile the CPU engine's kernels once per machine, behind a progress bar.
 
-Numba takes half a minute for them; jit.py keeps the result on disk. One process compiles, under a lock, and
-others wait for it and load the result.
+Numba takes half a minute to a minute and a half for them; jit.py keeps the result on disk. One process
+compiles, under a lock, and others wait for it and load the result.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ def compile_once(call: Callable[[], object], folder: Path | None, reporter: Repo
         if _is_stored(folder):  # another process has compiled them
             call()
             return
-        reporter.say("bytenmt: compiling the decode kernels for this machine, once: about half a minute")
+        reporter.say(
+            "bytenmt: compiling the kernels of decoding, by which training checks its model, too, for this"
+            " machine, once: half a minute to a minute and a half"
+        )
         bar = stack.enter_context(reporter.bar(1.0, "", what="compiling"))
         stack.enter_context(event.install_listener("numba:compile", _Progress(bar)))
         with linked_only():
