@@ -25,9 +25,11 @@ from bytenmt.cli import translate as translate_module
 from bytenmt.cli.console import Console
 from bytenmt.cli.files import writer
 from bytenmt.cli.main import main
+from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config, parse_config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS
+from bytenmt.sentinels import PATTERNS_VERSION
 from bytenmt.training import run as training
 from bytenmt.training.run import TrainingOutcome
 
@@ -127,6 +129,15 @@ def test_a_line_longer_than_trained_on_is_cut(place: Path) -> None:
     warning = invoke(f"translate -m brief -i src {SHORT}").stderr
     assert "src, line 2 has 10 bytes, over the 6 of --max-source-bytes" in warning
     assert not invoke(f"translate -m brief -i src {SHORT} --max-source-bytes 10").stderr
+
+
+def test_a_pattern_of_ones_own_and_none_of_the_classes(place: Path) -> None:
+    """The guide to constraints runs the other options of spans."""
+    make_run(place / "taught", settings=("data.sentinels=0.2",), facts=Facts(patterns=PATTERNS_VERSION))
+    (place / "spans").write_text("A server\n%s개의 {name} 서버\n", encoding="utf-8")
+    own = ["--keep", "none", "--keep-pattern", "(?<=A )s[a-z]+", "--keep-pattern", "가|개의"]
+    lines = accepted(*f"translate taught -i spans --engine torch {SHORT}".split(), *own).splitlines()
+    assert "server" in lines[0] and "개의" in lines[1] and "{name}" not in lines[1]
 
 
 @pytest.mark.slow
