@@ -20,11 +20,7 @@ REFUSED = [
     ("seq2seq", "d_hidden=1 read_out_kind=maxout", "d_hidden = 1 leaves nothing to read out"),
     ("seq2seq", "decoder_reset=never", "'never' is none of shared, before, after"),
     ("bytenet", "dilations=[]", "dilations is empty, but the decoder is convolutional: give one or more"),
-    (
-        "bytenet",
-        "recurrent=decoder dilations=[]",
-        "dilations and encoder_dilations are empty, but the encoder is convolutional: give one of them",
-    ),
+    ("bytenet", "recurrent=decoder dilations=[]", "dilations and encoder_dilations are empty"),
     ("bytenet", "dilations=[1,0]", "model.dilations"),
     ("bytenet", "unfolding_factor=0.0", "model.unfolding_factor"),
     ("convs2s", "encoder_layers=[]", "encoder_layers is empty"),

@@ -29,13 +29,6 @@ def test_model_equals_numpy_without_source(name: str) -> None:
     invariants.check_reference(make(name, seed=4), lengths=(), t=9)
 
 
-@pytest.mark.parametrize("name", ["bytenet", "bytenet-short", "bytenet-offset"])
-def test_bytenet_past_its_columns(name: str) -> None:
-    """Targets longer than |t^| read zero columns; |t^| shorter than the source cuts it."""
-    model = build(OPTIONS[name])
-    invariants.check_reference(model, lengths=(1, 9, 4), t=23)
-
-
 @pytest.mark.parametrize(("length", "columns"), [(1, 2), (5, 6), (15, 18), (25, 30), (26, 32)])
 def test_bytenet_unfolding(length: int, columns: int) -> None:
     """|t^| = ceil(1.2 |s|), where 1.2 * 15 is 18 and not a hair more."""

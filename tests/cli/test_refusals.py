@@ -82,10 +82,7 @@ BAD: list[tuple[str, str]] = [
     ("translate-file run - b.txt", "standard input has no suffix: give --format, one of"),
     (f"{DOCUMENT} b.po --memory none.tmx --pair en-de", "none.tmx does not exist: check its name"),
     (f"{DOCUMENT} b.po --format json", "a.po: not json: Expecting value: line 1 column 1"),
-    (
-        f"{DOCUMENT} b.po --format tmx --pair ende",
-        "'ende' is not a language pair: expected one such as en-de",
-    ),
+    (f"{DOCUMENT} b.po --format tmx --pair ende", "'ende' is not a language pair"),
 ]
 if not torch.cuda.is_available():
     BAD += [

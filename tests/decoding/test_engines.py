@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 import torch
 from cpu_engines import ALL, KINDS, agree, engine, model, packed, run, some_requests
-from fast_variants import MAIN, by_variant, rotated
+from fast_variants import by_variant, rotated
 from invariants import WITHOUT_SOURCE, whole
-from python_engine import STAND_INS
 
 from bytenmt.checkpoints.quantize import quantise
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.kernels import elementwise
 from bytenmt.decoding.cpu.reader import CpuReader
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.reader import TorchReader
@@ -46,16 +44,6 @@ def test_texts_and_scores_are_those_of_plain_pytorch(name: str, search: str) -> 
     for requests in both:
         actual, expected = (run(engine(kind, [of], options, 4), requests) for kind in ("numba", "torch"))
         agree(actual, expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "search"), rotated(sorted(MAIN - {"transformer"}), list(SEARCHES), 2))
-def test_kernels_in_numpy_yield_the_same(name: str, search: str) -> None:
-    """NumPy kernels, which share no code with the compiled ones, give the same results under the uncompiled
-    interpreter and search; test_readers.py has all variants.
-    """
-    of, requests = model(name), some_requests(4, name not in WITHOUT_SOURCE, limit=10)
-    agree(*(run(engine(kind, [of], SEARCHES[search]), requests) for kind in ("numpy", "numba")))
 
 
 @pytest.mark.slow
@@ -253,15 +241,6 @@ def test_a_stream_is_cut_between_characters(kind: str) -> None:
 
 
 # ---- the CPU engine's own memory and precisions
-
-
-def test_numbers_that_are_none_stay_none_in_numpy() -> None:
-    """NaN stays NaN as in compiled code, so a diverged model is recognised."""
-    x, y = np.array([1, np.nan, 3], np.float32), np.zeros(3, np.float32)
-    for function in (elementwise.relu, elementwise.tanh, elementwise.sigmoid):
-        STAND_INS[function](y.ctypes.data, x.ctypes.data, 3)
-        assert np.isnan(y).tolist() == [False, True, False]
-    assert np.isnan(STAND_INS[elementwise.row_max](x.ctypes.data, 3))
 
 
 def test_sentences_may_come_later_and_longer() -> None:
