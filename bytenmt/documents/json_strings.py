@@ -69,6 +69,7 @@ def _strings(value: Any, name: str) -> Iterator[tuple[str, _String]]:
 
 def _unit(file: EditedText, name: str, value: _String) -> Unit:
     def put(text: str) -> None:
-        file.replace(value.start, value.end, json.dumps(text, ensure_ascii=file.text.isascii()))
+        has_escapes = file.text.isascii() and "\\u" in file.text
+        file.replace(value.start, value.end, json.dumps(text, ensure_ascii=has_escapes))
 
     return Unit([str(value)], text_writer(put), file.line(value.start), name)

@@ -29,8 +29,10 @@ START = re.compile(r"[\s\u2022\u2190-\u2bff\U0001f000-\U0001faff\ufe0f]*+")
 END = re.compile(f"(?<!{START.pattern[:-2]}){START.pattern}$")
 # Ends that a translation must have if its source has them; the two forms of a line are equivalent.
 ENDS = ((":", "\uff1a"), ("\u2026", "..."), ("?", "\uff1f"))
-# The mark before the letter of a keyboard shortcut: &File, _Open, and inside a word as in E&xit.
-SHORTCUT = re.compile(r"(?:(?<![\w&])[&_](?=[^\W\d_])|(?<=[A-Za-z])&(?=[a-z]))(?!\w+;)")
+# The mark before the letter of a keyboard shortcut: &File, _Open, and inside a word as in E&xit or E_xit.
+SHORTCUT = re.compile(
+    r"(?<![\w&])([&_])(?=[^\W\d_])(?!\w+;)|(?<=[A-Za-z])(&)(?=[a-z])(?!\w+;)|\b[A-Z][a-z]*(_)[a-z]+\b"
+)
 MAX_SHORTCUT = 80  # characters of a text that may have a shortcut
 # {n, plural, one {…} other {…}}, in the syntax of ICU's and Java's MessageFormat: a program, not a text.
 ICU_FORMS = re.compile(r"\{\s*+[\w.-]++\s*+,\s*+(?:plural|select|selectordinal|choice)\s*,")
@@ -108,13 +110,16 @@ def split_unit(source: CodedText) -> list[UnitLine | CodedText]:
     last_two = ["-", "-"]  # the two pieces before a text
     for text, following in pairwise([*map(merge_strings, texts), ()]):
         leading, core, trailing = _split_surroundings(text)
+        core, shortcut = split_shortcut(core)
         markup, has_gap = to_markup(core), to_markup(following).startswith("  ")
         is_indented = not last_two[0] and last_two[1].startswith("  ")
         if has_gap and (OPTION.fullmatch(markup) or (is_indented and KEYWORD.fullmatch(markup))):
             arguments |= {*ARGUMENT.findall(markup)}
             pieces_of_unit.append(text)
         else:
-            pieces_of_unit += [leading, _make_line(core, arguments), trailing] if has_words(core) else [text]
+            pieces_of_unit += (
+                [leading, _make_line(core, arguments, shortcut), trailing] if has_words(core) else [text]
+            )
         last_two = [last_two[1], to_markup(text)]
     return pieces_of_unit
 
@@ -157,7 +162,22 @@ def _split_surroundings(text: CodedText) -> tuple[CodedText, CodedText, CodedTex
     return merge_strings(before), merge_strings(core), merge_strings(behind)
 
 
-def _make_line(core: CodedText, arguments: set[str]) -> UnitLine:
+def split_shortcut(core: CodedText) -> tuple[CodedText, str]:
+    """Return a short text without the mark of its keyboard shortcut, and the mark with its letter, as "&F".
+
+    The second is "" where there is no mark, or where another sign like it makes it doubtful.
+    """
+    text = core[0] if len(core) == 1 and isinstance(core[0], str) else ""
+    shortcuts = list(SHORTCUT.finditer(text)) if len(text) <= MAX_SHORTCUT else []
+    if len(shortcuts) != 1:
+        return core, ""
+    position = shortcuts[0].start(shortcuts[0].lastindex or 0)
+    if text.count(text[position]) > 1:
+        return core, ""
+    return (text[:position] + text[position + 1 :],), text[position : position + 2]
+
+
+def _make_line(core: CodedText, arguments: set[str], shortcut: str) -> UnitLine:
     """Return a line, whose codes are <1>, </1>, <2/> and so on.
 
     A pair around kept text alone is one code. Names of products and arguments are codes, too.
@@ -183,12 +203,7 @@ def _make_line(core: CodedText, arguments: set[str]) -> UnitLine:
             code = Code(f"<{number}>" if part.opens else f"</{number}>", number, part.opens)
         parts.append(code)
         codes[code] = core[index : max(index, end) + 1]
-    text = to_markup(core) if len(core) == 1 and not codes else ""
-    shortcuts = list(SHORTCUT.finditer(text)) if len(text) <= MAX_SHORTCUT else []
-    if len(shortcuts) != 1 or text.count(shortcuts[0][0]) > 1:
-        return UnitLine(merge_strings(parts), codes)
-    position = shortcuts[0].start()
-    return UnitLine((text[:position] + text[position + 1 :],), codes, text[position : position + 2])
+    return UnitLine(merge_strings(parts), codes, shortcut)
 
 
 def _set_shortcut(text: str, mark: str, letter: str) -> str:

@@ -6,17 +6,19 @@ gets those of the text that is looked up.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from bytenmt.decoding.confidence import NO_TEXT
 from bytenmt.documents import formats
 from bytenmt.documents.formats import UnitPair
-from bytenmt.documents.lines import is_icu_message
+from bytenmt.documents.lines import ENDS, is_icu_message
 from bytenmt.documents.unit import CodedText, merge_strings, to_markup
 from bytenmt.errors import DataError
 from bytenmt.sentinels import Code, find_spans
 
+FINAL = re.compile(rf"\s*(?:{'|'.join(re.escape(sign) for signs in ENDS for sign in signs)})$")
 IN_TEXT = -2  # pair of a code that stands for a span of a text, inside this module only
 
 
@@ -76,6 +78,15 @@ class TranslationMemory:
             parts.append(slot.text if isinstance(slot, Code) and slot.pair == IN_TEXT else slot)
         text = to_markup(source)
         return merge_strings([text[: len(text) - len(text.lstrip())], *parts, text[len(text.rstrip()) :]])
+
+    def match_line(self, line: CodedText) -> CodedText | None:
+        """Return the stored translation of a line, UnitLine.parts, whatever unit it belongs to.
+
+        A final colon, ellipsis or question mark may be missing in the memory: UnitLine.restore adds it.
+        """
+        *before, last = line
+        bare = merge_strings([*before, FINAL.sub("", last) if isinstance(last, str) else last])
+        return self.match(line) or self.match(bare)
 
 
 def _split(parts: CodedText) -> list[str | Code]:

@@ -1,8 +1,8 @@
 """PO, the catalogues of GNU gettext: a unit for each msgid, or for each plural form of one.
 
-A new translation clears the flag fuzzy and the previous msgid (#|), which show the text that an older string
-translates; a doubtful one sets the flag, and so does one that takes other arguments than its source where the
-entry is a format string.
+A fuzzy translation stays as it is, like any other. One that replaces it clears the flag fuzzy and the
+previous msgid (#|), which show the text that an older string translates; a doubtful one sets the flag, and so
+does one that takes other arguments than its source where the entry is a format string.
 """
 
 from __future__ import annotations
@@ -79,21 +79,24 @@ def _plural_forms(header: str) -> tuple[int, bool, int]:
 def _units(entry: polib.POEntry, form_of_one: int, is_frequent: bool, n_forms: int) -> Iterator[Unit]:
     style = format_style(entry.flags)
     is_doubted, is_written = entry.fuzzy, False
+    has_forms = any(entry.msgstr_plural.values())
 
     def unit(source: str, target: str, name: str, put: Callable[[str], None]) -> Unit:
         def write(parts: CodedText, is_doubtful: bool) -> None:
             nonlocal is_written
             put(to_markup(parts))
             # An entry is fuzzy as soon as one of its translations is doubtful.
-            entry.fuzzy, is_written = is_doubtful or (entry.fuzzy and is_written), True
-            entry.previous_msgid = entry.previous_msgid_plural = entry.previous_msgctxt = None
+            is_added = has_forms and not target  # beside forms that may be fuzzy
+            entry.fuzzy, is_written = is_doubtful or (entry.fuzzy and (is_written or is_added)), True
+            if not entry.fuzzy:
+                entry.previous_msgid = entry.previous_msgid_plural = entry.previous_msgctxt = None
 
         def is_valid(translation: str) -> bool:
             return style is None or has_same_arguments(style, source, translation)
 
-        target_parts, is_done = (target,) if target else (), bool(target) and not is_doubted
+        target_parts = (target,) if target else ()
         return Unit(
-            [source], write, f"line {entry.linenum}", name, target_parts, is_done, is_doubted, is_valid
+            [source], write, f"line {entry.linenum}", name, target_parts, bool(target), is_doubted, is_valid
         )
 
     context = entry.msgctxt or ""

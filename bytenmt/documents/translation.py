@@ -16,6 +16,7 @@ from bytenmt.documents.lines import (
     keeps_spans,
     nest_pairs,
     pairs_with_words,
+    split_shortcut,
     split_unit,
 )
 from bytenmt.documents.unit import CodedText, Document, Unit, merge_strings, to_markup
@@ -59,7 +60,7 @@ def lines_to_translate(
         if is_wanted and not (memory and memory.match(unit.parts, unit.name)):
             pieces = split_unit(unit.parts)
             lines |= dict.fromkeys(piece.parts for piece in pieces if isinstance(piece, UnitLine))
-    return list(lines)
+    return [line for line in lines if not (memory and memory.match_line(line))]
 
 
 def translate(
@@ -80,15 +81,23 @@ def translate(
             report.counts["from the memory"] += 1
             _write(unit, match, [], report)
         else:
-            _translate_unit(unit, translations, report)
+            _translate_unit(unit, translations, memory, report)
     return report
 
 
 def _translate_unit(
-    unit: Unit, translations: Mapping[CodedText, LineTranslation], report: TranslationReport
+    unit: Unit,
+    translations: Mapping[CodedText, LineTranslation],
+    memory: TranslationMemory | None,
+    report: TranslationReport,
 ) -> None:
     pieces = split_unit(unit.parts)
-    lines = [translations[piece.parts] for piece in pieces if isinstance(piece, UnitLine)]
+    sources = [piece.parts for piece in pieces if isinstance(piece, UnitLine)]
+    stored = [memory.match_line(source) if memory else None for source in sources]
+    lines = [
+        LineTranslation(match) if match else translations[source]
+        for source, match in zip(sources, stored, strict=True)
+    ]
     if not pieces or not all(to_markup(line.parts).strip() for line in lines):
         kind = "without a translation" if pieces else "ICU message"
         report.counts[kind] += 1
@@ -103,6 +112,8 @@ def _translate_unit(
         for piece in pieces:
             parts += piece.restore(next(following).parts) if isinstance(piece, UnitLine) else piece
         flags = [flag for line in lines for flag in line.flags]
+        if all(stored):
+            report.counts["from the memory"] += 1
         _write(unit, merge_strings(parts), flags, report)
 
 
@@ -114,7 +125,7 @@ def _write(unit: Unit, parts: CodedText, flags: list[str], report: TranslationRe
         flags.append(UNMET)
         texts = [part for part in parts if isinstance(part, str)]
         parts = merge_strings([*texts, *(part for part in unit.parts if isinstance(part, Code))])
-    if not has_words(parts) and has_words(unit.parts):
+    if not has_words(split_shortcut(parts)[0]) and has_words(split_shortcut(unit.parts)[0]):
         flags.append(WORDLESS)
     parts = nest_pairs(unit.parts, parts)
     if pairs_with_words(unit.parts) - pairs_with_words(parts):
@@ -125,6 +136,8 @@ def _write(unit: Unit, parts: CodedText, flags: list[str], report: TranslationRe
     report.counts["translated"] += 1
     if verdict.level != SURE:
         report.counts["to review"] += 1
-        report.notes.append((unit.place, f"to review: {verdict.level}: {'; '.join(verdict.reasons)}"))
+        place = f"{unit.place} ({unit.name})" if unit.name else unit.place
+        texts = f"{to_markup(unit.parts)!r} -> {to_markup(parts)!r}"
+        report.notes.append((place, f"to review: {verdict.level}: {'; '.join(verdict.reasons)}: {texts}"))
     if parts != unit.target:
         unit.write(parts, verdict.level != SURE)

@@ -123,6 +123,8 @@ def test_a_pair_around_kept_text_is_one_code() -> None:
         ("_Open", "\u00d6ffnen", "_\u00d6ffnen"),
         ("Save &As\u2026", "Sichern als\u2026", "Sichern &als\u2026"),
         ("E&xit", "Verlassen", "&Verlassen"),
+        ("E_xit", "Verlassen", "_Verlassen"),
+        ("Pre_ferences", "Einstellungen", "_Einstellungen"),
         ("&File", "\ud30c\uc77c", "\ud30c\uc77c(&F)"),
         ("&New file", "neue Datei", "&neue Datei"),
     ],
@@ -131,7 +133,9 @@ def test_ends_and_shortcuts_are_those_of_the_source(text: str, translation: str,
     assert restored(text, translation) == expected
 
 
-@pytest.mark.parametrize("text", ["AT&T", "R&D costs", "a && b", "Fish &amp; Chips", "my_name", "A & B"])
+@pytest.mark.parametrize(
+    "text", ["AT&T", "R&D costs", "a && b", "Fish &amp; Chips", "my_name", "A & B", "MY_NAME", "a_b_c"]
+)
 def test_what_is_no_shortcut_stays(text: str) -> None:
     assert not any(one.shortcut for one in split_unit(parts(text)) if isinstance(one, UnitLine))
 

@@ -109,6 +109,23 @@ def test_the_entry_with_the_same_context_is_used(tmp_path: Path) -> None:
         assert text == po_of((context, "Close", expected)) and not report.notes
 
 
+def test_a_line_is_found_without_its_shortcut_and_final_sign() -> None:
+    sources = ("_Exit", "E_xit", "Exit\u2026", "Exit:", "Exit now", "Exit\nSave")
+    text, report = with_memory(
+        "\n".join(po_of(("", one.replace("\n", "\\n"), "")) for one in sources),
+        "a.po",
+        memory(("Exit", "Ende")),
+    )
+    for one in ("_Ende", "Ende\u2026", "Ende:", "EXIT NOW", '"\n"Ende\\n"\n"SAVE'):
+        assert f'msgstr "{one}"' in text
+    assert report.counts["from the memory"] == 4
+
+
+def test_a_form_added_to_a_fuzzy_entry_leaves_it_fuzzy() -> None:
+    entry = '#, fuzzy\nmsgid "a"\nmsgid_plural "b"\nmsgstr[0] "x"\nmsgstr[1] "{}"\n'
+    assert with_memory(entry.format(""), "a.po", memory())[0] == entry.format("B")
+
+
 def test_what_lacks_a_placeholder_is_wrong() -> None:
     text, report = with_memory(po_of(("", "Hello %s!", "")), "a.po", memory(("Hello {x}!", "Hallo!")))
     assert text == "#, fuzzy\n" + po_of(("", "Hello %s!", "Hallo!"))

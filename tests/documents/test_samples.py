@@ -110,5 +110,7 @@ def test_a_doubtful_translation_is_marked_as_the_format_has_it(name: str) -> Non
 
 
 def test_existing_translations_are_overwritten_if_asked() -> None:
-    assert b'msgid "done"\nmsgstr "DONE"' in translated("a.po", data("catalogue.po"), overwrite=True)[0]
+    made = translated("a.po", data("catalogue.po"), overwrite=True)[0]
+    assert b'msgid "done"\nmsgstr "DONE"' in made
+    assert b'#, c-format\nmsgid "Hello %s"\nmsgstr "HELLO %s"' in made  # no longer fuzzy
     assert capitals(("a %s",)) == ("A %s",)
