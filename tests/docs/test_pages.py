@@ -145,7 +145,7 @@ def known_options() -> set[str]:
 # Options of other programs: pip, pytest's wrapper, docker and the tools that a page names.
 OTHER_OPTIONS = {
     *("--fast", "--no-build-isolation", "--from", "--rm", "--lines", "--row", "--time", "--needs"),
-    *("--dry-run", "--corpora"),
+    *("--dry-run", "--corpora", "--clear-fuzzy", "--empty"),
 }
 
 
