@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from bytenmt.checkpoints.weights import METRICS
 from bytenmt.config.schema import Config
@@ -49,11 +49,6 @@ class System(NamedTuple):
         return values
 
 
-def without_seed(config: Config) -> Config:
-    """Return a copy of a configuration with seed 0, to compare runs that may differ in their seeds."""
-    return msgspec.structs.replace(config, train=msgspec.structs.replace(config.train, seed=0))
-
-
 def summarise_seeds(systems: Sequence[System]) -> list[tuple[list[str], dict[str, tuple[float, float]]]]:
     """Group the models that differ in their seeds, and in nothing else; return each group of two or more.
 
@@ -62,7 +57,8 @@ def summarise_seeds(systems: Sequence[System]) -> list[tuple[list[str], dict[str
     groups: list[tuple[Config, dict[int, System]]] = []  # with seed 0, and the systems by their seeds
     for system in systems:
         if system.config is not None:
-            config, seed = without_seed(system.config), system.config.train.seed
+            seed, train = system.config.train.seed, replace(system.config.train, seed=0)
+            config = replace(system.config, train=train)
             same = [by_seed for other, by_seed in groups if other == config and seed not in by_seed]
             if same:
                 same[0][seed] = system

@@ -32,12 +32,15 @@ END = "↵"  # of the source, which can be attended to as well
 Records = Sequence[Mapping[str, float]]  # of metrics.jsonl, see comparison.read_metrics
 Weights = npt.NDArray[np.float64]  # attention: (characters of the text, characters of the source + EOS)
 
-
 CURVES = (  # keys of the records of metrics, labels, and what the first key is divided by
-    ("update", "valid_bits_per_byte", "update", "bits per byte, of training thin", 1.0),
-    ("seconds", "valid_bits_per_byte", "minutes", "bits per byte, of training thin", 60.0),
+    ("update", "valid_bits_per_byte", "update", "bits per byte", 1.0),
+    ("seconds", "valid_bits_per_byte", "minutes", "bits per byte", 60.0),
     ("seconds", "valid_chrf", "minutes", "chrF", 60.0),
 )
+LOOKS: dict[str, dict[str, Any]] = {
+    "validation": {"marker": "o", "markersize": 3, "linewidth": 1.2},
+    "training": {"linewidth": 0.6, "alpha": 0.6},
+}
 
 
 def require_matplotlib() -> None:
@@ -110,9 +113,11 @@ def learning_curves(runs: Mapping[str, Records]) -> Figure:
     runs: the records of each run, by the name that the legend shows.
     """
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
     labels = FontLabels.from_texts(runs)
     panels = [curve for curve in CURVES if any(curve[1] in record for log in runs.values() for record in log)]
+    panels = panels or [*CURVES[:2]]  # before the first validation: training alone
     figure = Figure(figsize=(4.4 * len(panels), 4.2), layout="constrained")
     for place, (x, y, x_label, y_label, unit) in enumerate(panels, 1):
         axes = figure.add_subplot(1, len(panels), place)
@@ -121,19 +126,23 @@ def learning_curves(runs: Mapping[str, Records]) -> Figure:
                 [(record[x] / unit, record[key]) for record in records if key in record]
                 for key in (y, "train_bits_per_byte")
             )
-            style: dict[str, Any] = {"color": f"C{number % 10}", "label": labels.legible(name)}
+            spans = np.diff([0, *(record["update"] for record in records if "train_bits_per_byte" in record)])
+            if trained and 2 * spans[-1] < max(spans):  # the mean of a rest of a log interval makes a hook
+                trained.pop()
+            style = {"color": f"C{number % 10}", "linestyle": ("-", "--", ":")[number // 10 % 3]}
+            look = LOOKS["validation"] | style | {"label": labels.legible(name)}
             if valid:
-                axes.plot(*zip(*valid, strict=True), "o-", markersize=3, linewidth=1.2, **style)
+                axes.plot(*zip(*valid, strict=True), **look)
             if trained and y == "valid_bits_per_byte":
-                axes.plot(*zip(*trained, strict=True), color=style["color"], linewidth=0.6, alpha=0.6)
+                axes.plot(*zip(*trained, strict=True), **LOOKS["training"] | style)
         axes.set(xlabel=x_label, ylabel=y_label)
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
-    if len(runs) > 1:
-        font = {"family": labels.families}
-        lines, names = figure.axes[0].get_legend_handles_labels()
-        figure.legend(lines, names, loc="outside upper center", ncols=4, frameon=False, prop=font)
+    lines = figure.axes[0].get_legend_handles_labels()[0]
+    lines += [Line2D([], [], color="k", label=label, **look) for label, look in LOOKS.items()]
+    font = {"family": labels.families}
+    figure.legend(handles=lines, loc="outside upper center", ncols=4, frameon=False, prop=font)
     return figure
 
 

@@ -36,20 +36,29 @@ def test_a_heat_map_has_a_panel_for_each_layer() -> None:
 
 @pytest.mark.slow
 def test_curves_are_of_what_was_written() -> None:
-    """A panel for each score that a run measured, a line for each run that did, a thin one for training."""
+    """A panel for each score that a run measured, a line for each run that did, a thin one for training,
+    without a last point of a few updates; the eleventh run has another line style."""
     pytest.importorskip("matplotlib")
     written = [
         {"update": 1, "seconds": 60.0, "train_bits_per_byte": 3.0},
         {"update": 2, "seconds": 120.0, "valid_bits_per_byte": 2.0, "valid_chrf": 10.0},
         {"update": 4, "seconds": 240.0, "valid_bits_per_byte": 1.0},
     ]
+    trained = [{"update": at, "seconds": 60.0 * at, "train_bits_per_byte": 9.0 / at} for at in (50, 100, 124)]
     made = plots.learning_curves({"하나": written, "two": written[1:2]})
     assert [axes.get_xlabel() for axes in made.axes] == ["update", "minutes", "minutes"]
     by_update, by_time, chrf = made.axes
     assert by_update.lines[0].get_xydata().tolist() == [[2, 2.0], [4, 1.0]]
     assert by_time.lines[0].get_xydata().tolist() == [[2, 2.0], [4, 1.0]]  # minutes
     assert [len(axes.lines) for axes in (by_update, by_time, chrf)] == [3, 3, 2]
-    assert len(made.legends) == 1 and plots.png(made).startswith(PNG)
+    names = [text.get_text() for text in made.legends[0].get_texts()]
+    assert len(names) == 4 and names[1:] == ["two", "validation", "training"]
+    assert plots.png(made).startswith(PNG)
+    (line, *_), *_ = [axes.lines for axes in plots.learning_curves({"new": trained}).axes]
+    assert list(line.get_xdata()) == [50, 100]
+    made = plots.learning_curves({str(number): written for number in range(11)})
+    first, _, *_, last, _ = made.axes[0].lines
+    assert first.get_color() == last.get_color() and first.get_linestyle() != last.get_linestyle()
 
 
 def test_what_no_font_has_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
