@@ -8,7 +8,7 @@ from functools import lru_cache
 ESCAPED, LAST_ESCAPED = 0xDC80, 0xDCFF  # how Python's surrogateescape keeps a byte that is not UTF-8
 NOT_UTF8 = "not UTF-8"
 SPACES = "spaces and line ends"
-MARKUP = frozenset("<>[]{}()|=&*_#/\\`~^@$%+")
+SYMBOLS = frozenset("<>[]{}()|=&*_#/\\`~^@$%+")
 NAMED = ("Latin", "Hangul", "Greek", "Cyrillic", "Arabic", "Hebrew", "Devanagari", "Thai")
 SCRIPTS = {"FULLWIDTH": "Latin", "CJK": "Han", "HIRAGANA": "Kana", "KATAKANA": "Kana"}  # by the first word of
 SCRIPTS |= {name.upper(): name for name in NAMED}  # a character's name
@@ -23,13 +23,13 @@ def script(code: int) -> str:
     character = chr(code)
     if character.isspace():
         return SPACES
-    if character in MARKUP:
-        return "markup"
+    if character in SYMBOLS:
+        return "brackets and symbols"
     kind = unicodedata.category(character)
     if kind.startswith("N"):
         return "digits"
     if kind.startswith("P"):
         return "punctuation"
     if kind[0] not in "LM":
-        return "symbols and others"
+        return "other symbols"
     return SCRIPTS.get(unicodedata.name(character, "").split(" ")[0], "other letters")

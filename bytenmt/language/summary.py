@@ -87,10 +87,12 @@ class PredictionSummary:
         yield f"bits per byte: {whole.bits / max(1, whole.n_bytes):.4f}"
         yield f"bytes: {whole.n_bytes:.0f}"
         yield f"{'by script':28}{'bytes':>12}{'bits per byte':>16}{'right':>10}{'of five':>10}"
-        for name, (n_bytes, n_ranked, bits, first, fifth) in self.sums().items():
-            cost = f"{bits / n_bytes:.4f}" if n_bytes else f"{bits:.1f} bits"
+        for name, (n_bytes, n_ranked, bits, first, fifth) in self.sums().items():  # ENDS come last
             shares = "".join(f"{100 * share / max(1, n_ranked):8.2f} %" for share in (first, fifth))
-            yield f"  {name:26}{n_bytes:12.0f}{cost:>16}{shares}"
+            row = f"  {name:26}{n_bytes:12.0f}{bits / max(1, n_bytes):16.4f}{shares}"
+            yield (
+                f"Ends of lines add {bits:.1f} bits, but no bytes, to the first row." if name == ENDS else row
+            )
 
 
 def json_lines(surprise: Surprisal, first: int) -> bytes:

@@ -102,7 +102,7 @@ def test_a_translation_model_is_told_the_source(stdin: Any) -> None:
     told = accepted("predict run target --src source")
     evaluated = accepted("evaluate run --src source --ref target --engine torch --max-len-b 3 --max-len-a 0")
     assert told.splitlines()[0] in evaluated
-    assert "  ends of lines " in told and "bytes: 7\n" in told
+    assert "\nEnds of lines add " in told and "bytes: 7\n" in told
     stdin("target")
     assert accepted("predict run --src source") == told
     Path("target").write_bytes(b"a\n\xff\nb\n")

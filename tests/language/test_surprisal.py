@@ -149,7 +149,7 @@ def test_scripts() -> None:
     """Scripts have Unicode's names; a figure covers all bytes of the characters."""
     assert [script(ord(c)) for c in "aß가二カя1²,€ \n<"] == [
         *("Latin", "Latin", "Hangul", "Han", "Kana", "Cyrillic", "digits", "digits", "punctuation"),
-        *("symbols and others", "spaces and line ends", "spaces and line ends", "markup"),
+        *("other symbols", "spaces and line ends", "spaces and line ends", "brackets and symbols"),
     ]
     found = sums(made_up("a가é".encode() + b"\xff"), [2])
     expected = {WHOLE: 7, "Latin": 3, "Hangul": 3, "not UTF-8": 1}
