@@ -90,9 +90,8 @@ class PredictionSummary:
         for name, (n_bytes, n_ranked, bits, first, fifth) in self.sums().items():  # ENDS come last
             shares = "".join(f"{100 * share / max(1, n_ranked):8.2f} %" for share in (first, fifth))
             row = f"  {name:26}{n_bytes:12.0f}{bits / max(1, n_bytes):16.4f}{shares}"
-            yield (
-                f"Ends of lines add {bits:.1f} bits, but no bytes, to the first row." if name == ENDS else row
-            )
+            ends = f"Ends of lines add {bits:.1f} bits, but no bytes, to the first row."
+            yield ends if name == ENDS else row
 
 
 def json_lines(surprise: Surprisal, first: int) -> bytes:

@@ -53,7 +53,14 @@ def stdin(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_file_stdin_and_a_packed_file_give_the_same(stdin: Any) -> None:
     told = accepted("predict no_source text")
     assert re.match(rf"bits per byte: \d+\.\d{{4}}\nbytes: {len(TEXT)}\n", told)
-    for part in ("  in all ", "  Latin ", "  Hangul ", "  digits ", "  markup ", "  not UTF-8 "):
+    for part in (
+        "  in all ",
+        "  Latin ",
+        "  Hangul ",
+        "  digits ",
+        "  brackets and symbols ",
+        "  not UTF-8 ",
+    ):
         assert part in told
     stdin("text")
     assert accepted("predict no_source") == told
