@@ -28,7 +28,7 @@ NAME = re.compile(r"(?<!\w)(?!\w+I(?:n|nnen)\b)[A-Za-z]*[a-z][A-Z][A-Za-z0-9]*(?
 START = re.compile(r"[\s\u2022\u2190-\u2bff\U0001f000-\U0001faff\ufe0f]*+")
 END = re.compile(f"(?<!{START.pattern[:-2]}){START.pattern}$")
 # Ends that a translation must have if its source has them; the two forms of a line are equivalent.
-ENDS = ((":", "\uff1a"), ("\u2026", "..."), ("?", "\uff1f"))
+ENDS = ((":", "\uff1a"), ("\u2026", "..."), ("?", "\uff1f"), ("!", "\uff01"))
 # The mark before the letter of a keyboard shortcut: &File, _Open, and inside a word as in E&xit or E_xit.
 SHORTCUT = re.compile(
     r"(?<![\w&])([&_])(?=[^\W\d_])(?!\w+;)|(?<=[A-Za-z])(&)(?=[a-z])(?!\w+;)|\b[A-Z][a-z]*(_)[a-z]+\b"
@@ -56,7 +56,7 @@ class UnitLine:
     def restore(self, translation: Sequence[str | Code]) -> CodedText:
         """Return a translation of `parts` for the unit: with the original codes and the shortcut mark.
 
-        A final colon, ellipsis or question mark of the source is added if the translation lacks it.
+        A final sign of the source (ENDS) is added if the translation lacks it.
         """
         parts = list(translation)
         source, text = self.parts[-1], to_markup(parts).rstrip()

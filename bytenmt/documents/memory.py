@@ -82,7 +82,7 @@ class TranslationMemory:
     def match_line(self, line: CodedText) -> CodedText | None:
         """Return the stored translation of a line, UnitLine.parts, whatever unit it belongs to.
 
-        A final colon, ellipsis or question mark may be missing in the memory: UnitLine.restore adds it.
+        A final sign (lines.ENDS) may be missing in the memory: UnitLine.restore adds it.
         """
         *before, last = line
         bare = merge_strings([*before, FINAL.sub("", last) if isinstance(last, str) else last])

@@ -119,6 +119,7 @@ def test_a_pair_around_kept_text_is_one_code() -> None:
         ("Save as\u2026", "Sichern unter...", "Sichern unter..."),
         ("Delete {name}?", "{name} l\u00f6schen", "{name} l\u00f6schen?"),  # 14
         ("Done", "Fertig.", "Fertig."),
+        ("Welcome, {name}!", "Willkommen, {name}", "Willkommen, {name}!"),
         ("&File", "Datei", "&Datei"),
         ("_Open", "\u00d6ffnen", "_\u00d6ffnen"),
         ("Save &As\u2026", "Sichern als\u2026", "Sichern &als\u2026"),
