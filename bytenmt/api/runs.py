@@ -47,7 +47,7 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """A trained model on disk: a run folder or a weights file.
+    """A trained model on disk: a run folder or a weights file. Raises CheckpointError where there is none.
 
     >>> run = Run("runs/mine")
     >>> result = run.evaluate(["오후 3시"], ["3 p.m."], beam=4)
@@ -59,6 +59,8 @@ class Run:
 
     def __init__(self, path: Name) -> None:
         object.__setattr__(self, "path", Path(path))
+        if not self.path.exists():
+            raise CheckpointError(f"{path} does not exist: give a run folder or a weights file")
 
     @property
     def config(self) -> Config:

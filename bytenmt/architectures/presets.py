@@ -1,9 +1,9 @@
 """The presets: sizes of the architectures, equal in decoder weights within 20 %.
 
-tiny has about 0.6 M decoder weights, small 3 M, base 10 M, large 25 M; paper is each paper's own size; fast
-has base's encoder, which runs over all bytes at once, and a decoder a third as large. One byte embedding
-width a preset, so that a table can be handed from one model to another (in "paper", ConvS2S' 512 stands for
-the 620, 1000 and 1600 of the others). tests/architectures/test_presets.py counts weights.
+tiny has about 0.6 M decoder weights, small 3 M, base 10 M, large 25 M; paper is each paper's own model, but
+not its training; fast has base's encoder, which runs over all bytes at once, and a decoder a third as large.
+One byte embedding width a preset but paper, so that a table can be handed from one model to another.
+tests/architectures/test_presets.py counts weights.
 """
 
 from typing import Any
@@ -32,7 +32,6 @@ _SHARED: dict[str, dict[str, Any]] = {
     "paper": {"d_embedding": 512, "dropout": 0.2},
 }
 
-
 _TRAIN["fast"], _SHARED["fast"] = _TRAIN["base"], _SHARED["base"]
 
 
@@ -41,6 +40,7 @@ def _convs2s(channels: int, kernel_width: int, n_layers: int) -> dict[str, Any]:
     return {"encoder_layers": layers, "decoder_layers": layers}
 
 
+_PAPER: dict[str, Any] = {"d_hidden": 1000, "init": "paper"}  # of the recurrent ones
 # English-German of Gehring et al. 2017, section 4.2: 15 layers, width growing, the last two of kernel 1.
 _CONVS2S_PAPER = [[512, 3]] * 10 + [[768, 3]] * 3 + [[2048, 1]] * 2
 
@@ -51,7 +51,9 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "base": {"d_hidden": 1000, "n_layers": 2},
         "fast": {"d_hidden": 840, "n_encoder_layers": 3, "n_decoder_layers": 1},
         "large": {"d_hidden": 1536, "n_layers": 2},
-        "paper": {"d_hidden": 1000, "context": "every_step", "init": "paper"},
+        "paper": _PAPER
+        | {"d_embedding": 100, "context": "every_step", "decoder_reset": "after"}
+        | {"reset_context": True, "reverse_source": False},  # Cho et al. 2014
     },
     "bahdanau": {
         "tiny": {"d_hidden": 192, "d_attention": 192, "d_maxout": 96},
@@ -59,7 +61,7 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "base": {"d_hidden": 832, "d_attention": 832, "d_maxout": 416},
         "fast": {"d_hidden": 448, "d_attention": 448, "d_maxout": 224, "n_encoder_layers": 2},
         "large": {"d_hidden": 1312, "d_attention": 1312, "d_maxout": 656},
-        "paper": {"d_hidden": 1000, "d_attention": 1000, "d_maxout": 500, "init": "paper"},
+        "paper": _PAPER | {"d_embedding": 620, "d_attention": 1000, "d_maxout": 500},
     },
     "luong": {
         "tiny": {"d_hidden": 168},
@@ -67,7 +69,7 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "base": {"d_hidden": 688},
         "fast": {"d_hidden": 480, "n_encoder_layers": 4, "n_decoder_layers": 1},
         "large": {"d_hidden": 1072},
-        "paper": {"d_hidden": 1000, "n_layers": 4, "reverse_source": True, "init": "paper"},
+        "paper": _PAPER | {"d_embedding": 1000, "n_layers": 4, "reverse_source": True},
     },
     "bytenet": {
         # Few and wide blocks learn sooner, as few and wide layers do in convs2s.
@@ -101,7 +103,7 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
 # What differs without a source: as many decoder weights, though there is no attention; nothing that ends a
 # stream; ByteNet's own language model.
 _ALONE: dict[str, dict[str, dict[str, Any]]] = {
-    "seq2seq": {"fast": {"n_encoder_layers": 0}, "paper": {"context": "start"}},
+    "seq2seq": {"fast": {"n_encoder_layers": 0}, "paper": {"context": "start", "reset_context": False}},
     "bahdanau": {
         "tiny": {"d_hidden": 344, "d_attention": 1, "d_maxout": 172},
         "small": {"d_hidden": 784, "d_attention": 1, "d_maxout": 392},

@@ -88,10 +88,10 @@ def register(
     name = str(section.__struct_config__.tag)
     new = Architecture(name, section.__name__, "")
     new.section, new.build, new.write_program = section, model, write_program
+    if "small" not in presets or not presets.keys() <= PRESETS.keys():
+        raise ValueError(f"presets {', '.join(presets)}: small is required, others of {', '.join(PRESETS)}")
     if name in ARCHITECTURES:
         raise ValueError(f"there is an architecture {name!r} already")
-    if "small" not in presets or not presets.keys() <= PRESETS.keys():
-        raise ValueError(f"presets {', '.join(presets)}: expected small, and others of {', '.join(PRESETS)}")
     ARCHITECTURES[name] = new
     for preset, sections in presets.items():
         PRESETS[preset][name] = {part: dict(sections.get(part, {})) for part in ("model", "train")}

@@ -147,7 +147,8 @@ class TrainConfig(Section, frozen=True):
     byte_dropout: Dropout = 0.0  # share of the decoder's input bytes that are replaced by padding in training
     teacher_forcing: Fraction = 1.0  # how often the decoder reads the true byte, not its own prediction
     ema: Dropout = 0.0  # decay of the moving average of the weights, which is validated and saved; 0 is off
-    precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto is bf16 on hardware with bf16 matrix products
+    # auto: bf16 on a GPU, and on a CPU with bf16 products for all but recurrent models under 256 units
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
     metric: Literal["bits_per_byte", "chrf"] = "bits_per_byte"  # selects the best checkpoint
     valid_every: Annotated[
         Interval,
@@ -242,10 +243,9 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
     is_plugged_in = isinstance(arch, str) and arch not in BUILT_IN
     try:
         kind = _config_type(ARCHITECTURES[str(arch)].section) if is_plugged_in else Config
-        config = msgspec.convert(tree, kind)
+        return msgspec.convert(tree, kind)
     except msgspec.ValidationError as error:
         raise ConfigError(_explained(str(error), tree)) from None
-    return config
 
 
 def parse_stored_config(tree: Mapping[str, Any]) -> Config:
@@ -283,6 +283,9 @@ def _explained(message: str, tree: Mapping[str, Any]) -> str:
         nearest = [other for other in known if other.endswith(f".{unknown[1]}")]
         nearest = nearest or get_close_matches(key, known, n=1, cutoff=0.75)
         hint = f"did you mean {nearest[0]}?" if nearest else "`bytenmt info ARCH` prints all"
+        owners = [name for name, one in ARCHITECTURES.items() if unknown[1] in one.section.__struct_fields__]
+        if path == "model" and owners:
+            hint = f"a key of {', '.join(owners)}"
         return f"unknown key {key[:LONGEST_VALUE]}: {hint}"
     section, _, key = path.partition(".")
     if what.startswith("Invalid enum value") and section in sections:

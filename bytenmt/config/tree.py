@@ -78,12 +78,12 @@ def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:
     """
     if preset not in PRESETS:
         raise ConfigError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}")
-    if not isinstance(arch, str) or arch not in PRESETS[preset]:
+    has_arch = [name for name, archs in PRESETS.items() if isinstance(arch, str) and arch in archs]
+    if has_arch and preset not in has_arch:
+        raise ConfigError(f"{arch} has only the presets {', '.join(has_arch)}, not {preset}")
+    if not has_arch:
         known = ", ".join(PRESETS[preset])
-        raise ConfigError(
-            f"preset {preset} has no architecture {shorten(arch)}: expected one of {known}, or load its"
-            " plugin by --plugin"
-        )
+        raise ConfigError(f"no architecture {shorten(arch)}: expected one of {known}, or one of a --plugin")
     tree: dict[str, Any] = {"model": {"arch": arch}}
     merge(tree, PRESETS[preset][arch])
     if not source:

@@ -142,10 +142,12 @@ def files_to_train_on(
     src, tgt, tsv, text = valid
     if not files[0].has_source:
         if text is None:
-            raise BytenmtError("no validation text: give --valid-text")
+            raise BytenmtError("no validation text: give --valid-text (valid_text)")
         return files, PairFiles(tgt=text)
     if tsv is None and (src is None or tgt is None):
-        raise BytenmtError("no validation text: give --valid-src and --valid-tgt, or --valid-tsv")
+        raise BytenmtError(
+            "no validation text: give --valid-src and --valid-tgt (valid_src, valid_tgt), or --valid-tsv"
+        )
     return files, PairFiles(src, tgt) if tsv is None else PairFiles(tsv=tsv)
 
 
@@ -157,8 +159,7 @@ def _training_files(texts: Sequence[Sequence[Path]], weights: Sequence[float]) -
     if len(src) != len(tgt):
         raise BytenmtError(f"{len(src)} --src and {len(tgt)} --tgt: give one of each for every corpus")
     files = [PairFiles(*pair) for pair in zip(src, tgt, strict=True)]
-    files += [PairFiles(tsv=path) for path in tsv]
-    files += [PairFiles(tgt=path) for path in text]
+    files += [*(PairFiles(tsv=path) for path in tsv), *(PairFiles(tgt=path) for path in text)]
     if not files:
         raise BytenmtError("no training text: give --src and --tgt, or --tsv; or --text for a language model")
     if weights and len(weights) != len(files):

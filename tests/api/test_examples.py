@@ -88,7 +88,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: bytenmt.Run("runs/mine").language_model(), "is a translation model"),
     (lambda: bytenmt.Run("runs/mine").evaluate([], []), "no lines to evaluate"),
     (lambda: bytenmt.Run("runs/mine").evaluate(["a", "b\nc"], ["d", "e"]), "line 2 of the sources contains"),
-    (lambda: bytenmt.Run("nowhere").metrics(), "nowhere has no metrics.jsonl"),
+    (lambda: bytenmt.Run("nowhere"), "nowhere does not exist: give a run folder"),
     (lambda: bytenmt.Run("src").metrics(), "src has no metrics.jsonl"),
     (lambda: bytenmt.train("runs/mine", **TEXTS), "already holds a run"),
     (lambda: bytenmt.train("new", **TEXTS, no_such=1), "train.no_such"),

@@ -153,10 +153,12 @@ def test_its_configuration_is_strict(echo: ModuleType) -> None:
     ):
         with pytest.raises(ConfigError, match=what):
             load_config("echo", None, [setting])
-    with pytest.raises(ConfigError, match="preset tiny has no architecture 'echo'"):
+    with pytest.raises(ConfigError, match="echo has only the presets small, not tiny"):
         load_config("echo", "tiny", [])
     with pytest.raises(ValueError, match="already"):
         register(echo.EchoConfig, echo.Echo, {"small": {}})
+    with pytest.raises(ValueError, match="small is required"):
+        register(echo.EchoConfig, echo.Echo, {"tiny": {}})
 
 
 def test_another_process_is_told_to_load_a_plugin() -> None:

@@ -62,6 +62,15 @@ def test_papers_receptive_fields() -> None:
     assert receptive_field(on_meta("luong", "paper").config) is None
 
 
+def test_chos_model_is_that_of_1406_1078() -> None:
+    """Version 3: reset before the product in the encoder, after it and with the context in the decoder; 500
+    maxout units; the source read forwards, and seen at every step."""
+    model = on_meta("seq2seq", "paper")
+    assert model.config.resets == ("before", "after") and model.config.reset_context
+    assert (model.config.context, model.config.reverse_source) == ("every_step", False)
+    assert dict(model.named_parameters())["decoder.output.weight"].shape == (256, 500)
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_toml_round_trip(preset: str) -> None:
     for arch in PRESETS[preset]:

@@ -42,6 +42,7 @@ BAD: list[tuple[str, str]] = [
     (f"{TRAIN} --src src --valid-src src --weight 1 --weight 2", "2 --weight for 1 corpora"),
     ("train -o new --arch luong --valid-tgt tgt", "no training text"),
     (f"{TEXT} --set lr=1", "unknown key lr: did you mean train.lr?"),
+    ("info bahdanau --set model.score=dot", "unknown key model.score: a key of luong"),
     (f"{TEXT} --config wrong.toml", "wrong.toml is not TOML"),
     (f"{TEXT} --config none", "--config none cannot be read"),
     ("train -o new --text tgt --valid-text tgt", "no architecture: give --arch"),

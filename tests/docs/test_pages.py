@@ -18,6 +18,7 @@ from guide_pages import CARDS, PAGES, REPORTS, ROOT, Command
 
 from bytenmt.cli.main import COMMANDS, main
 from bytenmt.config import schema
+from bytenmt.decoding.model_summary import model_description
 from tools import configuration_page
 
 WITH_COMMANDS = [page for page in PAGES if guide_pages.commands(page)]
@@ -201,6 +202,13 @@ def test_every_configuration_key_has_its_line() -> None:
 def test_the_configuration_page_is_what_the_code_says() -> None:
     text = configuration_page.PAGE.read_text(encoding="utf-8")
     assert configuration_page.page(text) == text and text.count("| values |") == 2
+
+
+def test_models_of_papers_are_described() -> None:
+    text = (ROOT / "bytenmt" / "docs" / "for-researchers.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\|[^|]+\| `([a-z0-9]+) --preset paper([^`]*)`", text, flags=re.M)
+    described = {model_description(arch, "paper", more.split()[1::2]) for arch, more in table}
+    assert len(described) == len(table) == 13
 
 
 def test_every_command_is_in_the_readme() -> None:

@@ -79,10 +79,7 @@ class LuongDecoder(nn.Module):
 
 
 class Luong(AttentiveModel[LuongMemory, LuongState]):
-    """Stacked LSTM with global or local attention (Luong et al. 2015).
-
-    The equations stand in the module's docstring.
-    """
+    """Stacked LSTM with global or local attention, by the equations of the module's docstring."""
 
     config: LuongConfig
 
@@ -223,8 +220,11 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
 
     def _scores(self, keys: Tensor) -> Product:
         """keys (n, s, d_hidden) -> the score as a function: h_t (n, q, d_hidden) -> scores (n, q, s)."""
-        if self.decoder.location is None:
-            return deferred_product(keys) if self.decoder.score is None else self.decoder.score.stepper(keys)
+        if self.decoder.score is not None:  # concat (equation 7): v . tanh(W_a [h_t ; h-_s])
+            return self.decoder.score.stepper(keys)
+        if self.decoder.location is None:  # dot (7): h_t . h-_s; general (7): h_t . (W_a h-_s), by the keys
+            return deferred_product(keys)
+        # location (equation 8): (W_a h_t)_s, which no h-_s changes
         product = deferred_product(self.decoder.location.weight[: keys.shape[1]])
         behind = max(0, keys.shape[1] - self.config.n_locations)
 

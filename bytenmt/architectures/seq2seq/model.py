@@ -2,7 +2,7 @@
 
 The encoder reads x_1 … x_S into a fixed vector, the decoder unrolls it:
 
-    h_t = GRU(e(x_t), h_{t-1}), h_0 = 0                       reset before the product, z keeps
+    h_t = GRU(e(x_t), h_{t-1}), h_0 = 0          layers/recurrent.py; reset before the product, z keeps
     context = "start":       s_0 = h_S in every layer                                    (Sutskever)
     context = "every_step":  c = tanh(V h_S), s_0 = tanh(V' c); every gate of the first layer also sees
         C c                                                                              (Cho)
@@ -68,9 +68,10 @@ class Seq2SeqDecoder(nn.Module):
 
 
 class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
-    """Recurrent encoder and decoder without attention (Sutskever et al. 2014).
+    """Recurrent encoder and decoder without attention, by the equations of the module's docstring.
 
-    The equations stand in the module's docstring.
+    Cho et al. 2014: GRUs, the source's vector is seen at every step, maxout. Sutskever et al. 2014: LSTMs, it
+    is the first state alone, and the source is reversed.
     """
 
     config: Seq2SeqConfig
