@@ -163,6 +163,7 @@ class Call:
 
     def __call__(self, run: Path, config: Config, **rest: Any) -> TrainingOutcome:
         self.run, self.config, self.rest = run, config, rest
+        run.mkdir(exist_ok=True)
         return TrainingOutcome(0, self.signal)
 
 
@@ -192,6 +193,15 @@ def test_train_hands_over(call: Call) -> None:
 def test_a_signal_is_the_exit_code(call: Call) -> None:
     call.signal = signal.SIGTERM
     assert invoke(f"{TRAIN} --src src --valid-src src").exit_code == 143
+
+
+def test_a_signal_before_the_first_update_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "train", interrupt)
+    result = invoke(f"{TRAIN} --src src --valid-src src")
+    assert result.exit_code == 130 and "before the first update; run the same command" in result.stderr
 
 
 def test_train_takes_several_corpora(call: Call) -> None:

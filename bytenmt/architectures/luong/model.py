@@ -222,8 +222,8 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         """keys (n, s, d_hidden) -> the score as a function: h_t (n, q, d_hidden) -> scores (n, q, s)."""
         if self.decoder.score is not None:  # concat (equation 7): v . tanh(W_a [h_t ; h-_s])
             return self.decoder.score.stepper(keys)
-        if self.decoder.location is None:  # dot (7): h_t . h-_s; general (7): h_t . (W_a h-_s), by the keys
-            return deferred_product(keys)
+        if self.decoder.location is None:
+            return deferred_product(keys)  # dot (7): h_t . h-_s; general (7): h_t . (W_a h-_s), by the keys
         # location (equation 8): (W_a h_t)_s, which no h-_s changes
         product = deferred_product(self.decoder.location.weight[: keys.shape[1]])
         behind = max(0, keys.shape[1] - self.config.n_locations)
