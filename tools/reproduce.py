@@ -14,7 +14,7 @@ after --minutes, and the same command resumes it. Finished rows are not repeated
 depends on (ensemble members, teachers, the run that it is initialised from) are run before it. The output
 goes to a folder of -o with the table's name: for each row a folder with its run, its translations and
 row.json (scores with signatures, parameters, updates, seconds, hardware, commit); table.md,
-with the command of each row that was not run; and curves.png.
+with the command of each row that was not run, or not to its end; and curves.png.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])  # the checkout: tools import each other
 
+import msgspec
+
 from bytenmt.errors import BytenmtError
+from bytenmt.evaluation.comparison import read_metrics
 from tools.results.recipe import FOLDER, RIVAL, Recipe
 from tools.results.scoring import PROGRAM, score_row
 from tools.results.tables import draw, table
@@ -95,14 +98,14 @@ def time_row(recipe: Recipe, row: str, corpora: Path, folder: Path, minutes: flo
     shutil.rmtree(run, ignore_errors=True)
     run.parent.mkdir(parents=True, exist_ok=True)
     _run_program(words, f"the timing of {row}", math.inf)
-    rate = updates_per_minute(_log(run))
+    rate = updates_per_minute(read_metrics(run))
     timing = {"updates_per_minute": rate, "minutes": minutes, "hardware": _processor(), "commit": _commit()}
     run.with_suffix(".json").write_text(json.dumps(timing, indent=1) + "\n", "utf-8")
     shutil.rmtree(run)
     return rate
 
 
-def updates_per_minute(records: Sequence[dict[str, Any]]) -> float:
+def updates_per_minute(records: Sequence[Mapping[str, Any]]) -> float:
     """Return the updates per minute between consecutive training records.
 
     A validation record ends the interval before it, so that validation is not timed. Raises BytenmtError
@@ -139,7 +142,7 @@ def _run_program(words: Sequence[str], what: str, until: float) -> None:
 def record(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, Any]:
     """Return the contents of row.json for a trained row."""
     one, rate = recipe.rows[row], recipe.timed_rate(row, folder)
-    logs = [_log(run) for run in recipe.runs(row, folder)]
+    logs = [read_metrics(run) for run in recipe.runs(row, folder)]
     curve = learning_curve(logs[0], rate if one.minutes else None)
     return {
         "table": recipe.name,
@@ -159,7 +162,7 @@ def record(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, A
     }
 
 
-def learning_curve(records: Sequence[dict[str, Any]], rate: float | None) -> list[tuple[float, float]]:
+def learning_curve(records: Sequence[Mapping[str, Any]], rate: float | None) -> list[tuple[float, float]]:
     """Return the seconds and the validation bits per byte of each validation of a training.
 
     rate: updates per minute of an idle machine, where they were timed: a training beside other work takes
@@ -168,10 +171,6 @@ def learning_curve(records: Sequence[dict[str, Any]], rate: float | None) -> lis
     scored = [at for at in records if "valid_bits_per_byte" in at]
     seconds = [60 * at["update"] / rate if rate else at["seconds"] for at in scored]
     return [(second, at["valid_bits_per_byte"]) for second, at in zip(seconds, scored, strict=True)]
-
-
-def _log(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def _parameters(program: str, run: Path) -> int:
@@ -206,10 +205,7 @@ def main() -> None:
     parser.add_argument("--corpora", type=Path, required=True, help="folder written by tools/get_data.py")
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument(
-        "--row",
-        action="append",
-        default=[],
-        help="only this row, with all its seeds; may be given several times",
+        "--row", action="append", default=[], help="only this row, all seeds; may be repeated"
     )
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="stop after so many minutes of wall-clock time"
@@ -245,19 +241,15 @@ def time_rows(recipe: Recipe, args: argparse.Namespace) -> None:
             print(f"{base}: {timed[base]:.1f} updates a minute, {updates:,} in {minutes:g} minutes")
 
 
-def _results(recipe: Recipe, folder: Path) -> dict[str, dict[str, Any]]:
-    """Return row.json of each finished row."""
+def _write_table(recipe: Recipe, corpora: Path, folder: Path, rows: Sequence[str]) -> None:
+    """Write the table and draw its pictures; print the given rows of it."""
     files = {row: folder / row / "row.json" for row in recipe.rows}
-    return {row: json.loads(file.read_text("utf-8")) for row, file in files.items() if file.is_file()}
-
-
-def _write_table(recipe: Recipe, folder: Path) -> None:
-    """Write and print the table of the finished rows, and draw its pictures."""
-    found = _results(recipe, folder)
-    (folder / "table.md").write_text(table(recipe, found, folder), encoding="utf-8")
+    found = {row: json.loads(file.read_text("utf-8")) for row, file in files.items() if file.is_file()}
+    (folder / "table.md").write_text(table(recipe, found, corpora, folder), encoding="utf-8")
     if found:
         draw(folder, recipe, found)
-    print((folder / "table.md").read_text(encoding="utf-8"))
+    printed = msgspec.structs.replace(recipe, row=tuple(recipe.rows[row] for row in rows))
+    print(table(printed, {row: found[row] for row in rows if row in found}, corpora, folder))
 
 
 def _check_texts(recipe: Recipe, row: str, corpora: Path) -> None:
@@ -289,7 +281,7 @@ def make(recipe: Recipe, args: argparse.Namespace) -> bool:
             break
         done.parent.mkdir(exist_ok=True)
         done.write_text(json.dumps(record(recipe, row, args.corpora, folder), indent=1) + "\n", "utf-8")
-    _write_table(recipe, folder)
+    _write_table(recipe, args.corpora, folder, recipe.select_rows(args.row) if args.row else [*recipe.rows])
     return stopped
 
 

@@ -56,6 +56,20 @@ def recipe(tmp_path: Path) -> Recipe:
     return Recipe.from_file(tmp_path / "tiny.toml")
 
 
+def test_a_stopped_row_is_told_and_others_are_not(
+    recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the rows that were asked for, with the corpora that were given."""
+    run = tmp_path / "out" / "short" / "run"
+    run.mkdir(parents=True)
+    (run / "metrics.jsonl").write_text('{"update": 1250}\n{"upd', encoding="utf-8")
+    reproduce._write_table(recipe, Path("given"), tmp_path / "out", ["short"])
+    said = capsys.readouterr().out
+    assert "| short | 1,250 updates, stopped |" in said and "short, 1,250 updates, stopped:" in said
+    assert "--src given/a.src" in said and "long" not in said and "other" not in said
+    assert "| long | not run" in (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
+
+
 def parsed(folder: Path, *rows: str) -> argparse.Namespace:
     return argparse.Namespace(output=folder / "out", corpora=folder, row=list(rows), minutes=math.inf)
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bytenmt.evaluation.comparison import read_metrics
 from tools.results.recipe import Recipe, command
 
 Results = Mapping[str, Mapping[str, Any]]  # the contents of row.json by row name
@@ -15,8 +16,8 @@ SCORES = ("bleu", "bleu_lowercased", "chrf", "exact_match")
 MEASURED = ("bytes/s, batch 1", "bytes/s, batch 32", "MB int8")
 
 
-def table(recipe: Recipe, results: Results, folder: Path) -> str:
-    """Return the table in Markdown, with the commands of rows that were not run.
+def table(recipe: Recipe, results: Results, corpora: Path, folder: Path) -> str:
+    """Return the table in Markdown, with the commands of rows that were not run, or not to their end.
 
     For a row with several seeds it gives the mean and the largest deviation from it.
     """
@@ -30,7 +31,7 @@ def table(recipe: Recipe, results: Results, folder: Path) -> str:
     lines = [f"# {recipe.title}", "", _line(columns), "|---" + "|---:" * (len(columns) - 1) + "|"]
     for name, rows in _by_seed(recipe).items():
         there = [results[row] for row in rows if row in results]
-        cells = _cells(recipe, there) if there else ["not run", *[""] * (len(columns) - 2)]
+        cells = _cells(recipe, there) if there else [_state(folder, rows[0]), *[""] * (len(columns) - 2)]
         title = recipe.rows[name].title or name
         lines.append(_line([title.rpartition(", seed ")[0] if recipe.seeds else title, *cells]))
     if recipe.noise and results:
@@ -38,8 +39,9 @@ def table(recipe: Recipe, results: Results, folder: Path) -> str:
     for row in recipe.row:
         if row.name not in results and not row.ensemble:
             why = f" ({row.not_run})" if row.not_run else ""
-            words = recipe.training_arguments(row.name, Path("corpora"), folder)
-            lines += ["", f"{row.name}, not run{why}:", "", f"    {command(row.program, words)}"]
+            words = recipe.training_arguments(row.name, corpora, folder)
+            lines += ["", f"{row.name}, {_state(folder, row.name)}{why}:", ""]
+            lines.append(f"    {command(row.program, words)}")
     return "\n".join(lines) + "\n"
 
 
@@ -59,6 +61,12 @@ def draw(folder: Path, recipe: Recipe, results: Results) -> None:
     axes.yaxis.set_minor_formatter("{x:g}")
     axes.legend(fontsize=8)
     figure.savefig(folder / "curves.png", dpi=120, bbox_inches="tight")
+
+
+def _state(folder: Path, row: str) -> str:
+    """Return how far a row without results has come."""
+    records = read_metrics(folder / row / "run")
+    return f"{records[-1]['update']:,} updates, stopped" if records else "not run"
 
 
 def _by_seed(recipe: Recipe) -> dict[str, list[str]]:
