@@ -50,7 +50,7 @@ def prose(page: Path) -> str:
 
 def files(page: Path) -> dict[str, str]:
     """Return the files that a page shows, by name."""
-    named = [block for block in blocks(page) if re.fullmatch(r"[a-z]+ \S+\.\S+", block.info)]
+    named = [block for block in blocks(page) if re.fullmatch(r"[a-z]+ [^\s/]+\.\S+", block.info)]
     return {block.info.split()[1]: block.text for block in named}
 
 
