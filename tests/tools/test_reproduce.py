@@ -59,7 +59,7 @@ def recipe(tmp_path: Path) -> Recipe:
 def test_a_stopped_row_is_told_and_others_are_not(
     recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of the rows that were asked for, with the corpora that were given."""
+    """The rows that were asked for are printed, with the corpora that were given."""
     run = tmp_path / "out" / "short" / "run"
     run.mkdir(parents=True)
     (run / "metrics.jsonl").write_text('{"update": 1250}\n{"upd', encoding="utf-8")
