@@ -89,10 +89,15 @@ def resumable_writer(path: Path, resume: bool) -> Iterator[tuple[BinaryIO, int]]
     """Open .NAME.part, which becomes the file NAME at the end of the context.
 
     Yields the open file and the number of lines that it has already. resume: keep the whole lines that an
-    interrupted command has written there; otherwise it begins empty. After an error it stays, unless empty.
+    interrupted command has written there; otherwise BytenmtError is raised if there are some. After an error
+    it stays, unless empty.
     """
     path = path.resolve()  # a link stays one
     part = path.with_name(f".{path.name}.part")
+    if not resume and part.exists() and part.stat().st_size:
+        raise BytenmtError(
+            f"{part} is kept of an interrupted command: continue it with --resume, or delete it"
+        )
     with open(part, "r+b" if resume and part.exists() else "w+b") as file:
         n_lines = n_bytes = 0
         for line in file:

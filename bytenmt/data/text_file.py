@@ -9,6 +9,7 @@ import gzip
 import lzma
 import mmap
 import os
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -160,23 +161,16 @@ def _is_valid(data: Bytes) -> bool:
 def check_encoding(name: object, n_invalid: int, n_lines: int, sample: bytes) -> None:
     """Raise DataError if so many lines are not UTF-8 that the text must be in another encoding.
 
-    name: of the text, for the message; sample: bytes from its beginning, from which the encoding is guessed.
+    name: of the text, for the message; sample: its beginning, raw or repaired, which tells UTF-16.
     """
-    is_utf16 = sample.count(0) > MOST_ZEROS * len(sample)
+    marks = BOM_UTF16_BE, BOM_UTF16_LE, repair(BOM_UTF16_LE)
+    is_utf16 = sample.count(0) > MOST_ZEROS * len(sample) or sample.startswith(marks)
     if is_utf16 or n_invalid > MOST_INVALID * n_lines:
         raise DataError(
-            f"{name} is not UTF-8 ({n_invalid:,} of {n_lines:,} lines): convert it, for example by"
-            f" `iconv -f {'UTF-16' if is_utf16 else _likely_encoding(sample)} -t UTF-8`"
+            f"{name} is not UTF-8 ({n_invalid:,} of {n_lines:,} lines): convert it by"
+            f" `iconv -f {'UTF-16' if is_utf16 else 'ENCODING'} -t UTF-8`"
+            + ("" if is_utf16 else ", whatever its ENCODING is, such as CP949 (Korean) or CP1252 (Western)")
         )
-
-
-def _likely_encoding(sample: bytes) -> str:
-    """Return the likely encoding of bytes that are neither UTF-8 nor UTF-16, by a name that iconv knows."""
-    try:
-        sample[: sample.rfind(b"\n") + 1].decode("cp949")  # the usual one of Korean files
-    except UnicodeDecodeError:
-        return "LATIN1"
-    return "CP949"
 
 
 def repair_warning(name: object, n_repaired: int, n_lines: int) -> str:

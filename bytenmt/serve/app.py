@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -83,6 +84,7 @@ class App:
         return Starlette(
             routes=[*self._routes, Mount("/page", StaticFiles(directory=PAGE))],
             middleware=[*([cors] if origins else []), gateway, hosts],
+            exception_handlers={HTTPException: _http_error},
         )
 
     async def _read(self, request: Request, kind: type[T]) -> tuple[T, Any, str]:
@@ -253,6 +255,12 @@ class App:
         """Return the page for translating, in HTML."""
         headers = {"content-security-policy": PAGE_POLICY, "referrer-policy": "no-referrer"}
         return FileResponse(PAGE / "index.html", headers=headers)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """Return an error of Starlette's, as of an unknown path, in the form of all others."""
+    assert isinstance(error, HTTPException)
+    return json_response({"error": error.detail}, error.status_code)
 
 
 def _event(name: str, value: Any) -> bytes:

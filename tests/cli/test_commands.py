@@ -44,7 +44,7 @@ def test_repaired_lines_are_told(place: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "warning: invalid: 1 of 4 lines are not UTF-8" in invoke(f"{TRANSLATE} -i invalid").stderr
     for name, code, message in (
         ("invalid", 0, "warning: standard input: 1 of 4 lines are not UTF-8"),
-        ("cp949", 1, "standard input is not UTF-8 (4 of 4 lines): convert it, for example by `iconv"),
+        ("cp949", 1, "standard input is not UTF-8 (4 of 4 lines): convert it by `iconv -f ENCODING"),
     ):
         monkeypatch.setattr(translate_module, "standard_input", partial(BytesIO, Path(name).read_bytes()))
         monkeypatch.setattr(translate_module, "standard_input_size", lambda: None)

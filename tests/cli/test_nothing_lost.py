@@ -213,13 +213,15 @@ def test_a_stream_goes_on(model: Path, place: Path) -> None:
 
 
 def test_what_is_left_is_told(model: Path, place: Path) -> None:
-    """An error names the part that it leaves, if a line is translated; a new start discards it."""
+    """An error names the part that it leaves, if a line is translated; a new start does not discard it."""
     unnamed = translate(model, "--resume", "-o", "-")
     assert unnamed.exit_code == 1 and "--resume needs a file with a line for each line" in unnamed.stderr
     given = b"\n".join([*LINES[:20], b"bad \xff", *LINES[20:]])
     failed = translate(model, "--errors", "strict", stdin=given)
     assert failed.exit_code == 1 and ".out.part: continue with --resume" in failed.stderr
-    assert translate(model).exit_code == 0
+    refused = translate(model)
+    assert refused.exit_code == 1 and "continue it with --resume, or delete it" in refused.stderr
+    assert translate(model, "--resume").exit_code == 0
     assert (place / "out").read_bytes().count(b"\n") == len(LINES)
     early = translate(model, "--errors", "strict", stdin=b"\xff")
     assert early.exit_code == 1 and early.stderr.count("\n") == 1

@@ -184,9 +184,9 @@ def test_white_space_alone_is_no_target(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "encoding", "named"),
     [
-        ("한국어 문장입니다.\n", "cp949", "CP949"),
-        ("été à la mer\n", "latin-1", "LATIN1"),
-        ("One line.\n", "utf-16", "UTF-16"),
+        ("한국어 문장입니다.\n", "cp949", "ENCODING"),
+        ("한국어 문장입니다.\n", "utf-16", "UTF-16"),
+        ("One line.\n", "utf-16-le", "UTF-16"),
     ],
 )
 def test_another_encoding_is_refused(tmp_path: Path, text: str, encoding: str, named: str) -> None:
