@@ -43,7 +43,7 @@ def test_a_document_in_and_out(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     lines = result.stderr.splitlines()
     assert lines[0].startswith("bytenmt: flags: unsure above 100.00 bits per byte; ")
-    assert lines[1].startswith("7 units: 1 without words, 1 translated before, 4 translated, ")
+    assert lines[1].startswith("7 units: 1 without words, 2 translated before, 3 translated, ")
     assert lines[1].endswith("1 ICU message") and lines[-1] == "bytenmt: line 37: ICU message"
     text = (tmp_path / "b.po").read_text()
     assert 'msgid "done"\nmsgstr "fertig"' in text and "A SECOND LINE0\\n" in text
