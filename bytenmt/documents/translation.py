@@ -137,7 +137,7 @@ def _write(unit: Unit, parts: CodedText, flags: list[str], report: TranslationRe
     if verdict.level != SURE:
         report.counts["to review"] += 1
         place = f"{unit.place} ({unit.name})" if unit.name else unit.place
-        both = f"{to_markup(unit.parts)!r} -> {to_markup(parts)!r}"
-        report.notes.append((place, f"to review: {verdict.level}: {'; '.join(verdict.reasons)}: {both}"))
+        pair = f"{to_markup(unit.parts)!r} -> {to_markup(parts)!r}"
+        report.notes.append((place, f"to review: {verdict.level}: {'; '.join(verdict.reasons)}: {pair}"))
     if parts != unit.target:
         unit.write(parts, verdict.level != SURE)

@@ -224,8 +224,7 @@ class App:
     async def metrics(self, request: Request) -> Response:
         """Return the metrics for Prometheus; needs the API key if keys are required."""
         self._account(request)
-        data = generate_latest(self.service.metrics.registry)
-        return Response(data, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        return Response(generate_latest(self.service.metrics.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     async def settings(self, request: Request) -> Response:
         """Return the limits and features of the server that the page needs."""
@@ -260,7 +259,8 @@ class App:
 async def _http_error(request: Request, error: Exception) -> Response:
     """Return an error of Starlette's, as of an unknown path, in the form of all others."""
     assert isinstance(error, HTTPException)
-    return json_response({"error": error.detail}, error.status_code)
+    answer = msgspec.json.encode({"error": error.detail})
+    return Response(answer, error.status_code, error.headers, media_type="application/json")
 
 
 def _event(name: str, value: Any) -> bytes:

@@ -97,7 +97,7 @@ def train(
         # 2) model and optimiser, fresh or as they were
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # TF32
-        torch.set_num_threads(threads or torch.get_num_threads())  # its orthogonal matrices depend on them
+        torch.set_num_threads(threads or torch.get_num_threads())  # initial weights depend on them
         trainer = Trainer(config, device, group, objective)
         if is_resumed:
             _check_same_text(run, trainer.load(run), facts)

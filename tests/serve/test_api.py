@@ -126,6 +126,7 @@ def test_what_is_no_request_is_told_why() -> None:
         )
         # Any page can make a browser ask by GET.
         answers.append((asked.get("/translate", params=HELLO), 405, "Method Not Allowed"))
+        assert answers[-1][0].headers["allow"] == "POST"
         answers.append((asked.get("/none"), 404, "Not Found"))
     for answer, status, reason in answers:
         assert (answer.status_code, list(answer.json())) == (status, ["error"]), answer.request.content
