@@ -4,7 +4,6 @@ import unicodedata
 import zlib
 from collections.abc import Callable
 from functools import lru_cache
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -234,34 +233,20 @@ def naive_beam(
     return [(text, total) for text, _, total in ended[:n_best]]
 
 
-def peaked_distribution(seed: int, answer: bytes, junk_end: float = 0.01) -> Distribution:
-    """A confident model: each byte of the answer, then EOS, has most of the probability, and an EOS before it
-    about `junk_end`. Off the answer's path any byte may come, EOS among the likelier ones."""
-    anything = random_distribution(seed, peak=1.0, end=3.0)
-
-    def log_p(prefix: bytes) -> np.ndarray:
-        if not answer.startswith(prefix):
-            return anything(prefix)
-        sure = np.random.default_rng(zlib.crc32(prefix, seed)).uniform(0.9, 0.99)
-        p = np.exp(anything(prefix))
-        p[EOS] = 0.0
-        p *= (1 - sure - junk_end) / p.sum()
-        p[EOS] = junk_end
-        p[[*answer, EOS][len(prefix)]] += sure
-        return logits_to_log_p(np.log(p))
-
-    return log_p
-
-
-def everything(log_p: Distribution, alphabet: bytes, limit: int) -> dict[bytes, float]:
-    """The log-probability of every valid text over a few bytes."""
-    found = {}
-    for length in range(limit + 1):
-        for letters in product(alphabet, repeat=length):
-            text = bytes(letters)
-            if missing(text) == 0:
-                steps = [log_p(text[:i])[byte] for i, byte in enumerate([*text, EOS])]
-                found[text] = float(sum(steps))
+def everything(
+    log_p: Distribution, alphabet: bytes, limit: int, prefix: bytes = b"", rule: Sentinels = NO_SENTINELS
+) -> dict[bytes, tuple[float, float]]:
+    """What each text over a few bytes that may be written is ranked by, and its log-probability."""
+    found, going = {}, [(b"", 0.0, 0.0)]
+    while going:
+        text, value, total = going.pop()
+        row = log_p(text)
+        for byte, ranking in rule.rankings(text, row, limit, prefix).items():
+            extended = value + ranking, total + float(row[byte])
+            if byte == EOS:
+                found[text] = extended
+            elif byte in alphabet:
+                going.append((text + bytes([byte]), *extended))
     return found
 
 
