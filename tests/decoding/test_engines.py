@@ -16,7 +16,6 @@ from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.reader import CpuReader
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.reader import TorchReader
-from bytenmt.decoding.scheduler import stream_characters
 from bytenmt.errors import BytenmtError
 from bytenmt.kernel_constants import PRECISIONS
 from bytenmt.program.instructions import Field, Op
@@ -148,23 +147,6 @@ def test_a_model_that_has_diverged_is_told(kind: str, case: tuple[str, str], opt
         run(engine(kind, [of], options), some_requests(2))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["torch, compiled search", "numba"])
-@pytest.mark.parametrize("name", ["luong", "convs2s"])
-@pytest.mark.parametrize(
-    "options", [Options(beam=4, n_best=4, sample=True, temperature=2.0), Options(beam=3)]
-)
-def test_output_is_utf_8_at_every_limit(kind: str, name: str, options: Options) -> None:
-    """Random weights, limits from 1 to 40: nothing but whole characters, and never a byte too many."""
-    requests, longest = [Request(b"source", limit, number=limit) for limit in range(1, 41)], 0
-    for request, found in zip(requests, run(engine(kind, [model(name)], options, 16), requests), strict=True):
-        for one in found:
-            one.text.decode()
-            assert len(one.text) <= request.limit and not set(one.text) & set(b"\r\n")
-            longest = max(longest, len(one.text))
-    assert longest > 30
-
-
 # ---- sentinels
 
 ARCHITECTURES = ("seq2seq", "bahdanau", "luong", "bytenet", "convs2s-uneven")
@@ -230,14 +212,6 @@ def test_every_engine_writes_each_sentinel_once(name: str, how: str) -> None:
             assert [one.is_past_end for one in mine] == [one.is_past_end for one in other]
             for a, b in zip(mine, other, strict=True):
                 np.testing.assert_allclose(a.byte_scores, b.byte_scores, atol=1e-4)
-
-
-@each_kind
-def test_a_stream_is_cut_between_characters(kind: str) -> None:
-    one = with_sentinels(40, seed=3)[7]._replace(limit=40)
-    parts = list(stream_characters(engine(kind, [model("luong")], Options(), 1), one))
-    assert all(part.translate(None, SENTINELS).decode() or part for part in parts)
-    assert b"".join(parts) == run(engine("torch", [model("luong")], Options()), [one])[0][0].text
 
 
 # ---- the CPU engine's own memory and precisions

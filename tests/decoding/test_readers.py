@@ -42,6 +42,13 @@ def check_equal(actual: Sequence[Reading], expected: Sequence[Reading]) -> None:
         assert one.rank.shape == other.rank.shape and np.mean(one.rank != other.rank) < 0.02
 
 
+def check_attention(actual: list[dict[int, np.ndarray]], expected: list[dict[int, np.ndarray]]) -> None:
+    """The weights of each layer that has some."""
+    for layers, others in zip(actual, expected, strict=True):
+        assert layers.keys() == others.keys()
+        assert all(np.allclose(layers[number], others[number], atol=1e-4) for number in layers)
+
+
 @by_variant("name", WITH_SOURCE)
 def test_translations_cost_what_they_cost_in_pytorch(name: str) -> None:
     models, packed = both(name)
@@ -103,11 +110,9 @@ def test_attention_goes_where_it_goes_in_pytorch(name: str) -> None:
     pairs = [(source, text) for source, text in zip(SOURCES[:6], TEXTS, strict=False) if text]
     expected = TorchReader([models[0]], CPU).attention_weights(pairs)  # type: ignore[arg-type]
     actual = CpuReader(packed).attention_weights(pairs)
-    for (source, text), one, other in zip(pairs, actual, expected, strict=True):
-        assert one.keys() == other.keys()
-        for number, weights in one.items():
-            assert weights.shape == (len(text), len(source) + 1)
-            assert np.allclose(weights, other[number], atol=1e-4)
+    check_attention(actual, expected)
+    for (source, text), layers in zip(pairs, actual, strict=True):
+        assert all(weights.shape == (len(text), len(source) + 1) for weights in layers.values())
 
 
 @pytest.mark.slow
@@ -117,22 +122,20 @@ def test_kernels_in_numpy_read_the_same(name: str) -> None:
     _, packed = both(name)
     texts = [text[-40:] for text in ENDED[:6]]  # NumPy takes a step for each byte
     sources = SOURCES[:6] if name in WITH_SOURCE else None
+    pairs = [(source, text[:-1]) for source, text in zip(SOURCES[:6], texts, strict=True) if text[:-1]]
     reader = CpuReader(packed)
+
+    def read() -> tuple[list[Reading], list[dict[int, np.ndarray]]]:
+        readings = [*reader.score_texts(sources, texts)]
+        if sources is None:
+            readings.append(reader.open_stream().read(STREAM[200:300]))
+        return readings, reader.attention_weights(pairs) if name in ATTENTIVE else []
+
     with numpy_kernels():
-        plain = reader.score_texts(sources, texts)
-    check_equal(plain, reader.score_texts(sources, texts))
-    if sources is None:
-        with numpy_kernels():
-            plain = [reader.open_stream().read(STREAM[200:300])]
-        check_equal(plain, [reader.open_stream().read(STREAM[200:300])])
-    if name in ATTENTIVE:
-        pairs = [(source, text[:-1]) for source, text in zip(SOURCES[:6], texts, strict=True) if text[:-1]]
-        expected = reader.attention_weights(pairs)
-        with numpy_kernels():
-            actual = reader.attention_weights(pairs)
-        for layers, others in zip(actual, expected, strict=True):
-            assert layers.keys() == others.keys()
-            assert all(np.allclose(layers[number], others[number], atol=1e-4) for number in layers)
+        expected, expected_weights = read()
+    actual, weights = read()
+    check_equal(actual, expected)
+    check_attention(weights, expected_weights)
 
 
 @pytest.mark.parametrize("name", ["seq2seq", "bytenet"])

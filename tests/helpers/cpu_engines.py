@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 from invariants import AnyModel, build
-from python_engine import NumpyEngine, python_search
 from variants import MORE, VARIANTS
 
 from bytenmt.decoding.cpu.compilation import compile_kernels
@@ -45,20 +44,16 @@ def some_requests(n: int, source: bool = True, seed: int = 0, limit: int = 25) -
     return made
 
 
-KINDS = ("torch", "torch, Python search", "fixed slots", "numba", "numpy")
+KINDS = ("torch", "fixed slots", "numba")
 
 
 def engine(kind: str, models: Sequence[AnyModel], options: Options, capacity: int = 3) -> Engine:
     """Return an engine of one of KINDS."""
-    if kind in ("numba", "numpy"):
-        make = NumbaEngine if kind == "numba" else NumpyEngine
-        return make([packed(of) for of in models], options, capacity)
+    if kind == "numba":
+        return NumbaEngine([packed(of) for of in models], options, capacity)
     if kind == "fixed slots":
         return CudaGraphEngine(models, options, capacity, CPU, rehearsed)
-    engine = TorchEngine(models, options, capacity, CPU)
-    if kind == "torch, Python search":
-        engine.run_search = python_search()
-    return engine
+    return TorchEngine(models, options, capacity, CPU)
 
 
 def rehearsed(step: Callable[[], None]) -> Callable[[], None]:

@@ -121,14 +121,12 @@ def is_control(ends: bytes) -> bool:
     return len(character) == 1 and unicodedata.category(character) == "Cc" and character != "\t"
 
 
-def may_follow(text: bytes, byte: int, limit: int) -> bool:
-    """Is there valid UTF-8 without control characters, `limit` bytes at most, that goes on like this?"""
+def may_follow(begun: bytes, byte: int, room: int) -> bool:
+    """Is there valid UTF-8 without control characters that goes on like this? begun: of a character."""
     if byte == EOS:
-        return missing(text[-4:]) == 0 or missing(text) == 0
-    if is_control(text + bytes([byte])):
-        return False
-    more = missing(text + bytes([byte]))
-    return more is not None and len(text) + 1 + more <= limit
+        return not begun
+    more = missing(begun + bytes([byte]))
+    return more is not None and 1 + more <= room and not is_control(begun + bytes([byte]))
 
 
 def repeats(text: bytes, byte: int, n: int) -> bool:
@@ -144,7 +142,8 @@ def followers(text: bytes, limit: int, prefix: bytes = b"", n: int = 0) -> list[
     """The bytes that may follow under a limit, a forced prefix and a repetition guard of n characters."""
     if len(text) < len(prefix):
         return [prefix[len(text)]]
-    allowed = [byte for byte in range(256) if may_follow(text, byte, limit)]
+    begun = text[len(text.decode("utf-8", "ignore").encode()) :]
+    allowed = [byte for byte in range(256) if may_follow(begun, byte, limit - len(text))]
     return [byte for byte in allowed if not (n and repeats(text, byte, n))] or allowed
 
 

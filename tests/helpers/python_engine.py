@@ -1,4 +1,4 @@
-"""The search and the CPU engine as plain Python, with kernels in NumPy: references for the compiled code.
+"""The CPU engine's interpreter as plain Python, with kernels in NumPy: references for the compiled code.
 
 The kernels share no code with the compiled ones. Only models in float32 are supported. Kernels take addresses
 (int), as the compiled ones do.
@@ -19,28 +19,23 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.decoding.cpu import session
-from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.kernels import attention, elementwise, gemm, instructions
 from bytenmt.decoding.cpu.kernels.instructions import SCORE_LIMIT
 from bytenmt.decoding.cpu.kernels.panels import PANEL
-from bytenmt.decoding.interface import Request
-from bytenmt.decoding.search.beam_search import choose_bytes
-from bytenmt.decoding.search.candidates import NO_SCORE, consider_all, copy_values, insert
-from bytenmt.decoding.search.state import SearchParams, SearchState
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 Array = npt.NDArray[np.float32]
 
 
-def as_python(function: Function, stand_ins: Mapping[Any, Callable[..., Any]] | None = None) -> Function:
+def as_python(function: Function, stand_ins: Mapping[Any, Callable[..., Any]]) -> Function:
     """Return a plain Python version of a compiled function, which calls plain Python versions in turn.
 
     stand_ins: maps compiled functions to Python functions that are called instead, for those that exist as
     machine code only or are too slow in Python.
     """
-    made = {id(compiled): instead for compiled, instead in (stand_ins or {}).items()}
+    made = {id(compiled): instead for compiled, instead in stand_ins.items()}
 
     def python(value: Any) -> Any:
         source = getattr(value, "py_func", None)
@@ -52,35 +47,6 @@ def as_python(function: Function, stand_ins: Mapping[Any, Callable[..., Any]] | 
         return made.get(id(value), value)
 
     return cast(Function, python(function))
-
-
-# ---- the search
-
-
-def python_search() -> Callable[[SearchState, SearchParams], None]:
-    """Return beam_search.choose_bytes as a function of Python, with NumPy for its longest loops."""
-    choose = as_python(choose_bytes, {copy_values: np.copyto, consider_all: _consider_all})
-
-    def run_search(search: SearchState, params: SearchParams) -> None:
-        with np.errstate(all="ignore"):  # as compiled code does
-            choose(search, params)
-
-    return run_search
-
-
-_insert = as_python(insert)
-
-
-def _consider_all(
-    best: Any, index: Any, n: int, score: float, log_p: Any, allowed: Any, candidate: int
-) -> int:
-    """Compute candidates.consider_all with NumPy."""
-    totals = np.where(allowed, score + log_p.astype(np.float64), NO_SCORE)
-    for byte in np.argsort(-totals, kind="stable")[: len(best)].tolist():
-        if not totals[byte] > (best[n - 1] if n == len(best) else NO_SCORE):
-            break
-        n = _insert(best, index, n, totals[byte], candidate + byte)
-    return n
 
 
 # ---- kernels
@@ -218,15 +184,3 @@ def numpy_kernels() -> Iterator[None]:
     """Context manager: the CPU engine and its readers run in Python with NumPy kernels, on one thread."""
     with mock.patch.object(session, "run", _run_in_numpy):
         yield
-
-
-class NumpyEngine(NumbaEngine):
-    """The CPU engine on NumPy kernels."""
-
-    def admit(self, requests: list[Request]) -> list[int]:
-        with numpy_kernels():
-            return super().admit(requests)
-
-    def advance(self, n_steps: int) -> None:
-        with numpy_kernels():
-            super().advance(n_steps)
