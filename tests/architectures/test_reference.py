@@ -11,7 +11,7 @@ from fast_variants import by_variant
 from invariants import VARIANTS, WITHOUT_SOURCE, Variant, assert_same, build, make
 from torch import Tensor
 from torch.nn import functional as F
-from variants import OPTIONS, SEQ2SEQ
+from variants import OPTIONS
 
 from bytenmt.architectures.registry import build_model
 from bytenmt.architectures.transformer.model import _attend
@@ -144,9 +144,9 @@ DEEP: Variant = {"n_layers": 4, "reverse_source": True}
 LARGE = {"d_embedding": 60, "d_hidden": 64, "init": "paper"}
 PAPERS: dict[str, Variant] = {
     "cho": VARIANTS["seq2seq-cho"] | LARGE,
-    "maxout at the start": SEQ2SEQ | LARGE | {"read_out_kind": "maxout", "tie_embedding": True},
-    "sutskever": SEQ2SEQ | DEEP | LARGE | {"cell": "lstm"},
-    "lstm at every step": SEQ2SEQ | DEEP | LARGE | {"cell": "lstm", "context": "every_step"},
+    "maxout at the start": VARIANTS["seq2seq"] | LARGE | {"read_out_kind": "maxout", "tie_embedding": True},
+    "sutskever": VARIANTS["seq2seq"] | DEEP | LARGE | {"cell": "lstm"},
+    "lstm at every step": VARIANTS["seq2seq"] | DEEP | LARGE | {"cell": "lstm", "context": "every_step"},
     "bahdanau": VARIANTS["bahdanau"] | LARGE | {"d_attention": 50, "d_maxout": 30},
     "luong": VARIANTS["luong-concat"] | LARGE,
     "luong-places": VARIANTS["luong-location"] | LARGE | {"attention": "local-p", "n_locations": 500},

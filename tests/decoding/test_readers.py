@@ -115,8 +115,16 @@ def test_attention_goes_where_it_goes_in_pytorch(name: str) -> None:
         assert all(weights.shape == (len(text), len(source) + 1) for weights in layers.values())
 
 
+WITH_ALL_KERNELS = [
+    *("seq2seq", "seq2seq-every-step", "seq2seq-lstm", "bahdanau", "luong", "luong-concat", "luong-local-p"),
+    *("luong-inside", "luong-twice", "luong-local-m", "bytenet", "bytenet-add", "bytenet-multiplicative"),
+    *("recurrent-bytenet-both", "convs2s", "convs2s-ngrams", "convs2s-pooling", "convs2s-conv"),
+    *("convs2s-ngrams-alone", "seq2seq-ngrams-alone", "luong-alone"),
+]
+
+
 @pytest.mark.slow
-@by_variant("name", [*WITH_SOURCE, *ALONE])
+@by_variant("name", WITH_ALL_KERNELS)
 def test_kernels_in_numpy_read_the_same(name: str) -> None:
     """NumPy kernels, which share no code with the compiled ones, give the same scores."""
     _, packed = both(name)

@@ -88,15 +88,20 @@ def output(p: Parameters, options: Options, x: Array) -> Array:
 # ---- recurrent models
 
 
-def gru(p: Parameters, name: str, x: Array, h: Array, reset: str, update: str) -> Array:
-    """One step; reset "before" or "after" the product; z can "keep" h or "take" the new."""
-    d = len(h)
+def gru(p: Parameters, name: str, x: Array, h: Array, reset: str, update: str, n_inside: int = 0) -> Array:
+    """One step; reset "before" or "after" the product; z can "keep" h or "take" the new.
+
+    n_inside: the last inputs, whose share of g is reset as well, as in the decoder of Cho et al. 2014,
+    appendix: g = tanh(W e + r * (U h + C c)).
+    """
+    d, n = len(h), len(x) - n_inside
     w, b = p[f"{name}.input.weight"], p[f"{name}.input.bias"]
     u, u_g = p[f"{name}.gates.weight"], p[f"{name}.candidate.weight"]
     r = sigmoid(w[:d] @ x + u[:d] @ h + b[:d])
     z = sigmoid(w[d : 2 * d] @ x + u[d:] @ h + b[d : 2 * d])
-    recurrent = u_g @ (r * h) if reset == "before" else r * (u_g @ h)
-    g = np.tanh(w[2 * d :] @ x + recurrent + b[2 * d :])
+    inside = w[2 * d :, n:] @ x[n:]
+    recurrent = u_g @ (r * h) if reset == "before" else r * (u_g @ h + inside)
+    g = np.tanh(w[2 * d :, :n] @ x[:n] + recurrent + b[2 * d :])
     return z * h + (1 - z) * g if update == "keep" else (1 - z) * h + z * g
 
 
@@ -120,24 +125,11 @@ def depths(options: Options) -> tuple[int, int]:
     return options["n_encoder_layers"] or n_layers, options["n_decoder_layers"] or n_layers
 
 
-def top_to_top(states: list[Array], n_layers: int) -> list[Array]:
+def top_to_top(states: list[Any], n_layers: int) -> list[Any]:
     """The first states of so many layers: the uppermost ones; the lowest again where there are too few."""
     while len(states) < n_layers:
         states = [states[0], *states]
     return states[len(states) - n_layers :]
-
-
-def cho_step(p: Parameters, name: str, e: Array, c: Array, h: Array) -> Array:
-    """The decoder of Cho et al. 2014, appendix: g = tanh(W e + r * (U h + C c)); of the input's columns e's
-    come first."""
-    d, n = len(h), len(e)
-    weight, b = p[f"{name}.input.weight"], p[f"{name}.input.bias"]
-    w, of_context = weight[:, :n], weight[:, n:]
-    u, u_g = p[f"{name}.gates.weight"], p[f"{name}.candidate.weight"]
-    r = sigmoid(w[:d] @ e + u[:d] @ h + of_context[:d] @ c + b[:d])
-    z = sigmoid(w[d : 2 * d] @ e + u[d:] @ h + of_context[d : 2 * d] @ c + b[d : 2 * d])
-    g = np.tanh(w[2 * d :] @ e + r * (u_g @ h + of_context[2 * d :] @ c) + b[2 * d :])
-    return z * h + (1 - z) * g
 
 
 def seq2seq(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
@@ -148,10 +140,12 @@ def seq2seq(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
     kind = options["read_out_kind"]
     has_maxout = kind == "maxout" or (kind == "auto" and every_step)
 
-    def step(name: str, x: Array, state: tuple[Array, ...], reset: str) -> tuple[Array, ...]:
+    def step(
+        name: str, x: Array, state: tuple[Array, ...], reset: str, n_inside: int = 0
+    ) -> tuple[Array, ...]:
         if options["cell"] == "lstm":
             return lstm(p, name, x, *state)
-        return (gru(p, name, x, *state, reset, "keep"),)
+        return (gru(p, name, x, *state, reset, "keep", n_inside),)
 
     zero = (np.zeros(d),) * (2 if options["cell"] == "lstm" else 1)
     states = [zero for _ in range(depths(options)[0])]
@@ -167,18 +161,13 @@ def seq2seq(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
         parts = [start[i * d : (i + 1) * d] for i in range(len(start) // d)]
         states = [tuple(parts[layer::n_layers]) for layer in range(n_layers)]
     else:
-        while len(states) < n_layers:
-            states = [states[0] if states else zero, *states]
-        states = states[len(states) - n_layers :]
+        states = top_to_top(states or [zero], n_layers)
     logits = []
     for e in embedded(p, options, target):
         x = np.concatenate([e, context])
         for layer, state in enumerate(states):
-            name = f"decoder.layers.{layer}"
-            if options["reset_context"] and layer == 0:
-                states[layer] = (cho_step(p, name, e, context, *state),)
-            else:
-                states[layer] = step(name, x, state, resets[1])
+            n_inside = len(context) if options["reset_context"] and layer == 0 else 0
+            states[layer] = step(f"decoder.layers.{layer}", x, state, resets[1], n_inside)
             x = states[layer][0]
         if has_maxout:
             x = maxout(affine(p, "decoder.maxout", np.concatenate([x, e, context])))

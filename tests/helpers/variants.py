@@ -1,7 +1,8 @@
 """Small models with the options of the architectures: each at least once, and all of the equations."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 Variant = dict[str, Any]
@@ -93,7 +94,7 @@ MORE = read_variants(
 luong-dot luong n_layers=3 score=dot
 seq2seq-shallow seq2seq n_encoder_layers=3
 seq2seq-lstm-every-step seq2seq d_hidden=6 cell=lstm context=every_step n_decoder_layers=2
-seq2seq-cho-deep seq2seq-cho n_layers=2 gru_reset=after read_out_kind=linear
+seq2seq-cho-deep seq2seq-cho n_encoder_layers=3 n_decoder_layers=2 gru_reset=after read_out_kind=linear
 luong-deep luong d_hidden=6 n_layers=1 n_decoder_layers=3
 luong-dot-inside luong-local-p score=dot attention_window=5 gaussian=inside
 luong-places-in-a-window luong-location attention=local-m attention_window=3 gaussian=after n_locations=9 \
@@ -104,40 +105,36 @@ seq2seq-wide seq2seq d_embedding=64 d_hidden=128 gru_reset=after
 """,
     VARIANTS,
 )
-SEQ2SEQ = VARIANTS["seq2seq"]
-LUONG: Variant = {"arch": "luong", "d_embedding": 5, "d_hidden": 6}
+
+
+def crossed(base: str, **values: Sequence[Any]) -> dict[str, Variant]:
+    """A variant with all combinations of the values of some options."""
+    return {
+        "-".join([base, *map(str, some)]): VARIANTS[base] | dict(zip(values, some, strict=True))
+        for some in product(*values.values())
+    }
+
 
 # All options of the equations.
-OPTIONS: dict[str, Variant] = VARIANTS | {
-    f"seq2seq-{context}-{reset}-{n_layers}": SEQ2SEQ
-    | {"context": context, "gru_reset": reset, "n_layers": n_layers, "reverse_source": n_layers == 1}
-    for context in ("start", "every_step")
-    for reset in ("before", "after")
-    for n_layers in (1, 2)
-}
-OPTIONS |= {
-    f"luong-{score}-{feeding}-{n_layers}": LUONG
-    | {"score": score, "input_feeding": feeding, "n_layers": n_layers, "reverse_source": feeding}
-    for score in ("dot", "general", "concat")
-    for feeding in (True, False)
-    for n_layers in (1, 2)
-}
-OPTIONS |= {
-    f"luong-{score}-{attention}-{gaussian}": LUONG
-    | {
-        "n_layers": 1,
-        "score": score,
-        "attention": attention,
-        "attention_window": 2,
-        "gaussian": gaussian,
-        "input_feeding": score != "general",
-        "reverse_source": score != "dot",
-    }
-    | ({"n_locations": 8} if score == "location" else {})
-    for score in ("dot", "general", "concat", "location")
-    for attention in ("local-m", "local-p")
-    for gaussian in ("auto", "after", "inside")
-}
+BOTH = (False, True)
+OPTIONS: dict[str, Variant] = MORE | VARIANTS
+OPTIONS |= crossed(
+    "seq2seq",
+    context=["start", "every_step"],
+    gru_reset=["before", "after"],
+    reverse_source=BOTH,
+    n_layers=[1, 2],
+)
+OPTIONS |= crossed(
+    "luong", score=["dot", "general", "concat"], input_feeding=BOTH, reverse_source=BOTH, n_layers=[1, 2]
+)
+OPTIONS |= crossed(
+    "luong-location",  # n_locations and a reversed source
+    score=["dot", "general", "concat", "location"],
+    attention=["local-m", "local-p"],
+    gaussian=["auto", "after", "inside"],
+    attention_window=[2],
+)
 OPTIONS |= read_variants(
     """
 luong-location-once luong d_hidden=6 score=location n_locations=5 input_feeding=false
@@ -146,19 +143,15 @@ luong-location-twice-inside luong-location-twice attention=local-p gaussian=insi
 luong-default-window luong d_hidden=6 attention=local-p
 luong-off-reversed luong-default-window attention=off input_feeding=false reverse_source=true \
     n_decoder_layers=3
-seq2seq-shallow-decoder seq2seq n_encoder_layers=3
 seq2seq-deep-decoder seq2seq n_layers=2 n_decoder_layers=4
 seq2seq-every-step-deep seq2seq context=every_step n_encoder_layers=2 n_decoder_layers=3
 seq2seq-decoder-before seq2seq gru_reset=after decoder_reset=before n_layers=2 context=every_step
 seq2seq-linear-read-out seq2seq context=every_step read_out_kind=linear
 seq2seq-maxout-at-the-start seq2seq read_out_kind=maxout tie_embedding=true
-seq2seq-cho-deep seq2seq-cho n_encoder_layers=3 n_decoder_layers=2 read_out_kind=linear
 seq2seq-lstm-deep-decoder seq2seq cell=lstm n_decoder_layers=3
-seq2seq-lstm-every-step seq2seq cell=lstm context=every_step n_layers=2
 luong-shallow-decoder luong d_hidden=6 n_encoder_layers=3 n_decoder_layers=1
 luong-deep-decoder luong-shallow-decoder n_encoder_layers=1 input_feeding=false n_decoder_layers=3
 bahdanau-current-untied bahdanau read_out=current
-bahdanau-deep-encoder bahdanau-deep-encoder
 bahdanau-tied bahdanau tie_embedding=true
 seq2seq-tied seq2seq tie_embedding=true
 seq2seq-tied-same-width seq2seq-tied d_hidden=5
