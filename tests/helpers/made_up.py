@@ -235,7 +235,7 @@ def naive_beam(
 def everything(
     log_p: Distribution, alphabet: bytes, limit: int, prefix: bytes = b"", rule: Sentinels = NO_SENTINELS
 ) -> dict[bytes, tuple[float, float]]:
-    """What each text over a few bytes that may be written is ranked by, and its log-probability."""
+    """Map each text of a few bytes that may be written to its ranking and its log-probability."""
     found, going = {}, [(b"", 0.0, 0.0)]
     while going:
         text, value, total = going.pop()
