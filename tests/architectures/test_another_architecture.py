@@ -20,7 +20,7 @@ from source_tree import PACKAGE
 from bytenmt import architectures
 from bytenmt.architectures.parameters import decoder_weights, parameter_shapes, receptive_field, state_bytes
 from bytenmt.architectures.registry import build_model, register
-from bytenmt.config.schema import load_config, parse_config
+from bytenmt.config.schema import load_config
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.interface import Options, Request
@@ -45,23 +45,16 @@ def guide_blocks() -> dict[str, str]:
     return dict(zip(("config.py", "model.py", "program.py", "own"), blocks, strict=True))
 
 
-def write_folder(architectures: Path) -> None:
-    """Write the example's folder as the guide has it."""
-    folder = architectures / "echo"
-    folder.mkdir()
-    (folder / "__init__.py").touch()
-    for name, block in guide_blocks().items():
-        if name != "own":
-            (folder / name).write_text(block, encoding="utf-8")
-
-
 @pytest.fixture(params=["with a program", "without one"])
 def echo(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ModuleType]:
     """The example's module, registered for the length of a test; its name tells whether it has a program."""
     before = set(sys.modules)
     own, with_program = guide_blocks()["own"], request.param == "with a program"
-    (tmp_path / "architectures").mkdir()
-    write_folder(tmp_path / "architectures")
+    folder = tmp_path / "architectures" / "echo"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    for name in ("config.py", "model.py", "program.py"):
+        (folder / name).write_text(guide_blocks()[name], encoding="utf-8")
     architectures.__path__.append(str(tmp_path / "architectures"))
     try:
         config, model, program = (
@@ -79,16 +72,6 @@ def echo(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ModuleType]
                 del sys.modules[name]
         vars(architectures).pop("echo", None)
         forget_architecture("echo")
-
-
-def trained(run: Path, texts: dict[str, Any], *settings: str) -> Path:
-    """A few updates of it."""
-    limits = ["train.max_updates=6", "train.max_tokens=200", "train.valid_lines=2", *settings]
-    train(run, load_config("echo", None, limits), **texts, device=CPU)
-    return run
-
-
-without_a_program = pytest.mark.parametrize("echo", ["without one"], indirect=True)
 
 
 @pytest.mark.parametrize("echo", ["with a program"], indirect=True)
@@ -123,10 +106,12 @@ def test_both_engines_run_it(echo: ModuleType, tmp_path: Path, source: str) -> N
 
 
 @pytest.mark.slow
-@without_a_program
+@pytest.mark.parametrize("echo", ["without one"], indirect=True)
 def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[str, Any]) -> None:
     """auto takes PyTorch in place of the CPU engine, and says so once; what insists on that engine fails."""
-    run, told = trained(tmp_path / "run", texts), list[str]()
+    run, told = tmp_path / "run", list[str]()
+    limits = ["train.max_updates=6", "train.max_tokens=200", "train.valid_lines=2"]
+    train(run, load_config("echo", None, limits), **texts, device=CPU)
 
     class LineCollector(Reporter):
         def say(self, line: str) -> None:
@@ -159,15 +144,6 @@ def test_its_configuration_is_strict(echo: ModuleType) -> None:
         register(echo.EchoConfig, echo.Echo, {"small": {}})
     with pytest.raises(ValueError, match="small is required"):
         register(echo.EchoConfig, echo.Echo, {"tiny": {}})
-
-
-def test_another_process_is_told_to_load_a_plugin() -> None:
-    for told in (
-        lambda: load_config("echo", None, []),
-        lambda: parse_config({"model": {"arch": "echo"}}),
-    ):
-        with pytest.raises(ConfigError, match="echo.*--plugin"):
-            told()
 
 
 # ---- the guide's changes of a model

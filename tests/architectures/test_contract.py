@@ -1,8 +1,7 @@
 """The contract that all architectures obey (architectures/base.py), over several of their options."""
 
 from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Any
+from functools import cache, partial
 
 import invariants
 import pytest
@@ -11,19 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from invariants import PARALLEL, VARIANTS, WITH_SOURCE, WITHOUT_SOURCE, AnyModel, make
 
-from bytenmt.architectures.base import Model
 from bytenmt.architectures.parameters import receptive_field
 from bytenmt.architectures.tensor_tree import tensors
 
-
-class ModelsByName(dict[str, Model[Any, Any]]):
-    """Models that are made when they are first asked for: collecting tests needs none."""
-
-    def __missing__(self, name: str) -> Model[Any, Any]:
-        return self.setdefault(name, make(name))
-
-
-MODELS = ModelsByName()
+model_of = cache(make)  # by the variant's name; collecting tests makes none
 N_EXAMPLES = 4  # of each of fifty models, whose states are all cut by the same code
 pieces_of_text = st.lists(st.integers(1, 5), min_size=1, max_size=6)
 
@@ -70,14 +60,14 @@ CONTRACT: dict[str, tuple[Callable[[AnyModel], None], Iterable[str]]] = {
     ("promise", "name"), [(promise, name) for promise, (_, names) in CONTRACT.items() for name in names]
 )
 def test_the_contract(promise: str, name: str) -> None:
-    CONTRACT[promise][0](MODELS[name])
+    CONTRACT[promise][0](model_of(name))
 
 
 @by_variant("name", VARIANTS)
 @settings(max_examples=N_EXAMPLES)
 @given(pieces=pieces_of_text, gradients=st.booleans())
 def test_any_cut_equals_the_whole(name: str, pieces: list[int], gradients: bool) -> None:
-    invariants.check_cut(MODELS[name], pieces, gradients)
+    invariants.check_cut(model_of(name), pieces, gradients)
 
 
 @by_variant("name", VARIANTS)
@@ -98,7 +88,7 @@ def test_gradients_are_the_same_in_pieces(name: str) -> None:
 
 @by_variant(("name", "seed"), rotated([*VARIANTS], range(3), 1))
 def test_reordered_beams_equal_teacher_forcing(name: str, seed: int) -> None:
-    invariants.check_reorder(MODELS[name], seed=seed)
+    invariants.check_reorder(model_of(name), seed=seed)
 
 
 @pytest.mark.slow

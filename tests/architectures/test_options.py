@@ -10,6 +10,7 @@ from bytenmt.errors import ConfigError
 
 CHO = "reset_context=true context=every_step"
 REFUSED = [
+    ("echo", "", "--plugin"),
     ("luong", "score=location", "set n_locations to the bytes of the longest source"),
     ("luong", "attention=local", "is none of global, local-m, local-p, off"),
     ("seq2seq", "source=false context=every_step", 'context = "every_step" shows a source at every step'),

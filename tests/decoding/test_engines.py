@@ -18,7 +18,6 @@ from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.errors import BytenmtError
 from bytenmt.kernel_constants import PRECISIONS
-from bytenmt.program.instructions import Field, Op
 from bytenmt.sentinels import SENTINELS
 from bytenmt.utf8 import BOS, EOS
 
@@ -258,14 +257,3 @@ def test_int8_is_the_model_of_its_rounded_weights(name: str) -> None:
     theirs = TorchReader([rounded], torch.device("cpu")).score_texts(texts, texts[::-1])
     apart = np.concatenate([a.log_p - b.log_p for a, b in zip(ours, theirs, strict=True)])
     assert 0 < np.abs(apart).mean() < 5e-2 and np.abs(apart).max() < 0.3
-
-
-@pytest.mark.slow
-def test_every_instruction_is_used() -> None:
-    """The architectures together; an instruction that none needs would not be tested."""
-    actual: set[int] = set()
-    for name in ALL:
-        both = packed(model(name)).program
-        for program in (both.encode, both.step):
-            actual |= set(program.instructions[:, Field.OP].tolist())
-    assert actual == {int(op) for op in Op}

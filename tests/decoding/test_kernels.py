@@ -196,15 +196,10 @@ def test_exp_tanh_and_sigmoid_are_exact_to_rounding() -> None:
         x = np.linspace(-87, 88.7, 500_003).astype(f32)
         assert np.abs(exp(x) / np.exp(x.astype(float)) - 1).max() < 2e-7
         x = np.concatenate([np.linspace(-15, 15, 500_003), np.logspace(-20, 0, 1000)]).astype(f32)
-        assert np.abs(span(elementwise.tanh, x) - np.tanh(x.astype(float))).max() < 5e-7
-        assert (
-            np.abs(
-                span(elementwise.tanh, x) / np.tanh(x.astype(float), where=x != 0, out=np.ones(len(x))) - 1
-            )[x != 0].max()
-            < 5e-7
-        )
+        x = x[x != 0]
+        tanh, exact = span(elementwise.tanh, x), np.tanh(x.astype(float))
+        assert np.abs(tanh / exact - 1).max() < 5e-7 and np.abs(tanh).max() <= 1
         assert np.abs(span(elementwise.sigmoid, x) / sigma(x) - 1).max() < 3e-7
-        assert np.abs(span(elementwise.tanh, x)).max() <= 1
     edges = np.array([np.nan, np.inf, -np.inf, 0, 200, -200], f32)
     assert str(exp(edges)) == "[nan inf  0.  1. inf  0.]"
     assert np.allclose(span(elementwise.tanh, edges), [np.nan, 1, -1, 0, 1, -1], atol=5e-7, equal_nan=True)

@@ -174,11 +174,6 @@ def test_a_pass_does_not_touch_the_host(name: str, options: Options, source: byt
 # ---- plain PyTorch
 
 
-@by_variant(("name", "beam"), rotated(WITH_SOURCE, [1, 2, 3, 6], 1))
-def test_scores_are_teacher_forced_scores(name: str, beam: int) -> None:
-    invariants.check_search(peaky(name), beam)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_bf16_searches_too(name: str) -> None:

@@ -1,9 +1,10 @@
-"""Invariants of every model, as functions that raise AssertionError. test_contract.py and
-test_pytorch_engines.py run them over all models; test_faults.py plants faults and expects them to fail.
+"""Invariants of every model, as functions that raise AssertionError. test_contract.py runs them over all
+models; test_faults.py plants faults and expects them to fail.
 Everything is float64 with random parameters, so that no zero hides a mistake.
 """
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -20,9 +21,7 @@ from bytenmt.architectures.registry import build_model
 from bytenmt.architectures.section import architecture
 from bytenmt.architectures.tensor_tree import concatenate, place, select, tensors
 from bytenmt.config.schema import parse_config
-from bytenmt.decoding.interface import Options, Request
-from bytenmt.decoding.pytorch.engine import TorchEngine
-from bytenmt.decoding.scheduler import decode
+from bytenmt.decoding.interface import Request
 from bytenmt.utf8 import BOS, EOS
 
 AnyModel = Model[Any, Any]
@@ -134,22 +133,18 @@ def assert_differ(a: Tensor, b: Tensor, what: str) -> None:
     assert difference > 1e-7, f"{what}: differ by {difference:.3g} only"
 
 
+def check_cut(model: AnyModel, pieces: Sequence[int] = (3, 4), gradients: bool = False) -> None:
+    """The sequence in these pieces equals the whole."""
+    src, src_len = some_sources([4, 7, 3])
+    tgt = some_inputs(3, sum(pieces))
+    with torch.set_grad_enabled(gradients):
+        cut = in_pieces(model, src, src_len, tgt, [*pieces]).detach()
+    assert_same(cut, whole(model, src, src_len, tgt), f"cut into {pieces}")
+
+
 def check_steps(model: AnyModel) -> None:
     """Step by step equals teacher forcing."""
-    src, src_len = some_sources([5, 9, 3])
-    tgt = some_inputs(3, 15)
-    with torch.no_grad():
-        stepped = in_pieces(model, src, src_len, tgt, [1] * 15)
-    assert_same(stepped, whole(model, src, src_len, tgt), "steps and the whole")
-
-
-def check_cut(model: AnyModel, pieces: list[int], gradients: bool) -> None:
-    """The sequence in these pieces equals the whole."""
-    src, src_len = some_sources([4, 7])
-    tgt = some_inputs(2, sum(pieces))
-    with torch.set_grad_enabled(gradients):
-        cut = in_pieces(model, src, src_len, tgt, pieces).detach()
-    assert_same(cut, whole(model, src, src_len, tgt), f"cut into {pieces}")
+    check_cut(model, [1] * 15)
 
 
 def check_causality(model: AnyModel) -> None:
@@ -330,20 +325,6 @@ def some_requests(lengths: list[int], limits: list[int]) -> list[Request]:
     src, _ = some_sources(lengths)
     rows = zip(src, lengths, limits, strict=True)
     return [Request(bytes(row[: length - 1].tolist()), limit) for row, length, limit in rows]
-
-
-def check_search(model: AnyModel, beam: int) -> None:
-    """Every hypothesis' log-probability is its teacher-forced one, whichever place it was decoded at, but for
-    the search's rounding to float32.
-    """
-    lengths = [7, 3, 5, 4]
-    src, _ = some_sources(lengths)
-    engine = TorchEngine([model], Options(beam=beam, n_best=beam), 2, torch.device("cpu"))
-    for i, hypotheses in decode(engine, some_requests(lengths, [9, 6, 7, 10])):
-        for found in hypotheses:
-            expected = log_probability(model, src[i : i + 1, : lengths[i]], found.text)
-            difference = abs(found.log_probability - expected)
-            assert difference <= 1e-5 + 2e-7 * abs(expected), f"{found.text!r}: off by {difference:.3g}"
 
 
 def check_moved_rows(model: AnyModel, beam: int = 2) -> None:
