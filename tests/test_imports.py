@@ -1,13 +1,10 @@
 """The rooms of the package: who may import whom and how large each may grow, as docs/architecture.md says."""
 
 import re
-import subprocess
-import sys
 from collections import defaultdict
 from functools import cache
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 
-import pytest
 from source_tree import MODULES, PACKAGE, imports
 
 ARCHITECTURES = {"seq2seq", "bahdanau", "luong", "bytenet", "convs2s", "transformer"}
@@ -63,10 +60,7 @@ def test_no_room_outgrows_its_budget() -> None:
 
 def test_no_file_reaches_itself() -> None:
     graph = {name: imported - {"__init__", name} for name, imported in all_imports().items()}
-    tuple(TopologicalSorter(graph).static_order())
-    graph["utf8"] = {"cli.train"}
-    with pytest.raises(CycleError):
-        tuple(TopologicalSorter(graph).static_order())
+    tuple(TopologicalSorter(graph).static_order())  # raises CycleError
 
 
 def test_architectures_do_not_know_each_other() -> None:
@@ -76,23 +70,3 @@ def test_architectures_do_not_know_each_other() -> None:
             own = {folder for folder in folders.values() if module.startswith(f"{folder}.")}
             others = tuple(f"{folder}." for folder in set(folders.values()) - own)
             assert not [name for name in imported if name.startswith(others)], module
-
-
-LIGHT = [f"architectures.{name}.config" for name in sorted(ARCHITECTURES)]
-
-
-@pytest.mark.parametrize(
-    ("names", "heavy"),
-    [
-        (LIGHT, {"torch", "numpy"}),
-        (["decoding.scheduler", "decoding.translator", "decoding.cpu.engine"], {"torch"}),
-    ],
-)
-def test_what_must_start_at_once_imports_nothing_heavy(names: list[str], heavy: set[str]) -> None:
-    """`train --help` and the errors of a configuration are told, and a line alone is answered, sooner than
-    PyTorch is imported.
-    """
-    program = "import sys; from importlib import import_module\n"
-    program += f"for name in {names}:\n    import_module('bytenmt.' + name)\n"
-    program += f"    assert {heavy}.isdisjoint(sys.modules), name"
-    subprocess.run([sys.executable, "-c", program], check=True)

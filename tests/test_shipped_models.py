@@ -6,13 +6,7 @@ from pathlib import Path
 import pytest
 
 from bytenmt import Translator
-from bytenmt.serve.languages import Direction, ServedLanguages
 
-SENTENCES = {
-    "en": ["Where is the station?", "My brother has a new car.", "it is cold", "Good morning!"],
-    "ko": ["역이 어디에 있습니까?", "형은 새 차가 있습니다.", "춥다", "안녕하세요!"],
-    "de": ["Wo ist der Bahnhof?", "Mein Bruder hat ein neues Auto.", "es ist kalt", "Guten Morgen!"],
-}
 MODELS = Path(__file__).parents[1] / "data" / "models"
 KNOWN = {
     "en-de": {
@@ -44,11 +38,3 @@ def test_a_model_in_the_clone(name: str) -> None:
     assert (values["language"], values["pipeline_tag"]) == (name.split("-"), "translation")
     translator = Translator.load(folder, beam=5, threads=1)
     assert translator.translate([*KNOWN[name]]) == [*KNOWN[name].values()]
-
-
-@pytest.mark.parametrize("name", KNOWN)
-def test_they_tell_their_languages_apart(name: str) -> None:
-    languages = ServedLanguages([Direction.parse(name)])
-    for language in name.split("-"):
-        for sentence in SENTENCES[language]:
-            assert languages.guesses(sentence)[0].language == language, sentence

@@ -124,13 +124,6 @@ def test_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
     own.write_bytes(safetensors.torch.save({"a": torch.zeros(2)}))
     with pytest.raises(CheckpointError, match="does not hold the weights of a model"):
         load_run(own, CPU)
-    with pytest.raises(CheckpointError, match="holds no weights: give a run folder or a weights file"):
-        load_run(tmp_path / "run" / "trainer.pt", CPU)
-    with pytest.raises(CheckpointError, match=r"none.safetensors is missing"):
-        load_run(tmp_path / "none.safetensors", CPU)
-    (tmp_path / "text").write_text("text")
-    with pytest.raises(CheckpointError, match="text holds no weights"):
-        load_run(tmp_path / "text", CPU)
 
 
 # What is kept.
@@ -146,17 +139,6 @@ def test_best_and_last_of_a_run(tmp_path: Path) -> None:
     assert load_run(run, CPU, "last").facts == Facts(update=75)
     (run / "best.safetensors").unlink()
     assert load_run(run, CPU).facts == Facts(update=75)
-
-
-def test_an_average_and_the_weights_that_are_trained(run: Path) -> None:
-    """The average is what is used; a resume goes on from the weights themselves."""
-    mean, state = contents(1)
-    trained, _ = contents(2)
-    save_checkpoint(run, 1, mean, state, CONFIG, Facts(), best=True, trained=trained)
-    saved = load_checkpoint(run)
-    assert all(torch.equal(saved.weights[name], tensor) for name, tensor in trained.items())
-    used = model_tensors(load_run(run, CPU).model)
-    assert all(torch.equal(used[name], tensor) for name, tensor in mean.items())
 
 
 # A kill at any moment.
@@ -249,16 +231,6 @@ def test_a_real_limit(run: Path) -> None:
         assert is_saved(run, 2) and not list(run.glob(".*"))
     save(run, 3)
     assert is_saved(run, 3)
-
-
-def test_the_folder_of_a_run(tmp_path: Path) -> None:
-    with checkpoint.training_lock(tmp_path / "a" / "run"):
-        assert (tmp_path / "a" / "run").is_dir()
-    save(tmp_path / "b" / "run", 1)
-    assert is_saved(tmp_path / "b" / "run", 1)
-    (tmp_path / "run").write_text("")
-    with pytest.raises(CheckpointError, match=r"cannot write into .*run: "):
-        save(tmp_path / "run", 1)
 
 
 def test_metrics_are_whole_lines(tmp_path: Path) -> None:

@@ -121,16 +121,6 @@ def test_rows_of_tables_that_are_zero_are_left_out(precision: str) -> None:
     assert (np.abs(found - table) <= step / 2 * 1.0001).all()
 
 
-def test_info_tells_of_a_file(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run")
-    file = convert(run, "int8")
-    said = invoke("info", file).stdout
-    own = invoke("info", run).stdout
-    size = f"{file.stat().st_size:,}"
-    assert f"# weights file:    {size} bytes, matrices in int8\n" in said
-    assert [line for line in said.splitlines() if "weights file" not in line] == own.splitlines()
-
-
 def test_a_file_that_is_handed_on_tells_no_folders(tmp_path: Path) -> None:
     """The names of the texts stay, where they lay does not; the run itself still tells."""
     run = make_run(tmp_path / "run", "luong")

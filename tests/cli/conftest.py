@@ -19,6 +19,7 @@ FILES = {
     "invalid": b"fine\nbad \xff\nfine\nfine\n",
     "cp949": "하나\n둘\n셋\n넷\n".encode("cp949"),
     "a.po": b'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8"\n\nmsgid "a"\nmsgstr ""\n',
+    "a.tmx": b"<tmx><body/></tmx>",
     "wrong.toml": b"[model\n",
 }
 

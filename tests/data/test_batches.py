@@ -89,12 +89,6 @@ def test_assembly_equals_plain_python(corpus: ParallelCorpus) -> None:
             assert_equal(Batch.from_pairs(batch.pairs()), batch)
 
 
-def test_a_batch_of_no_rows(corpus: ParallelCorpus) -> None:
-    batch = assemble(corpus, np.zeros(0, np.int64))
-    assert [part.shape for part in batch] == [(0, 0), (0,), (0, 1), (0,)]
-    assert batch.target_in.shape == batch.target_out.shape == (0, 0)
-
-
 def test_several_parts_in_one_batch(tmp_path: Path) -> None:
     """Files, a table, files again: rows in the order of the indices, whatever their part."""
     texts = [mixed_texts(40, seed) for seed in range(3)]

@@ -300,28 +300,19 @@ def test_parts_that_do_not_fit(tmp_path: Path) -> None:
     assert not alone.has_source and alone.source_lengths.tolist() == [0] * 4 and alone.target(3) == b"D"
 
 
-def test_sorting_out_equals_plain_python() -> None:
-    draw = random.Random(6)
-    for _ in range(300):
-        n, top = draw.randrange(40), draw.choice([1, 3, 10])
-        source, target = ([draw.randrange(draw.choice([1, top])) for _ in range(n)] for _ in "st")
-        if draw.randrange(3) == 0:
-            source, target = [1] * n, [2] * n
-        limits = draw.randrange(1, 10), draw.randrange(1, 10)
-        texts = [
-            TextFile.from_bytes(b"".join(b"a" * k + b"\n" for k in side), "x") for side in (source, target)
-        ]
-        for keep_empty in (False, True):
-            corpus = ParallelCorpus.from_texts(*texts, *limits, keep_empty)
-            empty = [k for k in range(n) if not keep_empty and not (source[k] and target[k])]
-            long = [
-                k for k in range(n) if k not in empty and (source[k] > limits[0] or target[k] > limits[1])
-            ]
-            kept = [k for k in range(n) if k not in empty and k not in long]
-            assert corpus.lines.tolist() == kept and corpus.lines.dtype == np.int32
-            assert [left.tolist() for left in corpus.left_out[0]] == [long, empty]
-            assert corpus.source_lengths.tolist() == [source[k] for k in kept]
-            assert corpus.target_lengths.tolist() == [target[k] for k in kept]
+@pytest.mark.parametrize(
+    ("keep_empty", "paired", "long", "empty"),
+    [(False, [0, 6], [1, 2], [3, 4, 5]), (True, [0, 5, 6], [1, 2, 3, 4], [])],
+)
+def test_pairs_are_sorted_out(keep_empty: bool, paired: list[int], long: list[int], empty: list[int]) -> None:
+    """Each side has its limit; what is empty and too long counts as empty."""
+    sides = [3, 4, 3, 0, 9, 0, 1], [2, 2, 3, 9, 0, 0, 1]
+    texts = [TextFile.from_bytes(b"".join(b"a" * n + b"\n" for n in side), "x") for side in sides]
+    corpus = ParallelCorpus.from_texts(*texts, 3, 2, keep_empty)
+    assert corpus.lines.tolist() == paired and corpus.lines.dtype == np.int32
+    assert [left.tolist() for left in corpus.left_out[0]] == [long, empty]
+    assert corpus.source_lengths.tolist() == [sides[0][k] for k in paired]
+    assert corpus.target_lengths.tolist() == [sides[1][k] for k in paired]
 
 
 def test_corpora_that_cannot_be_used(tmp_path: Path) -> None:

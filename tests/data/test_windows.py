@@ -1,6 +1,5 @@
-"""Texts as streams: what is read of them, and that training on them loses nothing when it stops."""
+"""Texts as streams: what is read of them, and what their bytes cost."""
 
-from pathlib import Path
 from typing import Any
 
 import invariants
@@ -11,22 +10,16 @@ from fast_variants import by_variant, rotated
 from hypothesis import given
 from hypothesis import strategies as st
 from invariants import WITHOUT_SOURCE
-from small_runs import SMALL, assert_same, weights
+from small_runs import CPU, config
 
-from bytenmt.architectures.registry import ARCHITECTURES, build_model
-from bytenmt.checkpoints.checkpoint import load_run
-from bytenmt.config.schema import Config, load_config
-from bytenmt.data.corpus import PairFiles
+from bytenmt.architectures.registry import build_model
 from bytenmt.data.windows import Streams, WindowBatch, serial_windows, shuffled_windows
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.language.surprisal import stream_surprisal
 from bytenmt.training.language_model import LanguageModelObjective, text_bits
-from bytenmt.training.run import train
 from bytenmt.utf8 import BOS
 
-PARALLEL = ("bytenet", "convs2s", "transformer")  # without a loop over time
-
-CPU = torch.device("cpu")
+TEXT = ("model.source=false", "train.window=20")
 sizes = st.lists(st.integers(1, 60), min_size=1, max_size=3)
 
 
@@ -120,73 +113,12 @@ def test_epochs_differ() -> None:
     assert len(set(starts)) > 1
 
 
-def config(arch: str, *settings: str) -> Config:
-    """A model of a few thousand weights without a source, with dropout, so that random states matter."""
-    small = [setting for setting in SMALL[arch] if "encoder_layers" not in setting or "decoder" in setting]
-    common = ["model.source=false", "model.d_embedding=8", "model.dropout=0.2", "train.window=20"]
-    common += ["train.precision=fp32"]
-    common += ["train.max_tokens=120", "train.save_every=3", "train.valid_every=4", "train.log_every=1"]
-    if arch in PARALLEL:
-        common.append("train.context=8")
-    return load_config(arch, "tiny", [*common, *small, *settings])
-
-
-@pytest.fixture
-def texts(tmp_path: Path) -> dict[str, Any]:
-    """Two texts to train on and one to validate on, as train() takes them; not all of it UTF-8."""
-    draw = np.random.default_rng(3)
-    words = [b"one ", b"two\n", "셋 ".encode(), b"\xff\xfe", b"four "]
-    for name, n in (("a", 150), ("b", 40), ("valid", 300)):
-        (tmp_path / name).write_bytes(b"".join(words[i] for i in draw.integers(len(words), size=n)))
-    files = [PairFiles(tgt=tmp_path / "a"), PairFiles(tgt=tmp_path / "b")]
-    return {"files": files, "valid": PairFiles(tgt=tmp_path / "valid")}
-
-
-ALONE = ["model.recurrent=decoder", "model.dilations=[]", "model.block=relu", "train.context=0"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arch", "precision", "more"),
-    [(*case, []) for case in rotated([*ARCHITECTURES], ["fp32", "bf16"], 1)] + [("bytenet", "fp32", ALONE)],
-)
-def test_resume_is_bit_identical(
-    arch: str, precision: str, more: list[str], texts: dict[str, Any], tmp_path: Path
-) -> None:
-    """Stopped in the middle of an epoch and resumed, the carried states are there too."""
-    settings = ["train.schedule='constant'", "train.ema=0.9", "train.update_freq=2", *more]
-    settings.append(f"train.precision={precision}")
-    train(tmp_path / "whole", config(arch, *settings, "train.max_updates=5"), **texts, device=CPU)
-    parts = tmp_path / "parts"
-    for n in (2, 5):
-        torch.manual_seed(99)
-        train(parts, config(arch, *settings, f"train.max_updates={n}"), **texts, device=CPU, resume=True)
-    assert_same(weights(tmp_path / "whole"), weights(parts))
-    carried = [name for name in weights(parts) if name.startswith("trainer.objective.")]
-    assert bool(carried) is (arch not in PARALLEL or bool(more))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_a_model_learns_a_text(arch: str, tmp_path: Path) -> None:
-    draw = np.random.default_rng(1)
-    text = bytearray(b"a")
-    for _ in range(4000):
-        text.append(b"bcda"[text[-1] - ord("a")] if draw.random() < 0.97 else b"abcd"[draw.integers(4)])
-    (tmp_path / "text").write_bytes(text)
-    pair = PairFiles(tgt=tmp_path / "text")
-    settings = ["model.dropout=0.0", "train.max_updates=60", "train.lr=0.1", "train.warmup_updates=5"]
-    settings += ["train.max_tokens=400", "train.valid_every=60", "train.save_every=60"]
-    train(tmp_path / "run", config(arch, *settings), files=[pair], valid=pair, device=CPU)
-    assert load_run(tmp_path / "run", CPU).facts.progress.best < 1.2  # 2 by the bytes alone
-
-
 @pytest.mark.parametrize("name", ["seq2seq-alone", "luong-alone"])
 def test_the_state_is_carried(name: str) -> None:
     """Two windows one behind the other have the nats of one of both; the gradient ends between them."""
     model: Any = invariants.build(WITHOUT_SOURCE[name])
     arch = WITHOUT_SOURCE[name]["arch"]
-    objective = LanguageModelObjective(config(arch, "train.label_smoothing=0.1"))
+    objective = LanguageModelObjective(config(arch, *TEXT, "train.label_smoothing=0.1"))
     text = invariants.some_bytes(1, 41).numpy()
     read, truth, none = text[:, :-1], text[:, 1:], np.zeros(1, np.int64)
     whole = objective.gradients(model, [WindowBatch(read, truth, none, True)], 40)
@@ -202,7 +134,7 @@ def test_the_state_is_carried(name: str) -> None:
 
 
 def test_what_is_context_only_costs_nothing() -> None:
-    settings = config("convs2s", "model.dropout=0.0")
+    settings = config("convs2s", *TEXT, "model.encoder_layers=[]", "model.dropout=0.0")
     model: Any = build_model(settings.model)
     objective = LanguageModelObjective(settings)
     text = invariants.some_bytes(2, 31).numpy()

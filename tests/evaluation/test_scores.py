@@ -7,14 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from processes import results
 
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.config.schema import load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.decoding.pytorch.reader import TorchReader
-from bytenmt.distributed import SINGLE_PROCESS, Group
-from bytenmt.evaluation import likelihood
 from bytenmt.evaluation.comparison import (
     System,
     read_metrics,
@@ -58,30 +55,6 @@ def test_log_probabilities_one_sentence_at_a_time(
     monkeypatch.setattr("bytenmt.decoding.pytorch.reader.CELLS", cells)
     found = log_probabilities(TorchReader([model], CPU), corpus)
     np.testing.assert_allclose(found, expected, atol=1e-9)
-
-
-def shared(group: Group, folders: list[Path]) -> list[list[float]]:
-    """Return scores in float32: another batch would change the last bits."""
-    torch.manual_seed(5)
-    model = build_model(load_config("convs2s", "tiny", []).model).eval()
-    corpora = [ParallelCorpus.open_all([PairFiles(folder / "src", folder / "tgt")]) for folder in folders]
-    likelihood.LINES_AT_ONCE = 7
-    return [log_probabilities(TorchReader([model], CPU), corpus, group).tolist() for corpus in corpora]
-
-
-@pytest.mark.slow
-def test_processes_score_as_one(tmp_path: Path) -> None:
-    """Every bit of every value, in every process; also where two of them have nothing to do."""
-    folders = [tmp_path / "many", tmp_path / "one"]
-    for folder, n_lines in zip(folders, (40, 1), strict=True):
-        folder.mkdir()
-        for name in ("src", "tgt"):
-            lines = ["ab가 " * (1 + 7 * k % 11) + str(k) for k in range(n_lines)]
-            (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    alone = shared(SINGLE_PROCESS, folders)
-    assert [len(values) for values in alone] == [40, 1] and max(alone[0]) < 0
-    found = results(shared, folders, size=3)
-    assert [values == alone for values in found] == [True] * 3
 
 
 def test_text_scores() -> None:

@@ -8,12 +8,10 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from hostile_child import hostile_task
-from made_up_service import SECONDS, client
+from made_up_service import SECONDS
 
 from bytenmt.documents.translation import LineTranslation
 from bytenmt.sentinels import Code
@@ -102,15 +100,3 @@ def test_a_client_waits_for_its_own_documents_alone(hostile: None, tmp_path: Pat
         assert not pool._turns
 
     run(ask)
-
-
-@pytest.mark.slow
-def test_a_failure_of_a_reader_is_not_told_to_the_client(
-    hostile: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent: dict[str, Any] = {"data": {"source": "en", "target": "de"}, "files": {"file": ("a.txt", b"x")}}
-    with client() as asked:
-        for name, status in (("fault", 500), ("crash", 413)):
-            monkeypatch.setattr("bytenmt.serve.app.DocumentSource", Mock(return_value=source(name)[0]))
-            answer = asked.post("/translate_file", **sent)
-            assert answer.status_code == status and "ValueError" not in answer.text

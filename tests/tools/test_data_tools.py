@@ -1,4 +1,4 @@
-"""Corpora from addresses and folders, words found in parallel text, and the figures of a model."""
+"""Corpora from addresses and folders, words found in parallel text, the figures of a model, the sample."""
 
 import gzip
 import random
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tools import get_data, score_model, word_pairs
+from tools.sample import make
 
 TEXT = bytes(range(256)) * 10
 
@@ -112,3 +113,16 @@ def test_figures(corpora: Path) -> None:
     assert all("kept" in found[name] for name in score_model.OTHERS["de"])
     assert found["words"] == {"n": len(accepted), "right": len(accepted) - 1, "wrong": {"Save": "SAVE"}}
     assert found["lines"] == 3
+
+
+# ---- the Korean-English sample
+
+
+@pytest.mark.slow
+def test_the_sample_is_what_its_generator_writes(tmp_path: Path) -> None:
+    make.write_sample(make.make_sample(), tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    data = Path(__file__).resolve().parents[2] / "data"
+    assert names == {path.name for path in data.iterdir()} - {"README.md", "models"}
+    for name in names:
+        assert (tmp_path / name).read_bytes() == (data / name).read_bytes(), name

@@ -16,6 +16,7 @@ from bytenmt.checkpoints.checkpoint import load_checkpoint
 from bytenmt.cli.console import Console
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS, Group
+from bytenmt.evaluation import likelihood
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 
@@ -23,12 +24,6 @@ pytestmark = pytest.mark.slow
 
 
 TEXT = ["model.source=false", "train.window=20"]
-
-
-def write_texts(folder: Path) -> None:
-    """Sixty pairs to train on, a few of them long, so that a share of a batch may be empty; seven to
-    validate."""
-    write_pairs(folder, 60, 7, n_long=5)
 
 
 def train_as_one(group: Group, arch: str, run: Path, folder: Path, settings: list[str]) -> None:
@@ -39,10 +34,12 @@ def train_as_one(group: Group, arch: str, run: Path, folder: Path, settings: lis
         files, valid = PairFiles(tgt=files.src), PairFiles(tgt=valid.src)
     more: dict[str, Any] = {"resume": True, "group": group, "reporter": Console()}
     torch.set_default_dtype(torch.float64)
-    try:
-        train(run, wanted, files=[files], valid=valid, device=torch.device("cpu"), **more)
-    finally:
-        torch.set_default_dtype(torch.float32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(likelihood, "LINES_AT_ONCE", 2)  # each process scores some of the seven
+        try:
+            train(run, wanted, files=[files], valid=valid, device=torch.device("cpu"), **more)
+        finally:
+            torch.set_default_dtype(torch.float32)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +54,7 @@ def train_as_one(group: Group, arch: str, run: Path, folder: Path, settings: lis
 def test_processes_share_one_run(arch: str, more: list[str], tmp_path: Path) -> None:
     """12 updates of two processes have the losses of one, and the same validation; a run that two began
     is finished by one."""
-    write_texts(tmp_path)
+    write_pairs(tmp_path, 60, 7, n_long=5)  # the share of a batch with a long one may be empty
     settings = ["train.max_updates=12", "train.valid_every=6", "train.update_freq=2", "train.ema=0.9", *more]
     settings += ["train.valid_lines=2", "train.lr=0.03"]
     train_as_one(SINGLE_PROCESS, arch, tmp_path / "one", tmp_path, settings)
@@ -79,7 +76,7 @@ def test_processes_share_one_run(arch: str, more: list[str], tmp_path: Path) -> 
 def test_torchrun_restarts_a_job_of_which_a_process_has_died(tmp_path: Path) -> None:
     """The second process is killed once; the first ends by a clear message; the restarted job goes on from
     the last checkpoint and ends as a run in one go."""
-    write_texts(tmp_path)
+    write_pairs(tmp_path, 60, 7, n_long=5)
     # Of four attempts one is needed: now and then a thread of PyTorch's aborts a process that has finished.
     job = ["--nproc-per-node=2", "--max-restarts=3", "--monitor-interval=0.1", "--no-python"]
     with command_server.serving(tmp_path, die_once) as program:

@@ -141,6 +141,9 @@ def test_schedules() -> None:
     assert factor(100, 45.0, schedule="cosine", max_updates=1000, max_minutes=1) == pytest.approx(
         0.5 * (1 + math.cos(math.pi * 0.75))
     )
+    assert factor(250, schedule="linear", max_updates=1000) == 0.75
+    wsd = [factor(update, schedule="wsd", max_updates=1000, decay_share=0.2) for update in (790, 850, 1000)]
+    assert wsd == pytest.approx([1.0, 0.75, 0.0])
     assert factor(500, standstills=2, schedule="plateau", plateau_factor=0.5) == 0.25
     assert factor(4, standstills=2, schedule="plateau") == pytest.approx(0.5)  # still warming up
 

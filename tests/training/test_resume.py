@@ -15,10 +15,10 @@ from small_runs import CPU, assert_same, config, records, weights
 import bytenmt
 from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.checkpoints.checkpoint import load_checkpoint, read_weights
-from bytenmt.checkpoints.weights import METRICS, read_config, read_run
+from bytenmt.checkpoints.weights import read_config, read_run
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import AUGMENTATIONS
-from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.errors import BytenmtError
 from bytenmt.sentinels import PATTERNS_VERSION
 from bytenmt.training.arguments import texts_of_run
@@ -29,6 +29,8 @@ from bytenmt.training.translation import TranslationObjective
 DECODED = "train.valid_lines=2"
 NGRAMS = ["model.ngrams=[2,3,5]", "model.ngram_rows=64"]
 AUGMENTED = [f"data.{name}=0.2" for name in AUGMENTATIONS]
+TEXT = ["model.source=false", "train.window=20", "train.max_tokens=120", "train.update_freq=2"]
+CONTEXT, BF16 = "train.context=8", "train.precision=bf16"
 # What each case is there for; the architectures once with decoding on the way, which leaves no trace.
 CASES: dict[str, tuple[str, list[str]]] = {arch: (arch, [DECODED]) for arch in ARCHITECTURES}
 CASES |= {
@@ -39,16 +41,22 @@ CASES |= {
         "convs2s",
         ["train.optimizer=muon", "model.encoder=conv", "model.value_layers=[[12,3]]"],
     ),
-    "sinusoids": ("convs2s", ["model.positions=sinusoidal", "model.attention_layers=[2]"]),
-    "dilations": ("convs2s", ["model.weight_norm=false", "model.decoder_dilations=[1,3]"]),
-    "pooling": ("convs2s", ["model.encoder=pooling", "model.encoder_layers=[]"]),
-    "recurrent decoder": ("bytenet", ["model.recurrent=decoder"]),
-    "recurrent": ("bytenet", ["model.recurrent=both", "model.dilations=[]", "model.kernel_width=3"]),
     "tables": ("seq2seq", NGRAMS),
     "average of tables": ("bahdanau", [*NGRAMS, "train.ema=0.9"]),
     "dropout of tables": ("convs2s", [*NGRAMS, "model.ngram_dropout=0.3"]),
     "epochs": ("luong", ["train.max_epochs=9"]),
     "augmented": ("convs2s", AUGMENTED),
+    # Texts: the carried states of recurrent models are there, too.
+    "text, seq2seq": ("seq2seq", TEXT),
+    "text, bahdanau": ("bahdanau", TEXT),
+    "text, luong": ("luong", [*TEXT, "train.ema=0.9"]),
+    "text, bytenet": ("bytenet", [*TEXT, CONTEXT, BF16]),
+    "text, convs2s": ("convs2s", [*TEXT, CONTEXT, "model.encoder_layers=[]"]),
+    "text, transformer": ("transformer", [*TEXT, CONTEXT, BF16]),
+    "text, recurrent": (
+        "bytenet",
+        [*TEXT, "train.context=0", "model.recurrent=decoder", "model.dilations=[]"],
+    ),
 }
 
 
@@ -58,11 +66,17 @@ def test_resume_is_bit_identical(case: str, texts: dict[str, Any], tmp_path: Pat
     """Weights, optimiser, averages, random states and the place in the text are all there."""
     arch, settings = CASES[case]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
+    if case.startswith("text"):
+        (pair,), valid = texts["files"], texts["valid"]
+        alone = [PairFiles(tgt=pair.src), PairFiles(tgt=pair.tgt)]
+        texts = {"files": alone, "valid": PairFiles(tgt=valid.tgt)}
     for run, n_updates in ((whole, 7), (parts, 4), (parts, 7)):
         torch.manual_seed(99)
         wanted = config(arch, "train.schedule=constant", *settings, f"train.max_updates={n_updates}")
         train(run, wanted, **texts, device=CPU, resume=run.exists())
     assert_same(weights(whole), weights(parts))
+    is_carried = any(name.startswith("trainer.objective.") for name in weights(parts))
+    assert is_carried == (case.startswith("text") and CONTEXT not in settings)
     if "train.ema" in " ".join(settings):
         trained, used = load_checkpoint(parts).weights, read_weights(parts, "last")[1][0]
         assert not torch.equal(trained["embedding.weight"], used["embedding.weight"])
@@ -73,7 +87,7 @@ def test_bf16_is_resumed_to_the_bit(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run with precision auto on a CPU with bf16 keeps bf16 when it is resumed on one without; the other
-    precision is another training. test_windows.py resumes other architectures in bf16."""
+    precision is another training."""
     has_bf16: dict[str, Any] = {"avx512bf16": True}
     monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", lambda: has_bf16)
     monkeypatch.setattr("bytenmt.training.precision.WIDE", 1)
@@ -87,18 +101,6 @@ def test_bf16_is_resumed_to_the_bit(
     assert_same(whole, parts)
     assert [read_config(run).train.precision for run in runs.values()] == ["bf16", "bf16", "fp32"]
     assert not torch.equal(whole["embedding.weight"], other["embedding.weight"])
-
-
-def test_metrics_of_a_resumed_run_count_every_update_once(texts: dict[str, Any], tmp_path: Path) -> None:
-    """Records that a killed run wrote after its last save are written again, not twice."""
-    run = tmp_path / "run"
-    train(run, config("bytenet", "train.max_updates=6"), **texts, device=CPU)
-    with open(run / METRICS, "a") as file:
-        file.write('{"update":7,"train_bits_per_byte":1}\n{"update":8,"tra')
-    train(run, config("bytenet", "train.max_updates=9"), **texts, device=CPU, resume=True)
-    found = records(run)
-    assert [r["update"] for r in found if "train_bits_per_byte" in r] == list(range(1, 10))
-    assert all(math.isfinite(r["lr"]) and r["seconds"] >= 0 for r in found)
 
 
 def test_what_is_not_resumed_stays_as_it_is(texts: dict[str, Any], tmp_path: Path) -> None:

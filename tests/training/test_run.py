@@ -20,7 +20,7 @@ from bytenmt.config.schema import Config, load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.distributed import Group
-from bytenmt.errors import BytenmtError, CheckpointError, ConfigError, DataError
+from bytenmt.errors import CheckpointError, ConfigError, DataError
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.training import run as training
 from bytenmt.training.arguments import configuration, settings_tree
@@ -40,13 +40,15 @@ def validated(run: Path) -> dict[int, float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_a_model_learns_to_copy(arch: str, tmp_path: Path) -> None:
-    """Every architecture, with its source, gets well below what one can reach that sees nothing of it."""
+    """Every architecture, with its source, gets well below what one can reach that sees nothing of it, though
+    some sources are empty."""
     generator = np.random.default_rng(1)
     lines = ["".join(generator.choice(list("ab가"), 2)) for _ in range(60)]
     file = tmp_path / "text"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     settings = ["model.dropout=0.0", "train.max_updates=70", "train.lr=0.1", "train.warmup_updates=5"]
     settings += ["train.valid_every=70", "train.save_every=70", "train.max_tokens=400"]
+    settings.append("data.empty_source=0.1")
     if arch == "luong":
         settings.append("model.n_layers=1")
     if arch == "transformer":  # which learns at lower rates alone
@@ -302,17 +304,3 @@ def test_a_full_disk_ends_nothing(
     train(run, longer, **texts, device=CPU, resume=True)
     train(tmp_path / "whole", longer, **texts, device=CPU)
     assert_same(weights(tmp_path / "whole"), weights(run))
-
-
-@pytest.mark.slow
-def test_divergence_is_one_error_and_the_checkpoint_stands(texts: dict[str, Any], tmp_path: Path) -> None:
-    """A loss that is not a number ends training before anything bad is saved."""
-    run = tmp_path / "run"
-    settings = ["train.schedule='constant'", "train.warmup_updates=0"]
-    train(run, config("bytenet", "train.max_updates=3", *settings), **texts, device=CPU)
-    before = weights(run)
-    settings += ["train.save_every=400", "train.valid_every=400", "train.clip_norm=0.0"]
-    wild = config("bytenet", "train.max_updates=400", "train.lr=1000", *settings)
-    with pytest.raises(BytenmtError, match="diverged"):
-        train(run, wild, **texts, device=CPU, resume=True)
-    assert_same(before, weights(run))
