@@ -1,7 +1,6 @@
 """The example architecture of docs/adding-an-architecture.md is trained, stored and used to translate."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -34,15 +33,15 @@ from bytenmt.jit import VARIABLE
 from bytenmt.reporter import Reporter
 from bytenmt.training.run import train
 
+GUIDE = PACKAGE / "docs/adding-an-architecture.md"
 LINES = [b"one", "둘 three".encode(), b"x"]
 
 
 def guide_blocks() -> dict[str, str]:
     """The guide's Python code by the file that it belongs to; that of a program of one's own as "own"."""
-    text = (PACKAGE / "docs/adding-an-architecture.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    assert sum(block.count("\n") for block in blocks) <= 110
-    return dict(zip(("config.py", "model.py", "program.py", "own"), blocks, strict=True))
+    texts = [block.text for block in blocks(GUIDE) if block.info == "python"]
+    assert sum(text.count("\n") for text in texts) <= 110
+    return dict(zip(("config.py", "model.py", "program.py", "own"), texts, strict=True))
 
 
 @pytest.fixture(params=["with a program", "without one"])
@@ -169,7 +168,7 @@ def test_the_examples_pass_the_tests_that_the_guide_names(tmp_path: Path) -> Non
     for folder in ("bytenmt", "tests"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    for block in blocks(ROOT / "bytenmt/docs/adding-an-architecture.md"):
+    for block in blocks(GUIDE):
         if block.info.startswith("diff "):
             apply(block.text, tmp_path / block.info.removeprefix("diff "))
     done = subprocess.run(

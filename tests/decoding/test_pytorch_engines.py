@@ -54,9 +54,10 @@ def peaky(name: str) -> AnyModel:
 
 def requests_for(lengths: list[int], limits: list[int]) -> list[Request]:
     """Sources of these lengths; every third begins as it is told."""
-    plain = invariants.some_requests(lengths, limits)
-    prefixes = [b"", b"", "é".encode()]
-    return [r._replace(prefix=prefixes[i % 3], number=i) for i, r in enumerate(plain)]
+    src, _ = invariants.some_sources(lengths)
+    sources, prefixes = (bytes(row.tolist()) for row in src), [b"", b"", "é".encode()]
+    rows = enumerate(zip(sources, lengths, limits, strict=True))
+    return [Request(source[: n - 1], limit, prefixes[i % 3], i) for i, (source, n, limit) in rows]
 
 
 # ---- the captured step
@@ -118,7 +119,7 @@ def test_a_longer_output_takes_longer_buffers() -> None:
 @by_variant(("name", "options"), PAIRS)
 def test_captured_buffers_never_move(name: str, options: Options) -> None:
     engine = CudaGraphEngine([peaky(name)], options, 3, CPU, lambda step: step)
-    waiting = invariants.some_requests([7, 3, 5, 9, 2], [9] * 5)
+    waiting = requests_for([7, 3, 5, 9, 2], [9] * 5)
     engine.admit(waiting[:2])
     before = engine._plans[64]  # alive, so that nothing else can take its memory
     kept = [(part.data_ptr(), part.shape, part.stride()) for part in tensors(before[:3])]
@@ -181,7 +182,7 @@ def test_bf16_searches_too(name: str) -> None:
     lengths, exact = [7, 3], invariants.make(name)
     src, _ = invariants.some_sources(lengths)
     engine = TorchEngine([invariants.make(name).bfloat16()], Options(beam=2, n_best=2), 2, CPU)
-    for i, hypotheses in enumerate(run(engine, invariants.some_requests(lengths, [10, 10]))):
+    for i, hypotheses in enumerate(run(engine, requests_for(lengths, [10, 10]))):
         for actual in hypotheses:
             expected = invariants.log_probability(exact, src[i : i + 1, : lengths[i]], actual.text)
             assert actual.log_probability == pytest.approx(expected, rel=0.05, abs=0.05)

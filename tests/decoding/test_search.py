@@ -178,13 +178,6 @@ def test_blocking_never_empties_the_choice() -> None:
 # ---- the loop
 
 
-def test_the_loop_stops_early() -> None:
-    decoder = FakeDecoder([random_distribution(seed, end=20.0) for seed in range(3)])
-    requests = [Request(str(i).encode(), limit) for i, limit in enumerate((300, 200, 100))]
-    run(TorchEngine([decoder], Options(beam=2), 3, CPU), requests)
-    assert len(decoder.rows) <= 2 * STOP_TEST_EVERY
-
-
 def test_beam_search_does_not_wait_for_an_unlikely_text_of_endless_likely_bytes() -> None:
     """The search goes on for about twice the bytes of the best text."""
 

@@ -8,25 +8,17 @@ from typing import Any
 
 import pytest
 import torch
-from made_up_engine import MadeUpEngine
+from made_up_engine import MadeUpEngine, made_up_translator
 
 from bytenmt.config.facts import Facts
 from bytenmt.data.sentences import languages_of_files, sentence_ends
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.line_batch import Chunk, LineRules, join_hypotheses
 from bytenmt.decoding.loading import LoadedRun, Runtime, runtime_from_models
-from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 
+EN = ("en",)
 HARD_LINES = Path(__file__).parents[1] / "files" / "hard_sentences.tsv"  # a bar where a sentence ends
-
-
-def made_up(languages: tuple[str, ...] = ("en",), **named: Any) -> tuple[Translator, list[list[Request]]]:
-    """A Translator that splits lines, and the requests that its engine gets."""
-    settings, admitted = Settings.from_dict(named), list[list[Request]]()
-    keep = settings.keep if settings.needs_sentinels else None
-    rules = LineRules(settings, settings.max_source_bytes or 1000, keep=keep, languages=languages)
-    return Translator(lambda capacity: MadeUpEngine(capacity, settings.search, admitted), rules), admitted
 
 
 @pytest.mark.parametrize("language", ["en", "de", "ko"])
@@ -54,19 +46,21 @@ def test_an_unknown_language_has_the_boundaries_of_all() -> None:
 def test_sentences_are_translated_one_by_one() -> None:
     """The prefix begins the first; white space stays, also at both ends; equal sentences are one request,
     long ones are cut as well, and a line that is not split keeps its signs."""
-    translator, admitted = made_up(prefix="so: ")
+    admitted: list[list[Request]] = []
+    translator = made_up_translator(admitted, EN, prefix="so: ")
     assert translator.translate("  One.\tTwo.  One. Two. ") == "  so: ONE.0\tTWO.0  ONE.0 TWO.0 "
     assert sorted(request.source or b"" for some in admitted for request in some) == [
         b"One.",
         b"One.",
         b"Two.",
     ]
-    assert "".join(made_up()[0].stream(" One. Two.")) == " ONE.0 TWO.0"
+    assert "".join(made_up_translator(languages=EN).stream(" One. Two.")) == " ONE.0 TWO.0"
     (result,) = translator.translate_lines([b"One. Two."])
     assert result.best_chunks() == [(b"One.", b"so: ONE.0", b" "), (b"Two.", b"TWO.0", b"")]
-    assert made_up(())[0].translate("One. Two.") == "ONE. TWO.0"
-    assert made_up(())[0].translate("Name: ________") == "NAME: ________0"
-    assert made_up(max_source_bytes=10)[0].translate("One. Two three four.") == "ONE.0 TWO THREE0 FOUR.0"
+    assert made_up_translator().translate("One. Two.") == "ONE. TWO.0"
+    assert made_up_translator().translate("Name: ________") == "NAME: ________0"
+    short = made_up_translator(languages=EN, max_source_bytes=10)
+    assert short.translate("One. Two three four.") == "ONE.0 TWO THREE0 FOUR.0"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +84,7 @@ def test_sentences_are_translated_one_by_one() -> None:
 )
 def test_repeated_signs_are_copied(line: str, expected: str) -> None:
     """So are lines of signs alone; addresses and kept spans are not cut. 0: where the model is asked."""
-    assert made_up(keep=("placeholders",))[0].translate(line) == expected
+    assert made_up_translator(languages=EN, keep=("placeholders",)).translate(line) == expected
 
 
 def test_n_best_are_those_with_the_highest_sums() -> None:

@@ -23,14 +23,6 @@ from bytenmt.errors import BytenmtError
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_every_thread_takes_part_and_is_waited_for() -> None:
-    four = ThreadTeam(4)
-    for _ in range(20):
-        seen: list[tuple[int, int]] = []
-        four.run(lambda thread, n_threads, _, seen=seen: seen.append((thread, n_threads)))
-        assert sorted(seen) == [(thread, 4) for thread in range(4)]
-
-
 @numba.njit(nogil=True)
 def meet_twice(counters: int, n_threads: int) -> bool:
     return barrier(counters, n_threads) and barrier(counters, n_threads)

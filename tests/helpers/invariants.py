@@ -21,7 +21,6 @@ from bytenmt.architectures.registry import build_model
 from bytenmt.architectures.section import architecture
 from bytenmt.architectures.tensor_tree import concatenate, place, select, tensors
 from bytenmt.config.schema import parse_config
-from bytenmt.decoding.interface import Request
 from bytenmt.utf8 import BOS, EOS
 
 AnyModel = Model[Any, Any]
@@ -53,10 +52,10 @@ def gradients(model: AnyModel) -> dict[str, Tensor]:
     if tables is not None and tables.gradients:
         dense = torch.zeros_like(tables.weight)
         for rows, factors, gradient in tables.gradients:
-            for position, of_position in enumerate(rows.tolist()):
-                for order, row in enumerate(of_position):
-                    factor = 1.0 if factors is None else float(factors[position, order])
-                    dense[row] += factor * gradient[position]
+            of_orders = (
+                gradient[:, None] * (torch.ones(rows.shape) if factors is None else factors)[:, :, None]
+            )
+            dense.index_add_(0, rows.flatten().long(), of_orders.flatten(0, 1).to(dense.dtype))
         found["embedding.ngrams.weight"] = dense.detach()
         tables.gradients.clear()
     return found
@@ -318,13 +317,6 @@ def log_probability(model: AnyModel, source: Tensor, text: bytes) -> float:
     truth = torch.tensor([[*text, EOS]])
     logits = whole(model, source, torch.tensor([source.shape[1]]), tgt).log_softmax(dim=-1)
     return float(logits.gather(2, truth[:, :, None]).sum())
-
-
-def some_requests(lengths: list[int], limits: list[int]) -> list[Request]:
-    """Sentences with the sources of some_sources; their lengths count EOS."""
-    src, _ = some_sources(lengths)
-    rows = zip(src, lengths, limits, strict=True)
-    return [Request(bytes(row[: length - 1].tolist()), limit) for row, length, limit in rows]
 
 
 def check_moved_rows(model: AnyModel, beam: int = 2) -> None:

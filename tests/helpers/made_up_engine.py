@@ -72,14 +72,17 @@ class MadeUpEngine:
         return [Hypothesis(text, -1.0 - k, (-1.0 - k) / (len(text) + 1)) for k, text in enumerate(texts)]
 
 
-def made_up_translator(admitted: list[list[Request]] | None = None, **named: Any) -> Translator:
-    """A Translator of this engine; named: its settings. It keeps spans where they say what."""
+def made_up_translator(
+    admitted: list[list[Request]] | None = None, languages: tuple[str, ...] = (), **named: Any
+) -> Translator:
+    """A Translator of this engine. It keeps spans where its settings, `named`, say what, and splits lines
+    into sentences where it has languages."""
     settings = Settings.from_dict(named)
     notes = [] if admitted is None else admitted
     keep = settings.keep if settings.needs_sentinels else None
     return Translator(
         lambda capacity: MadeUpEngine(capacity, settings.search, notes),
-        LineRules(settings, settings.max_source_bytes or 1000, keep=keep),
+        LineRules(settings, settings.max_source_bytes or 1000, keep=keep, languages=languages),
     )
 
 
