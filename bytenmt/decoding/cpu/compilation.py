@@ -74,8 +74,7 @@ def compile_once(call: Callable[[], object], folder: Path | None, reporter: Repo
             call()
             return
         reporter.say(
-            "bytenmt: compiling the kernels of decoding, by which training checks its model, too, for this"
-            " machine, once: half a minute to a minute and a half"
+            "bytenmt: compiling the decoder's kernels for this machine, once: up to a minute and a half"
         )
         bar = stack.enter_context(reporter.bar(1.0, "", what="compiling"))
         stack.enter_context(event.install_listener("numba:compile", _Progress(bar)))
