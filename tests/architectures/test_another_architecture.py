@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from guide_pages import ROOT, blocks
+from heard import Heard
 from small_runs import CPU, forget_architecture
 from source_tree import PACKAGE
 
@@ -30,7 +31,6 @@ from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.evaluation.properties import properties
 from bytenmt.jit import VARIABLE
-from bytenmt.reporter import Reporter
 from bytenmt.training.run import train
 
 GUIDE = PACKAGE / "docs/adding-an-architecture.md"
@@ -108,20 +108,15 @@ def test_both_engines_run_it(echo: ModuleType, tmp_path: Path, source: str) -> N
 @pytest.mark.parametrize("echo", ["without one"], indirect=True)
 def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[str, Any]) -> None:
     """auto takes PyTorch in place of the CPU engine, and says so once; what insists on that engine fails."""
-    run, told = tmp_path / "run", list[str]()
+    run, told = tmp_path / "run", Heard()
     limits = ["train.max_updates=6", "train.max_tokens=200", "train.valid_lines=2"]
     train(run, load_config("echo", None, limits), **texts, device=CPU)
 
-    class LineCollector(Reporter):
-        def say(self, line: str) -> None:
-            if "compiling" not in line:  # the search, where no test before has compiled it
-                told.append(line)
-
     asked: dict[str, Any] = {"device": "cpu", "beam": 2, "max_len_b": 9}
-    found = Translator.load(run, reporter=LineCollector(), **asked).translate(LINES)
-    assert told == ["bytenmt: decoding with --engine torch: the numba engine has no program for echo"]
-    assert found == Translator.load(run, engine="torch", reporter=LineCollector(), **asked).translate(LINES)
-    assert len(told) == 1
+    found = Translator.load(run, reporter=told, **asked).translate(LINES)
+    assert found == Translator.load(run, engine="torch", reporter=told, **asked).translate(LINES)
+    lines = [line for line in told.lines if "compiling" not in line]  # the search, where no test before has
+    assert lines == ["bytenmt: decoding with --engine torch: the numba engine has no program for echo"]
     for engine, precision, what in (("numba", "auto", "no program for echo"), ("auto", "int8", "torch has")):
         with pytest.raises(BytenmtError, match=what):
             Translator.load(run, engine=engine, precision=precision, device="cpu")

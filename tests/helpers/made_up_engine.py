@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from small_runs import SMALL
 
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.registry import build_model
@@ -87,19 +88,10 @@ def made_up_translator(
 
 
 SHORT: dict[str, Any] = {"max_len_a": 0.01, "max_len_b": 9}
-SIZES = {
-    "seq2seq": ["d_hidden=12"],
-    "bahdanau": ["d_hidden=12", "d_attention=10", "d_maxout=8"],
-    "luong": ["d_hidden=12"],
-    "bytenet": ["d_channels=8", "n_sets=1", "dilations=[1,2]"],
-    "convs2s": ["encoder_layers=[[8,3]]", "decoder_layers=[[8,3],[12,3]]", "positions=learned"],
-    "transformer": ["d_model=8", "n_heads=2", "n_layers=1", "window=6"],
-}
 
 
 def small_config(arch: str, *settings: str) -> Config:
-    sizes = [f"model.{size}" for size in [*SIZES[arch], "d_embedding=8"]]
-    return load_config(arch, "tiny", [*sizes, *settings])
+    return load_config(arch, "tiny", [*SMALL[arch], "model.d_embedding=8", *settings])
 
 
 def small_model(arch: str, seed: int = 0, *settings: str) -> Model[Any, Any]:
