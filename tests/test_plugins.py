@@ -30,22 +30,29 @@ GUIDE = guide_pages.files(guide_pages.ROOT / "bytenmt" / "docs" / "for-researche
 USED = ("train.loss_terms.confidence=0.1", "train.schedule=sawtooth")
 
 
-@pytest.fixture(autouse=True)
-def removed_afterwards() -> Iterator[None]:
-    """Remove what a test has registered."""
-    yield
+def forget_plugins() -> None:
+    """Leave this process as one that has imported no plugin of the guide."""
     LOSS_TERMS.clear()
     SCHEDULES.clear()
+    for name in {Path(file).stem for file in GUIDE} & set(sys.modules):
+        del sys.modules[name]
+    plugins.load_inherited_plugins.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def forgotten_afterwards() -> Iterator[None]:
+    """Remove what a test has registered."""
+    yield
+    forget_plugins()
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The guide's plugin as a file outside of the package."""
     monkeypatch.setenv(plugins.ENVIRONMENT, "")
     for name, text in GUIDE.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    yield [str(tmp_path / name) for name in GUIDE]
-    forget_plugins()
+    return [str(tmp_path / name) for name in GUIDE]
 
 
 @pytest.mark.slow
@@ -59,15 +66,6 @@ def test_the_plugin_of_the_guide_trains_and_resumes_exactly(
         train(run, settings, **texts, device=CPU, resume=run == parts)
     assert_same(weights(whole), weights(parts))
     assert read_config(whole).train.loss_terms == {"confidence": 0.1}
-
-
-def forget_plugins() -> None:
-    """Leave this process as one that has imported no plugin of the guide."""
-    LOSS_TERMS.clear()
-    SCHEDULES.clear()
-    for name in {Path(file).stem for file in GUIDE} & set(sys.modules):
-        del sys.modules[name]
-    plugins.load_inherited_plugins.cache_clear()
 
 
 @pytest.mark.slow

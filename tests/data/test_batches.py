@@ -75,10 +75,6 @@ def check_batch(corpus: ParallelCorpus, indices: list[int], batch: Batch) -> Non
     assert np.array_equal(batch.target_in[:, 1:], batch.target_out[:, :-1])
 
 
-def assert_equal(one: Batch, other: Batch) -> None:
-    assert [part.tolist() for part in one] == [part.tolist() for part in other]
-
-
 def test_assembly_equals_plain_python(corpus: ParallelCorpus) -> None:
     n_repaired = len(corpus.parts[0].tgt.repaired)
     assert 50 < n_repaired < 290
@@ -86,7 +82,8 @@ def test_assembly_equals_plain_python(corpus: ParallelCorpus) -> None:
         batch = assemble(corpus, np.array(indices))
         check_batch(corpus, indices, batch)
         if corpus.has_source:
-            assert_equal(Batch.from_pairs(batch.pairs()), batch)
+            again = Batch.from_pairs(batch.pairs())
+            assert [part.tolist() for part in again] == [part.tolist() for part in batch]
 
 
 def test_several_parts_in_one_batch(tmp_path: Path) -> None:

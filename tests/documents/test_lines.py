@@ -10,7 +10,7 @@ from bytenmt.decoding.line_batch import split_line
 from bytenmt.documents.lines import UnitLine, has_words, keeps_codes, nest_pairs, split_unit
 from bytenmt.documents.unit import CodedText, merge_strings, split_codes, to_markup
 from bytenmt.sentinels import Code
-from tools.verify.made_up_translations import capitals, translated, upper
+from tools.verify.made_up_translations import capitals, translated
 
 TAG = re.compile("</?[a-z]+/?>")
 
@@ -230,4 +230,3 @@ def test_lines_are_translated_once_and_empty_translations_left() -> None:
     )
     assert made == b"ONE\ntwo\nONE\n" and len(asked) == 1
     assert report.counts == {"translated": 2, "without a translation": 1, "to review": 2}
-    assert upper("a %s b") == "A %s B"

@@ -18,7 +18,6 @@ from bytenmt.documents.lines import is_icu_message
 from tools.verify.made_up_translations import (
     PAIR,
     SAMPLES,
-    capitals,
     codes_of,
     document,
     moved,
@@ -113,4 +112,3 @@ def test_existing_translations_are_overwritten_if_asked() -> None:
     made = translated("a.po", data("catalogue.po"), overwrite=True)[0]
     assert b'msgid "done"\nmsgstr "DONE"' in made
     assert b'#, c-format\nmsgid "Hello %s"\nmsgstr "HELLO %s"' in made  # no longer fuzzy
-    assert capitals(("a %s",)) == ("A %s",)

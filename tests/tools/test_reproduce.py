@@ -56,38 +56,29 @@ def recipe(tmp_path: Path) -> Recipe:
     return Recipe.from_file(tmp_path / "tiny.toml")
 
 
-def test_a_stopped_row_is_told_and_others_are_not(
-    recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The rows that were asked for are printed, with the corpora that were given."""
-    run = tmp_path / "out" / "short" / "run"
-    run.mkdir(parents=True)
-    (run / "metrics.jsonl").write_text('{"update": 1250}\n{"upd', encoding="utf-8")
-    reproduce._write_table(recipe, Path("given"), tmp_path / "out", ["short"])
-    said = capsys.readouterr().out
-    assert "| short | 1,250 updates, stopped |" in said and "short, 1,250 updates, stopped:" in said
-    assert "--src given/a.src" in said and "long" not in said and "other" not in said
-    assert "| long | not run" in (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
-
-
 def parsed(folder: Path, *rows: str) -> argparse.Namespace:
     return argparse.Namespace(output=folder / "out", corpora=folder, row=list(rows), minutes=math.inf)
 
 
 @pytest.mark.slow
 def test_rows_are_trained_scored_and_told(
-    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An ensemble's members are done before it, nothing is done twice, and a student's text is what its
-    teacher says. The dozen commands are answered by a warmed process.
+    teacher says. A row that was stopped is told; those that were asked for are printed. The dozen commands
+    are answered by a warmed process.
     """
     folder = tmp_path / "out" / "tiny"
+    (folder / "student" / "run").mkdir(parents=True)
+    (folder / "student" / "run" / "metrics.jsonl").write_text('{"update": 1250}\n{"upd', encoding="utf-8")
     with command_server.serving(tmp_path) as program:
         for module in (reproduce, scoring):
             monkeypatch.setattr(module, "PROGRAM", [str(program)])
         assert not reproduce.make(recipe, parsed(tmp_path, "both"))
         before = (folder / "short" / "row.json").stat().st_mtime_ns
-        reproduce.make(recipe, parsed(tmp_path, "both"))
+        capsys.readouterr()
+        reproduce.make(recipe, parsed(tmp_path, "short"))
+        printed = capsys.readouterr().out
         assert (folder / "short" / "row.json").stat().st_mtime_ns == before
         reproduce._distil(recipe, "student", tmp_path, folder, until=math.inf)
     pairs = (folder / "distilled-short.tsv").read_text(encoding="utf-8").splitlines()
@@ -105,6 +96,8 @@ def test_rows_are_trained_scored_and_told(
     assert sizes[2] == pytest.approx(sizes[0] + sizes[1])
     excerpt = (folder / "table.md").read_text(encoding="utf-8")
     assert f"{found['both']['scores']['chrf']['score']:.2f}" in excerpt
+    assert "| short |" in printed and "long" not in printed and "other" not in printed
+    assert "| student | 1,250 updates, stopped |" in excerpt and f"--src {tmp_path}/a.src" in excerpt
     assert "| long | not run" in excerpt and "--max-updates 30000" in excerpt and "too long" in excerpt
     assert f"--init-from {folder / 'short' / 'run'}" in excerpt and f"--tsv {folder}" in excerpt
     assert (folder / "curves.png").stat().st_size > 1000

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from fast_variants import rotated
 from labelled_device import DEVICE, HOST, WrongDevice, device_of, labelled_device, put
 from small_runs import SMALL, config, nine_lines
@@ -37,11 +36,6 @@ def trainer_of(arch: str, *settings: str) -> Trainer:
     return Trainer(config(arch, *TABLES, *settings), DEVICE)
 
 
-def state_tensors(trainer: Trainer) -> list[torch.Tensor]:
-    """All tensors of an optimiser's state."""
-    return [value for state in trainer.optimizer.state.values() for value in state.values()]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("arch", "precision"), RUNS)
 def test_training_and_decoding_stay_on_the_device(
@@ -56,7 +50,8 @@ def test_training_and_decoding_stay_on_the_device(
         trainer.save(tmp_path / "run")
         resumed = trainer_of(arch, *settings)
         resumed.load(tmp_path / "run")
-        assert all(device_of(tensor) == DEVICE for tensor in state_tensors(resumed))
+        state = [tensor for one in resumed.optimizer.state.values() for tensor in one.values()]
+        assert all(device_of(tensor) == DEVICE for tensor in state)
         waits.clear()
         nats, norm = resumed.update([batch])
         # clip_grad_norm_ groups tensors by their real device, which moves a scalar here alone.
