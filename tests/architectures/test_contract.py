@@ -14,7 +14,6 @@ from bytenmt.architectures.parameters import receptive_field
 from bytenmt.architectures.tensor_tree import tensors
 
 model_of = cache(make)  # by the variant's name; collecting tests makes none
-N_EXAMPLES = 4  # of each of fifty models, whose states are all cut by the same code
 pieces_of_text = st.lists(st.integers(1, 5), min_size=1, max_size=6)
 
 
@@ -64,7 +63,7 @@ def test_the_contract(promise: str, name: str) -> None:
 
 
 @by_variant("name", VARIANTS)
-@settings(max_examples=N_EXAMPLES)
+@settings(max_examples=4)  # of each of fifty models, whose states are all cut by the same code
 @given(pieces=pieces_of_text, gradients=st.booleans())
 def test_any_cut_equals_the_whole(name: str, pieces: list[int], gradients: bool) -> None:
     invariants.check_cut(model_of(name), pieces, gradients)

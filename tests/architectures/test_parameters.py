@@ -15,7 +15,6 @@ from bytenmt.architectures.parameters import (
     state_bytes,
     step_cost,
 )
-from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import architecture, load_config, parse_config
 from bytenmt.decoding.cpu.packing import pack_model
@@ -44,8 +43,10 @@ def attention_products(config: Any, source_bytes: int) -> int:
     return 2 * seen * config.d_hidden
 
 
-def check_told(config: Any) -> None:
+@by_variant("name", OPTIONS)
+def test_what_is_told_is_the_models(name: str) -> None:
     """Names, shapes and costs, at sources of any length, are the module's."""
+    config = parse_config({"model": OPTIONS[name]}).model
     with torch.device("meta"):
         model = build_model(config)
     built = {name: tuple(part.shape) for name, part in model.named_parameters()}
@@ -58,19 +59,6 @@ def check_told(config: Any) -> None:
     matrices = sum(part.numel() for part in model.decoder.parameters() if part.dim() > 1)
     for source_bytes in (0, 1, 7, 100, 10_000):
         assert step_cost(config, source_bytes) == matrices + attention_products(config, source_bytes)
-
-
-@by_variant("name", OPTIONS)
-def test_what_is_told_is_the_models(name: str) -> None:
-    check_told(parse_config({"model": OPTIONS[name]}).model)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("preset", ["tiny", "fast", "paper"])
-def test_presets_too(preset: str) -> None:
-    for arch in PRESETS[preset]:
-        for source in ("true", "false"):
-            check_told(load_config(arch, preset, [f"model.source={source}"]).model)
 
 
 def test_a_program_that_contradicts_itself_is_refused() -> None:

@@ -21,11 +21,6 @@ def on_meta(arch: str, preset: str, *settings: str) -> Model[Any, Any]:
         return build_model(load_config(arch, preset, settings).model)
 
 
-def test_presets_and_models_have_the_same_names() -> None:
-    assert set(PRESETS) == {*NOMINAL, "paper"}
-    assert all(set(PRESETS[name]) == set(ARCHITECTURES) for name in PRESETS)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", NOMINAL)
 def test_decoder_weights(preset: str) -> None:

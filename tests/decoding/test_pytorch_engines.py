@@ -84,14 +84,6 @@ def test_fixed_places_equal_plain_pytorch(name: str, options: Options) -> None:
     check_captured(name, options, rehearsed)
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
-def test_the_captured_step_without_a_source(name: str) -> None:
-    model, options = peaky(name), Options(beam=2)
-    requests = [Request(None, limit) for limit in (5, 12, 3, 8)]
-    engine = CudaGraphEngine([model], options, 2, CPU, rehearsed)
-    agree(run(engine, requests), run(TorchEngine([model], options, 3, CPU), requests), 1e-9)
-
-
 @pytest.mark.slow
 @by_variant(("name", "options"), PAIRS)
 def test_a_longer_source_comes_while_others_run(name: str, options: Options) -> None:

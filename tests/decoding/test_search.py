@@ -65,12 +65,8 @@ def test_a_wide_beam_finds_the_best_of_all(
     """A beam with room for every text of a few bytes finds the n best of them, best first."""
     letters, limits = "abé".encode(), (4, 3)
     models = [[few_bytes(10 * k + i, letters + rule.bytes, end) for i in range(2)] for k in range(n_models)]
-    engine = TorchEngine(
-        [FakeDecoder(model) for model in models],
-        Options(beam=100, n_best=n_best, length_penalty=length_penalty),
-        3,
-        CPU,
-    )
+    options = Options(beam=100, n_best=n_best, length_penalty=length_penalty)
+    engine = TorchEngine([FakeDecoder(model) for model in models], options, 3, CPU)
     results = run(engine, [request(rule, limit, prefix, i) for i, limit in enumerate(limits)])
     for i, found in enumerate(results):
 

@@ -131,9 +131,9 @@ def may_follow(begun: bytes, byte: int, room: int) -> bool:
 
 def repeats(text: bytes, byte: int, n: int) -> bool:
     """Would this byte complete n characters that stand in the text already?"""
-    if byte == EOS or missing(text + bytes([byte])) != 0:
-        return False
     before = text.decode("utf-8", "ignore")  # without what was begun
+    if byte == EOS or missing(text[len(before.encode()) :] + bytes([byte])) != 0:
+        return False
     after = (text + bytes([byte])).decode()
     return len(after) >= n and after[-n:] in before
 
