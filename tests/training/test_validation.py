@@ -47,11 +47,11 @@ class FakeMachine:
     """A clock that only training work moves; a line is its own translation. spent: seconds of each kind."""
 
     def __init__(self, patch: pytest.MonkeyPatch, **costs: float) -> None:
-        """costs: seconds of an update (20 if not given), a score and a translate."""
+        """costs: seconds of an update, a score and a translate."""
         self.spent = dict.fromkeys(("update", "score", "translate"), 0.0)
         classes: dict[str, type] = {"update": Trainer, "score": TranslationObjective, "translate": Translator}
         for name, cls in classes.items():
-            patch.setattr(cls, name, self._timed(name, getattr(cls, name), ({"update": 20.0} | costs)[name]))
+            patch.setattr(cls, name, self._timed(name, getattr(cls, name), costs[name]))
         patch.setattr(time, "monotonic", lambda: self.seconds)
 
     @property
@@ -101,7 +101,7 @@ def test_a_limit_of_time_spaces_validations_by_it(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Scoring and decoding take together at most about a twentieth of the time."""
-    machine = FakeMachine(monkeypatch, score=7.5, translate=0.5)
+    machine = FakeMachine(monkeypatch, update=20, score=7.5, translate=0.5)
     train(tmp_path / "run", config("convs2s", *BUSY), **texts, device=CPU)
     found = validations(tmp_path / "run")
     assert [record["valid_lines"] for record in found] == [5] * len(found)

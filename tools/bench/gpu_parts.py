@@ -313,7 +313,7 @@ def training_words(name: str, run: Path, budget: float, work: Work) -> list[str]
     """Return the command that trains a recipe's model on the device, as wide as fits."""
     recipe = Recipe.from_file(FOLDER / f"{name}.toml")
     if work.dry:
-        texts = {"src": "train.ko", "tgt": "train.en", "valid-src": "valid.ko", "valid-tgt": "valid.en"}
+        texts = {"src": "valid.ko", "tgt": "valid.en", "valid-src": "test.ko", "valid-tgt": "test.en"}
         recipe = msgspec.structs.replace(recipe, texts=dict(texts), weights=())
     corpora = DATA if work.dry else Path(work.corpora)
     words = recipe.training_arguments("model", corpora, run.parents[1])
