@@ -1,6 +1,7 @@
 """The editable installation of a checkout, as `pip install -e .` makes it, and what is built."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import bytenmt
+from bytenmt.errors import EXTRAS
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_editable(sys.argv[1]))"
@@ -45,7 +47,9 @@ def test_the_folder_of_a_clone_is_not_taken_for_the_package(tmp_path: Path) -> N
 # ---- what is built
 
 PACKAGE = Path(bytenmt.__file__).parent
-SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SETUPTOOLS = PROJECT["tool"]["setuptools"]
+IMPORTED = re.compile(r"^ *(?:import|from) (\w+)(?:[\w.]*)(?: import .*| as \w+)?$", re.MULTILINE)
 
 
 def test_every_folder_is_installed() -> None:
@@ -54,6 +58,16 @@ def test_every_folder_is_installed() -> None:
     folders = {path.parent for path in PACKAGE.rglob("*.py")}
     standing = {".".join(path.relative_to(ROOT).parts) for path in folders}
     assert set(find_packages(str(ROOT), **SETUPTOOLS["packages"]["find"])) == standing
+
+
+def test_a_missing_package_names_its_extra() -> None:
+    """Every package that is imported is Python's, always installed, or in EXTRAS."""
+    files = [path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")]
+    imported = {name for text in files for name in IMPORTED.findall(text)} - sys.stdlib_module_names
+    needed = {line.partition(">")[0].replace("-", "_") for line in PROJECT["project"]["dependencies"]}
+    needed |= {"bytenmt", "llvmlite", "typing_extensions"}  # Numba's, and for type checkers alone
+    assert imported - needed == set(EXTRAS)
+    assert set(EXTRAS.values()) <= set(PROJECT["project"]["optional-dependencies"])
 
 
 def test_what_is_no_python_is_installed_too() -> None:
