@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringOptions:
-    """The options of `bytenmt evaluate`: the texts to score (hyps: files of translations), and what is
-    printed: scores, or the log_probabilities of `ref`; curves: a picture of learning curves to write."""
+    """The options of `bytenmt evaluate` on the texts to score (hyps: translations) and on what is printed."""
 
     src: Path | None = option(None, "Source side of the test set, one sentence per line.")
     ref: Path | None = option(None, "Reference translation of --src.", "--ref", "--tgt")

@@ -33,9 +33,7 @@ def standard_input() -> BufferedReader:
 
 
 def standard_input_size() -> int | None:
-    """Return the number of bytes of standard input still to be read, None if it is no regular file (a pipe or
-    terminal).
-    """
+    """Return how many bytes of standard input are still to be read, None for a pipe or a terminal."""
     status = _regular(sys.stdin)
     return None if status is None else status.st_size - os.lseek(sys.stdin.fileno(), 0, os.SEEK_CUR)
 

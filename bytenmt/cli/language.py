@@ -110,10 +110,7 @@ def _baseline(texts: tuple[TextFact, ...]) -> NGramBaseline:
 
 
 def _stream(reader: Reader, file: Path | None) -> Iterator[Surprisal]:
-    """Yield the cost of the bytes of a file or of stdin under a model without a source.
-
-    Shows a progress bar on a terminal.
-    """
+    """Yield the cost of the bytes of a file or of stdin under a model without a source; show a bar."""
     from bytenmt.data.text_file import is_packed, pieces_of
     from bytenmt.language.surprisal import stream_surprisal
 

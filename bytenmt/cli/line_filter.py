@@ -37,8 +37,7 @@ OutputFormat = Callable[[Sequence[TranslationResult], int, Sequence[float]], byt
 
 class InputLine(NamedTuple):
     """A line of input. text: valid UTF-8 without the line end; size: what it counts in the progress bar,
-    bytes for a stream and 1 for a file; at: time.monotonic() of its arrival.
-    """
+    bytes for a stream and 1 for a file; at: time.monotonic() of its arrival."""
 
     text: bytes
     size: int
@@ -51,10 +50,7 @@ def format_plain(results: Sequence[TranslationResult], first: int, seconds: Sequ
 
 
 class LineQueue(Queue["InputLine | Exception | None"]):
-    """A bounded queue of lines from the thread that reads to the one that translates.
-
-    Its last item is None, or the error of reading.
-    """
+    """A bounded queue of lines from the thread that reads; its last item is None, or the error of reading."""
 
     def batches(self) -> Iterator[list[InputLine]]:
         """Yield the lines that have arrived, at least one and at most maxsize, until the end of input.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import signal
 import threading
 from dataclasses import dataclass
 from functools import partial
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.options import FILES, Command, HeadedOption, OptionGroup, command, given_options
 from bytenmt.config.fields import Option, Port, Positive, option
 from bytenmt.decoding.setting_table import CONSTRAINTS, ENGINE, KEEP, SEARCH_HEADING, TABLE
+from bytenmt.errors import BytenmtError
 
 PREFIX = "BYTENMT_SERVE_"  # of environment variables
 ACCESS, LIMITS = "Access", "Limits"  # headings of --help
@@ -26,9 +28,7 @@ LOOPBACK_NAMES = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """The options of `bytenmt serve` on its address, on access (allowed_host: names of the server in Host
-    headers; allowed_origin: sites whose pages may use it; trusted_proxy: addresses whose X-Forwarded headers
-    are believed) and on limits, in characters of a request, requests in work and seconds for an answer."""
+    """The options of `bytenmt serve` on its address, access and limits."""
 
     host: str = option("127.0.0.1", "Address to listen on.", heading=FILES)
     port: Port = option(5000, "Port; 0 is any free one.", heading=FILES)
@@ -54,7 +54,7 @@ class NetworkOptions:
     )
     trusted_proxy: tuple[str, ...] = option(
         (),
-        "Address or network of a proxy whose X-Forwarded-For and X-Forwarded-Proto are believed.",
+        "Address or network of a proxy whose X-Forwarded-For, -Proto and -Prefix are believed.",
         metavar="ADDRESS",
         heading=ACCESS,
     )
@@ -69,6 +69,20 @@ class NetworkOptions:
     timeout: Positive = option(
         120, "Seconds from the headers of a request to the end of its answer.", heading=LIMITS
     )
+
+    def __post_init__(self) -> None:
+        """Raise BytenmtError for values of the access that nobody would ever match."""
+        for name, values, shape, expected in (
+            ("origin", self.allowed_origin, r"\*|[^:/]+://[^/]+", "* or a site such as https://example.org"),
+            ("host", self.allowed_host, r"[^:/]+|\[.+\]", "a name such as *.example.org"),
+        ):
+            if wrong := [value for value in values if not re.fullmatch(shape, value)]:
+                raise BytenmtError(f"--allowed-{name} {wrong[0]}: expected {expected}")
+        try:
+            for address in self.trusted_proxy:
+                ip_network(address)
+        except ValueError as error:
+            raise BytenmtError(f"--trusted-proxy: {error}") from None
 
 
 DECODING = (
@@ -135,11 +149,10 @@ def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, 
     """Serve translations over HTTP: LibreTranslate's API.
 
     PAIR is the direction of a model, as in en-de=MODEL; several models of one direction decode as an
-    ensemble. A web page is at /. SIGTERM stops the
-    server after all accepted requests are answered; SIGHUP reads models, glossaries and keys again. Every
-    option has an environment variable, for example BYTENMT_SERVE_MAX_QUEUE for --max-queue; several
-    values are separated by spaces. To make the server public, require --api-keys and put a TLS proxy in
-    front of it, named by --trusted-proxy.
+    ensemble. A web page is at /. SIGTERM stops the server after all accepted requests are answered; SIGHUP
+    reads models, glossaries and keys again. Every option has an environment variable, for example
+    BYTENMT_SERVE_MAX_QUEUE for --max-queue; several values are separated by spaces. To make the server
+    public, require --api-keys and put a TLS proxy in front of it, named by --trusted-proxy.
     """
     hang_up = threading.Event()  # is set also while the server starts
     if hasattr(signal, "SIGHUP"):

@@ -40,8 +40,7 @@ class RunOptions(PresetOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions(InputOptions, LanguageOptions):
-    """The options of `bytenmt train` on the texts to train on (memory: TMX, XLIFF or PO files; weights: how
-    often each corpus is read in an epoch) and to validate on."""
+    """The options of `bytenmt train` on the texts to train on and to validate on."""
 
     heading: ClassVar[str] = "Training data"
 

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class FileOptions(InputOptions):
-    """The options of `bytenmt translate` on its files, on how many lines are translated together
-    (buffer_size) and by how many processes (workers)."""
+    """The options of `bytenmt translate` on its files, and on how their lines are shared out."""
 
     heading: ClassVar[str] = FILES
     input: Path | None = option(
@@ -66,8 +65,7 @@ class FileOptions(InputOptions):
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """The options of `bytenmt translate` on the output format: text or jsonl. alignment: include it in jsonl;
-    None: if the model has attention. flag_above: bits per byte above which a translation is unsure."""
+    """The options of `bytenmt translate` on the output format."""
 
     heading: ClassVar[str] = "Output format"
     format: str = option(

@@ -16,7 +16,6 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
@@ -32,7 +31,6 @@ from bytenmt.serve.work_queue import Refusal
 KEPT_SECONDS, KEPT_BYTES = 600.0, 1 << 26  # of translated files; the oldest ones go first
 BYTES_A_QUEUED_CHARACTER = 25  # of an upload, before it is known how much text it has
 SUGGESTION_BYTES = 1 << 28  # of a file of suggestions; more are refused
-PREFIX = re.compile(r"(/[\w.~-]+)*/?")  # of the address, as a proxy tells it
 PAGE = Path(__file__).with_name("page")
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:;"
@@ -51,17 +49,11 @@ T = TypeVar("T")
 class App:
     """The HTTP routes of a service, and the translated files that clients may still download.
 
-    hosts: names of the server in Host headers, such as *.example.org. A page of an attacker whose own domain
-    resolves to 127.0.0.1 (DNS rebinding) cannot name another one there. origins: see Gateway. suggestions:
-    folder for better translations, None if none are taken.
+    hosts, origins: see Gateway. suggestions: folder for better translations, None if none are taken.
     """
 
     def __init__(
-        self,
-        service: Service,
-        hosts: Sequence[str] = ("*",),
-        origins: Sequence[str] = (),
-        suggestions: Path | None = None,
+        self, service: Service, hosts: Sequence[str], origins: Sequence[str], suggestions: Path | None
     ) -> None:
         self.service, self.suggestions = service, suggestions
         self._hosts, self._origins = list(hosts), list(origins)
@@ -79,11 +71,10 @@ class App:
         """Return the ASGI application: the routes and the page, inside the middleware."""
         every, origins = ["*"], self._origins
         cors = Middleware(CORSMiddleware, allow_origins=origins, allow_methods=every, allow_headers=every)
-        gateway = Middleware(Gateway, service=self.service, origins=origins)
-        hosts = Middleware(TrustedHostMiddleware, allowed_hosts=self._hosts, www_redirect=False)
+        gateway = Middleware(Gateway, service=self.service, hosts=self._hosts, origins=origins)
         return Starlette(
             routes=[*self._routes, Mount("/page", StaticFiles(directory=PAGE))],
-            middleware=[*([cors] if origins else []), gateway, hosts],
+            middleware=[*([cors] if origins else []), gateway],
             exception_handlers={HTTPException: _http_error},
         )
 
@@ -140,7 +131,7 @@ class App:
                 while (text := await parts.get()) is not None:
                     yield _event("part", {"index": 0, "text": text})
                 yield _event("done", await task)
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
                 yield _event("error", {"error": refusal_of(service, error).message})
             finally:
                 if not task.done():
@@ -158,7 +149,9 @@ class App:
         with service.uploads.admitted(address, n_bytes // BYTES_A_QUEUED_CHARACTER):
             body, file, client = await self._read(request, bodies.PairBody)
             path = PurePath(file[0].replace("\\", "/") if file else "")
-            if file is None or path.suffix.lower() not in SUFFIXES:
+            if file is None:
+                raise Refusal(400, "the field file is missing: send the document in it (multipart/form-data)")
+            if path.suffix.lower() not in SUFFIXES:
                 raise Refusal(400, f"expected a file whose name ends in one of {', '.join(SUFFIXES)}")
             pair = None if body.source.lower() == AUTO else (body.source, body.target)
             source = DocumentSource(path.name, file[1], pair)
@@ -168,9 +161,7 @@ class App:
         while sum(len(data) for _, data in self._files.values()) > KEPT_BYTES and len(self._files) > 1:
             del self._files[next(iter(self._files))]
         name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{path.stem[-80:]}_{body.target}{path.suffix}")
-        prefix = PREFIX.fullmatch(request.headers.get("x-forwarded-prefix", ""))
-        base = f"{request.base_url}".rstrip("/") + (prefix[0].rstrip("/") if prefix else "")
-        return json_response({"translatedFileUrl": f"{base}/download_file/{token}/{name}"})
+        return json_response({"translatedFileUrl": f"{request.base_url}download_file/{token}/{name}"})
 
     async def download_file(self, request: Request) -> Response:
         """Download a translated file; needs the API key if keys are required."""
@@ -215,8 +206,7 @@ class App:
         return json_response({"status": "ok"})
 
     async def ready(self, request: Request) -> Response:
-        """Tell whether requests are taken: 503 if the queue is full, a model is missing or the server is
-        ending."""
+        """Tell whether requests are taken: 503 if the queue is full, a model missing or the server ending."""
         if why := self.service.why_not_ready():
             raise Refusal(503, why)
         return json_response({"status": "ok"})
@@ -259,8 +249,7 @@ class App:
 async def _http_error(request: Request, error: Exception) -> Response:
     """Return an error of Starlette's, as of an unknown path, in the form of all others."""
     assert isinstance(error, HTTPException)
-    answer = msgspec.json.encode({"error": error.detail})
-    return Response(answer, error.status_code, error.headers, media_type="application/json")
+    return json_response({"error": error.detail}, error.status_code, error.headers)
 
 
 def _event(name: str, value: Any) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from inspect import getdoc
 from typing import Annotated, Any, Literal, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs
 
 import msgspec
 from msgspec import Meta, Struct
@@ -20,7 +20,6 @@ from bytenmt.serve.work_queue import Refusal
 MAX_FIELDS = 10_000
 BODY_TYPES = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
 T = TypeVar("T")
-Texts = str | list[str]
 
 
 class KeyBody(Struct, kw_only=True):
@@ -42,7 +41,7 @@ class TranslateBody(PairBody, kw_only=True):
     """A text or a list of texts (q) to translate, plain or HTML, whose tags are kept; alternatives: how many
     further translations of each plain text to return, at most 3."""
 
-    q: Texts
+    q: str | list[str]
     format: Literal["text", "html"] = "text"
     alternatives: Annotated[int, Meta(ge=0)] = 0
 
@@ -81,8 +80,10 @@ async def read_request(
                 for value in form.values():
                     if isinstance(value, UploadFile):
                         file = value.filename or "", await value.read()
-                pairs = form.multi_items()
-                fields |= _collect([(name, value) for name, value in pairs if isinstance(value, str)])
+                texts = {
+                    name: [text for text in form.getlist(name) if isinstance(text, str)] for name in form
+                }
+                fields |= _unpacked(texts)
         elif (body := (await request.body()).strip())[:1] == b"{" or media_type.endswith("json"):
             fields |= msgspec.json.decode(body or b"{}", type=dict[str, Any])
         else:
@@ -96,15 +97,12 @@ async def read_request(
 
 
 def _fields(text: str) -> dict[str, Any]:
-    return _collect(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS))
+    return _unpacked(parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS))
 
 
-def _collect(pairs: list[tuple[str, str]]) -> dict[str, Any]:
-    """Collect pairs by name; a name that occurs more than once has a list of values."""
-    by_name: dict[str, list[str]] = {}
-    for name, value in pairs:
-        by_name.setdefault(name, []).append(value)
-    return {name: values[0] if len(values) == 1 else values for name, values in by_name.items()}
+def _unpacked(fields: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Return fields with the value of those that have a single one."""
+    return {name: values[0] if len(values) == 1 else values for name, values in fields.items() if values}
 
 
 def description(routes: Sequence[Route], kinds: Mapping[str, type[Struct]]) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """Documents and HTML: each is read, and written, in a child process with limits of CPU time and memory.
 
 Reading a hostile file can take any amount of time and memory: then its child ends, and the event loop has
-only waited. To write a document it is read once more. All that the server knows of `bytenmt.documents` is in
-this module.
+only waited. To write a document it is read once more.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from bytenmt.serve.work_queue import Refusal
 
 CPU_SECONDS = 10  # for reading or writing the documents of a request
 MEMORY_BYTES = 1_000_000_000  # of a child, besides what it begins with
+XML_NO_MEMORY = 2  # libxml2's code of an error, for which lxml has no words
 N_CHILDREN = max(2, min(4, os.cpu_count() or 1))
 NICENESS = 10  # the threads that decode and the event loop come first
 TABLES = ("csv", "tsv")  # formats that need to be told a column
@@ -80,15 +80,14 @@ def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:
             resource.setrlimit(kind, (most, resource.getrlimit(kind)[1]))
     try:
         return list(map(function, *arguments))
-    except MemoryError:  # the heap may be in any state: end at once
-        os._exit(1)
+    except (MemoryError, BytenmtError) as error:
+        if isinstance(error, BytenmtError) and getattr(error.__cause__, "code", None) != XML_NO_MEMORY:
+            raise
+        os._exit(1)  # the heap may be in any state: end at once
 
 
 class DocumentPool:
-    """A pool of child processes that read and write documents: 2 to 4 (N_CHILDREN) at once, one a client.
-
-    So a client with many hostile files keeps one child busy, and the others have the rest.
-    """
+    """A pool of child processes that read and write documents: 2 to 4 (N_CHILDREN) at once, one a client."""
 
     def __init__(self) -> None:
         os.environ["PYTHONSAFEPATH"] = "1"  # no child runs a module of the current folder

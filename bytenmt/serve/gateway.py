@@ -7,8 +7,9 @@ import hashlib
 import hmac
 import ipaddress
 import logging
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +17,7 @@ import msgspec
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bytenmt.serve.service import Service
@@ -40,7 +42,8 @@ def account_of(key: str | None, keys: Sequence[str], address: str) -> str:
             hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in (key or "", *keys)
         )
         if not any([hmac.compare_digest(digest, other) for other in digests]):
-            raise Refusal(403, "Invalid API key" if key else "an API key is required: send it as api_key")
+            needed = "an API key is required: send it as api_key, or as Authorization: Bearer KEY"
+            raise Refusal(403, "Invalid API key" if key else needed)
         return digest.hex()[:16]
     with suppress(ValueError):
         ip = ipaddress.ip_address(address.partition("%")[0])
@@ -49,19 +52,20 @@ def account_of(key: str | None, keys: Sequence[str], address: str) -> str:
     return address.removeprefix("::ffff:")
 
 
-def json_response(value: Any, status: int = 200, retry_after: int | None = None) -> Response:
-    """Return a response with a value as its JSON body. retry_after: seconds, for the header of this name."""
-    headers = {} if retry_after is None else {"retry-after": str(retry_after)}
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a response with a value as its JSON body."""
     return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
 
 
-def refusal_of(service: Service, error: Exception) -> Refusal:
+def refusal_of(service: Service, error: BaseException) -> Refusal:
     """Convert an error to the Refusal that the client gets; one of another kind is counted or logged."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, ClientDisconnect):
         service.metrics.abandoned.labels("answer").inc()
         return Refusal(LEFT, "")
+    if isinstance(error, asyncio.CancelledError):  # by the second SIGTERM
+        return Refusal(503, "the server is about to end")
     if isinstance(error, TimeoutError):
         service.metrics.deadlines.inc()
         wait = service.queue.retry_after()
@@ -73,13 +77,16 @@ def refusal_of(service: Service, error: Exception) -> Refusal:
 class Gateway:
     """ASGI middleware that limits, checks, counts and logs every request, and answers errors as JSON.
 
-    origins: sites, such as https://example.org, whose pages may use the server besides its own; * is any. A
-    browser sends requests of any page to any address that its machine can reach, and tells the page's site in
-    a header that the page cannot forge. Safe methods pass: the browser does not let the page read the answer.
+    hosts: names of the server in Host headers, such as *.example.org. A page of an attacker whose own domain
+    resolves to 127.0.0.1 (DNS rebinding) cannot name another one there. origins: sites, such as
+    https://example.org, whose pages may use the server besides its own; * is any. A browser sends requests of
+    any page to any address, and tells the page's site in a header that the page cannot forge.
     """
 
-    def __init__(self, app: ASGIApp, service: Service, origins: Sequence[str]) -> None:
+    def __init__(self, app: ASGIApp, service: Service, hosts: Sequence[str], origins: Sequence[str]) -> None:
         self._app, self._service, self._origins = app, service, {*origins}
+        names = "|".join(re.escape(name.lower()).replace(r"\*", ".*") for name in hosts)
+        self._own_name = re.compile(rf"({names})(:\d+)?")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request (ASGI) within Limits.seconds; its body may have Limits.body_bytes."""
@@ -87,6 +94,9 @@ class Gateway:
             return await self._app(scope, receive, send)
         service, limits, began = self._service, self._service.limits, time.monotonic()
         status = n_received = 0
+        # The route has neither a token nor the name of a file.
+        matching = (route.path for route in scope["app"].routes if route.matches(scope)[0] is not Match.NONE)
+        path = next(matching, "(unknown)")
 
         async def limited_receive() -> Message:
             nonlocal n_received
@@ -107,27 +117,29 @@ class Gateway:
         service.n_open += 1
         try:
             async with asyncio.timeout(limits.seconds):
-                if scope["method"] not in SAFE_METHODS:
-                    self._check_origins(Headers(scope=scope))
+                self._check(Headers(scope=scope), path, scope["method"])
                 await self._app(scope, limited_receive, noting_send)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             refusal = refusal_of(service, error)
             if not (status or isinstance(error, ClientDisconnect)):
-                answer = json_response({"error": refusal.message}, refusal.status, refusal.retry_after)
+                wait = {} if refusal.retry_after is None else {"retry-after": f"{refusal.retry_after}"}
+                answer = json_response({"error": refusal.message}, refusal.status, wait)
                 await answer(scope, receive, noting_send)
         finally:
             service.n_open -= 1
             seconds = time.monotonic() - began
-            # The route has neither a token nor the name of a file.
-            path = scope["route"].path if "route" in scope else "(unknown)"
             service.metrics.requests.labels(path, status or LEFT).inc()
             service.metrics.seconds.labels(path).observe(seconds)
             client = (scope.get("client") or ["-"])[0]
             logger.info("%s %s %s %d %.3f s", client, scope["method"], path, status or LEFT, seconds)
 
-    def _check_origins(self, headers: Headers) -> None:
-        """Raise Refusal (403) for a page of a site that is not allowed."""
-        for origin in headers.getlist("origin"):
-            is_own = origin.partition("://")[2] == headers.get("host")
+    def _check(self, headers: Headers, path: str, method: str) -> None:
+        """Raise Refusal: 400 for a name that is not the server's (probes ask by its address), 403 for a page
+        of a site that is not allowed."""
+        host = headers.get("host", "")
+        if not (path in ("/health", "/ready") or self._own_name.fullmatch(host.lower())):
+            raise Refusal(400, f"the name {host[:100]!r} is not allowed for this server: see --allowed-host")
+        for origin in () if method in SAFE_METHODS else headers.getlist("origin"):
+            is_own = origin.partition("://")[2] == host
             if not (is_own or {origin, "*"} & self._origins):
                 raise Refusal(403, f"pages of {origin[:100]!r} are not allowed: see --allowed-origin")

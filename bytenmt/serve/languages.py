@@ -67,10 +67,7 @@ class ServedLanguages:
         self.all = list(dict.fromkeys(code for direction in directions for code in direction))
 
     def known(self, code: str) -> str:
-        """Return the code, as the server spells it, that matches a requested one: de for DE and de-AT.
-
-        Raises Refusal (400) if there is none.
-        """
+        """Return the served code that matches a requested one: de for DE and de-AT. Raises Refusal (400)."""
         wanted = code.replace("_", "-").casefold()
         by_case = {code.replace("_", "-").casefold(): code for code in self.all}
         if match := by_case.get(wanted) or by_case.get(wanted.partition("-")[0]):
@@ -78,10 +75,7 @@ class ServedLanguages:
         raise Refusal(400, f"{code[:50]!r} is not a served language: see /languages")
 
     def listed(self) -> list[dict[str, Any]]:
-        """Return the languages in the form of LibreTranslate's GET /languages.
-
-        A source stands among its own targets, as some clients expect.
-        """
+        """Return the languages as LibreTranslate lists them: a source stands among its own targets, too."""
         return [
             {
                 "code": code,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,7 @@ def load_models(
     on_wait: Callable[[float], None],
     reporter: Reporter,
 ) -> ServedModels:
-    """Return models that are ready to translate, with their glossaries, and the API keys. Raises
-    BytenmtError.
+    """Return models that are ready to translate, with glossaries, and the API keys. Raises BytenmtError.
 
     models: PAIR=RUN each, as en-de=runs/a; several of one pair decode as an ensemble. options: by name, those
     left out at their defaults: settings of the search, keep (classes of spans), glossary (a sequence of
@@ -41,6 +41,8 @@ def load_models(
     settings = {name: value for name, value in options.items() if name in TABLE or name == "keep"}
     Settings.from_dict(settings, option_name)  # what contradicts each other shows here
     runs = _by_direction(models, "-m")
+    if options.get("reverse") and not any(Direction(to, source) in runs for source, to in runs):
+        reporter.warn("--reverse has no effect: no model translates in an opposite direction")
     glossaries = _by_direction(options.get("glossary", ()), "--glossary")
     # Threads synchronise hundreds of times per decode step, so each needs a core of its own; one core is left
     # for the HTTP server.
@@ -59,9 +61,8 @@ def load_models(
             translator = Translator.from_runtime(runtime, **with_terms)
             beam = translator.options.beam
             n_best = 1 + MOST_ALTERNATIVES
-            wider = Translator.from_runtime(
-                runtime, **with_terms | {"n_best": n_best, "beam": max(n_best, beam)}
-            )
+            wide = {"n_best": n_best, "beam": max(n_best, beam)}
+            wider = Translator.from_runtime(runtime, **with_terms | wide)
             judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=beam)
             workers[direction] = DirectionWorkers(
                 Worker(translator, judge, on_wait), Worker(wider, judge, on_wait)
@@ -70,8 +71,8 @@ def load_models(
             workers[direction].worker.submit(TranslationJob([b"a"])).result()
         return ServedModels(workers, [] if api_keys is None else read_keys(api_keys))
     except BaseException:
-        for both in workers.values():
-            both.finish()
+        for worker in chain.from_iterable(workers.values()):
+            worker.finish()
         raise
 
 

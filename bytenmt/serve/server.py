@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from itertools import chain
 from types import FrameType
+from typing import Any
 
 import uvicorn
+from starlette.datastructures import Headers
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.app import App
 from bytenmt.serve.service import ServedModels
 
 BACKLOG = 2048
+PREFIX = re.compile(r"(/[\w.~-]+)*")  # of the address, as a proxy tells it
 logger = logging.getLogger(__package__)
 
 
@@ -57,10 +63,11 @@ class GracefulServer(uvicorn.Server):
             former, service.models = service.models, await asyncio.to_thread(self._load)
         except Exception as error:
             reloads.labels("failed").inc()
-            logger.error("reload failed: %s", f"{type(error).__name__}: {error}"[:500])
+            kind = "" if isinstance(error, BytenmtError | OSError) else f"{type(error).__name__}: "
+            logger.error("reload failed: %s", f"{kind}{error}"[:500])
             return
-        for model in former.by_direction.values():
-            model.finish()
+        for worker in chain.from_iterable(former.by_direction.values()):
+            worker.finish()
         reloads.labels("done").inc()
         logger.info("reloaded")
 
@@ -77,6 +84,17 @@ class GracefulServer(uvicorn.Server):
         while self._service.n_open and not self.force_exit:
             await asyncio.sleep(0.02)
         await super().shutdown(sockets)
+
+
+class ProxyHeaders(ProxyHeadersMiddleware):
+    """Believes of proxies the client's address, the scheme, and the path before this server's own."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request (ASGI)."""
+        prefix = Headers(scope=scope).get("x-forwarded-prefix", "").rstrip("/")
+        if (scope["client"] or [""])[0] in self.trusted_hosts and PREFIX.fullmatch(prefix):
+            scope |= {"root_path": prefix, "path": prefix + scope["path"]}
+        await super().__call__(scope, receive, send)
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -98,15 +116,14 @@ def run(
     hang_up: threading.Event,
     proxies: Sequence[str] = (),
 ) -> None:
-    """Serve until a signal ends the server. load, hang_up: see GracefulServer. proxies:
-    addresses whose X-Forwarded headers are believed."""
+    """Serve until a signal ends it. load, hang_up: see GracefulServer. proxies: see ProxyHeaders."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("bytenmt: %(message)s"))
     for name, level in ((__package__, logging.INFO), ("uvicorn.error", logging.WARNING)):
         logging.getLogger(name).handlers = [handler]
         logging.getLogger(name).setLevel(level)
     config = uvicorn.Config(
-        app.asgi(),
+        ProxyHeaders(app.asgi(), list(proxies)),  # type: ignore[arg-type]  # other names of ASGI's types
         http="h11",  # httptools takes fields after the body for headers
         ws="none",
         lifespan="off",
@@ -115,8 +132,7 @@ def run(
         server_header=False,
         backlog=BACKLOG,
         timeout_graceful_shutdown=1,  # after our own draining
-        proxy_headers=bool(proxies),
-        forwarded_allow_ips=list(proxies),
+        proxy_headers=False,
     )
     host, port = listener.getsockname()[:2]
     logger.info("serving http://%s:%d/", f"[{host}]" if ":" in host else host, port)

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-)
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from bytenmt import __version__
 from bytenmt.decoding.kept_spans import SourceLine
@@ -31,12 +26,11 @@ AUTO = "auto"
 MOST_ALTERNATIVES = 3  # to a best translation
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # of histograms, in seconds
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # the time at which each counter was made
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the time at which each counter was made
 
 
 class Metrics:
-    """The Prometheus metrics of a server, a field each, such as requests by path and status and seconds by
-    path; `registry` has them and those of the process."""
+    """The Prometheus metrics of a server, a field each; `registry` has them and those of the process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
@@ -45,26 +39,23 @@ class Metrics:
         Gauge("build_info", "The version.", ["version"], **common).labels(__version__).set(1)
         self.requests = Counter("requests", "Answered requests.", ["path", "status"], **common)
         self.seconds = Histogram("request_seconds", "Until the answer.", ["path"], buckets=BOUNDS, **common)
-        self.wait = Histogram(
-            "queue_wait_seconds", "Until the first line is decoded.", buckets=BOUNDS, **common
-        )
+        self.wait = Histogram("queue_wait_seconds", "Until a line is decoded.", buckets=BOUNDS, **common)
         self.abandoned = Counter("abandoned", "Requests whose clients left first.", ["kind"], **common)
+        for kind in ("answer", "stream"):
+            self.abandoned.labels(kind)
         self.deadlines = Counter("deadlines", "Requests that were not answered in time.", **common)
         self.reloads = Counter("reloads", "Times that models and keys were read again.", ["result"], **common)
+        for result in ("done", "failed"):
+            self.reloads.labels(result)
         self.source_bytes = Counter("source_bytes", "Bytes that models translated.", ["direction"], **common)
         self.in_flight = Gauge("requests_in_flight", "Requests that wait or are decoded.", **common)
 
 
 class DirectionWorkers(NamedTuple):
-    """The two threads that decode with the model of one direction."""
+    """The two threads that decode with the model of one direction; each is to be finished."""
 
     worker: Worker  # for the best translation alone
     alternatives: Worker  # with a beam for MOST_ALTERNATIVES (3) further hypotheses
-
-    def finish(self) -> None:
-        """End both threads when their lines are translated; see Worker.finish."""
-        self.worker.finish()
-        self.alternatives.finish()
 
 
 @dataclass
@@ -120,7 +111,7 @@ class Service:
     def __post_init__(self) -> None:
         self.queue = WorkQueue(self.limits)
         self.metrics.in_flight.set_function(lambda: self.queue.n_requests)
-        self.uploads = WorkQueue(self.limits)  # which are read; they do not keep texts waiting
+        self.uploads = WorkQueue(self.limits._replace(seconds=math.inf))  # they do not keep texts waiting
         self.documents = DocumentPool()
 
     def why_not_ready(self) -> str | None:
@@ -185,7 +176,7 @@ class Service:
         results = await self._translate_lines(
             [lines for lines, _ in split],
             plan,
-            has_alternatives=body.alternatives > 0,
+            n_more=body.alternatives,
             on_part=add if is_streamed else None,
         )
         if is_streamed:
@@ -219,16 +210,12 @@ class Service:
         return translated
 
     async def _translate_lines(
-        self,
-        groups: Sequence[Sequence[SourceLine]],
-        plan: TranslationPlan,
-        has_alternatives: bool = False,
-        **options: Any,
+        self, groups: Sequence[Sequence[SourceLine]], plan: TranslationPlan, n_more: int = 0, **options: Any
     ) -> list[list[TranslationResult]]:
-        """Return the results of the lines of each group. options: see TranslationJob."""
+        """Return the results of the lines of each group. n_more: alternatives. options: of TranslationJob."""
         # After a reload it is not the model that was there when the request was planned.
         model = self.models.by_direction[plan.direction]
-        worker = model.alternatives if has_alternatives else model.worker
+        worker = model.alternatives if n_more else model.worker
         lines = list(chain.from_iterable(groups))
         results = iter(await worker.translate(lines, client=plan.client, **options))
         by_group = [[next(results) for _ in group] for group in groups]

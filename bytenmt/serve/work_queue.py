@@ -26,7 +26,7 @@ class Refusal(Exception):
 class Limits(NamedTuple):
     """The limits of a server, from its options; requests beyond them are refused or cancelled."""
 
-    characters: int = 20_000  # of the texts of one request; each text counts as one more
+    characters: int = 20_000  # of the texts of one request; an empty text counts as one
     queue: int = 256  # requests that wait or are decoded, of all clients
     seconds: float = 120.0  # from a request's headers to the last byte of its answer
 
@@ -36,11 +36,11 @@ class Limits(NamedTuple):
         return BYTES_A_CHARACTER * self.characters
 
     def count_characters(self, texts: Sequence[str]) -> int:
-        """Return the number of characters of texts, plus one each. Raises Refusal (413) above the limit."""
-        n_characters = sum(map(len, texts)) + len(texts)
+        """Return how many characters texts count in a queue. Raises Refusal (413) above the limit."""
+        n_characters = sum(len(text) or 1 for text in texts)
         if n_characters > self.characters:
             raise Refusal(413, f"the texts have {n_characters:,} characters: at most {self.characters:,}")
-        return n_characters
+        return n_characters + len(texts)
 
 
 class WorkQueue:
@@ -55,43 +55,47 @@ class WorkQueue:
         self._requests_of: Counter[str] = Counter()
         self._characters_of: Counter[str] = Counter()
         self._done, self._seconds = 1000.0, 1.0  # characters of late, and the time that they took
-        self._last = 0.0  # when the queue changed
+        self._last = 0.0  # when a request was answered, or began in an empty queue
 
     @property
     def is_full(self) -> bool:
         """Return whether every further request is refused, whoever sends it."""
         return self.n_requests >= self._limits.queue or self.n_characters >= self._most_characters
 
-    def retry_after(self) -> int:
-        """Estimate the seconds until the admitted work is done, by the recent speed; 1 or more."""
-        return max(1, math.ceil(self.n_characters * self._seconds / self._done))
+    def retry_after(self, n_more: int = 0) -> int:
+        """Estimate the seconds, 1 or more, until the admitted work and n_more characters are done."""
+        return max(1, math.ceil((self.n_characters + n_more) * self._seconds / self._done))
 
     @contextmanager
     def admitted(self, client: str, n_characters: int) -> Iterator[None]:
         """Count a request of a client while the context is open.
 
-        Raises Refusal (429) before it if the queue, or the quarter of it that one client may have, is full.
+        Raises Refusal (429) before it if the queue, or the quarter of it that one client may have, is full,
+        or if others wait and it would probably not be done in Limits.seconds.
         """
         has_share = (
             self._requests_of[client] < max(1, self._limits.queue // CLIENT_SHARE)
             and self._characters_of[client] + n_characters <= self._most_characters // CLIENT_SHARE
         )
-        if self.is_full or not has_share:
+        is_late = self.n_requests and self.retry_after(n_characters) > self._limits.seconds
+        if self.is_full or is_late or not has_share:
             whose, wait = "" if has_share else " of this client", self.retry_after()
             raise Refusal(429, f"too many requests{whose} are waiting: try again in {wait} s", wait)
+        self._last = self._last if self.n_requests else time.monotonic()
         self._count(client, 1, n_characters)
         try:
             yield
+            # What was done before is forgotten by a tenth; a request that failed tells nothing of the speed.
+            now = time.monotonic()
+            self._done, self._seconds = (
+                0.9 * self._done + n_characters,
+                0.9 * self._seconds + now - self._last,
+            )
+            self._last = now
         finally:
             self._count(client, -1, -n_characters)
 
     def _count(self, client: str, n_requests: int, n_characters: int) -> None:
-        now = time.monotonic()
-        if n_requests < 0:  # what was done before is forgotten by a tenth
-            self._done, self._seconds = 0.9 * self._done - n_characters, 0.9 * self._seconds
-        if self.n_requests:
-            self._seconds += now - self._last
-        self._last = now
         self.n_requests += n_requests
         self.n_characters += n_characters
         self._requests_of[client] += n_requests

@@ -62,8 +62,7 @@ class Worker:
         self.thread.start()
 
     async def translate(self, lines: Sequence[SourceLine], **options: Any) -> list[TranslationResult]:
-        """Return a result for each line, in order. Cancelling it drops the lines. options: fields of
-        TranslationJob."""
+        """Return a result for each line, in order; can be cancelled. options: fields of TranslationJob."""
         return await asyncio.wrap_future(self.submit(TranslationJob(lines, **options)))
 
     def submit(self, job: TranslationJob) -> Future[list[TranslationResult]]:

@@ -16,6 +16,8 @@ def hostile_read(source: documents.DocumentSource) -> Any:
         pass
     if what == "memory":
         bytearray(10**9)
+    if what == "xml":  # too large a tree
+        return documents.read(documents.DocumentSource("a.xliff", b"<a>" + b"<b/>" * 2_000_000))
     if what == "crash":
         os._exit(9)
     if what == "fault":

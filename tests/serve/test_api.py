@@ -10,6 +10,7 @@ from made_up_service import client, made_up_app
 from starlette.testclient import TestClient
 
 from bytenmt.decoding.glossary import Term
+from bytenmt.serve.server import ProxyHeaders
 from bytenmt.serve.work_queue import Limits
 
 HELLO = {"q": "hello", "source": "en", "target": "de"}
@@ -94,8 +95,8 @@ REFUSALS: list[tuple[dict[str, Any], int, str]] = [
     ({"format": "pdf"}, 400, "$.format"),
     ({"alternatives": -1}, 400, "$.alternatives"),
     ({"alternatives": "many"}, 400, "$.alternatives"),
-    ({"q": "a" * 200}, 413, "at most 200"),
-    ({"q": ["a"] * 101}, 413, "at most 200"),
+    ({"q": "a" * 201}, 413, "201 characters: at most 200"),
+    ({"q": [""] * 201}, 413, "at most 200"),
 ]
 # Bodies, their type, the status, and what the message has.
 BAD_BODIES: list[tuple[bytes, str, int, str]] = [
@@ -118,6 +119,7 @@ BAD_BODIES: list[tuple[bytes, str, int, str]] = [
 
 def test_what_is_no_request_is_told_why() -> None:
     with client(limits=Limits(characters=200)) as asked:
+        assert asked.post("/translate", json={**HELLO, "q": ["a"] * 200}).status_code == 200
         answers = [(asked.post("/translate", json={**HELLO, **fields}), *told) for fields, *told in REFUSALS]
         for body, kind, *told in BAD_BODIES:
             answers.append((asked.post("/translate", content=body, headers={"content-type": kind}), *told))
@@ -187,14 +189,22 @@ def test_files() -> None:
         assert asked.get(url.replace("/download_file/", "/download_file/x")).status_code == 404
         made = asked.get(upload("a.po", po).json()["translatedFileUrl"]).text
         assert 'msgstr "%d DOGS0"' in made
-        proxied = {"x-forwarded-prefix": "/mt/"}
-        answer = asked.post("/translate_file", data=HELLO, files={"file": ("a.txt", b"x")}, headers=proxied)
-        assert answer.json()["translatedFileUrl"].startswith("http://testserver/mt/download_file/")
         for name in ("a.exe", "", "txt", "a.csv", "a.json"):
             refused = upload(name, b"caf\xe9")
             assert (refused.status_code, list(refused.json())) == (400, ["error"]), name
-        assert asked.post("/translate_file", data=HELLO).status_code == 400
+        refused = asked.post("/translate_file", data=HELLO)
+        assert refused.status_code == 400 and "the field file is missing" in refused.text
         assert upload("a.txt", b"x" * 2_100_000).status_code == 413
+
+
+@pytest.mark.parametrize(("proxy", "path"), [("testclient", "/mt"), ("1.2.3.4", "")])
+def test_a_trusted_proxy_tells_the_path_before_that_of_the_server(proxy: str, path: str) -> None:
+    asked = TestClient(ProxyHeaders(made_up_app().asgi(), [proxy]))  # type: ignore[arg-type]
+    sent: dict[str, Any] = {"data": HELLO, "files": {"file": ("a.txt", b"x")}}
+    told = {"x-forwarded-prefix": "/mt/"}
+    url = asked.post("/translate_file", **sent, headers=told).json()["translatedFileUrl"]
+    assert url.startswith(f"http://testserver{path}/download_file/")
+    assert asked.get(url.replace("/mt/", "/"), headers=told).content == b"X0"
 
 
 def test_what_is_deleted_cannot_be_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,6 +298,8 @@ def test_metrics_and_a_failure_in_the_log(caplog: pytest.LogCaptureFixture) -> N
         "bytenmt_build_info{version=",
         "process_resident_memory_bytes",
         "bytenmt_deadlines_total 0.0",
+        'bytenmt_abandoned_total{kind="stream"} 0.0',
+        'bytenmt_reloads_total{result="failed"} 0.0',
     ):
         assert any(line.startswith(beginning) for line in lines), beginning
     logged = "\n".join(caplog.messages).replace("{token}/{name}", "")

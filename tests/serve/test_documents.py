@@ -68,7 +68,7 @@ def test_a_document_is_read_and_written() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["spin", "memory", "crash", "fault"])
+@pytest.mark.parametrize("what", ["spin", "memory", "xml", "crash", "fault"])
 def test_a_hostile_document_ends_its_child_alone(hostile: None, what: str) -> None:
     async def ask(pool: DocumentPool) -> None:
         with pytest.raises(ValueError if what == "fault" else Refusal, match="a fault|too much") as raised:

@@ -49,8 +49,13 @@ def test_retry_after_is_the_work_that_is_queued(monkeypatch: pytest.MonkeyPatch)
         with queue.admitted("a", 100):
             now += 2.0
         now += 1000.0
+    with pytest.raises(TimeoutError), queue.admitted("a", 9000):  # an empty queue refuses nothing
+        now += 120.0
+        raise TimeoutError  # it tells nothing of the speed
     with queue.admitted("a", 1000), queue.admitted("b", 500):
         assert queue.retry_after() == pytest.approx(30, abs=1)
+        with pytest.raises(Refusal, match="are waiting: try again in 3. s"), queue.admitted("c", 5000):
+            pass  # which would take until after its deadline
     assert queue.retry_after() == 1
 
 
@@ -74,6 +79,7 @@ def test_keys() -> None:
         for key in ("", "wrong", "secret ", "secre"):
             answer = asked.post("/translate", json={**HELLO, "api_key": key})
             assert (answer.status_code, list(answer.json())) == (403, ["error"])
+            assert key or "api_key, or as Authorization: Bearer" in answer.text
         ways: list[dict[str, Any]] = [
             {"json": {**HELLO, "api_key": "secret"}},
             {"json": {**HELLO, "apiKey": "슬쩍"}},
@@ -115,13 +121,21 @@ OWN, FOREIGN = "http://localhost:5000", "https://elsewhere.example"
         (["*.example.org"], "example.com", False),
     ],
 )
-def test_names_of_the_server(names: list[str], host: str, is_allowed: bool) -> None:
+def test_names_of_the_server(
+    names: list[str], host: str, is_allowed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Probes ask by the address alone."""
+    caplog.set_level("INFO", "bytenmt.serve")
     with client(access=(names, [])) as asked:
         for answer in (
             asked.get("/", headers={"host": host}),
             asked.post("/translate", json=HELLO, headers={"host": host}),
         ):
             assert answer.status_code == (200 if is_allowed else 400)
+            assert is_allowed or "--allowed-host" in answer.json()["error"]
+        assert f"POST /translate {answer.status_code}" in caplog.text
+        for path in ("/health", "/ready"):
+            assert asked.get(path, headers={"host": host}).status_code == 200
 
 
 @pytest.mark.parametrize("allowed", [(), (FOREIGN,), ("*",)])

@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 from urllib.error import HTTPError
@@ -73,20 +74,27 @@ def test_who_leaves_is_not_decoded_for(accept: str) -> None:
     assert app.service.metrics.registry.get_sample_value("bytenmt_abandoned_total", {"kind": kind}) == 1.0
 
 
-def test_it_ends_when_it_has_answered() -> None:
+@pytest.mark.parametrize("is_forced", [False, True])
+def test_it_ends_when_it_has_answered(is_forced: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """At a second signal it ends at once, and says so to those who wait."""
+    caplog.set_level("INFO", "bytenmt.serve")
     gate = Gate(is_open=False)
     app = made_up_app("en-de", gate=gate)
     with ThreadPoolExecutor() as clients, serving(app) as (server, address):
         asked = [request("a", accept) for accept in ("*/*", "text/event-stream")]
         coming = [clients.submit(answer_to, address, one) for one in asked]
         wait_until(lambda: app.service.n_open == 2)
-        server.should_exit = True
+        server.handle_exit(signal.SIGTERM, None)
         wait_until(lambda: app.service.is_draining)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address, SECONDS)
-        gate.open.set()
+        (partial(server.handle_exit, signal.SIGTERM, None) if is_forced else gate.open.set)()
         answers = [one.result(SECONDS) for one in coming]
-    assert all(b"A0" in one for one in answers)
+    gate.open.set()
+    assert [b" 503 " in one for one in answers] == [is_forced, False]
+    assert all((b'{"error":"the server is about to end"}' if is_forced else b"A0") in one for one in answers)
+    assert (b"event: error" in answers[1]) == is_forced and "Exception" not in caplog.text
+    assert sum("POST /translate" in line for line in caplog.messages) == 2 and " 499 " not in caplog.text
     assert [b"connection: close" in one for one in answers if b"event: " not in one] == [True]
 
 
@@ -109,7 +117,7 @@ def test_reloading(caplog: pytest.LogCaptureFixture) -> None:
         first = clients.submit(answer_to, address, request("first", more=key.format("old")))
         assert before.began.wait(SECONDS)
         server._hang_up.set()
-        wait_until(lambda: "reload failed: OSError: no such file" in caplog.messages)
+        wait_until(lambda: "reload failed: no such file" in caplog.messages)
         assert app.service.models is former
         server._hang_up.set()
         wait_until(lambda: "reloaded" in caplog.messages)
@@ -240,8 +248,16 @@ def test_what_cannot_be_served_is_one_line(
             (("-m", pair, "--glossary", "terms"), "--glossary terms: expected"),
             (("-m", pair, "--glossary", f"ko-en={tmp_path / 'none'}"), "cannot be read"),
             (("-m", pair, "--timeout", "0"), "--timeout"),
+            (("-m", pair, "--allowed-origin", "example.org"), "--allowed-origin example.org: expected * or"),
+            (("-m", pair, "--allowed-origin", "https://a.org/"), "--allowed-origin https://a.org/: expected"),
+            (
+                ("-m", pair, "--allowed-host", "https://a.org"),
+                "--allowed-host https://a.org: expected a name",
+            ),
+            (("-m", pair, "--trusted-proxy", "proxy"), "--trusted-proxy: 'proxy' does not appear to be an"),
             (("-m", f"ko-en={tmp_path / 'none'}"), "none"),
             (("-m", f"ko-en={text}"), "is a language model"),
+            (("-m", f"ko-en={text}", "--reverse", "--beam-size", "2"), "--reverse has no effect: no model"),
             (("-m", pair, "--port", taken.getsockname()[1]), "cannot listen on 127.0.0.1"),
             ((), "Missing the model"),
         ]
