@@ -157,7 +157,7 @@ def _translate(
     runtime = inputs.load_models((run,), spec)
     inputs.check_source(run, runtime.has_source, corpus.src, has_pairs=True)
     assert corpus.src is not None
-    results = inputs.translate_lines(Translator.from_runtime(runtime, settings), list(corpus.src))
+    results = inputs.translate_lines(Translator.from_runtime(runtime, settings), list(corpus.src), 1000)
     log_p = log_probabilities(runtime.make_reader(), corpus)
     config = runtime.runs[0].config
     of_model = {

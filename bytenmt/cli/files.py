@@ -78,8 +78,12 @@ def writer(path: Path | None) -> Iterator[BinaryIO]:
         with open(path, "wb") as file:
             yield file
         return
-    with replace_atomically(path.resolve(), sync=False) as file:  # a link stays one
-        yield file
+    try:
+        with replace_atomically(path.resolve(), sync=False) as file:  # a link stays one
+            yield file
+    except KeyboardInterrupt:
+        CONSOLE.say(f"bytenmt: interrupted: {path} is not written")
+        raise
 
 
 @contextmanager

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.data.text_file import TextFile
 
-BATCH = 1000  # lines that are translated together
-
 
 def check_settings(values: Mapping[str, Any]) -> Settings:
     """Return the values of options, by name, as checked Settings of the search; others have their defaults.
@@ -108,11 +106,13 @@ def open_pairs(src: Path | None, tgt: Path) -> ParallelCorpus:
     return ParallelCorpus.from_texts(source, open_text(tgt), keep_empty=True)
 
 
-def translate_lines(translator: Translator, lines: Sequence[SourceLine]) -> list[TranslationResult]:
-    """Return a result for each line, in order, and show a progress bar."""
+def translate_lines(
+    translator: Translator, lines: Sequence[SourceLine], size: int
+) -> list[TranslationResult]:
+    """Return a result for each line, in order; a progress bar moves after each `size` lines."""
     results: list[TranslationResult] = []
     with CONSOLE.bar(len(lines), " lines") as bar:
-        for first in range(0, len(lines), BATCH):
-            results += translator.translate_lines(lines[first : first + BATCH], first)
+        for first in range(0, len(lines), size):
+            results += translator.translate_lines(lines[first : first + size], first)
             bar.advance(len(results) - first)
     return results

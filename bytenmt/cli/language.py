@@ -72,12 +72,12 @@ def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: PredictOptions
     check_output(sys.stdout, file or sys.stdin, src)
     runtime = inputs.load_models(runs, replace(engine, precision="fp32"))
     inputs.check_source(runs[0], runtime.has_source, src)
-    baseline, missing = None, ""
+    baseline = None
     if how.reference and not runtime.has_source:
         try:
             baseline = _baseline(runtime.runs[0].facts.texts)
         except DataError as error:
-            missing = f"no n-gram beside it: {error}"
+            CONSOLE.say(f"no n-gram beside it: {error}")
     reader = runtime.make_reader()
     costs = _stream(reader, file) if src is None else _translations(reader, file, src)
     figures, whole, n_bytes = PredictionSummary(line_ends=runtime.has_source), WholeCharacters(), 0
@@ -89,10 +89,10 @@ def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: PredictOptions
             if how.per_byte:
                 sys.stdout.buffer.write(json_lines(surprise, n_bytes))
             n_bytes += len(surprise.data)
+    if not n_bytes:
+        raise DataError(f"{file or STDIN} is empty: give a text to score")
     lines = [*figures.lines(), *([] if baseline is None else [baseline.line()])]
     click.echo("\n".join(lines), err=how.per_byte)
-    if missing:
-        CONSOLE.say(missing)
 
 
 def _baseline(texts: tuple[TextFact, ...]) -> NGramBaseline:
@@ -118,14 +118,10 @@ def _stream(reader: Reader, file: Path | None) -> Iterator[Surprisal]:
         size = standard_input_size()
     else:
         size = None if is_packed(file) or not file.is_file() else file.stat().st_size
-    empty = True
     with CONSOLE.bar(size, "B") as bar:
         for surprise in stream_surprisal(reader, pieces_of(file) if file else _stdin()):
             yield surprise
             bar.advance(len(surprise.data))
-            empty = False
-    if empty:
-        raise DataError(f"{file or STDIN} is empty: give a text to score")
 
 
 def _translations(reader: Reader, file: Path | None, src: Path) -> Iterator[Surprisal]:
@@ -136,11 +132,9 @@ def _translations(reader: Reader, file: Path | None, src: Path) -> Iterator[Surp
     from bytenmt.language.surprisal import translation_surprisal
 
     source = inputs.open_text(src)
-    if file is None:
-        target = inputs.check_text(TextFile.from_bytes(b"".join(_stdin()), STDIN))
-    else:
-        target = inputs.open_text(file)
-    yield from translation_surprisal(reader, ParallelCorpus.from_texts(source, target, keep_empty=True))
+    text = TextFile.from_bytes(b"".join(_stdin()), STDIN) if file is None else TextFile.open(file, "replace")
+    corpus = ParallelCorpus.from_texts(source, inputs.check_text(text), keep_empty=True)
+    yield from translation_surprisal(reader, corpus)
 
 
 def _stdin() -> Iterator[bytes]:

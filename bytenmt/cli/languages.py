@@ -49,6 +49,11 @@ def model_languages(corpora: Sequence[CorpusFact]) -> Direction | None:
     return Direction(source, target) if source and target and source != target else None
 
 
+def primary(code: str) -> str:
+    """Return the language of a code without region and script: "de" of de-AT and de_AT."""
+    return re.split("[-_]", code.lower())[0]
+
+
 def agreed_languages(
     pair: Direction | None, run: Path, corpora: Sequence[CorpusFact], tell: Callable[[str], object]
 ) -> Direction | None:
@@ -59,6 +64,6 @@ def agreed_languages(
     """
     trained_on = model_languages(corpora)
     for side, code, other in zip(("source", "target"), pair or (), trained_on or (), strict=False):
-        if re.split("[-_]", code.lower())[0] != re.split("[-_]", other.lower())[0]:
+        if primary(code) != primary(other):
             tell(f"--pair has {code} as the {side} language, and {run} was trained on {other}")
     return pair or trained_on

@@ -147,13 +147,6 @@ class OptionValue(click.ParamType):  # type: ignore[type-arg]  # which is generi
         return value
 
 
-def click_type(option: Option) -> Any:
-    """Return the click type of an option's values: Choice, Path or OptionValue."""
-    if option.choices:
-        return click.Choice(option.choices)
-    return click.Path(path_type=Path) if option.item is Path else OptionValue(option)
-
-
 def click_option(option: Option, default: Any, heading: str = OPTIONS) -> HeadedOption:
     """Convert an Option to click's. default: its value where it is left out. heading: that of --help for an
     option that names none."""
@@ -171,7 +164,9 @@ def click_option(option: Option, default: Any, heading: str = OPTIONS) -> Headed
     if bool in (option.item, option.kind):
         more["is_flag"] = True
     else:
-        more |= {"type": click_type(option), "multiple": option.is_repeated, "metavar": option.metavar}
+        kind: Any = click.Path(path_type=Path) if option.item is Path else OptionValue(option)
+        kind = click.Choice(option.choices) if option.choices else kind
+        more |= {"type": kind, "multiple": option.is_repeated, "metavar": option.metavar}
     return HeadedOption(names, heading=option.heading or heading, help=help, **more)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output, standard_input, stream_of, writer
-from bytenmt.cli.languages import LanguageOptions, agreed_languages
+from bytenmt.cli.languages import LanguageOptions, agreed_languages, primary
 from bytenmt.cli.options import command, models, settings
 from bytenmt.config.fields import Bits, option
 from bytenmt.decoding.interface import EngineSpec
@@ -76,8 +76,6 @@ def translate_file(
     input, output = map(stream_of, files)
     checked = inputs.check_settings(settings)
     source = input or Path("standard input")  # for messages
-    if how.format is None and input is None:
-        raise BytenmtError(f"standard input has no suffix: give --format, one of {', '.join(FORMATS)}")
     reading = ReadOptions(how.format or formats.format_of(source), how.languages, how.column, how.to_column)
     check_output(output or sys.stdout, input or sys.stdin)
     data = standard_input().read() if input is None else read_bytes(input).tobytes()
@@ -86,21 +84,26 @@ def translate_file(
     translator = Translator.from_runtime(runtime, checked)
     corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
     languages = agreed_languages(how.languages, runs[0], corpora, CONSOLE.warn)
+    for code in filter(None, document.targets):
+        if languages and primary(code) not in map(primary, languages) and not (how.overwrite and how.pair):
+            raise BytenmtError(
+                f"{source} is for {code}, but the model translates into {languages.target}: give another one,"
+                f" or --overwrite --pair {languages} to translate everything anew"
+            )
     memory = None if how.memory is None else TranslationMemory.from_file(how.memory, languages)
     judge = Judge.from_runtime(runtime, how.flag_above, FLAG_ABOVE, translator.options.beam)
     CONSOLE.detail(judge.describe())
     lines = lines_to_translate(document, how.overwrite, memory)
     if not runtime.has_sentinels and not all(isinstance(part, str) for line in lines for part in line):
         CONSOLE.warn(f"{runs[0]} was trained without sentinels: inline codes are put at the end of units")
-    results = judge.flag(inputs.translate_lines(translator, lines))
-    translations = {
-        line: LineTranslation(result.parts, result.best.flags or ())
-        for line, result in zip(lines, results, strict=True)
-    }
-    report = translate(document, translations, how.overwrite, memory)
-    translated_file = document.dump()
     with writer(output) as out:
-        out.write(translated_file)
+        results = judge.flag(inputs.translate_lines(translator, lines, 100))
+        translations = {
+            line: LineTranslation(result.parts, result.best.flags or ())
+            for line, result in zip(lines, results, strict=True)
+        }
+        report = translate(document, translations, how.overwrite, memory)
+        out.write(document.dump())
     counts = ", ".join(f"{n} {name}" for name, n in sorted(report.counts.items(), reverse=True))
     CONSOLE.say(f"{sum(1 for _ in document.units)} units: {counts or 'none'}")
     for place, note in report.notes:

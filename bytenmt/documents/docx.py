@@ -93,10 +93,8 @@ def _join_fields(group: Sequence[Element]) -> list[list[Element]]:
     """Return the children of a paragraph, those of a field, from its begin to its end, together."""
     groups, depth = list[list[Element]](), 0
     for node in group:
-        if depth:
-            groups[-1].append(node)
-        else:
-            groups.append([node])
+        groups += [] if depth else [[]]
+        groups[-1].append(node)
         for mark in node.iter("{*}fldChar"):
             kind = next((value for name, value in mark.attrib.items() if name.endswith("fldCharType")), "")
             depth = max(0, depth + {"begin": 1, "end": -1}.get(kind, 0))

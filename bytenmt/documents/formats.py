@@ -18,10 +18,7 @@ UnitPair = tuple[CodedText, CodedText, str]  # source and translation of a unit,
 class DocumentFormat(NamedTuple):
     """A format of documents. reader: "module.function" of bytenmt.documents; suffixes: of its files.
 
-    A new one also needs its library in errors.EXTRAS, in the extra `documents` of pyproject.toml and in
-    tools/constraints.txt, a sample (NAME.in and NAME.out) in tests/documents/samples, a line in `tree_of` of
-    tools/verify/made_up_translations.py, its row in docs/documents.md and its name in the help of
-    cli/translate_file.py.
+    docs/documents.md tells what a new one needs.
     """
 
     reader: str

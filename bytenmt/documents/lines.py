@@ -29,6 +29,7 @@ START = re.compile(r"[\s\u2022\u2190-\u2bff\U0001f000-\U0001faff\ufe0f]*+")
 END = re.compile(f"(?<!{START.pattern[:-2]}){START.pattern}$")
 # Ends that a translation must have if its source has them; the two forms of a line are equivalent.
 ENDS = ((":", "\uff1a"), ("\u2026", "..."), ("?", "\uff1f"), ("!", "\uff01"))
+PERIOD = re.compile(r"[.!]+((?:</\w+>)*+)[.!]*\s*$")  # at the end, or one in and one behind tags
 # The mark before the letter of a keyboard shortcut: &File, _Open, and inside a word as in E&xit or E_xit.
 SHORTCUT = re.compile(
     r"(?<![\w&])([&_])(?=[^\W\d_])(?!\w+;)|(?<=[A-Za-z])(&)(?=[a-z])(?!\w+;)|\b[A-Z][a-z]*(_)[a-z]+\b"
@@ -56,7 +57,8 @@ class UnitLine:
     def restore(self, translation: Sequence[str | Code]) -> CodedText:
         """Return a translation of `parts` for the unit: with the original codes and the shortcut mark.
 
-        A final sign of the source (ENDS) is added if the translation lacks it.
+        A final sign of the source (ENDS) is added if the translation lacks it. Where both end with a period,
+        or the translation with an exclamation mark instead, it gets one period, behind all codes.
         """
         parts = list(translation)
         source, text = self.parts[-1], to_markup(parts).rstrip()
@@ -65,6 +67,14 @@ class UnitLine:
                 if isinstance(parts[-1], str):
                     parts[-1] = parts[-1].rstrip(" .,;:!\u3002")
                 parts.append(next(sign for sign in signs if source.endswith(sign)))
+        if isinstance(source, str) and re.search(r"(?<!\.)\.$", source) and text.endswith((".", "!")):
+            for index in reversed(range(len(parts))):
+                part = parts[index]
+                if isinstance(part, str):
+                    parts[index] = part = PERIOD.sub(r"\1", part)
+                if part and (isinstance(part, str) or part.opens or part.pair < 0):
+                    break
+            parts.append(".")
         if self.shortcut:
             parts = [_set_shortcut(to_markup(parts), *self.shortcut)]
         return merge_strings(

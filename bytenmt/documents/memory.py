@@ -14,7 +14,7 @@ from bytenmt.decoding.confidence import NO_TEXT
 from bytenmt.documents import formats
 from bytenmt.documents.formats import UnitPair
 from bytenmt.documents.lines import ENDS, is_icu_message
-from bytenmt.documents.unit import CodedText, merge_strings, to_markup
+from bytenmt.documents.unit import CodedText, Context, merge_strings, to_markup
 from bytenmt.errors import DataError
 from bytenmt.sentinels import Code, find_spans
 
@@ -58,13 +58,14 @@ class TranslationMemory:
         """Return the stored translation with the codes, placeholders and outer white space of `source`.
 
         None if there is none, or if it is unclear which code belongs where. Of several translations that of
-        the unit with the same name is used, else the one stored last.
+        the unit with the same name is used, else the one stored last whose name is no Context.
         """
         key, codes = _template(_split(source))
-        entries = self._entries.get(key)
-        if entries is None:
+        entries = self._entries.get(key, {})
+        others = [entry for other, entry in entries.items() if not isinstance(other, Context)]
+        if name not in entries and not others:
             return None
-        before, target = entries.get(name) or list(entries.values())[-1]
+        before, target = entries.get(name) or others[-1]
         waiting = dict[str, list[Code]]()
         for stored_code, code in zip(before, codes, strict=True):
             waiting.setdefault(stored_code.text, []).append(code)
@@ -79,14 +80,14 @@ class TranslationMemory:
         text = to_markup(source)
         return merge_strings([text[: len(text) - len(text.lstrip())], *parts, text[len(text.rstrip()) :]])
 
-    def match_line(self, line: CodedText) -> CodedText | None:
-        """Return the stored translation of a line, UnitLine.parts, whatever unit it belongs to.
+    def match_line(self, line: CodedText, name: str) -> CodedText | None:
+        """Return the stored translation of a line, UnitLine.parts, of the unit with this name.
 
         A final sign (lines.ENDS) may be missing in the memory: UnitLine.restore adds it.
         """
         *before, last = line
         bare = merge_strings([*before, FINAL.sub("", last) if isinstance(last, str) else last])
-        return self.match(line) or self.match(bare)
+        return self.match(line, name) or self.match(bare, name)
 
 
 def _split(parts: CodedText) -> list[str | Code]:

@@ -7,6 +7,7 @@ import io
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -15,13 +16,17 @@ from bytenmt.errors import DataError
 
 PARAGRAPH = re.compile(r"(?:[^\n]*\S[^\n]*(?:\n|$))+")
 SAMPLE = 4096  # characters of a table by which its delimiter is told
+# The end of a line that is a sentence; of a paragraph with many (MOST of the lines), each line stays one.
+SENTENCE_END, MOST = re.compile(r"[.?!:\u3002\uff1f\uff01\uff1a][\"'\u2019\u201c\u201d)\]]*\s*$"), 0.8
 WRAPPED_WIDTH, FULL = 40, 0.6  # of the widest line in a paragraph that is wrapped; of it that others have
 
 
 def read_table(data: bytes, options: ReadOptions) -> Document:
     """Read a CSV file, or TSV, which has no quotes: a unit for each cell of a column. Raises DataError."""
     file = EditedText(data)
-    style: dict[str, Any] = {"delimiter": _delimiter(file.text), "strict": True, "lineterminator": "\n"}
+    style: dict[str, Any] = {"delimiter": ",", "strict": True, "lineterminator": "\n"}
+    with suppress(csv.Error):  # none can be told
+        style["delimiter"] = csv.Sniffer().sniff(file.text[:SAMPLE], ",;\t|").delimiter
     if options.format == "tsv":
         style |= {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None}
     try:
@@ -35,13 +40,6 @@ def read_table(data: bytes, options: ReadOptions) -> Document:
         return file.encoded(out.getvalue())
 
     return Document(list(_column_units(rows, options)), dump)
-
-
-def _delimiter(text: str) -> str:
-    try:
-        return csv.Sniffer().sniff(text[:SAMPLE], ",;\t|").delimiter
-    except csv.Error:
-        return ","
 
 
 def _column_units(rows: list[list[str]], options: ReadOptions) -> Iterator[Unit]:
@@ -64,9 +62,7 @@ def _column_units(rows: list[list[str]], options: ReadOptions) -> Iterator[Unit]
             row[target] = re.sub(r"[\t\n]+", " ", text) if options.format == "tsv" else text
 
         is_done = bool(options.into and row[target].strip())
-        yield Unit(
-            [row[source]], text_writer(put), f"row {number + 1}", target=(row[target],), is_done=is_done
-        )
+        yield Unit([row[source]], text_writer(put), f"row {number + 1}", "", (row[target],), is_done)
 
 
 def _column(header: Sequence[str], column: str) -> int:
@@ -88,6 +84,7 @@ def read_text(data: bytes, _: ReadOptions) -> Document:
         widest = max(map(len, lines))
         indents = [line[: len(line) - len(line.lstrip(" \t"))] for line in lines]
         is_wrapped = len(set(indents[1:])) == 1 and widest >= WRAPPED_WIDTH
+        is_wrapped &= len(list(filter(SENTENCE_END.search, lines))) < MOST * len(lines)
         if is_wrapped and min(map(len, lines[:-1])) >= FULL * widest:
             wrap = partial(
                 textwrap.fill, width=widest, initial_indent=indents[0], subsequent_indent=indents[1]

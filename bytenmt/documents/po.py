@@ -15,14 +15,13 @@ from gettext import c2py
 import polib
 
 from bytenmt.documents.format_strings import format_style, has_same_arguments
-from bytenmt.documents.unit import CodedText, Document, EditedText, ReadOptions, Unit, to_markup
+from bytenmt.documents.unit import CodedText, Context, Document, EditedText, ReadOptions, Unit, to_markup
 
 CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([A-Za-z0-9._:-]+)', re.IGNORECASE)
 EMPTY_HEADER = 'msgid ""\nmsgstr ""\n'
 WIDTH = 79  # where polib wraps lines as gettext's programs do
-WRAPPED = re.compile(
-    r'""\n".*(?<!\\n)"$', re.MULTILINE
-)  # a text that begins on a line of its own, being long
+# A text that begins on a line of its own, being long.
+WRAPPED = re.compile(r'""\n".*(?<!\\n)"$', re.MULTILINE)
 PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d{1,2})\s*;\s*plural\s*=\s*([^;\n]+)")
 
 
@@ -41,7 +40,8 @@ def read(data: bytes, options: ReadOptions) -> Document:
     if header.get("Content-Type", "").endswith("=CHARSET"):
         header["Content-Type"] = header["Content-Type"].replace("CHARSET", "UTF-8")
         catalogue.metadata_is_fuzzy = False
-    if header and (target := options.target_to_declare(header.get("Language"))):
+    language = header.get("Language", "")
+    if header and (target := options.target_to_declare(language)):
         header["Language"] = target.replace("-", "_")
     forms = _plural_forms(header.get("Plural-Forms", ""))
 
@@ -55,7 +55,7 @@ def read(data: bytes, options: ReadOptions) -> Document:
             return file.encoded(re.sub(r"(?<=; charset=)[\w-]+", "UTF-8", text, count=1))
 
     units = [unit for entry in catalogue if not entry.obsolete for unit in _units(entry, *forms)]
-    return Document(units, dump)
+    return Document(units, dump, [language])
 
 
 def _plural_forms(header: str) -> tuple[int, bool, int]:
@@ -99,7 +99,7 @@ def _units(entry: polib.POEntry, form_of_one: int, is_frequent: bool, n_forms: i
             [source], write, f"line {entry.linenum}", name, target_parts, bool(target), is_doubted, is_valid
         )
 
-    context = entry.msgctxt or ""
+    context = Context(entry.msgctxt) if entry.msgctxt else ""
     if not entry.msgid_plural:
         yield unit(entry.msgid, entry.msgstr, context, partial(setattr, entry, "msgstr"))
         return
@@ -107,6 +107,6 @@ def _units(entry: polib.POEntry, form_of_one: int, is_frequent: bool, n_forms: i
     for form in sorted({*entry.msgstr_plural, *range(n_forms)}):
         is_plural = form != form_of_one or (is_frequent and is_counted)
         # Two or more forms have the same source, so that a memory must know which one an entry is.
-        name = f"{context}[{form}]" if is_plural and n_forms > 2 else context
+        name = Context(f"{context}[{form}]") if is_plural and n_forms > 2 else context
         source, target = entry.msgid_plural if is_plural else entry.msgid, entry.msgstr_plural.get(form, "")
         yield unit(source, target, name, partial(entry.msgstr_plural.__setitem__, form))

@@ -39,8 +39,8 @@ class TranslationReport:
     """The counts of units, and notes on some of them, that `translate` returns.
 
     counts: the number of units by "translated" (with its subsets "from the memory" and "to review"),
-    "translated before", "without words", "without a translation" and "ICU message". notes: place and reason
-    of each unit that people should look at.
+    "translated before", "fuzzy before", "without words", "without a translation" and "untranslated (ICU)".
+    notes: place and reason of each unit that people should look at.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -58,9 +58,10 @@ def lines_to_translate(
     for unit in document.units:
         is_wanted = overwrite or not unit.is_done
         if is_wanted and not (memory and memory.match(unit.parts, unit.name)):
-            pieces = split_unit(unit.parts)
-            lines |= dict.fromkeys(piece.parts for piece in pieces if isinstance(piece, UnitLine))
-    return [line for line in lines if not (memory and memory.match_line(line))]
+            for piece in split_unit(unit.parts):
+                if isinstance(piece, UnitLine) and not (memory and memory.match_line(piece.parts, unit.name)):
+                    lines[piece.parts] = None
+    return list(lines)
 
 
 def translate(
@@ -76,7 +77,7 @@ def translate(
     report = TranslationReport()
     for unit in document.units:
         if unit.is_done and not overwrite:
-            report.counts["translated before"] += 1
+            report.counts["fuzzy before" if unit.is_doubted else "translated before"] += 1
         elif memory and (match := memory.match(unit.parts, unit.name)):
             report.counts["from the memory"] += 1
             _write(unit, match, [], report)
@@ -93,13 +94,13 @@ def _translate_unit(
 ) -> None:
     pieces = split_unit(unit.parts)
     sources = [piece.parts for piece in pieces if isinstance(piece, UnitLine)]
-    stored = [memory.match_line(source) if memory else None for source in sources]
+    stored = [memory.match_line(source, unit.name) if memory else None for source in sources]
     lines = [
         LineTranslation(match) if match else translations[source]
         for source, match in zip(sources, stored, strict=True)
     ]
     if not pieces or not all(to_markup(line.parts).strip() for line in lines):
-        kind = "without a translation" if pieces else "ICU message"
+        kind = "without a translation" if pieces else "untranslated (ICU)"
         report.counts[kind] += 1
         report.notes.append((unit.place, kind))
     elif not lines:
@@ -137,7 +138,7 @@ def _write(unit: Unit, parts: CodedText, flags: list[str], report: TranslationRe
     if verdict.level != SURE:
         report.counts["to review"] += 1
         place = f"{unit.place} ({unit.name})" if unit.name else unit.place
-        pair = f"{to_markup(unit.parts)!r} -> {to_markup(parts)!r}"
+        pair = f"{to_markup(unit.parts)!r:.200} -> {to_markup(parts)!r:.200}"
         report.notes.append((place, f"to review: {verdict.level}: {'; '.join(verdict.reasons)}: {pair}"))
     if parts != unit.target:
         unit.write(parts, verdict.level != SURE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -92,6 +92,10 @@ def text_writer(put: Callable[[str], object]) -> Callable[[CodedText, bool], Non
     return write
 
 
+class Context(str):
+    """A name of a unit that tells its meaning, as msgctxt of PO does: other units mean something else."""
+
+
 @dataclass(eq=False)
 class Unit:
     """A text of a document that is translated as a whole, such as a paragraph or a message of a program.
@@ -121,6 +125,7 @@ class Document:
 
     units: Iterable[Unit]
     dump: Callable[[], bytes]  # returns the bytes of the file, with the translations that Unit.write stored
+    targets: Sequence[str] = ()  # the target languages that the file declares, "" where it does not
 
 
 class ReadOptions(NamedTuple):

@@ -35,12 +35,14 @@ def read(data: bytes, options: ReadOptions) -> Document:
     target = "trgLang" if is_version_2 else "target-language"
     if is_version_2 and target not in root.attrib and options.pair is None:
         raise DataError("it does not declare its target language (trgLang): give --pair en-de")
-    for element in [root] if is_version_2 else root.iterchildren("{*}file"):
-        if language := options.target_to_declare(element.get(target)):
+    elements = [root] if is_version_2 else list(root.iterchildren("{*}file"))
+    declared = [element.get(target, "") for element in elements]
+    for element, before in zip(elements, declared, strict=True):
+        if language := options.target_to_declare(before):
             element.set(target, language)
     holders = root.iter("{*}segment" if is_version_2 else "{*}trans-unit")
     units = [unit for holder in holders for unit in _units(holder)]
-    return Document(units, lambda: inline_xml.dump(tree, data))
+    return Document(units, lambda: inline_xml.dump(tree, data), declared)
 
 
 def _content(element: Element) -> InlineContent:

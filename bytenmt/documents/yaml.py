@@ -94,12 +94,8 @@ def _to_yaml(value: str, before: str, style: str) -> str:
         return "'" + value.replace("'", "''") + "'"
     # Plain where it is read as a string, unlike null, and in YAML 1.1 yes and the like.
     is_word = value.lower() in ("y", "n", "yes", "no", "on", "off")
-    if (
-        not style
-        and PLAIN.fullmatch(value)
-        and not is_word
-        and YAML(typ="safe", pure=True).load(value) == value
-    ):
+    is_plain = not style and PLAIN.fullmatch(value) and not is_word
+    if is_plain and YAML(typ="safe", pure=True).load(value) == value:
         return value
     quoted = json.dumps(value, ensure_ascii=False)
     return UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)

@@ -80,7 +80,7 @@ BAD: list[tuple[str, str]] = [
     (f"{DOCUMENT} a.po", "a.po is the input too: give another file"),
     ("translate-file run none.po b.po", "none.po does not exist: check its name"),
     ("translate-file run . b.po", "no format has the suffix ''"),
-    ("translate-file run - b.txt", "standard input has no suffix: give --format, one of"),
+    ("translate-file run - b.txt", "standard input: no format has the suffix '': give --format, one of"),
     (f"{DOCUMENT} b.po --memory none.tmx --pair en-de", "none.tmx does not exist: check its name"),
     (f"{DOCUMENT} b.po --format json", "a.po: not json: Expecting value: line 1 column 1"),
     (f"{DOCUMENT} b.po --format tmx --pair ende", "'ende' is not a language pair"),

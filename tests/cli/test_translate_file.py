@@ -15,6 +15,7 @@ from bytenmt.cli import inputs, translate_file
 from bytenmt.cli.files import writer
 from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.decoding.translator import Translator
+from bytenmt.reporter import Bar
 from tools.verify.made_up_translations import SAMPLES
 
 PO = (SAMPLES / "catalogue.po.in").read_text()
@@ -43,8 +44,8 @@ def test_a_document_in_and_out(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     lines = result.stderr.splitlines()
     assert lines[0].startswith("bytenmt: flags: unsure above 100.00 bits per byte; ")
-    assert lines[1].startswith("7 units: 1 without words, 2 translated before, 3 translated, ")
-    assert lines[1].endswith("1 ICU message") and lines[-1] == "bytenmt: line 37: ICU message"
+    assert lines[1].startswith("7 units: 1 without words, 1 untranslated (ICU), 1 translated before, 3 trans")
+    assert lines[1].endswith(", 1 fuzzy before") and lines[-1] == "bytenmt: line 37: untranslated (ICU)"
     text = (tmp_path / "b.po").read_text()
     assert 'msgid "done"\nmsgstr "fertig"' in text and "A SECOND LINE0\\n" in text
     anew = run(tmp_path / "a.po", tmp_path / "b.po", "--overwrite", "-q")
@@ -88,7 +89,10 @@ def test_what_is_broken_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Translator, "translate_lines", fail)
-    assert run(tmp_path / "a.po", tmp_path / "b.po").exit_code == 130
+    result = run(tmp_path / "a.po", tmp_path / "b.po")
+    assert result.exit_code == 130 and result.stderr.endswith(
+        f"interrupted: {tmp_path}/b.po is not written\n"
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.po"]
 
 
@@ -105,3 +109,38 @@ def test_other_languages_than_the_models_are_told(tmp_path: Path) -> None:
     told = run(tmp_path / "a.txt", tmp_path / "b.txt", "--pair", "fr-de").stderr
     assert "--pair has fr as the source language, and RUN was trained on en" in told
     assert "trained on" not in run(tmp_path / "a.txt", tmp_path / "b.txt", "--pair", "en-de").stderr
+
+
+@pytest.mark.parametrize(
+    ("language", "options", "is_refused"),
+    [
+        ("fr", "", True),
+        ("fr", "--pair en-de", True),
+        ("fr", "--pair en-fr", False),
+        ("fr", "--overwrite", True),  # it would go on to say that it is French
+        ("fr", "--overwrite --pair en-de", False),
+        ("de_AT", "", False),
+        ("en", "--pair en-de", False),  # of a copy of the source
+    ],
+)
+def test_a_file_for_another_language_is_refused(
+    tmp_path: Path, language: str, options: str, is_refused: bool
+) -> None:
+    po = f'msgid ""\nmsgstr "Language: {language}\\n"\n\nmsgid "a"\nmsgstr ""\n'
+    xliff = (SAMPLES / "version-2.xlf.in").read_text().replace('trgLang="de"', f'trgLang="{language}"')
+    for name, text in {"a.po": po, "a.xlf": xliff}.items():
+        (tmp_path / name).write_text(text)
+        result = run(tmp_path / name, tmp_path / f"new.{name}", *options.split())
+        assert (result.exit_code, (tmp_path / f"new.{name}").exists()) == (is_refused, not is_refused)
+        assert (
+            f"{name} is for {language}, but the model translates into de: " in result.stderr
+        ) == is_refused
+
+
+def test_progress_is_shown_within_a_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bar moves after every hundred lines."""
+    (tmp_path / "a.txt").write_text("".join(f"line {number}\n" for number in range(250)))
+    steps = list[float]()
+    monkeypatch.setattr(Bar, "advance", lambda _, n: steps.append(n))
+    assert run(tmp_path / "a.txt", tmp_path / "b.txt").exit_code == 0
+    assert steps == [100, 100, 50]

@@ -104,6 +104,9 @@ def test_a_pair_around_kept_text_is_one_code() -> None:
     (line,) = (one for one in split_unit(parts(text)) if isinstance(one, UnitLine))
     assert to_markup(line.parts) == "See <1/> or <2>it</2> <4/> <5>me</5>."
     assert to_markup(line.restore(line.parts)) == text
+    for sign in ".!":  # before a code that closes, which a period follows
+        assert to_markup(line.restore((*line.parts[:-2], sign, *line.parts[-2:]))) == text
+    assert to_markup(line.restore(("See ", line.parts[1], "!"))) == "See <a>https://x.org</a>."
     found = split_unit(parts("x <b>a</b>\nx <i>a</i>"))
     first, second = (one.parts for one in found if isinstance(one, UnitLine))
     assert first == second == ("x ", Code("<1>", 1, True), "a", Code("</1>", 1))
@@ -119,6 +122,11 @@ def test_a_pair_around_kept_text_is_one_code() -> None:
         ("Save as\u2026", "Sichern unter...", "Sichern unter..."),
         ("Delete {name}?", "{name} l\u00f6schen", "{name} l\u00f6schen?"),  # 14
         ("Done", "Fertig.", "Fertig."),
+        ("Welcome.", "Willkommen!", "Willkommen."),
+        ("Done.", "Fertig..", "Fertig."),
+        ("Done.", "Fertig", "Fertig"),
+        ("Wait...", "Warte...", "Warte..."),
+        ("Read <x>it</x>.", "Lies <1>es.</1>.", "Lies <1>es</1>."),
         ("Welcome, {name}!", "Willkommen, {name}", "Willkommen, {name}!"),
         ("&File", "Datei", "&Datei"),
         ("_Open", "\u00d6ffnen", "_\u00d6ffnen"),
@@ -230,3 +238,5 @@ def test_lines_are_translated_once_and_empty_translations_left() -> None:
     )
     assert made == b"ONE\ntwo\nONE\n" and len(asked) == 1
     assert report.counts == {"translated": 2, "without a translation": 1, "to review": 2}
+    _, report = translated("a.txt", "word " * 200, flags=(UNSURE,))
+    assert 400 < len(report.notes[0][1]) < 500  # the first 200 characters of either text

@@ -101,11 +101,16 @@ def test_the_entry_with_the_same_context_is_used(tmp_path: Path) -> None:
     for context, expected in {
         "close the window": "Schließen",
         "near": "Nah",
-        "other": "Nah",
-        "": "Nah",
+        "other": "CLOSE",  # another message
+        "": "CLOSE",
     }.items():
         text, report = with_memory(po_of((context, "Close", "")), "b.po", entries)
         assert text == po_of((context, "Close", expected)) and not report.notes
+    of_both = [
+        po_of(("near", "_Close", near), ("other", "_Close", other))
+        for near, other in (("", ""), ("_Nah", "_CLOSE"))
+    ]
+    assert with_memory(of_both[0], "b.po", entries)[0] == of_both[1]
 
 
 def test_a_line_is_found_without_its_shortcut_and_final_sign() -> None:

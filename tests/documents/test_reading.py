@@ -102,6 +102,11 @@ def test_utf_16_is_known_by_its_byte_order_mark() -> None:
         assert expected in translated(name, text.encode("utf-16"))[0].decode("utf-16")
 
 
+def test_lines_that_are_sentences_are_no_wrapped_paragraph() -> None:
+    text = "Press the button below this long line.\nThen choose another one, or none at all?"
+    assert [to_markup(unit.parts) for unit in document("a.txt", text).units] == text.split("\n")
+
+
 ONE, TWO = '<xliff version="1.2"><file><body><trans-unit id="1">', "</trans-unit></body></file></xliff>"
 ONE_2 = '<xliff version="2.0" srcLang="en" trgLang="de"><file id="f"><unit id="u"><segment>'
 TWO_2 = "</segment></unit></file></xliff>"
