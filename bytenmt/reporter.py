@@ -31,7 +31,7 @@ class Reporter:
         self.say(f"bytenmt: warning: {line}")
 
     @contextmanager
-    def bar(self, total: float, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
+    def bar(self, total: float, unit: str, begun: float = 0, what: str = "") -> Iterator[Bar]:
         """Show the progress of an operation while the context is open.
 
         total: the amount of work in units. begun: the amount that is done already. unit: "B", " lines", or ""

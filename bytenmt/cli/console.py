@@ -44,7 +44,7 @@ class Console(Reporter):
             self.say(f"bytenmt: {line}")
 
     @contextmanager
-    def bar(self, total: float | None, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
+    def bar(self, total: float | None, unit: str, begun: float = 0, what: str = "") -> Iterator[Bar]:
         """Show a progress bar on a terminal; arguments as in Reporter.bar. None for `total` shows none.
 
         Off a terminal, work without a unit, such as a training, prints a line from time to time.
