@@ -102,7 +102,7 @@ class App:
         plan = await service.plan(body, texts, client)
 
         async def answer(on_part: Any = None, seconds: float | None = None) -> dict[str, Any]:
-            with service.queue.admitted(client, n_characters):
+            with service.queue.admitted(client, 0 if plan.is_copy else n_characters):
                 async with asyncio.timeout(seconds):
                     variants = await service.translate(texts, plan, body, on_part)
             fields: dict[str, list[Any]] = {"translatedText": [best for best, *_ in variants]}

@@ -12,6 +12,8 @@ from typing import NamedTuple
 BYTES_A_CHARACTER = 100  # of a request: documents have far more bytes than text
 LONGEST_REQUESTS = 50  # so many of the longest texts may wait altogether
 CLIENT_SHARE = 4  # a client may have a quarter of the queue
+ESTIMATED_SHARE = 0.5  # of Limits.seconds for the work that waits: more comes before it is done
+REMEMBERED_SECONDS = 60.0  # of work, in which the measured speed is forgotten to a third
 
 
 class Refusal(Exception):
@@ -62,22 +64,23 @@ class WorkQueue:
         """Return whether every further request is refused, whoever sends it."""
         return self.n_requests >= self._limits.queue or self.n_characters >= self._most_characters
 
-    def retry_after(self, n_more: int = 0) -> int:
-        """Estimate the seconds, 1 or more, until the admitted work and n_more characters are done."""
-        return max(1, math.ceil((self.n_characters + n_more) * self._seconds / self._done))
+    def retry_after(self) -> int:
+        """Estimate the seconds until the admitted work is done, by the recent speed; 1 or more."""
+        return max(1, math.ceil(self.n_characters * self._seconds / self._done))
 
     @contextmanager
     def admitted(self, client: str, n_characters: int) -> Iterator[None]:
         """Count a request of a client while the context is open.
 
         Raises Refusal (429) before it if the queue, or the quarter of it that one client may have, is full,
-        or if others wait and it would probably not be done in Limits.seconds.
+        or if others wait and all would probably take more than half of Limits.seconds.
         """
         has_share = (
             self._requests_of[client] < max(1, self._limits.queue // CLIENT_SHARE)
             and self._characters_of[client] + n_characters <= self._most_characters // CLIENT_SHARE
         )
-        is_late = self.n_requests and self.retry_after(n_characters) > self._limits.seconds
+        seconds = (self.n_characters + n_characters) * self._seconds / self._done
+        is_late = self.n_requests and seconds > ESTIMATED_SHARE * self._limits.seconds
         if self.is_full or is_late or not has_share:
             whose, wait = "" if has_share else " of this client", self.retry_after()
             raise Refusal(429, f"too many requests{whose} are waiting: try again in {wait} s", wait)
@@ -85,13 +88,10 @@ class WorkQueue:
         self._count(client, 1, n_characters)
         try:
             yield
-            # What was done before is forgotten by a tenth; a request that failed tells nothing of the speed.
-            now = time.monotonic()
-            self._done, self._seconds = (
-                0.9 * self._done + n_characters,
-                0.9 * self._seconds + now - self._last,
-            )
-            self._last = now
+            elapsed = time.monotonic() - self._last  # a request that failed tells nothing of the speed
+            kept = math.exp(-elapsed / REMEMBERED_SECONDS)
+            self._done, self._seconds = kept * self._done + n_characters, kept * self._seconds + elapsed
+            self._last += elapsed
         finally:
             self._count(client, -1, -n_characters)
 

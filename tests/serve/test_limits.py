@@ -1,5 +1,6 @@
 """Limits of clients: keys, hosts and origins, shares of the queue, and deadlines."""
 
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -45,17 +46,19 @@ def test_retry_after_is_the_work_that_is_queued(monkeypatch: pytest.MonkeyPatch)
     now = 100.0
     monkeypatch.setattr(work_queue.time, "monotonic", lambda: now)
     queue = WorkQueue(Limits())
-    for _ in range(60):  # 50 characters a second; times without work do not count
-        with queue.admitted("a", 100):
-            now += 2.0
+    for _ in range(10):  # 50 characters a second; times without work do not count
+        with ExitStack() as group:
+            for _ in range(6):
+                group.enter_context(queue.admitted("a", 100))
+            now += 12.0
         now += 1000.0
     with pytest.raises(TimeoutError), queue.admitted("a", 9000):  # an empty queue refuses nothing
         now += 120.0
         raise TimeoutError  # it tells nothing of the speed
-    with queue.admitted("a", 1000), queue.admitted("b", 500):
+    with queue.admitted("a", 1000), queue.admitted("b", 500):  # though the last of a group take no time
         assert queue.retry_after() == pytest.approx(30, abs=1)
-        with pytest.raises(Refusal, match="are waiting: try again in 3. s"), queue.admitted("c", 5000):
-            pass  # which would take until after its deadline
+        with pytest.raises(Refusal, match="are waiting: try again in 3. s"), queue.admitted("c", 2000):
+            pass  # together more than half of the time until its deadline
     assert queue.retry_after() == 1
 
 
