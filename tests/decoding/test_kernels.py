@@ -10,7 +10,7 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
-from compiled_calls import from_python
+from cpu_engines import from_python
 
 from bytenmt.checkpoints.quantize import quantise
 from bytenmt.decoding.cpu.kernels import attention, elementwise, gemm, microkernels, panels, simd

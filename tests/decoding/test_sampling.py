@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from compiled_calls import from_python
-from cpu_engines import run
+from cpu_engines import from_python, run
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from made_up import (

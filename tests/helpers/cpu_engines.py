@@ -2,7 +2,9 @@
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import numba
 import torch
 from invariants import AnyModel, build
 from variants import MORE, VARIANTS
@@ -25,6 +27,11 @@ def model(name: str, seed: int = 0) -> AnyModel:
     """Return a float32 model, so that both engines have the same weights."""
     scale = 0.4 if name in VARIANTS else 0.1
     return build(ALL[name], seed, scale).float()
+
+
+def from_python(function: Any) -> Any:
+    """Return a function that only compiled code can call with a wrapper that Python can call."""
+    return numba.njit(lambda *arguments: function(*arguments))
 
 
 def packed(of: AnyModel, precision: str = "fp32") -> PackedModel:

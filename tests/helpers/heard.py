@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from bytenmt.reporter import Bar, Reporter
 
 
-class Heard(Reporter):
-    """lines: said, in order; shown: the share of 1 that each of the bars stood at, from its beginning on."""
+class Heard(Reporter, Bar):
+    """lines: said, in order; shown: the share of 1 that each of its bars stood at, from its beginning on."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -18,12 +18,7 @@ class Heard(Reporter):
 
     @contextmanager
     def bar(self, total: float, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
-        yield _BarLog(self.shown)
-
-
-class _BarLog(Bar):
-    def __init__(self, shown: list[float]) -> None:
-        self._shown = shown
+        yield self
 
     def show(self, done: float, text: str) -> None:
-        self._shown.append(done)
+        self.shown.append(done)

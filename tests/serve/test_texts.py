@@ -36,7 +36,6 @@ def test_directions() -> None:
         ("en-de", "Wo wohnst du denn?", "de", 90),
         ("en-de", "Where do you live?", "en", 90),
         ("de-en", "", "de", 50),  # nothing tells: the first one
-        ("de-en", "12:30", "de", 50),
         ("en-de", "Où est la gare, s'il vous plaît ?", "fr", 90),  # which is not served
         ("en-ko", "안녕하세요", "ko", 100),
         ("en-nb", "Jeg vet ikke hva dette er", "nb", 90),
