@@ -49,7 +49,8 @@ T = TypeVar("T")
 class App:
     """The HTTP routes of a service, and the translated files that clients may still download.
 
-    hosts, origins: see Gateway. suggestions: folder for better translations, None if none are taken.
+    hosts: names of the server. origins: sites whose pages may use it. suggestions: folder for better
+    translations, None if none are taken.
     """
 
     def __init__(

@@ -116,7 +116,7 @@ def run(
     hang_up: threading.Event,
     proxies: Sequence[str] = (),
 ) -> None:
-    """Serve until a signal ends it. load, hang_up: see GracefulServer. proxies: see ProxyHeaders."""
+    """Serve until a signal. load, hang_up: of GracefulServer. proxies: addresses of trusted proxies."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("bytenmt: %(message)s"))
     for name, level in ((__package__, logging.INFO), ("uvicorn.error", logging.WARNING)):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
-import prometheus_client
+import prometheus_client as prometheus
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from bytenmt import __version__
@@ -26,7 +26,7 @@ AUTO = "auto"
 MOST_ALTERNATIVES = 3  # to a best translation
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # of histograms, in seconds
 
-prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the time at which each counter was made
+prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # when each counter was made
 
 
 class Metrics:
@@ -52,7 +52,7 @@ class Metrics:
 
 
 class DirectionWorkers(NamedTuple):
-    """The two threads that decode with the model of one direction; each is to be finished."""
+    """The two threads that decode with the model of one direction; both end by Worker.finish."""
 
     worker: Worker  # for the best translation alone
     alternatives: Worker  # with a beam for MOST_ALTERNATIVES (3) further hypotheses
