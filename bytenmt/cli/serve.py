@@ -5,10 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import signal
-import threading
 from dataclasses import dataclass
-from functools import partial
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
@@ -149,18 +146,15 @@ def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, 
     """Serve translations over HTTP: LibreTranslate's API.
 
     PAIR is the direction of a model, as in en-de=MODEL; several models of one direction decode as an
-    ensemble. A web page is at /. SIGTERM stops the server after all accepted requests are answered; SIGHUP
-    reads models, glossaries and keys again. Every option has an environment variable, for example
-    BYTENMT_SERVE_MAX_QUEUE for --max-queue; several values are separated by spaces. To make the server
-    public, require --api-keys and put a TLS proxy in front of it, named by --trusted-proxy.
+    ensemble. A web page is at /. SIGTERM stops the server after all accepted requests are answered. Every
+    option has an environment variable, for example BYTENMT_SERVE_MAX_QUEUE for --max-queue; several values
+    are separated by spaces. To make the server public, require --api-keys and put a TLS proxy in front of it,
+    named by --trusted-proxy.
     """
-    hang_up = threading.Event()  # is set also while the server starts
-    if hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, lambda *_: hang_up.set())
     if not models:
         raise click.UsageError("Missing the model: give PAIR=MODEL.")
     from bytenmt.serve.app import App
-    from bytenmt.serve.loading import load_models
+    from bytenmt.serve.loading import load_models, read_keys
     from bytenmt.serve.server import listening, run
     from bytenmt.serve.service import Metrics, Service
     from bytenmt.serve.work_queue import Limits
@@ -172,8 +166,9 @@ def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, 
         address = listener.getsockname()[0]
         loopback_names = (*LOOPBACK_NAMES, address) if ip_address(address).is_loopback else ()
         hosts = (*loopback_names, *network.allowed_host) or ("*",)
-        load = partial(load_models, models, decoding, network.api_keys, metrics.wait.observe, CONSOLE)
+        keys = () if network.api_keys is None else read_keys(network.api_keys)
         limits = Limits(network.max_characters, network.max_queue, network.timeout)
-        service = Service(load(), limits, metrics)
+        workers = load_models(models, decoding, metrics.wait.observe, CONSOLE)
+        service = Service(workers, keys, limits, metrics)
         app = App(service, hosts, network.allowed_origin, network.suggestions)
-        run(app, listener, load, hang_up, network.trusted_proxy)
+        run(app, listener, network.trusted_proxy)

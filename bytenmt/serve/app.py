@@ -92,7 +92,7 @@ class App:
         key_field = request.query_params.get("api_key") if body is None else body.api_key or body.apiKey
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         key = key_field or (token.strip() if scheme.lower() == "bearer" else None)
-        return account_of(key, self.service.models.keys, request.client.host if request.client else "unknown")
+        return account_of(key, self.service.keys, request.client.host if request.client else "unknown")
 
     async def translate(self, request: Request) -> Response:
         """Translate texts. With `Accept: text/event-stream` the answer is a stream of events: `part` with the
@@ -200,14 +200,14 @@ class App:
 
     async def languages(self, request: Request) -> Response:
         """List all languages, each with those into which it is translated."""
-        return json_response(self.service.models.languages.listed())
+        return json_response(self.service.languages.listed())
 
     async def health(self, request: Request) -> Response:
         """Tell that the server is running: always 200."""
         return json_response({"status": "ok"})
 
     async def ready(self, request: Request) -> Response:
-        """Tell whether requests are taken: 503 if the queue is full, a model missing or the server ending."""
+        """Tell whether requests are taken: 503 if the queue is full or the server ending."""
         if why := self.service.why_not_ready():
             raise Refusal(503, why)
         return json_response({"status": "ok"})
@@ -219,7 +219,7 @@ class App:
 
     async def settings(self, request: Request) -> Response:
         """Return the limits and features of the server that the page needs."""
-        target, has_keys = self.service.models.languages.directions[0].target, bool(self.service.models.keys)
+        target, has_keys = self.service.languages.directions[0].target, bool(self.service.keys)
         return json_response(
             {
                 "apiKeys": has_keys,

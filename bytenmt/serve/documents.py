@@ -68,7 +68,7 @@ def run_task(function: Any, *arguments: Sequence[Any]) -> list[Any]:
     """
     # The parent decides when a child ends: a signal to the whole process group must not take the documents
     # from a server that is about to answer them.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     os.nice(max(0, NICENESS - os.nice(0)))
     memory = MEMORY_BYTES

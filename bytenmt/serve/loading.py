@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +17,23 @@ from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
 from bytenmt.reporter import Reporter
 from bytenmt.serve.languages import Direction
-from bytenmt.serve.service import MOST_ALTERNATIVES, DirectionWorkers, ServedModels
+from bytenmt.serve.service import MOST_ALTERNATIVES, DirectionWorkers
 from bytenmt.serve.worker import TranslationJob, Worker
 
 
 def load_models(
     models: Sequence[str],
     options: Mapping[str, Any],
-    api_keys: Path | None,
     on_wait: Callable[[float], None],
     reporter: Reporter,
-) -> ServedModels:
-    """Return models that are ready to translate, with glossaries, and the API keys. Raises BytenmtError.
+) -> dict[Direction, DirectionWorkers]:
+    """Return models that are ready to translate, with glossaries. Raises BytenmtError.
 
     models: PAIR=RUN each, as en-de=runs/a; several of one pair decode as an ensemble. options: by name, those
     left out at their defaults: settings of the search, keep (classes of spans), glossary (a sequence of
     PAIR=FILE), reverse (bool: rerank by the model of the opposite direction, if there is one), precision, and
-    threads (of each model; an equal share of the cores). api_keys: a file with one key per line; None:
-    clients need no key. on_wait: called with the seconds from a job's submission to its first decoding step.
-    reporter: shows warnings of the models that are loaded.
+    threads (of each model; an equal share of the cores). on_wait: called with the seconds from a job's
+    submission to its first decoding step. reporter: shows warnings of the models that are loaded.
     """
     settings = {name: value for name, value in options.items() if name in TABLE or name == "keep"}
     Settings.from_dict(settings, option_name)  # what contradicts each other shows here
@@ -48,32 +45,27 @@ def load_models(
     # for the HTTP server.
     threads = options.get("threads") or max(1, min(MAX_THREADS, n_cores() // (len(runs) + 1)))
     workers = dict[Direction, DirectionWorkers]()
-    try:
-        for direction, paths in runs.items():
-            opposite = runs.get(Direction(direction.target, direction.source), [None])
-            reverse = opposite[0] if options.get("reverse") else None
-            spec = EngineSpec(AUTO, "cpu", options.get("precision", AUTO), threads, reverse=reverse)
-            runtime = load_runs(paths, spec, reporter)
-            terms = Glossary(
-                term for path in glossaries.get(direction, ()) for term in Glossary.from_file(path).terms
-            )
-            with_terms = settings | ({"glossary": terms} if terms.terms else {})
-            translator = Translator.from_runtime(runtime, **with_terms)
-            beam = translator.options.beam
-            n_best = 1 + MOST_ALTERNATIVES
-            wide = {"n_best": n_best, "beam": max(n_best, beam)}
-            wider = Translator.from_runtime(runtime, **with_terms | wide)
-            judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=beam)
-            workers[direction] = DirectionWorkers(
-                Worker(translator, judge, on_wait), Worker(wider, judge, on_wait)
-            )
-            # The first client need not wait for the engine, and errors show now.
-            workers[direction].worker.submit(TranslationJob([b"a"])).result()
-        return ServedModels(workers, [] if api_keys is None else read_keys(api_keys))
-    except BaseException:
-        for worker in chain.from_iterable(workers.values()):
-            worker.finish()
-        raise
+    for direction, paths in runs.items():
+        opposite = runs.get(Direction(direction.target, direction.source), [None])
+        reverse = opposite[0] if options.get("reverse") else None
+        spec = EngineSpec(AUTO, "cpu", options.get("precision", AUTO), threads, reverse=reverse)
+        runtime = load_runs(paths, spec, reporter)
+        terms = Glossary(
+            term for path in glossaries.get(direction, ()) for term in Glossary.from_file(path).terms
+        )
+        with_terms = settings | ({"glossary": terms} if terms.terms else {})
+        translator = Translator.from_runtime(runtime, **with_terms)
+        beam = translator.options.beam
+        n_best = 1 + MOST_ALTERNATIVES
+        wide = {"n_best": n_best, "beam": max(n_best, beam)}
+        wider = Translator.from_runtime(runtime, **with_terms | wide)
+        judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=beam)
+        workers[direction] = DirectionWorkers(
+            Worker(translator, judge, on_wait), Worker(wider, judge, on_wait)
+        )
+        # The first client need not wait for the engine, and errors show now.
+        workers[direction].worker.submit(TranslationJob([b"a"])).result()
+    return workers
 
 
 def _by_direction(values: Sequence[str], option: str) -> dict[Direction, list[Path]]:

@@ -1,4 +1,4 @@
-"""Run the application with uvicorn: reload on SIGHUP, drain on SIGTERM."""
+"""Run the application with uvicorn; drain on SIGTERM."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import logging
 import re
 import socket
 import sys
-import threading
-from collections.abc import Callable, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
@@ -19,7 +17,6 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.app import App
-from bytenmt.serve.service import ServedModels
 
 BACKLOG = 2048
 PREFIX = re.compile(r"(/[\w.~-]+)*")  # of the address, as a proxy tells it
@@ -28,48 +25,16 @@ logger = logging.getLogger(__package__)
 
 class GracefulServer(uvicorn.Server):
     """A server that ends on SIGTERM or Ctrl-C when all accepted requests are answered, which takes
-    Limits.seconds at most; on the second one it ends at once.
+    Limits.seconds at most; on the second one it ends at once."""
 
-    load: reads models and keys anew; called whenever hang_up, which SIGHUP sets, is set.
-    """
-
-    def __init__(
-        self, config: uvicorn.Config, app: App, load: Callable[[], ServedModels], hang_up: threading.Event
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, app: App) -> None:
         super().__init__(config)
-        self._service, self._load, self._hang_up = app.service, load, hang_up
-        self._reloading: asyncio.Task[None] | None = None
+        self._service = app.service
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to end the server, at a second signal at once; uvicorn's would raise it again at the end."""
         self.force_exit = self.should_exit
         self.should_exit = True
-
-    async def on_tick(self, counter: int) -> bool:
-        """Begin a reload if hang_up is set; uvicorn calls it ten times a second. Returns whether to end."""
-        if self._hang_up.is_set() and (self._reloading is None or self._reloading.done()):
-            self._hang_up.clear()
-            self._reloading = asyncio.create_task(self.reload())
-        return await super().on_tick(counter)
-
-    async def reload(self) -> None:
-        """Read models, glossaries and keys again while requests are answered.
-
-        Lines that are being decoded keep their model. If something cannot be read, everything stays as it is.
-        """
-        service, reloads = self._service, self._service.metrics.reloads
-        logger.info("reloading")
-        try:
-            former, service.models = service.models, await asyncio.to_thread(self._load)
-        except Exception as error:
-            reloads.labels("failed").inc()
-            kind = "" if isinstance(error, BytenmtError | OSError) else f"{type(error).__name__}: "
-            logger.error("reload failed: %s", f"{kind}{error}"[:500])
-            return
-        for worker in chain.from_iterable(former.by_direction.values()):
-            worker.finish()
-        reloads.labels("done").inc()
-        logger.info("reloaded")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, wait until open requests are answered, and close; called by uvicorn.
@@ -109,14 +74,8 @@ def listening(host: str, port: int) -> socket.socket:
     return listener
 
 
-def run(
-    app: App,
-    listener: socket.socket,
-    load: Callable[[], ServedModels],
-    hang_up: threading.Event,
-    proxies: Sequence[str] = (),
-) -> None:
-    """Serve until a signal. load, hang_up: of GracefulServer. proxies: addresses of trusted proxies."""
+def run(app: App, listener: socket.socket, proxies: Sequence[str] = ()) -> None:
+    """Serve until a signal. proxies: addresses of trusted proxies."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("bytenmt: %(message)s"))
     for name, level in ((__package__, logging.INFO), ("uvicorn.error", logging.WARNING)):
@@ -136,5 +95,5 @@ def run(
     )
     host, port = listener.getsockname()[:2]
     logger.info("serving http://%s:%d/", f"[{host}]" if ":" in host else host, port)
-    GracefulServer(config, app, load, hang_up).run([listener])
+    GracefulServer(config, app).run([listener])
     logger.info("ended")

@@ -44,33 +44,19 @@ class Metrics:
         for kind in ("answer", "stream"):
             self.abandoned.labels(kind)
         self.deadlines = Counter("deadlines", "Requests that were not answered in time.", **common)
-        self.reloads = Counter("reloads", "Times that models and keys were read again.", ["result"], **common)
-        for result in ("done", "failed"):
-            self.reloads.labels(result)
         self.source_bytes = Counter("source_bytes", "Bytes that models translated.", ["direction"], **common)
         self.in_flight = Gauge("requests_in_flight", "Requests that wait or are decoded.", **common)
 
 
 class DirectionWorkers(NamedTuple):
-    """The two threads that decode with the model of one direction; both end by Worker.finish."""
+    """The two threads that decode with the model of one direction."""
 
     worker: Worker  # for the best translation alone
     alternatives: Worker  # with a beam for MOST_ALTERNATIVES (3) further hypotheses
 
 
-@dataclass
-class ServedModels:
-    """The models and API keys of a server, replaced together at a reload; `languages`: of the models."""
-
-    by_direction: dict[Direction, DirectionWorkers]
-    keys: Sequence[str] = ()  # API keys, of which a client needs one; empty: none is needed
-
-    def __post_init__(self) -> None:
-        self.languages = ServedLanguages(list(self.by_direction))
-
-
 class TranslationPlan(NamedTuple):
-    """The direction and client of a request to translate. Its model may be reloaded before it runs."""
+    """The direction and client of a request to translate."""
 
     direction: Direction
     guess: LanguageGuess | None  # the detected source language, None if the client named it
@@ -102,13 +88,15 @@ def split_lines(text: str) -> tuple[list[bytes], list[str]]:
 class Service:
     """Translates texts and documents for the routes of the server, by its models, within its limits."""
 
-    models: ServedModels
+    models: dict[Direction, DirectionWorkers]
+    keys: Sequence[str] = ()  # API keys, of which a client needs one; empty: none is needed
     limits: Limits = Limits()
     metrics: Metrics = field(default_factory=Metrics)
     n_open: int = 0  # requests of which the answer is not sent in full
     is_draining: bool = False  # the server is about to end
 
     def __post_init__(self) -> None:
+        self.languages = ServedLanguages(list(self.models))
         self.queue = WorkQueue(self.limits)
         self.metrics.in_flight.set_function(lambda: self.queue.n_requests)
         self.uploads = WorkQueue(self.limits._replace(seconds=math.inf))  # they do not keep texts waiting
@@ -116,29 +104,25 @@ class Service:
 
     def why_not_ready(self) -> str | None:
         """Return why the server is not ready for requests, or None if it is."""
-        models = self.models.by_direction.items()
-        if dead := [str(direction) for direction, workers in models if not workers.worker.thread.is_alive()]:
-            return f"the model of {', '.join(dead)} is not loaded"
         if self.is_draining:
             return "the server is about to end"
         return "too many requests are waiting" if self.queue.is_full else None
 
     async def guesses(self, texts: Sequence[str]) -> list[LanguageGuess]:
         """Return the languages that the joined texts may be in, likeliest first."""
-        return await asyncio.to_thread(self.models.languages.guesses, "\n".join(texts))
+        return await asyncio.to_thread(self.languages.guesses, "\n".join(texts))
 
     async def plan(self, body: PairBody, texts: Sequence[str], client: str) -> TranslationPlan:
         """Choose the direction of a request, detecting its source language if that is "auto".
 
         client: its account, see account_of. Raises Refusal (400) for a direction that is not served.
         """
-        languages, guess = self.models.languages, None
-        target = languages.known(body.target)
+        guess, target = None, self.languages.known(body.target)
         if body.source.lower() == AUTO:
             guess = (await self.guesses(texts))[0]
-        source = guess.language if guess else languages.known(body.source)
+        source = guess.language if guess else self.languages.known(body.source)
         plan = TranslationPlan(Direction(source, target), guess, client)
-        if not (plan.is_copy or plan.direction in self.models.by_direction):
+        if not (plan.is_copy or plan.direction in self.models):
             detected = f"the text is in {name_of(source)} ({source}), as detected: " if guess else ""
             raise Refusal(400, f"{detected}no model translates from {source} into {target}: see /languages")
         return plan
@@ -213,8 +197,7 @@ class Service:
         self, groups: Sequence[Sequence[SourceLine]], plan: TranslationPlan, n_more: int = 0, **options: Any
     ) -> list[list[TranslationResult]]:
         """Return the results of the lines of each group. n_more: alternatives. options: of TranslationJob."""
-        # After a reload it is not the model that was there when the request was planned.
-        model = self.models.by_direction[plan.direction]
+        model = self.models[plan.direction]
         worker = model.alternatives if n_more else model.worker
         lines = list(chain.from_iterable(groups))
         results = iter(await worker.translate(lines, client=plan.client, **options))

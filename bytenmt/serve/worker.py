@@ -53,13 +53,12 @@ class Worker:
 
     def __init__(self, translator: Translator, judge: Judge, on_wait: Callable[[float], None]) -> None:
         self._translator, self._judge, self._on_wait = translator, judge, on_wait
-        self._submitted = SimpleQueue[TranslationJob | None]()  # None ends the thread
+        self._submitted = SimpleQueue[TranslationJob]()
         self._scheduler: Scheduler | None = None  # of the engine
         self._jobs = set[TranslationJob]()
         self._waiting = set[TranslationJob]()  # for their first slots
         self._requests: dict[int, tuple[TranslationJob, Request]] = {}  # by the scheduler's numbers
-        self.thread = Thread(target=self._run, name="translator", daemon=True)
-        self.thread.start()
+        Thread(target=self._run, name="translator", daemon=True).start()
 
     async def translate(self, lines: Sequence[SourceLine], **options: Any) -> list[TranslationResult]:
         """Return a result for each line, in order; can be cancelled. options: fields of TranslationJob."""
@@ -70,21 +69,11 @@ class Worker:
         self._submitted.put(job)
         return job.results
 
-    def finish(self) -> None:
-        """End the thread when all submitted jobs have ended; does not wait for that. Thread-safe."""
-        self._submitted.put(None)
-
     def _run(self) -> None:
-        is_finishing = False
-        while self._jobs or not is_finishing:
+        while True:
             until = time.monotonic() + BEGIN_SECONDS
-            while not (self._jobs or is_finishing) or (
-                time.monotonic() < until and not self._submitted.empty()
-            ):
-                job = self._submitted.get()
-                is_finishing |= job is None
-                if job is not None:
-                    self._begin(job)
+            while not self._jobs or (time.monotonic() < until and not self._submitted.empty()):
+                self._begin(self._submitted.get())
             for job in [job for job in self._jobs if job.results.cancelled()]:
                 self._end(job)
             try:

@@ -22,7 +22,7 @@ from bytenmt.serve import server as server_module
 from bytenmt.serve.app import App
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.server import GracefulServer, listening, run
-from bytenmt.serve.service import DirectionWorkers, Metrics, ServedModels, Service
+from bytenmt.serve.service import DirectionWorkers, Metrics, Service
 from bytenmt.serve.work_queue import Limits
 from bytenmt.serve.worker import Worker
 
@@ -68,31 +68,26 @@ class Gate:
         return [request.source or b"" for batch in self.admitted for request in batch]
 
 
-def made_up_models(
+def made_up_app(
     *pairs: str,
     gate: Gate | None = None,
     keys: Sequence[str] = (),
     terms: Sequence[Term] = (),
-    metrics: Metrics | None = None,
-) -> ServedModels:
-    """ServedModels of these pairs; terms: of the server, from English into German."""
-    on_wait = (metrics or Metrics()).wait.observe
-    directions = [Direction.parse(pair) for pair in pairs or ("ko-en", "en-de", "de-en")]
+    limits: Limits | None = None,
+    suggestions: Any = None,
+    access: Any = (),
+) -> App:
+    """An application of these pairs. terms: of the server, from English into German; access: names and
+    origins."""
+    metrics = Metrics()
     own = {Direction("en", "de"): terms}
     models = {
-        one: DirectionWorkers(*((gate or Gate()).worker(on_wait, n, own.get(one, ())) for n in (1, 4)))
-        for one in directions
+        one: DirectionWorkers(
+            *((gate or Gate()).worker(metrics.wait.observe, n, own.get(one, ())) for n in (1, 4))
+        )
+        for one in map(Direction.parse, pairs or ("ko-en", "en-de", "de-en"))
     }
-    return ServedModels(models, keys)
-
-
-def made_up_app(
-    *pairs: str, limits: Limits | None = None, suggestions: Any = None, access: Any = (), **more: Any
-) -> App:
-    """An application of these pairs; more: see made_up_models; access: names and origins."""
-    metrics = Metrics()
-    models = made_up_models(*pairs, metrics=metrics, **more)
-    return App(Service(models, limits or Limits(), metrics), *(access or (["*"], [])), suggestions)
+    return App(Service(models, keys, limits or Limits(), metrics), *(access or (["*"], [])), suggestions)
 
 
 def client(*pairs: str, **more: Any) -> TestClient:
@@ -108,9 +103,7 @@ def wait_until(is_true: Callable[[], Any], what: str = "nothing came") -> None:
 
 
 @contextmanager
-def serving(
-    app: App, load: Callable[[], ServedModels] = made_up_models
-) -> Iterator[tuple[GracefulServer, tuple[str, int]]]:
+def serving(app: App) -> Iterator[tuple[GracefulServer, tuple[str, int]]]:
     """Run an application in a thread, and end it as SIGTERM does; yields the server and its address."""
     found: list[GracefulServer] = []
 
@@ -121,8 +114,7 @@ def serving(
 
     real, server_module.GracefulServer = server_module.GracefulServer, Noted  # type: ignore[misc]
     listener = listening("127.0.0.1", 0)
-    hang_up = threading.Event()
-    thread = threading.Thread(target=run, args=(app, listener, load, hang_up), daemon=True)
+    thread = threading.Thread(target=run, args=(app, listener), daemon=True)
     thread.start()
     wait_until(lambda: found)
     try:

@@ -1,29 +1,21 @@
-"""The server over real connections, and the command as a process: it reloads, and ends when it has
-answered."""
+"""The server over real connections, and the command as a process: it ends when it has answered."""
 
 import json
 import re
-import shutil
 import signal
 import socket
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from unittest.mock import Mock
-from urllib.error import HTTPError
 
 import click
 import pytest
 from command_line import invoke
 from made_up_engine import make_run
-from made_up_service import SECONDS, Gate, made_up_app, made_up_models, serving, wait_until
+from made_up_service import SECONDS, Gate, made_up_app, serving, wait_until
 
 from bytenmt.cli.main import main
-from bytenmt.errors import BytenmtError
-from bytenmt.reporter import SILENT
-from bytenmt.serve.loading import load_models
 from bytenmt.serve.work_queue import Limits
 from tools.served import ServerProcess, run_server
 
@@ -98,41 +90,6 @@ def test_it_ends_when_it_has_answered(is_forced: bool, caplog: pytest.LogCapture
     assert [b"connection: close" in one for one in answers if b"event: " not in one] == [True]
 
 
-def test_a_failed_load_leaves_no_threads(tmp_path: Path) -> None:
-    run, before = make_run(tmp_path / "run"), set(threading.enumerate())
-    with pytest.raises(BytenmtError, match="nowhere"):
-        load_models([f"en-de={run}", "de-en=nowhere"], {"threads": 1}, None, lambda seconds: None, SILENT)
-    wait_until(lambda: not any(thread.name == "translator" for thread in {*threading.enumerate()} - before))
-
-
-def test_reloading(caplog: pytest.LogCaptureFixture) -> None:
-    """The former model answers the requests that it has, and ends; later ones go to the new model. A file
-    that cannot be read changes nothing."""
-    before, after = Gate(is_open=False), Gate()
-    app = made_up_app("en-de", gate=before, keys=["old"])
-    former, key = app.service.models, "authorization: Bearer {}\r\nconnection: close\r\n"
-    load = Mock(side_effect=[OSError("no such file"), made_up_models("en-de", gate=after, keys=["new"])])
-    caplog.set_level("INFO", "bytenmt.serve")
-    with ThreadPoolExecutor() as clients, serving(app, load) as (server, address):
-        first = clients.submit(answer_to, address, request("first", more=key.format("old")))
-        assert before.began.wait(SECONDS)
-        server._hang_up.set()
-        wait_until(lambda: "reload failed: no such file" in caplog.messages)
-        assert app.service.models is former
-        server._hang_up.set()
-        wait_until(lambda: "reloaded" in caplog.messages)
-        assert b" 403 " in answer_to(address, request("late", more=key.format("old")))
-        assert b"LATE0" in answer_to(address, request("late", more=key.format("new")))
-        before.open.set()
-        assert b"FIRST0" in first.result(SECONDS)
-        (model,) = former.by_direction.values()
-        wait_until(lambda: not model.worker.thread.is_alive())
-    assert before.lines() == [b"first"] and after.lines() == [b"late"]
-    for result in ("failed", "done"):
-        value = app.service.metrics.registry.get_sample_value("bytenmt_reloads_total", {"result": result})
-        assert value == 1.0
-
-
 # ---- the command
 
 
@@ -151,25 +108,17 @@ finally:
     print("modules", "torch" in sys.modules, file=sys.stderr, flush=True)
 """
 
-# Sends itself SIGHUP when it has begun to load, once.
-HUNG_UP = """
-import os, signal
-from bytenmt.serve import loading
-real, signals = loading.load_models, [signal.SIGHUP]
-def load_models(*arguments):
-    if signals:
-        os.kill(os.getpid(), signals.pop())
-    return real(*arguments)
-loading.load_models = load_models
-"""
-
 
 @pytest.mark.slow
 def test_the_command_ends_when_it_has_answered_and_needs_no_pytorch(run: Path, tmp_path: Path) -> None:
-    arguments = ("-m", f"ko-en={run}", "--max-len-b", "400")
+    (tmp_path / "keys").write_text("# none\n\nother\nsecret\n")
+    arguments = ("-m", f"ko-en={run}", "--api-keys", tmp_path / "keys", "--max-len-b", "400")
     with run_server(tmp_path, *arguments, program=WATCHED) as server:
         assert [one["code"] for one in json.loads(server.get("languages"))] == ["ko", "en"]
-        asked = {"q": [f"{line} 하나 둘 셋 넷 다섯" for line in range(24)], "source": "ko", "target": "en"}
+        fields = {"source": "ko", "target": "en", "api_key": "secret"}
+        page = server.post("translate", q="<p>하나</p>", format="html", **fields)
+        assert page["translatedText"].startswith("<p>")  # by a child of the command
+        asked = {"q": [f"{line} 하나 둘 셋 넷 다섯" for line in range(24)], **fields}
         with ThreadPoolExecutor(12) as clients:
             coming = [clients.submit(server.post, "translate", **asked) for _ in range(12)]
             wait_until(lambda: in_flight(server) == 12, "too quick to be asked in the middle")
@@ -179,34 +128,8 @@ def test_the_command_ends_when_it_has_answered_and_needs_no_pytorch(run: Path, t
 
 
 def in_flight(server: ServerProcess) -> int:
-    found = re.search(r"requests_in_flight (\d+)", server.get("metrics"))
+    found = re.search(r"requests_in_flight (\d+)", server.get("metrics?api_key=secret"))
     return int(found[1]) if found else 0
-
-
-@pytest.mark.slow
-def test_it_reads_models_and_keys_again(tmp_path: Path) -> None:
-    """At SIGHUP, once while it starts; what is asked meanwhile is answered by one of the models."""
-    run, keys = make_run(tmp_path / "run", "convs2s"), tmp_path / "keys"
-    keys.write_text("old\nboth\n")
-    arguments = ("-m", f"ko-en={run}", "--api-keys", keys, "--max-len-b", "20")
-    with run_server(tmp_path, *arguments, program=HUNG_UP + WATCHED) as server:
-        asked = {"q": "하나 둘", "source": "ko", "target": "en", "api_key": "both"}
-        before = server.post("translate", **asked)
-        wait_until(lambda: "bytenmt: reloaded" in server.log_lines(), "a signal at the start was lost")
-        shutil.rmtree(run)
-        make_run(run, "convs2s", seed=7)
-        keys.write_text("new\nboth\n")
-        server.process.send_signal(signal.SIGHUP)
-        meanwhile = [server.post("translate", **asked) for _ in range(8)]
-        wait_until(lambda: server.log_lines().count("bytenmt: reloaded") == 2)
-        after = server.post("translate", **asked)
-        assert server.post("translate", **asked | {"api_key": "new"}) == after
-        with pytest.raises(HTTPError, match="403"):
-            server.post("translate", **asked | {"api_key": "old"})
-        page = server.post("translate", **asked | {"q": "<p>하나</p>", "format": "html"})
-        assert page["translatedText"].startswith("<p>")  # by a child of the command
-        assert server.terminate() == 0
-    assert before != after and all(one in (before, after) for one in meanwhile)
 
 
 def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from made_up_service import SECONDS, Gate, wait_until
+from made_up_service import SECONDS, Gate
 
 from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.judge import Judge
@@ -32,8 +32,6 @@ def test_what_comes_while_others_are_decoded_joins_their_batch() -> None:
     assert [texts(one) for one in asked] == [[[f"LINE {number}0"]] for number in range(40)]
     sizes = [len(batch) for batch in gate.admitted]  # a few, if splitting them takes long
     assert sizes[0] == 1 and max(sizes) > 10 and len(waits) == 40 and min(waits) >= 0
-    worker.finish()
-    wait_until(lambda: not worker.thread.is_alive())
 
 
 def test_equal_lines_are_asked_once_and_empty_ones_never() -> None:
