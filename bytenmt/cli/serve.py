@@ -156,19 +156,17 @@ def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, 
     from bytenmt.serve.app import App
     from bytenmt.serve.loading import load_models, read_keys
     from bytenmt.serve.server import listening, run
-    from bytenmt.serve.service import Metrics, Service
+    from bytenmt.serve.service import Service
     from bytenmt.serve.work_queue import Limits
 
     if network.suggestions is not None:
         network.suggestions.mkdir(parents=True, exist_ok=True)
-    metrics = Metrics()
     with listening(network.host, network.port) as listener:
         address = listener.getsockname()[0]
         loopback_names = (*LOOPBACK_NAMES, address) if ip_address(address).is_loopback else ()
         hosts = (*loopback_names, *network.allowed_host) or ("*",)
         keys = () if network.api_keys is None else read_keys(network.api_keys)
         limits = Limits(network.max_characters, network.max_queue, network.timeout)
-        workers = load_models(models, decoding, metrics.wait.observe, CONSOLE)
-        service = Service(workers, keys, limits, metrics)
+        service = Service(load_models(models, decoding, CONSOLE), keys, limits)
         app = App(service, hosts, network.allowed_origin, network.suggestions)
         run(app, listener, network.trusted_proxy)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
 
 from bytenmt.decoding.interface import Engine, Hypothesis, Request
 from bytenmt.utf8 import whole_characters
@@ -37,10 +36,6 @@ class Scheduler:
     def busy(self) -> bool:
         """True while any request waits or is being decoded."""
         return bool(self._waiting or self._running)
-
-    def running_jobs(self) -> set[Any]:
-        """Return the jobs of which requests are being decoded."""
-        return {job for _, job, _ in self._running.values()}
 
     def submit(self, request: Request, job: Hashable = None, client: Hashable = None) -> int:
         """Queue a request and return its number, counted from 0, by which `step` names it.

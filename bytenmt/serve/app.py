@@ -135,8 +135,6 @@ class App:
             except (Exception, asyncio.CancelledError) as error:
                 yield _event("error", {"error": refusal_of(service, error).message})
             finally:
-                if not task.done():
-                    service.metrics.abandoned.labels("stream").inc()
                 task.cancel()
 
         headers = {"cache-control": "no-store"}

@@ -65,11 +65,8 @@ async def read_request(
     """Return the fields of a request as a `kind`, and name and bytes of its uploaded file (None: no file).
 
     The fields come from the query string and the body (JSON, form or multipart). body_bytes: the most bytes
-    of a part of a form. Raises Refusal (400, 415).
+    of a part of a form. Raises Refusal (400).
     """
-    encoding = request.headers.get("content-encoding", "identity").lower()
-    if encoding != "identity":
-        raise Refusal(415, f"Content-Encoding {encoding[:50]} is not supported: send the body as it is")
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     file: tuple[str, bytes] | None = None
     try:

@@ -58,16 +58,14 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
 
 
 def refusal_of(service: Service, error: BaseException) -> Refusal:
-    """Convert an error to the Refusal that the client gets; one of another kind is counted or logged."""
+    """Convert an error to the Refusal that the client gets; one of an unknown kind is logged."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, ClientDisconnect):
-        service.metrics.abandoned.labels("answer").inc()
         return Refusal(LEFT, "")
     if isinstance(error, asyncio.CancelledError):  # by the second SIGTERM
         return Refusal(503, "the server is about to end")
     if isinstance(error, TimeoutError):
-        service.metrics.deadlines.inc()
         wait = service.queue.retry_after()
         return Refusal(503, f"not answered within {service.limits.seconds:g} s", wait)
     logger.error("failed: %s", f"{type(error).__name__}: {error}"[:500])

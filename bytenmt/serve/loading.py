@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from bytenmt.serve.worker import TranslationJob, Worker
 def load_models(
     models: Sequence[str],
     options: Mapping[str, Any],
-    on_wait: Callable[[float], None],
     reporter: Reporter,
 ) -> dict[Direction, DirectionWorkers]:
     """Return models that are ready to translate, with glossaries. Raises BytenmtError.
@@ -32,8 +31,8 @@ def load_models(
     models: PAIR=RUN each, as en-de=runs/a; several of one pair decode as an ensemble. options: by name, those
     left out at their defaults: settings of the search, keep (classes of spans), glossary (a sequence of
     PAIR=FILE), reverse (bool: rerank by the model of the opposite direction, if there is one), precision, and
-    threads (of each model; an equal share of the cores). on_wait: called with the seconds from a job's
-    submission to its first decoding step. reporter: shows warnings of the models that are loaded.
+    threads (of each model; an equal share of the cores). reporter: shows warnings of the
+    models that are loaded.
     """
     settings = {name: value for name, value in options.items() if name in TABLE or name == "keep"}
     Settings.from_dict(settings, option_name)  # what contradicts each other shows here
@@ -60,9 +59,7 @@ def load_models(
         wide = {"n_best": n_best, "beam": max(n_best, beam)}
         wider = Translator.from_runtime(runtime, **with_terms | wide)
         judge = Judge.from_runtime(runtime, default=FLAG_ABOVE, beam=beam)
-        workers[direction] = DirectionWorkers(
-            Worker(translator, judge, on_wait), Worker(wider, judge, on_wait)
-        )
+        workers[direction] = DirectionWorkers(Worker(translator, judge), Worker(wider, judge))
         # The first client need not wait for the engine, and errors show now.
         workers[direction].worker.submit(TranslationJob([b"a"])).result()
     return workers

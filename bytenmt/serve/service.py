@@ -39,11 +39,6 @@ class Metrics:
         Gauge("build_info", "The version.", ["version"], **common).labels(__version__).set(1)
         self.requests = Counter("requests", "Answered requests.", ["path", "status"], **common)
         self.seconds = Histogram("request_seconds", "Until the answer.", ["path"], buckets=BOUNDS, **common)
-        self.wait = Histogram("queue_wait_seconds", "Until a line is decoded.", buckets=BOUNDS, **common)
-        self.abandoned = Counter("abandoned", "Requests whose clients left first.", ["kind"], **common)
-        for kind in ("answer", "stream"):
-            self.abandoned.labels(kind)
-        self.deadlines = Counter("deadlines", "Requests that were not answered in time.", **common)
         self.source_bytes = Counter("source_bytes", "Bytes that models translated.", ["direction"], **common)
         self.in_flight = Gauge("requests_in_flight", "Requests that wait or are decoded.", **common)
 

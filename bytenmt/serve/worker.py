@@ -40,23 +40,20 @@ class TranslationJob:
     results: Future[list[TranslationResult]] = field(default_factory=Future, init=False)
     batch: LineBatch = field(init=False)  # the lines as requests to the engine; set by the worker
     n_sent: tuple[int, int] = field(default=(0, 0), init=False)  # to on_part: lines, bytes of the next
-    submitted: float = field(default_factory=time.monotonic, init=False)  # time.monotonic(), in seconds
 
 
 class Worker:
     """A thread with one engine, which decodes the lines of all submitted jobs in common batches.
 
     It starts at once. translator: the model and its settings; of it the thread makes an engine for the first
-    job, and again after that has failed. judge: flags the translations of jobs with is_judged. on_wait:
-    called with the seconds from a job's submission to its first decoding step.
+    job, and again after that has failed. judge: flags the translations of jobs with is_judged.
     """
 
-    def __init__(self, translator: Translator, judge: Judge, on_wait: Callable[[float], None]) -> None:
-        self._translator, self._judge, self._on_wait = translator, judge, on_wait
+    def __init__(self, translator: Translator, judge: Judge) -> None:
+        self._translator, self._judge = translator, judge
         self._submitted = SimpleQueue[TranslationJob]()
         self._scheduler: Scheduler | None = None  # of the engine
         self._jobs = set[TranslationJob]()
-        self._waiting = set[TranslationJob]()  # for their first slots
         self._requests: dict[int, tuple[TranslationJob, Request]] = {}  # by the scheduler's numbers
         Thread(target=self._run, name="translator", daemon=True).start()
 
@@ -94,7 +91,6 @@ class Worker:
                 self._scheduler = Scheduler(translator.make_engine(min(MAX_SLOTS, usual)))
             job.batch = translator.batch(job.lines)
             self._jobs.add(job)
-            self._waiting.add(job)
             for request in job.batch.requests:
                 self._requests[self._scheduler.submit(request, job, job.client)] = job, request
             self._report(job)
@@ -103,12 +99,7 @@ class Worker:
 
     def _advance(self, scheduler: Scheduler) -> None:
         """Decode a few steps, and report the sentences that are done."""
-        done = scheduler.step()
-        begun = scheduler.running_jobs() | {self._requests[number][0] for number, _ in done}
-        for job in begun & self._waiting:
-            self._on_wait(time.monotonic() - job.submitted)
-        self._waiting -= begun
-        for number, hypotheses in done:
+        for number, hypotheses in scheduler.step():
             job, request = self._requests.pop(number)
             job.batch.add(request, hypotheses)
             self._report(job)
@@ -128,7 +119,6 @@ class Worker:
 
     def _end(self, job: TranslationJob, outcome: list[TranslationResult] | Exception | None = None) -> None:
         """Forget a job with what it has in the scheduler. outcome: its result, None if it was cancelled."""
-        self._waiting.discard(job)
         if job in self._jobs:
             self._jobs.remove(job)
             if self._scheduler is not None:

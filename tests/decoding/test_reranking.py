@@ -87,7 +87,7 @@ def test_a_server_ranks_by_the_model_of_the_opposite_direction(there: Path, back
     search = {"beam": 4, "max_len_a": 1.0, "max_len_b": 3, "reverse": True, "keep": "", "glossary": ()}
     pairs = [f"ko-en={there}", f"en-ko={back}"]
     decoding = {**search, "precision": AUTO, "threads": 1}
-    models = load_models(pairs, decoding, lambda seconds: None, SILENT)
+    models = load_models(pairs, decoding, SILENT)
     n_moved = 0
     for model, own, other in zip(models.values(), (there, back), (back, there), strict=True):
         ranked = Translator.load(own, reverse=other, beam=4, **SEARCH).translate(lines)

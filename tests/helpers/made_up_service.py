@@ -22,7 +22,7 @@ from bytenmt.serve import server as server_module
 from bytenmt.serve.app import App
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.server import GracefulServer, listening, run
-from bytenmt.serve.service import DirectionWorkers, Metrics, Service
+from bytenmt.serve.service import DirectionWorkers, Service
 from bytenmt.serve.work_queue import Limits
 from bytenmt.serve.worker import Worker
 
@@ -39,13 +39,8 @@ class Gate:
         if is_open:
             self.open.set()
 
-    def worker(
-        self,
-        on_wait: Callable[[float], None] = lambda seconds: None,
-        n_best: int = 1,
-        terms: Sequence[Term] = (),
-    ) -> Worker:
-        return Worker(self.translator(n_best, terms), Judge(flag_above=0.2), on_wait)
+    def worker(self, n_best: int = 1, terms: Sequence[Term] = ()) -> Worker:
+        return Worker(self.translator(n_best, terms), Judge(flag_above=0.2))
 
     def translator(self, n_best: int, terms: Sequence[Term]) -> Translator:
         settings = Settings.from_dict({"beam": n_best, "n_best": n_best})
@@ -79,15 +74,12 @@ def made_up_app(
 ) -> App:
     """An application of these pairs. terms: of the server, from English into German; access: names and
     origins."""
-    metrics = Metrics()
     own = {Direction("en", "de"): terms}
     models = {
-        one: DirectionWorkers(
-            *((gate or Gate()).worker(metrics.wait.observe, n, own.get(one, ())) for n in (1, 4))
-        )
+        one: DirectionWorkers(*((gate or Gate()).worker(n, own.get(one, ())) for n in (1, 4)))
         for one in map(Direction.parse, pairs or ("ko-en", "en-de", "de-en"))
     }
-    return App(Service(models, keys, limits or Limits(), metrics), *(access or (["*"], [])), suggestions)
+    return App(Service(models, keys, limits or Limits()), *(access or (["*"], [])), suggestions)
 
 
 def client(*pairs: str, **more: Any) -> TestClient:

@@ -1,5 +1,6 @@
 """LibreTranslate's API as its clients use it, over made-up engines: a line comes back in capitals."""
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -114,6 +115,10 @@ BAD_BODIES: list[tuple[bytes, str, int, str]] = [
     (b"a=&" * 10_001, FORM, 413, "at most 20,000 bytes"),
     (b"--x", "multipart/form-data; boundary=y", 400, "Invalid"),
     (b"--x", "multipart/form-data", 400, "Invalid"),
+    *(
+        (gzip.compress(json.dumps(HELLO).encode()), kind, 400, "Invalid request")
+        for kind in (JSON, FORM, "a/b")
+    ),
 ]
 
 
@@ -123,9 +128,6 @@ def test_what_is_no_request_is_told_why() -> None:
         answers = [(asked.post("/translate", json={**HELLO, **fields}), *told) for fields, *told in REFUSALS]
         for body, kind, *told in BAD_BODIES:
             answers.append((asked.post("/translate", content=body, headers={"content-type": kind}), *told))
-        answers.append(
-            (asked.post("/translate", json=HELLO, headers={"content-encoding": "gzip"}), 415, "gzip")
-        )
         # Any page can make a browser ask by GET.
         answers.append((asked.get("/translate", params=HELLO), 405, "Method Not Allowed"))
         assert answers[-1][0].headers["allow"] == "POST"
@@ -293,12 +295,9 @@ def test_metrics_and_a_failure_in_the_log(caplog: pytest.LogCaptureFixture) -> N
         'bytenmt_requests_total{path="/translate",status="200"} 1.0',
         'bytenmt_requests_total{path="/download_file/{token}/{name}",status="404"} 1.0',
         'bytenmt_source_bytes_total{direction="en-de"} 5.0',
-        "bytenmt_queue_wait_seconds_count 1.0",
         "bytenmt_requests_in_flight 0.0",
         "bytenmt_build_info{version=",
         "process_resident_memory_bytes",
-        "bytenmt_deadlines_total 0.0",
-        'bytenmt_abandoned_total{kind="stream"} 0.0',
     ):
         assert any(line.startswith(beginning) for line in lines), beginning
     logged = "\n".join(caplog.messages).replace("{token}/{name}", "")

@@ -220,4 +220,3 @@ def test_a_request_has_a_deadline(headers: dict[str, str]) -> None:
         gate.open.set()
         ((worker, _),) = app.service.models.values()
         wait_until(lambda: not worker._jobs, "a line is decoded that nobody waits for")
-        assert "bytenmt_deadlines_total 1.0" in asked.get("/metrics").text.splitlines()
