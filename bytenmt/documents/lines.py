@@ -228,13 +228,25 @@ def _set_shortcut(text: str, mark: str, letter: str) -> str:
     return f"{text}({mark}{letter.upper()})"
 
 
+def split_spans(parts: CodedText) -> CodedText:
+    """Return parts in which placeholders, tags and addresses in strings are codes, but not those of ICU."""
+    pieces = list[str | Code]()
+    for part in parts:
+        last = 0
+        is_text = isinstance(part, str) and not ICU_FORMS.search(part)
+        for begin, end in find_spans(part, NO_TEXT) if is_text else ():
+            pieces += [part[last:begin], Code(part[begin:end])]
+            last = end
+        pieces.append(part[last:] if isinstance(part, str) else part)
+    return merge_strings(pieces)
+
+
 def keeps_spans(source: CodedText, translation: CodedText) -> bool:
-    """Return whether a translation has all placeholders, tags and addresses in the strings of its source.
+    """Return whether a translation has all codes, placeholders, tags and addresses of its source.
 
     A model that was trained without sentinels, which protect them, may lose some.
     """
-    texts = [part for part in source if isinstance(part, str)]
-    spans = Counter(text[begin:end] for text in texts for begin, end in find_spans(text, NO_TEXT))
+    spans = Counter(part.text for part in split_spans(source) if isinstance(part, Code))
     written = to_markup(translation)
     return all(written.count(span) >= n for span, n in spans.items())
 

@@ -59,7 +59,7 @@ def lines_to_translate(
         is_wanted = overwrite or not unit.is_done
         if is_wanted and not (memory and memory.match(unit.parts, unit.name)):
             for piece in split_unit(unit.parts):
-                if isinstance(piece, UnitLine) and not (memory and memory.match_line(piece.parts, unit.name)):
+                if isinstance(piece, UnitLine) and not (memory and memory.match(piece.parts, unit.name)):
                     lines[piece.parts] = None
     return list(lines)
 
@@ -94,7 +94,7 @@ def _translate_unit(
 ) -> None:
     pieces = split_unit(unit.parts)
     sources = [piece.parts for piece in pieces if isinstance(piece, UnitLine)]
-    stored = [memory.match_line(source, unit.name) if memory else None for source in sources]
+    stored = [memory.match(source, unit.name) if memory else None for source in sources]
     lines = [
         LineTranslation(match) if match else translations[source]
         for source, match in zip(sources, stored, strict=True)
