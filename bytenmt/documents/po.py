@@ -8,13 +8,11 @@ does one that takes other arguments than its source where the entry is a format 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from gettext import c2py
 
 import polib
 
-from bytenmt.documents.format_strings import format_style, has_same_arguments
 from bytenmt.documents.unit import CodedText, Context, Document, EditedText, ReadOptions, Unit, to_markup
 
 CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([A-Za-z0-9._:-]+)', re.IGNORECASE)
@@ -22,7 +20,20 @@ EMPTY_HEADER = 'msgid ""\nmsgstr ""\n'
 WIDTH = 79  # where polib wraps lines as gettext's programs do
 # A text that begins on a line of its own, being long.
 WRAPPED = re.compile(r'""\n".*(?<!\\n)"$', re.MULTILINE)
-PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d{1,2})\s*;\s*plural\s*=\s*([^;\n]+)")
+N_FORMS = re.compile(r"nplurals\s*=\s*(\d)\b")
+# Conversions of format strings (%d), by the flags that gettext's manual has for PO files; the argument that
+# one names is the group `name`. What takes none, such as %%, is NO_ARGUMENT.
+PERCENT = re.compile(
+    r"%%|%(?P<name>\([^()\s]+\)|[0-9]+\$)?[-+#0 ,']*+(?:[0-9]+|\*)?(?:\.(?:[0-9]+|\*)?)?"
+    r"(?:(?:hh|ll|[hlqjztL])?[A-Za-z@])?"
+)
+NO_ARGUMENT = ("%%", "{{", "}}")
+LANGUAGES = {
+    PERCENT: "c objc c++ java-printf python php perl ruby javascript lua go awk tcl d elisp object-pascal",
+    re.compile(r"\{\{|\}\}|\{(?P<name>[^{}\s:!.,\[]*)[^{}]*\}"): "python-brace java csharp perl-brace rust",
+    re.compile(r"%L?(?P<name>[0-9]{1,2}|n)"): "qt qt-plural kde ycp",
+}
+STYLES = {f"{name}-format": style for style, names in LANGUAGES.items() for name in names.split()}
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
@@ -30,8 +41,8 @@ def read(data: bytes, options: ReadOptions) -> Document:
 
     Raises OSError where it is malformed, as polib does.
     """
-    declared = CHARSET.search(data[: 1 << 16])
-    file = EditedText(data, declared[1].decode() if declared and declared[1] != b"CHARSET" else None)
+    charset = CHARSET.search(data[: 1 << 16])
+    file = EditedText(data, charset[1].decode() if charset and charset[1] != b"CHARSET" else None)
     is_wrapped = WRAPPED.search(file.text) is not None
     # polib takes a text without a line end for the name of a file.
     catalogue = polib.pofile(f"{file.text}\n", wrapwidth=WIDTH if is_wrapped else -1)
@@ -43,7 +54,8 @@ def read(data: bytes, options: ReadOptions) -> Document:
     language = header.get("Language", "")
     if header and (target := options.target_to_declare(language)):
         header["Language"] = target.replace("-", "_")
-    forms = _plural_forms(header.get("Plural-Forms", ""))
+    declared = N_FORMS.search(header.get("Plural-Forms", ""))
+    n_forms = int(declared[1]) if declared else 0
 
     def dump() -> bytes:
         text = str(catalogue) if has_header else str(catalogue).partition('msgstr ""\n\n')[2]
@@ -54,29 +66,32 @@ def read(data: bytes, options: ReadOptions) -> Document:
             file.encoding = "utf-8"
             return file.encoded(re.sub(r"(?<=; charset=)[\w-]+", "UTF-8", text, count=1))
 
-    units = [unit for entry in catalogue if not entry.obsolete for unit in _units(entry, *forms)]
+    units = [unit for entry in catalogue if not entry.obsolete for unit in _units(entry, n_forms)]
     return Document(units, dump, [language])
 
 
-def _plural_forms(header: str) -> tuple[int, bool, int]:
-    """Return the plural form of the number 1, -1 if there is one for all numbers, and the number of forms.
+def format_style(flags: Iterable[str]) -> re.Pattern[str] | None:
+    """Return the pattern of conversions (%d) of the style that an entry's flags name (c-format), or None."""
+    return next((STYLES[flag] for flag in flags if flag in STYLES), None)
 
-    Between them, whether 21 has it too, as in Russian, or 101, as in Slovenian, so that it contains the
-    number if the plural does.
+
+def has_same_arguments(style: re.Pattern[str], source: str, translation: str) -> bool:
+    """Return whether two format strings have the same conversions: those without a name in the same order.
+
+    style: the pattern of conversions, see format_style. `msgfmt -c` refuses other arguments.
     """
-    declared = PLURAL_FORMS.search(header)
-    n_forms = int(declared[1]) if declared else 0
-    if declared is None or n_forms > 10:
-        return 0, False, 0
-    try:
-        form = c2py(declared[2])
-        form_of_one, others = int(form(1)), {int(form(21)), int(form(101))}
-    except (ValueError, OverflowError, RecursionError, ZeroDivisionError):
-        return 0, False, 0
-    return (-1 if n_forms == 1 else form_of_one), form_of_one in others, n_forms
+    return _arguments(style, source) == _arguments(style, translation)
 
 
-def _units(entry: polib.POEntry, form_of_one: int, is_frequent: bool, n_forms: int) -> Iterator[Unit]:
+def _arguments(style: re.Pattern[str], text: str) -> tuple[set[str], list[str]]:
+    """Return the conversions in a text, those that name their argument and the others."""
+    matches = [match for match in style.finditer(text) if match[0] not in NO_ARGUMENT]
+    return {match[0] for match in matches if match["name"]}, [
+        match[0] for match in matches if not match["name"]
+    ]
+
+
+def _units(entry: polib.POEntry, n_forms: int) -> Iterator[Unit]:
     style = format_style(entry.flags)
     is_doubted, is_written = entry.fuzzy, False
     has_forms = any(entry.msgstr_plural.values())
@@ -105,7 +120,8 @@ def _units(entry: polib.POEntry, form_of_one: int, is_frequent: bool, n_forms: i
         return
     is_counted = style is not None and not has_same_arguments(style, entry.msgid, entry.msgid_plural)
     for form in sorted({*entry.msgstr_plural, *range(n_forms)}):
-        is_plural = form != form_of_one or (is_frequent and is_counted)
+        # The first of three and more serves 21 or 101, too: it names the number if the plural does.
+        is_plural = form > 0 or n_forms == 1 or (n_forms > 2 and is_counted)
         # Two or more forms have the same source, so that a memory must know which one an entry is.
         name = Context(f"{context}[{form}]") if is_plural and n_forms > 2 else context
         source, target = entry.msgid_plural if is_plural else entry.msgid, entry.msgstr_plural.get(form, "")

@@ -15,7 +15,7 @@ from moz.l10n.formats.properties.serialize import properties_serialize
 from moz.l10n.model import Expression, Markup
 from moz.l10n.resource import parse_resource, serialize_resource
 
-from bytenmt.documents.format_strings import PERCENT, has_same_arguments
+from bytenmt.documents.po import PERCENT, has_same_arguments
 from bytenmt.documents.unit import (
     CodedText,
     Document,

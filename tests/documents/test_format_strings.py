@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bytenmt.documents.format_strings import format_style, has_same_arguments
 from bytenmt.documents.memory import TranslationMemory
+from bytenmt.documents.po import format_style, has_same_arguments
 from bytenmt.documents.translation import translate
 from tools.verify.made_up_translations import document
 

@@ -150,12 +150,11 @@ def test_version_2_needs_a_target_language() -> None:
     ("forms", "msgid", "expected"),
     [
         ("nplurals=1; plural=0;", "%d file", ["%d FILES"]),
-        ("nplurals=2; plural=(n == 1 ? 1 : 0);", "%d file", ["%d FILES", "%d FILE"]),
         ("nplurals=2; plural=(n > 1);", "one file", ["ONE FILE", "%d FILES"]),
         # In Russian 21 has the form of 1, which names the number if the plural does.
-        ("nplurals=2; plural=(n%10==1 && n%100!=11 ? 0 : 1);", "%d file", ["%d FILE", "%d FILES"]),
-        ("nplurals=2; plural=(n%10==1 && n%100!=11 ? 0 : 1);", "one file", ["%d FILES", "%d FILES"]),
-        ("nplurals=2; plural=n/0;", "%d file", ["%d FILE"]),
+        ("nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : 1);", "%d file", ["%d FILE", *2 * ["%d FILES"]]),
+        ("nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : 1);", "one file", 3 * ["%d FILES"]),
+        ("nplurals=INTEGER; plural=EXPRESSION;", "%d file", ["%d FILE"]),
     ],
 )
 def test_the_plural_form_of_one(forms: str, msgid: str, expected: list[str]) -> None:
