@@ -32,7 +32,7 @@ FORMATS: dict[str, DocumentFormat] = {
     "srt": DocumentFormat("subtitles.read_srt", (".srt",)),
     "vtt": DocumentFormat("subtitles.read_vtt", (".vtt",)),
     "html": DocumentFormat("html.read", (".html", ".htm", ".xhtml")),
-    "markdown": DocumentFormat("markdown.read", (".md", ".markdown", ".mdown", ".mdx")),
+    "markdown": DocumentFormat("markdown.read", (".md", ".markdown", ".mdown")),
     "json": DocumentFormat("json_strings.read", (".json",)),
     "arb": DocumentFormat("json_strings.read", (".arb",)),
     "yaml": DocumentFormat("yaml.read", (".yaml", ".yml")),

@@ -1,8 +1,8 @@
 """Markdown by markdown-it: units are paragraphs, headings, items, cells and titles in the front matter.
 
 Code, maths, addresses and HTML blocks stay, and so does what is outside of the lines of a translated unit. A
-paragraph of several lines comes back as one, which means the same, but for lines that end in a hard break
-and those without words, such as the mark of an alert.
+paragraph of several lines comes back as one, which means the same, but for hard breaks and the line ends
+beside the mark of an alert or a container, keys and badges.
 """
 
 from __future__ import annotations
@@ -33,26 +33,21 @@ from bytenmt.documents.yaml import edit_scalars
 from bytenmt.sentinels import Code
 
 # Maths, by pandoc's rule: no blank inside next to the signs, and no digit behind, as in "$5 or $6"; notes,
-# the marks of alerts, lines that begin or end a container, and keys that are pressed together.
+# keys and code in HTML. With their line ends: marks of alerts, lines that begin or end a container, and keys
+# alone on a line. The line end before a line of images, which is no part of a sentence.
+KEYS = r"<kbd>[^<\n]*</kbd>(?:\s?\+\s?<kbd>[^<\n]*</kbd>)*"
 KEPT = re.compile(
     r"(?<!\w)(?:\$\$[^$]++\$\$|\$`[^`$]++`\$|\$(?![\s$])(?:[^$\\`]++|\\.)*+(?<!\s)\$(?![\d$]))"
-    r"|\[\^[^\]\s]+\]|\[![A-Z]+\]|(?<![^\n]):{3,}.*"
-    r"|<kbd>[^<\n]*</kbd>(?:\s?\+\s?<kbd>[^<\n]*</kbd>)+"
+    rf"|\n?(?<![^\n]):{{3,}}.*\n?|\n{KEYS}(?:\n|\Z)|{KEYS}|\n(?=\s*\[?!\[.*[\])]\s*(?:\n|\Z))"
+    r"|\[\^[^\]\s]+\]|\[![A-Z]+\]\n?|(?s:<(code|samp|tt|var)\b.{0,999}?</\1>)"
 )
+LINE_END = re.compile(r"(\A\n|\n\Z)")  # of what KEPT matches
 # What stands before the text of an item or a note, and behind that of a heading.
 BEFORE, BEHIND = re.compile(r"\[[ xX]\]\s+|\[\^[^\]\s]+\]:\s*"), re.compile(r"\s*\{[^{}]*\}$")
-# A line of MDX that imports or exports; it and the lines up to the next blank one are JavaScript.
-JAVASCRIPT = re.compile(
-    r"import\s++(?:[\w*{][^'\"]*\bfrom\s++)?+(?:'[^']*'|\"[^\"]*\");?\s*$"
-    r"|export\s++(?:default|const|let|var|function|class|async|\*|\{)(?![^\W\d])",
-    re.MULTILINE,
-)
 FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 TITLES = ("title", "subtitle", "linkTitle", "description", "summary")
-KEPT_HTML = re.compile(r"<(code|kbd|samp|tt|var)\b", re.IGNORECASE)
 ADDRESS = re.compile(r"[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*")  # which needs no <>
 SPECIAL = re.compile(r"(^\s*\d{0,9}(?=[-+#>=|.):])|(?=[\\`*_~\[\]<&$]))(.)", re.MULTILINE)
-BADGES = re.compile(r"\s*\[?!\[.*[\])]\s*")  # a line of images, which is no part of a sentence
 CELLS = ("td_open", "th_open")
 EMPHASIS = ("*", "**", "_", "__", "~~")
 
@@ -63,7 +58,7 @@ class _Markdown(MarkdownIt):
     def __init__(self) -> None:
         super().__init__("commonmark", {"store_labels": True})
         self.enable(["table", "strikethrough"]).disable("text_join")
-        self.inline.ruler.before("escape", "kept", _kept_rule)
+        self.inline.ruler.before("newline", "kept", _kept_rule)
 
     def normalizeLink(self, url: str) -> str:
         return url
@@ -106,8 +101,7 @@ class _Reader:
         """Yield the units of all blocks."""
         row, position = -1, 0  # of the table whose cells are read
         for around, token in pairwise(self._tokens):
-            is_script = around.type == "paragraph_open" and JAVASCRIPT.match(token.content)
-            if token.type != "inline" or token.map is None or is_script:
+            if token.type != "inline" or token.map is None:
                 continue
             lines, first = token.content.split("\n"), token.map[0]
             places = [
@@ -116,7 +110,8 @@ class _Reader:
             if around.type in CELLS:
                 lines = [token.content.replace("|", "\\|")]
                 places = [self._lines[first].find(lines[0], position if row == first else 0)]
-                row, position = first, places[0] + len(lines[0])
+                if places[0] >= 0:
+                    row, position = first, places[0] + len(lines[0])
             if min(places) >= 0:
                 yield self._unit(token.content, lines, places, first, around.type)
 
@@ -150,46 +145,31 @@ class _Reader:
         return _outline(self._parts(text)) == _outline(parts)
 
     def _parts(self, content: str) -> list[str | Code]:
-        """Return a text in Markdown as parts. A line end stays where it is hard, or a line has no words."""
-        tags, line, had_words, end = list[str | Tag](), list[str | Tag](), True, ""
-        sources = iter(content.split("\n"))
-        for tag in [
-            *self._tags(iter(self._markdown.parseInline(content, self._environment)[0].children or [])),
-            "\n",
-        ]:
-            if tag not in ("\n", "\r"):
-                line.append(tag)
-                continue
-            has_words = any(isinstance(part, str) and any(map(str.isalpha, part)) for part in line)
-            has_words &= BADGES.fullmatch(next(sources, "")) is None
-            is_kept = end == "\r" or not (had_words and has_words)
-            tags += [("\n" if is_kept else " ") if end else "", *line]
-            line, had_words, end = [], has_words, str(tag)
-        return pair_codes(tags)
+        """Return a text in Markdown as parts; a line end that stays is \\n."""
+        return pair_codes(
+            self._tags(self._markdown.parseInline(content, self._environment)[0].children or [])
+        )
 
-    def _tags(self, tokens: Iterator[Token]) -> Iterator[str | Tag]:
-        """Yield texts and tags; a soft line end as \\n and a hard one as \\r."""
+    def _tags(self, tokens: Iterable[Token]) -> Iterator[str | Tag]:
         links = list[Token]()
-        for token in tokens:
+        following = iter(tokens)
+        for token in following:
             if token.type in ("softbreak", "hardbreak"):
-                yield "\n" if token.type == "softbreak" else "\r"
+                yield " " if token.type == "softbreak" else "\n"
+            elif token.type == "kept":
+                yield from (Tag(part) if part.strip() else part for part in LINE_END.split(token.content))
             elif token.type in ("text", "text_special"):
                 yield token.content.replace("\r", " ")
             elif token.type == "code_inline":
                 pad = " " if "`" in (token.content[:1], token.content[-1:]) else ""
                 yield Tag(f"{token.markup}{pad}{token.content}{pad}{token.markup}")
-            elif token.type == "html_inline" and (kept := KEPT_HTML.match(token.content)):
-                end, inside = f"</{kept[1].lower()}>", [token.content]
-                while inside[-1].lower() != end and (following := next(tokens, None)) is not None:
-                    inside.append(following.content or following.markup or " ")
-                yield Tag("".join(inside))
             elif token.type == "html_inline":
                 yield parse_tag(token.content)
             elif token.type == "link_open" and token.info == "auto":
-                yield Tag(f"<{next(tokens).content}{next(tokens).content}>")
+                yield Tag(f"<{next(following).content}{next(following).content}>")
             elif token.type == "image":
                 yield Tag("![", "image", True)
-                yield from self._tags(iter(token.children or []))
+                yield from self._tags(token.children or [])
                 yield Tag(_target(token), "image", False)
             elif token.type == "link_open":
                 links.append(token)
