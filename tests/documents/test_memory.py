@@ -53,7 +53,7 @@ XLIFF = '<xliff version="1.2"><file><body>{}</body></file></xliff>'
 DOUBTED = UNIT.format(3, "x", "y").replace("<target", '<target state="needs-review-translation"')
 FILES = {
     "a.xlf": XLIFF.format(UNIT.format(1, "one", "eins") + UNIT.format(2, "two", "zwei") + DOUBTED),
-    "a.tsv": "two\tzwei\none\teins\nx\t\n",
+    "a.tsv": "2\tb\ntwo\tzwei\none\teins\nx\t\n",
     "a.csv": '"two",zwei\none,eins\n',
     "a.po": 'msgid "one"\nmsgstr "eins"\n\nmsgid "two"\nmsgstr "zwei"\n\n#, fuzzy\nmsgid "x"\nmsgstr "y"\n',
     "a.tmx": TMX.format("two", "zwei"),

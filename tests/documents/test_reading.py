@@ -73,7 +73,8 @@ def test_the_delimiter_by_which_rows_are_even() -> None:
     with pytest.raises(DataError, match="text is not one of the columns"):
         document("a.csv", text)
     options = ReadOptions("csv", column="1")
-    for data, expected in ((text, ["text; two; three", "four; five", "six"]), ("a,b;c\n1;x\n", ["a,b", "1"])):
+    tables = ((text, ["text; two; three", "four; five", "six"]), ("1;a,b\n2;x\n", ["1", "2"]))  # no header
+    for data, expected in tables:
         assert [to_markup(unit.parts) for unit in read(data.encode(), options).units] == expected
 
 
@@ -100,11 +101,9 @@ def test_utf_16_is_known_by_its_byte_order_mark() -> None:
     xliff = SAMPLES.joinpath("codes.xlf.in").read_text().replace('"UTF-8"', '"UTF-16"')
     for name, text, expected in (("a.strings", '"a" = "b c";\r\n', "B C"), ("a.xlf", xliff, "PRESS")):
         assert expected in translated(name, text.encode("utf-16"))[0].decode("utf-16")
-
-
-def test_lines_that_are_sentences_are_no_wrapped_paragraph() -> None:
-    text = "Press the button below this long line.\nThen choose another one, or none at all?"
-    assert [to_markup(unit.parts) for unit in document("a.txt", text).units] == text.split("\n")
+    for ends in ("\n", "\r\n"):
+        data = "\ufeff".encode("utf-16-be") + xliff.replace("\n", ends).encode("utf-16-be")
+        assert document("a.xlf", data).dump().decode("utf-16").count(ends) == xliff.count("\n")
 
 
 ONE, TWO = '<xliff version="1.2"><file><body><trans-unit id="1">', "</trans-unit></body></file></xliff>"
