@@ -20,6 +20,7 @@ SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 # What may not stand in XML, however it is written.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")  # byte order marks of UTF-8 and UTF-16
 WRAPPED = re.compile(r"[ \t]*[\r\n]+(?:\t|[ ]{2})[ \t\r\n]*")
 
 
@@ -32,13 +33,17 @@ def parse(data: bytes, root: str = "") -> Any:
 
 
 def dump(tree: Any, data: bytes) -> bytes:
-    """Return a tree as bytes, with declaration and CRLF line ends if the original file `data` has them."""
-    info, is_declared = tree.docinfo, b"<?xml" in data[:8]
+    """Return a tree as bytes, with the declaration, byte order mark and CRLF line ends of the file `data`."""
+    info, ascii_data = tree.docinfo, data.replace(b"\0", b"")  # of UTF-16
+    is_declared, encoding = b"<?xml" in ascii_data[:8], info.encoding or "UTF-8"
     options = {"xml_declaration": True, "standalone": info.standalone or None} if is_declared else {}
-    written = etree.tostring(tree, encoding=info.encoding or "UTF-8", **options)
-    written += b"\n" if data.endswith(b"\n") else b""
-    is_crlf = data.count(b"\r\n") == data.count(b"\n") > 0
-    return re.sub(rb"\r?\n", b"\r\n", written) if is_crlf else bytes(written)
+    text = etree.tostring(tree, encoding=encoding, **options).decode(encoding).removeprefix("\ufeff")
+    text += "\n" if ascii_data.endswith(b"\n") else ""
+    if ascii_data.count(b"\r\n") == ascii_data.count(b"\n") > 0:
+        text = text.replace("\n", "\r\n")
+    if data.startswith(MARKS) and encoding.upper() != "UTF-16":  # for which Python writes the mark
+        text = f"\ufeff{text}"
+    return text.encode(encoding)
 
 
 def local_name(element: Element) -> str:

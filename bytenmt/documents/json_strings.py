@@ -49,7 +49,8 @@ def read(data: bytes, options: ReadOptions) -> Document:
     locale = root.get("@@locale") if isinstance(root, dict) else None
     if isinstance(locale, _String) and (target := options.target_to_declare(locale)):
         file.replace(locale.start, locale.end, json.dumps(target.replace("-", "_")))
-    units = [_unit(file, *entry) for entry in _strings(root, "")]
+    has_escapes = file.text.isascii() and "\\u" in file.text
+    units = [_unit(file, has_escapes, *entry) for entry in _strings(root, "")]
     return Document(units, file.dump)
 
 
@@ -67,9 +68,8 @@ def _strings(value: Any, name: str) -> Iterator[tuple[str, _String]]:
         yield name, value
 
 
-def _unit(file: EditedText, name: str, value: _String) -> Unit:
+def _unit(file: EditedText, has_escapes: bool, name: str, value: _String) -> Unit:
     def put(text: str) -> None:
-        has_escapes = file.text.isascii() and "\\u" in file.text
         file.replace(value.start, value.end, json.dumps(text, ensure_ascii=has_escapes))
 
     return Unit([str(value)], text_writer(put), file.line(value.start), name)

@@ -66,6 +66,7 @@ def test_an_untranslated_round_trip(name: str, form: str) -> None:
     after = document(name, before, pair).dump()
     assert document(name, after, pair).dump() == after
     assert (b"\r\n" in after) == (form == "CRLF") or name.endswith(".docx")
+    assert after.startswith(b"\xef\xbb\xbf") == (form == "byte order mark")
     assert tree_of(format_of(Path(name)), before) == tree_of(format_of(Path(name)), after)
 
 
