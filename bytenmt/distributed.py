@@ -29,15 +29,10 @@ TIMEOUT = timedelta(minutes=30)
 EXIT_DELAY = timedelta(seconds=1)
 
 
-class LostProcess(BytenmtError):
-    """Raised by a collective operation when another process of the job has ended or does not answer."""
-
-    def __init__(
-        self,
-        message: str = "another process of the job has ended or does not answer: its own message tells why;"
-        " start the job again (training goes on with --resume)",
-    ) -> None:
-        super().__init__(message)
+LOST_PROCESS = (
+    "another process of the job has ended or does not answer: its own message tells why; start the job again"
+    " (training goes on with --resume)"
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,7 @@ class Group:
     """The processes of a job as one of them sees them; with size 1 no method communicates.
 
     all_reduce, broadcast, on_leader, gather_all and barrier must be called by all processes, in the same
-    order; they raise LostProcess where another process has ended.
+    order; they raise an error that process_group converts where another process has ended.
     """
 
     rank: int = 0  # of this process, from 0
@@ -56,23 +51,17 @@ class Group:
         """True for the process of rank 0, which reads and writes the files and prints for all."""
         return self.rank == 0
 
-    def own_indices(self, n: int) -> range:
-        """Return this process' share of n work items: the indices rank, rank + size, … below n."""
-        return range(self.rank, n, self.size)
-
     def all_reduce(self, tensor: Tensor) -> None:
         """Replace a tensor in place by its sum over all processes; shape and dtype must be equal in all."""
         if self.size > 1:
-            with _collective():
-                dist.all_reduce(tensor)
+            dist.all_reduce(tensor)
 
     def broadcast(self, value: T) -> T:
         """Return in all processes the value that the leader passed, which must be picklable; the values of
         the other processes are ignored."""
         box = [value]
         if self.size > 1:
-            with _collective():
-                dist.broadcast_object_list(box)
+            dist.broadcast_object_list(box)
         return box[0]
 
     def on_leader(self, make: Callable[[], T]) -> T:
@@ -84,8 +73,7 @@ class Group:
         must be picklable."""
         values = [value] * self.size
         if self.size > 1:
-            with _collective():
-                dist.all_gather_object(values, value)
+            dist.all_gather_object(values, value)
         return values
 
     def barrier(self) -> None:
@@ -99,32 +87,22 @@ SINGLE_PROCESS = Group()
 def pick_device(name: str) -> torch.device:
     """Return the PyTorch device of a name: "cpu", "cuda", or "auto" for a GPU if there is one, else the CPU.
 
-    Raises DeviceError for "cuda" without a GPU.
+    The GPU is number LOCAL_RANK of the machine: torchrun gives each process one of its own. Without this
+    variable it is the first one. Raises DeviceError where there is none.
     """
-    available = torch.cuda.is_available()
+    n_devices, local_rank = torch.cuda.device_count(), int(os.environ.get("LOCAL_RANK", 0))
     if name == "auto":
-        return torch.device("cuda" if available else "cpu")
-    if name == "cuda" and not available:
+        name = "cuda" if n_devices else "cpu"
+    if name != "cuda":
+        return torch.device(name)
+    if not n_devices:
         raise DeviceError("--device cuda: no GPU is available here; use --device cpu or auto")
-    return torch.device(name)
-
-
-def local_device(device: torch.device) -> torch.device:
-    """Give each process on a machine a GPU of its own: turn "cuda" into "cuda:LOCAL_RANK" under torchrun.
-
-    Any other device, or one of a process without LOCAL_RANK, is returned unchanged. Raises DeviceError where
-    there are fewer GPUs than processes.
-    """
-    local = os.environ.get("LOCAL_RANK")
-    if local is None or device.type != "cuda" or device.index is not None:
-        return device
-    n_devices = torch.cuda.device_count()
-    if int(local) >= n_devices:
+    if local_rank >= n_devices:
         raise DeviceError(
-            f"this is process {int(local) + 1} on a machine with {n_devices} GPU{'s' * (n_devices != 1)}:"
-            f" start at most {n_devices} on it (torchrun --nproc-per-node), or use --device cpu"
+            f"process {local_rank + 1} of this machine has no GPU: start at most {n_devices} on it (torchrun"
+            " --nproc-per-node), or use --device cpu"
         )
-    return torch.device("cuda", int(local))
+    return torch.device("cuda", local_rank)
 
 
 @contextmanager
@@ -133,8 +111,8 @@ def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterato
     a job of one process, yield SINGLE_PROCESS.
 
     device: where the tensors of all_reduce lie. All processes leave the context together. Where one leaves it
-    by an exception, the others raise LostProcess at their next collective operation. Raises BytenmtError
-    where the processes do not find each other within `timeout`.
+    by an exception, the others leave it by BytenmtError at their next collective operation. Raises
+    BytenmtError where the processes do not find each other within `timeout`, too.
     """
     place, n_processes = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     group = Group(int(place), int(n_processes)) if place and n_processes else SINGLE_PROCESS
@@ -163,22 +141,11 @@ def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterato
         dist.group.WORLD.abort()  # destroying it could wait for the others
         dist.destroy_process_group()
         if _is_lost(error):
-            raise LostProcess from None
+            raise BytenmtError(LOST_PROCESS) from None
         raise
     dist.destroy_process_group()
 
 
-@contextmanager
-def _collective() -> Iterator[None]:
-    """Raise LostProcess for the RuntimeError by which torch.distributed reports a lost process."""
-    try:
-        yield
-    except RuntimeError:
-        raise LostProcess from None
-
-
 def _is_lost(error: BaseException) -> bool:
-    """Return whether torch.distributed reports a lost process, also in a collective operation of its own."""
-    return isinstance(error, LostProcess | dist.DistError) or (
-        isinstance(error, RuntimeError) and "gloo" in str(error)
-    )
+    """Return whether torch.distributed reports a lost process."""
+    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))

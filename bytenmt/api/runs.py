@@ -254,11 +254,11 @@ def train(
     name. A signal such as Ctrl-C saves and raises KeyboardInterrupt with its number. Raises BytenmtError for
     what a command would refuse.
     """
-    from bytenmt.distributed import SINGLE_PROCESS, local_device, pick_device
+    from bytenmt.distributed import SINGLE_PROCESS, pick_device
     from bytenmt.training import arguments
     from bytenmt.training import run as training
 
-    group, on = group or SINGLE_PROCESS, local_device(pick_device(device))
+    group, on = group or SINGLE_PROCESS, pick_device(device)
     folder, file, start, *valid_paths = map(
         _path, (run, config, init_from, valid_src, valid_tgt, valid_tsv, valid_text)
     )

@@ -77,9 +77,9 @@ def train(start: RunOptions, texts: TextOptions, limits: dict[str, Any], machine
     import torch
 
     from bytenmt.api import runs
-    from bytenmt.distributed import local_device, pick_device, process_group
+    from bytenmt.distributed import pick_device, process_group
 
-    device = local_device(pick_device(machine.device))
+    device = pick_device(machine.device)
     options = {**vars(start), **vars(texts), **limits}
     del options["pair"]
     output, settings, memory = (options.pop(name) for name in ("output", "assignments", "memory"))

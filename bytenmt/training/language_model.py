@@ -103,7 +103,7 @@ class LanguageModelObjective:
 
     def shares(self, epoch: int, batch: int) -> Iterator[BatchShare]:
         """Yield this process' part of each batch from batch `batch` of an epoch on, without end."""
-        train, rows = self.train, self.group.own_indices(self._n_rows)
+        train, rows = self.train, range(self.group.rank, self._n_rows, self.group.size)
         while True:
             place = train.seed, epoch, batch
             batch_windows = (
