@@ -12,8 +12,8 @@ from bytenmt.config.fields import Positive, option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.errors import BytenmtError, DataError
 
-# Of files; any other one is text. A packed file has another suffix before that of the packing.
-FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+# A packed file has another suffix before that of the packing.
+FORMATS = {".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 PACKED = (".gz", ".zst")
 SAMPLE = 1 << 20  # bytes of a file whose encoding is checked
 
@@ -43,12 +43,12 @@ def translate_dataset(
 ) -> None:
     """Translate a column of a data set with Ray Data.
 
-    IN is a file or folder of Parquet, CSV, JSON lines (.jsonl) and text, told apart by suffixes. For each
-    file OUT gets a folder of the same name, whose files have all rows in order and in the same format (JSON
-    lines for text), with the column of translations. The folder appears when it is complete; files that have
-    one already are skipped, so the same command continues an interrupted job. Uses the Ray cluster of
-    RAY_ADDRESS or `ray start`, otherwise this machine; all machines of a cluster must see IN, OUT and the
-    models under the same paths. With --device cuda each actor takes a GPU.
+    IN is a file or folder of Parquet (.parquet, .pq) and JSON lines (.jsonl, .ndjson). For each file OUT gets
+    a folder of the same name, whose files have all rows in order and in the same format, with the column of
+    translations. The folder appears when it is complete; files that have one already are skipped, so the same
+    command continues an interrupted job. Uses the Ray cluster of RAY_ADDRESS or `ray start`, otherwise this
+    machine; all machines of a cluster must see IN, OUT and the models under the same paths. With --device
+    cuda each actor takes a GPU.
     """
     from bytenmt.cli import inputs
     from bytenmt.datasets import Translate, ray_job
@@ -87,8 +87,14 @@ def translate_dataset(
 
 
 def _format_of(path: Path) -> str:
-    """Return the format of a file by its suffix: parquet, csv, jsonl or text."""
-    return FORMATS.get((path.with_suffix("") if path.suffix in PACKED else path).suffix, "text")
+    """Return the format of a file by its suffix: parquet or jsonl. Raises DataError for another suffix."""
+    form = FORMATS.get((path.with_suffix("") if path.suffix in PACKED else path).suffix)
+    if form is None:
+        raise DataError(
+            f"{path}: expected {', '.join(FORMATS)}, also packed ({', '.join(PACKED)}); tables of CSV:"
+            " translate-file --column, lines of text: translate --workers N"
+        )
+    return form
 
 
 def _check_encoding(path: Path) -> None:

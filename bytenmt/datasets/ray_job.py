@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 import ray
 import ray.data
-from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, open_csv
+from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions
 from ray.data.datasource import BlockBasedFileDatasink
 
 from bytenmt.datasets.translate import Translate
@@ -51,7 +51,7 @@ def translate_file(
 ) -> None:
     """Translate a file into the new folder `out`, whose files have all rows in order; needs `connect`.
 
-    The folder appears when it is complete. form: parquet, csv, jsonl or text. runs: the models; options:
+    The folder appears when it is complete. form: parquet or jsonl. runs: the models; options:
     keyword arguments of Translate, such as column, to and threads. actors: number of engines, None for all
     CPUs (or GPUs) of the cluster. Raises BytenmtError.
     """
@@ -59,10 +59,9 @@ def translate_file(
     shutil.rmtree(part, ignore_errors=True)
     threads, on_gpu = options.get("threads") or 1, options.get("device") == "cuda"
     room = ray.cluster_resources().get("GPU" if on_gpu else "CPU", 1) // (1 if on_gpu else threads)
-    kinds = {"parquet": Translate, "csv": TranslateTable, "jsonl": TranslateObjects, "text": TranslateLines}
     try:
         rows = _read(path, form).map_batches(
-            kinds[form],
+            Translate if form == "parquet" else TranslateObjects,
             fn_constructor_args=runs,
             fn_constructor_kwargs=options,
             batch_format="pyarrow",
@@ -74,8 +73,6 @@ def translate_file(
         how = {"ray_remote_args": {"num_cpus": PER_FILE}}
         if form == "parquet":
             rows.write_parquet(str(part), **how)
-        elif form == "csv":
-            rows.write_csv(str(part), **how)
         else:
             rows.write_datasink(LineSink(str(part), file_format="jsonl"), **how)
     except (ray.exceptions.RayError, pa.ArrowException, ValueError, OSError) as error:
@@ -85,60 +82,30 @@ def translate_file(
 
 
 def _read(path: Path, form: str) -> Any:
-    """Return the rows of a file; values of CSV are bytes, and so are lines."""
+    """Return the rows of a Parquet file, or the lines of one of JSON objects, as bytes."""
     if form == "parquet":
         return ray.data.read_parquet(str(path), num_cpus=PER_FILE)
-    reading, parsing = ReadOptions(block_size=LONGEST_ROW), ParseOptions(newlines_in_values=True)
-    if form == "csv":
-        names = open_csv(path).schema.names
-    else:
-        names = reading.column_names = [LINE]
-        parsing = ParseOptions(delimiter=NO_BYTE, quote_char=False, ignore_empty_lines=False)
     return ray.data.read_csv(
         str(path),
-        read_options=reading,
-        parse_options=parsing,
-        convert_options=ConvertOptions(column_types=dict.fromkeys(names, pa.binary())),
+        read_options=ReadOptions(block_size=LONGEST_ROW, column_names=[LINE]),
+        parse_options=ParseOptions(delimiter=NO_BYTE, quote_char=False),
+        convert_options=ConvertOptions(column_types={LINE: pa.binary()}),
         num_cpus=PER_FILE,
     )
 
 
-class TranslateTable(Translate):
-    """Translate a column of a CSV file, whose values come as bytes; all columns become strings."""
+class TranslateObjects(Translate):
+    """Translate a value of JSON objects, a line each, whose other values stay as they are."""
 
     def __call__(self, batch: Any) -> Any:
-        """Return an Arrow table with the column `to` appended."""
-        columns = [[repair(value).decode() for value in column.to_pylist()] for column in batch.columns]
-        return super().__call__(pa.table(columns, batch.schema.names))
-
-
-class TranslateLines(Translate):
-    """Translate the lines of a text file to JSON objects: a text at key `column`, its translation at `to`."""
-
-    def __call__(self, batch: Any) -> Any:
-        """Return an Arrow table of one column, LINE, of encoded JSON objects."""
-        rows = [*self.rows(repair(line) for line in batch.column(LINE).to_pylist())]
-        texts = self.translate([text for _, text in rows])
-        lines = [
-            msgspec.json.encode({**row, self.to: text}) for (row, _), text in zip(rows, texts, strict=True)
-        ]
-        return pa.table({LINE: pa.array(lines, pa.large_binary())})
-
-    def rows(self, lines: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes | None]]:
-        """Yield for each line the object to write, without translation, and the text to translate; None:
-        there is no text, and the translation is null."""
-        return (({self.column: line.decode()}, line) for line in lines)
-
-
-class TranslateObjects(TranslateLines):
-    """Translate a value of JSON objects, whose other values stay as they are; empty lines are left out."""
-
-    def rows(self, lines: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes | None]]:
-        """Yield for each line its object, and the text to translate; see there. Raises MsgspecError."""
-        for line in filter(bytes.strip, lines):
-            row = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-            text = msgspec.json.decode(row.get(self.column, b"null"), type=str | None)
-            yield row, None if text is None else text.encode()
+        """Return an Arrow table of one column, LINE, of encoded objects; empty lines are left out. Raises
+        MsgspecError."""
+        lines = filter(bytes.strip, map(repair, batch.column(LINE).to_pylist()))
+        rows = [msgspec.json.decode(line, type=dict[str, msgspec.Raw]) for line in lines]
+        values = [msgspec.json.decode(row.get(self.column, b"null"), type=str | None) for row in rows]
+        texts = self.translate([None if value is None else value.encode() for value in values])
+        done = [msgspec.json.encode({**row, self.to: text}) for row, text in zip(rows, texts, strict=True)]
+        return pa.table({LINE: pa.array(done, pa.large_binary())})
 
 
 class LineSink(BlockBasedFileDatasink):  # type: ignore[misc]

@@ -1,6 +1,6 @@
 """The command `translate-dataset` on Ray itself, in its local mode."""
 
-import csv
+import gzip
 import json
 import subprocess
 import sys
@@ -38,7 +38,7 @@ rows = ray.data.from_items([{"id": 0, "text": "eins"}, {"id": 1, "text": None}])
     num_cpus=0.75,
 )
 print(rows.take_all())
-for wrong in (["bad", "wrong"], ["in/1.csv", "wrong", "--column", "id2"]):
+for wrong in (["bad", "wrong"], ["in/0.parquet", "wrong", "--column", "id2"], ["text", "wrong"]):
     try:
         call(*wrong)
     except SystemExit:
@@ -46,8 +46,7 @@ for wrong in (["bad", "wrong"], ["in/1.csv", "wrong", "--column", "id2"]):
 """
 SECONDS = 900  # until it counts as hanging
 JSON = '{"id": 1.50, "n": 12345678901234567890, "text": "eins", "day": "2024-01-01"}\n\n{"text": null}\n'
-TEXT = "eins\n\nzw\u2028ei\n".encode() + b"\xff\ndrei"
-TABLE = b'id,text,"x ""y"""\r\n007,"eins, ""zwei""\ndrei",\xff\r\n2,,\r\n'
+OTHER = '{"text":"zw\u2028ei","x":"'.encode() + b'\xff"}' + b'\n{"text":""}' * 4  # without a final line end
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -56,9 +55,6 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     for path in sorted(folder.iterdir()):
         if path.suffix == ".parquet":
             rows += pytest.importorskip("pyarrow.parquet").read_table(path).to_pylist()
-        elif path.suffix == ".csv":
-            with open(path, newline="", encoding="utf-8") as file:
-                rows += csv.DictReader(file)
         else:
             rows += map(json.loads, path.read_text(encoding="utf-8").split("\n")[:-1])
     return rows
@@ -67,13 +63,18 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 def test_data_sets_on_ray(tmp_path: Path) -> None:
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     run = make_run(tmp_path / "run")
-    for folder in ("in/sub", "bad"):
+    for folder in ("in/sub", "bad", "text"):
         (tmp_path / folder).mkdir(parents=True)
     texts = ["eins", None, "zwei\ndrei", ""] * 3
     table = pa.table({"id": pa.array(range(12), pa.int16()), "text": texts, "z": [[1]] * 12})
     parquet.write_table(table, tmp_path / "in" / "0.parquet", row_group_size=5)
-    for name, content in (("1.csv", TABLE), ("2.txt", TEXT), ("sub/3.jsonl", JSON.encode()), (".x", b"x")):
+    for name, content in (
+        ("sub/1.jsonl", JSON.encode()),
+        ("2.ndjson.gz", gzip.compress(OTHER)),
+        (".x", b"x"),
+    ):
         (tmp_path / "in" / name).write_bytes(content)
+    (tmp_path / "text" / "a.txt").write_bytes(b"eins\n")
     (tmp_path / "bad" / "a.jsonl").write_bytes(b'{"text": "a"}\nbroken\n')
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
@@ -83,29 +84,29 @@ def test_data_sets_on_ray(tmp_path: Path) -> None:
         timeout=SECONDS,
         start_new_session=True,
     )
-    assert "4 files translated, 0 were there already" in done.stderr, done.stderr
-    assert "0 files translated, 4 were there already" in done.stderr
+    assert "3 files translated, 0 were there already" in done.stderr, done.stderr
+    assert "0 files translated, 3 were there already" in done.stderr
     translator = Translator.load(run, max_len_a=0.1, max_len_b=9)
-    said = {text: translator.translate(text) for text in ("eins", "zwei", "drei", "zw\u2028ei", "\ufffd")}
+    said = {text: translator.translate(text) for text in ("eins", "zwei", "drei", "zw\u2028ei")}
     out = tmp_path / "out"
     rows = rows_of(out / "0.parquet")
     assert [row.pop("translation") for row in rows] == [
         said["eins"], None, f"{said['zwei']}\n{said['drei']}", "",
     ] * 3  # fmt: skip
     assert rows == table.to_pylist()
-    first, second = rows_of(out / "1.csv")
-    assert (first["id"], first['x "y"'], second["translation"]) == ("007", "\ufffd", "")
-    assert first["translation"].endswith(f"\n{said['drei']}")
-    lines = ["eins", "", "zw\u2028ei", "\ufffd", "drei"]
-    assert rows_of(out / "2.txt") == [{"text": line, "translation": said.get(line, "")} for line in lines]
-    (path,) = (out / "sub" / "3.jsonl").iterdir()
+    assert rows_of(out / "2.ndjson.gz") == [
+        {"text": "zw\u2028ei", "x": "\ufffd", "translation": said["zw\u2028ei"]},
+        *[{"text": "", "translation": ""}] * 4,
+    ]
+    (path,) = (out / "sub" / "1.jsonl").iterdir()
     objects = path.read_text(encoding="utf-8").split("\n")
     assert objects[0] == JSON.split("\n")[0].replace(": ", ":").replace(", ", ",")[:-1] + (
         f',"translation":{json.dumps(said["eins"], ensure_ascii=False)}}}'
     )
     assert objects[1:] == ['{"text":null,"translation":null}', ""]
     assert repr({"id": 0, "text": "eins", "translation": said["eins"]}) in done.stdout
-    last = [line for line in done.stderr.splitlines() if line.startswith("bytenmt: /")][-2:]
+    last = [line for line in done.stderr.splitlines() if line.startswith("bytenmt: /")][-3:]
     assert "a.jsonl: " in last[0] and "malformed" in last[0], done.stderr
-    assert "the columns are id, text, x" in last[1] and done.stderr.count("Traceback") == 0
+    assert "a.txt: expected .parquet, .pq, .jsonl" in last[2] and "translate --workers" in last[2]
+    assert "the columns are id, text, z" in last[1] and done.stderr.count("Traceback") == 0
     assert not (tmp_path / "wrong" / "a.jsonl").exists()
