@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bytenmt.decoding.confidence import Verdict, bits_of_characters, verdict_record
+from bytenmt.decoding.confidence import Verdict, verdict_record
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import TranslationResult
 
@@ -36,20 +36,17 @@ class JsonRecords:
     """Formats results as JSON objects, a line each; call it as a line_filter.OutputFormat.
 
     n_best: include the list of hypotheses if it is more than 1. align: returns for each line the links of
-    its characters to those of the source; None: no alignment. with_source: include the source. characters:
-    include the bits of every character, for which the search needs byte_scores.
+    its characters to those of the source; None: no alignment. with_source: include the source.
 
     An object has line: number from 1, as warnings and editors count; sentence: number from 0, as in an n-best
     list; source; the fields of the best hypothesis; verdict: sure, check or wrong; reasons for it, in words;
-    flags: the same for programs, such as "loop"; characters: each with its bits, the end of the line
-    last; n_best: the fields of each hypothesis; alignment: of the best one; seconds: from the arrival of the
-    line to its translation.
+    flags: the same for programs, such as "loop"; n_best: the fields of each hypothesis; alignment: of the
+    best one; seconds: from the arrival of the line to its translation.
     """
 
     n_best: int = 1
     align: Align | None = None
     with_source: bool = False
-    characters: bool = False
 
     def __call__(self, results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
         """Return a line of JSON for each result; arguments as of line_filter.OutputFormat."""
@@ -68,9 +65,6 @@ class JsonRecords:
         if self.with_source:
             record["source"] = result.source.decode()
         record |= hypothesis_record(best) | verdict_record(best)
-        if self.characters:
-            bits = bits_of_characters(best) if best.byte_scores else []
-            record["characters"] = [[character, round(cost, 6)] for character, cost in bits]
         if self.n_best > 1:
             record["n_best"] = [hypothesis_record(hypothesis) for hypothesis in result.hypotheses]
         return record

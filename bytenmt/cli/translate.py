@@ -81,7 +81,6 @@ class OutputOptions:
         "Include the character alignment with the source in jsonl (default: if the model has attention).",
         "--alignment/--no-alignment",
     )
-    character_bits: bool = option(False, "Include the bits of every character of a translation in jsonl.")
     flag_above: Bits | None = option(
         None,
         "Threshold of an unsure line in bits per byte (default: the model's own). Unsure and wrong lines are"
@@ -116,8 +115,6 @@ def translate(
     from bytenmt.decoding.translator import Translator
 
     input, output = stream_of(files.input), stream_of(files.output)
-    if answers.character_bits:
-        settings["byte_scores"] = True
     if answers.stream:
         settings.setdefault("beam", 1)
     checked = inputs.check_settings(settings)
@@ -172,7 +169,7 @@ def _output_format(answers: OutputOptions, runtime: Runtime, n_best: int, beam: 
     if is_json:
         is_aligned = runtime.has_attention and answers.alignment is not False
         links = Aligner(runtime.make_attention_readers()).links if is_aligned else None
-        form = JsonRecords(n_best, links, answers.with_source, answers.character_bits)
+        form = JsonRecords(n_best, links, answers.with_source)
     elif answers.flag_above is None:
         return form
     judge = Judge.from_runtime(runtime, answers.flag_above, beam=beam)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from bytenmt.config.facts import FlagThresholds
@@ -74,26 +74,6 @@ def verdict_record(hypothesis: Hypothesis) -> dict[str, Any]:
     flags = hypothesis.flags or ()
     verdict = Verdict.from_flags(flags)
     return {"verdict": verdict.level, "reasons": verdict.reasons, "flags": flags}
-
-
-def bits_of_characters(hypothesis: Hypothesis) -> list[tuple[str, float]]:
-    """Return (character, bits) for each character of the text, and at the end ("", bits of EOS).
-
-    The bits are -log2 of the model's probability of the character. Raises ValueError if the search kept no
-    scores of bytes.
-    """
-    if len(hypothesis.byte_scores) != len(hypothesis.text) + 1:
-        raise ValueError("the search kept no scores of bytes: set Options.byte_scores")
-    characters, start = [], 0
-    for character in hypothesis.text.decode():
-        end = start + len(character.encode())
-        characters.append((character, _bits(hypothesis.byte_scores[start:end])))
-        start = end
-    return [*characters, ("", _bits(hypothesis.byte_scores[start:]))]
-
-
-def _bits(scores: Sequence[float]) -> float:
-    return max(0.0, -math.fsum(scores) / math.log(2))
 
 
 def text_flags(source: bytes, text: bytes, lengths: FlagThresholds | None = None) -> Iterator[str]:

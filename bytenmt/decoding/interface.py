@@ -48,7 +48,6 @@ class Hypothesis(NamedTuple, Generic[TextT]):
     mask or temperature.
     score: ranks hypotheses, the highest first: log_probability / (bytes + 1) ** length_penalty, except that
     a sentinel written instead of a likelier EOS costs only as much as EOS. A Reranker changes it.
-    byte_scores: natural log-probability of each byte, then of EOS; empty unless Options.byte_scores is set.
     flags: names of suspected faults, such as "placement" (see line_batch and confidence); None where nothing
     was checked.
     is_past_end: whether the model would have ended the text while sentinels of the source were missing.
@@ -57,7 +56,6 @@ class Hypothesis(NamedTuple, Generic[TextT]):
     text: TextT
     log_probability: float
     score: float
-    byte_scores: tuple[float, ...] = ()
     flags: tuple[str, ...] | None = None
     is_past_end: bool = False
 

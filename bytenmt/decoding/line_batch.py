@@ -168,7 +168,9 @@ class LineBatch:
         for line in self._parts:
             chunks = [chunk for chunk, _ in line]
             pairs = [(chunk, self._with_sentinels(chunk, request)) for chunk, request in line]
-            hypotheses = [[_restore_hypothesis(h, chunk) for h in each] for chunk, each in pairs]
+            hypotheses = [
+                [h._replace(text=restore_text(h.text, chunk.spans)) for h in each] for chunk, each in pairs
+            ]
             of_line = join_hypotheses(chunks, hypotheses, search.length_penalty, search.n_best, search.sample)
             parts = merge_texts(
                 part
@@ -182,9 +184,7 @@ class LineBatch:
         """Return the hypotheses of a chunk with sentinels; where it is copied, the chunk at no cost."""
         if request is not None:
             return self.hypotheses[request]
-        text, has_scores = chunk.source, self._rules.settings.search.byte_scores
-        scores = (0.0,) * (len(text) + 1) if has_scores and text else ()
-        return [Hypothesis(text, 0.0, 0.0, scores, None if self._rules.keep is None else ())]
+        return [Hypothesis(chunk.source, 0.0, 0.0, None if self._rules.keep is None else ())]
 
     def beginning(self, line: int) -> tuple[bytes, bool]:
         """Return the translation of the first chunks of a line, up to the first that is not done, and whether
@@ -205,23 +205,6 @@ class LineBatch:
         limit = max(rules.settings.max_target_bytes(len(source)), len(prefix))
         draws = number if rules.settings.search.sample else 0
         return Request(source, limit, prefix, draws, pairs=chunk.pairs)
-
-
-def _restore_hypothesis(hypothesis: Hypothesis, chunk: Chunk) -> Hypothesis:
-    """Return a hypothesis of a chunk with its spans in the place of sentinels.
-
-    The first byte of a span has the log-probability of the sentinel, the others 0.
-    """
-    if not chunk.spans:
-        return hypothesis
-    text, scores = hypothesis.text, list[float]()
-    for position, score in enumerate(hypothesis.byte_scores):
-        scores.append(score)
-        # What a term becomes depends on the text before it.
-        if position < len(text) and text[position] in SENTINELS:
-            end, begin = (len(restore_text(text[:cut], chunk.spans)) for cut in (position + 1, position))
-            scores += [0.0] * (end - begin - 1)
-    return hypothesis._replace(text=restore_text(text, chunk.spans), byte_scores=tuple(scores))
 
 
 def has_translatable_text(source: bytes, has_sentinels: bool) -> bool:
@@ -346,10 +329,9 @@ def join_hypotheses(
         text = b"".join(part.text + chunk.separator for part, chunk in zip(parts, chunks, strict=True))
         log_probability = sum(part.log_probability for part in parts)
         score = log_probability / (len(text) + 1) ** length_penalty
-        scores = _join_byte_scores(chunks, parts)
         checked = [part.flags for part in parts if part.flags is not None]
         flags = tuple(dict.fromkeys(flag for flags in checked for flag in flags)) if checked else None
-        of_line.append(Hypothesis(text, log_probability, score, scores, flags))
+        of_line.append(Hypothesis(text, log_probability, score, flags))
     return of_line
 
 
@@ -362,16 +344,3 @@ def _best_combinations(hypotheses: Sequence[Sequence[Hypothesis]], n: int) -> li
         longer = sorted(longer, key=lambda item: -item[0])[:n]
         best = [(total, (*parts, hypothesis)) for total, parts, hypothesis in longer]
     return [parts for _, parts in best]
-
-
-def _join_byte_scores(chunks: Sequence[Chunk], parts: Sequence[Hypothesis]) -> tuple[float, ...]:
-    """Return the byte scores of a line: separators cost nothing, its end as much as the ends of all
-    chunks."""
-    if not any(part.byte_scores for part in parts):
-        return ()
-    scores, ends = list[float](), 0.0
-    for part, chunk in zip(parts, chunks, strict=True):
-        *of_bytes, end = part.byte_scores or (0.0,)  # an empty chunk has no scores
-        scores += of_bytes + [0.0] * len(chunk.separator)
-        ends += end
-    return (*scores, ends)

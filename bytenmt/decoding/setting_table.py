@@ -51,7 +51,7 @@ length_option = partial(option, group="search", heading="Sentences and lengths")
 @dataclass(frozen=True)
 class Options:
     """Options of the search, which Settings.from_dict checks; its fields hold the help of the commands'
-    options. Commands set the last two themselves."""
+    options. Commands set the last one themselves."""
 
     beam: Beam = search_option(
         1,
@@ -90,7 +90,6 @@ class Options:
     # A random number depends on it, the line's number, the sample's number and the byte's position alone.
     seed: Seed = sampling_option(0, "Random seed of sampling; the same seed gives the same text.")
     endless: bool = False  # the output is a text, not a line: line ends are allowed, only its limit ends it
-    byte_scores: bool = False  # keep the log-probability of every byte, for Hypothesis.byte_scores
 
 
 @dataclass(frozen=True)

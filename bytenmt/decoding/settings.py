@@ -40,7 +40,7 @@ class Settings(LineSettings):
         error messages write it, such as "--beam-size". Raises SettingError for an unknown name or a wrong
         value, DataError for a prefix or glossary that is malformed.
         """
-        known = {**TABLE, **KEEP, "byte_scores": None}
+        known = TABLE | KEEP
         for name in values:
             if name not in known:
                 raise SettingError(f"unknown setting {name}: expected one of {', '.join(sorted(known))}")
@@ -54,7 +54,7 @@ class Settings(LineSettings):
                 f"{shown('n_best')} {n_best} of {shown('beam')} {beam}: give {shown('beam')} {n_best} or more"
             )
         of_keep = {name: value for name, value in values.items() if name in KEEP}
-        search = Options(**{name: values[name] for name in values if name in SEARCH or name == "byte_scores"})
+        search = Options(**{name: values[name] for name in values if name in SEARCH})
         # What is sampled is what the model says, repetitions and all.
         of_runs = {"length_penalty"} | ({"no_repeat_ngram_size", "beam"} if not search.sample else set())
         return cls(

@@ -9,7 +9,6 @@ from bytenmt.config.facts import FlagThresholds
 from bytenmt.decoding.confidence import (
     REASONS,
     Verdict,
-    bits_of_characters,
     has_loop,
     is_copy,
     lacks_number,
@@ -19,20 +18,11 @@ from bytenmt.decoding.confidence import (
 from bytenmt.decoding.interface import Hypothesis
 
 
-def hypothesis(text: str, bits: float = 0.1) -> Hypothesis:
-    """A text each of whose bytes, and whose end, cost so many bits."""
-    scores = (-bits * math.log(2),) * (len(text.encode()) + 1)
-    return Hypothesis(text.encode(), sum(scores), 0.0, scores)
-
-
-def test_a_character_costs_what_its_bytes_do() -> None:
-    found = bits_of_characters(hypothesis("a한", 0.5))
-    assert [character for character, _ in found] == ["a", "한", ""]
-    assert [bits for _, bits in found] == pytest.approx([0.5, 1.5, 0.5])
-    assert hypothesis("a한", 0.5).bits_per_byte == pytest.approx(2.5 / 4)
-    assert hypothesis("").bits_per_byte is None
-    with pytest.raises(ValueError, match="kept no scores"):
-        bits_of_characters(Hypothesis(b"a", -1.0, -1.0))
+def test_bits_per_byte_include_the_end() -> None:
+    text, log_probability = "a한", -2.5 * math.log(2)  # half a bit for each of four bytes, and for EOS
+    assert Hypothesis(text.encode(), log_probability, 0.0).bits_per_byte == pytest.approx(2.5 / 4)
+    assert Hypothesis(text, log_probability, 0.0).bits_per_byte == pytest.approx(2.5 / 4)
+    assert Hypothesis(b"", log_probability, 0.0).bits_per_byte is None
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from made_up_engine import MadeUpEngine, made_up_translator
+from made_up_engine import made_up_translator
 
 from bytenmt.config.facts import Facts
 from bytenmt.data.sentences import languages_of_files, sentence_ends
-from bytenmt.decoding.interface import Hypothesis, Options, Request
-from bytenmt.decoding.line_batch import Chunk, LineRules, join_hypotheses
+from bytenmt.decoding.interface import Hypothesis, Request
+from bytenmt.decoding.line_batch import Chunk, join_hypotheses
 from bytenmt.decoding.loading import LoadedRun, Runtime, runtime_from_models
-from bytenmt.decoding.translator import Translator
 
 EN = ("en",)
 HARD_LINES = Path(__file__).parents[1] / "files" / "hard_sentences.tsv"  # a bar where a sentence ends
@@ -104,21 +103,6 @@ def test_n_best_are_those_with_the_highest_sums() -> None:
     assert [one.text for one in drawn] == [
         b" ".join(p.text for p in parts) for parts in zip(*hypotheses, strict=True)
     ]
-
-
-def test_chunks_of_a_line_share_their_ends() -> None:
-    """A byte costs its place in the chunk, the end of a chunk 100; separators cost nothing."""
-
-    class Priced(MadeUpEngine):
-        def _hypotheses(self, request: Request) -> list[Hypothesis]:
-            text = request.source or b""
-            scores = *map(float, range(len(text))), 100.0
-            return [Hypothesis(text, sum(scores), 0.0, scores)]
-
-    translator = Translator(lambda capacity: Priced(capacity, Options(), []), LineRules(max_source_bytes=4))
-    ((found,),) = translator.n_best([b"one two"])
-    assert found.text == b"one two" and found.byte_scores == (0, 1, 2, 0, 0, 1, 2, 200)
-    assert sum(found.byte_scores) == found.log_probability
 
 
 def runtime(**facts: Any) -> Runtime:

@@ -90,7 +90,7 @@ def steps(model: Path) -> Iterator[Step]:
     run = [str(model)]
     yield "translate, first answer", ["translate", *run, "-i", "src"], True
     yield "translate, later answer", ["translate", *run, "-i", "src"], True
-    beam = ["-b", "4", "--n-best", "2", "--format", "jsonl", "--character-bits"]
+    beam = ["-b", "4", "--n-best", "2", "--format", "jsonl"]
     yield "translate, jsonl", ["translate", *run, "-i", "src", *beam], True
     yield "translate-file", ["translate-file", *run, "src", "out.txt", "--format", "text"], True
     pair = ["--src", "src", "--ref", "ref"]

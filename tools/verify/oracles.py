@@ -193,8 +193,8 @@ SENTENCES = ["A man in a red shirt is sitting on a bench.", "Two dogs run: 3 of 
 
 SHORT = {"max_len_a": 1.0, "max_len_b": 8}
 SEARCHES: dict[str, dict[str, Any]] = {
-    "greedy": {"byte_scores": True},
-    "beam": {"beam": 4, "n_best": 4, "byte_scores": True},
+    "greedy": {},
+    "beam": {"beam": 4, "n_best": 4},
     "beam, no length penalty": {"beam": 3, "n_best": 2, "length_penalty": 0.0},
     "sample": {"sample": True, "beam": 2, "n_best": 2, "seed": 3},
     "sample, top k and p": {"sample": True, "temperature": 0.7, "top_k": 20, "top_p": 0.9, "seed": 4},
@@ -269,7 +269,7 @@ def command_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
     """Run commands whose output is JSON or a table."""
     inputs, models = folder / "inputs", folder / "models"
     fixed = ["--engine", "numba", "--threads", "1"]
-    jsonl = ["--format", "jsonl", "--with-source", "--character-bits", "--max-len-b", "20", *fixed]
+    jsonl = ["--format", "jsonl", "--with-source", "--max-len-b", "20", *fixed]
     for name in ("bahdanau", "convs2s"):
         out = run_command("translate", models / name, "-i", inputs / "lines", *jsonl, "--beam-size", "3")
         yield f"command | {name} | translate", without_times(out)

@@ -28,8 +28,7 @@ class SearchBatch:
         """n_models: see SearchState.allocate."""
         self.capacity = capacity
         self.params = SearchParams.from_options(options)
-        beam, keeps_scores = options.beam, options.byte_scores
-        self.state = SearchState.allocate(capacity, beam, n_models, 0, 0, keeps_scores=keeps_scores)
+        self.state = SearchState.allocate(capacity, options.beam, n_models, 0, 0)
         self._options = options
         self._slots: dict[int, int] = {}  # of sentences that have not been handed out, by handle
         self._n_admitted = 0
@@ -99,12 +98,6 @@ class SearchBatch:
         if not n_best or math.isnan(values[0][0]):
             raise BytenmtError("the model's probabilities are NaN: its training has diverged")
         return [
-            Hypothesis(
-                state.text(slot, step, beam),
-                log_p,
-                score,
-                state.byte_scores(slot, step, beam, log_p),
-                is_past_end=is_past_end,
-            )
+            Hypothesis(state.text(slot, step, beam), log_p, score, is_past_end=is_past_end)
             for score, log_p, step, beam, is_past_end in zip(*values, strict=True)
         ]

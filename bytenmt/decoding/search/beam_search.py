@@ -181,8 +181,6 @@ def continue_beams(
     for beam in range(n_beams):
         search.history_byte[slot, step, beam] = search.last[slot, beam]
         search.history_parent[slot, step, beam] = search.parent[slot, beam]
-        if search.history_score.shape[1] > 0:
-            search.history_score[slot, step, beam] = search.score[slot, beam]
     if is_search_over(search, params, slot, highest):
         search.state[slot] = DONE
 
@@ -272,8 +270,6 @@ def sample_byte(
     search.history_byte[slot, step, beam], search.history_parent[slot, step, beam] = byte, beam
     search.last[slot, beam], search.parent[slot, beam] = byte, beam
     search.score[slot, beam] = score
-    if search.history_score.shape[1] > 0:
-        search.history_score[slot, step, beam] = score
     if byte == EOS:
         finish_hypothesis(search, params, slot, score, score, beam)
         search.score[slot, beam] = NO_SCORE

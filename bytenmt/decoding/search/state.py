@@ -7,7 +7,6 @@ of a given text.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -124,7 +123,7 @@ class SearchState(NamedTuple):
     int64: the step and the beam at which EOS was chosen. finished_past_end (p, b) bool: see past_end.
 
     History. history_byte (p, t, b) uint8, history_parent (p, t, b) uint16: the byte chosen at every step, and
-    the beam that it continues. history_score (p, t, b) float64: the score after it; t is 0 if not needed.
+    the beam that it continues.
 
     Rows of the current pass. row_slot (r,) int64: their slots; the beams of a sentence, or the bytes of a
     forced text, stand next to each other; r is at least p * b. n_rows (1,) int64: their number. logits
@@ -154,7 +153,6 @@ class SearchState(NamedTuple):
     finished_past_end: npt.NDArray[np.bool_]
     history_byte: Bytes
     history_parent: npt.NDArray[np.uint16]
-    history_score: Reals
     row_slot: Ints
     n_rows: Ints
     logits: npt.NDArray[np.float32]
@@ -169,14 +167,13 @@ class SearchState(NamedTuple):
         length: int,
         prefix: int,
         n_rows: int = 0,
-        keeps_scores: bool = False,
         forced: ForcedText | None = None,
     ) -> SearchState:
         """Return n_slots free slots for outputs of at most `length` bytes and prefixes of `prefix` bytes.
 
         n_models: number of models whose logits are stored; 0 if an engine writes log_p itself.
-        n_rows: rows of a pass at most, if more than slots times beams. keeps_scores: whether history_score
-        is kept. forced: texts to score instead of a search.
+        n_rows: rows of a pass at most, if more than slots times beams. forced: texts to score instead of a
+        search.
         """
         each = (n_slots, beam)
         n_rows = max(n_rows, n_slots * beam)
@@ -204,7 +201,6 @@ class SearchState(NamedTuple):
             finished_past_end=np.zeros(each, np.bool_),
             history_byte=np.zeros(steps, np.uint8),
             history_parent=np.zeros(steps, np.uint16),
-            history_score=np.zeros(steps if keeps_scores else (n_slots, 0, beam)),
             row_slot=np.zeros(n_rows, np.int64),
             n_rows=np.zeros(1, np.int64),
             logits=np.zeros((n_models, n_rows, N_IDS), np.float32),
@@ -215,15 +211,7 @@ class SearchState(NamedTuple):
     def enlarged(self, length: int, prefix: int) -> SearchState:
         """Return a copy with room for outputs of `length` bytes and prefixes of `prefix` bytes."""
         n_slots, beam = self.last.shape
-        new = SearchState.allocate(
-            n_slots,
-            beam,
-            len(self.logits),
-            length,
-            prefix,
-            len(self.row_slot),
-            self.history_score.shape[1] > 0,
-        )
+        new = SearchState.allocate(n_slots, beam, len(self.logits), length, prefix, len(self.row_slot))
         for old, copy in zip(flatten_arrays(self), flatten_arrays(new), strict=True):
             copy[tuple(slice(n) for n in old.shape)] = old
         return new
@@ -262,19 +250,6 @@ class SearchState(NamedTuple):
             text[position] = self.history_byte[slot, position, beam]
             beam = int(self.history_parent[slot, position, beam])
         return bytes(text)
-
-    def byte_scores(self, slot: int, step: int, beam: int, total: float) -> tuple[float, ...]:
-        """Return the log-probability of each of the first `step` bytes of a hypothesis, and of EOS.
-
-        beam: see text. total: log-probability of the text with EOS. Returns () if scores are not kept.
-        """
-        if not self.history_score.shape[1]:
-            return ()
-        totals = [total]
-        for position in range(step - 1, -1, -1):
-            totals.append(float(self.history_score[slot, position, beam]))
-            beam = int(self.history_parent[slot, position, beam])
-        return tuple(after - before for before, after in pairwise([0.0, *reversed(totals)]))
 
 
 def sentinel_numbers(data: bytes) -> list[int]:
