@@ -6,7 +6,7 @@ Imports nothing heavy.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from bytenmt.decoding.setting_table import AUTO as AUTO
 from bytenmt.decoding.setting_table import EngineSpec as EngineSpec
@@ -64,40 +64,3 @@ class Hypothesis(NamedTuple, Generic[TextT]):
         """Bits (-log2 of the probability) of the text and EOS, per byte of the text; None if it is empty."""
         n_bytes = len(self.text.encode() if isinstance(self.text, str) else self.text)
         return -self.log_probability / math.log(2) / n_bytes if n_bytes else None
-
-
-class Engine(Protocol):
-    """Protocol of engines, which decode up to `capacity` sentences side by side, each in a slot.
-
-    `admit` requests, call `advance` again and again, and take what `finished` returns. The output of a
-    sentence does not depend on the others.
-    """
-
-    capacity: int  # sentences at most
-
-    def room(self) -> int:
-        """Return the number of sentences that `admit` would take now."""
-        ...
-
-    def admit(self, requests: list[Request]) -> list[int]:
-        """Encode the sources of at most room() requests, put each into a free slot, and return a handle (a
-        number) for each, in their order."""
-        ...
-
-    def advance(self, n_steps: int) -> None:
-        """Execute n_steps steps; each adds a byte to every hypothesis of the sentences that are not done."""
-        ...
-
-    def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Return (handle, hypotheses, best first) of the sentences done since the last call, whose slots are
-        then free again. Waits for the device."""
-        ...
-
-    def drop(self, handle: int) -> None:
-        """Abandon a sentence that `finished` has not returned; its slot is free again."""
-        ...
-
-    def so_far(self, handle: int) -> bytes:
-        """Return the output so far of a sentence that `finished` has not returned; it may end inside a
-        character. Only for beam 1: with more beams it may change at the next step."""
-        ...

@@ -18,7 +18,7 @@ from bytenmt.config.facts import Facts, SearchDefaults
 from bytenmt.config.schema import Config, architecture
 from bytenmt.data.sentences import UNKNOWN_LANGUAGE, languages_of_files
 from bytenmt.decoding.engine_selection import n_cores, precision_of, select_engine
-from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Options
+from bytenmt.decoding.interface import AUTO, EngineSpec, Options
 from bytenmt.decoding.reading import Reader
 from bytenmt.decoding.setting_table import ALWAYS
 from bytenmt.errors import BytenmtError, SettingError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import torch
 
     from bytenmt.architectures.base import Model
+    from bytenmt.decoding.engine import Engine
 
 MAX_THREADS = 2  # of the numba engine by default: more than that wait for the memory
 FEW_MULTI_SENTENCE_LINES = 0.05  # share of the training lines up to which "auto" splits lines
@@ -36,7 +37,7 @@ FEW_MULTI_SENTENCE_LINES = 0.05  # share of the training lines up to which "auto
 
 M = TypeVar("M")  # a model as an engine takes it: packed, or a module
 # The first three fields of Runtime: make_engine, make_reader, make_attention_readers.
-RuntimeFunctions = tuple[Callable[[Options, int], Engine], Callable[[], Reader], Callable[[], list[Reader]]]
+RuntimeFunctions = tuple[Callable[[Options, int], "Engine"], Callable[[], Reader], Callable[[], list[Reader]]]
 
 
 class LoadedRun(NamedTuple):

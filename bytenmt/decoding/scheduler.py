@@ -5,9 +5,13 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from bytenmt.decoding.interface import Engine, Hypothesis, Request
+from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.utf8 import whole_characters
+
+if TYPE_CHECKING:  # it imports Numba
+    from bytenmt.decoding.engine import Engine
 
 STOP_TEST_EVERY = 8  # steps between two tests whether a sentence is done
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, AnyStr, overload
+from typing import TYPE_CHECKING, Any, AnyStr, overload
 
-from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Hypothesis, Options, Request
+from bytenmt.decoding.interface import AUTO, EngineSpec, Hypothesis, Options, Request
 from bytenmt.decoding.kept_spans import SourceLine, restore_text
 from bytenmt.decoding.line_batch import LineBatch, LineRules, TranslationResult
 from bytenmt.decoding.loading import Runtime, load_runs
@@ -22,6 +22,9 @@ from bytenmt.decoding.scheduler import decode, stream_characters
 from bytenmt.decoding.settings import Settings, encode_line
 from bytenmt.errors import BytenmtError, SettingError
 from bytenmt.reporter import SILENT, Reporter
+
+if TYPE_CHECKING:  # it imports Numba
+    from bytenmt.decoding.engine import Engine
 
 MAX_SENTENCES = 1024  # side by side, however short
 # For the chosen bytes of the sentences side by side; a single one may take four times that.

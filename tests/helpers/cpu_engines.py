@@ -12,7 +12,8 @@ from variants import MORE, VARIANTS
 from bytenmt.decoding.cpu.compilation import compile_kernels
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import PackedModel, pack_model
-from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
+from bytenmt.decoding.engine import Engine
+from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode

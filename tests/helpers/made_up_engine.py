@@ -12,6 +12,7 @@ from bytenmt.checkpoints.checkpoint import model_tensors, save_checkpoint
 from bytenmt.checkpoints.weights import CONFIG
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config
+from bytenmt.decoding.engine import Engine
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.line_batch import LineRules
 from bytenmt.decoding.loading import runtime_from_models
@@ -30,7 +31,7 @@ def made_up_text(request: Request, which: int = 0) -> bytes:
     return text + bytes(byte for byte in source if byte in SENTINELS and byte not in text)
 
 
-class MadeUpEngine:
+class MadeUpEngine(Engine):
     """One byte a step. Notes what it was asked for in `admitted`, one list a call."""
 
     def __init__(self, capacity: int, options: Options, admitted: list[list[Request]]) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 from made_up_engine import MadeUpEngine
 from starlette.testclient import TestClient
 
+from bytenmt.decoding.engine import Engine
 from bytenmt.decoding.glossary import Glossary, Term
-from bytenmt.decoding.interface import Engine, Request
+from bytenmt.decoding.interface import Request
 from bytenmt.decoding.kept_spans import KeepSpec
 from bytenmt.decoding.line_batch import LineRules
 from bytenmt.decoding.settings import Settings

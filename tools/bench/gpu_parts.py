@@ -29,7 +29,8 @@ from bytenmt.checkpoints.weights import BEST
 from bytenmt.config.schema import Config, architecture, load_config
 from bytenmt.data.batches import Batch, assemble
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
-from bytenmt.decoding.interface import Engine, Options, Request
+from bytenmt.decoding.engine import Engine
+from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaCapture, CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.pytorch.reader import TorchReader

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from bytenmt.decoding.interface import Engine
+from bytenmt.decoding.engine import Engine
 from bytenmt.decoding.scheduler import decode
 from tools.bench.records import Record
 from tools.bench.steps import (

@@ -19,7 +19,8 @@ from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import Config, load_config
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import PackedModel, pack_model
-from bytenmt.decoding.interface import Engine, Options, Request
+from bytenmt.decoding.engine import Engine
+from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.program.instructions import Field, Op

@@ -22,7 +22,6 @@ from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.scheduler import decode
-from bytenmt.decoding.search.batch import SearchBatch
 from bytenmt.decoding.search.beam_search import choose_bytes
 from bytenmt.decoding.search.state import SearchParams, SearchState
 from bytenmt.jit import VARIABLE, cache_folder, linked_only, njit_borrowing
@@ -52,8 +51,8 @@ def compile_search(reporter: Reporter = SILENT) -> None:
     """Load the machine code of search_step from disk, or compile it; a second call does nothing."""
     dispatcher: Any = search_step
     if not dispatcher.signatures:
-        batch = SearchBatch(Options(), 1)
-        compile_once(lambda: search_step(batch.state, batch.params), cache_folder(Path(__file__)), reporter)
+        state, params = SearchState.allocate(1, 1, 0, 0, 0), SearchParams.from_options(Options())
+        compile_once(lambda: search_step(state, params), cache_folder(Path(__file__)), reporter)
 
 
 def compile_once(call: Callable[[], object], folder: Path | None, reporter: Reporter) -> None:

@@ -8,12 +8,12 @@ from functools import partial
 from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.session import ModelSession
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
+from bytenmt.decoding.engine import Engine
 from bytenmt.decoding.interface import Options, Request
-from bytenmt.decoding.search.batch import SearchBatch
 
 
-class NumbaEngine(SearchBatch):
-    """An interface.Engine for up to `capacity` sentences on the CPU; several models form an ensemble.
+class NumbaEngine(Engine):
+    """An engine for the CPU; several models form an ensemble.
 
     The hypotheses of a sentence have the same bits whatever is decoded beside it, on any number of threads.
     packed: the models, of any architectures. threads: how many decode at most.

@@ -17,6 +17,7 @@ import torch
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.tensor_tree import concatenate
 from bytenmt.decoding.cpu.compilation import compile_search, search_step
+from bytenmt.decoding.engine import Engine
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.forward import (
     ModelState,
@@ -25,13 +26,12 @@ from bytenmt.decoding.pytorch.forward import (
     forward,
     select_sentences,
 )
-from bytenmt.decoding.search.batch import SearchBatch
 from bytenmt.decoding.search.state import RUNNING, SearchParams, SearchState
 from bytenmt.utf8 import N_IDS
 
 
-class PyTorchEngine(SearchBatch):
-    """The common part of the engines in PyTorch (see interface.Engine); subclasses execute the models' pass.
+class PyTorchEngine(Engine):
+    """The common part of the engines in PyTorch; subclasses execute the models' pass.
 
     models: in evaluation mode on `device`, in the precision in which they compute; several form an ensemble,
     whose probabilities are averaged. run_search: the step of the search, on the host.

@@ -1,11 +1,9 @@
-"""The sentences that an engine decodes together: their slots, handles and hypotheses.
-
-Every engine is a SearchBatch that also encodes sources and computes log-probabilities.
-"""
+"""The base class of engines: the sentences that are decoded together, their slots, handles and hypotheses."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,11 +15,13 @@ from bytenmt.kernel_constants import N_SENTINELS
 from bytenmt.splitmix import draw_key
 
 
-class SearchBatch:
-    """The base class of engines: `capacity` slots for sentences, and the state of the search in them.
+class Engine(ABC):
+    """Decodes up to `capacity` sentences side by side, each in a slot.
 
-    It implements room, finished, drop and so_far of interface.Engine; subclasses add admit and advance.
-    state: replaced by a larger one when a sentence needs more room. params: the options, for compiled code.
+    `admit` requests, call `advance` again and again, and take what `finished` returns. The output of a
+    sentence does not depend on the others. Subclasses add `admit` and `advance`, that is, encoders and
+    decoders; the search is here. state: of the search, replaced by a larger one when a sentence needs more
+    room. params: the options, for compiled code.
     """
 
     def __init__(self, options: Options, capacity: int, n_models: int = 0) -> None:
@@ -34,8 +34,17 @@ class SearchBatch:
         self._n_admitted = 0
 
     def room(self) -> int:
-        """Return the number of free slots."""
+        """Return the number of sentences that `admit` would take now."""
         return self.capacity - len(self._slots)
+
+    @abstractmethod
+    def admit(self, requests: list[Request]) -> list[int]:
+        """Encode the sources of at most room() requests, put each into a free slot, and return a handle (a
+        number) for each, in their order."""
+
+    @abstractmethod
+    def advance(self, n_steps: int) -> None:
+        """Execute n_steps steps; each adds a byte to every hypothesis of the sentences that are not done."""
 
     def take_slots(self, requests: Sequence[Request]) -> tuple[list[int], list[int]]:
         """Put new sentences into free slots, at their first byte; return their handles and their slots.
@@ -60,7 +69,7 @@ class SearchBatch:
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
         """Return (handle, hypotheses, best first) of the sentences done since the last call, and free their
-        slots. Raises BytenmtError if a model's probabilities are NaN."""
+        slots. Waits for the device. Raises BytenmtError if a model's probabilities are NaN."""
         done = [(handle, slot) for handle, slot in self._slots.items() if self.state.state[slot] == DONE]
         hypotheses = [(handle, self._hypotheses(slot)) for handle, slot in done]
         for handle, _ in done:
