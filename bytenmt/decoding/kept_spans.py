@@ -17,6 +17,7 @@ from bytenmt.sentinels import (
     compile_patterns,
     drop_overlaps,
     find_spans,
+    match_pairs,
     pair_tags,
     sentinel_char,
     to_bytes,
@@ -126,12 +127,9 @@ class KeepSpec:
 def _pairs(tags: Sequence[tuple[int, TextOrCode | Term]]) -> tuple[tuple[int, int], ...]:
     """Return the pairs of MarkedText. tags: each kept text, code or term, with the number of its span."""
     partners = pair_tags([tag if isinstance(tag, str) else "" for _, tag in tags])
-    opened = dict[int, int]()
-    for index, (_, tag) in enumerate(tags):
-        if isinstance(tag, Code) and tag.opens:
-            opened[tag.pair] = index
-        elif isinstance(tag, Code) and tag.pair in opened:
-            partners[index] = opened[tag.pair]
+    partners |= match_pairs(
+        (str(tag.pair), tag.opens) if isinstance(tag, Code) and tag.pair >= 0 else None for _, tag in tags
+    )
     pairs = ((tags[opening][0], tags[closing][0]) for closing, opening in partners.items())
     return tuple(sorted({(first, second) for first, second in pairs if first != second}))
 

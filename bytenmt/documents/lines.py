@@ -15,13 +15,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from bytenmt.decoding.confidence import NO_TEXT
-from bytenmt.documents.unit import CodedText, merge_strings, to_markup
-from bytenmt.sentinels import Code, find_spans
+from bytenmt.documents.unit import CodedText, merge_strings, split_codes, to_markup
+from bytenmt.sentinels import Code, find_spans, match_pairs, replace_spans
 
 SEPARATOR = re.compile(r"(\r\n|[\n\r\t]|[ ]+\|[ ]+|[ ]{2,})")
 OPTION = re.compile(r"-[-\w].*|[^a-z]+")  # what stands in the first column of an option table
-KEYWORD = re.compile(r"[a-z][\w-]*")  # the same, behind an indentation
-ARGUMENT = re.compile(r"(?<![A-Za-z])[A-Z][A-Z0-9_]+(?![a-z])")  # of an option, such as FILE
 # Of a product, such as GitHub; not German StudentInnen.
 NAME = re.compile(r"(?<!\w)(?!\w+I(?:n|nnen)\b)[A-Za-z]*[a-z][A-Z][A-Za-z0-9]*(?!\w)")
 # White space and symbols such as notes, arrows, bullets and pictograms at the ends of a line.
@@ -94,12 +92,10 @@ def has_words(parts: Sequence[str | Code]) -> bool:
     that is a value of a program, such as true or #fff.
     """
     for part in parts:
-        if isinstance(part, str) and any(map(str.isalpha, part)) and not VALUE.fullmatch(part):
-            last, text = 0, NAME.sub(lambda match: "0" * len(match[0]), part)
-            for begin, end in [*find_spans(part), (len(part), 0)]:
-                if any(map(str.isalpha, text[last:begin])):
-                    return True
-                last = end
+        if isinstance(part, str) and not VALUE.fullmatch(part):
+            text = NAME.sub(lambda match: "0" * len(match[0]), part)
+            if any(map(str.isalpha, replace_spans(text, [(span, "") for span in find_spans(part)]))):
+                return True
     return False
 
 
@@ -116,33 +112,23 @@ def split_unit(source: CodedText) -> list[UnitLine | CodedText]:
         texts[-1].append(split_parts[0])
         for separator, piece in zip(split_parts[1::2], split_parts[2::2], strict=True):
             texts += [[separator], [piece]]
-    arguments = set[str]()  # of the options so far, which descriptions name
-    last_two = ["-", "-"]  # the two pieces before a text
     for text, following in pairwise([*map(merge_strings, texts), ()]):
         leading, core, trailing = _split_surroundings(text)
         core, shortcut = split_shortcut(core)
-        markup, has_gap = to_markup(core), to_markup(following).startswith("  ")
-        is_indented = not last_two[0] and last_two[1].startswith("  ")
-        if has_gap and (OPTION.fullmatch(markup) or (is_indented and KEYWORD.fullmatch(markup))):
-            arguments |= {*ARGUMENT.findall(markup)}
+        is_option = OPTION.fullmatch(to_markup(core)) and to_markup(following).startswith("  ")
+        if is_option or not has_words(core):
             pieces_of_unit.append(text)
         else:
-            pieces_of_unit += (
-                [leading, _make_line(core, arguments, shortcut), trailing] if has_words(core) else [text]
-            )
-        last_two = [last_two[1], to_markup(text)]
+            pieces_of_unit += [leading, _make_line(core, shortcut), trailing]
     return pieces_of_unit
 
 
 def _pair_partners(parts: Sequence[str | Code]) -> dict[int, int]:
     """Map the index of each code of a pair to that of the other one, if it is there."""
-    opened, partners = dict[int, int](), dict[int, int]()
-    for index, part in enumerate(parts):
-        if isinstance(part, Code) and part.opens:
-            opened[part.pair] = index
-        elif isinstance(part, Code) and part.pair in opened:
-            partners |= {index: opened[part.pair], opened[part.pair]: index}
-    return partners
+    opening_of = match_pairs(
+        (str(part.pair), part.opens) if isinstance(part, Code) and part.pair >= 0 else None for part in parts
+    )
+    return opening_of | {opening: closing for closing, opening in opening_of.items()}
 
 
 def _split_surroundings(text: CodedText) -> tuple[CodedText, CodedText, CodedText]:
@@ -187,10 +173,10 @@ def split_shortcut(core: CodedText) -> tuple[CodedText, str]:
     return (text[:position] + text[position + 1 :],), text[position : position + 2]
 
 
-def _make_line(core: CodedText, arguments: set[str], shortcut: str) -> UnitLine:
+def _make_line(core: CodedText, shortcut: str) -> UnitLine:
     """Return a line, whose codes are <1>, </1>, <2/> and so on.
 
-    A pair around kept text alone is one code. Names of products and arguments are codes, too.
+    A pair around kept text alone is one code. Names of products are codes, too.
     """
     parts, codes, numbers = list[str | Code](), dict[Code, CodedText](), dict[int, int]()
     partners, end = _pair_partners(core), -1
@@ -198,10 +184,9 @@ def _make_line(core: CodedText, arguments: set[str], shortcut: str) -> UnitLine:
         if index <= end:
             continue
         if isinstance(part, str):
-            for piece in re.split(rf"({ARGUMENT.pattern}|{NAME.pattern})", part):
-                is_name = piece in arguments or NAME.fullmatch(piece)
-                parts.append(Code(piece) if is_name else piece)
-                codes |= {Code(piece): (piece,)} if is_name else {}
+            pieces = split_codes(part, NAME)
+            parts += pieces
+            codes |= {piece: (piece.text,) for piece in pieces if isinstance(piece, Code)}
             continue
         closing, number = partners.get(index, index), len(codes) + 1
         if closing > index and not has_words(core[index:closing]):
