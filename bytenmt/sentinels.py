@@ -265,15 +265,3 @@ def match_pairs(tags: Iterable[tuple[str, bool] | None]) -> dict[int, int]:
                 partners[index], name = opened.pop()
                 n_open[name] -= 1
     return partners
-
-
-def shared_spans(source: Sequence[str], target: Sequence[str]) -> list[tuple[int, int]]:
-    """Return pairs (i, j) for which source[i] and target[j] are the same text; each index occurs once.
-
-    source, target: the kept spans of a sentence and of its translation. The first occurrence of a text is
-    paired with the first one on the other side, the second with the second, and so on.
-    """
-    places: dict[str, list[int]] = {}
-    for index, span in enumerate(target):
-        places.setdefault(span, []).append(index)
-    return [(index, places[span].pop(0)) for index, span in enumerate(source) if places.get(span)]

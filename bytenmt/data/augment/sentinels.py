@@ -24,7 +24,6 @@ from bytenmt.sentinels import (
     merge_adjacent,
     replace_spans,
     sentinel_char,
-    shared_spans,
     to_bytes,
 )
 
@@ -95,11 +94,12 @@ def find_shared(source: str, target: str) -> SharedSpans:
 def _match_equal_spans(
     source: str, target: str, source_spans: Sequence[Span], target_spans: Sequence[Span]
 ) -> SharedSpans:
-    texts = (
-        [source[begin:end] for begin, end in source_spans],
-        [target[begin:end] for begin, end in target_spans],
-    )
-    return [(source_spans[i], target_spans[j]) for i, j in shared_spans(*texts)]
+    """Pair the spans of equal texts: the first one of a text with the first one on the other side."""
+    places = dict[str, list[Span]]()
+    for span in target_spans:
+        places.setdefault(target[span.begin : span.end], []).append(span)
+    matches = ((span, places.get(source[span.begin : span.end])) for span in source_spans)
+    return [(span, same.pop(0)) for span, same in matches if same]
 
 
 def with_sentinels(
