@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
 
 from bytenmt.documents.unit import CodedText, Document, ReadOptions, to_markup
 from bytenmt.errors import BytenmtError, DataError, missing_package
@@ -15,44 +14,36 @@ from bytenmt.errors import BytenmtError, DataError, missing_package
 UnitPair = tuple[CodedText, CodedText, str]  # source and translation of a unit, and its name
 
 
-class DocumentFormat(NamedTuple):
-    """A format of documents. reader: "module.function" of bytenmt.documents; suffixes: of its files.
-
-    docs/documents.md tells what a new one needs.
-    """
-
-    reader: str
-    suffixes: tuple[str, ...]
-
-
-FORMATS: dict[str, DocumentFormat] = {
-    "tmx": DocumentFormat("tmx.read", (".tmx",)),
-    "xliff": DocumentFormat("xliff.read", (".xlf", ".xliff", ".xlif")),
-    "po": DocumentFormat("po.read", (".po", ".pot")),
-    "srt": DocumentFormat("subtitles.read_srt", (".srt",)),
-    "vtt": DocumentFormat("subtitles.read_vtt", (".vtt",)),
-    "html": DocumentFormat("html.read", (".html", ".htm", ".xhtml")),
-    "markdown": DocumentFormat("markdown.read", (".md", ".markdown", ".mdown")),
-    "json": DocumentFormat("json_strings.read", (".json",)),
-    "arb": DocumentFormat("json_strings.read", (".arb",)),
-    "yaml": DocumentFormat("yaml.read", (".yaml", ".yml")),
-    "properties": DocumentFormat("strings.read_mozilla", (".properties",)),
-    "fluent": DocumentFormat("strings.read_mozilla", (".ftl",)),
-    "dtd": DocumentFormat("strings.read_mozilla", (".dtd",)),
-    "ini": DocumentFormat("strings.read_ini", (".ini",)),
-    "strings": DocumentFormat("strings.read_apple", (".strings",)),
-    "android": DocumentFormat("strings.read_mozilla", (".xml",)),
-    "docx": DocumentFormat("docx.read", (".docx", ".docm")),
-    "csv": DocumentFormat("plain.read_table", (".csv",)),
-    "tsv": DocumentFormat("plain.read_table", (".tsv", ".tab")),
-    "text": DocumentFormat("plain.read_text", (".txt", ".text")),
+# The reader of each format, "module.function" of bytenmt.documents, and the suffixes of its files.
+# docs/documents.md tells what a new one needs.
+FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "tmx": ("tmx.read", (".tmx",)),
+    "xliff": ("xliff.read", (".xlf", ".xliff", ".xlif")),
+    "po": ("po.read", (".po", ".pot")),
+    "srt": ("subtitles.read_srt", (".srt",)),
+    "vtt": ("subtitles.read_vtt", (".vtt",)),
+    "html": ("html.read", (".html", ".htm", ".xhtml")),
+    "markdown": ("markdown.read", (".md", ".markdown", ".mdown")),
+    "json": ("json_strings.read", (".json",)),
+    "arb": ("json_strings.read", (".arb",)),
+    "yaml": ("yaml.read", (".yaml", ".yml")),
+    "properties": ("strings.read_mozilla", (".properties",)),
+    "fluent": ("strings.read_mozilla", (".ftl",)),
+    "dtd": ("strings.read_mozilla", (".dtd",)),
+    "ini": ("strings.read_ini", (".ini",)),
+    "strings": ("strings.read_apple", (".strings",)),
+    "android": ("strings.read_mozilla", (".xml",)),
+    "docx": ("docx.read", (".docx", ".docm")),
+    "csv": ("plain.read_table", (".csv",)),
+    "tsv": ("plain.read_table", (".tsv", ".tab")),
+    "text": ("plain.read_text", (".txt", ".text")),
 }
 
 
 def format_of(path: Path) -> str:
     """Return the format of a file (a key of FORMATS) by its suffix. Raises BytenmtError for unknown ones."""
-    for name, form in FORMATS.items():
-        if path.suffix.lower() in form.suffixes:
+    for name, (_, suffixes) in FORMATS.items():
+        if path.suffix.lower() in suffixes:
             return name
     raise BytenmtError(
         f"{path}: no format has the suffix {path.suffix!r}: give --format, one of {', '.join(FORMATS)}"
@@ -65,7 +56,7 @@ def read(data: bytes, options: ReadOptions, path: Path | str = "the document") -
     path: named in messages only. Raises DataError, as `dump` of the document does, and BytenmtError if the
     library for the format is not installed.
     """
-    module, _, function = FORMATS[options.format].reader.partition(".")
+    module, _, function = FORMATS[options.format][0].partition(".")
     try:
         reader = getattr(import_module(f"bytenmt.documents.{module}"), function)
     except ModuleNotFoundError as error:

@@ -31,7 +31,9 @@ XML_NO_MEMORY = 2  # libxml2's code of an error, for which lxml has no words
 N_CHILDREN = max(2, min(4, os.cpu_count() or 1))
 NICENESS = 10  # the threads that decode and the event loop come first
 TABLES = ("csv", "tsv")  # formats that need to be told a column
-SUFFIXES = sorted(s for name, one in formats.FORMATS.items() if name not in TABLES for s in one.suffixes)
+SUFFIXES = sorted(
+    s for name, (_, suffixes) in formats.FORMATS.items() if name not in TABLES for s in suffixes
+)
 
 
 class DocumentSource(NamedTuple):

@@ -112,9 +112,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("translated"))
     parser.add_argument("--column", default="source", help="of tables")
     given = parser.parse_args()
-    suffixes = {
-        one: name for name in given.format or formats.FORMATS for one in formats.FORMATS[name].suffixes
-    }
+    suffixes = {one: name for name in given.format or formats.FORMATS for one in formats.FORMATS[name][1]}
     totals: dict[str, Counter[str]] = {}
     for path in sorted(path for folder in given.folders for path in folder.rglob("*") if path.is_file()):
         name = suffixes.get(path.suffix.lower())
