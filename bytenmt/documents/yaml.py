@@ -18,8 +18,10 @@ from bytenmt.documents.unit import Document, EditedText, ReadOptions, Unit, text
 
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor or a tag before a scalar
-# What needs no quotes, also in lists and mappings on one line.
-PLAIN = re.compile(r"[^\W\d_](?:[^\n#:\[\]{},&*!|>'\"%@`\\]*[^\s#:\[\]{},&*!|>'\"%@`\\])?")
+# What needs no quotes, also in lists and mappings on one line, and in YAML 1.1, where yes is no text.
+PLAIN = re.compile(
+    r"(?!(?i:y|n|yes|no|on|off)$)[^\W\d_](?:[^\n#:\[\]{},&*!|>'\"%@`\\]*[^\s#:\[\]{},&*!|>'\"%@`\\])?"
+)
 
 
 def read(data: bytes, options: ReadOptions) -> Document:
@@ -80,22 +82,8 @@ def _unit(file: EditedText, start: int, scalar: ScalarNode, name: str) -> Unit:
 
 
 def _to_yaml(value: str, before: str, style: str) -> str:
-    """Return a scalar in the style of the one that stood there, or in quotes where it cannot have that."""
-    is_printable = UNPRINTABLE.search(value) is None
-    if style in "|>" and style and is_printable and value[0] not in " \n\t":
-        body = value.rstrip("\n")
-        n_ends = len(value) - len(body)
-        lines = [line for line in before.split("\n")[1:] if line.strip()]
-        indent = lines[0][: len(lines[0]) - len(lines[0].lstrip(" "))]
-        written = re.sub(r"(?m)^(?=.)", indent, body)
-        after = before[len(before.rstrip()) :]
-        return f"|{('-', '', '+')[min(2, n_ends)]}\n{written}{after}"
-    if style == "'" and is_printable and "\n" not in value:
-        return "'" + value.replace("'", "''") + "'"
-    # Plain where it is read as a string, unlike null, and in YAML 1.1 yes and the like.
-    is_word = value.lower() in ("y", "n", "yes", "no", "on", "off")
-    is_plain = not style and PLAIN.fullmatch(value) and not is_word
-    if is_plain and YAML(typ="safe", pure=True).load(value) == value:
+    """Return a scalar: plain where the former one was and it reads the same, else in JSON's quotes."""
+    if not style and PLAIN.fullmatch(value) and YAML(typ="safe", pure=True).load(value) == value:
         return value
-    quoted = json.dumps(value, ensure_ascii=False)
-    return UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
+    quoted = UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
+    return quoted + before[len(before.rstrip()) :]  # the line end of a block
