@@ -11,10 +11,8 @@ from typing import Any
 
 from bytenmt.decoding.cpu.kernels.microkernels import (
     NATIVE_INT8,
-    NATIVE_INT16,
     Fp32,
     Int8,
-    Int8InFloat32,
     Int8InInt16,
     Int8Wide,
     row_bytes,
@@ -183,9 +181,8 @@ def _gemv_kernel(kind: Fp32) -> Any:
     return emit_function(11, 0, generate)
 
 
-_WITHOUT_VNNI = Int8InInt16() if NATIVE_INT16 else Int8InFloat32()
 _FP32 = Fp32()
-_INT8, _WIDE_INT8 = (Int8(), Int8Wide()) if NATIVE_INT8 else (_WITHOUT_VNNI, _WITHOUT_VNNI)
+_INT8, _WIDE_INT8 = (Int8(), Int8Wide()) if NATIVE_INT8 else (Int8InInt16(), Int8InInt16())
 _fp32, _int8 = _gemm_kernel(_FP32), _gemm_kernel(_INT8)
 _row_int8, _row_wide = _gemv_kernel(_INT8), _gemv_kernel(_WIDE_INT8)
 prepare_int8, _prepare_wide = (emit_function(3, 0, kind.prepare) for kind in (_INT8, _WIDE_INT8))
@@ -197,7 +194,7 @@ def scratch_bytes(n_in: int, rows: int = _TILE) -> int:
 
     They suffice for any precision; by default, for any number of rows.
     """
-    return min(rows, _TILE) * row_bytes.py_func(n_in, 4)  # type: ignore[attr-defined, no-any-return]
+    return min(rows, _TILE) * row_bytes.py_func(n_in, Int8Wide.input_bytes)  # type: ignore[attr-defined, no-any-return]
 
 
 @compiled

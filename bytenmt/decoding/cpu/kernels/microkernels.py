@@ -1,8 +1,8 @@
 """The inner step of a matrix product in each precision: how rows are prepared, and how sums are updated.
 
 gemm.py builds loops from it. int8 rounds the inputs of a row to integers relative to its largest, and
-multiplies them with the weights in exact integers: of 8 bits where the machine has VNNI, of 16 bits with
-AVX2. Other machines multiply in float32. Layouts are those of panels.py.
+multiplies them with the weights in exact integers: of 8 bits where the machine has VNNI, elsewhere of 16
+bits. Layouts are those of panels.py.
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ from bytenmt.jit import compiled
 
 # Whether the machine has an instruction for dot products of four bytes.
 NATIVE_INT8 = FEATURES.get("avx512vnni", False)
-# Whether it has one for dot products of two 16-bit integers, eight at a time.
-NATIVE_INT16 = FEATURES.get("avx2", False)
 _BYTES = ir.VectorType(INT8, LANES)
 
 
@@ -82,39 +80,7 @@ class Fp32:
         return sums[0]
 
 
-class Int8InFloat32(Fp32):
-    """Steps with int8 weights on machines without integer dot products: weights are converted to float32.
-    Inputs stay float32; they are copied to pad them with zeros."""
-
-    inputs_per_step = 4
-    input_bytes = 4
-    scaled = True
-
-    def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
-        """Emit a copy of n_in numbers at x to `to`, padded with zeros."""
-
-        def write(place: Value, values: Value) -> None:
-            b.store(values, b.bitcast(pointer(b, to, FLOAT, place), VECTOR.as_pointer()), align=4)
-
-        _map_row(b, x, n_in, [], write)
-
-    def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
-        """Emit loads of inputs 4 step to 4 step + 3 of a row; return them, each broadcast to all lanes.
-
-        row: address of a prepared row.
-        """
-        first = b.mul(step, const_int(4))
-        return [_broadcast_from(b, row, FLOAT, b.add(first, const_int(j))) for j in range(4)]
-
-    def weights(self, b: Builder, panel: Value, step: Value, k: int) -> Sequence[Value]:
-        """Return four vectors, one for each input of the step, of the outputs 16 k to 16 k + 15."""
-        fours = b.bitcast(load(b, panel, _weight_index(b, step, k)), INT_VECTOR)
-        fours = b.xor(fours, splat_int(0x80808080))
-        each = [b.ashr(b.shl(fours, splat_int(24 - 8 * j)), splat_int(24)) for j in range(4)]
-        return [b.sitofp(weight, VECTOR) for weight in each]
-
-
-class Int8(Int8InFloat32):
+class Int8(Fp32):
     """Steps with int8 weights, and the inputs of a row rounded to integers x of 8 bits, by AVX-512 VNNI.
 
     The instruction multiplies unsigned bytes, the weights plus 128, with signed bytes; 128 times the sum of
@@ -122,7 +88,9 @@ class Int8(Int8InFloat32):
     float32, and 128 times the sum of each of its parts, int32. Then follow the parts, int8.
     """
 
+    inputs_per_step = 4
     input_bytes = 1
+    scaled = True
     initial_sums: ClassVar[tuple[Value, ...]] = (splat_int(0),)  # of each part of the inputs
     largest: ClassVar[float] = 127.0  # the largest |x|
 
@@ -216,7 +184,7 @@ class Int8Wide(Int8):
 
 
 class Int8InInt16(Int8):
-    """Steps with int8 weights and inputs of 16 bits, multiplied as 16-bit integers by AVX2.
+    """Steps with int8 weights and inputs of 16 bits, multiplied as 16-bit integers, on machines without VNNI.
 
     The weights plus 128 are unsigned bytes: those of inputs 0 and 2 of a step, and those of 1 and 3, become
     pairs of 16 bits, and inputs stand in pairs, too. Sums wrap around in 32 bits, which is exact as long as
@@ -263,12 +231,10 @@ class Int8InInt16(Int8):
 
 def _add_pairs(b: Builder, x: Value, y: Value) -> Value:
     """Return x[2 i] y[2 i] + x[2 i + 1] y[2 i + 1] of 32 integers of 16 bits, as 16 of 32 bits."""
-    halves = []
-    for first in (0, LANES):
-        half = ir.Constant(ir.VectorType(INT32, LANES), list(range(first, first + LANES)))
-        parts = [b.shuffle_vector(of, of, half) for of in (x, y)]
-        halves.append(call(b, "llvm.x86.avx2.pmadd.wd", ir.VectorType(INT32, LANES // 2), parts))
-    return b.shuffle_vector(*halves, ir.Constant(INT_VECTOR, list(range(LANES))))
+    wide = ir.VectorType(INT32, 2 * LANES)
+    product = b.mul(b.sext(x, wide), b.sext(y, wide))  # LLVM finds the instruction for it, as PMADDWD of x86
+    even, odd = (ir.Constant(INT_VECTOR, list(range(first, 2 * LANES, 2))) for first in (0, 1))
+    return b.add(b.shuffle_vector(product, product, even), b.shuffle_vector(product, product, odd))
 
 
 def _size(b: Builder, values: Value) -> Value:
@@ -276,7 +242,7 @@ def _size(b: Builder, values: Value) -> Value:
     return b.bitcast(b.and_(b.bitcast(values, INT_VECTOR), splat_int(0x7FFFFFFF)), VECTOR)
 
 
-ROW_HEADER = 64  # bytes before the inputs of a prepared row, see Int8; unused in other precisions
+ROW_HEADER = 64  # bytes before the inputs of a prepared row, see Int8
 _SMALLEST = 1e-30  # for larger x, 1 / x is finite
 _WORDS = ir.VectorType(INT16, 2 * LANES)
 _MOST_ADDED = 16.8e6  # sum of the inputs of 16 bits of a row: times 127 it fits 32 bits, rounding included
@@ -313,6 +279,6 @@ def _map_row(b: Builder, x: Value, n_in: Value, carried: list[Value], body: Any)
 
     def each(place: Value, left: Value | None, *values: Value) -> list[Value]:
         read = load(b, x, place) if left is None else masked_load(b, x, place, lane_mask(b, left))
-        return body(place, read, *values) or []
+        return body(place, read, *values)
 
     return loop_with_tail(b, n_in, LANES, carried, each)
