@@ -42,14 +42,19 @@ _FROM_A, _BEYOND_Z, _TWO = np.uint64(0x3F3F3F3F3F3F3F3F), np.uint64(0x2525252525
 
 
 @njit
+def mix(key: Any, n: Any) -> Any:
+    """Return the hash of a key, uint64, of the order n: an n-gram, or with WORD_ORDER a prefix hash."""
+    h = (key ^ (np.uint64(n) * _PER_ORDER)) * _SPREAD
+    return (h ^ (h >> _HALF)) * _MIX
+
+
+@njit
 def hash_ngram(word: Any, n: Any) -> Any:
     """Return the hash of the last n bytes of a text, n from 1 to 8, as a uint64.
 
     word: uint64 of the last eight bytes, the latest one in its lowest bits.
     """
-    key = word & (~np.uint64(0) >> (_WHOLE - _BYTE * np.uint64(n)))
-    h = (key ^ (np.uint64(n) * _PER_ORDER)) * _SPREAD
-    return (h ^ (h >> _HALF)) * _MIX
+    return mix(word & (~np.uint64(0) >> (_WHOLE - _BYTE * np.uint64(n))), n)
 
 
 @njit
@@ -84,10 +89,3 @@ def extend_prefix(prefix: Any, byte: Any) -> Any:
     """
     value = letter_value(byte)
     return prefix * _PER_BYTE + value if value else value
-
-
-@njit
-def hash_prefix(prefix: Any) -> Any:
-    """Mix a prefix hash, uint64, into the uint64 whose highest bits are its row in a table of words."""
-    h = (prefix ^ (np.uint64(WORD_ORDER) * _PER_ORDER)) * _SPREAD
-    return (h ^ (h >> _HALF)) * _MIX

@@ -18,6 +18,7 @@ from bytenmt.decoding.cpu.kernels.attention import (
     predict_centre,
     write_centre,
 )
+from bytenmt.decoding.cpu.kernels.barrier import barrier
 from bytenmt.decoding.cpu.kernels.decoder_memory import (
     fixed_address,
     gather_taps,
@@ -42,7 +43,6 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     ModelBuffers,
     Rows,
     ThreadContext,
-    barrier_wait,
     copy,
     exp_double,
     gather_windows,
@@ -68,10 +68,11 @@ from bytenmt.ngram_hash import (
     N_BYTES,
     PER_BYTE,
     START,
+    WORD_ORDER,
     fold_case,
     hash_ngram,
-    hash_prefix,
     letter_value,
+    mix,
 )
 from bytenmt.program.instructions import Field, LinearBase, Op, RowKind
 
@@ -151,7 +152,7 @@ def execute(
         else:
             for row in range(first, last):
                 execute_source_op(op, model, rows, row, a + 4 * row * as_, n, m, k, ctx.scratch)
-        if not barrier_wait(ctx):
+        if not barrier(ctx.barrier, ctx.n_threads):
             return
         pc += 1
         if code[ROWS] != RowKind.SERIAL:
@@ -225,7 +226,7 @@ def add_ngrams(d: int, tables: int, word: Any, prefix: Any, n: int, orders: int,
             add(d, d, table + 4 * n * row, n)
             table += 4 * n << n_bits
     if word_bits > 0:
-        add(d, d, table + 4 * n * np.int64(hash_prefix(prefix) >> np.uint64(64 - word_bits)), n)
+        add(d, d, table + 4 * n * np.int64(mix(prefix, WORD_ORDER) >> np.uint64(64 - word_bits)), n)
 
 
 @inlined
@@ -371,7 +372,7 @@ def run(
     for _ in range(n_steps):
         if ctx.thread == 0:
             begin_pass(model, rows, search)
-        if not barrier_wait(ctx):
+        if not barrier(ctx.barrier, ctx.n_threads):
             return
         n_rows = search.n_rows[0]
         if n_rows == 0:
@@ -389,5 +390,5 @@ def run(
                 else:
                     write_log_p(search)
                     choose_bytes(search, params)
-        if not barrier_wait(ctx):
+        if not barrier(ctx.barrier, ctx.n_threads):
             return

@@ -49,7 +49,8 @@ _pause_core = emit_function(0, 0, _pause)
 
 @compiled
 def barrier(counters: int, n_threads: int) -> bool:
-    """Wait until all n_threads threads have called it and return True; False if a thread has failed.
+    """Wait until all n_threads threads have called it and return True; False if a thread has failed: then
+    the caller must return.
 
     counters: address of COUNTERS int64 numbers, zero before the first use. A thread that fails sets the one
     at index ABORTED to 1.

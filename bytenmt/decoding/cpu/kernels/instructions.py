@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from bytenmt.decoding.cpu.kernels.barrier import barrier
 from bytenmt.decoding.cpu.kernels.elementwise import at_least, at_most, emit_exp, map_kernel
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels
 from bytenmt.decoding.cpu.kernels.panels import PANEL
@@ -142,14 +141,6 @@ class Rows(NamedTuple):
 def thread_range(n: int, ctx: ThreadContext) -> tuple[int, int]:
     """Return this thread's share of n pieces of work as a range (first, last + 1)."""
     return n * ctx.thread // ctx.n_threads, n * (ctx.thread + 1) // ctx.n_threads
-
-
-@compiled
-def barrier_wait(ctx: ThreadContext) -> bool:
-    """Wait until all threads of a call are here. Return False if one failed: the caller must then return."""
-    if ctx.n_threads > 1:
-        return barrier(ctx.barrier, ctx.n_threads)
-    return True
 
 
 @compiled

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bytenmt.decoding.cpu.kernels.barrier import barrier
 from bytenmt.decoding.cpu.kernels.elementwise import (
     add,
     add_product,
@@ -23,7 +24,6 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     ModelBuffers,
     Rows,
     ThreadContext,
-    barrier_wait,
     copy,
     linear,
     padded,
@@ -74,28 +74,28 @@ def gru_scan(
     first, last = thread_range(n_sentences, ctx)
     for row in range(first, last):
         zero(h + 4 * row * stride, n)
-    if not barrier_wait(ctx):
+    if not barrier(ctx.barrier, ctx.n_threads):
         return
     for step in range(max_length(rows)):
         active = n_active(rows, step)
         linear(model, ctx, u, stride, h, stride, active, w, s, 2 * n, n, NONE, NONE)
-        if not barrier_wait(ctx):
+        if not barrier(ctx.barrier, ctx.n_threads):
             return
         first, last = thread_range(active, ctx)
         for row in range(first, last):
             gates = x + 4 * x_stride * row_index(rows, row, step, backwards)
             add(gates, gates, u + 4 * row * stride, 2 * n)
             gru_reset(rs + 4 * row * stride, gates, h + 4 * row * stride, n)
-        if not barrier_wait(ctx):
+        if not barrier(ctx.barrier, ctx.n_threads):
             return
         linear(model, ctx, g, stride, h if flags & 1 else rs, stride, active, v, t, n, n, NONE, NONE)
-        if not barrier_wait(ctx):
+        if not barrier(ctx.barrier, ctx.n_threads):
             return
         for row in range(first, last):
             here = row_index(rows, row, step, backwards)
             gru_update(h + 4 * row * stride, x + 4 * x_stride * here, g + 4 * row * stride, n, flags)
             copy(d + 4 * d_stride * here, h + 4 * row * stride, n)
-        if not barrier_wait(ctx):
+        if not barrier(ctx.barrier, ctx.n_threads):
             return
 
 
@@ -111,12 +111,12 @@ def lstm_scan(
     for row in range(first, last):
         zero(h + 4 * row * stride, n)
         zero(c + 4 * row * stride, n)
-    if not barrier_wait(ctx):
+    if not barrier(ctx.barrier, ctx.n_threads):
         return
     for step in range(max_length(rows)):
         active = n_active(rows, step)
         linear(model, ctx, u, stride, h, stride, active, w, s, 4 * n, n, NONE, NONE)
-        if not barrier_wait(ctx):
+        if not barrier(ctx.barrier, ctx.n_threads):
             return
         first, last = thread_range(active, ctx)
         for row in range(first, last):
@@ -125,7 +125,7 @@ def lstm_scan(
             add(gates, gates, u + 4 * row * stride, 4 * n)
             lstm_step(h + 4 * row * stride, c + 4 * row * stride, gates, n)
             copy(d + 4 * d_stride * here, h + 4 * row * stride, n)
-        if not barrier_wait(ctx):
+        if not barrier(ctx.barrier, ctx.n_threads):
             return
 
 
