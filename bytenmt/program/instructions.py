@@ -35,7 +35,7 @@ class Op(IntEnum):
     POSITION = 1  # d += row i of table w, where i is the position; its last row, m - 1, from there on
     LINEAR = 2  # d = W a + bias; k: what is added, see LinearBase
     ADD_VECTOR = 3  # d += v
-    NORM_RELU = 4  # d = max(0, layer norm of a)
+    NORM = 4  # d = layer norm of a
     RELU = 5  # d = max(0, d)
     TANH = 6  # d = tanh d
     COPY = 7  # d = a
@@ -46,11 +46,10 @@ class Op(IntEnum):
     # d = the new state from d, the gates a (r; z and g before their functions), U's share of g b; k: GruFlag
     GRU_STEP = 12
     LSTM_STEP = 13  # d, b = the new h and c, from the gates a (4n)
-    NORM = 14  # d = layer norm of a
-    MULTIPLICATIVE = 15  # d = a multiplicative unit of b; a (4n): g1, g2, g3, u before their functions
+    MULTIPLICATIVE = 14  # d = a multiplicative unit of b; a (4n): g1, g2, g3, u before their functions
     # d += the sum of a row, by the hash of the last n bytes read, of a table of n-grams for every n whose bit
     # is set in m; k: see kernel_constants.FOLD_CASE and WORD_BITS; k & 63: log2 of a table's rows
-    NGRAMS = 16
+    NGRAMS = 15
     # in a step only
     RING = 17  # d = the m taps of ring k, the newest a; a is kept in the ring
     READ_STATE = 18  # d = state k of the row's parent

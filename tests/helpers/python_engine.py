@@ -148,7 +148,6 @@ STAND_INS: dict[Any, Callable[..., Any]] = {
     elementwise._lstm_cells: _elementwise(lambda c, i, f, g: _sigmoid(f) * c + _sigmoid(i) * np.tanh(g), 4),
     elementwise._lstm_outputs: _elementwise(lambda o, c: _sigmoid(o) * np.tanh(c), 2),
     elementwise._normalised: _elementwise(_normalised, 3),
-    elementwise._normalised_relu: _elementwise(lambda *x: np.maximum(_normalised(*x), 0), 3),
     elementwise.row_sum: lambda x, n: floats(x, n).sum(),
     elementwise.squared_distances: lambda x, n, mean: np.square(floats(x, n) - mean).sum(),
     elementwise.row_max: lambda x, n: floats(x, n).max(),

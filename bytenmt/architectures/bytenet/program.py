@@ -61,7 +61,7 @@ class _Blocks:
     def __init__(self, config: ByteNetConfig, writer: Writer, side: str) -> None:
         d, self._kernel_width = config.d_channels, config.kernel_width
         self._writer, self._side, self._has_units = writer, side, config.block == "multiplicative"
-        self._norm_op = Op.NORM if self._has_units else Op.NORM_RELU  # after the first product
+        self._after_norm = None if self._has_units else Op.RELU  # of all norms but the first
         self.x = writer.register(2 * d)
         self.wide, self.narrow = writer.register(2 * d), writer.register(d)
         self.taps = writer.register(self._kernel_width * d)
@@ -70,9 +70,9 @@ class _Blocks:
     def reduce(self, index: int) -> None:
         """Write narrow = relu(norm(W_1 relu(norm(x)))); with units without the outer ReLU."""
         name = f"{self._side}.blocks.{index}"
-        self._norm(self.wide, self.x, f"{name}.norm_in", Op.NORM_RELU)
+        self._norm(self.wide, self.x, f"{name}.norm_in", Op.RELU)
         self._writer.linear(self.narrow, self.wide, f"{name}.reduce.weight", f"{name}.reduce.bias")
-        self._norm(self.narrow, self.narrow, f"{name}.norm_mid", self._norm_op)
+        self._norm(self.narrow, self.narrow, f"{name}.norm_mid", self._after_norm)
 
     def expand(self, index: int) -> None:
         """Write x += W_3 relu(norm(W taps)), or with units x += W_3 MU(norm(MU(taps)))."""
@@ -83,12 +83,14 @@ class _Blocks:
         write.linear(self._maps, self.taps, kernel, f"{name}.convolution.bias")
         if self._has_units:
             write.emit(Op.MULTIPLICATIVE, self.narrow, self._maps, self.narrow)
-        self._norm(self.narrow, self.narrow, f"{name}.norm_out", self._norm_op)
+        self._norm(self.narrow, self.narrow, f"{name}.norm_out", self._after_norm)
         if self._has_units:
             write.linear(self._maps, self.narrow, f"{name}.unit.weight", f"{name}.unit.bias")
             write.emit(Op.MULTIPLICATIVE, self.narrow, self._maps, self.narrow)
         write.linear(self.x, self.narrow, f"{name}.expand.weight", f"{name}.expand.bias", add=True)
 
-    def _norm(self, d: Register, a: Register, name: str, op: Op) -> None:
+    def _norm(self, d: Register, a: Register, name: str, then: Op | None) -> None:
         gamma, beta = (self._writer.vector(f"{name}.{part}", a.width) for part in ("weight", "bias"))
-        self._writer.emit(op, d, a, w=gamma, v=beta)
+        self._writer.emit(Op.NORM, d, a, w=gamma, v=beta)
+        if then is not None:
+            self._writer.emit(then, d)

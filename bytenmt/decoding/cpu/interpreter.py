@@ -31,7 +31,6 @@ from bytenmt.decoding.cpu.kernels.elementwise import (
     add,
     glu,
     layer_norm,
-    layer_norm_relu,
     lstm_step,
     multiplicative,
     relu,
@@ -181,8 +180,8 @@ def execute_row_op(
         add(d, d, w + 4 * n * min(position[row], m - 1), n)
     elif op == Op.ADD_VECTOR:
         add(d, d, v, n)
-    elif op == Op.NORM_RELU:
-        layer_norm_relu(d, a, w, v, n, EPSILON)
+    elif op == Op.NORM:
+        layer_norm(d, a, w, v, n, EPSILON)
     elif op == Op.RELU:
         relu(d, d, n)
     elif op == Op.TANH:
@@ -201,8 +200,6 @@ def execute_row_op(
         gru_update(d, a, b, n, k)
     elif op == Op.LSTM_STEP:
         lstm_step(d, b, a, n)
-    elif op == Op.NORM:
-        layer_norm(d, a, w, v, n, EPSILON)
     elif op == Op.MULTIPLICATIVE:
         multiplicative(d, a, b, n)
     elif op == Op.NGRAMS:

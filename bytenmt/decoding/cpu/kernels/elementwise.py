@@ -33,7 +33,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
     splat_int,
     store,
 )
-from bytenmt.jit import compiled, inlined
+from bytenmt.jit import compiled
 
 # exp(x) = 2^n exp(r), |r| <= ln(2)/2: n from adding a number so large that its last bit is worth one;
 # ln(2) in two parts, of which n times the first is exact. The polynomial is that of Cephes' expf.
@@ -223,10 +223,6 @@ def _normalise(b: Builder, x: Value, gain: Value, bias: Value, mean: Value, fact
     return multiply_add(b, b.fmul(b.fsub(x, mean), factor), gain, bias)
 
 
-def _normalise_relu(b: Builder, *arguments: Value) -> Value:
-    return _relu(b, _normalise(b, *arguments))
-
-
 def _square(b: Builder, sum_: Value, x: Value, mean: Value) -> Value:
     far = b.fsub(x, mean)
     return multiply_add(b, far, far, sum_)
@@ -250,7 +246,6 @@ _multiplicative_unit = map_kernel(5, 0, _multiplicative)
 _lstm_cells = map_kernel(4, 0, _lstm_cell)
 _lstm_outputs = map_kernel(2, 0, _lstm_output)
 _normalised = map_kernel(3, 2, _normalise)
-_normalised_relu = map_kernel(3, 2, _normalise_relu)
 # Reductions: sources, the count n, then float32 numbers -> float32.
 row_sum = reduce_kernel(1, 0, _plus)  # (x, n)
 squared_distances = reduce_kernel(1, 1, _square)  # (x, n, mean): the sum of (x - mean)^2
@@ -273,23 +268,10 @@ def softmax(y: int, x: int, n: int) -> None:
 @compiled
 def layer_norm(y: int, x: int, gain: int, bias: int, n: int, epsilon: float) -> None:
     """Set y = (x - mean) / sqrt(variance + epsilon) * gain + bias for n numbers; all others are addresses."""
-    mean, factor = _mean_and_scale(x, n, epsilon)
-    _normalised(y, x, gain, bias, n, mean, factor)
-
-
-@compiled
-def layer_norm_relu(y: int, x: int, gain: int, bias: int, n: int, epsilon: float) -> None:
-    """Set y = max(0, layer norm of x); arguments as of layer_norm."""
-    mean, factor = _mean_and_scale(x, n, epsilon)
-    _normalised_relu(y, x, gain, bias, n, mean, factor)
-
-
-@inlined
-def _mean_and_scale(x: int, n: int, epsilon: float) -> tuple[np.float32, np.float32]:
-    """Return the mean, and 1 / sqrt(variance + epsilon)."""
     mean = np.float32(row_sum(x, n) / np.float32(n))
     variance = squared_distances(x, n, mean) / np.float32(n)
-    return mean, np.float32(1) / np.sqrt(np.float32(variance + np.float32(epsilon)))
+    factor = np.float32(1) / np.sqrt(np.float32(variance + np.float32(epsilon)))
+    _normalised(y, x, gain, bias, n, mean, factor)
 
 
 @compiled
