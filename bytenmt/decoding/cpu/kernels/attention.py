@@ -41,7 +41,6 @@ from bytenmt.decoding.cpu.kernels.simd import (
     FLOAT,
     INT16,
     INT32,
-    LANES,
     VECTOR,
     Builder,
     Value,
@@ -49,28 +48,20 @@ from bytenmt.decoding.cpu.kernels.simd import (
     call,
     const_int,
     emit_function,
-    lane_mask,
-    load,
+    load_part,
     loop,
     loop_with_tail,
-    masked_load,
-    masked_store,
     multiply_add,
     pointer,
     prefetch,
     splat,
-    store,
+    store_part,
 )
 from bytenmt.jit import compiled, inlined
 
 AFTER, INSIDE = 1, 2  # see program.instructions.GaussianUse
 N_SIDE_BY_SIDE = 4  # columns that are read side by side, while the next ones are prefetched
 _SCORE_VECTOR = ir.VectorType(FLOAT, N_SIDE_BY_SIDE)
-
-
-def _load_part(b: Builder, x: Value, index: Value, n_left: Value | None) -> Value:
-    """Load 16 numbers of a column or query. n_left: None, or how many are left of a shorter rest."""
-    return load(b, x, index) if n_left is None else masked_load(b, x, index, lane_mask(b, n_left))
 
 
 def _prefetch_next(b: Builder, columns: Sequence[Value], size: Value, index: Value) -> None:
@@ -139,14 +130,14 @@ def _score_kernel(n_queries: int, compute: Callable[..., Value], factor: float =
             sources = _column_addresses(b, first, n, columns, size)
 
             def step(place: Value, n_left: Value | None, *sums: Value) -> list[Value]:
-                loaded = [_load_part(b, x, place, n_left) for x in queries]
+                loaded = [load_part(b, x, place, n_left) for x in queries]
                 _prefetch_next(b, sources, size, place)
                 return [
-                    compute(b, sum_, _load_part(b, source, place, n_left), *loaded)
+                    compute(b, sum_, load_part(b, source, place, n_left), *loaded)
                     for sum_, source in zip(sums, sources, strict=True)
                 ]
 
-            sums = loop_with_tail(b, width, LANES, [splat(0.0)] * N_SIDE_BY_SIDE, step)
+            sums = loop_with_tail(b, width, [splat(0.0)] * N_SIDE_BY_SIDE, step)
             count = broadcast(b, b.trunc(b.sub(n, first), INT32))
             lane_indices = _lane_indices(range(N_SIDE_BY_SIDE))
             lanes = b.icmp_signed("<", lane_indices, b.shuffle_vector(count, count, lane_indices))
@@ -176,16 +167,13 @@ def _weighted_kernel() -> Any:
 
             def step(place: Value, n_left: Value | None) -> list[Value]:
                 _prefetch_next(b, sources, size, place)
-                total = _load_part(b, y, place, n_left)
+                total = load_part(b, y, place, n_left)
                 for source, factor in zip(sources, factors, strict=True):
-                    total = multiply_add(b, _load_part(b, source, place, n_left), factor, total)
-                if n_left is None:
-                    store(b, total, y, place)
-                else:
-                    masked_store(b, total, y, place, lane_mask(b, n_left))
+                    total = multiply_add(b, load_part(b, source, place, n_left), factor, total)
+                store_part(b, total, y, place, n_left)
                 return []
 
-            return loop_with_tail(b, width, LANES, [], step)
+            return loop_with_tail(b, width, [], step)
 
         end = b.sub(n, const_int(N_SIDE_BY_SIDE - 1))
         reached = loop(b, end, N_SIDE_BY_SIDE, [], lambda first: some(first, N_SIDE_BY_SIDE))[0]

@@ -23,15 +23,14 @@ from bytenmt.decoding.cpu.kernels.simd import (
     const_int,
     emit_function,
     lane_mask,
-    load,
+    load_part,
     loop,
-    masked_load,
-    masked_store,
+    loop_with_tail,
     multiply_add,
     reduce_lanes,
     splat,
     splat_int,
-    store,
+    store_part,
 )
 from bytenmt.jit import compiled
 
@@ -113,18 +112,13 @@ def map_kernel(n_sources: int, n_floats: int, compute: Callable[..., Value]) -> 
     def generate(b: Builder, destination: Value, *rest: Value) -> None:
         sources, n = rest[:n_sources], rest[n_sources]
         floats = [broadcast(b, value) for value in rest[n_sources + 1 :]]
-        end = b.and_(n, const_int(-LANES))
 
-        def body(index: Value) -> list[Value]:
-            values = [load(b, x, index) for x in sources]
-            store(b, compute(b, *values, *floats), destination, index)
+        def body(index: Value, n_left: Value | None) -> list[Value]:
+            values = [load_part(b, x, index, n_left) for x in sources]
+            store_part(b, compute(b, *values, *floats), destination, index, n_left)
             return []
 
-        loop(b, end, LANES, [], body)
-        with b.if_then(b.icmp_signed("<", end, n)):
-            lanes = lane_mask(b, b.sub(n, end))
-            values = [masked_load(b, x, end, lanes) for x in sources]
-            masked_store(b, compute(b, *values, *floats), destination, end, lanes)
+        loop_with_tail(b, n, [], body)
 
     return emit_function(n_sources + 2, n_floats, generate)
 
@@ -155,29 +149,22 @@ def reduce_kernel(
         sources, n = arguments[:n_sources], arguments[n_sources]
         floats = [broadcast(b, value) for value in arguments[n_sources + 1 :]]
 
+        def accumulate(value: Value, index: Value, n_left: Value | None = None) -> Value:
+            following = compute(b, value, *[load_part(b, x, index, n_left) for x in sources], *floats)
+            return following if n_left is None else b.select(lane_mask(b, n_left), following, value)
+
         def four_vectors(index: Value, *sums: Value) -> list[Value]:
-            following = []
-            for k, value in enumerate(sums):
-                vector_index = b.add(index, const_int(k * LANES))
-                following.append(compute(b, value, *[load(b, x, vector_index) for x in sources], *floats))
-            return following
+            return [accumulate(value, b.add(index, const_int(k * LANES))) for k, value in enumerate(sums)]
 
-        def one_vector(index: Value, value: Value) -> list[Value]:
-            return [compute(b, value, *[load(b, x, index) for x in sources], *floats)]
+        def one_vector(index: Value, n_left: Value | None, whole: Value, rest: Value) -> list[Value]:
+            if n_left is None:
+                return [accumulate(whole, index), rest]
+            return [whole, accumulate(rest, index, n_left)]
 
-        end_of_four, end = b.and_(n, const_int(-4 * LANES)), b.and_(n, const_int(-LANES))
+        end_of_four = b.and_(n, const_int(-4 * LANES))
         _, *sums = loop(b, end_of_four, 4 * LANES, [splat(start)] * 4, four_vectors)
-        sums[0] = loop(b, end, LANES, [sums[0]], one_vector, end_of_four)[1]
-        before = b.basic_block
-        with b.if_then(b.icmp_signed("<", end, n)):
-            lanes = lane_mask(b, b.sub(n, end))
-            values = [masked_load(b, x, end, lanes) for x in sources]
-            rest = b.select(lanes, compute(b, sums[1], *values, *floats), sums[1])
-            inside = b.basic_block
-        last = b.phi(VECTOR)
-        last.add_incoming(sums[1], before)
-        last.add_incoming(rest, inside)
-        whole_sum = join(b, join(b, sums[0], last), join(b, sums[2], sums[3]))
+        sums[:2] = loop_with_tail(b, n, sums[:2], one_vector, end_of_four)
+        whole_sum = join(b, join(b, sums[0], sums[1]), join(b, sums[2], sums[3]))
         return reduce_lanes(b, whole_sum, lambda low, high: join(b, low, high))
 
     return emit_function(n_sources + 1, n_floats, generate, types.float32)

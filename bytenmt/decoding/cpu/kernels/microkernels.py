@@ -27,10 +27,9 @@ from bytenmt.decoding.cpu.kernels.simd import (
     broadcast,
     call,
     const_int,
-    lane_mask,
     load,
+    load_part,
     loop_with_tail,
-    masked_load,
     multiply_add,
     pointer,
     reduce_lanes,
@@ -277,8 +276,6 @@ def _map_row(b: Builder, x: Value, n_in: Value, carried: list[Value], body: Any)
     The last vector is padded with zeros. Returns the loop-carried values.
     """
 
-    def each(place: Value, left: Value | None, *values: Value) -> list[Value]:
-        read = load(b, x, place) if left is None else masked_load(b, x, place, lane_mask(b, left))
-        return body(place, read, *values)
-
-    return loop_with_tail(b, n_in, LANES, carried, each)
+    return loop_with_tail(
+        b, n_in, carried, lambda place, left, *values: body(place, load_part(b, x, place, left), *values)
+    )

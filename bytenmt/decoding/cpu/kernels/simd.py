@@ -160,14 +160,19 @@ def loop(
 
 
 def loop_with_tail(
-    builder: Builder, width: Value, step: int, carried: Sequence[Value], body: Callable[..., Sequence[Value]]
+    builder: Builder,
+    width: Value,
+    carried: Sequence[Value],
+    body: Callable[..., Sequence[Value]],
+    start: Value | None = None,
 ) -> list[Value]:
-    """Emit a loop over `width` numbers, `step` at a time: carried = body(index, n_left, *carried).
+    """Emit a loop over `width` numbers, 16 at a time: carried = body(index, n_left, *carried).
 
-    n_left: None for a full step; for a shorter last one, how many numbers are left. Returns `carried`.
+    n_left: None for a full step; for a shorter last one, how many numbers are left (see load_part).
+    start: the first index, a multiple of 16; 0 if None. Returns `carried`.
     """
-    end = builder.and_(width, const_int(-step))
-    _, *carried = loop(builder, end, step, carried, lambda index, *values: body(index, None, *values))
+    end = builder.and_(width, const_int(-LANES))
+    _, *carried = loop(builder, end, LANES, carried, lambda index, *values: body(index, None, *values), start)
     before = builder.basic_block
     with builder.if_then(builder.icmp_signed("<", end, width)):
         rest = body(end, builder.sub(width, end), *carried)
@@ -187,17 +192,21 @@ def lane_mask(builder: Builder, n: Value) -> Value:
     return builder.icmp_unsigned("<", ir.Constant(INT_VECTOR, list(range(LANES))), count)
 
 
-def masked_load(builder: Builder, address: Value, index: Value, lanes: Value) -> Value:
-    """Emit a `load` of the lanes of a mask (see lane_mask) alone; the others are not read, and zero."""
+def load_part(builder: Builder, address: Value, index: Value, n_left: Value | None) -> Value:
+    """Emit a `load` of the first n_left lanes alone, all if None; the others are not read, and zero."""
+    if n_left is None:
+        return load(builder, address, index)
     vector = builder.bitcast(pointer(builder, address, FLOAT, index), VECTOR.as_pointer())
-    arguments = [vector, ir.Constant(INT32, 4), lanes, splat(0.0)]
+    arguments = [vector, ir.Constant(INT32, 4), lane_mask(builder, n_left), splat(0.0)]
     return call(builder, f"llvm.masked.load.v{LANES}f32.p0", VECTOR, arguments)
 
 
-def masked_store(builder: Builder, value: Value, address: Value, index: Value, lanes: Value) -> None:
-    """Emit a `store` of the lanes of a mask (see lane_mask) alone; the others are not written."""
+def store_part(builder: Builder, value: Value, address: Value, index: Value, n_left: Value | None) -> None:
+    """Emit a `store` of the first n_left lanes alone, all if None; the others are not written."""
+    if n_left is None:
+        return store(builder, value, address, index)
     vector = builder.bitcast(pointer(builder, address, FLOAT, index), VECTOR.as_pointer())
-    arguments = [value, vector, ir.Constant(INT32, 4), lanes]
+    arguments = [value, vector, ir.Constant(INT32, 4), lane_mask(builder, n_left)]
     call(builder, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), arguments)
 
 
