@@ -62,9 +62,8 @@ class _Blocks:
         d, self._kernel_width = config.d_channels, config.kernel_width
         self._writer, self._side, self._has_units = writer, side, config.block == "multiplicative"
         self._after_norm = None if self._has_units else Op.RELU  # of all norms but the first
-        self.x = writer.register(2 * d)
-        self.wide, self.narrow = writer.register(2 * d), writer.register(d)
-        self.taps = writer.register(self._kernel_width * d)
+        self.x, self.wide = writer.register(2 * d), writer.register(2 * d)
+        self.narrow, self.taps = writer.register(d), writer.register(self._kernel_width * d)
         self._maps = writer.register(4 * d) if self._has_units else self.narrow
 
     def reduce(self, index: int) -> None:
