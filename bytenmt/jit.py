@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -29,7 +28,6 @@ from numba.core.runtime.nrt import rtsys
 PACKAGE = Path(__file__).parent
 VARIABLE = "NUMBA_CACHE_DIR"  # of the environment, Numba's own: names the folder of all compiled code
 VERSIONS = numba.__version__, llvmlite.__version__, np.__version__, EXTENSION_SUFFIXES[0]
-MAX_VERSIONS = 8  # of the sources of a file, whose machine code is kept
 LEAVES = (
     "jit",
     "kernel_constants",
@@ -198,15 +196,6 @@ class Locator(_CacheLocator):
         """Return the function's line, which tells it from others of the same name in the file."""
         return str(self._function.__code__.co_firstlineno)
 
-    def ensure_cache_path(self) -> None:
-        """Make the folder, and delete the oldest ones of earlier versions of the source file, so that
-        MAX_VERSIONS remain. Raises OSError."""
-        if not self._folder.is_dir():
-            former = self._folder.parent.glob(f"{self._folder.name.rpartition('-')[0]}-*")
-            for path in sorted(former, key=lambda path: path.stat().st_mtime)[: 1 - MAX_VERSIONS]:
-                shutil.rmtree(path, ignore_errors=True)
-        super().ensure_cache_path()  # type: ignore[no-untyped-call]
-
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> Locator | None:
         """Return the locator of a function defined in `file`; None if its machine code cannot be stored."""
@@ -215,20 +204,10 @@ class Locator(_CacheLocator):
 
 
 class KernelCache(FunctionCache):
-    """Numba's disk cache of one function, without errors: after a damaged file it compiles again, and to a
-    full disk it writes nothing."""
+    """Numba's disk cache of one function, which writes nothing to a full disk."""
 
     class _impl_class(CompileResultCacheImpl):  # Numba's name
         _locator_classes = [Locator]  # noqa: RUF012
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Load the machine code for arguments of the types `sig`; None if it must be compiled."""
-        try:
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-        except Exception:  # whatever unpickling a damaged file raises
-            with suppress(OSError):
-                self.flush()  # type: ignore[no-untyped-call]
-            return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Store the machine code `data` for arguments of the types `sig`, if the folder can be written."""
@@ -250,6 +229,12 @@ class AloneCache(KernelCache):
                 defined = f'@"{function.llvm_cpython_wrapper_name}" = global i8 0'
                 code = code[0], llvmlite.binding.parse_assembly(defined).as_bitcode()
             return (name, kind, code), function, *rest
+
+
+def is_stored(dispatcher: Any) -> bool:
+    """Return whether machine code of a decorated function is on disk for this machine's instructions."""
+    here, cache = cpu_target.target_context.codegen().magic_tuple(), dispatcher._cache
+    return isinstance(cache, KernelCache) and any(key[1] == here for key in cache._cache_file._load_index())
 
 
 def _cached(compiled: Any, function: Function, kind: type[KernelCache] = KernelCache) -> Function:

@@ -10,7 +10,7 @@ import pytest
 from source_tree import MODULES, module_imports
 
 from bytenmt import jit
-from bytenmt.jit import MAX_VERSIONS, PACKAGE, VARIABLE, cache_folder, kernel_files
+from bytenmt.jit import PACKAGE, VARIABLE, cache_folder, kernel_files
 
 FACTOR = 3
 INTERPRETER = PACKAGE / "decoding/cpu/interpreter.py"
@@ -52,19 +52,6 @@ def test_a_function_is_compiled_once(place: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("which", "damage"),
-    [(0, lambda data: data[: len(data) // 2]), (1, lambda data: b"x" + data), (1, lambda data: b"")],
-)
-def test_a_damaged_file_is_compiled_again(which: int, damage: Callable[[bytes], bytes], place: Path) -> None:
-    assert not was_kept()
-    file = files(place)[which]
-    file.write_bytes(damage(file.read_bytes()))
-    assert not was_kept()
-    assert was_kept()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("is_full", [False, True])
 def test_where_nothing_can_be_stored_each_run_compiles(
     is_full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path
@@ -99,16 +86,6 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path) ->
     cache_folder.cache_clear()
     found = cache_folder(INTERPRETER)
     assert found is not None and found.parent == PACKAGE / "__pycache__" / "bytenmt"
-
-
-def test_former_sources_go(place: Path) -> None:
-    for number in range(MAX_VERSIONS + 2):
-        (place / f"test_jit-{number}").mkdir(parents=True)
-        os.utime(place / f"test_jit-{number}", (number, number))
-    (place / "other-1").mkdir()
-    assert not was_kept()
-    left = {path.name for path in place.iterdir()}
-    assert len(left) == MAX_VERSIONS + 1 and "other-1" in left and "test_jit-2" not in left
 
 
 def test_every_source_has_a_folder_of_its_own(

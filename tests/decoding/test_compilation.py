@@ -1,14 +1,21 @@
 """Test the compilation of the CPU engine's kernels: once per machine, by one process, and announced."""
 
+import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from heard import Heard
+from numba.core.codegen import JITCPUCodegen
 
+from bytenmt import jit
 from bytenmt.decoding.cpu import compilation
 from bytenmt.decoding.cpu.compilation import compile_once
+from bytenmt.reporter import SILENT
 
 CACHED_RUN = """
 import sys
@@ -22,37 +29,67 @@ assert not sum(interpreter.run.stats.cache_misses.values()) and "torch" not in s
 """
 
 
-def test_kernels_are_compiled_once_and_told(tmp_path: Path) -> None:
-    calls, heard, folder = list[int](), Heard(), tmp_path / "kernels"
-
-    def store() -> None:
-        calls.append(1)
-        folder.mkdir(exist_ok=True)
-        (folder / "run.nbi").touch()
-
-    for _ in range(2):
-        compile_once(store, folder, heard)
-    assert len(calls) == 2 and len(heard.lines) == 1 and "up to a minute and a half" in heard.lines[0]
+def doubled(x: int) -> int:
+    return 2 * x
 
 
-@pytest.mark.parametrize("folder", [None, "file/kernels"])
-def test_where_nothing_can_be_stored_every_start_compiles(folder: str | None, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    calls, heard = list[int](), Heard()
-    compile_once(lambda: calls.append(1), tmp_path / folder if folder else None, heard)
-    assert calls == [1] and "set NUMBA_CACHE_DIR to a writable folder" in heard.lines[-1]
+def compile_doubled(reporter: Any = SILENT, seconds: float = 0) -> None:
+    """Compile it as a process does that has not called it yet."""
+    function: Any = jit.njit(doubled)
+    compile_once(function, lambda: (time.sleep(seconds), function(21)), reporter)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Another folder for machine code."""
+    for name in (jit.VARIABLE, "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "named"))
+    jit.cache_folder.cache_clear()
+    yield tmp_path / "named"
+    jit.cache_folder.cache_clear()
 
 
 @pytest.mark.slow
-def test_others_wait_for_the_process_that_compiles(tmp_path: Path) -> None:
+def test_kernels_are_compiled_once_and_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each kind of processor that shares the folder."""
+    heard = Heard()
+    for n_lines in (1, 1):
+        compile_doubled(heard)
+        assert len(heard.lines) == n_lines and "up to a minute and a half" in heard.lines[0]
+    monkeypatch.setattr(JITCPUCodegen, "magic_tuple", lambda _: ("another", "processor", ""))
+    for n_lines in (2, 2):
+        compile_doubled(heard)
+        assert len(heard.lines) == n_lines
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_full", [False, True])
+def test_where_nothing_can_be_stored_every_start_compiles(
+    is_full: bool, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    if is_full:
+        monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", refuse)
+    else:
+        place.touch()
+    heard = Heard()
+    compile_doubled(heard)
+    assert "set NUMBA_CACHE_DIR to a writable folder" in heard.lines[-1]
+
+
+@pytest.mark.slow
+def test_others_wait_for_the_process_that_compiles(place: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from bytenmt.decoding.cpu import compilation as c; "
-        "from bytenmt.reporter import Reporter; Reporter.say = lambda self, line: print('told'); "
-        f"folder = Path({str(tmp_path / 'kernels')!r}); "
-        "work = lambda: (time.sleep(1), folder.mkdir(), (folder / 'run.nbi').touch()); "
-        "c.compile_once(lambda: folder.exists() or work(), folder, Reporter())"
+        "from test_compilation import compile_doubled; from bytenmt.reporter import Reporter; "
+        "Reporter.say = lambda self, line: print('told'); compile_doubled(Reporter(), 1)"
     )
-    run = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) for _ in range(2)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    run = [
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment)
+        for _ in range(2)
+    ]
     told = [process.communicate()[0] for process in run]
     assert sorted(told) == [b"", b"told\n"]
 

@@ -6,6 +6,7 @@ compiles, under a lock, and others wait for it and load the result.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -24,11 +25,10 @@ from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.search.beam_search import choose_bytes
 from bytenmt.decoding.search.state import SearchParams, SearchState
-from bytenmt.jit import VARIABLE, cache_folder, linked_only, njit_borrowing
+from bytenmt.jit import VARIABLE, cache_folder, is_stored, linked_only, njit_borrowing
 from bytenmt.reporter import SILENT, Bar, Reporter
 
 N_FUNCTIONS = 160  # that are compiled, about
-INDEX = "*.nbi"  # the files in which Numba lists the machine code of a folder
 
 
 def compile_kernels(reporter: Reporter = SILENT) -> None:
@@ -38,7 +38,7 @@ def compile_kernels(reporter: Reporter = SILENT) -> None:
     """
     dispatcher: Any = interpreter.run
     if not dispatcher.signatures:
-        compile_once(_decode_a_byte, cache_folder(Path(interpreter.__file__)), reporter)
+        compile_once(dispatcher, _decode_a_byte, reporter)
 
 
 @njit_borrowing
@@ -52,24 +52,22 @@ def compile_search(reporter: Reporter = SILENT) -> None:
     dispatcher: Any = search_step
     if not dispatcher.signatures:
         state, params = SearchState.allocate(1, 1, 0, 0, 0), SearchParams.from_options(Options())
-        compile_once(lambda: search_step(state, params), cache_folder(Path(__file__)), reporter)
+        compile_once(dispatcher, lambda: search_step(state, params), reporter)
 
 
-def compile_once(call: Callable[[], object], folder: Path | None, reporter: Reporter) -> None:
-    """Call a function that needs kernels. If they are not stored on disk, show a progress bar meanwhile.
-
-    One process compiles while others wait for a lock. folder: where the machine code is stored; None if no
-    folder can be written, so that every process compiles it.
-    """
-    if _is_stored(folder):
+def compile_once(dispatcher: Any, call: Callable[[], object], reporter: Reporter) -> None:
+    """Call a function that calls a dispatcher of jit.njit. If its machine code is not stored on disk, show a
+    progress bar meanwhile, and let other processes wait for a lock until one has compiled it."""
+    if is_stored(dispatcher):
         call()
         return
+    folder = cache_folder(Path(inspect.getfile(dispatcher.py_func)))  # None: every process compiles
     with ExitStack() as stack:
         if folder is not None:
             with suppress(OSError, NotImplementedError):  # nobody waits where no lock can be made
                 name = folder.name.partition("-")[0]
                 stack.enter_context(FileLock(folder.parent / f".{name}.lock"))
-        if _is_stored(folder):  # another process has compiled them
+        if is_stored(dispatcher):  # another process has compiled them
             call()
             return
         reporter.say(
@@ -79,15 +77,11 @@ def compile_once(call: Callable[[], object], folder: Path | None, reporter: Repo
         stack.enter_context(event.install_listener("numba:compile", _Progress(bar)))
         with linked_only():
             call()
-    if not _is_stored(folder):
+    if not is_stored(dispatcher):
         reporter.say(
             f"bytenmt: the kernels cannot be stored in {folder or 'any folder'}, so every start compiles"
             f" them: set {VARIABLE} to a writable folder"
         )
-
-
-def _is_stored(folder: Path | None) -> bool:
-    return folder is not None and any(folder.glob(INDEX))
 
 
 def _decode_a_byte() -> None:
