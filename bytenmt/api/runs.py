@@ -231,7 +231,6 @@ def train(
     errors: str = "replace",
     reporter: Reporter = SILENT,
     group: Group | None = None,
-    prepare: Callable[[], object] = lambda: None,
     **train: Any,
 ) -> Run:
     """Train a model into the folder `run`, as `bytenmt train` does, and return it.
@@ -250,9 +249,8 @@ def train(
     resume: continue the run from its checkpoint, by default with its own texts; init_from: a run or weights
     file whose weights a new run begins with. errors: "replace" repairs invalid UTF-8, "strict" refuses it.
     on_metrics: called with each record of metrics.jsonl; reporter: shows messages and progress; group: the
-    processes that train together; prepare: called once the arguments are checked, to write files that they
-    name. A signal such as Ctrl-C saves and raises KeyboardInterrupt with its number. Raises BytenmtError for
-    what a command would refuse.
+    processes that train together. A signal such as Ctrl-C saves and raises KeyboardInterrupt with its number.
+    Raises BytenmtError for what a command would refuse.
     """
     from bytenmt.distributed import SINGLE_PROCESS, pick_device
     from bytenmt.training import arguments
@@ -271,7 +269,6 @@ def train(
             folder, resume, arch, preset, file, tree, source, start, on.type == "cuda"
         )
     )
-    prepare()
     outcome = training.train(
         folder,
         whole,

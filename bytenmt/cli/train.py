@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import MISSING, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bytenmt.atomic_file import make_folder_of, replace_atomically
 from bytenmt.cli.console import CONSOLE
-from bytenmt.cli.languages import LanguageOptions
 from bytenmt.cli.options import ARCHITECTURES, MACHINE, InputOptions, PresetOptions, command, given_options
 from bytenmt.config.fields import Weight, option, options_of
 from bytenmt.config.schema import TrainConfig
 from bytenmt.decoding.interface import EngineSpec
-from bytenmt.errors import DataError
 
 Paths = tuple[Path, ...]
-TABLES = "cache"  # folder of a run, for the pairs of translation memories
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +33,7 @@ class RunOptions(PresetOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextOptions(InputOptions, LanguageOptions):
+class TextOptions(InputOptions):
     """The options of `bytenmt train` on the texts to train on and to validate on."""
 
     heading: ClassVar[str] = "Training data"
@@ -48,15 +42,10 @@ class TextOptions(InputOptions, LanguageOptions):
     tgt: Paths = option((), "Target text of the training pairs, parallel to --src; may be repeated.")
     tsv: Paths = option((), "Training pairs as lines `source TAB target`; may be repeated.")
     text: Paths = option((), "Monolingual training text of a language model, any bytes; may be repeated.")
-    memory: Paths = option(
-        (),
-        "TMX (needs --pair), XLIFF or PO file whose translations, but doubtful ones, are training pairs; may"
-        " be repeated.",
-    )
     weights: tuple[Weight, ...] = option(
         (),
         "How often the pairs of a corpus occur per epoch (default: 1). Give one weight per corpus, in the"
-        " order --tgt, --tsv, --memory.",
+        " order --tgt, --tsv.",
         "--weight",
     )
     valid_src: Path | None = option(None, "Source text for validation.")
@@ -69,10 +58,10 @@ class TextOptions(InputOptions, LanguageOptions):
 def train(start: RunOptions, texts: TextOptions, limits: dict[str, Any], machine: EngineSpec) -> None:
     """Train a translation model or a language model.
 
-    A translation model is trained on parallel text: --src and --tgt, --tsv and --memory, which may be
-    combined and repeated. A byte language model is trained on --text. Text files may be packed (.gz,
-    .xz, .zst). Options of the training are keys of the configuration, whose defaults a preset may change.
-    Under torchrun all processes train one model.
+    A translation model is trained on parallel text: --src and --tgt, and --tsv, which may be combined and
+    repeated. A byte language model is trained on --text. Text files may be packed (.gz, .xz, .zst). Options
+    of the training are keys of the configuration, whose defaults a preset may change. Under torchrun all
+    processes train one model.
     """
     import torch
 
@@ -81,51 +70,13 @@ def train(start: RunOptions, texts: TextOptions, limits: dict[str, Any], machine
 
     device = pick_device(machine.device)
     options = {**vars(start), **vars(texts), **limits}
-    del options["pair"]
-    output, settings, memory = (options.pop(name) for name in ("output", "assignments", "memory"))
-    # Numbered, so that two files of one name do not meet, and --resume finds them where they were.
-    tables = [output / TABLES / f"{number}-{path.name[:80]}.tsv" for number, path in enumerate(memory, 1)]
-    options["tsv"] += tuple(tables)
+    output, settings = options.pop("output"), options.pop("assignments")
     with process_group(device) as group:
-
-        def write_tables() -> None:
-            for path, table in zip(memory, tables, strict=True):
-                CONSOLE.say(group.on_leader(lambda: write_table(path, texts.languages, table)))  # noqa: B023
-
         CONSOLE.detail(f"training on {device}, PyTorch {torch.__version__}")
         options |= {"device": machine.device, "threads": machine.threads, "settings": settings}
         try:
-            runs.train(output, **options, reporter=CONSOLE, group=group, prepare=write_tables)
+            runs.train(output, **options, reporter=CONSOLE, group=group)
         except KeyboardInterrupt as error:
             if not error.args:  # else it was between two updates, and has been told
                 CONSOLE.say("stopped before the first update; run the same command again")
             raise
-
-
-def write_table(path: Path, languages: tuple[str, str] | None, table: Path) -> str:
-    """Write the pairs of a translation memory as lines `source TAB target`; return a line with their number.
-
-    languages: source and target, which TMX needs. Raises DataError if there are no pairs.
-    """
-    lines = _lines(path, languages)
-    first = next(lines, None)  # before anything is written: raises if the file cannot be read
-    if first is None:
-        raise DataError(f"{path} has no translated pair of texts {' and '.join(languages or ())}".rstrip())
-    make_folder_of(table)
-    n_pairs = 0
-    with replace_atomically(table) as file:
-        for line in chain([first], lines):
-            file.write(line)
-            n_pairs += 1
-    return f"{path}: {n_pairs:,} pairs"
-
-
-def _lines(path: Path, languages: tuple[str, str] | None) -> Iterator[bytes]:
-    """Yield the lines of the table of a translation memory."""
-    from bytenmt.documents.formats import format_of, unit_pairs
-    from bytenmt.documents.unit import to_markup
-
-    for parts in unit_pairs(path, format_of(path), languages):
-        source, target = (" ".join(to_markup(side).split()) for side in parts[:2])
-        if source and target:
-            yield f"{source}\t{target}\n".encode()

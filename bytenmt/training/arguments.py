@@ -164,8 +164,7 @@ def _training_files(texts: Sequence[Sequence[Path]], weights: Sequence[float]) -
         raise BytenmtError("no training text: give --src and --tgt, or --tsv; or --text for a language model")
     if weights and len(weights) != len(files):
         raise BytenmtError(
-            f"{len(weights)} --weight for {len(files)} corpora: give one for each --tgt, then each --tsv,"
-            " then each --memory"
+            f"{len(weights)} --weight for {len(files)} corpora: give one for each --tgt, then each --tsv"
         )
     weights = weights or [1.0] * len(files)
     return [pair._replace(weight=weight) for pair, weight in zip(files, weights, strict=True)]

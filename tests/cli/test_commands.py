@@ -24,7 +24,6 @@ from bytenmt.cli import translate as translate_module
 from bytenmt.cli.console import Console
 from bytenmt.cli.files import writer
 from bytenmt.cli.main import main
-from bytenmt.cli.train import TABLES
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config, parse_config
 from bytenmt.data.corpus import PairFiles
@@ -32,7 +31,6 @@ from bytenmt.distributed import SINGLE_PROCESS
 from bytenmt.sentinels import PATTERNS_VERSION
 from bytenmt.training import run as training
 from bytenmt.training.run import TrainingOutcome
-from tools.verify.made_up_translations import SAMPLES
 
 SMALL = ["model.d_hidden=12", "model.d_embedding=8"]
 SHORT = "--max-len-b 5 --max-len-a 0.1"
@@ -217,21 +215,6 @@ def test_train_takes_several_corpora(call: Call) -> None:
     ]
     accepted(TEXT)
     assert call.rest["files"] == [call.rest["valid"]] == [PairFiles(None, Path("tgt"))]
-
-
-def test_train_takes_documents(call: Call, place: Path) -> None:
-    """Their translated units become tables, which --resume finds."""
-    for name, sample in (("a.tmx", "memory.tmx"), ("a.xlf", "version-1.2.xlf"), ("b.po", "catalogue.po")):
-        (place / name).write_bytes((SAMPLES / f"{sample}.in").read_bytes())
-    files = "--memory a.tmx --memory a.xlf --memory b.po --pair en-de"
-    command = f"train -o new --arch luong --valid-tsv table {files}"
-    accepted(f"{command} --weight 1 --weight 2 --weight 3")
-    tables = [pair.tsv for pair in call.rest["files"]]
-    assert [pair.weight for pair in call.rest["files"]] == [1, 2, 3]
-    assert [table.read_text() for table in tables] == ["one\teins\n", 'done\tfertig "so"\n', "done\tfertig\n"]
-    assert all(table.parent == Path("new") / TABLES for table in tables)
-    accepted(command)
-    assert [pair.tsv for pair in call.rest["files"]] == tables
 
 
 SHORT_NAMES = (

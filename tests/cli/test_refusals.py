@@ -10,12 +10,12 @@ from bytenmt.checkpoints.weights import BEST
 
 SCORE = f"{EVALUATE} --log-probabilities"
 DOCUMENT = "translate-file run a.po"
-MEMORY = "train -o new --arch luong --valid-tsv table --memory"
+MEMORY = "adapt run a.tmx -o new"
 BAD: list[tuple[str, str]] = [
-    (f"{MEMORY} a.tmx", "a.tmx: a translation memory may have several languages: give --pair"),
-    (f"{MEMORY} a.tmx --pair en", "'en' is not a language pair: expected one such as en-de"),
-    (f"{MEMORY} a.tmx --pair fr:ko", "a.tmx has no translated pair of texts fr and ko"),
-    (f"{MEMORY} a.po --text tgt", "--text trains a language model"),
+    (MEMORY, "a.tmx: a translation memory may have several languages: give --pair"),
+    (f"{MEMORY} --pair en", "'en' is not a language pair: expected one such as en-de"),
+    (f"{MEMORY} --pair fr:ko", "a.tmx has no pair of texts that are translated"),
+    ("train -o new --arch luong --tsv table --text tgt", "--text trains a language model"),
     (f"{EVALUATE} --src three --ref tgt", "three has 3 lines and tgt has 4"),
     (f"{EVALUATE} --src empty --ref empty", "empty is empty"),
     (f"{EVALUATE} --ref tgt", "is a translation model: give the source text by --src"),
