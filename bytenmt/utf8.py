@@ -123,16 +123,6 @@ def repair(data: bytes) -> bytes:
     return data.decode("utf-8", "replace").encode("utf-8")
 
 
-def describe_mistake(path: object, number: int, text: bytes) -> str:
-    """Return an error message that names the first invalid byte of a line. number: of the line, from 1;
-    text: its bytes, which are not UTF-8."""
-    offset = first_invalid(text)
-    return (
-        f"{path}, line {number}, byte offset {offset}: 0x{text[offset]:02X} is not valid UTF-8 "
-        f"there: convert the file to UTF-8, or use --errors replace"
-    )
-
-
 def whole_characters(data: bytes) -> bytes:
     """Remove an incomplete character from the end of UTF-8; bytes above 0xF4 (sentinels) are complete."""
     for back in range(1, min(LONGEST_CHARACTER - 1, len(data)) + 1):

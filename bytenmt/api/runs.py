@@ -228,7 +228,6 @@ def train(
     device: str = AUTO,
     on_metrics: Callable[[Mapping[str, float | str]], None] = lambda record: None,
     threads: int | None = None,
-    errors: str = "replace",
     reporter: Reporter = SILENT,
     group: Group | None = None,
     **train: Any,
@@ -247,7 +246,7 @@ def train(
     settings: keys and their values, or texts `key=value`; train: keys of the section `train` by their own
     names, as max_minutes=60 or lr=2e-3. Later ones of these win; a value of None is left out.
     resume: continue the run from its checkpoint, by default with its own texts; init_from: a run or weights
-    file whose weights a new run begins with. errors: "replace" repairs invalid UTF-8, "strict" refuses it.
+    file whose weights a new run begins with.
     on_metrics: called with each record of metrics.jsonl; reporter: shows messages and progress; group: the
     processes that train together. A signal such as Ctrl-C saves and raises KeyboardInterrupt with its number.
     Raises BytenmtError for what a command would refuse.
@@ -275,7 +274,6 @@ def train(
         files=files,
         valid=valid,
         device=on,
-        errors=errors,
         resume=resume,
         init_from=start,
         group=group,

@@ -78,14 +78,11 @@ def check_source(run: Path, has_source: bool, src: object, has_pairs: bool = Fal
         raise BytenmtError(f"{run} is a language model: leave out --src")
 
 
-def open_text(path: Path, errors: str = "replace") -> TextFile:
-    """Open a text file, or a named pipe, which is read to its end.
-
-    errors: for invalid UTF-8, "replace" (by U+FFFD, with a warning) or "strict". Raises DataError.
-    """
+def open_text(path: Path) -> TextFile:
+    """Open a text file, or a named pipe, which is read to its end. Raises DataError."""
     from bytenmt.data.text_file import TextFile
 
-    return check_text(TextFile.open(path, errors))
+    return check_text(TextFile.open(path))
 
 
 def check_text(text: TextFile) -> TextFile:

@@ -132,7 +132,7 @@ def _translations(reader: Reader, file: Path | None, src: Path) -> Iterator[Surp
     from bytenmt.language.surprisal import translation_surprisal
 
     source = inputs.open_text(src)
-    text = TextFile.from_bytes(b"".join(_stdin()), STDIN) if file is None else TextFile.open(file, "replace")
+    text = TextFile.from_bytes(b"".join(_stdin()), STDIN) if file is None else TextFile.open(file)
     corpus = ParallelCorpus.from_texts(source, inputs.check_text(text), keep_empty=True)
     yield from translation_surprisal(reader, corpus)
 

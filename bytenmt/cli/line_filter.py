@@ -21,7 +21,7 @@ from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import DataError
 from bytenmt.reporter import Bar
-from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, first_invalid, repair
+from bytenmt.utf8 import BYTE_ORDER_MARK, first_invalid, repair
 
 if TYPE_CHECKING:
     from bytenmt.data.text_file import TextFile
@@ -105,24 +105,16 @@ class LineFilter:
         with CONSOLE.bar(n, " lines") as bar:
             self._answer_all(batches, str(text.path), bar)
 
-    def stream(
-        self,
-        input: BinaryIO,
-        *,
-        errors: str = "replace",
-        name: str = STANDARD_INPUT,
-        size: int | None = None,
-    ) -> None:
+    def stream(self, input: BinaryIO, *, name: str = STANDARD_INPUT, size: int | None = None) -> None:
         """Translate the lines of a stream to the output, each batch as soon as its lines have arrived.
 
-        errors: for invalid UTF-8, "replace" (U+FFFD) or "strict": DataError with name, line and byte offset,
-        once the lines before it are written. An OSError of the input is raised here too. size: bytes of the
-        stream, if known, for a progress bar.
+        size: bytes of the stream, if known, for a progress bar. Raises the DataError or OSError of the input,
+        once the lines before it are written.
         """
         queue = LineQueue(self.buffer_size)
         with CONSOLE.bar(size, "B") as bar:
             # A daemon: where this loop fails, the thread may be waiting for a line that never comes.
-            lines = read_lines(input, name, errors)
+            lines = read_lines(input, name)
             Thread(target=queue.fill, args=(lines,), daemon=True).start()
             self._answer_all(queue.batches(), name, bar)
 
@@ -175,10 +167,10 @@ def warnings_of_chunks(
             )
 
 
-def read_lines(input: BinaryIO, name: str, errors: str) -> Iterator[InputLine]:
+def read_lines(input: BinaryIO, name: str) -> Iterator[InputLine]:
     """Yield the lines of a stream as valid UTF-8; at its end, warn of how many were repaired.
 
-    name: of the stream, for messages. errors: "replace" or "strict", see `clean`. Raises DataError.
+    name: of the stream, for messages. Raises DataError.
     """
     n_lines = n_repaired = 0
     sample = b""
@@ -191,23 +183,16 @@ def read_lines(input: BinaryIO, name: str, errors: str) -> Iterator[InputLine]:
             sample += line
         if n_lines == LINES_CHECKED:
             check_encoding(name, n_repaired, n_lines, sample)
-        yield InputLine(clean(line, name, n_lines, errors), len(line), time.monotonic())
+        yield InputLine(clean(line, n_lines), len(line), time.monotonic())
     check_encoding(name, n_repaired, n_lines, sample)
     if n_repaired:
         CONSOLE.warn(repair_warning(name, n_repaired, n_lines))
 
 
-def clean(line: bytes, name: str, number: int, errors: str) -> bytes:
-    """Remove the line end, and from line 1 the byte order mark, and replace invalid UTF-8 by U+FFFD.
-
-    name, number: of the input and the line (from 1), for messages. Raises DataError instead of replacing if
-    errors is "strict".
-    """
+def clean(line: bytes, number: int) -> bytes:
+    """Remove the line end, and from line 1 the byte order mark, and replace invalid UTF-8 by U+FFFD."""
     if line.endswith(b"\n"):
         line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
     if number == 1:
         line = line.removeprefix(BYTE_ORDER_MARK)
-    valid = first_invalid(line) < 0
-    if not valid and errors == "strict":
-        raise DataError(describe_mistake(name, number, line))
-    return line if valid else repair(line)
+    return repair(line)

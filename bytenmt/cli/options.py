@@ -248,18 +248,6 @@ def settings(*groups: str) -> OptionGroup:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InputOptions:
-    """The option --errors of commands that read text: "replace" invalid UTF-8 by U+FFFD, or "strict"."""
-
-    errors: str = option(
-        "replace",
-        "Invalid UTF-8 in the input: replace it by U+FFFD, or stop with an error.",
-        choices=("replace", "strict"),
-        heading=FILES,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class PresetOptions:
     """The options --preset and --set (assignments: KEY=VALUE each), which make a model's configuration."""
 

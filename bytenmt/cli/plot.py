@@ -36,7 +36,7 @@ def plot(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> 
     Rows are target characters, columns are source characters; the weights of bytes are merged into
     characters. A model with several attention layers gets one map for each layer and one for their mean.
     """
-    from bytenmt.cli.line_filter import STANDARD_INPUT, clean
+    from bytenmt.cli.line_filter import clean
     from bytenmt.config.schema import architecture
     from bytenmt.decoding.loading import load_runs
     from bytenmt.decoding.translator import Translator
@@ -46,10 +46,7 @@ def plot(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> 
         raise BytenmtError(f"{how.output}: give a name that ends in .png")
     plots.require_matplotlib()
     check_output(how.output)
-    if how.line is None:
-        source = clean(standard_input().readline(), STANDARD_INPUT, 1, "replace")
-    else:
-        source = how.line.encode()
+    source = clean(standard_input().readline(), 1) if how.line is None else how.line.encode()
     runtime = load_runs(runs, replace(machine, precision="fp32"))
     (loaded,) = runtime.runs
     if not runtime.has_source or not loaded.config.model.has_attention:

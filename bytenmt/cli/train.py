@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bytenmt.cli.console import CONSOLE
-from bytenmt.cli.options import ARCHITECTURES, MACHINE, InputOptions, PresetOptions, command, given_options
+from bytenmt.cli.options import ARCHITECTURES, MACHINE, PresetOptions, command, given_options
 from bytenmt.config.fields import Weight, option, options_of
 from bytenmt.config.schema import TrainConfig
 from bytenmt.decoding.interface import EngineSpec
@@ -33,7 +33,7 @@ class RunOptions(PresetOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextOptions(InputOptions):
+class TextOptions:
     """The options of `bytenmt train` on the texts to train on and to validate on."""
 
     heading: ClassVar[str] = "Training data"

@@ -19,7 +19,7 @@ from bytenmt.cli.files import (
     stream_of,
     writer,
 )
-from bytenmt.cli.options import FILES, InputOptions, command, models, settings
+from bytenmt.cli.options import FILES, command, models, settings
 from bytenmt.config.fields import Bits, Positive, option
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.setting_table import SPEED
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileOptions(InputOptions):
+class FileOptions:
     """The options of `bytenmt translate` on its files, and on how their lines are shared out."""
 
     heading: ClassVar[str] = FILES
@@ -131,7 +131,7 @@ def translate(
     if files.resume and (not is_file or is_list):
         raise BytenmtError("--resume needs a file with a line for each line: give -o, and no --n-best")
     is_stream = input is None or input.is_fifo()  # lines of a pipe are translated as they come
-    text = None if input is None or is_stream else inputs.open_text(input, files.errors)
+    text = None if input is None or is_stream else inputs.open_text(input)
     runtime = inputs.load_models(runs, engine)
     translator = Translator.from_runtime(runtime, checked)
     form = _output_format(answers, runtime, checked.search.n_best, translator.options.beam)
@@ -148,9 +148,9 @@ def translate(
         if text is not None:
             lines.file(text)
         elif input is not None:
-            lines.stream(stack.enter_context(open(input, "rb")), errors=files.errors, name=str(input))
+            lines.stream(stack.enter_context(open(input, "rb")), name=str(input))
         else:
-            lines.stream(standard_input(), errors=files.errors, size=standard_input_size())
+            lines.stream(standard_input(), size=standard_input_size())
 
 
 def _output_format(answers: OutputOptions, runtime: Runtime, n_best: int, beam: int) -> OutputFormat | None:

@@ -80,11 +80,10 @@ class ParallelCorpus:
     def open_all(
         cls,
         files: Sequence[PairFiles],
-        errors: str = "replace",
         max_source_bytes: int | None = None,
         max_target_bytes: int | None = None,
     ) -> "ParallelCorpus":
-        """Open several pairs of files as one corpus; errors: "replace" or "strict", for invalid UTF-8.
+        """Open several pairs of files as one corpus.
 
         Pairs with a side longer than its limit in bytes are left out; None is no limit. Raises DataError for
         a file that cannot be read, unequal numbers of lines, or if only some have a source.
@@ -96,10 +95,10 @@ class ParallelCorpus:
         parts = []
         for src, tgt, tsv, weight in files:
             if tsv is not None:
-                parts.append(CorpusPart(*TextFile.open(tsv, errors).split(), weight))
+                parts.append(CorpusPart(*TextFile.open(tsv).split(), weight))
             elif tgt is not None:
-                source = None if src is None else TextFile.open(src, errors)
-                parts.append(CorpusPart(source, TextFile.open(tgt, errors), weight))
+                source = None if src is None else TextFile.open(src)
+                parts.append(CorpusPart(source, TextFile.open(tgt), weight))
         return cls._from_parts(parts, max_source_bytes, max_target_bytes)
 
     @classmethod

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.errors import DataError
-from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, repair
+from bytenmt.utf8 import BYTE_ORDER_MARK, repair
 
 Bytes = npt.NDArray[np.uint8]
 Lengths = npt.NDArray[np.int32]
@@ -51,28 +51,20 @@ class TextFile:
     repaired: Indices
 
     @classmethod
-    def open(cls, path: str | Path, errors: str = "replace") -> "TextFile":
-        """Open a file, plain or packed, or a named pipe. Raises DataError if it is not a readable text.
-
-        errors: "replace" puts U+FFFD where a line is not UTF-8; "strict" raises DataError.
-        """
-        return cls.from_bytes(read_bytes(Path(path)), path, errors)
+    def open(cls, path: str | Path) -> "TextFile":
+        """Open a file, plain or packed, or a named pipe. Raises DataError if it is not a readable text."""
+        return cls.from_bytes(read_bytes(Path(path)), path)
 
     @classmethod
-    def from_bytes(cls, content: bytes | Bytes, path: str | Path, errors: str = "replace") -> "TextFile":
-        """Find the lines of bytes in memory and repair invalid UTF-8. `path` only names the text in messages;
-        errors: as of `open`. Raises DataError."""
-        if errors not in ("replace", "strict"):
-            raise ValueError(f'errors is {errors!r}, expected "replace" or "strict"')
+    def from_bytes(cls, content: bytes | Bytes, path: str | Path) -> "TextFile":
+        """Find the lines of bytes in memory and replace invalid UTF-8 by U+FFFD. `path` only names the text
+        in messages. Raises DataError."""
         data = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content
         first = len(BYTE_ORDER_MARK) if bytes(data[: len(BYTE_ORDER_MARK)]) == BYTE_ORDER_MARK else 0
         starts, lengths = _find_lines(data, first)
         if lengths.max(initial=0) > LONGEST_LINE:
             raise DataError(f"{path}, line {lengths.argmax() + 1} has over {LONGEST_LINE} bytes: cut it")
         invalid = _find_invalid_lines(data, starts, lengths)
-        if len(invalid) and errors == "strict":
-            begin, length = starts[invalid[0]], lengths[invalid[0]]
-            raise DataError(describe_mistake(path, invalid[0] + 1, data[begin : begin + length].tobytes()))
         if len(invalid):
             pieces, end = [], 0
             for begin, length in zip(starts[invalid].tolist(), lengths[invalid].tolist(), strict=True):

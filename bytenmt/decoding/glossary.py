@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from bytenmt.errors import DataError
 from bytenmt.sentinels import Span
-from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, first_invalid
+from bytenmt.utf8 import BYTE_ORDER_MARK, first_invalid
 
 # Endings of plurals and cases in English and German. Verbs have others: -ing and -ed would turn a noun into a
 # verb.
@@ -148,7 +148,7 @@ def parse_term(line: bytes, path: Path, number: int) -> Term:
     path, number: of the line, for errors. Raises DataError.
     """
     if first_invalid(line) >= 0:
-        raise DataError(describe_mistake(path, number, line))
+        raise DataError(f"{path}, line {number} is not valid UTF-8: convert the file to UTF-8")
     is_csv = path.suffix.lower() == ".csv"
     try:
         text = line.decode()

@@ -62,7 +62,6 @@ def train(
     files: Sequence[PairFiles],
     valid: PairFiles,
     device: torch.device,
-    errors: str = "replace",
     resume: bool = False,
     init_from: Path | None = None,
     group: Group = SINGLE_PROCESS,
@@ -73,11 +72,11 @@ def train(
     """Train a model into the folder `run`, as one process of `group`.
 
     files, valid: the training and the validation text, all with a source, or all targets alone for a language
-    model. errors: "replace" repairs invalid UTF-8, "strict" refuses it. resume: continue from the run's
-    checkpoint if it has one, else begin a new run. init_from: a run whose weights a new run begins with;
-    ignored for a resumed one. watch: called with each record of metrics.jsonl, in the leading process.
-    threads: of the CPU; None: as many as the resumed run had, for a new one as many as cores are idle.
-    Raises BytenmtError before anything is written where an input cannot be used.
+    model. resume: continue from the run's checkpoint if it has one, else begin a new run. init_from: a run
+    whose weights a new run begins with; ignored for a resumed one. watch: called with each record of
+    metrics.jsonl, in the leading process. threads: of the CPU; None: as many as the resumed run had, for a
+    new one as many as cores are idle. Raises BytenmtError before anything is written where an input cannot be
+    used.
     """
     _check(config, files)
     leader_reporter = reporter if group.is_leader else SILENT
@@ -87,7 +86,7 @@ def train(
         config = group.on_leader(
             lambda: _settle_precision(config, read_config(run) if is_resumed else None, device)
         )
-        objective = _open_texts(config, files, valid, errors, device, group)
+        objective = _open_texts(config, files, valid, device, group)
         facts = objective.facts()
         if group.is_leader:
             objective.report(reporter)
@@ -157,7 +156,6 @@ def _open_texts(
     config: Config,
     files: Sequence[PairFiles],
     valid: PairFiles,
-    errors: str,
     device: torch.device,
     group: Group,
 ) -> Objective:
@@ -166,7 +164,7 @@ def _open_texts(
         texts = [pair.tgt for pair in files if pair.tgt is not None]
         return LanguageModelObjective(config, texts, valid.tgt, device, group)
     limits = config.data.max_source_bytes, config.data.max_target_bytes
-    corpus, valid_corpus = (ParallelCorpus.open_all(some, errors, *limits) for some in (files, [valid]))
+    corpus, valid_corpus = (ParallelCorpus.open_all(some, *limits) for some in (files, [valid]))
     corpus.require_pairs()
     valid_corpus.require_pairs()
     return TranslationObjective(config, corpus, valid_corpus, device, group)

@@ -22,7 +22,7 @@ from bytenmt.checkpoints.checkpoint import LOCK, load_checkpoint, training_lock
 from bytenmt.checkpoints.weights import CONFIG
 from bytenmt.cli import translate as cli_module
 from bytenmt.cli.files import check_output
-from bytenmt.cli.line_filter import LineFilter
+from bytenmt.cli.line_filter import LONGEST_LINE, LineFilter
 from bytenmt.cli.main import main
 from bytenmt.config.schema import Config
 from bytenmt.distributed import LOST_PROCESS, Group
@@ -206,14 +206,14 @@ def test_what_is_left_is_told(model: Path, place: Path) -> None:
     """An error names the part that it leaves, if a line is translated; a new start does not discard it."""
     unnamed = translate(model, "--resume", "-o", "-")
     assert unnamed.exit_code == 1 and "--resume needs a file with a line for each line" in unnamed.stderr
-    given = b"\n".join([*LINES[:20], b"bad \xff", *LINES[20:]])
-    failed = translate(model, "--errors", "strict", stdin=given)
+    endless = b"x" * (LONGEST_LINE + 1)
+    failed = translate(model, stdin=b"\n".join([*LINES[:20], endless]))
     assert failed.exit_code == 1 and ".out.part: continue with --resume" in failed.stderr
     refused = translate(model)
     assert refused.exit_code == 1 and "continue it with --resume, or delete it" in refused.stderr
     assert translate(model, "--resume").exit_code == 0
     assert (place / "out").read_bytes().count(b"\n") == len(LINES)
-    early = translate(model, "--errors", "strict", stdin=b"\xff")
+    early = translate(model, stdin=endless)
     assert early.exit_code == 1 and early.stderr.count("\n") == 1
     assert {path.name for path in place.iterdir()} == {"in", "out"}
 

@@ -86,27 +86,6 @@ def test_large_random_texts(n_faults: int) -> None:
         check(b"".join(pieces))
 
 
-@pytest.mark.parametrize(
-    "content, line, offset",
-    [
-        (b"\xff", 1, 0),
-        (b"ab\ncaf\xe9\n\xff\n", 2, 3),
-        (b"ok\r\nab\xe2\x82\r\nok\n", 2, 2),
-        (b"\xef\xbb\xbfab\xc3", 1, 2),
-        ("한국\n".encode() * 3000 + b"ab\xed\xa0\x80\n" + b"x\n" * 3000, 3001, 2),
-    ],
-)
-def test_strict_names_the_place(tmp_path: Path, content: bytes, line: int, offset: int) -> None:
-    path = tmp_path / "broken.txt"
-    path.write_bytes(content)
-    with pytest.raises(BytenmtError) as caught:
-        TextFile.open(path, errors="strict")
-    assert str(caught.value).startswith(f"{path}, line {line}, byte offset {offset}: ")
-    assert len(TextFile.open(path).repaired) >= 1
-    with pytest.raises(ValueError, match="ignore"):
-        TextFile.from_bytes(b"", "x", "ignore")
-
-
 def one_line(caught: pytest.ExceptionInfo[BytenmtError], *parts: object) -> None:
     message = str(caught.value)
     assert "\n" not in message
@@ -167,8 +146,8 @@ def pair_files(tmp_path: Path, source: bytes, target: bytes) -> tuple[Path, Path
     return paths
 
 
-def open_pair(source: Path | None, target: Path, errors: str = "replace", *limits: int) -> ParallelCorpus:
-    return ParallelCorpus.open_all([PairFiles(source, target)], errors, *limits)
+def open_pair(source: Path | None, target: Path, *limits: int) -> ParallelCorpus:
+    return ParallelCorpus.open_all([PairFiles(source, target)], *limits)
 
 
 def test_white_space_alone_is_no_target(tmp_path: Path) -> None:
@@ -231,10 +210,6 @@ def test_tables_that_cannot_be_used(tmp_path: Path) -> None:
         with pytest.raises(DataError) as caught:
             ParallelCorpus.open_all([PairFiles(tsv=path)])
         one_line(caught, f"{path}, line {number} has no tab: ")
-    path.write_bytes(b"a\tb\nab\tc\xff\n")
-    with pytest.raises(DataError) as caught:
-        ParallelCorpus.open_all([PairFiles(tsv=path)], errors="strict")
-    one_line(caught, f"{path}, line 2, byte offset 4: ")
 
 
 def several(tmp_path: Path) -> list[PairFiles]:
@@ -323,7 +298,7 @@ def test_corpora_that_cannot_be_used(tmp_path: Path) -> None:
     ):
         paths = pair_files(tmp_path, source, target)
         with pytest.raises(BytenmtError) as caught:
-            open_pair(*paths, "replace", 2, 2).require_pairs()
+            open_pair(*paths, 2, 2).require_pairs()
         one_line(caught, *parts)
     open_pair(*paths).require_pairs()
     all_kept = open_pair(paths[0], paths[0])  # nothing is copied

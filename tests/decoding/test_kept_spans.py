@@ -135,7 +135,7 @@ def test_a_glossary_of_many_terms(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"terms.tsv, line \d: expected `term TAB target`"):
             Glossary.from_file(table)
     table.write_bytes(b"a\t\xff\n")
-    with pytest.raises(DataError, match="line 1, byte offset 2: 0xFF is not valid UTF-8"):
+    with pytest.raises(DataError, match="line 1 is not valid UTF-8: convert the file"):
         Glossary.from_file(table)
     with pytest.raises(DataError, match="none cannot be read"):
         KeepSpec.from_settings(glossary=tmp_path / "none")

@@ -67,7 +67,7 @@ class TrainingText:
 
     def __init__(self, files: Sequence[PairFiles], data: DataConfig, seed: int) -> None:
         """Open the files. Raises BytenmtError where they cannot be read."""
-        self._corpus = ParallelCorpus.open_all(files, "replace", data.max_source_bytes, data.max_target_bytes)
+        self._corpus = ParallelCorpus.open_all(files, data.max_source_bytes, data.max_target_bytes)
         self._corpus.require_pairs()
         self._augmenter, self._seed = Augmenter(self._corpus, data, seed), seed
         self.is_fixed = not data.augmentations and all(one.weight == 1 for one in files)
