@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO
 
 from bytenmt.atomic_file import keep_mode, make_folder_of, replace_atomically
 from bytenmt.cli.console import CONSOLE
@@ -32,35 +31,19 @@ def standard_input() -> BufferedReader:
     return open(sys.stdin.fileno(), "rb", closefd=False)
 
 
-def standard_input_size() -> int | None:
-    """Return how many bytes of standard input are still to be read, None for a pipe or a terminal."""
-    status = _regular(sys.stdin)
-    return None if status is None else status.st_size - os.lseek(sys.stdin.fileno(), 0, os.SEEK_CUR)
-
-
-def check_output(output: Path | TextIO | None, *inputs: Path | TextIO | None) -> None:
+def check_output(output: Path | None, *inputs: Path | None) -> None:
     """Create the folder of an output file; raise BytenmtError if it is a folder, or one of the inputs.
 
-    output, inputs: paths or standard streams such as sys.stdin; None is skipped.
+    None, for a standard stream or no file, is skipped.
     """
-    if isinstance(output, Path) and output.is_dir():
+    if output is None:
+        return
+    if output.is_dir():
         raise BytenmtError(f"{output} is a directory: give the name of a file to write")
-    output_status = _regular(output)
-    for input_status in filter(None, map(_regular, inputs)):
-        if output_status is not None and os.path.samestat(input_status, output_status):
-            name = output if isinstance(output, Path) else "standard output"
-            raise BytenmtError(f"{name} is the input too: give another file for the output")
-    if isinstance(output, Path):
-        make_folder_of(output)
-
-
-def _regular(file: Path | TextIO | None) -> os.stat_result | None:
-    """Return the status of a regular file or standard stream; None for anything else."""
-    try:
-        status = os.stat(file) if isinstance(file, Path) else os.fstat(file.fileno()) if file else None
-    except (OSError, ValueError):  # not there, or no file of the operating system
-        return None
-    return status if status is not None and stat.S_ISREG(status.st_mode) else None
+    for path in inputs:
+        if path is not None and path.exists() and output.is_file() and output.samefile(path):
+            raise BytenmtError(f"{output} is the input too: give another file for the output")
+    make_folder_of(output)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bytenmt.cli.console import CONSOLE
-from bytenmt.cli.files import check_output, standard_input, standard_input_size, stream_of
+from bytenmt.cli.files import standard_input, stream_of
 from bytenmt.cli.options import command, dataclass_options, given_options, models
 from bytenmt.config.fields import NBytes, option
 from bytenmt.decoding.interface import EngineSpec
@@ -69,7 +69,6 @@ def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: PredictOptions
     file, src = stream_of(files[0]) if files else None, how.src
     if file is not None:
         check_file(file)
-    check_output(sys.stdout, file or sys.stdin, src)
     runtime = inputs.load_models(runs, replace(engine, precision="fp32"))
     inputs.check_source(runs[0], runtime.has_source, src)
     baseline = None
@@ -110,14 +109,12 @@ def _baseline(texts: tuple[TextFact, ...]) -> NGramBaseline:
 
 
 def _stream(reader: Reader, file: Path | None) -> Iterator[Surprisal]:
-    """Yield the cost of the bytes of a file or of stdin under a model without a source; show a bar."""
+    """Yield the cost of the bytes of a file or of stdin under a model without a source; show a bar for a
+    plain file."""
     from bytenmt.data.text_file import is_packed, pieces_of
     from bytenmt.language.surprisal import stream_surprisal
 
-    if file is None:
-        size = standard_input_size()
-    else:
-        size = None if is_packed(file) or not file.is_file() else file.stat().st_size
+    size = file.stat().st_size if file and file.is_file() and not is_packed(file) else None
     with CONSOLE.bar(size, "B") as bar:
         for surprise in stream_surprisal(reader, pieces_of(file) if file else _stdin()):
             yield surprise

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from queue import Queue
 from threading import Thread
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from bytenmt.cli.console import CONSOLE
 from bytenmt.data.text_file import check_encoding, repair_warning
 from bytenmt.decoding.line_batch import TranslationResult
-from bytenmt.decoding.translator import Translator
 from bytenmt.errors import DataError
 from bytenmt.reporter import Bar
 from bytenmt.utf8 import BYTE_ORDER_MARK, first_invalid, repair
@@ -26,7 +24,6 @@ from bytenmt.utf8 import BYTE_ORDER_MARK, first_invalid, repair
 if TYPE_CHECKING:
     from bytenmt.data.text_file import TextFile
 
-BUFFER_SIZE = 1000  # lines that are translated together
 LONGEST_LINE = 1 << 24  # bytes: what never ends is no line
 STANDARD_INPUT = "standard input"
 LINES_CHECKED = 100  # of a stream, after which its encoding is checked
@@ -36,11 +33,9 @@ OutputFormat = Callable[[Sequence[TranslationResult], int, Sequence[float]], byt
 
 
 class InputLine(NamedTuple):
-    """A line of input. text: valid UTF-8 without the line end; size: what it counts in the progress bar,
-    bytes for a stream and 1 for a file; at: time.monotonic() of its arrival."""
+    """A line of input. text: valid UTF-8 without the line end; at: time.monotonic() of its arrival."""
 
     text: bytes
-    size: int
     at: float
 
 
@@ -83,88 +78,58 @@ class LineQueue(Queue["InputLine | Exception | None"]):
 class LineFilter:
     """Translates the lines of a file or a stream and writes the translations to `output` in order.
 
-    form: formats the results; None writes each line byte by byte as it is decoded. buffer_size: lines that
-    are translated together. n_done: the number of lines that the output has already, which are skipped.
-    translate: called in place of translator.translate_lines, with lines and the number of the first one.
+    translate: called with lines and the number of the first one, from 0. form: formats the results.
+    buffer_size: lines that are translated together. n_done: the number of lines that the output has already,
+    which are skipped.
     """
 
-    translator: Translator
+    translate: Callable[[Sequence[bytes], int], list[TranslationResult]]
     output: BinaryIO
-    form: OutputFormat | None = format_plain
-    buffer_size: int = BUFFER_SIZE
+    form: OutputFormat = format_plain
+    buffer_size: int = 1000
     n_done: int = 0
-    translate: Callable[[Sequence[bytes], int], list[TranslationResult]] | None = None
 
     def file(self, text: TextFile) -> None:
         """Translate all lines of a file to the output, with a progress bar where stderr is a terminal."""
         n, size = len(text), self.buffer_size
         batches = (
-            [InputLine(text.line(k), 1, time.monotonic()) for k in range(first, min(first + size, n))]
+            [InputLine(text.line(k), time.monotonic()) for k in range(first, min(first + size, n))]
             for first in range(0, n, size)
         )
         with CONSOLE.bar(n, " lines") as bar:
-            self._answer_all(batches, str(text.path), bar)
+            self._answer_all(batches, bar)
 
-    def stream(self, input: BinaryIO, *, name: str = STANDARD_INPUT, size: int | None = None) -> None:
+    def stream(self, input: BinaryIO, name: str = STANDARD_INPUT) -> None:
         """Translate the lines of a stream to the output, each batch as soon as its lines have arrived.
 
-        size: bytes of the stream, if known, for a progress bar. Raises the DataError or OSError of the input,
-        once the lines before it are written.
+        Raises the DataError or OSError of the input, once the lines before it are written.
         """
         queue = LineQueue(self.buffer_size)
-        with CONSOLE.bar(size, "B") as bar:
-            # A daemon: where this loop fails, the thread may be waiting for a line that never comes.
-            lines = read_lines(input, name)
-            Thread(target=queue.fill, args=(lines,), daemon=True).start()
-            self._answer_all(queue.batches(), name, bar)
+        # A daemon: where this loop fails, the thread may be waiting for a line that never comes.
+        Thread(target=queue.fill, args=(read_lines(input, name),), daemon=True).start()
+        self._answer_all(queue.batches(), Bar())
 
-    def _answer_all(self, batches: Iterable[list[InputLine]], name: str, bar: Bar) -> None:
+    def _answer_all(self, batches: Iterable[list[InputLine]], bar: Bar) -> None:
         """Write a line for each line after the first n_done. Raises DataError if there are fewer."""
         n_read = 0
         for lines in batches:
             n_skipped = min(max(0, self.n_done - n_read), len(lines))
             if not n_skipped or n_skipped < len(lines):
-                self._answer(lines[n_skipped:], n_read + n_skipped, name)
+                self._answer(lines[n_skipped:], n_read + n_skipped)
             n_read += len(lines)
-            bar.advance(sum(line.size for line in lines))
+            bar.advance(len(lines))
         if n_read < self.n_done:
             raise DataError(
                 f"--resume: the input has {n_read:,} lines, but {self.n_done:,} are translated already: give"
                 " the same input, or leave out --resume"
             )
 
-    def _answer(self, lines: Sequence[InputLine], first: int, name: str) -> None:
+    def _answer(self, lines: Sequence[InputLine], first: int) -> None:
         """Translate lines and write them; `first`: number of the first one, from 0."""
-        texts = [line.text for line in lines]
-        for warning in warnings_of_chunks(self.translator, texts, first, name):
-            CONSOLE.warn(warning)
-        if self.form is None:
-            for number, text in enumerate(texts, first):
-                for part in chain(self.translator.stream_bytes(text, number), [b"\n"]):
-                    self.output.write(part)
-                    self.output.flush()
-            return
-        results = (self.translate or self.translator.translate_lines)(texts, first)
+        results = self.translate([line.text for line in lines], first)
         now = time.monotonic()
         self.output.write(self.form(results, first, [now - line.at for line in lines]))
         self.output.flush()
-
-
-def warnings_of_chunks(
-    translator: Translator, lines: Sequence[bytes], first: int, name: str
-) -> Iterator[str]:
-    """Yield a warning for each line that is too long for the model, so that it is translated in parts.
-
-    first: number of the first line, from 0. name: of the input.
-    """
-    limit = translator.rules.max_source_bytes
-    for number, line in enumerate(lines, first + 1):
-        if len(line) > limit:
-            n_chunks = len(translator.batch([line]).parts(0))
-            yield (
-                f"{name}, line {number} has {len(line)} bytes, over the {limit} of"
-                f" --max-source-bytes: translated in {n_chunks} parts"
-            )
 
 
 def read_lines(input: BinaryIO, name: str) -> Iterator[InputLine]:
@@ -183,7 +148,7 @@ def read_lines(input: BinaryIO, name: str) -> Iterator[InputLine]:
             sample += line
         if n_lines == LINES_CHECKED:
             check_encoding(name, n_repaired, n_lines, sample)
-        yield InputLine(clean(line, n_lines), len(line), time.monotonic())
+        yield InputLine(clean(line, n_lines), time.monotonic())
     check_encoding(name, n_repaired, n_lines, sample)
     if n_repaired:
         CONSOLE.warn(repair_warning(name, n_repaired, n_lines))

@@ -36,17 +36,16 @@ class JsonRecords:
     """Formats results as JSON objects, a line each; call it as a line_filter.OutputFormat.
 
     n_best: include the list of hypotheses if it is more than 1. align: returns for each line the links of
-    its characters to those of the source; None: no alignment. with_source: include the source.
+    its characters to those of the source; None: no alignment.
 
-    An object has line: number from 1, as warnings and editors count; sentence: number from 0, as in an n-best
-    list; source; the fields of the best hypothesis; verdict: sure, check or wrong; reasons for it, in words;
-    flags: the same for programs, such as "loop"; n_best: the fields of each hypothesis; alignment: of the
-    best one; seconds: from the arrival of the line to its translation.
+    An object has line: number from 1, as warnings and editors count; source; the fields of the best
+    hypothesis; verdict: sure, check or wrong; reasons for it, in words; flags: the same for programs, such as
+    "loop"; n_best: the fields of each hypothesis; alignment: of the best one; seconds: from the arrival of
+    the line to its translation.
     """
 
     n_best: int = 1
     align: Align | None = None
-    with_source: bool = False
 
     def __call__(self, results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
         """Return a line of JSON for each result; arguments as of line_filter.OutputFormat."""
@@ -61,9 +60,7 @@ class JsonRecords:
 
     def _record(self, number: int, result: TranslationResult) -> dict[str, Any]:
         best = result.best
-        record: dict[str, Any] = {"line": number, "sentence": number - 1}
-        if self.with_source:
-            record["source"] = result.source.decode()
+        record: dict[str, Any] = {"line": number, "source": result.source.decode()}
         record |= hypothesis_record(best) | verdict_record(best)
         if self.n_best > 1:
             record["n_best"] = [hypothesis_record(hypothesis) for hypothesis in result.hypotheses]

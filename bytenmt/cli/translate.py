@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -11,14 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bytenmt.cli.console import CONSOLE
-from bytenmt.cli.files import (
-    check_output,
-    resumable_writer,
-    standard_input,
-    standard_input_size,
-    stream_of,
-    writer,
-)
+from bytenmt.cli.files import check_output, resumable_writer, standard_input, stream_of, writer
 from bytenmt.cli.options import FILES, command, models, settings
 from bytenmt.config.fields import Bits, Positive, option
 from bytenmt.decoding.interface import EngineSpec
@@ -71,23 +63,17 @@ class OutputOptions:
     format: str = option(
         "text",
         "text: one translation per line, or with --n-best lines `line ||| text ||| score` as Moses prints"
-        " them, lines counted from 0. jsonl: one JSON object per line, with score, flags and alignment; its"
-        " `line` counts from 1 and its `sentence` from 0.",
+        " them, lines counted from 0. jsonl: one JSON object per line, with source, score and flags; its"
+        " `line` counts from 1.",
         choices=("text", "jsonl"),
     )
-    with_source: bool = option(False, "Include the source line in every object of jsonl.")
-    alignment: bool | None = option(
-        None,
-        "Include the character alignment with the source in jsonl (default: if the model has attention).",
-        "--alignment/--no-alignment",
-    )
+    alignment: bool = option(False, "Include the character alignment with the source in jsonl.")
     flag_above: Bits | None = option(
         None,
         "Threshold of an unsure line in bits per byte (default: the model's own). Unsure and wrong lines are"
         " reported on stderr, or in jsonl by the field `verdict`.",
         metavar="BITS",
     )
-    stream: bool = option(False, "Print the bytes of a line while it is decoded.")
 
 
 @command(
@@ -115,17 +101,10 @@ def translate(
     from bytenmt.decoding.translator import Translator
 
     input, output = stream_of(files.input), stream_of(files.output)
-    if answers.stream:
-        settings.setdefault("beam", 1)
     checked = inputs.check_settings(settings)
     if files.workers > 1 and engine.threads is None:
         engine = replace(engine, threads=max(1, n_cores() // files.workers))
-    if answers.stream and (files.workers > 1 or answers.format != "text" or checked.search.beam > 1):
-        raise BytenmtError(
-            "--stream prints the plain text of a greedy search in one process: drop it, or --format,"
-            " --beam-size and --workers"
-        )
-    check_output(output or sys.stdout, input or sys.stdin)
+    check_output(output, input)
     is_file = output is not None and (output.is_file() or not output.exists())  # no device, no pipe
     is_list = checked.search.n_best > 1 and answers.format == "text"
     if files.resume and (not is_file or is_list):
@@ -144,32 +123,29 @@ def translate(
         if files.workers > 1:
             load = partial(Translator.load, *runs, **vars(engine), **settings)
             call = stack.enter_context(Workers(files.workers, load)).translate
-        lines = LineFilter(translator, out, form, files.buffer_size * files.workers, n_done, call)
+        lines = LineFilter(call, out, form, files.buffer_size * files.workers, n_done)
         if text is not None:
             lines.file(text)
         elif input is not None:
             lines.stream(stack.enter_context(open(input, "rb")), name=str(input))
         else:
-            lines.stream(standard_input(), size=standard_input_size())
+            lines.stream(standard_input())
 
 
-def _output_format(answers: OutputOptions, runtime: Runtime, n_best: int, beam: int) -> OutputFormat | None:
-    """Return how translations are written; None with --stream. Raises BytenmtError."""
+def _output_format(answers: OutputOptions, runtime: Runtime, n_best: int, beam: int) -> OutputFormat:
+    """Return how translations are written. Raises BytenmtError."""
     from bytenmt.cli.line_filter import format_plain
     from bytenmt.cli.output_formats import JsonRecords, describe_flags, n_best_list
     from bytenmt.decoding.alignment import Aligner
     from bytenmt.evaluation.judge import Judge
 
-    if answers.stream:
-        return None
     is_json = answers.format == "jsonl"
     if is_json and answers.alignment and not runtime.has_attention:
         raise BytenmtError("--alignment needs a model with attention: drop it, or use another model")
     form: OutputFormat = n_best_list if n_best > 1 else format_plain
     if is_json:
-        is_aligned = runtime.has_attention and answers.alignment is not False
-        links = Aligner(runtime.make_attention_readers()).links if is_aligned else None
-        form = JsonRecords(n_best, links, answers.with_source)
+        links = Aligner(runtime.make_attention_readers()).links if answers.alignment else None
+        form = JsonRecords(n_best, links)
     elif answers.flag_above is None:
         return form
     judge = Judge.from_runtime(runtime, answers.flag_above, beam=beam)

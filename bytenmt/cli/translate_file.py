@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,7 +76,7 @@ def translate_file(
     checked = inputs.check_settings(settings)
     source = input or Path("standard input")  # for messages
     reading = ReadOptions(how.format or formats.format_of(source), how.languages, how.column, how.to_column)
-    check_output(output or sys.stdout, input or sys.stdin)
+    check_output(output, input)
     data = standard_input().read() if input is None else read_bytes(input).tobytes()
     document = formats.read(data, reading, source)
     runtime = inputs.load_models(runs, engine)

@@ -177,18 +177,14 @@ class Translator:
         """Return a LineBatch of lines with this Translator's rules; nothing is decoded."""
         return LineBatch(lines, self.rules, first)
 
-    def stream(self, line: AnyStr) -> Iterator[AnyStr]:
-        """Yield the translation of a line while it is decoded, in parts of whole characters; for beam 1."""
-        yield from (_in_type_of(line, part) for part in self.stream_bytes(encode_line(line, "the line")))
+    def stream(self, line: AnyStr, number: int = 0) -> Iterator[AnyStr]:
+        """Yield the translation of a line while it is decoded, in parts of whole characters; for beam 1.
 
-    def stream_bytes(self, line: bytes, number: int = 0) -> Iterator[bytes]:
-        """Yield the translation of a line in parts, while it is decoded; for beam 1.
-
-        line: valid UTF-8 without a line end. number: of the line, for random draws.
+        number: of the line, for random draws.
         """
         if self.options.beam > 1:
             raise SettingError(f"the beam is {self.options.beam}: streaming needs beam 1")
-        batch = self.batch([line], number)
+        batch = self.batch([encode_line(line, "the line")], number)
         for chunk, request in batch.parts(0):
             if request is not None:
                 with self._engine(1) as engine:
@@ -196,12 +192,12 @@ class Translator:
                     for part in stream_characters(engine, request):
                         raw += part
                         longer = restore_text(raw, chunk.spans)
-                        yield longer[len(text) :]
+                        yield _in_type_of(line, longer[len(text) :])
                         text = longer
             elif chunk.text:
-                yield chunk.text
+                yield _in_type_of(line, chunk.text)
             if chunk.separator:
-                yield chunk.separator
+                yield _in_type_of(line, chunk.separator)
 
     def _by_capacity(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[Request]]]:
         """Yield the capacity of an engine and the requests for it, longest first, so that short ones fill the

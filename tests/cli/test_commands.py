@@ -46,7 +46,6 @@ def test_repaired_lines_are_told(place: Path, monkeypatch: pytest.MonkeyPatch) -
         ("cp949", 1, "standard input is not UTF-8 (4 of 4 lines): convert it by `iconv -f ENCODING"),
     ):
         monkeypatch.setattr(translate_module, "standard_input", partial(BytesIO, Path(name).read_bytes()))
-        monkeypatch.setattr(translate_module, "standard_input_size", lambda: None)
         piped = invoke(TRANSLATE)
         assert message in piped.stderr and piped.exit_code == code
 
@@ -64,7 +63,6 @@ SAME = [  # commands with the same output
     (f"{TRANSLATE} -i src {SHORT}", f"translate run/{BEST} -i src {SHORT}"),
     (f"{TRANSLATE} -i src {SHORT}", f"translate run -i src -o - {SHORT}"),
     (f"{TRANSLATE} -i src {SHORT}", f"translate --model run --input packed.gz --beam 1 {SHORT}"),
-    (f"{TRANSLATE} -i src {SHORT}", f"translate run -i src --stream {SHORT}"),
     (f"translate run bytenet -i src {SHORT}", f"translate -m bytenet -m run -i src {SHORT}"),
     (f"translate run bytenet -i src {SHORT}", f"translate bytenet run -i src {SHORT} --engine torch"),
     (f"translate bytenet -i src {SHORT}", f"translate bytenet bytenet -i src {SHORT}"),
@@ -118,14 +116,6 @@ def test_evaluate_prints_its_scores(place: Path) -> None:
     (place / "ref").write_bytes(accepted(f"{TRANSLATE} {SHORT} -i src").encode())
     again = accepted(f"{EVALUATE} --src src --ref ref {SHORT}")
     assert "exact match: 100.0 %" in again and "chrF 100.00" in again
-
-
-def test_a_line_longer_than_trained_on_is_cut(place: Path) -> None:
-    make_run(place / "brief", settings=("data.max_source_bytes=6",))
-    warning = invoke(f"translate -m brief -i src {SHORT} --buffer-size 1").stderr
-    told = "src, line 2 has 10 bytes, over the 6 of --max-source-bytes: translated in 2 parts"
-    assert warning == f"bytenmt: warning: {told}\n"
-    assert not invoke(f"translate -m brief -i src {SHORT} --max-source-bytes 10").stderr
 
 
 def test_a_pattern_of_ones_own_and_none_of_the_classes(place: Path) -> None:
@@ -280,9 +270,9 @@ def test_the_shell_completes(words: list[str], begun: str, completed: list[str])
 
 def test_quiet_and_verbose(place: Path) -> None:
     """Notes and warnings are left out, errors never; or what was chosen is told beside them."""
-    pieces = f"{TRANSLATE} -i src {SHORT} --max-source-bytes 6"
+    pieces = f"{TRANSLATE} -i src {SHORT} --seed 1"
     usual = invoke(pieces)
-    assert "translated in" in usual.stderr
+    assert "no effect" in usual.stderr
     message = invoke(f"{pieces} -q")
     assert (message.stderr, message.stdout) == ("", usual.stdout)
     assert refused("translate none -i src -q") == refused("translate none -i src")
@@ -308,9 +298,9 @@ def test_an_option_without_effect_is_a_warning(option: str) -> None:
 HELP = ("--help", *(f"{name} --help" for name in COMMANDS))
 WITHOUT_PYTORCH = (
     f"{TRANSLATE} --device cpu -i src",
-    f"{TRANSLATE} convs2s --device cpu -i src -b 2 --n-best 2 --format jsonl --no-alignment",
-    f"{TRANSLATE} --engine numba -i src --sample --stream",
-    f"{TRANSLATE} --device cpu -i src -b 2 --format jsonl",
+    f"{TRANSLATE} convs2s --device cpu -i src -b 2 --n-best 2 --format jsonl",
+    f"{TRANSLATE} --engine numba -i src --sample",
+    f"{TRANSLATE} --device cpu -i src -b 2 --format jsonl --alignment",
     "evaluate run --src src --ref tgt --log-probabilities --device cpu",
     "info luong --properties",
     "convert run -o new.safetensors --precision int8",

@@ -38,7 +38,6 @@ def stdin(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def feed(path: str) -> None:
         monkeypatch.setattr(language_commands, "standard_input", lambda: BytesIO(Path(path).read_bytes()))
-        monkeypatch.setattr(language_commands, "standard_input_size", lambda: None)  # as of a pipe
 
     return feed
 

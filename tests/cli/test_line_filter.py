@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import command_server
 import pytest
@@ -25,9 +24,9 @@ from bytenmt.errors import DataError
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
-def answers(translator: Translator, text: bytes, buffer_size: int = 1000, **options: Any) -> list[bytes]:
+def answers(translator: Translator, text: bytes, buffer_size: int = 1000) -> list[bytes]:
     output = io.BytesIO()
-    LineFilter(translator, output, buffer_size=buffer_size).stream(io.BytesIO(text), **options)
+    LineFilter(translator.translate_lines, output, buffer_size=buffer_size).stream(io.BytesIO(text))
     assert not output.getvalue() or output.getvalue().endswith(b"\n")
     return output.getvalue().split(b"\n")[:-1]
 
@@ -49,24 +48,11 @@ def test_white_space_is_copied_and_rubbish_repaired() -> None:
     assert found == [b" \t", b"", "\ufffd A0".encode(), b"NUL\x000", b"END0"]
 
 
-def test_every_character_is_shown_at_once() -> None:
-    seen: list[bytes] = []
-
-    class Terminal(io.BytesIO):
-        def flush(self) -> None:
-            seen.append(self.getvalue())
-
-    LineFilter(made_up(), Terminal(), form=None).stream(io.BytesIO("가😀b\nc\n".encode()))
-    assert seen == [text.encode() for text in ("가", "가😀", "가😀B", "가😀B0")] + [
-        "가😀B0\n".encode() + text for text in (b"", b"C", b"C0", b"C0\n")
-    ]
-
-
 def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LONGEST_LINE", 1000)
     output, endless = io.BytesIO(), io.BytesIO(b"one\n" + b"x" * 10_000)
     with pytest.raises(DataError, match="standard input, line 2 has over 1,000 bytes"):
-        LineFilter(made_up(), output).stream(endless)
+        LineFilter(made_up().translate_lines, output).stream(endless)
     assert output.getvalue() == b"ONE0\n" and endless.tell() < 1100
 
 
@@ -81,7 +67,7 @@ def test_what_waits_is_bounded() -> None:
         nonlocal n_read
         while n_read < 9:
             n_read += 1
-            yield InputLine(b"x", 1, 0.0)
+            yield InputLine(b"x", 0.0)
         raise OSError(5, "no more")
 
     thread = threading.Thread(target=waiting.fill, args=(lines(),), daemon=True)
@@ -104,21 +90,19 @@ def test_what_waits_is_bounded() -> None:
 
 
 def test_a_bar_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On stderr, where it is a terminal and the size is known; warnings stand beside it."""
+    """On stderr, where it is a terminal, for a file; none for a stream."""
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
-    text = b"one\ntwo\n" + b"a " * 30 + b"\n"
-    for size, shown in ((len(text), True), (None, False)):
-        monkeypatch.setattr(sys, "stderr", Terminal())
-        assert len(answers(made_up(max_source_bytes=50), text, size=size)) == 3
-        said = sys.stderr.getvalue()
-        assert ("100%" in said) == shown and "translated in 2 parts\n" in said
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert len(answers(made_up(), text, size=len(text))) == 3
-    assert sys.stderr.getvalue() == ""
+    text = b"one\ntwo\n"
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert answers(made_up(), text) == [b"ONE0", b"TWO0"] and sys.stderr.getvalue() == ""
+    for stderr, shown in ((Terminal(), True), (io.StringIO(), False)):
+        monkeypatch.setattr(sys, "stderr", stderr)
+        LineFilter(made_up().translate_lines, io.BytesIO()).file(TextFile.from_bytes(text, "text"))
+        assert ("100%" in stderr.getvalue()) == shown == bool(stderr.getvalue())
 
 
 # The program, with pipes.
@@ -207,7 +191,7 @@ def test_another_encoding_ends_while_the_input_is_open(start: Start) -> None:
 @pytest.mark.slow
 def test_a_closed_pipe_is_quiet(start: Start) -> None:
     """A reader that closes the pipe, like `| head -1`, causes no message."""
-    process = start("--stream")
+    process = start()
     ask(process, b"one")
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     process.stdout.close()

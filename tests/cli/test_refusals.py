@@ -28,7 +28,6 @@ BAD: list[tuple[str, str]] = [
     (f"{TRANSLATE} -i src -o src/out", "the folder src cannot be created (File exists)"),
     (f"{TRANSLATE} -i src --n-best 2", "--n-best 2 of --beam-size 1: give --beam-size 2"),
     ("translate -m plain -i src --alignment --format jsonl", "--alignment needs a model with attention"),
-    (f"{TRANSLATE} -i src --stream --format jsonl", "--stream prints the plain text of a greedy search"),
     (f"{TRANSLATE} -i src --engine numba --device cuda", "--engine numba runs on the CPU"),
     (f"{TRANSLATE} -i src --engine cuda-graph --device cpu", "--engine cuda-graph runs on a GPU"),
     (f"{TRANSLATE} -i src --engine torch --precision int8", "--engine torch has no int8"),

@@ -146,9 +146,7 @@ def test_pieces_are_told_in_the_places_of_the_line() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("options", ["", "--engine torch --device cpu -b 2 --n-best 2 --max-source-bytes 7"])
 def test_the_command_tells_alignments(tmp_path: Path, options: str) -> None:
-    """Every character but the separators of parts is aligned for a run with attention, and none without
-    attention or with --no-alignment.
-    """
+    """With --alignment every character but the separators of parts is aligned."""
     run, plain = make_run(tmp_path / "run"), make_run(tmp_path / "plain", "bytenet", 1)
     near = make_run(tmp_path / "near", "luong", 2, ("model.attention=local-p", "model.attention_window=5"))
     off = make_run(tmp_path / "off", "luong", 2, ("model.attention=off", "model.input_feeding=false"))
@@ -156,9 +154,9 @@ def test_the_command_tells_alignments(tmp_path: Path, options: str) -> None:
     options += " --format jsonl --max-len-b 9"
     command = ["translate", "-i", f"{tmp_path}/src", *options.split()]
     for models, more, told in (
-        ([run], [], True),
-        ([near], [], True),
-        ([run], ["--no-alignment"], False),
+        ([run], ["--alignment"], True),
+        ([near], ["--alignment"], True),
+        ([run], [], False),
         ([plain, off], [], False),
         ([plain, run], ["--alignment"], True),
     ):

@@ -204,7 +204,7 @@ def test_a_line_comes_in_whole_characters() -> None:
         translator = make(arch)
         assert "".join(translator.stream("one two")) == translator.translate(["one two"])[0] != ""
     sampled = make(sample=True, seed=4)
-    assert b"".join(sampled.stream_bytes(b"x", 3)) == sampled.translate_lines([b"x"], 3)[0].best.text
+    assert b"".join(sampled.stream(b"x", 3)) == sampled.translate_lines([b"x"], 3)[0].best.text
     with pytest.raises(ValueError, match="streaming needs beam 1"):
         next(made_up(beam=2).stream(line))
 

@@ -269,7 +269,7 @@ def command_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
     """Run commands whose output is JSON or a table."""
     inputs, models = folder / "inputs", folder / "models"
     fixed = ["--engine", "numba", "--threads", "1"]
-    jsonl = ["--format", "jsonl", "--with-source", "--max-len-b", "20", *fixed]
+    jsonl = ["--format", "jsonl", "--alignment", "--max-len-b", "20", *fixed]
     for name in ("bahdanau", "convs2s"):
         out = run_command("translate", models / name, "-i", inputs / "lines", *jsonl, "--beam-size", "3")
         yield f"command | {name} | translate", without_times(out)
