@@ -34,13 +34,6 @@ COMMANDS = {  # and the modules of bytenmt.cli that define them
     "serve": "serve",
 }
 
-COMPLETION = """\b
-The shell completes commands, options, architectures and files after
-  eval "$(_BYTENMT_COMPLETE=bash_source bytenmt)"                    in ~/.bashrc
-  eval "$(_BYTENMT_COMPLETE=zsh_source bytenmt)"                     in ~/.zshrc
-  _BYTENMT_COMPLETE=fish_source bytenmt | source  in ~/.config/fish/config.fish
-"""
-
 
 class MainGroup(click.Group):
     """The program's group of commands: imports their modules on demand, and prints an error as one line."""
@@ -110,7 +103,6 @@ def _report(error: Exception) -> int:
 @click.group(
     cls=MainGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog=COMPLETION,
 )
 @click.version_option(__version__, prog_name="bytenmt")
 def main() -> None:

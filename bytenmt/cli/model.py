@@ -10,23 +10,12 @@ import click
 
 from bytenmt.cli.console import CONSOLE
 from bytenmt.cli.files import check_output
-from bytenmt.cli.options import (
-    ARCHITECTURES,
-    OptionGroup,
-    PresetOptions,
-    command,
-    complete_architecture,
-    models,
-)
+from bytenmt.cli.options import ARCHITECTURES, PresetOptions, command, models
 from bytenmt.config.fields import option
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
     from bytenmt.config.facts import FlagThresholds
-
-NAMED = click.Argument(
-    ["names_or_paths"], metavar="MODEL|ARCH", nargs=-1, shell_complete=complete_architecture
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +42,8 @@ class ConvertOptions:
     valid_tgt: Path | None = option(None, "Reference translation of --valid-src.")
 
 
-@command(
-    "info",
-    OptionGroup("names_or_paths", [NAMED], lambda values: {"names_or_paths": values.pop("names_or_paths")}),
-)
-def info(names_or_paths: tuple[str, ...], how: InfoOptions) -> None:
+@command("info", models("MODEL|ARCH", least=0))
+def info(runs: tuple[Path, ...], how: InfoOptions) -> None:
     """Print the size, cost and configuration of a model.
 
     MODEL is a run folder or a weights file, ARCH the name of an architecture, whose --preset and --set may be
@@ -69,12 +55,12 @@ def info(names_or_paths: tuple[str, ...], how: InfoOptions) -> None:
     if how.properties:
         from bytenmt.evaluation.properties import table
 
-        names = names_or_paths or ARCHITECTURES
+        names = [*map(str, runs)] or ARCHITECTURES
         click.echo(table([(name, config_of(name, how.preset, how.assignments).model) for name in names]))
         return
-    if len(names_or_paths) != 1:
-        raise click.UsageError(f"{len(names_or_paths)} models: expected one MODEL or ARCH, or --properties.")
-    click.echo(model_description(names_or_paths[0], how.preset, how.assignments))
+    if len(runs) != 1:
+        raise click.UsageError(f"{len(runs)} models: expected one MODEL or ARCH, or --properties.")
+    click.echo(model_description(str(runs[0]), how.preset, how.assignments))
 
 
 @command("convert", models("MODEL", most=1))

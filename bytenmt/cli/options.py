@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 import click
-from click.shell_completion import CompletionItem
 
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.config.fields import MOST, Interval, Option, option, options_of, shorten
@@ -155,8 +154,6 @@ def click_option(option: Option, default: Any, heading: str = OPTIONS) -> Headed
     if option.default not in (MISSING, None, False, (), "", b"") and "(default" not in help:
         shown = f"{option.default:g}" if isinstance(option.default, float) else option.default
         help = f"{help.removesuffix('.')} (default: {shown})."
-    if option.name == "arch":
-        more["shell_complete"] = complete_architecture
     if option.default is MISSING:
         more["required"] = True
     else:
@@ -232,12 +229,6 @@ def models(metavar: str = "MODEL...", help: str = "", most: int = MOST, least: i
         ],
         take,
     )
-
-
-def complete_architecture(_: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return the architectures whose names begin with `begun`, for the shell; for an argument also files."""
-    items = [CompletionItem(name) for name in ARCHITECTURES if name.startswith(begun)]
-    return items if isinstance(param, click.Option) else [*items, CompletionItem(begun, type="file")]
 
 
 def settings(*groups: str) -> OptionGroup:

@@ -12,12 +12,10 @@ from typing import Any
 
 import pytest
 import torch
-from click.shell_completion import ShellComplete
 from command_line import EVALUATE, RESUME, TEXT, TRAIN, TRANSLATE, accepted, invoke, listing, refused
 from made_up_engine import make_run
 
 from bytenmt import __version__
-from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.checkpoints.weights import BEST, CONFIG
 from bytenmt.cli import translate as translate_module
@@ -250,22 +248,6 @@ def test_train_has_a_configuration(
     own = SMALL if "--resume" in command else []
     assert call.config == load_config(arch, preset, [*own, *settings.split()])
     assert call.rest["resume"] is ("--resume" in command)
-
-
-@pytest.mark.parametrize(
-    ("words", "begun", "completed"),
-    [
-        (["train", "--arch"], "b", ["bahdanau", "bytenet"]),
-        (["train", "--preset"], "", list(PRESETS)),
-        (["info"], "conv", ["convs2s", "conv"]),  # or a file's name, which the shell completes
-        (["info", "luong", "--preset"], "b", ["base"]),
-        (["translate"], "runs/", ["runs/"]),
-    ],
-)
-def test_the_shell_completes(words: list[str], begun: str, completed: list[str]) -> None:
-    found = ShellComplete(main, {}, "bytenmt", "_BYTENMT_COMPLETE").get_completions(words, begun)
-    assert [item.value for item in found] == completed
-    assert "_BYTENMT_COMPLETE=bash_source" in accepted("--help")
 
 
 def test_quiet_and_verbose(place: Path) -> None:
