@@ -140,8 +140,5 @@ def explain_mistake(message: str) -> str:
 
 def shorten(value: object) -> str:
     """Return the repr of a value for a message, printable and cut to LONGEST_VALUE (40) characters."""
-    try:
-        text = printable(repr(value))
-    except ValueError:  # Python's own limit on digits
-        return "a number of thousands of digits"
+    text = printable(repr(value))
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"

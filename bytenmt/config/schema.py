@@ -7,15 +7,13 @@ An unknown key, a wrong type or a value out of range fails with its path.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args, get_type_hints
 
 import msgspec
 import tomli_w
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, BUILT_IN
@@ -23,7 +21,6 @@ from bytenmt.architectures.section import Dropout, Section
 from bytenmt.architectures.section import ModelSection as ModelSection
 from bytenmt.architectures.section import architecture as architecture
 from bytenmt.config.fields import (
-    LONGEST_VALUE,
     MOST,
     Count,
     Fraction,
@@ -245,7 +242,7 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
         kind = _config_type(ARCHITECTURES[str(arch)].section) if is_plugged_in else Config
         return msgspec.convert(tree, kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(_explained(str(error), tree)) from None
+        raise ConfigError(_explained(str(error), arch)) from None
 
 
 def parse_stored_config(tree: Mapping[str, Any]) -> Config:
@@ -268,32 +265,18 @@ def parse_stored_config(tree: Mapping[str, Any]) -> Config:
     return parse_config(sections)
 
 
-def _explained(message: str, tree: Mapping[str, Any]) -> str:
-    """Return one line for what msgspec said of a configuration: with the nearest key, or the choices."""
-    what, _, where = message.partition(" - at `$.")
-    path = where.rstrip("`")
-    sections: dict[str, type[Struct]] = {"data": DataConfig, "train": TrainConfig}
-    if (arch := _named_architecture(tree)) in ARCHITECTURES:
-        sections["model"] = ARCHITECTURES[str(arch)].section
-    if unknown := re.fullmatch("Object contains unknown field `(.*)`", what):
-        key = f"{path}.{unknown[1]}".lstrip(".")
-        known = [
-            f"{name}.{field}" for name, section in sections.items() for field in section.__struct_fields__
-        ]
-        nearest = [other for other in known if other.endswith(f".{unknown[1]}")]
-        nearest = nearest or get_close_matches(key, known, n=1, cutoff=0.75)
-        hint = f"did you mean {nearest[0]}?" if nearest else "`bytenmt info ARCH` prints all"
-        owners = [name for name, one in ARCHITECTURES.items() if unknown[1] in one.section.__struct_fields__]
-        if path == "model" and owners:
-            hint = f"a key of {', '.join(owners)}"
-        return f"unknown key {key[:LONGEST_VALUE]}: {hint}"
-    section, _, key = path.partition(".")
-    if what.startswith("Invalid enum value") and section in sections:
-        choices = ", ".join(map(str, get_args(get_type_hints(sections[section])[key])))
-        return f"configuration {path}: {what.removeprefix('Invalid enum value ')} is none of {choices}"
-    values = tree.get(section)
-    named = f" is {shorten(values[key])}" if isinstance(values, Mapping) and key in values else ""
-    return f"configuration {path}{named}: {explain_mistake(what)}".replace(" :", ":")
+def _explained(message: str, arch: Any) -> str:
+    """Return one line for what msgspec said of a configuration, with the choices of a key that has some."""
+    what, _, where = message.partition(" - at `$")
+    path = where.strip(".`")
+    if what.startswith("Object contains unknown field"):
+        path = f"{path}.{what.split('`')[1]}".lstrip(".")
+        what = "unknown key; bytenmt info ARCH prints all"
+    elif what.startswith("Invalid enum value"):
+        section, _, key = path.partition(".")
+        kind = TrainConfig if section == "train" else ARCHITECTURES[arch].section
+        what += f", expected one of {', '.join(get_args(get_type_hints(kind)[key]))}"
+    return f"configuration {path}: {explain_mistake(what)}".replace(" :", ":")
 
 
 def _named_architecture(tree: Mapping[str, Any]) -> Any:

@@ -26,8 +26,6 @@ def assign(tree: dict[str, Any], setting: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
-    except (ValueError, RecursionError):  # thousands of digits, or of brackets
-        raise ConfigError(f"--set {shorten(setting)}: the value is too long to read") from None
     assign_value(tree, path, value)
 
 
@@ -59,16 +57,13 @@ def merge_settings(tree: dict[str, Any], settings: Mapping[str, Any]) -> None:
     """Update the nested dictionary of a preset, in place, with settings, which win; see merge.
 
     Settings that give the layers of a convolutional net drop the preset's dilations, which are made for its
-    own number of layers. Raises ConfigError for settings that are nested too deeply.
+    own number of layers.
     """
     given = settings.get("model", {})
     for layers, dilations in DILATIONS_OF.items():
         if isinstance(given, Mapping) and layers in given:
             tree["model"].pop(dilations, None)
-    try:
-        merge(tree, settings)
-    except RecursionError:
-        raise ConfigError("the configuration is nested too deeply: expected sections") from None
+    merge(tree, settings)
 
 
 def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:

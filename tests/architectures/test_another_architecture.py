@@ -126,7 +126,7 @@ def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[s
 def test_its_configuration_is_strict(echo: ModuleType) -> None:
     assert load_config("echo", None, ["model.source=false"]).model.source is False
     for setting, what in (
-        ("model.d_hidden=3", r"unknown key model\.d_hidden"),
+        ("model.d_hidden=3", r"model\.d_hidden: unknown key"),
         ("model.tie_embedding=true", "leave them out"),
         ("model.ngrams=[3]", "leave them out"),
     ):

@@ -42,8 +42,11 @@ BAD: list[tuple[str, str]] = [
     (f"{TRAIN} --src src --valid-src src --tsv table", "table, line 2 has no tab"),
     (f"{TRAIN} --src src --valid-src src --weight 1 --weight 2", "2 --weight for 1 corpora"),
     ("train -o new --arch luong --valid-tgt tgt", "no training text"),
-    (f"{TEXT} --set lr=1", "unknown key lr: did you mean train.lr?"),
-    ("info bahdanau --set model.score=dot", "unknown key model.score: a key of luong"),
+    (f"{TEXT} --set lr=1", "configuration lr: unknown key; bytenmt info ARCH prints all"),
+    (
+        "info bahdanau --set model.score=dot",
+        "configuration model.score: unknown key",
+    ),
     (f"{TEXT} --config wrong.toml", "wrong.toml is not TOML"),
     (f"{TEXT} --config none", "--config none cannot be read"),
     ("train -o new --text tgt --valid-text tgt", "no architecture: give --arch"),

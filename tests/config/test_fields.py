@@ -107,31 +107,10 @@ def test_no_number_of_the_configuration_is_without_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "setting",
-    [
-        "train.lr=" + "[" * 5000 + "]" * 5000,
-        "train.lr=" + "{a=" * 3000 + "1" + "}" * 3000,
-        "train.lr=1" + "_0" * 5000,
-        "train.lr=0x" + "f" * 5000,
-        "train.seed=" + "9" * 5000,
-        ".".join("a" * 5000) + "=1",
-        "a.b.c.d.e.f.g.h.i=1",
-        "x" * 30_000 + "=1",
-        "model.arch=[1]",
-        "lr",
-    ],
-)
-def test_a_setting_of_thousands_of_digits_or_levels(setting: str) -> None:
-    with pytest.raises(ConfigError) as told:
-        load_config(None if "arch" in setting else "luong", "tiny", [setting])
-    assert len(str(told.value)) < 350 and str(told.value).isprintable()
-
-
-@pytest.mark.parametrize(
     "text", ["2", "m", "0s", "0.0h", "-1m", "1e3s", "2 m", "99999999h", "x" * 9999, "2m\x1b"]
 )
 def test_what_is_no_interval(text: str) -> None:
-    expected = "save_every is .*: expected a number of updates such as 500, a time"
+    expected = "save_every: expected a number of updates such as 500, a time"
     with pytest.raises(ConfigError, match=expected) as told:
         load_config("luong", "tiny", [f"train.save_every='{text}'"])
     assert len(str(told.value)) < 200
@@ -230,7 +209,7 @@ def test_what_does_not_fit_is_named(arch: str | None, preset: str | None, toml: 
 WRONG = """train.lerning_rate=1 nonsense=1 model.d_hiden=3 model=3 train=3 train.lr=fast train.lr=0
 train.max_tokens=0 train.max_tokens=1.5 train.seed=true train.teacher_forcing=1.5 train.schedule=triangular
 model.dropout=1.0 model.d_hidden=0 model.context=end model.source=1 data.empty_source=1.1 train.lr =3
-train.=1"""
+train.=1 a.b.c.d=1 model.arch=[1] lr"""
 
 
 @pytest.mark.parametrize("setting", [*WRONG.split(), ""])
