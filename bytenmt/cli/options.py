@@ -94,14 +94,12 @@ class OptionGroup(NamedTuple):
     take: Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def command(
-    name: str, *groups: OptionGroup, kind: type[Command] = Command
-) -> Callable[[Callable[..., None]], Command]:
+def command(name: str, *groups: OptionGroup, **context: Any) -> Callable[[Callable[..., None]], Command]:
     """Return a decorator that makes a click command of a function, with its docstring as the help.
 
     An argument of the function that has the name of a group gets its value from that group; for an argument
-    whose type is a dataclass, the options are the fields that this declares by config.fields.option. kind:
-    the class of the click command.
+    whose type is a dataclass, the options are the fields that this declares by config.fields.option. context:
+    settings of the click command's contexts.
     """
 
     def decorate(function: Callable[..., None]) -> Command:
@@ -119,7 +117,8 @@ def command(
             function(**arguments)
 
         params = [param for group in ordered for param in group.params]
-        return kind(name, callback=callback, params=params, help=inspect.getdoc(function))
+        help = inspect.getdoc(function)
+        return Command(name, callback=callback, params=params, help=help, context_settings=context)
 
     return decorate
 

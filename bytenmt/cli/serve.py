@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from dataclasses import dataclass
@@ -13,12 +12,12 @@ from typing import Any
 import click
 
 from bytenmt.cli.console import CONSOLE
-from bytenmt.cli.options import FILES, Command, HeadedOption, OptionGroup, command, given_options
+from bytenmt.cli.options import FILES, HeadedOption, OptionGroup, command, given_options
 from bytenmt.config.fields import Option, Port, Positive, option
 from bytenmt.decoding.setting_table import CONSTRAINTS, ENGINE, KEEP, SEARCH_HEADING, TABLE
 from bytenmt.errors import BytenmtError
 
-PREFIX = "BYTENMT_SERVE_"  # of environment variables
+PREFIX = "BYTENMT_SERVE"  # of environment variables
 ACCESS, LIMITS = "Access", "Limits"  # headings of --help
 LOOPBACK_NAMES = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 
@@ -106,26 +105,6 @@ DECODING = (
 )
 
 
-class ServeCommand(Command):
-    """A command whose options have environment variables, BYTENMT_SERVE_*; an unknown one is an error."""
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        for param in self.params:
-            if isinstance(param, click.Option):
-                param.envvar = PREFIX + max(param.opts, key=len).lstrip("-").replace("-", "_").upper()
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line as click does, after a check of the names of environment variables."""
-        known = {str(param.envvar) for param in self.params if param.envvar}
-        for name in sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known):
-            close = difflib.get_close_matches(name, known, 1)
-            raise click.UsageError(
-                f"{name} is no variable of serve{f': see {close[0]}' if close else ''}.", ctx
-            )
-        return super().parse_args(ctx, args)
-
-
 MODELS = OptionGroup(
     "models",
     [
@@ -141,7 +120,7 @@ MODELS = OptionGroup(
 )
 
 
-@command("serve", MODELS, given_options("decoding", DECODING), kind=ServeCommand)
+@command("serve", MODELS, given_options("decoding", DECODING), auto_envvar_prefix=PREFIX)
 def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, Any]) -> None:
     """Serve translations over HTTP: LibreTranslate's API.
 
@@ -151,6 +130,9 @@ def serve(models: tuple[str, ...], network: NetworkOptions, decoding: dict[str, 
     are separated by spaces. To make the server public, require --api-keys and put a TLS proxy in front of it,
     named by --trusted-proxy.
     """
+    known = {f"{PREFIX}_{param.name}".upper() for param in click.get_current_context().command.params}
+    if unknown := [name for name in os.environ if name.startswith(f"{PREFIX}_") and name not in known]:
+        raise click.UsageError(f"{unknown[0]} is no variable of serve: see --help.")
     if not models:
         raise click.UsageError("Missing the model: give PAIR=MODEL.")
     from bytenmt.serve.app import App
