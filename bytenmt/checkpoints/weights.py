@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from bytenmt.architectures.parameters import NGRAM_TABLES, buffer_kinds, is_matrix, parameter_shapes
-from bytenmt.atomic_file import make_folder_of, write_atomically
+from bytenmt.atomic_file import write_atomically
 from bytenmt.config.facts import Facts, SearchDefaults, parse_facts
 from bytenmt.config.fields import shorten
 from bytenmt.config.schema import Config, config_tree, parse_stored_config
@@ -261,4 +261,4 @@ def prepare_output(output: Path, inputs: Sequence[Path]) -> None:
         raise CheckpointError(f"-o {output}: give a name that ends in .safetensors")
     if output.exists() and any(output.samefile(path) for path in inputs):
         raise CheckpointError(f"-o {output} is an input too: give another name")
-    make_folder_of(output)
+    output.parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
-from bytenmt.atomic_file import keep_mode, make_folder_of, replace_atomically
+from bytenmt.atomic_file import replace_atomically
 from bytenmt.cli.console import CONSOLE
 from bytenmt.errors import BytenmtError
 
@@ -43,7 +43,7 @@ def check_output(output: Path | None, *inputs: Path | None) -> None:
     for path in inputs:
         if path is not None and path.exists() and output.is_file() and output.samefile(path):
             raise BytenmtError(f"{output} is the input too: give another file for the output")
-    make_folder_of(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def writer(path: Path | None) -> Iterator[BinaryIO]:
             yield file
         return
     try:
-        with replace_atomically(path.resolve(), sync=False) as file:  # a link stays one
+        with replace_atomically(path.resolve()) as file:  # a link stays one
             yield file
     except KeyboardInterrupt:
         CONSOLE.say(f"bytenmt: interrupted: {path} is not written")
@@ -92,7 +92,6 @@ def resumable_writer(path: Path, resume: bool) -> Iterator[tuple[BinaryIO, int]]
         file.seek(n_bytes)
         try:
             yield file, n_lines
-            keep_mode(file.fileno(), path)
         except BaseException:
             if file.tell():
                 CONSOLE.say(f"bytenmt: what is translated is kept in {part}: continue with --resume")

@@ -93,7 +93,7 @@ def _report(error: Exception) -> int:
         case MemoryError():
             line = "out of memory: use smaller batches (--max-tokens, --buffer-size), or a larger machine"
         case OSError():
-            line = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+            line = ": ".join(str(part) for part in (error.filename, error.strerror) if part) or str(error)
         case _:
             raise error
     click.echo(printable(f"bytenmt: {line}"), err=True)

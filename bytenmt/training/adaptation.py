@@ -28,7 +28,6 @@ from torch import Tensor
 
 from bytenmt.architectures.model_program import NGRAM_TABLES
 from bytenmt.architectures.registry import build_model
-from bytenmt.atomic_file import make_folder_of
 from bytenmt.checkpoints.checkpoint import load_weights, model_tensors, read_initial_weights
 from bytenmt.checkpoints.quantize import write_rounded
 from bytenmt.checkpoints.weights import PUBLISHED, read_run
@@ -111,7 +110,7 @@ def adapt(
     n_held_out = min(MOST_HELD_OUT, math.ceil(HELD_OUT_SHARE * len(unique)))
     held_out, learned = unique[:n_held_out], unique[n_held_out:]
     target = output / PUBLISHED
-    make_folder_of(target)
+    output.mkdir(parents=True, exist_ok=True)
     _, old = read_initial_weights(model, config.model)
     few = n_held_out < FEWEST_TO_STOP_BY
     with preserve_thread_count(), tempfile.TemporaryDirectory(dir=output) as folder:

@@ -170,14 +170,6 @@ def test_a_translation_goes_on(form: str, model: Path, place: Path) -> None:
     assert {path.name for path in place.iterdir()} == {"in", "out"}
 
 
-def test_a_replaced_file_keeps_its_permissions(model: Path, place: Path) -> None:
-    for write in (lambda: translate(model), lambda: translate(model, "--resume")):
-        (place / "out").touch()
-        (place / "out").chmod(0o640)
-        assert write().exit_code == 0
-        assert (place / "out").stat().st_mode & 0o777 == 0o640
-
-
 def test_a_stream_goes_on(model: Path, place: Path) -> None:
     """Lines from standard input too, which are read again and not answered again."""
     given = (place / "in").read_bytes()

@@ -77,13 +77,19 @@ def test_help_to_a_full_device() -> None:
     assert (told.returncode, told.stderr) == (1, "bytenmt: No space left on device\n")
 
 
-def test_out_of_memory_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def greedy(*_: object) -> None:
-        raise MemoryError
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [(MemoryError(), "out of memory: "), (OSError("a text"), "a text\n"), (OSError(2, "No", "x"), "x: No\n")],
+)
+def test_errors_of_the_system_are_one_line(
+    error: Exception, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
 
-    monkeypatch.setattr("bytenmt.decoding.model_summary.model_description", greedy)
+    monkeypatch.setattr("bytenmt.decoding.model_summary.model_description", fail)
     told = invoke("info luong")
-    assert told.exit_code == 1 and told.output.startswith("bytenmt: out of memory: ")
+    assert told.exit_code == 1 and told.output.startswith(f"bytenmt: {line}")
 
 
 class Terminal(io.StringIO):
