@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from functools import cache
 from multiprocessing import get_context, parent_process
 from threading import Thread
 from typing import Any
@@ -16,13 +17,13 @@ from bytenmt.errors import BytenmtError
 
 PARTS_PER_PROCESS = 4  # into which lines are cut, so that no process waits long for the last one
 
-_translators: list[Translator] = []  # of a worker process: one
+_loads: list[Callable[[], Translator]] = []  # of a worker process: one, which loads at the first call
 
 
 class Workers:
     """A pool of n processes that translate lines; a context manager, at whose end they end.
 
-    load: is pickled and called by each process at its start; returns the translator.
+    load: is pickled and called by each process for its first lines; returns the translator.
     """
 
     def __init__(self, n: int, load: Callable[[], Translator]) -> None:
@@ -34,7 +35,7 @@ class Workers:
     def translate(self, lines: Sequence[bytes], first: int) -> list[TranslationResult]:
         """Translate lines as Translator.translate_lines does. first: number of the first line, from 0.
 
-        Raises BytenmtError if a process has died.
+        Raises what load has raised, and BytenmtError if a process has died.
         """
         size = -(-len(lines) // (self._n * PARTS_PER_PROCESS)) or 1
         begins = range(0, len(lines), size)
@@ -56,7 +57,7 @@ def _initialize(load: Callable[[], Translator]) -> None:
     """Initialize a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the leading process hears it too
     Thread(target=_exit_with_parent, daemon=True).start()
-    _translators.append(load())
+    _loads.append(cache(load))
 
 
 def _exit_with_parent() -> None:
@@ -67,4 +68,4 @@ def _exit_with_parent() -> None:
 
 
 def _translate(lines: list[bytes], first: int) -> list[TranslationResult]:
-    return _translators[0].translate_lines(lines, first)
+    return _loads[0]().translate_lines(lines, first)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-import time
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
@@ -58,7 +57,7 @@ class App:
     ) -> None:
         self.service, self.suggestions = service, suggestions
         self._hosts, self._origins = list(hosts), list(origins)
-        self._files: dict[str, tuple[float, bytes]] = {}  # when, and bytes, by token
+        self._files: dict[str, bytes] = {}  # by token
         read = (self.languages, self.spec, self.health, self.ready, self.metrics)
         self._routes = [
             *(Route(path, getattr(self, path[1:]), methods=["POST"]) for path in BODIES),
@@ -156,8 +155,9 @@ class App:
             source = DocumentSource(path.name, file[1], pair)
             data = await _while_connected(request, service.translate_file(source, body, client))
         token = secrets.token_urlsafe(16)
-        self._files[token] = time.monotonic(), data
-        while sum(len(data) for _, data in self._files.values()) > KEPT_BYTES and len(self._files) > 1:
+        self._files[token] = data
+        asyncio.get_running_loop().call_later(KEPT_SECONDS, self._files.pop, token, None)
+        while sum(map(len, self._files.values())) > KEPT_BYTES and len(self._files) > 1:
             del self._files[next(iter(self._files))]
         name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{path.stem[-80:]}_{body.target}{path.suffix}")
         return json_response({"translatedFileUrl": f"{request.base_url}download_file/{token}/{name}"})
@@ -165,12 +165,10 @@ class App:
     async def download_file(self, request: Request) -> Response:
         """Download a translated file; needs the API key if keys are required."""
         self._account(request)
-        oldest = time.monotonic() - KEPT_SECONDS
-        self._files = {token: (when, data) for token, (when, data) in self._files.items() if when > oldest}
-        if request.path_params["token"] not in self._files:
+        data = self._files.get(request.path_params["token"])
+        if data is None:
             raise Refusal(404, "no such file: translated files are deleted after ten minutes")
         headers = {"content-disposition": "attachment"}  # never shown as a page of this server
-        data = self._files[request.path_params["token"]][1]
         return Response(data, media_type="application/octet-stream", headers=headers)
 
     async def detect(self, request: Request) -> Response:

@@ -67,10 +67,14 @@ class ServedLanguages:
         self.all = list(dict.fromkeys(code for direction in directions for code in direction))
 
     def known(self, code: str) -> str:
-        """Return the served code that matches a requested one: de for DE and de-AT. Raises Refusal (400)."""
+        """Return the served code that matches a requested one: de for DE and de-AT, zh-Hans for zh.
+
+        Raises Refusal (400).
+        """
         wanted = code.replace("_", "-").casefold()
-        by_case = {code.replace("_", "-").casefold(): code for code in self.all}
-        if match := by_case.get(wanted) or by_case.get(wanted.partition("-")[0]):
+        served = {own.replace("_", "-").casefold(): own for own in reversed(self.all)}
+        by_language = {tag.partition("-")[0]: own for tag, own in served.items()}
+        if match := served.get(wanted) or served.get(wanted.partition("-")[0]) or by_language.get(wanted):
             return match
         raise Refusal(400, f"{code[:50]!r} is not a served language: see /languages")
 

@@ -12,6 +12,7 @@ from made_up_engine import made_up_translator, make_run
 
 from bytenmt.datasets import workers as module
 from bytenmt.datasets.workers import Workers
+from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 
 
@@ -20,6 +21,16 @@ def test_a_process_that_dies_is_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(module, "ProcessPoolExecutor", Mock(return_value=pool))
     with pytest.raises(BytenmtError, match="a process of --workers died"):
         Workers(2, made_up_translator).translate([b"x"], 0)
+
+
+def unloadable() -> Translator:
+    raise BytenmtError("no model here")
+
+
+@pytest.mark.slow
+def test_why_a_process_has_no_model_is_told() -> None:
+    with Workers(2, unloadable) as workers, pytest.raises(BytenmtError, match="^no model here$"):
+        workers.translate([b"x"] * 9, 0)
 
 
 @pytest.mark.slow

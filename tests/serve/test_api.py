@@ -218,8 +218,8 @@ def test_what_is_deleted_cannot_be_downloaded(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(module, "KEPT_BYTES", 3)
         asked.post("/translate_file", **sent)
         assert [asked.get(url).status_code for url in (first, second)] == [404, 404]
+        monkeypatch.setattr(module, "KEPT_SECONDS", 0.0)
         third = asked.post("/translate_file", **sent).json()["translatedFileUrl"]
-        monkeypatch.setattr(module, "KEPT_SECONDS", -1.0)
         assert asked.get(third).status_code == 404
 
 

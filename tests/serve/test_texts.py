@@ -10,6 +10,7 @@ from made_up_service import client
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.languages import Direction, ServedLanguages
 from bytenmt.serve.service import split_lines
+from bytenmt.serve.work_queue import Refusal
 
 
 @given(st.text() | st.lists(st.sampled_from(["a", " ", "\n", "\r", "\u2028", "\x85", "é"])).map("".join))
@@ -27,6 +28,10 @@ def test_directions() -> None:
             Direction.parse(wrong)
     languages = ServedLanguages([Direction.parse(pair) for pair in ("ko-en", "en-de")])
     assert languages.known("KO") == "ko" and languages.known("de_CH") == "de"
+    languages = ServedLanguages([Direction.parse(pair) for pair in ("zh-Hans:en", "en:zh-Hant")])
+    assert [languages.known(code) for code in ("zh", "ZH", "zh-hant")] == ["zh-Hans", "zh-Hans", "zh-Hant"]
+    with pytest.raises(Refusal, match="'zh-TW' is not a served"):
+        languages.known("zh-TW")
 
 
 @pytest.mark.slow
