@@ -112,7 +112,6 @@ class Gateway:
                 message = {**message, "headers": [*message["headers"], *HEADERS, *closing]}
             await send(message)
 
-        service.n_open += 1
         try:
             async with asyncio.timeout(limits.seconds):
                 self._check(Headers(scope=scope), path, scope["method"])
@@ -124,7 +123,6 @@ class Gateway:
                 answer = json_response({"error": refusal.message}, refusal.status, wait)
                 await answer(scope, receive, noting_send)
         finally:
-            service.n_open -= 1
             seconds = time.monotonic() - began
             service.metrics.requests.labels(path, status or LEFT).inc()
             service.metrics.seconds.labels(path).observe(seconds)

@@ -41,12 +41,12 @@ class GracefulServer(uvicorn.Server):
 
         Connections are closed with their next answer.
         """
-        logger.info("ending: %d requests", self._service.n_open)
+        logger.info("ending: %d requests", len(self.server_state.tasks))
         await asyncio.sleep(0)  # connections that the system has accepted for us are taken
         for server in self.servers:
             server.close()
         self._service.is_draining = True
-        while self._service.n_open and not self.force_exit:
+        while self.server_state.tasks and not self.force_exit:
             await asyncio.sleep(0.02)
         await super().shutdown(sockets)
 

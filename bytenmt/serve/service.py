@@ -87,7 +87,6 @@ class Service:
     keys: Sequence[str] = ()  # API keys, of which a client needs one; empty: none is needed
     limits: Limits = Limits()
     metrics: Metrics = field(default_factory=Metrics)
-    n_open: int = 0  # requests of which the answer is not sent in full
     is_draining: bool = False  # the server is about to end
 
     def __post_init__(self) -> None:

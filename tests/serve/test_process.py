@@ -53,11 +53,11 @@ def test_fields_after_the_body_are_no_headers(is_split: bool) -> None:
 def test_who_leaves_is_not_decoded_for(accept: str) -> None:
     gate = Gate(is_open=False)
     app = made_up_app("en-de", gate=gate, limits=PATIENT)
-    with serving(app) as (_, address):
+    with serving(app) as (server, address):
         with socket.create_connection(address, SECONDS) as asked:
             asked.sendall(request(LINES, accept))
             assert gate.began.wait(SECONDS)
-        wait_until(lambda: not app.service.n_open, "a request is in flight whose client has gone")
+        wait_until(lambda: not server.server_state.tasks, "a request is in flight whose client has gone")
         gate.open.set()
         assert b" 200 OK" in answer_to(address, request(more="connection: close\r\n"))
         assert app.service.queue.n_requests == 0 and len(gate.lines()) < 80, "lines that nobody waits for"
@@ -72,7 +72,7 @@ def test_it_ends_when_it_has_answered(is_forced: bool, caplog: pytest.LogCapture
     with ThreadPoolExecutor() as clients, serving(app) as (server, address):
         asked = [request("a", accept) for accept in ("*/*", "text/event-stream")]
         coming = [clients.submit(answer_to, address, one) for one in asked]
-        wait_until(lambda: app.service.n_open == 2)
+        wait_until(lambda: len(server.server_state.tasks) == 2)
         server.handle_exit(signal.SIGTERM, None)
         wait_until(lambda: app.service.is_draining)
         with pytest.raises(ConnectionRefusedError):
