@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +63,7 @@ def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: PredictOptions
     """
     from bytenmt.cli import inputs
     from bytenmt.data.text_file import check_file
-    from bytenmt.language.summary import PredictionSummary, WholeCharacters, json_lines
+    from bytenmt.language.summary import PredictionSummary, json_lines
 
     file, src = stream_of(files[0]) if files else None, how.src
     if file is not None:
@@ -79,18 +78,16 @@ def predict(runs: tuple[Path, ...], files: tuple[Path, ...], how: PredictOptions
             CONSOLE.say(f"no n-gram beside it: {error}")
     reader = runtime.make_reader()
     costs = _stream(reader, file) if src is None else _translations(reader, file, src)
-    figures, whole, n_bytes = PredictionSummary(line_ends=runtime.has_source), WholeCharacters(), 0
-    for surprise in chain(costs, [None]):
-        figures.add(whole.add(surprise))
-        if surprise is not None:
-            if baseline is not None:
-                baseline.add(surprise.data.tobytes())
-            if how.per_byte:
-                sys.stdout.buffer.write(json_lines(surprise, n_bytes))
-            n_bytes += len(surprise.data)
-    if not n_bytes:
+    summary = PredictionSummary(line_ends=runtime.has_source)
+    for surprise in costs:
+        if how.per_byte:
+            sys.stdout.buffer.write(json_lines(surprise, summary.n_predictions))
+        summary.add(surprise)
+        if baseline is not None:
+            baseline.add(surprise.data.tobytes())
+    if not summary.n_predictions:
         raise DataError(f"{file or STDIN} is empty: give a text to score")
-    lines = [*figures.lines(), *([] if baseline is None else [baseline.line()])]
+    lines = [*summary.lines(), *([] if baseline is None else [baseline.line()])]
     click.echo("\n".join(lines), err=how.per_byte)
 
 

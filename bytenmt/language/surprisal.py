@@ -38,11 +38,6 @@ class Surprisal(NamedTuple):
         data, bits, rank = zip(*parts, strict=True)
         return Surprisal(np.concatenate(data), np.concatenate(bits), np.concatenate(rank))
 
-    def split(self, n: int) -> tuple[Surprisal, Surprisal]:
-        """Split after the first n bytes."""
-        data, bits, rank = self
-        return Surprisal(data[:n], bits[:n], rank[:n]), Surprisal(data[n:], bits[n:], rank[n:])
-
 
 def stream_surprisal(reader: Reader, pieces: Iterable[bytes], chunk: int = CHUNK) -> Iterator[Surprisal]:
     """Yield the surprisal of each byte of a stream under a language model, `chunk` bytes at a time.

@@ -45,16 +45,7 @@ def stdin(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.slow
 def test_a_file_stdin_and_a_packed_file_give_the_same(stdin: Any) -> None:
     told = accepted("predict no_source text")
-    assert re.match(rf"bits per byte: \d+\.\d{{4}}\nbytes: {len(TEXT)}\n", told)
-    for part in (
-        "  in all ",
-        "  Latin ",
-        "  Hangul ",
-        "  digits ",
-        "  brackets and symbols ",
-        "  not UTF-8 ",
-    ):
-        assert part in told
+    assert re.match(rf"bits per byte: \d+\.\d{{4}}\nbytes: {len(TEXT)}\nthe likeliest byte: ", told)
     stdin("text")
     assert accepted("predict no_source") == told
     assert accepted("predict no_source -") == told
@@ -92,7 +83,7 @@ def test_each_byte_as_json() -> None:
     mean = np.mean([record["bits"] for record in records])
     right = 100 * np.mean([record["rank"] == 1 for record in records])
     assert f"bits per byte: {mean:.4f}\n" in result.stderr
-    assert f"{mean:16.4f}{right:8.2f} %" in result.stderr
+    assert f"the likeliest byte: {right:.2f} %\n" in result.stderr
 
 
 @pytest.mark.slow
@@ -100,7 +91,7 @@ def test_a_translation_model_is_told_the_source(stdin: Any) -> None:
     told = accepted("predict run target --src source")
     evaluated = accepted("evaluate run --src source --ref target --engine torch --max-len-b 3 --max-len-a 0")
     assert told.splitlines()[0] in evaluated
-    assert "\nEnds of lines add " in told and "bytes: 7\n" in told
+    assert "bytes: 7\n" in told
     stdin("target")
     assert accepted("predict run --src source") == told
     Path("target").write_bytes(b"a\n\xff\nb\n")

@@ -13,21 +13,10 @@ from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.pytorch.reader import TorchReader, score_bytes
 from bytenmt.evaluation.likelihood import log_probabilities
-from bytenmt.language.scripts import script
-from bytenmt.language.summary import (
-    ENDS,
-    WHOLE,
-    Characters,
-    PredictionSummary,
-    PredictionSums,
-    WholeCharacters,
-)
+from bytenmt.language.summary import PredictionSummary
 from bytenmt.language.surprisal import Surprisal, stream_surprisal, translation_surprisal
 
 CPU = torch.device("cpu")
-MIXED = (
-    "Das kostet 1.250 € – 가격은 얼마? <b>二千</b>\n".encode() + bytes(range(240, 256)) + b"\xe2\x82A\xea\xb0"
-)
 
 
 def some_text(n: int, seed: int = 0) -> bytes:
@@ -98,72 +87,14 @@ def test_translations_cost_what_evaluate_says(name: str, monkeypatch: pytest.Mon
         np.testing.assert_allclose([line.sum() for line in lines], -expected / np.log(2), rtol=1e-9)
 
 
-# Characters and figures.
-
-
-def made_up(text: bytes, seed: int = 0) -> Surprisal:
-    generator = np.random.default_rng(seed)
-    return Surprisal(
-        np.frombuffer(text, np.uint8), generator.random(len(text)), generator.integers(0, 9, len(text))
-    )
-
-
-def cut(costs: Surprisal, sizes: list[int]) -> list[Characters]:
-    """Return whole characters as they come when a stream is cut into pieces of these sizes and the rest."""
-    whole, found, rest = WholeCharacters(), [], costs
-    for size in sizes:
-        part, rest = rest.split(size)
-        found.append(whole.add(part))
-    return [*found, whole.add(rest), whole.add(None)]
-
-
-def sums(costs: Surprisal, sizes: list[int], line_ends: bool = False) -> dict[str, PredictionSums]:
-    figures = PredictionSummary(line_ends)
-    for characters in cut(costs, sizes):
-        figures.add(characters)
-    return figures.sums()
-
-
-def test_every_byte_is_counted_once_however_the_stream_is_cut() -> None:
-    """Characters are cut, too; what is no UTF-8 is counted byte by byte."""
-    costs = made_up(MIXED)
-    once = sums(costs, [])
-    n_first, n_fifth = (costs.rank == 0).sum(), (costs.rank < 5).sum()
-    expected = (len(MIXED), len(MIXED), costs.bits.sum(), n_first, n_fifth)
-    assert once[WHOLE] == pytest.approx(expected)
-    assert [*np.sum([*once.values()], axis=0)] == pytest.approx(2 * np.array(expected))  # WHOLE and its parts
-    for sizes in ([1] * (len(MIXED) - 1), [20, 1, 2, 30], [0, len(MIXED)]):
-        pieces = sums(costs, sizes)
-        assert pieces.keys() == once.keys()
-        assert all(pieces[name] == pytest.approx(once[name]) for name in once)
-
-
-def test_scripts() -> None:
-    """Scripts have Unicode's names; a figure covers all bytes of the characters."""
-    assert [script(ord(c)) for c in "aß가二カя1²,€ \n<"] == [
-        *("Latin", "Latin", "Hangul", "Han", "Kana", "Cyrillic", "digits", "digits", "punctuation"),
-        *("other symbols", "spaces and line ends", "spaces and line ends", "brackets and symbols"),
+@pytest.mark.parametrize(("line_ends", "n_bytes", "bits"), [(True, 3, 5.0), (False, 5, 3.0)])
+def test_the_end_of_a_line_costs_bits_but_is_no_byte(line_ends: bool, n_bytes: int, bits: float) -> None:
+    """However the text is cut. In a stream 0xFF is a byte like any other."""
+    data, rank = np.frombuffer(b"ab\xffc\xff", np.uint8), np.array([0, 4, 5, 0, 9])
+    summary = PredictionSummary(line_ends)
+    for part in (slice(0, 2), slice(2, 2), slice(2, 5)):
+        summary.add(Surprisal(data[part], np.full(5, 3.0)[part], rank[part]))
+    assert [*summary.lines()] == [
+        *(f"bits per byte: {bits:.4f}", f"bytes: {n_bytes}"),
+        *("the likeliest byte: 40.00 %", "among the five likeliest: 60.00 %"),
     ]
-    found = sums(made_up("a가é".encode() + b"\xff"), [2])
-    expected = {WHOLE: 7, "Latin": 3, "Hangul": 3, "not UTF-8": 1}
-    assert {name: one.n_bytes for name, one in found.items()} == expected and [*found][0] == WHOLE
-
-
-def test_the_end_of_a_line_costs_bits_but_is_no_byte() -> None:
-    """Line ends count as in the definition of bits per byte of translations; in a stream 0xFF is a byte."""
-    costs = made_up(b"ab\xffc\xff")
-    lines, stream_ = sums(costs, [], line_ends=True), sums(costs, [])
-    assert (lines[WHOLE].n_bytes, stream_[WHOLE].n_bytes) == (3, 5)
-    assert lines[WHOLE].bits == pytest.approx(costs.bits.sum())
-    assert lines[ENDS].n_ranked == 2 and ENDS not in stream_
-
-
-@pytest.mark.parametrize("text", [MIXED, "🙂é가a".encode(), b"\xed\xa0\x80\xf4\x90\x80\x80", b"\xf0\x9f\x99"])
-def test_characters_are_pythons(text: bytes) -> None:
-    """Any split of the text gives the same code points, and the bits of their bytes add up."""
-    expected = [ord(c) for c in text.decode("utf-8", "surrogateescape")]
-    for size in range(len(text) + 1):
-        parts = cut(made_up(text), [size])
-        assert [code for part in parts for code in part.code.tolist()] == expected
-        assert all(part.n_bytes.sum() == len(part.surprise.data) for part in parts)
-        assert sum(len(part.surprise.data) for part in parts) == len(text)
