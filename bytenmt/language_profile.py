@@ -1,8 +1,8 @@
 """Profiles of languages: the most frequent byte trigrams of a text, small enough for a file's metadata.
 
-Training counts one of either side of its corpus, a weights file carries them, and a server tells languages of
-one script from each other by them. As text a profile is the base64 of four bytes for each trigram: its three
-bytes and a logarithm of its count.
+Training counts one of either side of its corpus, a weights file carries them, and evaluation.judge tells by
+them a translation that is in the language of its source. As text a profile is the base64 of four bytes for
+each trigram: its three bytes and a logarithm of its count.
 """
 
 from __future__ import annotations

@@ -122,13 +122,6 @@ def byte_embedding(config: ModelSection, std: float = 0.1) -> ByteEmbedding:
     return ByteEmbedding(config.d_embedding, std, tables)
 
 
-def lacks_source(config_source: bool, src: Tensor) -> bool:
-    """Return whether src (n, s) has no columns. Raises ValueError if it has some without config_source."""
-    if src.shape[1] and not config_source:
-        raise ValueError(f"a source of {src.shape[1]} columns for a model that was made without one")
-    return src.shape[1] == 0
-
-
 def logits_to_log_p(logits: Tensor) -> Tensor:
     """Return the natural log-probabilities of logits (..., 256), in float32 or better."""
     return logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))

@@ -40,7 +40,6 @@ FLAG_ABOVE = 0.2  # bits per byte, of a model without thresholds, where a file i
 # fewer bytes are not judged: interface words are the same in many languages.
 LANGUAGE_BITS, LANGUAGE_BYTES = 30.0, 24
 COPY_BITS = 0.5  # bits per byte above which the model would not copy a name or a word
-AT_ONCE = 100  # texts that are scored together
 LINES, FEWEST_LINES = 500, 100  # most and fewest lines that thresholds are calibrated on
 BEAM = 5  # size of the beam that thresholds of beam search are calibrated with
 WRONG_BELOW = 50.0  # chrF of a translation that counts as wrong
@@ -193,17 +192,13 @@ def bits_of_texts(
 
     sources: of each text; None: an empty one for all. skipped: returns the spans of a text that do not count.
     """
-    order = sorted(range(len(texts)), key=lambda k: len(texts[k]))
+    readings = reader.score_texts(sources or [b""] * len(texts), [text + bytes([EOS]) for text in texts])
     bits = np.zeros(len(texts))
-    for first in range(0, len(order), AT_ONCE):
-        some = order[first : first + AT_ONCE]
-        some_sources = [b"" if sources is None else sources[k] for k in some]
-        readings = reader.score_texts(some_sources, [texts[k] + bytes([EOS]) for k in some])
-        for k, reading in zip(some, readings, strict=True):
-            log_p = reading.log_p.copy()
-            for begin, end in skipped(texts[k]):
-                log_p[begin:end] = 0.0
-            bits[k] = -log_p.sum() / math.log(2)
+    for k, (text, reading) in enumerate(zip(texts, readings, strict=True)):
+        log_p = reading.log_p.copy()
+        for begin, end in skipped(text):
+            log_p[begin:end] = 0.0
+        bits[k] = -log_p.sum() / math.log(2)
     return bits
 
 
@@ -243,8 +238,10 @@ def calibrate(
     """
     source_bits = None
     if knows_empty_sources:
-        saved = bits_of_texts(reader, None, references) - bits_of_texts(reader, sources, references)
-        source_bits = round(float(np.quantile(saved, FALSE_ALARMS)), 3)
+        alone, of_source = (
+            bits_of_texts(reader, given, references, copied_spans) for given in (None, sources)
+        )
+        source_bits = round(float(np.quantile(alone - of_source, FALSE_ALARMS)), 3)
     n_source, n_target = (np.array([len(line) for line in lines]) for lines in (sources, references))
     ratio = n_target.sum() / max(1, n_source.sum())
     return FlagThresholds(
@@ -266,7 +263,7 @@ def _unsure_above(translations: Sequence[Hypothesis], references: Sequence[bytes
         metric.sentence_score(best.text.decode(), [reference.decode()]).score < WRONG_BELOW
         for best, reference in zip(translations, references, strict=True)
     ]
-    return round(best_split([best.bits_per_byte or 0.0 for best in translations], is_wrong), 4)
+    return round(best_split([bits_of_text(best) or 0.0 for best in translations], is_wrong), 4)
 
 
 def best_split(values: Sequence[float], is_wrong: Sequence[bool]) -> float:

@@ -42,7 +42,7 @@ class RowGradients(NamedTuple):
 class NgramTables(nn.Module):
     """Embeds the n-grams that end at each byte: a table of hashed n-grams for each n in `orders`.
 
-    orders: growing numbers from 1 to 8. n_rows: of each table, a power of two; n_word_rows: of one more table
+    orders: growing numbers from 2 to 8. n_rows: of each table, a power of two; n_word_rows: of one more table
     for beginnings of words, a power of two, 0 for none; d_embedding: numbers of a row. dropout: the chance
     that a look-up, one order at one position, reads zero in training; the others are scaled up. fold_case:
     hash A to Z as a to z, so that capitals share the row of small letters. weight

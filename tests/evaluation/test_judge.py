@@ -152,6 +152,11 @@ def test_thresholds_of_a_validation_text() -> None:
     saved = [len(reference) / 2 for reference in references]
     assert found.source_bits == pytest.approx(np.quantile(saved, 0.02), abs=1e-3)
     assert calibrate(FakeReader(), *encoded, translations, cheaper, False).source_bits is None
+    # A tag counts neither as bytes nor as what a source saves.
+    tagged = [[b"<b>" + line for line in lines] for lines in encoded]
+    tagged_translations = [best._replace(text=b"<b>" + best.text) for best in translations]
+    with_tags = calibrate(FakeReader(), *tagged, tagged_translations, tagged_translations, True)
+    assert (with_tags.bits_per_byte, with_tags.source_bits) == (found.bits_per_byte, found.source_bits)
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_size=12))

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bytenmt.architectures.bahdanau.config import BahdanauConfig
-from bytenmt.architectures.base import AttentiveModel, byte_embedding, lacks_source, module_list
+from bytenmt.architectures.base import AttentiveModel, byte_embedding, module_list
 from bytenmt.layers.attention import AdditiveScore, attend, source_mask
 from bytenmt.layers.deferred_matmul import deferred_product
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
@@ -114,7 +114,7 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
     def encode(self, src: Tensor, src_len: Tensor) -> BahdanauMemory:
         """Run the bidirectional encoder; see Model.encode."""
         n, d = len(src), self.config.d_hidden
-        if lacks_source(self.config.source, src) or self.encoder is None:
+        if self.encoder is None or not src.shape[1]:
             zero = self.embedding.weight.new_zeros(n, d)
             annotations, keys = zero.new_zeros(n, 0, 2 * d), zero.new_zeros(n, 0, self.config.d_attention)
             return BahdanauMemory(annotations, keys, src_len, zero)

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.architectures.base import Model, byte_embedding, lacks_source, module_list
+from bytenmt.architectures.base import Model, byte_embedding, module_list
 from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.layers.attention import source_mask
 from bytenmt.layers.convolution import Clock, Convolution, RingTaps, ring_capacity
@@ -211,7 +211,6 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         n, s = src.shape
         unfolded_len = self.unfolded_len(src_len)
         if self.encoder is None:
-            lacks_source(self.config.source, src)
             nothing = self.embedding.weight.new_zeros(n, 0, self.config.d_channels)
             return ByteNetMemory(nothing, unfolded_len)
         if s == 0:

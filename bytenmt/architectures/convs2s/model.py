@@ -27,7 +27,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bytenmt.architectures.base import AttentiveModel, byte_embedding, lacks_source, module_list
+from bytenmt.architectures.base import AttentiveModel, byte_embedding, module_list
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
 from bytenmt.architectures.convs2s.encoder import (
     ENCODERS,
@@ -132,7 +132,7 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
     def encode(self, src: Tensor, src_len: Tensor) -> ConvS2SMemory:
         """Run the encoder and return its keys and values; see Model.encode."""
         n, s = src.shape
-        if lacks_source(self.config.source, src) or self.encoder is None:
+        if self.encoder is None or not src.shape[1]:
             nothing = self.embedding.weight.new_zeros(n, 0, self.config.d_embedding)
             return ConvS2SMemory(nothing, nothing, src_len)
         e = self.embedding(src)

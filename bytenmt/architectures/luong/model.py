@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.architectures.base import AttentiveModel, byte_embedding, lacks_source
+from bytenmt.architectures.base import AttentiveModel, byte_embedding
 from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.layers.attention import (
     AdditiveScore,
@@ -102,7 +102,7 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
     def encode(self, src: Tensor, src_len: Tensor) -> LuongMemory:
         """Run the LSTMs of the encoder; see Model.encode."""
         config, zero = self.config, self.embedding.weight.new_zeros(len(src), self.config.d_hidden)
-        if lacks_source(config.source, src):
+        if not src.shape[1]:
             nothing = zero.new_zeros(len(src), 0, config.d_hidden)
             return LuongMemory(nothing, nothing, src_len, (zero,) * config.n_states)
         if config.reverse_source:

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bytenmt.architectures.base import Model, byte_embedding, lacks_source
+from bytenmt.architectures.base import Model, byte_embedding
 from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
@@ -96,7 +96,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
     def encode(self, src: Tensor, src_len: Tensor) -> Seq2SeqMemory:
         """Run the encoder and return its last states; see Model.encode."""
         zero = (self.embedding.weight.new_zeros(len(src), self.config.d_hidden),)
-        if lacks_source(self.config.source, src):
+        if not src.shape[1]:
             return Seq2SeqMemory(zero * self.config.n_states)
         if self.config.reverse_source:
             src = reverse(src, src_len - 1)  # EOS stays at the end

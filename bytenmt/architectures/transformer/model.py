@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.architectures.base import AttentiveModel, byte_embedding, lacks_source, module_list
+from bytenmt.architectures.base import AttentiveModel, byte_embedding, module_list
 from bytenmt.architectures.transformer.config import TransformerConfig
 from bytenmt.layers.attention import source_mask
 from bytenmt.layers.convolution import Clock, RingTaps, scaled_linear
@@ -181,7 +181,7 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
     def encode(self, src: Tensor, src_len: Tensor) -> TransformerMemory:
         """Run the encoder; return keys and values for each decoder layer; see Model.encode."""
         (n, s), depth = src.shape, self.config.decoder_depth
-        if lacks_source(self.config.source, src) or self.encoder is None:
+        if self.encoder is None or not src.shape[1]:
             nothing = (self.embedding.weight.new_zeros(n, 0, self.config.d_model),) * depth
             return TransformerMemory(nothing, nothing, src_len)
         x = self.drop(self.encoder.input(self.embedding(src)))
