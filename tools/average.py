@@ -20,7 +20,6 @@ if __name__ == "__main__":
 import msgspec
 import numpy as np
 
-from bytenmt.architectures.parameters import buffer_kinds
 from bytenmt.checkpoints.quantize import write_rounded
 from bytenmt.checkpoints.weights import prepare_output, read_run, restore_weights
 from bytenmt.errors import BytenmtError, CheckpointError
@@ -40,12 +39,9 @@ def average(paths: Sequence[Path], output: Path) -> str:
     latest = max(stored, key=lambda one: one.facts.update or 0)
     updates = tuple(sorted(one.facts.update or 0 for one in stored))
     arrays = [restore_weights(one.arrays) for one in stored]
-    buffers = buffer_kinds(latest.config.model)
     mean = {
-        name: array
-        if name in buffers
-        else np.mean([one[name].astype(np.float64) for one in arrays], axis=0).astype(np.float32)
-        for name, array in restore_weights(latest.arrays).items()
+        name: np.mean([one[name].astype(np.float64) for one in arrays], axis=0).astype(np.float32)
+        for name in arrays[0]
     }
     facts = msgspec.structs.replace(latest.facts.for_other_weights(), update=updates[-1])
     write_rounded(output, mean, latest.config, facts, "fp32")

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from bytenmt.architectures.section import ModelSection
-from bytenmt.architectures.tensor_tree import tensors
 from bytenmt.layers.convolution import Clock
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding
@@ -81,13 +80,6 @@ class Model(nn.Module, ABC, Generic[M, S]):
         """Apply dropout of the configured probability to x; return x itself outside of training."""
         return drop(x, self.config.dropout, self.training)
 
-    def first_state(self) -> list[Tensor]:
-        """Return the tensors of the start state of one row without a source, from which sizes are counted."""
-        device = self.embedding.weight.device
-        ids = torch.zeros(1, 0, dtype=torch.uint8, device=device)
-        with torch.no_grad():
-            return tensors(self.start(self.encode(ids, torch.zeros(1, dtype=torch.int64, device=device))))
-
 
 class AttentiveModel(Model[M, S]):
     """Base class of models with attention, which can return its weights by `forward_aligned`."""
@@ -115,7 +107,6 @@ def byte_embedding(config: ModelSection, std: float = 0.1) -> ByteEmbedding:
             config.d_embedding,
             config.ngrams,
             config.n_ngram_rows,
-            config.ngram_dropout,
             folded,
             config.ngram_word_rows,
         )
@@ -135,9 +126,3 @@ def pick_bytes(values: Tensor, ids: Tensor) -> Tensor:
 def module_list(modules: Iterable[T]) -> Sequence[T]:
     """Return an nn.ModuleList of the modules; type checkers see a sequence that keeps their class."""
     return cast(Sequence[T], nn.ModuleList(modules))
-
-
-def persistent_buffers(model: nn.Module) -> dict[str, Tensor]:
-    """Return the buffers that a model's state dict contains, by name; a shared one under one name only."""
-    stored = model.state_dict().keys()
-    return {name: buffer for name, buffer in model.named_buffers() if name in stored}

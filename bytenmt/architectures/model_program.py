@@ -69,8 +69,7 @@ class ModelWriter:
 
     def __init__(self, config: ModelSection, weights: WeightSink) -> None:
         self._config, self._weights = config, weights
-        self._embedding = parameter(TABLE, N_IDS, config.d_embedding)
-        self._table = weights.vector(self._embedding)
+        self._table = weights.vector(parameter(TABLE, N_IDS, config.d_embedding))
         if config.ngrams:
             n_rows = len(config.ngrams) * config.n_ngram_rows + config.ngram_word_rows
             self._ngram_tables = weights.vector(parameter(NGRAM_TABLES, n_rows, config.d_embedding))
@@ -97,19 +96,10 @@ class ModelWriter:
     def output(self, x: Register, *, bias: bool = True) -> Register:
         """Write the decode step's output layer (OutputLayer); return the register of its 256 logits.
 
-        x: the decoder's last layer. With tie_embedding the matrix is the embedding's, after a projection if
-        the widths differ.
+        x: the decoder's last layer.
         """
-        step, d_embedding, name = self._step, self._config.d_embedding, "decoder.output"
-        logits = step.register(N_IDS)
-        weight = parameter(f"{name}.weight", N_IDS, x.width)
-        if self._config.tie_embedding:
-            weight = self._embedding
-            if x.width != d_embedding:
-                projected = step.register(d_embedding)
-                step.linear(projected, x, f"{name}.projection.weight", f"{name}.projection.bias")
-                x = projected
-        step.linear(logits, x, weight, f"{name}.bias" if bias else None)
+        name, logits = "decoder.output", self._step.register(N_IDS)
+        self._step.linear(logits, x, f"{name}.weight", f"{name}.bias" if bias else None)
         return logits
 
     def program(self, logits: Register, **sizes: Any) -> ModelProgram:

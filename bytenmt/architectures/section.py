@@ -1,5 +1,5 @@
-"""The base class of the architectures' configurations, the types of their options, and how their nets are
-linked. Imports no PyTorch.
+"""The base class of the architectures' configurations, the types of their options, and how their cost
+and paths grow. Imports no PyTorch.
 """
 
 from __future__ import annotations
@@ -23,39 +23,26 @@ NGRAM_ROWS = 1 << 13  # of each table of n-grams, by default
 Kernel = Annotated[int, Meta(ge=1, le=1 << 10)]
 Dilation = Annotated[int, Meta(ge=1, le=1 << 12)]
 MOST_LAYERS = 256  # of a stack of convolutions
-LONGEST_FIELD = 1 << 14  # most preceding bytes that a convolutional prediction may read: each is kept
+LONGEST_FIELD = 1 << 14  # most bytes that a convolutional prediction may read: each is kept
 Dilations = Annotated[tuple[Dilation, ...], Meta(max_length=MOST_LAYERS)]
 
-# How the decoder sees the source: by a vector that it starts from, by one that it also reads at every step,
-# by the encoder's output (column) at its own position, or by a weighted sum over these outputs.
-Link = Literal["start", "every step", "column", "attention"]
+FORWARDS, BACKWARDS = (
+    "all up to its own",
+    "all from its own on",
+)  # bytes that a state of a recurrent net depends on
 
 
-class NetFacts(NamedTuple):
-    """The depth, receptive field and direction (of self-attention "all at once") of an encoder or decoder."""
+class Properties(NamedTuple):
+    """A row of the table of `bytenmt info --properties`, in the terms of evaluation.properties.LEGEND."""
 
-    n_layers: int  # 0: a mean without weights
-    field: int | None = None  # receptive field: the most bytes that an output depends on; None: no limit
-    reads: Literal["forwards", "backwards", "both ways", "all at once"] = "forwards"
-
-
-class StructureFacts(NamedTuple):
-    """Facts about a model's structure, from which the lengths of its signals' paths follow."""
-
-    encoder: NetFacts
-    decoder: NetFacts
-    link: Link  # how the decoder sees the source
-    # Layers of convolutions or self-attention: the encoder's, unless values contain embeddings, and the
-    # decoder's above its last attention.
-    passed: int = 0  # layers, besides an attention, on the shortest way from a source byte to a prediction
-
-
-def check_receptive_field(reach: int) -> None:
-    """Raise ValueError if reach, the preceding bytes that a prediction depends on, is over LONGEST_FIELD."""
-    if reach > LONGEST_FIELD:
-        raise ValueError(
-            f"the receptive field is {reach + 1:,} bytes: expected {LONGEST_FIELD + 1:,} or fewer"
-        )
+    encoder: str  # the kind: "RNN", "CNN", "mean" or "attention"
+    decoder: str
+    time: str  # how the cost grows with S source and T target bytes: "S + T"
+    keeps: bool  # whether what is kept of a source grows with it
+    path_s: str  # layers, steps and attentions from a source byte to a prediction
+    path_t: str  # the same from a target byte
+    source_field: str  # bytes that an output of the encoder depends on
+    target_field: str  # bytes that a prediction depends on
 
 
 class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -68,13 +55,11 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     d_embedding: Width  # of the byte embedding
     source: bool = True  # false: a byte language model, without an encoder and without attention
     dropout: Dropout = 0.1
-    tie_embedding: bool = False  # the output layer uses the byte embedding's table
     # Rows of tables of hashed byte n-grams are added to the byte embedding.
     ngrams: tuple[Annotated[int, Meta(ge=2, le=8)], ...] = ()  # the n of each n-gram table, growing; []: none
     ngram_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0  # of each table, a power of two; 0: 8192
     # A power of two; the beginning of a word goes up to the byte itself. Ignored without ngrams.
     ngram_word_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0  # of a table of word beginnings; 0: none
-    ngram_dropout: Dropout = 0.0  # chance that a look-up (an n at a position) reads zero in training
     ngram_case: Literal["kept", "folded"] = "kept"  # folded: A to Z are hashed as a to z
 
     def __post_init__(self) -> None:
@@ -83,6 +68,10 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
         for name, rows in (("ngram_rows", self.ngram_rows), ("ngram_word_rows", self.ngram_word_rows)):
             if rows & (rows - 1) or 0 < rows < 8:
                 raise ValueError(f"{name} = {rows}: expected 0 or a power of two, 8 or more")
+        if (self.receptive_field or 0) > LONGEST_FIELD:
+            raise ValueError(
+                f"the receptive field is {self.receptive_field:,} bytes: expected {LONGEST_FIELD:,} or fewer"
+            )
 
     @property
     def ngram_reach(self) -> int:
@@ -110,16 +99,16 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
         """True if the model has attention, and so an alignment: a module with `forward_aligned`."""
         return False
 
-    def attention_cost(self, source_bytes: int) -> int:
-        """Count the multiply-accumulates of the attentions in a decode step, over a source of so many bytes.
+    @property
+    def receptive_field(self) -> int | None:
+        """The most bytes of the target that a prediction depends on; None if there is no limit."""
+        return None
 
-        Only architectures without a program for the CPU engine override it; otherwise the program's
-        instructions are counted.
+    def properties(self) -> Properties | None:
+        """Return cost, paths and fields, for `bytenmt info --properties`; None if a plugin gives none.
+
+        What is said of a source does not matter where the model has none, but for `time`.
         """
-        return 0
-
-    def structure(self) -> StructureFacts | None:
-        """Return facts about encoder and decoder, for `bytenmt info`; None if a plugin gives none."""
         return None
 
 
@@ -175,7 +164,3 @@ class StackedSection(LayeredSection, frozen=True, kw_only=True):
         depth, below = self.encoder_depth, self.encoder_depth - self.decoder_depth
         layers = [max(0, layer + below) for layer in range(self.decoder_depth)]
         return tuple(final[depth * part + layer] for part in range(self.n_parts) for layer in layers)
-
-    def encoder_net(self, reverse_source: bool) -> NetFacts:
-        """Return facts about the encoder. With the source reversed it still reads EOS last."""
-        return NetFacts(self.encoder_depth, reads="backwards" if reverse_source else "forwards")

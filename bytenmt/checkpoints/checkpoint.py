@@ -21,8 +21,8 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
 
-from bytenmt.architectures.base import Model, persistent_buffers
-from bytenmt.architectures.parameters import buffer_kinds, parameter_shapes
+from bytenmt.architectures.base import Model
+from bytenmt.architectures.parameters import parameter_shapes
 from bytenmt.architectures.registry import build_model
 from bytenmt.architectures.section import ModelSection, architecture
 from bytenmt.atomic_file import SUFFIX, write_atomically
@@ -125,12 +125,8 @@ def save_checkpoint(
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], config: Config, facts: Facts) -> None:
     """Write tensors, as of `model_tensors`, as a weights file in float32. Raises CheckpointError."""
-    buffers = buffer_kinds(config.model)
-    arrays = {
-        # What was trained in float64 is used in float32.
-        name: _array(tensor if name in buffers else tensor.float())
-        for name, tensor in tensors.items()
-    }
+    # What was trained in float64 is used in float32.
+    arrays = {name: _array(tensor.float()) for name, tensor in tensors.items()}
     write_weights_file(path, without_zero_rows(arrays), config, facts)
 
 
@@ -171,7 +167,7 @@ def read_initial_weights(path: Path, model: ModelConfig) -> tuple[Path, dict[str
     Dropout may differ, and n-gram tables may be new. Raises CheckpointError if they belong to another model.
     """
     file, (tensors, config, _) = read_weights(path)
-    changes = {"dropout": model.dropout, "ngram_dropout": model.ngram_dropout}
+    changes: dict[str, Any] = {"dropout": model.dropout}
     if not config.model.ngrams:  # tables begin at zero
         names = ("ngrams", "ngram_rows", "ngram_case")
         changes |= {name: getattr(model, name) for name in names}
@@ -186,20 +182,20 @@ def _tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
 
 
 def model_tensors(model: Model[Any, Any]) -> dict[str, Tensor]:
-    """Return a model's parameters and persistent buffers by name; unlike state_dict, a shared one once."""
-    return {**dict(model.named_parameters()), **persistent_buffers(model)}
+    """Return a model's parameters by name; unlike state_dict, a shared one once."""
+    return dict(model.named_parameters())
 
 
 def check_can_be_stored(model: Model[Any, Any], config: ModelSection) -> None:
-    """Raise ConfigError, which names a tensor, where the parameters of an architecture's PyTorch module are
-    not those of its configuration and program, so that its checkpoints could not be read again."""
+    """Raise ConfigError, which names a tensor, where the module of an architecture has other parameters than
+    its program reads, or persistent buffers, so that its checkpoints could not be read again."""
     shapes = {name: tuple(tensor.shape) for name, tensor in model_tensors(model).items()}
-    buffers = {name: kind.shape for name, kind in buffer_kinds(config).items()}
-    wrong = sorted(shapes.items() ^ {**parameter_shapes(config), **buffers}.items())
+    wrong = {name for name, _ in shapes.items() ^ parameter_shapes(config).items()}
+    wrong |= model.state_dict().keys() - dict(model.named_parameters(remove_duplicate=False)).keys()
     if wrong:
         raise ConfigError(
-            f"the module and the program of {architecture(config)} differ in the tensor {wrong[0][0]}:"
-            " correct write_program"
+            f"{architecture(config)}: {min(wrong)} cannot be stored: write_program must read all parameters"
+            " of the module, in their shapes, and buffers need persistent=False"
         )
 
 

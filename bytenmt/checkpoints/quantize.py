@@ -6,14 +6,14 @@ is stored as its direction, together with its new length, so that a model reads 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.architectures.parameters import TABLES, buffer_kinds
+from bytenmt.architectures.parameters import TABLES
 from bytenmt.checkpoints.weights import (
     SCALE,
     Array,
@@ -54,17 +54,13 @@ def write_rounded(
 
     Raises CheckpointError.
     """
-    rounded = round_arrays(arrays, precision, buffer_kinds(config.model).keys())
+    rounded = round_arrays(arrays, precision)
     write_weights_file(output, rounded, config, facts, precision)
 
 
-def round_arrays(
-    arrays: Mapping[str, Array], precision: str, buffers: Collection[str] = ()
-) -> dict[str, Array]:
+def round_arrays(arrays: Mapping[str, Array], precision: str) -> dict[str, Array]:
     """Convert a model's finite float32 weights, by name, to the arrays that a weights file of a precision,
     "fp32" or "int8", stores; weights.restore_weights turns them back, but for the rounding.
-
-    buffers: names of arrays that are not weights and stay as they are.
     """
     arrays = without_zero_rows(arrays)
     if precision == "fp32":
@@ -76,7 +72,7 @@ def round_arrays(
         length = name.removesuffix(V) + G
         if name.endswith(V) and length in arrays:
             stored |= _rounded_norm(name, array, length, arrays[length])
-        elif array.ndim < 2 or name.endswith(TABLES) or name in buffers:
+        elif array.ndim < 2 or name.endswith(TABLES):
             stored[name] = array
         else:
             stored |= _rounded(name, array)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from bytenmt.architectures.parameters import NGRAM_TABLES, buffer_kinds, is_matrix, parameter_shapes
+from bytenmt.architectures.parameters import NGRAM_TABLES, is_matrix, parameter_shapes
 from bytenmt.atomic_file import write_atomically
 from bytenmt.config.facts import Facts, SearchDefaults, parse_facts
 from bytenmt.config.fields import shorten
@@ -214,8 +214,6 @@ def describe_misfit(arrays: Mapping[str, Array], config: Config, precision: str)
         expected[name] = PRECISIONS[precision] if is_matrix(name, shape) else "float32", shape
         if expected[name][0] == "int8":
             expected[name + SCALE] = "float32", shape[:1]
-    buffers = buffer_kinds(config.model)
-    expected |= buffers
     wrong = sorted(name for name in stored.keys() | expected.keys() if stored.get(name) != expected.get(name))
     if wrong:
         kinds = [_describe_kind(some.get(wrong[0])) for some in (stored, expected)]
@@ -224,14 +222,9 @@ def describe_misfit(arrays: Mapping[str, Array], config: Config, precision: str)
             f" {shorten(wrong[0])}, which is {kinds[0]}, expected {kinds[1]}"
         )
     for name, array in arrays.items():
-        # A buffer may be a mask of infinities.
-        if array.dtype.kind == "f" and (np.isnan if name in buffers else _is_not_finite)(array).any():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
             return f"is not usable: {shorten(name)} holds what is no number, its training has diverged"
     return None
-
-
-def _is_not_finite(array: Array) -> Array:
-    return ~np.isfinite(array)
 
 
 def _describe_kind(kind: tuple[str, tuple[int, ...]] | None) -> str:

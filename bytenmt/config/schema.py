@@ -169,6 +169,8 @@ class TrainConfig(Section, frozen=True):
 REMOVED_MODEL_KEYS: Mapping[str, Any] = {
     "encoder_lookahead": -1,
     "encoder_reset": "shared",
+    "read_out_kind": "auto",
+    "tie_embedding": False,
     "unfolding": "given",
 }
 
@@ -260,7 +262,9 @@ def parse_stored_config(tree: Mapping[str, Any]) -> Config:
     if isinstance(section := sections.get("model"), Mapping):
         absent = object()
         sections["model"] = {
-            key: value for key, value in section.items() if value != REMOVED_MODEL_KEYS.get(key, absent)
+            key: value
+            for key, value in section.items()
+            if value != REMOVED_MODEL_KEYS.get(key, absent) and key != "ngram_dropout"  # of training alone
         }
     return parse_config(sections)
 

@@ -71,16 +71,19 @@ def describe(config: Config, file: Path | None = None, precision: str = "fp32") 
     file: a weights file whose size is told, too, and whose matrices are in `precision`; None: no file.
     """
     model = config.model
-    field = parameters.receptive_field(model)
+    field, program = model.receptive_field, parameters.model_program(model)
     facts = {
         "architecture": architecture(config.model),
         "parameters": f"{parameters.n_parameters(model):,}",
         "decoder weights": f"{parameters.decoder_weights(model):,}, read by every decode step",
         "receptive field": "all target bytes" if field is None else f"{field:,} target bytes",
-        "a decode step": f"{parameters.step_cost(model, SOURCE_BYTES):,} multiply-accumulates a row,"
-        f" at a source of {SOURCE_BYTES} bytes",
-        "decoder state": f"{parameters.state_bytes(model):,} bytes a row, in float32",
     }
+    if program is not None:
+        facts["a decode step"] = (
+            f"{parameters.step_cost(model, SOURCE_BYTES):,} multiply-accumulates a row,"
+            f" at a source of {SOURCE_BYTES} bytes"
+        )
+        facts["decoder state"] = f"{parameters.state_bytes(program):,} bytes a row, in float32"
     if file is not None:
         facts["weights file"] = f"{file.stat().st_size:,} bytes, matrices in {precision}"
     lines = [f"# {name + ':':17}{value}" for name, value in facts.items()]

@@ -80,22 +80,14 @@ class SinusoidalPositions(PositionEmbedding):
 
 
 class OutputLayer(nn.Module):
-    """Map a decoder's last layer to the logits of the 256 ids.
+    """Map a decoder's last layer to the logits of the 256 ids."""
 
-    If tied, the weight is the table of the byte embedding, after a projection if the widths differ.
-    """
-
-    def __init__(self, d_input: int, embedding: ByteEmbedding, tie: bool, bias: bool = True) -> None:
+    def __init__(self, d_input: int, bias: bool = True) -> None:
         super().__init__()
-        d_embedding = embedding.weight.shape[1]
-        self.projection = nn.Linear(d_input, d_embedding) if tie and d_input != d_embedding else None
-        self.weight = embedding.weight if tie else nn.Parameter(torch.empty(N_IDS, d_input))
-        if not tie:
-            nn.init.normal_(self.weight, std=d_input**-0.5)
+        self.weight = nn.Parameter(torch.empty(N_IDS, d_input))
+        nn.init.normal_(self.weight, std=d_input**-0.5)
         self.bias = nn.Parameter(torch.zeros(N_IDS)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x (rows, t, d_input) to logits (rows, t, 256)."""
-        if self.projection is not None:
-            x = self.projection(x)
         return F.linear(x, self.weight, self.bias)

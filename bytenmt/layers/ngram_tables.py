@@ -21,7 +21,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.layers.dropout import drop
 from bytenmt.ngram_hash import LAST_OF_WORD, MIX, N_BYTES, PER_BYTE, PER_ORDER, SPREAD, WORD, WORD_ORDER
 from bytenmt.splitmix import signed
 from bytenmt.utf8 import BOS
@@ -35,7 +34,6 @@ class RowGradients(NamedTuple):
     """The gradient of one forward pass of NgramTables over t bytes; a backward pass appends it to a list."""
 
     rows: Tensor  # (t, orders) int64: the rows of the tables that were summed for each byte
-    factors: Tensor | None  # (t, orders): what they were multiplied with, by n-gram dropout; None: 1
     gradient: Tensor  # (t, d): of each sum
 
 
@@ -43,9 +41,8 @@ class NgramTables(nn.Module):
     """Embeds the n-grams that end at each byte: a table of hashed n-grams for each n in `orders`.
 
     orders: growing numbers from 2 to 8. n_rows: of each table, a power of two; n_word_rows: of one more table
-    for beginnings of words, a power of two, 0 for none; d_embedding: numbers of a row. dropout: the chance
-    that a look-up, one order at one position, reads zero in training; the others are scaled up. fold_case:
-    hash A to Z as a to z, so that capitals share the row of small letters. weight
+    for beginnings of words, a power of two, 0 for none; d_embedding: numbers of a row. fold_case: hash A
+    to Z as a to z, so that capitals share the row of small letters. weight
     (orders * n_rows + n_word_rows, d_embedding): all tables, concatenated.
     Its gradients go into the list `gradients`, which training empties; `weight.grad` stays None.
     """
@@ -55,12 +52,11 @@ class NgramTables(nn.Module):
         d_embedding: int,
         orders: Sequence[int],
         n_rows: int,
-        dropout: float = 0.0,
         fold_case: bool = False,
         n_word_rows: int = 0,
     ) -> None:
         super().__init__()
-        self.orders, self.n_rows, self.dropout, self.fold_case = tuple(orders), n_rows, dropout, fold_case
+        self.orders, self.n_rows, self.fold_case = tuple(orders), n_rows, fold_case
         self.n_word_rows = n_word_rows
         self.weight = nn.Parameter(torch.zeros(len(self.orders) * n_rows + n_word_rows, d_embedding))
         self.gradients: list[RowGradients] = []
@@ -78,13 +74,7 @@ class NgramTables(nn.Module):
         ids (rows, t) uint8; recent: the bytes before them, from start or ByteEmbedding.advance.
         """
         rows = self.row_numbers(ids, recent).flatten(0, 1)
-        factors = None
-        if self.training and self.dropout:
-            ones = torch.ones(rows.shape, dtype=self.weight.dtype, device=rows.device)
-            factors = drop(ones, self.dropout, training=True)
-        summed: Tensor = _SumRows.apply(  # type: ignore[no-untyped-call]
-            self.weight, rows, factors, self.gradients
-        )
+        summed: Tensor = _SumRows.apply(self.weight, rows, self.gradients)  # type: ignore[no-untyped-call]
         return summed.view(*ids.shape, -1)
 
     def row_numbers(self, ids: Tensor, recent: RecentBytes) -> Tensor:
@@ -166,19 +156,17 @@ def _powers(t: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 class _SumRows(torch.autograd.Function):
-    """Sum the rows (t, orders) of weight (v, d), times factors (t, orders) or None; return (t, d).
+    """Sum the rows (t, orders) of weight (v, d); return (t, d).
 
     The backward pass appends RowGradients to a list instead of computing a gradient of the weight.
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, weight: Tensor, rows: Tensor, factors: Tensor | None, gradients: list[RowGradients]
-    ) -> Tensor:
-        ctx.rows, ctx.factors, ctx.gradients = rows, factors, gradients
-        return F.embedding_bag(rows, weight, mode="sum", per_sample_weights=factors)
+    def forward(ctx: Any, weight: Tensor, rows: Tensor, gradients: list[RowGradients]) -> Tensor:
+        ctx.rows, ctx.gradients = rows, gradients
+        return F.embedding_bag(rows, weight, mode="sum")
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None, None]:
-        ctx.gradients.append(RowGradients(ctx.rows, ctx.factors, gradient.contiguous()))
-        return None, None, None, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None]:
+        ctx.gradients.append(RowGradients(ctx.rows, gradient.contiguous()))
+        return None, None, None

@@ -217,19 +217,15 @@ def _corpus(pairs: Sequence[Pair], limits: tuple[int | None, int | None] = (None
 def _mix_weights(
     old: Mapping[str, Tensor], new: Mapping[str, Tensor], factor: float
 ) -> dict[str, np.ndarray]:
-    """Return the weights between two models as float32 arrays, old + factor * (new - old).
+    """Return the weights between two models as arrays, old + factor * (new - old).
 
-    Of n-gram tables and of buffers that are not float32 they are the new ones, unless the factor is 0. Equal
-    tensors stay as they are: a buffer may be a mask of infinities.
+    N-gram tables are the new ones, unless the factor is 0.
     """
-    mixed = {}
-    for name, tensor in old.items():
-        if tensor.dtype != torch.float32 or torch.equal(tensor, new[name]):
-            mixed[name] = (new[name] if factor > 0 else tensor).numpy()
-        else:
-            share = float(factor > 0) if name == NGRAM_TABLES else factor
-            mixed[name] = torch.lerp(tensor, new[name], share).numpy()
-    return mixed
+    share = float(factor > 0)
+    return {
+        name: torch.lerp(tensor, new[name], share if name == NGRAM_TABLES else factor).numpy()
+        for name, tensor in old.items()
+    }
 
 
 def _best_factor(

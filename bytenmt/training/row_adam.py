@@ -44,20 +44,13 @@ class RowAdam:
         gradients. These are summed over the processes of the group, which must all call this together.
         """
         on_cpu = self.sums.device.type == "cpu"
-        for rows, factors, gradient in self.tables.gradients:
+        for rows, gradient in self.tables.gradients:
             gradient = gradient.to(self.sums.dtype)
             if on_cpu:
-                no_factors = gradient.new_ones(0, 0)
-                add_gradients(
-                    rows.numpy(),
-                    (no_factors if factors is None else factors).numpy(),
-                    gradient.numpy(),
-                    self.sums.numpy(),
-                )
+                add_gradients(rows.numpy(), gradient.numpy(), self.sums.numpy())
             else:
                 for order in range(rows.shape[1]):
-                    part = gradient if factors is None else gradient * factors[:, order, None]
-                    self.sums.index_add_(0, rows[:, order], part)
+                    self.sums.index_add_(0, rows[:, order], gradient)
         self.zero_grad()
         group.all_reduce(self.sums)
         if on_cpu:
@@ -108,19 +101,17 @@ class RowAdam:
 
 
 @njit
-def add_gradients(rows: Any, factors: Any, gradient: Any, sums: Any) -> None:
-    """Add the gradient of each embedding, times its factor, to `sums` at every row that was read for it.
+def add_gradients(rows: Any, gradient: Any, sums: Any) -> None:
+    """Add the gradient of each embedding to `sums` at every row that was read for it.
 
-    rows (t, orders) int64: rows of the tables; factors (t, orders), or (0, 0) for 1; gradient (t, d): of the
-    embeddings at t positions; sums (all rows, d): changed in place. See ngram_tables.RowGradients.
+    rows (t, orders) int64: rows of the tables; gradient (t, d): of the embeddings at t positions; sums (all
+    rows, d): changed in place. See ngram_tables.RowGradients.
     """
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
-            factor = factors[i, j] if len(factors) > 0 else gradient.dtype.type(1)
-            if factor != 0:
-                row = rows[i, j]
-                for k in range(gradient.shape[1]):
-                    sums[row, k] += factor * gradient[i, k]
+            row = rows[i, j]
+            for k in range(gradient.shape[1]):
+                sums[row, k] += gradient[i, k]
 
 
 @njit

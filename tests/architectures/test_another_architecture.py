@@ -18,7 +18,7 @@ from small_runs import CPU, forget_architecture
 from source_tree import PACKAGE
 
 from bytenmt import architectures
-from bytenmt.architectures.parameters import decoder_weights, parameter_shapes, receptive_field, state_bytes
+from bytenmt.architectures.parameters import decoder_weights, model_program, parameter_shapes, state_bytes
 from bytenmt.architectures.registry import build_model, register
 from bytenmt.config.schema import load_config
 from bytenmt.decoding.cpu.engine import NumbaEngine
@@ -29,7 +29,6 @@ from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, ConfigError
-from bytenmt.evaluation.properties import properties
 from bytenmt.jit import VARIABLE
 from bytenmt.training.run import train
 
@@ -86,8 +85,9 @@ def test_both_engines_run_it(echo: ModuleType, tmp_path: Path, source: str) -> N
     shapes = {name: tuple(part.shape) for name, part in model.named_parameters()}
     assert parameter_shapes(config) == shapes
     assert decoder_weights(config) == sum(part.numel() for part in model.decoder.parameters())
-    assert state_bytes(config) == 4 * sum(part.numel() for part in model.first_state()) == 4 * 24
-    assert receptive_field(config) is None and properties(config) is None
+    program = model_program(config)
+    assert program is not None and state_bytes(program) == 4 * 24
+    assert config.receptive_field is None and config.properties() is None
     packed = pack_model(
         {name: part.detach().numpy() for name, part in model.named_parameters()}, config, "fp32"
     )
@@ -127,7 +127,6 @@ def test_its_configuration_is_strict(echo: ModuleType) -> None:
     assert load_config("echo", None, ["model.source=false"]).model.source is False
     for setting, what in (
         ("model.d_hidden=3", r"model\.d_hidden: unknown key"),
-        ("model.tie_embedding=true", "leave them out"),
         ("model.ngrams=[3]", "leave them out"),
     ):
         with pytest.raises(ConfigError, match=what):

@@ -10,22 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from invariants import PARALLEL, VARIANTS, WITH_SOURCE, WITHOUT_SOURCE, AnyModel, make
 
-from bytenmt.architectures.parameters import receptive_field
-from bytenmt.architectures.tensor_tree import tensors
-
 model_of = cache(make)  # by the variant's name; collecting tests makes none
 pieces_of_text = st.lists(st.integers(1, 5), min_size=1, max_size=6)
 
 
 def check_recurrence(model: AnyModel) -> None:
     """No receptive field is claimed."""
-    assert receptive_field(model.config) is None
-
-
-def check_first_state(model: AnyModel) -> None:
-    """A row's first state is as large as that of a sentence."""
-    state = model.start(invariants.encode(model, *invariants.some_sources([5])))
-    assert [part.shape for part in model.first_state()] == [part.shape for part in tensors(state)]
+    assert model.config.receptive_field is None
 
 
 def check_no_source(model: AnyModel) -> None:
@@ -47,7 +38,6 @@ CONTRACT: dict[str, tuple[Callable[[AnyModel], None], Iterable[str]]] = {
     "the receptive field is the formula's": (invariants.check_receptive_field, PARALLEL),
     "recurrent models claim no receptive field": (check_recurrence, sorted(set(VARIANTS) - set(PARALLEL))),
     "made without a source": (check_no_source, WITHOUT_SOURCE),
-    "the first state has the shapes of any": (check_first_state, VARIANTS),
     "rows can be moved": (invariants.check_moved_rows, VARIANTS),
 }
 

@@ -18,7 +18,7 @@ REFUSED = [
     ("seq2seq", CHO, 'set decoder_reset = "after" with it'),
     ("seq2seq", f"{CHO} gru_reset=after decoder_reset=before", 'set decoder_reset = "after" with it'),
     ("seq2seq", f"{CHO} cell=lstm", 'set cell = "gru" with it'),
-    ("seq2seq", "d_hidden=1 read_out_kind=maxout", "d_hidden = 1 leaves nothing to read out"),
+    ("seq2seq", "d_hidden=1 context=every_step", "d_hidden = 1 leaves nothing to read out"),
     ("seq2seq", "decoder_reset=never", "'never', expected one of shared, before, after"),
     ("bytenet", "dilations=[]", "dilations is empty, but the decoder is convolutional: give one or more"),
     ("bytenet", "recurrent=decoder dilations=[]", "dilations and encoder_dilations are empty"),
@@ -33,9 +33,9 @@ REFUSED = [
     ("convs2s", "attention_layers=[0]", "attention_layers[0]: expected a whole number >= 1"),
     ("convs2s", "attention_layers=[3,1]", "attention_layers: expected each layer once, the lowest first"),
     ("convs2s", "positions=sinusoidal n_positions=0", "n_positions = 0 leaves no row for positions"),
-    ("convs2s", "positions=sinusoidal n_positions=1000000", "n_positions times d_embedding is over"),
     ("convs2s", "decoder_dilations=[4096,1,1,1]", "the receptive field is 24,595 bytes"),
-    ("convs2s", "encoder_dilations=[4096,1,1,1]", "the receptive field is 24,595 bytes"),
+    ("bytenet", "dilations=[4096,4096,4096]", "the receptive field is "),
+    ("transformer", "window=8000", "the receptive field is 23,998 bytes"),
 ]
 
 

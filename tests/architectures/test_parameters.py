@@ -10,12 +10,14 @@ from variants import OPTIONS
 
 from bytenmt.architectures.parameters import (
     decoder_weights,
+    model_program,
     n_parameters,
     parameter_shapes,
     state_bytes,
     step_cost,
 )
 from bytenmt.architectures.registry import build_model
+from bytenmt.architectures.tensor_tree import tensors
 from bytenmt.config.schema import architecture, load_config, parse_config
 from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.program.writer import WeightSink, parameter
@@ -25,10 +27,6 @@ def attention_products(config: Any, source_bytes: int) -> int:
     """The multiply-accumulates of a step's attentions, by the papers' equations: a score of each column that
     is seen, and a sum of as many values."""
     arch = architecture(config)
-    if arch == "transformer":
-        n_layers = config.n_decoder_layers or config.n_layers
-        columns = config.window + (source_bytes if config.source else 0)
-        return 2 * n_layers * columns * config.d_model
     if not config.source:
         return 0
     if arch == "bahdanau":
@@ -54,8 +52,15 @@ def test_what_is_told_is_the_models(name: str) -> None:
     assert n_parameters(config) == sum(part.numel() for part in model.parameters())
     assert not model.state_dict().keys() - built.keys() - {"decoder.output.weight"}  # a tied one
     assert decoder_weights(config) == sum(part.numel() for part in model.decoder.parameters())
-    state = model.first_state()
-    assert state_bytes(config) == 4 * sum(part.numel() for part in state if part.is_floating_point())
+    program = model_program(config)
+    if program is None:
+        return
+    nothing = (
+        torch.zeros(1, 0, dtype=torch.uint8, device="meta"),
+        torch.zeros(1, dtype=torch.int64, device="meta"),
+    )
+    state = tensors(model.start(model.encode(*nothing)))
+    assert state_bytes(program) == 4 * sum(part.numel() for part in state if part.is_floating_point())
     matrices = sum(part.numel() for part in model.decoder.parameters() if part.dim() > 1)
     for source_bytes in (0, 1, 7, 100, 10_000):
         assert step_cost(config, source_bytes) == matrices + attention_products(config, source_bytes)

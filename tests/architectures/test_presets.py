@@ -7,7 +7,7 @@ import torch
 
 from bytenmt.architectures.base import Model
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
-from bytenmt.architectures.parameters import decoder_weights, receptive_field
+from bytenmt.architectures.parameters import decoder_weights
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.config.schema import fingerprint, load_config
@@ -44,16 +44,16 @@ def test_decoder_weights(preset: str) -> None:
 @pytest.mark.parametrize("arch", ["convs2s", "bytenet"])
 def test_receptive_field_is_wide_enough_for_bytes(arch: str, preset: str) -> None:
     """At least 60 bytes; of tiny's ConvS2S, which attends and whose few layers are wide, 25."""
-    field = receptive_field(on_meta(arch, preset).config)
+    field = on_meta(arch, preset).config.receptive_field
     assert field is not None and field >= (25 if (arch, preset) == ("convs2s", "tiny") else 60)
 
 
 @pytest.mark.slow
 def test_papers_receptive_fields() -> None:
     """ByteNet's formula 1 + sum (k-1) r over 6 sets of 1..16; ConvS2S' 13 layers of kernel 3."""
-    assert receptive_field(on_meta("bytenet", "paper").config) == 373
-    assert receptive_field(on_meta("convs2s", "paper").config) == 27
-    assert receptive_field(on_meta("luong", "paper").config) is None
+    assert on_meta("bytenet", "paper").config.receptive_field == 373
+    assert on_meta("convs2s", "paper").config.receptive_field == 27
+    assert on_meta("luong", "paper").config.receptive_field is None
 
 
 def test_chos_model_is_that_of_1406_1078() -> None:

@@ -144,7 +144,6 @@ DEEP: Variant = {"n_layers": 4, "reverse_source": True}
 LARGE = {"d_embedding": 60, "d_hidden": 64, "init": "paper"}
 PAPERS: dict[str, Variant] = {
     "cho": VARIANTS["seq2seq-cho"] | LARGE,
-    "maxout at the start": VARIANTS["seq2seq"] | LARGE | {"read_out_kind": "maxout", "tie_embedding": True},
     "sutskever": VARIANTS["seq2seq"] | DEEP | LARGE | {"cell": "lstm"},
     "lstm at every step": VARIANTS["seq2seq"] | DEEP | LARGE | {"cell": "lstm", "context": "every_step"},
     "bahdanau": VARIANTS["bahdanau"] | LARGE | {"d_attention": 50, "d_maxout": 30},

@@ -77,11 +77,8 @@ def maxout(x: Array) -> Array:
     return np.array([max(x[2 * i], x[2 * i + 1]) for i in range(len(x) // 2)])
 
 
-def output(p: Parameters, options: Options, x: Array) -> Array:
-    if "decoder.output.projection.weight" in p:
-        x = affine(p, "decoder.output.projection", x)
-    name = "embedding.weight" if options["tie_embedding"] else "decoder.output.weight"
-    y = p[name] @ x
+def output(p: Parameters, x: Array) -> Array:
+    y = p["decoder.output.weight"] @ x
     return y + p["decoder.output.bias"] if "decoder.output.bias" in p else y
 
 
@@ -137,8 +134,6 @@ def seq2seq(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
     reset, own = options["gru_reset"], options["decoder_reset"]
     resets = [reset, reset if own == "shared" else own]
     every_step = options["context"] == "every_step"
-    kind = options["read_out_kind"]
-    has_maxout = kind == "maxout" or (kind == "auto" and every_step)
 
     def step(
         name: str, x: Array, state: tuple[Array, ...], reset: str, n_inside: int = 0
@@ -169,9 +164,9 @@ def seq2seq(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
             n_inside = len(context) if options["reset_context"] and layer == 0 else 0
             states[layer] = step(f"decoder.layers.{layer}", x, state, resets[1], n_inside)
             x = states[layer][0]
-        if has_maxout:
+        if every_step:
             x = maxout(affine(p, "decoder.maxout", np.concatenate([x, e, context])))
-        logits.append(output(p, options, x))
+        logits.append(output(p, x))
     return np.array(logits)
 
 
@@ -204,7 +199,7 @@ def bahdanau(p: Parameters, options: Options, source: bytes, target: bytes) -> A
         new = gru(p, "decoder.cell", np.concatenate([e, context]), s, "before", "take")
         read = s if options["read_out"] == "previous" else new
         t = maxout(affine(p, "decoder.maxout", np.concatenate([read, e, context])))
-        logits.append(output(p, options, t))
+        logits.append(output(p, t))
         s = new
     return np.array(logits)
 
@@ -270,14 +265,14 @@ def luong(p: Parameters, options: Options, source: bytes, target: bytes) -> Arra
             hidden[layer], cell[layer] = lstm(p, name, x, hidden[layer], cell[layer])
             x = hidden[layer]
         if not options["source"] or options["attention"] == "off":
-            logits.append(output(p, options, x))
+            logits.append(output(p, x))
             continue
         context = np.zeros(d)
         if tops:
             for s, weight in alignment(x, t).items():
                 context = context + weight * tops[s]
         fed = np.tanh(p["decoder.combine.weight"] @ np.concatenate([context, x]))
-        logits.append(output(p, options, fed))
+        logits.append(output(p, fed))
     return np.array(logits)
 
 
@@ -386,7 +381,7 @@ def bytenet(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
         stacked = bytenet_stack(p, options, "decoder", stacked, causal=True)
     else:
         stacked = gru_stack(p, options, "decoder", stacked)
-    return np.array([output(p, options, relu(affine(p, "decoder.head", x))) for x in stacked])
+    return np.array([output(p, relu(affine(p, "decoder.head", x))) for x in stacked])
 
 
 def normed(p: Parameters, name: str) -> Array:
@@ -510,8 +505,6 @@ def convs2s(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
             after.append((attended + carried(p, at, x[i])) * half)
         x = after
     last = [normed_affine(p, "decoder.last", column) for column in x]
-    if options["tie_embedding"]:
-        return np.array([output(p, options, column) for column in last])
     return np.array([normed_affine(p, "decoder.output", column) for column in last])
 
 
@@ -584,7 +577,7 @@ def transformer(p: Parameters, options: Options, source: bytes, target: bytes) -
             contexts = [multi_head(query, keys, values, n_heads) for query in queries]
             x = [a + affine(p, f"{name}.output", b) for a, b in zip(x, contexts, strict=True)]
         x = [fed_forward(p, at, column) for column in x]
-    return np.array([output(p, options, layer_norm(p, "decoder.norm", column)) for column in x])
+    return np.array([output(p, layer_norm(p, "decoder.norm", column)) for column in x])
 
 
 REFERENCES = {

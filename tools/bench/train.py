@@ -29,6 +29,7 @@ from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.architectures.parameters import step_cost
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
+from bytenmt.architectures.transformer.config import TransformerConfig
 from bytenmt.config.schema import Config, load_config
 from bytenmt.data.batches import Batch
 from bytenmt.training.losses import masked_loss
@@ -84,8 +85,10 @@ def step_flop(config: Config, model: AnyModel, batch: Any) -> float:
     if isinstance(config.model, ByteNetConfig):
         unfolded = config.model.unfolding_factor * columns + config.model.unfolding_offset
         columns = torch.maximum(columns, unfolded.ceil().long())
-    pairs = zip(batch.source_len.tolist(), batch.target_len.tolist(), strict=True)
+    pairs = [*zip(batch.source_len.tolist(), batch.target_len.tolist(), strict=True)]
     products = encoder * int(columns.sum()) + sum(t * step_cost(config.model, s) for s, t in pairs)
+    if isinstance(one := config.model, TransformerConfig):  # it has no program, whose attentions are counted
+        products += sum(2 * t * one.d_model * (one.window + s) * one.decoder_depth for s, t in pairs)
     return 6.0 * float(products)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from bytenmt.architectures.section import Layers, ModelSection, NetFacts, StructureFacts, Width
+from bytenmt.architectures.section import FORWARDS, Layers, ModelSection, Properties, Width
 
 
 class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
@@ -22,6 +22,7 @@ class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
         """True if there is a source."""
         return self.source
 
-    def structure(self) -> StructureFacts:
-        """Return facts about encoder and decoder; see ModelSection.structure."""
-        return StructureFacts(NetFacts(self.n_encoder_layers, reads="both ways"), NetFacts(1), "attention")
+    def properties(self) -> Properties:
+        """Return cost, paths and fields; see ModelSection.properties."""
+        time = "S·T" if self.source else "T"
+        return Properties("RNN", "RNN", time, True, "1", "T", "all of the source", FORWARDS)

@@ -26,7 +26,7 @@ from bytenmt.architectures.bahdanau.config import BahdanauConfig
 from bytenmt.architectures.base import AttentiveModel, byte_embedding, module_list
 from bytenmt.layers.attention import AdditiveScore, attend, source_mask
 from bytenmt.layers.deferred_matmul import deferred_product
-from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import GRU, initialise, reverse
 
@@ -80,7 +80,7 @@ class BahdanauEncoder(BothWays):
 class BahdanauDecoder(nn.Module):
     """Holds the decoder's parameters; it has no forward, Bahdanau.forward_aligned uses its parts."""
 
-    def __init__(self, config: BahdanauConfig, embedding: ByteEmbedding) -> None:
+    def __init__(self, config: BahdanauConfig) -> None:
         super().__init__()
         d, d_embedding = config.d_hidden, config.d_embedding
         d_context = 2 * d if config.source else 0
@@ -88,7 +88,7 @@ class BahdanauDecoder(nn.Module):
         self.score = AdditiveScore(d, config.d_attention) if config.source else None
         self.cell = GRU(d_embedding + d_context, d, update="take")
         self.maxout = nn.Linear(d + d_embedding + d_context, 2 * config.d_maxout)  # U_o, V_o, C_o
-        self.output = OutputLayer(config.d_maxout, embedding, config.tie_embedding)
+        self.output = OutputLayer(config.d_maxout)
 
 
 class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
@@ -105,7 +105,7 @@ class Bahdanau(AttentiveModel[BahdanauMemory, BahdanauState]):
         paper = config.init == "paper"
         self.embedding = byte_embedding(config, 1.0)
         self.encoder = BahdanauEncoder(config) if config.source else None
-        self.decoder: BahdanauDecoder = BahdanauDecoder(config, self.embedding)
+        self.decoder: BahdanauDecoder = BahdanauDecoder(config)
         initialise(self, partial(nn.init.normal_, std=0.01) if paper else None)
         if paper and self.encoder is not None and self.decoder.score is not None:
             nn.init.normal_(self.encoder.keys.weight, std=0.001)

@@ -7,16 +7,14 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from bytenmt.architectures.section import (
-    MOST_LAYERS,
+    FORWARDS,
     Dilations,
     Kernel,
     Layers,
     ModelSection,
-    NetFacts,
     OwnLayers,
-    StructureFacts,
+    Properties,
     Width,
-    check_receptive_field,
 )
 
 
@@ -48,13 +46,6 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
                 "dilations and encoder_dilations are empty, but the encoder is convolutional: give one of"
                 ' them, or set recurrent = "both"'
             )
-        for side, schedule in (("encoder", self.encoder_schedule), ("decoder", self.decoder_schedule)):
-            if len(schedule) > MOST_LAYERS:
-                raise ValueError(
-                    f"n_sets times the dilations are {len(schedule)} blocks in the {side}:"
-                    f" expected {MOST_LAYERS} or fewer"
-                )
-            check_receptive_field((self.kernel_width - 1) * sum(schedule))
 
     @property
     def encoder_recurrence(self) -> int:
@@ -97,14 +88,25 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
         """True if the decoder, or both nets, are recurrent."""
         return self.recurrent != "none"
 
-    def structure(self) -> StructureFacts:
-        """Return facts about encoder and decoder; see ModelSection.structure."""
+    @property
+    def receptive_field(self) -> int | None:
+        """Bytes of the target that a prediction depends on; None where the decoder is recurrent."""
+        return self._field(self.decoder_schedule) if self.decoder_schedule else None
 
-        def net(schedule: tuple[int, ...], n_sets: int) -> NetFacts:
-            reach = (self.kernel_width - 1) * sum(schedule) + self.ngram_reach
-            return NetFacts(len(schedule), 1 + reach) if schedule else NetFacts(n_sets)  # of recurrent layers
+    def _field(self, schedule: tuple[int, ...]) -> int:
+        """Bytes that an output of blocks of these dilations depends on."""
+        return 1 + (self.kernel_width - 1) * sum(schedule) + self.ngram_reach
 
-        encoder = net(self.encoder_schedule, self.n_encoder_sets or self.n_sets)
-        return StructureFacts(
-            encoder, net(self.decoder_schedule, self.n_decoder_sets or self.n_sets), "column"
-        )
+    def properties(self) -> Properties:
+        """Return cost, paths and fields; see ModelSection.properties."""
+        schedules = self.encoder_schedule, self.decoder_schedule
+        n_encoder, n_decoder = map(len, schedules)
+        time, path_s, path_t = "cT", f"c = {n_encoder + n_decoder}", f"c = {n_decoder}"
+        if not n_decoder:  # a later prediction gets of a source byte what the decoder has carried on
+            time, path_t = "T", "T"
+            path_s = f"c = {n_encoder + self.decoder_recurrence} in the field, else T" if n_encoder else "T"
+        if self.source:
+            time = f"{'cS' if n_encoder else 'S'} + {time}"
+        encoder, decoder = ("CNN" if schedule else "RNN" for schedule in schedules)
+        fields = [f"{self._field(schedule):,} bytes" if schedule else FORWARDS for schedule in schedules]
+        return Properties(encoder, decoder, time, True, path_s, path_t, fields[0], fields[1])

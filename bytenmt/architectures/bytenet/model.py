@@ -36,7 +36,7 @@ from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.layers.attention import source_mask
 from bytenmt.layers.convolution import Clock, Convolution, RingTaps, ring_capacity
 from bytenmt.layers.dropout import drop
-from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.fused_norm import norm_relu
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import GRU, LSTM, initialise, recurrent_layers
@@ -173,13 +173,13 @@ class ByteNetEncoder(nn.Module):
 class ByteNetDecoder(nn.Module):
     """Holds the decoder's parameters; it has no forward, ByteNet.forward uses its parts."""
 
-    def __init__(self, config: ByteNetConfig, embedding: ByteEmbedding) -> None:
+    def __init__(self, config: ByteNetConfig) -> None:
         super().__init__()
         self.input = nn.Linear(config.d_embedding, config.d_read)
         self.blocks = _blocks(config, config.decoder_schedule)
         self.layers = _recurrent(config, config.decoder_recurrence)
         self.head = nn.Linear(2 * config.d_channels, 2 * config.d_channels)
-        self.output = OutputLayer(2 * config.d_channels, embedding, config.tie_embedding)
+        self.output = OutputLayer(2 * config.d_channels)
 
 
 class ByteNet(Model[ByteNetMemory, ByteNetState]):
@@ -197,7 +197,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         # Of the encoder columns' size: beside them a smaller embedding drowns in the first layer norm.
         self.embedding = byte_embedding(config, std=1.0)
         self.encoder = ByteNetEncoder(config) if config.source else None
-        self.decoder: ByteNetDecoder = ByteNetDecoder(config, self.embedding)
+        self.decoder: ByteNetDecoder = ByteNetDecoder(config)
 
     def unfolded_len(self, src_len: Tensor) -> Tensor:
         """Return the number |t^| of columns of each source (n,) int64, from its bytes with EOS (n,) int64."""

@@ -11,10 +11,8 @@ from bytenmt.architectures.section import (
     Dilations,
     Kernel,
     ModelSection,
-    NetFacts,
-    StructureFacts,
+    Properties,
     Width,
-    check_receptive_field,
 )
 
 ConvLayer = tuple[Width, Kernel]  # channels, kernel width
@@ -22,7 +20,6 @@ ConvLayers = Annotated[tuple[ConvLayer, ...], Meta(max_length=MOST_LAYERS)]
 AttentionLayers = Annotated[
     tuple[Annotated[int, Meta(ge=1, le=MOST_LAYERS)], ...], Meta(max_length=MOST_LAYERS)
 ]
-LARGEST_TABLE = 1 << 25  # numbers of a table that no weights file holds
 
 
 class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
@@ -50,7 +47,6 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     weight_norm: bool = True  # weights as direction and length, everywhere but in tables
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.source and self.encoder != "pooling" and not self.encoder_layers:
             raise ValueError("encoder_layers is empty: give a layer or more")
         if self.source and self.encoder == "conv" and not self.value_layers:
@@ -65,14 +61,7 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
         self._check_attention()
         if self.positions == "sinusoidal" and not self.n_positions:
             raise ValueError('n_positions = 0 leaves no row for positions = "sinusoidal": raise it')
-        if self.positions == "sinusoidal" and self.n_positions * self.d_embedding > LARGEST_TABLE:
-            raise ValueError(
-                f"n_positions times d_embedding is over {LARGEST_TABLE:,}: lower one of them,"
-                ' positions = "sinusoidal" are computed in advance'
-            )
-        check_receptive_field(sum((k - 1) * r for _, k, r in self.decoder_stack))
-        if self.encoder_dilations:
-            check_receptive_field(sum((k - 1) * r for _, k, r in self.encoder_stack))
+        super().__post_init__()
 
     def _check_attention(self) -> None:
         """Raise ValueError for attention_layers that do not exist, or are not in order."""
@@ -126,19 +115,28 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
         """True if there is a source."""
         return self.source
 
-    def structure(self) -> StructureFacts:
-        """Return facts about encoder and decoder; see ModelSection.structure."""
+    @property
+    def receptive_field(self) -> int:
+        """Bytes of the target that a prediction depends on."""
+        return 1 + sum(_reaches(self.decoder_stack)) + self.ngram_reach
+
+    def properties(self) -> Properties:
+        """Return cost, paths and fields; see ModelSection.properties."""
         stacks = [self._key_reaches, *([_reaches(self.value_stack)] if self.encoder == "conv" else [])]
         left = max(sum(reach // 2 for reach in reaches) for reaches in stacks)
         right = max(sum(reach - reach // 2 for reach in reaches) for reaches in stacks)
-        n_layers = 0 if self.encoder == "pooling" else max(map(len, stacks))
         # Other encoders than "conv" pass the embeddings on as values.
         below = min(map(len, stacks)) if self.encoder == "conv" else 0
         above = self.attends[::-1].index(True) if self.source else 0
-        encoder = NetFacts(n_layers, left + 1 + right + self.ngram_reach)
-        reach = sum((k - 1) * r for _, k, r in self.decoder_stack) + self.ngram_reach
-        return StructureFacts(
-            encoder, NetFacts(len(self.decoder_layers), 1 + reach), "attention", below + above
+        return Properties(
+            encoder="mean" if self.encoder == "pooling" else "CNN",
+            decoder="CNN",
+            time="S·T" if self.source else "cT",
+            keeps=True,
+            path_s=f"c = {1 + below + above}" if below + above else "1",
+            path_t=f"c = {len(self.decoder_layers)}",
+            source_field=f"{left + 1 + right + self.ngram_reach:,} bytes",
+            target_field=f"{self.receptive_field:,} bytes",
         )
 
 

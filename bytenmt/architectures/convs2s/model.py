@@ -39,7 +39,6 @@ from bytenmt.architectures.convs2s.encoder import (
 )
 from bytenmt.layers.attention import attend, source_mask
 from bytenmt.layers.convolution import Clock, RingTaps, ring_capacity, scaled_linear
-from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.utf8 import N_IDS
 
@@ -96,7 +95,7 @@ class DecoderLayer(GatedLayer):
 class ConvS2SDecoder(nn.Module):
     """Holds the decoder's parameters; it has no forward, ConvS2S.forward_aligned uses its parts."""
 
-    def __init__(self, config: ConvS2SConfig, embedding: ByteEmbedding) -> None:
+    def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
         f, keep, norm = config.d_embedding, 1 - config.dropout, config.weight_norm
         sizes, attends = config.decoder_stack, config.attends
@@ -106,11 +105,7 @@ class ConvS2SDecoder(nn.Module):
             DecoderLayer(config, *layer) for layer in zip(widths, sizes, attends, strict=False)
         )
         self.last = scaled_linear(widths[-1], f, math.sqrt(1 / widths[-1]), norm)
-        self.output = (
-            OutputLayer(f, embedding, tie=True)
-            if config.tie_embedding
-            else scaled_linear(f, N_IDS, math.sqrt(keep / f), norm)
-        )
+        self.output = scaled_linear(f, N_IDS, math.sqrt(keep / f), norm)
 
 
 class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
@@ -127,7 +122,7 @@ class ConvS2S(AttentiveModel[ConvS2SMemory, ConvS2SState]):
         self.embedding = byte_embedding(config)
         self.target_positions = position_table(config)
         self.encoder: Encoder | None = ENCODERS[config.encoder](config) if config.source else None
-        self.decoder: ConvS2SDecoder = ConvS2SDecoder(config, self.embedding)
+        self.decoder: ConvS2SDecoder = ConvS2SDecoder(config)
 
     def encode(self, src: Tensor, src_len: Tensor) -> ConvS2SMemory:
         """Run the encoder and return its keys and values; see Model.encode."""

@@ -12,6 +12,7 @@ from bytenmt.architectures.model_program import ModelProgram, ModelWriter, RingS
 from bytenmt.kernel_constants import PANEL
 from bytenmt.program.instructions import LinearBase, Matrix, Op, Register
 from bytenmt.program.writer import Array, WeightArray, Writer, parameter
+from bytenmt.utf8 import N_IDS
 
 
 def write_program(config: ConvS2SConfig, writer: ModelWriter) -> ModelProgram:
@@ -38,12 +39,8 @@ def write_program(config: ConvS2SConfig, writer: ModelWriter) -> ModelProgram:
             _write_attention(config, step, h, g, name)
         x = _write_residual(config, step, x, h, name)
     last = _write_map(config, step, x, f, "decoder.last")
-    if config.tie_embedding:
-        logits = writer.output(last)
-    else:
-        logits = _write_map(config, step, last, 256, "decoder.output")
     return writer.program(
-        logits,
+        _write_map(config, step, last, N_IDS, "decoder.output"),
         rings=tuple(rings),
         items=(f, f) if config.source else (),
         attending=tuple(number for number, attends in enumerate(config.attends, 1) if attends),

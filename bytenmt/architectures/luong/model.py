@@ -39,7 +39,7 @@ from bytenmt.layers.attention import (
     source_mask,
 )
 from bytenmt.layers.deferred_matmul import Product, deferred_product
-from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import State, initialise, read_layers, recurrent_layers, reverse
 
@@ -65,7 +65,7 @@ class LuongState(NamedTuple):
 class LuongDecoder(nn.Module):
     """Holds the decoder's parameters; it has no forward, Luong.forward_aligned uses its parts."""
 
-    def __init__(self, config: LuongConfig, embedding: ByteEmbedding) -> None:
+    def __init__(self, config: LuongConfig) -> None:
         super().__init__()
         d = config.d_hidden
         d_first = config.d_embedding + (d if config.feeds_back else 0)
@@ -75,7 +75,7 @@ class LuongDecoder(nn.Module):
         self.location = nn.Linear(d, config.n_locations, bias=False) if config.by_location else None  # W_a
         self.position = PredictedPosition(d) if config.is_local and config.attention == "local-p" else None
         self.combine = nn.Linear(2 * d, d, bias=False) if attends else None  # W_c
-        self.output = OutputLayer(d, embedding, config.tie_embedding, bias=False)  # W_s
+        self.output = OutputLayer(d, bias=False)  # W_s
 
 
 class Luong(AttentiveModel[LuongMemory, LuongState]):
@@ -93,7 +93,7 @@ class Luong(AttentiveModel[LuongMemory, LuongState]):
         # W_a (general) or its half that meets h-_s (concat): the same for every step, so the encoder's.
         keys = config.has_attention and config.score in ("general", "concat")
         self.keys = nn.Linear(d, d, bias=False) if keys else None
-        self.decoder: LuongDecoder = LuongDecoder(config, self.embedding)
+        self.decoder: LuongDecoder = LuongDecoder(config)
         initialise(self, partial(nn.init.uniform_, a=-0.1, b=0.1) if paper else None)
         for part in (self.decoder.score, self.decoder.position):
             if part is not None:

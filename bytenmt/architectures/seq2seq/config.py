@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from bytenmt.architectures.section import Link, NetFacts, OwnReset, Reset, StackedSection, StructureFacts
+from bytenmt.architectures.section import BACKWARDS, FORWARDS, OwnReset, Properties, Reset, StackedSection
 
 
 class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
@@ -15,7 +15,6 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
     gru_reset: Reset = "before"  # GRU's reset before or after the product, of both sides
     decoder_reset: OwnReset = "shared"  # the same of the decoder alone; shared: gru_reset
     reset_context: bool = False  # the decoder's reset gate acts on the context as well: r * (U h + C c)
-    read_out_kind: Literal["auto", "linear", "maxout"] = "auto"  # auto: maxout with context = "every_step"
     reverse_source: bool = True  # the encoder reads the source from its end, EOS last
     init: Literal["scaled", "paper"] = "scaled"  # initial weights: as in the papers, or scaled by the width
 
@@ -30,8 +29,7 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
             raise ValueError(f"reset_context = true resets after the product: set {needed} with it")
         if self.d_hidden == 1 and self.has_maxout:
             raise ValueError(
-                'd_hidden = 1 leaves nothing to read out with context = "every_step" or'
-                ' read_out_kind = "maxout": set 2 or more'
+                'd_hidden = 1 leaves nothing to read out with context = "every_step": set 2 or more'
             )
 
     @property
@@ -41,17 +39,16 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
 
     @property
     def has_maxout(self) -> bool:
-        """True if the read-out takes the larger of each pair of units."""
-        return self.read_out_kind == "maxout" or (
-            self.read_out_kind == "auto" and self.context == "every_step"
-        )
+        """True if the read-out takes the larger of each pair of units, as it does of all that Cho's sees."""
+        return self.context == "every_step"
 
     @property
     def n_parts(self) -> int:
         """Vectors (d_hidden,) in the state of a layer: h, and in an LSTM c."""
         return 2 if self.cell == "lstm" else 1
 
-    def structure(self) -> StructureFacts:
-        """Return facts about encoder and decoder; see ModelSection.structure."""
-        link: Link = "every step" if self.context == "every_step" else "start"
-        return StructureFacts(self.encoder_net(self.reverse_source), NetFacts(self.decoder_depth), link)
+    def properties(self) -> Properties:
+        """Return cost, paths and fields; see ModelSection.properties."""
+        time, path_s = "S + T" if self.source else "T", "S" if self.context == "every_step" else "S + T"
+        field = BACKWARDS if self.reverse_source else FORWARDS
+        return Properties("RNN", "RNN", time, False, path_s, "T", field, FORWARDS)

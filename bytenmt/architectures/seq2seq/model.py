@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from bytenmt.architectures.base import Model, byte_embedding
 from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
-from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import initialise, read_layers, recurrent_layers, reverse
 
@@ -52,7 +52,7 @@ class Seq2SeqState(NamedTuple):
 class Seq2SeqDecoder(nn.Module):
     """Holds the decoder's parameters; it has no forward, Seq2Seq.forward uses its parts."""
 
-    def __init__(self, config: Seq2SeqConfig, embedding: ByteEmbedding) -> None:
+    def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
         d = config.d_hidden
         every_step = config.context == "every_step"
@@ -64,7 +64,7 @@ class Seq2SeqDecoder(nn.Module):
         self.context = nn.Linear(d, d, bias=False) if every_step else None  # V
         self.start = nn.Linear(d, config.n_states * d, bias=False) if every_step else None  # V'
         self.maxout = nn.Linear(d + d_seen, d // 2 * 2) if config.has_maxout else None  # O_h, O_y, O_c
-        self.output = OutputLayer(d // 2 if config.has_maxout else d, embedding, config.tie_embedding)
+        self.output = OutputLayer(d // 2 if config.has_maxout else d)
 
 
 class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
@@ -85,7 +85,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         self.encoder = recurrent_layers(
             config.cell, config.encoder_depth, config.d_embedding, d, config.resets[0]
         )
-        self.decoder: Seq2SeqDecoder = Seq2SeqDecoder(config, self.embedding)
+        self.decoder: Seq2SeqDecoder = Seq2SeqDecoder(config)
         initialise(self, partial(nn.init.normal_, std=0.01) if paper else None)
         if paper and config.cell == "lstm":
             tables = set(self.embedding.ngrams.parameters() if self.embedding.ngrams else ())

@@ -10,10 +10,8 @@ from bytenmt.architectures.section import (
     LONGEST_FIELD,
     LayeredSection,
     Layers,
-    NetFacts,
-    StructureFacts,
+    Properties,
     Width,
-    check_receptive_field,
 )
 
 
@@ -33,7 +31,6 @@ class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transfor
             raise ValueError(
                 f"d_model = {self.d_model}: expected a multiple of {2 * self.n_heads}, twice n_heads"
             )
-        check_receptive_field(self.decoder_depth * (self.window - 1))
 
     @property
     def is_serial(self) -> bool:
@@ -45,15 +42,20 @@ class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transfor
         """True if there is a source."""
         return self.source
 
-    def attention_cost(self, source_bytes: int) -> int:
-        """Count the multiply-accumulates of attention to the last `window` bytes and to the source."""
-        columns = self.window + (source_bytes if self.source else 0)
-        return 2 * self.d_model * columns * self.decoder_depth
+    @property
+    def receptive_field(self) -> int:
+        """Bytes of the target that a prediction depends on."""
+        return 1 + self.decoder_depth * (self.window - 1) + self.ngram_reach
 
-    def structure(self) -> StructureFacts:
-        """Return facts about encoder and decoder; see ModelSection.structure."""
-        field = 1 + self.decoder_depth * (self.window - 1) + self.ngram_reach
-        encoder = NetFacts(self.encoder_depth, reads="all at once")
-        return StructureFacts(
-            encoder, NetFacts(self.decoder_depth, field, "all at once"), "attention", self.encoder_depth
+    def properties(self) -> Properties:
+        """Return cost, paths and fields; see ModelSection.properties."""
+        return Properties(
+            encoder="attention",
+            decoder="attention",
+            time="S² + S·T" if self.source else "cT",
+            keeps=True,
+            path_s=f"c = {1 + self.encoder_depth}",
+            path_t=f"c = {self.decoder_depth}",
+            source_field="all of the source",
+            target_field=f"{self.receptive_field:,} bytes",
         )

@@ -175,8 +175,7 @@ class Transformer(AttentiveModel[TransformerMemory, TransformerState]):
         self.encoder: Stack | None = None
         if config.source:
             self.encoder = Stack(config, config.encoder_depth, False, _linear(d, 2 * depth * d))
-        output = OutputLayer(d, self.embedding, tie=config.tie_embedding)
-        self.decoder: Stack = Stack(config, depth, config.source, output)
+        self.decoder: Stack = Stack(config, depth, config.source, OutputLayer(d))
 
     def encode(self, src: Tensor, src_len: Tensor) -> TransformerMemory:
         """Run the encoder; return keys and values for each decoder layer; see Model.encode."""
