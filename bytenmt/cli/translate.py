@@ -136,7 +136,7 @@ def _output_format(answers: OutputOptions, runtime: Runtime, n_best: int, beam: 
     """Return how translations are written. Raises BytenmtError."""
     from bytenmt.cli.line_filter import format_plain
     from bytenmt.cli.output_formats import JsonRecords, describe_flags, n_best_list
-    from bytenmt.decoding.alignment import Aligner
+    from bytenmt.decoding.alignment import align_lines
     from bytenmt.evaluation.judge import Judge
 
     is_json = answers.format == "jsonl"
@@ -144,7 +144,7 @@ def _output_format(answers: OutputOptions, runtime: Runtime, n_best: int, beam: 
         raise BytenmtError("--alignment needs a model with attention: drop it, or use another model")
     form: OutputFormat = n_best_list if n_best > 1 else format_plain
     if is_json:
-        links = Aligner(runtime.make_attention_readers()).links if answers.alignment else None
+        links = partial(align_lines, runtime.make_attention_readers()) if answers.alignment else None
         form = JsonRecords(n_best, links)
     elif answers.flag_above is None:
         return form
