@@ -67,8 +67,8 @@ def measure_speeds(translator: Translator, sources: Sequence[bytes]) -> tuple[Sp
 
 def _speed(translator: Translator, sources: Sequence[bytes], batch: int) -> float:
     """Return bytes of translation per second, for the first lines that are translated in one piece."""
-    lines = [line for line in sources if 0 < len(line) <= translator.rules.max_source_bytes][:N_TIMED]
-    limits, engine = translator.rules.settings, translator.make_engine(batch)
+    lines = [line for line in sources if 0 < len(line) <= translator.settings.max_source_bytes][:N_TIMED]
+    limits, engine = translator.settings, translator.make_engine(batch)
     requests = [Request(line, int(limits.max_len_a * len(line)) + limits.max_len_b) for line in lines]
     for _ in decode(engine, requests[:batch]):  # so that nothing is met for the first time
         pass

@@ -55,7 +55,7 @@ def plot(runs: tuple[Path, ...], how: AttentionOptions, machine: EngineSpec) -> 
         )
     if how.target is None:
         translator = Translator.from_runtime(runtime, beam=how.beam)
-        most = translator.rules.max_source_bytes
+        most = translator.settings.max_source_bytes
         if len(source) > most:
             raise BytenmtError(
                 f"the line has {len(source)} bytes, over the {most} that the model was trained on"

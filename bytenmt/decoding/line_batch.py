@@ -9,8 +9,7 @@ a KeepSpec, kept spans and codes become sentinels in the requests, and their tex
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from bytenmt.data.sentences import ends_at_signs, is_sign, sentence_ends
 from bytenmt.decoding.interface import Hypothesis, Request
@@ -37,9 +36,6 @@ from bytenmt.sentinels import (
     to_bytes,
     to_text,
 )
-
-if TYPE_CHECKING:
-    from bytenmt.decoding.reranking import Reranker
 
 CHUNK_NUMBER_STEP = 1 << 40  # between the sampling numbers of a line's chunks: more than there are lines
 ADDRESSES = compile_patterns(("urls", "emails"))  # what no model translates
@@ -98,25 +94,8 @@ class TranslationResult(NamedTuple):
         return [(chunk.text, hypotheses[0].text, chunk.separator) for chunk, hypotheses in pairs]
 
 
-@dataclass(frozen=True)
-class LineRules:
-    """The rules by which lines become requests, and hypotheses of these the translations of lines.
-
-    settings: of search and lengths. max_source_bytes: of a chunk; longer lines are cut. keep: the spans
-    that are replaced by sentinels and copied, by models that were trained with sentinels; None: no span.
-    languages: codes, such as "de", of those by whose rules lines are split into sentences; none: a line is
-    one. reranker: ranks the hypotheses of each request anew; the n_best first ones stay.
-    """
-
-    settings: Settings = field(default_factory=Settings)
-    max_source_bytes: int = 1000
-    keep: KeepSpec | None = None
-    languages: Sequence[str] = ()
-    reranker: Reranker | None = None
-
-
 class LineBatch:
-    """Lines that are translated together, cut into chunks by `rules`. It decodes nothing itself.
+    """Lines that are translated together, cut into chunks by `settings`. It decodes nothing itself.
 
     The caller decodes `requests` (distinct), passes the hypotheses of each to `add`, in any order, and then
     `results` joins them to translations of the lines. `hypotheses` holds those added so far.
@@ -125,14 +104,14 @@ class LineBatch:
     line, on which random draws depend.
     """
 
-    def __init__(self, lines: Sequence[SourceLine], rules: LineRules, first: int = 0) -> None:
-        self._rules, prefix = rules, rules.settings.prefix
+    def __init__(self, lines: Sequence[SourceLine], settings: Settings, first: int = 0) -> None:
+        self._settings = settings
         self._parts = list[list[tuple[Chunk, Request | None]]]()
         for number, line in enumerate(lines, first):
-            chunks = split_line(line, rules.max_source_bytes, rules.keep, rules.languages)
+            chunks = split_line(line, settings.max_source_bytes, settings.keep, settings.languages)
             # The first chunk with a text has the prefix.
             begin = next((index for index, chunk in enumerate(chunks) if chunk.text), 0)
-            prefixes = [prefix if index == begin else b"" for index in range(len(chunks))]
+            prefixes = [settings.prefix if index == begin else b"" for index in range(len(chunks))]
             numbers = range(number, number + len(chunks) * CHUNK_NUMBER_STEP, CHUNK_NUMBER_STEP)
             self._parts.append(list(zip(chunks, map(self._request, chunks, numbers, prefixes), strict=True)))
         # Equal requests are one; in sampling they differ by their number.
@@ -155,16 +134,16 @@ class LineBatch:
 
         They are reranked if there is a reranker; where spans are kept, their flags are set.
         """
-        if self._rules.reranker is not None:
-            n_best = self._rules.settings.search.n_best
-            hypotheses = self._rules.reranker.rerank(request, hypotheses)[:n_best]
-        if self._rules.keep is not None:
+        settings = self._settings
+        if settings.reranker is not None:
+            hypotheses = settings.reranker.rerank(request, hypotheses)[: settings.search.n_best]
+        if settings.keep is not None:
             hypotheses = [h._replace(flags=(PLACEMENT,) * h.is_past_end) for h in hypotheses]
         self.hypotheses[request] = hypotheses
 
     def results(self) -> list[TranslationResult]:
         """Return the translations of the lines, in their order. Only when is_complete."""
-        results, search = [], self._rules.settings.search
+        results, search = [], self._settings.search
         for line in self._parts:
             chunks = [chunk for chunk, _ in line]
             pairs = [(chunk, self._with_sentinels(chunk, request)) for chunk, request in line]
@@ -184,7 +163,7 @@ class LineBatch:
         """Return the hypotheses of a chunk with sentinels; where it is copied, the chunk at no cost."""
         if request is not None:
             return self.hypotheses[request]
-        return [Hypothesis(chunk.source, 0.0, 0.0, None if self._rules.keep is None else ())]
+        return [Hypothesis(chunk.source, 0.0, 0.0, None if self._settings.keep is None else ())]
 
     def beginning(self, line: int) -> tuple[bytes, bool]:
         """Return the translation of the first chunks of a line, up to the first that is not done, and whether
@@ -199,11 +178,11 @@ class LineBatch:
 
     def _request(self, chunk: Chunk, number: int, prefix: bytes) -> Request | None:
         """Return the request for a chunk, or None where the text is copied. number: for random draws."""
-        rules, source, prefix = self._rules, chunk.source, mark_prefix(prefix, chunk.spans)
-        if not (source and (prefix or has_translatable_text(source, rules.keep is not None))):
+        settings, source, prefix = self._settings, chunk.source, mark_prefix(prefix, chunk.spans)
+        if not (source and (prefix or has_translatable_text(source, settings.keep is not None))):
             return None
-        limit = max(rules.settings.max_target_bytes(len(source)), len(prefix))
-        draws = number if rules.settings.search.sample else 0
+        limit = max(settings.max_target_bytes(len(source)), len(prefix))
+        draws = number if settings.search.sample else 0
         return Request(source, limit, prefix, draws, pairs=chunk.pairs)
 
 

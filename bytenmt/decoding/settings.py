@@ -3,9 +3,9 @@ limits of lines, and what is kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bytenmt.config.facts import SearchDefaults
 from bytenmt.config.fields import check_values
@@ -15,6 +15,9 @@ from bytenmt.decoding.setting_table import KEEP, LINES, SEARCH, TABLE, LineSetti
 from bytenmt.errors import DataError, SettingError
 from bytenmt.utf8 import first_invalid
 
+if TYPE_CHECKING:  # it imports NumPy
+    from bytenmt.decoding.reranking import Reranker
+
 BEAM_OF_SENTINELS = 4  # the default beam size of models that were trained with sentinels
 
 
@@ -22,15 +25,21 @@ BEAM_OF_SENTINELS = 4  # the default beam size of models that were trained with 
 class Settings(LineSettings):
     """All settings of a translation: those of lines (LineSettings), of the search, and of kept spans.
 
-    search: options of the search. keep: which spans are copied unchanged, by models that were trained with
-    sentinels. needs_sentinels: whether the user set `keep` or a glossary, so that other models are refused.
-    left_to_runs: names of search options that the user did not set; with_defaults takes them from the model.
+    max_source_bytes: of a chunk; longer lines are cut. search: options of the search. keep: the spans that
+    sentinels replace and that are copied, by models that were trained with sentinels; None: no span.
+    needs_sentinels: whether the user set `keep` or a glossary, so that other models are refused.
+    left_to_runs: names of settings that the user did not set, so that those of the model are taken.
+    languages: codes, such as "de", of those by whose rules lines are split into sentences; none: a line is
+    one. reranker: ranks the hypotheses of each request anew; the n_best first ones stay.
     """
 
+    max_source_bytes: int = 1000
     search: Options = field(default_factory=Options)
-    keep: KeepSpec = field(default_factory=KeepSpec)
+    keep: KeepSpec | None = None
     needs_sentinels: bool = False
-    left_to_runs: frozenset[str] = field(default=frozenset(), compare=False)
+    left_to_runs: frozenset[str] = frozenset()
+    languages: Sequence[str] = ()
+    reranker: Reranker | None = None
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], shown: Callable[[str], str] = str) -> Settings:
@@ -56,7 +65,9 @@ class Settings(LineSettings):
         of_keep = {name: value for name, value in values.items() if name in KEEP}
         search = Options(**{name: values[name] for name in values if name in SEARCH})
         # What is sampled is what the model says, repetitions and all.
-        of_runs = {"length_penalty"} | ({"no_repeat_ngram_size", "beam"} if not search.sample else set())
+        of_runs = {"length_penalty", "max_source_bytes"}
+        of_runs |= {"no_repeat_ngram_size", "beam"} if not search.sample else set()
+        values = {name: value for name, value in values.items() if value is not None}
         return cls(
             search=search,
             **{name: values[name] for name in values if name in LINES},
@@ -86,8 +97,8 @@ class Settings(LineSettings):
         defaults: None if the runs store none. has_sentinels: whether the runs were trained with sentinels,
         for which the default beam size is BEAM_OF_SENTINELS.
         """
-        left = self.left_to_runs - {"beam"} if defaults is not None else ()
-        named = {name: getattr(defaults, name) for name in left}
+        tuned = self.left_to_runs & {"length_penalty", "no_repeat_ngram_size"} if defaults is not None else ()
+        named = {name: getattr(defaults, name) for name in tuned}
         if has_sentinels and "beam" in self.left_to_runs:
             named["beam"] = BEAM_OF_SENTINELS
         return replace(self, search=replace(self.search, **named)) if named else self

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, AnyStr, overload
 
 from bytenmt.decoding.interface import AUTO, EngineSpec, Hypothesis, Options, Request
 from bytenmt.decoding.kept_spans import SourceLine, restore_text
-from bytenmt.decoding.line_batch import LineBatch, LineRules, TranslationResult
+from bytenmt.decoding.line_batch import LineBatch, TranslationResult
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.reranking import Reranker
 from bytenmt.decoding.scheduler import decode, stream_characters
@@ -46,12 +46,12 @@ class Translator:
     ...     message = part.encode()
 
     Usually made by `load` or `from_runtime`. make_engine: returns an engine that decodes up to the given
-    number of sentences side by side, with the options of `rules`; with a reranker the engine returns the
-    whole beam. rules: how lines are cut into requests.
+    number of sentences side by side, with the options of `settings`; with a reranker the engine returns the
+    whole beam. settings: as they are in use, defaults of the runs included.
     """
 
     make_engine: Callable[[int], Engine]
-    rules: LineRules = field(default_factory=LineRules)
+    settings: Settings = field(default_factory=Settings)
     _engines: dict[int, Engine] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -107,22 +107,23 @@ class Translator:
             settings.check_ranks_hypotheses()
             reranker = Reranker(runtime.reverse, search.length_penalty)
             search = replace(search, n_best=search.beam)
-        rules = LineRules(
+        limits = settings if "max_source_bytes" not in settings.left_to_runs else runtime
+        settings = replace(
             settings,
-            settings.max_source_bytes or runtime.max_source_bytes,
-            settings.keep if runtime.has_sentinels else None,
-            runtime.sentence_languages(settings.split_sentences),
-            reranker,
+            max_source_bytes=limits.max_source_bytes,
+            keep=settings.keep if runtime.has_sentinels else None,
+            languages=runtime.sentence_languages(settings.split_sentences),
+            reranker=reranker,
         )
-        return cls(partial(runtime.make_engine, search), rules)
+        return cls(partial(runtime.make_engine, search), settings)
 
     def __repr__(self) -> str:
-        return f"<Translator, beam {self.options.beam}, lines up to {self.rules.max_source_bytes} bytes>"
+        return f"<Translator, beam {self.options.beam}, lines up to {self.settings.max_source_bytes} bytes>"
 
     @property
     def options(self) -> Options:
         """The options of the search, as they are in use: defaults of the runs included."""
-        return self.rules.settings.search
+        return self.settings.search
 
     @overload
     def translate(self, lines: AnyStr) -> AnyStr: ...  # type: ignore[overload-overlap]
@@ -174,8 +175,8 @@ class Translator:
         return batch.results()
 
     def batch(self, lines: Sequence[SourceLine], first: int = 0) -> LineBatch:
-        """Return a LineBatch of lines with this Translator's rules; nothing is decoded."""
-        return LineBatch(lines, self.rules, first)
+        """Return a LineBatch of lines with this Translator's settings; nothing is decoded."""
+        return LineBatch(lines, self.settings, first)
 
     def stream(self, line: AnyStr, number: int = 0) -> Iterator[AnyStr]:
         """Yield the translation of a line while it is decoded, in parts of whole characters; for beam 1.
@@ -219,7 +220,7 @@ class Translator:
 
         Raises BytenmtError where a single sentence would need more than 4 * HISTORY_BYTES of memory.
         """
-        settings = self.rules.settings
+        settings = self.settings
         beam, limit = settings.search.beam, settings.max_target_bytes(n_bytes)
         is_blocking = settings.search.no_repeat_ngram_size > 0
         history = beam * (limit + 1) * (BYTES_PER_BLOCKED_STEP if is_blocking else BYTES_PER_STEP)

@@ -87,7 +87,7 @@ class Worker:
         try:
             translator = self._translator
             if self._scheduler is None:
-                usual = translator.capacity(min(USUAL_LINE_BYTES, translator.rules.max_source_bytes))
+                usual = translator.capacity(min(USUAL_LINE_BYTES, translator.settings.max_source_bytes))
                 self._scheduler = Scheduler(translator.make_engine(min(MAX_SLOTS, usual)))
             job.batch = translator.batch(job.lines)
             self._jobs.add(job)

@@ -19,7 +19,7 @@ from bytenmt.decoding.kept_spans import (
     restore_parts,
     restore_text,
 )
-from bytenmt.decoding.line_batch import PLACEMENT, LineBatch, LineRules, split_line
+from bytenmt.decoding.line_batch import PLACEMENT, LineBatch, split_line
 from bytenmt.decoding.search.state import sentinel_numbers
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
@@ -220,7 +220,7 @@ def test_a_prefix_has_what_it_has() -> None:
 def test_what_the_model_would_have_left_out_is_flagged() -> None:
     """And only with models that keep something."""
     for keep, flags in ((KeepSpec(glossary=Glossary([Term("server", "ıß")])), (PLACEMENT,)), (None, None)):
-        batch = LineBatch(["a {x} Server. Server ß".encode()], LineRules(Settings(), 100, keep=keep))
+        batch = LineBatch(["a {x} Server. Server ß".encode()], Settings(keep=keep))
         (request,) = batch.requests
         batch.add(request, [Hypothesis(request.source or b"", -2.0, -1.0, is_past_end=True)])
         assert batch.results()[0].best.flags == flags
@@ -238,10 +238,10 @@ def test_models_without_sentinels_refuse_to_keep(tmp_path: Path) -> None:
             with pytest.raises(SettingError, match="need a model that was trained with sentinels") as told:
                 Translator.load(*runs, engine="torch", **wish)
             assert "\n" not in str(told.value)
-        assert Translator.load(taught, engine="torch", **wish).rules.keep is not None
+        assert Translator.load(taught, engine="torch", **wish).settings.keep is not None
     for nothing in ({}, {"keep": "none"}, {"keep": ""}):
-        assert Translator.load(plain, engine="torch", **nothing).rules.keep is None
-    (none,) = split_line(b"<b> {x}", 99, Translator.load(taught, engine="torch", keep="none").rules.keep)
+        assert Translator.load(plain, engine="torch", **nothing).settings.keep is None
+    (none,) = split_line(b"<b> {x}", 99, Translator.load(taught, engine="torch", keep="none").settings.keep)
     assert none.source == b"<b> {x}"
 
 

@@ -217,7 +217,7 @@ def test_runs_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     alone = Translator.load("luong", engine="torch", **SHORT).translate(["one", "two"])
     assert Translator.load(Path(file), engine="torch", **SHORT).translate(["one", "two"]) == alone
     both = Translator.load("luong", "bytenet", engine="torch", beam=2, n_best=2, prefix="é", **SHORT)
-    assert (both.rules.max_source_bytes, both.rules.settings.prefix, both.options) == (
+    assert (both.settings.max_source_bytes, both.settings.prefix, both.options) == (
         30,
         "é".encode(),
         Options(beam=2, n_best=2),

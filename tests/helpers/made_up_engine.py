@@ -1,5 +1,6 @@
 """An engine without a model, whose answers anybody can tell; and small random models for engines with one."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config
 from bytenmt.decoding.engine import Engine
 from bytenmt.decoding.interface import Hypothesis, Options, Request
-from bytenmt.decoding.line_batch import LineRules
 from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
@@ -84,7 +84,7 @@ def made_up_translator(
     keep = settings.keep if settings.needs_sentinels else None
     return Translator(
         lambda capacity: MadeUpEngine(capacity, settings.search, notes),
-        LineRules(settings, settings.max_source_bytes or 1000, keep=keep, languages=languages),
+        replace(settings, keep=keep, languages=languages),
     )
 
 

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Event
 from typing import Any
 
@@ -15,7 +16,6 @@ from bytenmt.decoding.engine import Engine
 from bytenmt.decoding.glossary import Glossary, Term
 from bytenmt.decoding.interface import Request
 from bytenmt.decoding.kept_spans import KeepSpec
-from bytenmt.decoding.line_batch import LineRules
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.judge import Judge
@@ -58,7 +58,7 @@ class Gate:
             engine.advance = advance  # type: ignore[method-assign]
             return engine
 
-        return Translator(make, LineRules(settings, keep=KeepSpec(glossary=Glossary(terms))))
+        return Translator(make, replace(settings, keep=KeepSpec(glossary=Glossary(terms))))
 
     def lines(self) -> list[bytes]:
         return [request.source or b"" for batch in self.admitted for request in batch]
