@@ -143,14 +143,14 @@ class LineBatch:
 
     def results(self) -> list[TranslationResult]:
         """Return the translations of the lines, in their order. Only when is_complete."""
-        results, search = [], self._settings.search
+        results, length_penalty = [], self._settings.search.length_penalty
         for line in self._parts:
             chunks = [chunk for chunk, _ in line]
             pairs = [(chunk, self._with_sentinels(chunk, request)) for chunk, request in line]
             hypotheses = [
                 [h._replace(text=restore_text(h.text, chunk.spans)) for h in each] for chunk, each in pairs
             ]
-            of_line = join_hypotheses(chunks, hypotheses, search.length_penalty, search.n_best, search.sample)
+            of_line = join_hypotheses(chunks, hypotheses, length_penalty)
             parts = merge_texts(
                 part
                 for chunk, each in pairs
@@ -290,21 +290,18 @@ def _place_of_sentinel(data: bytes, start: int, number: int) -> int:
 
 
 def join_hypotheses(
-    chunks: Sequence[Chunk],
-    hypotheses: Sequence[Sequence[Hypothesis]],
-    length_penalty: float,
-    n_best: int = 1,
-    is_sampled: bool = False,
+    chunks: Sequence[Chunk], hypotheses: Sequence[Sequence[Hypothesis]], length_penalty: float
 ) -> list[Hypothesis]:
-    """Return up to n_best hypotheses of a line, joined from those of its chunks, best first.
+    """Return the hypotheses of a line, joined from those of its chunks, best first.
 
-    hypotheses: of each chunk. They are the combinations with the highest sums of scores; but if is_sampled,
-    the k-th of the line joins the k-th of each chunk. length_penalty: the exponent in their new scores.
+    hypotheses: of each chunk. The k-th of the line joins the k-th of each chunk, or its last one where there
+    are fewer. length_penalty: the exponent in the new scores of a line of several chunks.
     """
     if len(chunks) == 1:
-        return list(hypotheses[0])
+        return [h._replace(text=h.text + chunks[0].separator) for h in hypotheses[0]]
     of_line = []
-    for parts in zip(*hypotheses, strict=False) if is_sampled else _best_combinations(hypotheses, n_best):
+    for k in range(max(map(len, hypotheses))):
+        parts = [each[min(k, len(each) - 1)] for each in hypotheses]
         text = b"".join(part.text + chunk.separator for part, chunk in zip(parts, chunks, strict=True))
         log_probability = sum(part.log_probability for part in parts)
         score = log_probability / (len(text) + 1) ** length_penalty
@@ -312,14 +309,3 @@ def join_hypotheses(
         flags = tuple(dict.fromkeys(flag for flags in checked for flag in flags)) if checked else None
         of_line.append(Hypothesis(text, log_probability, score, flags))
     return of_line
-
-
-def _best_combinations(hypotheses: Sequence[Sequence[Hypothesis]], n: int) -> list[tuple[Hypothesis, ...]]:
-    """Return up to n combinations of a hypothesis of each chunk, those with the highest sums of scores."""
-    # The best n of some chunks begin with the best n of all but the last of them.
-    best: list[tuple[float, tuple[Hypothesis, ...]]] = [(0.0, ())]
-    for each in hypotheses:
-        longer = [(total + h.score, parts, h) for total, parts in best for h in each]
-        longer = sorted(longer, key=lambda item: -item[0])[:n]
-        best = [(total, (*parts, hypothesis)) for total, parts, hypothesis in longer]
-    return [parts for _, parts in best]

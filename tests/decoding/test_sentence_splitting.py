@@ -1,8 +1,6 @@
 """Lines are split into sentences, translated one by one, and joined with their own white space."""
 
-import random
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -86,23 +84,14 @@ def test_repeated_signs_are_copied(line: str, expected: str) -> None:
     assert made_up_translator(languages=EN, keep=("placeholders",)).translate(line) == expected
 
 
-def test_n_best_are_those_with_the_highest_sums() -> None:
-    """The n-best are the best of all combinations; sampled texts are joined one by one."""
-    draw = random.Random(3)
-    chunks = [Chunk(b"x", b" ", b"x"), Chunk(b"x", b" ", b"x"), Chunk(b"x", b"", b"x")]
-    hypotheses = [
-        sorted((Hypothesis(b"%d" % draw.randrange(10**6), -1.0, -draw.random()) for _ in range(3)),
-               key=lambda one: -one.score)
-        for _ in chunks
-    ]  # fmt: skip
-    every = sorted(product(*hypotheses), key=lambda parts: -sum(one.score for one in parts))
-    for n in (1, 2, 4):
-        joined = join_hypotheses(chunks, hypotheses, 1.0, n)
-        assert [one.text for one in joined] == [b" ".join(one.text for one in parts) for parts in every[:n]]
-    drawn = join_hypotheses(chunks, hypotheses, 1.0, 3, is_sampled=True)
-    assert [one.text for one in drawn] == [
-        b" ".join(p.text for p in parts) for parts in zip(*hypotheses, strict=True)
-    ]
+def test_n_best_join_those_of_equal_rank() -> None:
+    """The last one of a chunk stands for those that are missing, as of one that is copied."""
+    chunks = [Chunk(b"-", b" ", b"-"), Chunk(b"x", b"  ", b"x"), Chunk(b"x", b" ", b"x")]
+    of_chunks = [[Hypothesis(b"%c" % byte, -1.0, -1.0) for byte in texts] for texts in (b"-", b"abc", b"AB")]
+    joined = join_hypotheses(chunks, of_chunks, 0.5)
+    assert [one.text for one in joined] == [b"- a  A ", b"- b  B ", b"- c  B "]
+    assert joined[0].log_probability == -3.0 and joined[0].score == -3.0 / 8**0.5
+    assert join_hypotheses(chunks[2:], of_chunks[2:], 1.0)[1] == Hypothesis(b"B ", -1.0, -1.0)
 
 
 def runtime(**facts: Any) -> Runtime:
