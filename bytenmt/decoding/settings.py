@@ -72,7 +72,7 @@ class Settings(LineSettings):
             search=search,
             **{name: values[name] for name in values if name in LINES},
             keep=KeepSpec.from_settings(**of_keep),
-            needs_sentinels=any(value not in (None, "", (), "none") for value in of_keep.values()),
+            needs_sentinels=any(value and value != "none" for value in of_keep.values()),
             left_to_runs=frozenset(of_runs - values.keys()),
         )
 
@@ -82,14 +82,6 @@ class Settings(LineSettings):
         It is max_len_a * n_source_bytes + max_len_b; a prefix that is longer raises it.
         """
         return int(self.max_len_a * n_source_bytes) + self.max_len_b
-
-    def check_ranks_hypotheses(self) -> None:
-        """Raise SettingError if a reverse model would be ignored, because the search ranks no hypotheses."""
-        if self.search.beam == 1 or self.search.sample:
-            raise SettingError(
-                "the reverse model would be ignored: it ranks hypotheses of beam search; give a beam size of"
-                " 2 or more, and do not sample"
-            )
 
     def with_defaults(self, defaults: SearchDefaults | None, has_sentinels: bool) -> Settings:
         """Return these settings with the options in left_to_runs replaced by the defaults of the loaded runs.

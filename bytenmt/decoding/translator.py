@@ -20,17 +20,15 @@ from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.reranking import Reranker
 from bytenmt.decoding.scheduler import decode, stream_characters
 from bytenmt.decoding.settings import Settings, encode_line
-from bytenmt.errors import BytenmtError, SettingError
+from bytenmt.errors import SettingError
 from bytenmt.reporter import SILENT, Reporter
 
 if TYPE_CHECKING:  # it imports Numba
     from bytenmt.decoding.engine import Engine
 
 MAX_SENTENCES = 1024  # side by side, however short
-# For the chosen bytes of the sentences side by side; a single one may take four times that.
-HISTORY_BYTES = 1 << 30
-# Bytes of history for a byte of a hypothesis, without and with n-gram blocking.
-BYTES_PER_STEP, BYTES_PER_BLOCKED_STEP = 8, 48
+HISTORY_BYTES = 1 << 30  # for the chosen bytes of the sentences side by side, if they are several
+BYTES_PER_STEP = 8  # of history for a byte of a hypothesis: 3, twice while room is made for more
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +101,7 @@ class Translator:
             )
         settings = settings.with_defaults(runtime.search_defaults, runtime.has_sentinels)
         search, reranker = settings.search, None
-        if runtime.reverse is not None:
-            settings.check_ranks_hypotheses()
+        if runtime.reverse is not None and search.beam > 1 and not search.sample:
             reranker = Reranker(runtime.reverse, search.length_penalty)
             search = replace(search, n_best=search.beam)
         limits = settings if "max_source_bytes" not in settings.left_to_runs else runtime
@@ -216,20 +213,10 @@ class Translator:
 
     def capacity(self, n_bytes: int) -> int:
         """Return how many sentences of up to n_bytes source bytes are decoded side by side: a power of two,
-        limited by max_tokens and by the memory for their outputs.
-
-        Raises BytenmtError where a single sentence would need more than 4 * HISTORY_BYTES of memory.
-        """
+        limited by max_tokens and by the memory for their outputs."""
         settings = self.settings
         beam, limit = settings.search.beam, settings.max_target_bytes(n_bytes)
-        is_blocking = settings.search.no_repeat_ngram_size > 0
-        history = beam * (limit + 1) * (BYTES_PER_BLOCKED_STEP if is_blocking else BYTES_PER_STEP)
-        if history > 4 * HISTORY_BYTES:
-            raise BytenmtError(
-                f"{beam} hypotheses of up to {limit:,} bytes need {history / 1e9:,.1f} GB of memory a line,"
-                f" expected {4 * HISTORY_BYTES / 1e9:.1f} GB at most:"
-                " lower --max-len-a, --max-len-b or --beam-size"
-            )
+        history = beam * (limit + 1) * BYTES_PER_STEP
         most = min(settings.max_tokens // (beam * (n_bytes + 1)), MAX_SENTENCES, HISTORY_BYTES // history)
         return 1 << max(1, most).bit_length() - 1
 

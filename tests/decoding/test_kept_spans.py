@@ -239,7 +239,7 @@ def test_models_without_sentinels_refuse_to_keep(tmp_path: Path) -> None:
                 Translator.load(*runs, engine="torch", **wish)
             assert "\n" not in str(told.value)
         assert Translator.load(taught, engine="torch", **wish).settings.keep is not None
-    for nothing in ({}, {"keep": "none"}, {"keep": ""}):
+    for nothing in ({}, {"keep": "none"}, {"keep": ""}, {"keep_pattern": []}):
         assert Translator.load(plain, engine="torch", **nothing).settings.keep is None
     (none,) = split_line(b"<b> {x}", 99, Translator.load(taught, engine="torch", keep="none").settings.keep)
     assert none.source == b"<b> {x}"

@@ -9,9 +9,8 @@ from invariants import log_probability
 from made_up_engine import make_run
 
 from bytenmt import Run, Translator
-from bytenmt.datasets import Translate
 from bytenmt.decoding.interface import AUTO
-from bytenmt.errors import BytenmtError, SettingError
+from bytenmt.errors import BytenmtError
 from bytenmt.reporter import SILENT
 from bytenmt.serve.loading import load_models
 from bytenmt.serve.worker import TranslationJob
@@ -73,10 +72,8 @@ def test_each_sentence_of_a_line_is_ranked(there: Path, back: Path) -> None:
 
 def test_what_reranking_needs(there: Path, back: Path, tmp_path: Path) -> None:
     for search in ({}, {"beam": 4, "sample": True}):
-        with pytest.raises(SettingError, match="the reverse model would be ignored"):
-            Translator.load(there, reverse=back, **SEARCH, **search)
-        with pytest.raises(SettingError, match="the reverse model would be ignored"):
-            Translate(there, reverse=back, **SEARCH, **search)
+        plain = Translator.load(there, **SEARCH, **search).n_best(LINES)
+        assert Translator.load(there, reverse=back, **SEARCH, **search).n_best(LINES) == plain
     language_model = make_run(tmp_path / "language", settings=("model.source=false",))
     with pytest.raises(BytenmtError, match=f"{language_model} is a language model"):
         Translator.load(there, reverse=language_model, beam=2, **SEARCH)
