@@ -31,7 +31,7 @@ def model_description(name: str, preset: str | None, settings: Sequence[str] = (
         return describe(config)
     contents = read_run(path, "last" if path.is_dir() else "best")[1]
     file = None if path.is_dir() else path
-    return "\n".join([*_history(contents.facts), describe(config, file, contents.precision)])
+    return describe(config, file, contents.precision, contents.facts)
 
 
 def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Config:
@@ -49,42 +49,37 @@ def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Co
     return read_config(path)
 
 
-def _history(facts: Facts) -> list[str]:
-    """Return comments on the training text and the search defaults."""
-    comments = []
-    if facts.multi_sentence_share is not None:
-        comments.append(
-            f"# sentences:       {facts.multi_sentence_share:.1%} of the training lines hold several"
-        )
-    if facts.search is not None:
-        beam = "" if facts.search.beam is None else f", found with beam {facts.search.beam}"
-        comments.append(f"# length penalty:  {facts.search.length_penalty:g}{beam}")
-        if facts.search.no_repeat_ngram_size:
-            size = facts.search.no_repeat_ngram_size
-            comments.append(f"# no repeats:      of {size} characters or more{beam}")
-    return comments
-
-
-def describe(config: Config, file: Path | None = None, precision: str = "fp32") -> str:
+def describe(
+    config: Config, file: Path | None = None, precision: str = "fp32", facts: Facts | None = None
+) -> str:
     """Return sizes and costs as TOML comments, then the configuration: together a file for --config.
 
-    file: a weights file whose size is told, too, and whose matrices are in `precision`; None: no file.
+    file: a weights file whose size is told, too, and whose matrices are in `precision`; None: no file. facts:
+    of a training, whose text and search defaults are told first.
     """
-    model = config.model
+    model, told = config.model, dict[str, str]()
+    if facts and facts.multi_sentence_share is not None:
+        told["sentences"] = f"{facts.multi_sentence_share:.1%} of the training lines hold several"
+    if facts and facts.search:
+        search = facts.search
+        beam = "" if search.beam is None else f", found with beam {search.beam}"
+        told["length penalty"] = f"{search.length_penalty:g}{beam}"
+        if search.no_repeat_ngram_size:
+            told["no repeats"] = f"of {search.no_repeat_ngram_size} characters or more{beam}"
     field, program = model.receptive_field, parameters.model_program(model)
-    facts = {
+    told |= {
         "architecture": architecture(config.model),
         "parameters": f"{parameters.n_parameters(model):,}",
         "decoder weights": f"{parameters.decoder_weights(model):,}, read by every decode step",
         "receptive field": "all target bytes" if field is None else f"{field:,} target bytes",
     }
     if program is not None:
-        facts["a decode step"] = (
+        told["a decode step"] = (
             f"{parameters.step_cost(model, SOURCE_BYTES):,} multiply-accumulates a row,"
             f" at a source of {SOURCE_BYTES} bytes"
         )
-        facts["decoder state"] = f"{parameters.state_bytes(program):,} bytes a row, in float32"
+        told["decoder state"] = f"{parameters.state_bytes(program):,} bytes a row, in float32"
     if file is not None:
-        facts["weights file"] = f"{file.stat().st_size:,} bytes, matrices in {precision}"
-    lines = [f"# {name + ':':17}{value}" for name, value in facts.items()]
+        told["weights file"] = f"{file.stat().st_size:,} bytes, matrices in {precision}"
+    lines = [f"# {name + ':':17}{value}" for name, value in told.items()]
     return "\n".join([*lines, "", config_toml(config)]).rstrip("\n")
