@@ -51,10 +51,10 @@ _KEY = (
 _SIGNS = "\u2190-\u2bff\u3010\u3011\ufe0f\u200d\U0001f000-\U0001faff©®™€£¥₩₹"
 _KEYS = rf"(?:{_MODIFIER} ?[+-] ?){{1,30}}+{_KEY}"
 
-# The patterns of each class. setting_table.KEPT has the same names in this order, docs/constraints.md a row,
-# tests/test_sentinels.py texts; _TRIGGER matches in every text in which one of them does. Every
-# change, also a new class, counts PATTERNS_VERSION up. Trained models work with it, since they see no more
-# of a span than its sentinel; but `--keep` keeps all classes by default, so that their translations change.
+# The patterns of each class. docs/constraints.md has a row, tests/test_sentinels.py texts; _TRIGGER matches
+# in every text in which one of them does. Every change, also a new class, counts PATTERNS_VERSION up. Trained
+# models work with it, since they see no more of a span than its sentinel; but `--keep` keeps all classes by
+# default, so that their translations change.
 PATTERNS: dict[str, tuple[str, ...]] = {
     "tags": (
         rf"</?{_NAME}{_ATTRIBUTES}\s*+/?>",  # <b>, <a href="…">, <x id="1"/>, </b>

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from bytenmt import sentinels
 from bytenmt.decoding.kept_spans import KeepSpec
 from bytenmt.decoding.line_batch import split_line
-from bytenmt.decoding.setting_table import KEPT
 from bytenmt.errors import SettingError
 from bytenmt.sentinels import (
-    CLASSES,
     compile_patterns,
     drop_overlaps,
     find_spans,
@@ -153,10 +151,6 @@ def test_patterns_of_ones_own() -> None:
             compile_patterns((), (wrong,))
     with pytest.raises(SettingError, match="'dates' is not a class of spans: expected tags, placeholders"):
         compile_patterns(("dates",))
-
-
-def test_classes_are_those_of_the_options() -> None:
-    assert CLASSES == KEPT
 
 
 @given(st.text(st.sampled_from("a각🙂\ue000\uf8ff"), max_size=9), st.binary(max_size=3))

@@ -27,16 +27,12 @@ from bytenmt.config.fields import (
     option,
     options_of,
 )
+from bytenmt.sentinels import CLASSES
 
 AUTO = "auto"
 ENGINES = ("torch", "cuda-graph", "numba")
 DEVICES = ("cpu", "cuda")
 PRECISIONS = ("fp32", "bf16", "int8")  # bf16: of the engines in PyTorch; int8: of numba
-# Classes of spans, see sentinels.PATTERNS.
-KEPT = (
-    *("tags", "placeholders", "urls", "emails", "paths", "options", "keys", "codes", "numbers", "signs"),
-    "entities",
-)
 ALWAYS, NEVER = "always", "never"
 MAX_TOKENS = 16_000  # source bytes of a batch, padding included, times the beam size
 SEARCH_HEADING, SPEED, CONSTRAINTS = "Search", "Speed and memory", "Constraints"  # headings of --help
@@ -140,7 +136,7 @@ class KeepSettings:
         None,
         "Classes of spans that are copied unchanged from the source to the translation, separated by commas;"
         " none keeps nothing (default: all, if the model was trained with sentinels).",
-        metavar=",".join(KEPT),
+        metavar=",".join(CLASSES),
     )
     keep_pattern: tuple[str, ...] = keep_option(
         (),
